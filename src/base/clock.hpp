@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace dlock {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+/// The clock of every lease and deadline. CLOCK_BOOTTIME, because CLOCK_MONOTONIC (and with it
+/// std::chrono::steady_clock) stands still while the machine is suspended, and a lease does not.
+struct BootClock {
+  using rep = std::int64_t;
+  using period = std::nano;
+  using duration = std::chrono::nanoseconds;
+  using time_point = std::chrono::time_point<BootClock>;
+  static constexpr bool is_steady = true;
+  static time_point now() noexcept;
+};
+
+/// A moment on this machine's BootClock; means nothing on another machine.
+using Deadline = BootClock::time_point;
+constexpr Deadline never = Deadline::max();
+
+/// `from + span`, staying at `never` where the sum would overflow.
+Deadline later(Deadline from, std::chrono::nanoseconds span);
+
+/// What is left until `deadline`, rounded up to whole milliseconds; zero once it has passed.
+milliseconds left_until(Deadline deadline);
+
+/// The wall clock, for what people read and for fences; never for a deadline.
+using WallTime = std::chrono::sys_time<microseconds>;
+WallTime wall_now();
+
+/// `2026-01-02T03:04:05.678Z`.
+std::string iso8601(WallTime time);
+
+}  // namespace dlock

@@ -1,0 +1,26 @@
+#include "base/error.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+namespace dlock {
+
+ExitCode exit_code(Trouble trouble) {
+  switch (trouble) {
+    case Trouble::usage: return ExitCode::usage;
+    case Trouble::wrong_data: return ExitCode::wrong_data;
+    case Trouble::unavailable: return ExitCode::unavailable;
+    case Trouble::host_refused: return ExitCode::host_refused;
+    case Trouble::denied: return ExitCode::denied;
+    case Trouble::configuration: return ExitCode::configuration;
+    case Trouble::bug:
+    case Trouble::interrupted: return ExitCode::bug;
+  }
+  return ExitCode::bug;
+}
+
+void throw_errno(const std::string& doing) {
+  throw Error(Trouble::host_refused, doing + ": " + std::strerror(errno));
+}
+
+}  // namespace dlock

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace dlock {
+
+/// What dlock itself exits with. The child's own code is passed through and is not listed here.
+enum class ExitCode : int {
+  ok = 0,
+  all_free = 1,         ///< inspect -q
+  usage = 64,           ///< command line or environment
+  wrong_data = 65,      ///< the key holds data that is not a lock
+  unavailable = 69,     ///< server not reached, or reached but unable
+  bug = 70,
+  host_refused = 71,    ///< this host: no process or memory, directory, disk, stdout
+  not_acquired = 75,
+  denied = 77,          ///< authentication, ACL, certificate
+  configuration = 78,   ///< the configuration file
+  lost = 79,            ///< lock lost, or the token no longer holds it
+  max_hold = 124,
+  not_executable = 126,
+  not_found = 127,
+};
+
+/// The kinds of trouble that end a command. Each has one exit code; "held by another" and "no
+/// longer ours" are answers, not trouble.
+enum class Trouble {
+  usage,
+  wrong_data,
+  unavailable,
+  bug,
+  host_refused,
+  denied,
+  configuration,
+  interrupted,  ///< the interrupting fd became ready; main never sees it
+};
+
+/// The one exception type. `what()` is one line for people, without "dlock: " and already escaped;
+/// it never holds a password. Caught in main, by the lease keeper (a failed renewal) and by the
+/// acquiring loop (a server that went away while it waits).
+class Error : public std::runtime_error {
+ public:
+  Error(Trouble trouble, const std::string& message)
+      : std::runtime_error(message), trouble_(trouble) {}
+  Trouble trouble() const { return trouble_; }
+
+ private:
+  Trouble trouble_;
+};
+
+ExitCode exit_code(Trouble trouble);
+
+/// Error{host_refused} "doing: strerror", from errno as it stands.
+[[noreturn]] void throw_errno(const std::string& doing);
+
+}  // namespace dlock

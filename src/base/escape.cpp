@@ -1,0 +1,115 @@
+#include "base/escape.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace dlock {
+namespace {
+
+struct CodePoint {
+  std::uint32_t value;
+  std::size_t bytes;
+};
+
+unsigned byte_at(std::string_view text, std::size_t i) {
+  return static_cast<unsigned char>(text[i]);
+}
+
+/// The code point `text` begins with, if it begins with well-formed UTF-8 (Unicode 15, table 3-7).
+std::optional<CodePoint> decode(std::string_view text) {
+  const unsigned lead = byte_at(text, 0);
+  if (lead < 0x80) return CodePoint{lead, 1};
+  const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return std::nullopt;
+  std::uint32_t value = lead & (0xFFu >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte_at(text, i) & 0xC0) != 0x80) return std::nullopt;
+    value = value << 6 | (byte_at(text, i) & 0x3F);
+  }
+  static constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+  if (value < least[bytes] || value > 0x10FFFF || surrogate) return std::nullopt;
+  return CodePoint{value, bytes};
+}
+
+bool shows_as_itself(std::uint32_t c) {
+  if (c < 0x20 || (c >= 0x7F && c <= 0x9F)) return false;
+  if (c == 0x200E || c == 0x200F || c == 0x061C) return false;  // direction marks
+  if (c >= 0x2028 && c <= 0x202E) return false;                 // line separators, embeddings
+  return c < 0x2066 || c > 0x2069;                              // isolates
+}
+
+void append_hex(std::string& out, const char* lead, unsigned byte) {
+  static constexpr char digits[] = "0123456789ABCDEF";
+  out += lead;
+  out += digits[byte >> 4];
+  out += digits[byte & 15];
+}
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto point = decode(text);
+    const std::size_t bytes = point ? point->bytes : 1;
+    if (text.front() == '\\') {
+      out += "\\\\";
+    } else if (point && shows_as_itself(point->value)) {
+      out += text.substr(0, bytes);
+    } else {
+      for (std::size_t i = 0; i < bytes; ++i) append_hex(out, "\\x", byte_at(text, i));
+    }
+    text.remove_prefix(bytes);
+  }
+  return out;
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const auto point = decode(text);
+    if (!point) return false;
+    text.remove_prefix(point->bytes);
+  }
+  return true;
+}
+
+std::string percent_encoded(std::string_view text, std::string_view special) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain =
+        byte > 0x20 && byte != 0x7F && c != '%' && special.find(c) == std::string_view::npos;
+    if (plain) {
+      out += c;
+    } else {
+      append_hex(out, "%", byte);
+    }
+  }
+  return out;
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool pair = text[i] == '%' && i + 2 < text.size();
+    const int high = pair ? hex_value(text[i + 1]) : -1;
+    const int low = pair ? hex_value(text[i + 2]) : -1;
+    if (high < 0 || low < 0) {
+      out += text[i];
+      continue;
+    }
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+}  // namespace dlock

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dlock {
+
+/// `text` as it may be shown on a terminal or in a log: one line, with `\xNN` for every byte of a
+/// control character (C0, DEL, C1), a bidirectional control, a line separator or invalid UTF-8,
+/// and `\\` for a backslash. Whatever came from a server, another user or argv goes through here.
+std::string escaped(std::string_view text);
+
+/// Whether `text` is UTF-8 throughout: no overlong forms, surrogates or values above U+10FFFF.
+bool is_utf8(std::string_view text);
+
+/// `text` with every byte of `special`, every byte up to blank, DEL and '%' as `%NN`.
+std::string percent_encoded(std::string_view text, std::string_view special = "");
+
+/// The reverse; a '%' without two hex digits behind it stays.
+std::string percent_decoded(std::string_view text);
+
+}  // namespace dlock

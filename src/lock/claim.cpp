@@ -1,0 +1,90 @@
+#include "lock/claim.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "base/escape.hpp"
+#include "base/random.hpp"
+
+namespace dlock {
+namespace {
+
+bool only_of(std::string_view text, std::string_view punctuation) {
+  return std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           punctuation.find(c) != std::string_view::npos;
+  });
+}
+
+std::string user_name() {
+  const uid_t uid = geteuid();
+  // No thread runs yet, or none that looks up users.
+  const passwd* entry = getpwuid(uid);  // NOLINT(concurrency-mt-unsafe)
+  return entry != nullptr ? entry->pw_name : std::to_string(uid);
+}
+
+}  // namespace
+
+std::optional<std::string> key_fault(std::string_view text) {
+  constexpr std::size_t longest_key = 512;
+  if (text.empty()) return "is empty";
+  if (text.size() > longest_key) return "is longer than 512 bytes";
+  if (text.find('\0') != std::string_view::npos) return "holds a NUL";
+  if (text.find_first_of("\r\n") != std::string_view::npos) return "holds a line break";
+  if (!is_utf8(text)) return "is not UTF-8";
+  return std::nullopt;
+}
+
+bool Owner::is_or_below(const Owner& other) const {
+  return text == other.text ||
+         (text.size() > other.text.size() && text.starts_with(other.text) &&
+          text[other.text.size()] == '/');
+}
+
+Owner new_owner_below(const std::optional<Owner>& above) {
+  constexpr std::size_t bytes_of_a_component = 8;
+  const std::string own = random_hex(bytes_of_a_component);
+  return Owner{above ? above->text + "/" + own : own};
+}
+
+std::optional<std::string> owner_id_fault(std::string_view text) {
+  if (text.empty()) return "is empty";
+  if (text.size() > longest_owner_id) return "is longer than 128 characters";
+  if (!only_of(text, "._:@-")) return "may hold letters, digits and ._:@- only";
+  return std::nullopt;
+}
+
+std::optional<std::string> owner_path_fault(std::string_view text) {
+  std::size_t depth = 0;
+  while (true) {
+    const auto slash = text.find('/');
+    if (const auto fault = owner_id_fault(text.substr(0, slash))) return fault;
+    if (++depth > deepest_owner) return "is nested more than 16 deep";
+    if (slash == std::string_view::npos) return std::nullopt;
+    text.remove_prefix(slash + 1);
+  }
+}
+
+Token new_token(const Owner& owner) {
+  constexpr std::size_t bytes_of_a_token = 16;
+  return Token{owner.text + ":" + random_hex(bytes_of_a_token)};
+}
+
+std::optional<std::string> token_fault(std::string_view text) {
+  constexpr std::size_t longest_token = deepest_owner * (longest_owner_id + 1) + 40;
+  if (text.empty()) return "is empty";
+  if (text.size() > longest_token) return "is too long for a token";
+  if (!only_of(text, "-._:@/")) return "may hold letters, digits and -._:@/ only";
+  return std::nullopt;
+}
+
+Who this_process(std::string command, std::string label) {
+  char host[HOST_NAME_MAX + 1] = {};
+  gethostname(host, HOST_NAME_MAX);
+  return Who{host, getpid(), user_name(), std::move(command), std::move(label)};
+}
+
+}  // namespace dlock

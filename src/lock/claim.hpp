@@ -1,0 +1,97 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+
+namespace dlock {
+
+/// The name of a lock, chosen by the user: 1 to 512 bytes of UTF-8 without NUL, CR or LF.
+struct LockKey {
+  std::string text;
+  auto operator<=>(const LockKey&) const = default;
+};
+
+/// What is wrong with `text` as a key, as the end of a sentence ("is empty"); nothing if it is one.
+std::optional<std::string> key_fault(std::string_view text);
+
+/// Who holds: a path. `a/b` stands below `a`, and re-enters what `a` holds.
+struct Owner {
+  std::string text;
+  auto operator<=>(const Owner&) const = default;
+  /// Whether this owner is `other` or stands below it.
+  bool is_or_below(const Owner& other) const;
+};
+
+constexpr std::size_t deepest_owner = 16;
+constexpr std::size_t longest_owner_id = 128;
+
+/// A new owner below `above` (empty: below nobody): one more component of 64 random bits.
+Owner new_owner_below(const std::optional<Owner>& above);
+
+/// What is wrong with an owner path as DLOCK_OWNER brings it, or with one component as `--owner`
+/// does; nothing if all is well.
+std::optional<std::string> owner_path_fault(std::string_view text);
+std::optional<std::string> owner_id_fault(std::string_view text);
+
+/// Names one hold: the owner and 128 random bits, made by the client before it first asks, so that
+/// every request can be repeated. Whoever shows it may renew and release.
+struct Token {
+  std::string text;
+  auto operator<=>(const Token&) const = default;
+};
+
+Token new_token(const Owner& owner);
+std::optional<std::string> token_fault(std::string_view text);
+
+/// How many owners may hold a key together.
+struct Limit {
+  std::int64_t owners = 1;  ///< 0: no limit
+  bool operator==(const Limit&) const = default;
+  bool unlimited() const { return owners == 0; }
+  /// Whether `count` owners are within it.
+  bool admits(std::int64_t count) const { return unlimited() || count <= owners; }
+};
+
+constexpr Limit exclusive{1};
+constexpr Limit no_limit{0};
+constexpr std::int64_t largest_limit = 1'000'000;
+
+/// The process behind a request, as others see it in refusals and `inspect`.
+struct Who {
+  std::string host;
+  pid_t pid = 0;
+  std::string user;
+  std::string command;  ///< base name of the program; its arguments may hold secrets and stay here
+  std::string label;
+};
+
+/// The calling process, with `command` and `label` as given.
+Who this_process(std::string command, std::string label);
+
+/// What keeps a hold alive.
+enum class Upkeep {
+  renewal,  ///< its lease, which somebody renews
+  process,  ///< the process that asked, where the engine can see processes (`run` on local:);
+            ///< elsewhere the same as renewal
+};
+
+/// One request for one key, whole: made once and repeated as it is.
+struct Claim {
+  LockKey key;
+  Owner owner;
+  Token token;
+  Limit limit = exclusive;
+  milliseconds ttl{0};
+  milliseconds floor{0};  ///< keep the key taken this long after the grant (`--min-hold`)
+  Upkeep upkeep = Upkeep::renewal;
+  Who who;
+};
+
+}  // namespace dlock

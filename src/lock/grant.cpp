@@ -1,0 +1,49 @@
+#include "lock/grant.hpp"
+
+#include <algorithm>
+
+namespace dlock {
+namespace {
+
+Holder alone(const Hold& hold) {
+  return Holder{hold.owner, hold.who,   hold.acquired_at, hold.held, hold.lease_left,
+                hold.limit, 1,          hold.fence,       hold.kept};
+}
+
+Limit smaller(Limit a, Limit b) {
+  if (a.unlimited()) return b;
+  if (b.unlimited()) return a;
+  return Limit{std::min(a.owners, b.owners)};
+}
+
+void join(Holder& holder, const Hold& hold) {
+  ++holder.holds;
+  holder.limit = smaller(holder.limit, hold.limit);
+  if (!hold.lease_left) {
+    holder.lease_left.reset();
+  } else if (holder.lease_left) {
+    holder.lease_left = std::max(*holder.lease_left, *hold.lease_left);
+  }
+}
+
+}  // namespace
+
+std::vector<Holder> holders_of(std::vector<Hold> holds) {
+  std::stable_sort(holds.begin(), holds.end(), [](const Hold& a, const Hold& b) {
+    return a.acquired_at < b.acquired_at;
+  });
+  std::vector<Holder> holders;
+  for (const Hold& hold : holds) {
+    const auto same = std::find_if(holders.begin(), holders.end(), [&](const Holder& holder) {
+      return !hold.kept && !holder.kept && holder.owner == hold.owner;
+    });
+    if (same == holders.end()) {
+      holders.push_back(alone(hold));
+    } else {
+      join(*same, hold);
+    }
+  }
+  return holders;
+}
+
+}  // namespace dlock

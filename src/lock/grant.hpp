@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "lock/claim.hpp"
+
+namespace dlock {
+
+/// The fencing token: below 2^53, and larger with every grant of the key to a new owner, so that
+/// the resource can refuse a holder that has been overtaken.
+struct Fence {
+  std::int64_t value = 0;
+  auto operator<=>(const Fence&) const = default;
+};
+
+/// The place in the queue, in microseconds of the server's clock; smaller is earlier. A waiter
+/// brings it back with every request, so a reconnect does not cost the place.
+struct Ticket {
+  std::int64_t value = 0;
+  auto operator<=>(const Ticket&) const = default;
+};
+
+/// How long a hold is good for. `valid_until` counts from before the request was sent, less the
+/// drift allowance: once it has passed, another may hold. `never` where the hold has no lease.
+struct Lease {
+  milliseconds length{0};
+  Deadline valid_until = never;
+};
+
+/// Yes.
+struct Grant {
+  Fence fence;
+  Lease lease;
+};
+
+/// One owner inside, as others may see it.
+struct Holder {
+  std::string owner;  ///< empty for a kept hold, which has none
+  Who who;
+  WallTime acquired_at;
+  milliseconds held{0};
+  std::optional<milliseconds> lease_left;  ///< nothing where the holder needs no lease
+  Limit limit;
+  int holds = 1;
+  Fence fence;
+  bool kept = false;  ///< the work is over; --min-hold keeps the key taken
+};
+
+/// One in the queue. `position` counts from 1.
+struct Waiter {
+  std::size_t position = 0;
+  std::string owner;
+  Who who;
+  milliseconds waiting{0};
+  Limit limit;
+};
+
+/// No, and why.
+struct Refusal {
+  enum class Why {
+    held,     ///< by others, or others wait before
+    upgrade,  ///< the owner is inside already, beside more others than this request allows
+    gone,     ///< this token was released before; it is never granted again
+  };
+  Why why = Why::held;
+  std::vector<Holder> held_by;  ///< the first few
+  std::size_t holders = 0;      ///< how many owners are inside
+  std::size_t ahead = 0;        ///< how many stand before this request in the queue
+  std::size_t waiting = 0;      ///< how many stand in the queue, this request included if it does
+  Ticket ticket;                ///< to be brought back; meaningless if the request did not wait
+  milliseconds ask_again_in{0}; ///< when what blocks now ends at the latest
+};
+
+using Answer = std::variant<Grant, Refusal>;
+
+/// Everything about one key.
+struct KeyState {
+  LockKey key;
+  std::vector<Holder> holders;
+  std::vector<Waiter> waiters;
+};
+
+/// One hold as an engine stores it, times relative to the engine's own "now"; what holders_of
+/// groups into Holders.
+struct Hold {
+  std::string owner;
+  Who who;
+  WallTime acquired_at;
+  milliseconds held{0};
+  std::optional<milliseconds> lease_left;
+  Limit limit;
+  Fence fence;
+  bool kept = false;
+};
+
+/// The owners inside: holds of one owner become one Holder (its oldest process, its longest lease,
+/// its smallest limit), every kept hold one of its own; oldest first.
+std::vector<Holder> holders_of(std::vector<Hold> holds);
+
+}  // namespace dlock

@@ -1,0 +1,13 @@
+#include "lock/store.hpp"
+
+namespace dlock {
+
+void Store::command_started(const Claim&, pid_t) {}
+
+milliseconds drift_allowance(milliseconds lease) { return lease / 100 + milliseconds(2); }
+
+Deadline valid_until(Deadline sent, milliseconds lease) {
+  return later(sent, lease - drift_allowance(lease));
+}
+
+}  // namespace dlock

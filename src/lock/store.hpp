@@ -1,0 +1,109 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "lock/claim.hpp"
+#include "lock/grant.hpp"
+
+namespace dlock {
+
+/// How long a call may block, and the fd that ends it early by becoming readable (-1: none). Past
+/// the deadline a call throws Error{unavailable}, interrupted it throws Error{interrupted}.
+struct Patience {
+  Deadline deadline = never;
+  int interrupt_fd = -1;
+};
+
+/// How to ask for a key.
+struct Ask {
+  bool wait = false;              ///< join the queue if it is not had
+  std::optional<Ticket> ticket;   ///< the place of an earlier answer to the same claim
+};
+
+/// Why a waiter's sleep ended.
+struct Wake {
+  enum class Why {
+    due,          ///< the time given has come
+    granted,      ///< the lock was handed over; it must be confirmed by renew() before use
+    changed,      ///< what blocks ends sooner than was told: sleep at most `ask_again_in`
+    interrupted,
+  };
+  Why why = Why::due;
+  milliseconds ask_again_in{0};
+  Fence fence;  ///< with `granted`
+};
+
+enum class Released {
+  yes,         ///< the hold was there and has gone
+  left_queue,  ///< it was only waiting
+  not_held,    ///< the token holds nothing (any more)
+};
+
+enum class ReleaseMode {
+  normal,        ///< a hold with a floor stays, kept, until its floor
+  ignore_floor,  ///< the command never started: --min-hold does not count
+};
+
+/// What inspect is to look at: exact keys and globs (fnmatch over whole keys); `everything` is the
+/// glob `*`.
+struct Query {
+  std::vector<LockKey> keys;
+  std::vector<std::string> globs;
+};
+
+/// A place where locks live: what every engine answers. One thread at a time. All requests may be
+/// repeated: a token names its hold. "Held by another" and "no longer ours" are answers; trouble is
+/// an Error.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) = 0;
+
+  /// After an acquire with `wait` was refused: sleeps until `until`, or until there is news for this
+  /// claim. Throws Error{unavailable} if the news channel broke: acquire again, with the ticket.
+  virtual Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) = 0;
+
+  /// Renews by `ttl`, or by the grant's own; also confirms a hold that was handed over. Nothing if
+  /// the token holds nothing.
+  virtual std::optional<Lease> renew(const LockKey& key, const Token& token,
+                                     std::optional<milliseconds> ttl, const Patience& patience) = 0;
+
+  virtual Released release(const LockKey& key, const Token& token, ReleaseMode mode,
+                           const Patience& patience) = 0;
+
+  /// Throws out the owner with this fence, or everybody; says who it was.
+  virtual std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
+                                            const Patience& patience) = 0;
+
+  /// Keys of `query.keys` come first and as given, free ones too; then what the globs match, by
+  /// name, without free keys and doubles.
+  virtual std::vector<KeyState> inspect(const Query& query, const Patience& patience) = 0;
+
+  /// The command of this claim now runs as process group `group`: a hold with Upkeep::process
+  /// outlives a killed dlock until that group has gone. Nothing to do for engines that go by leases.
+  virtual void command_started(const Claim& claim, pid_t group);
+
+  /// Whether a hold of this claim must be renewed at all.
+  virtual bool needs_renewal(const Claim& claim) const = 0;
+
+  /// What people call it, e.g. `redis://db1:6379/0`; without credentials, escaped.
+  virtual std::string name() const = 0;
+};
+
+using StorePtr = std::unique_ptr<Store>;
+
+/// What a lease loses to clocks that run at different rates, and to rounding: 1 % + 2 ms, the
+/// figure of the Redlock page (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
+milliseconds drift_allowance(milliseconds lease);
+
+/// The local deadline of a lease granted by an answer to what was sent at `sent`.
+Deadline valid_until(Deadline sent, milliseconds lease);
+
+}  // namespace dlock

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdio>
+#include <source_location>
+#include <thread>
+
+#include "base/clock.hpp"
+
+namespace dlock::test {
+
+/// Whether `condition()` becomes true `within` the time; asks every 2 ms, so that a test waits for
+/// what it needs and never longer. For CHECK(eventually([&] { return ...; })); a failure says on
+/// stderr where and how long it waited.
+template <typename Condition>
+bool eventually(Condition condition, milliseconds within = milliseconds(10'000),
+                std::source_location where = std::source_location::current()) {
+  const Deadline deadline = BootClock::now() + within;
+  while (!condition()) {
+    if (BootClock::now() >= deadline) {
+      std::fprintf(stderr, "%s:%u: still not so after %lld ms\n", where.file_name(), where.line(),
+                   static_cast<long long>(within.count()));
+      return false;
+    }
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return true;
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,37 @@
+#include "support/files.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw_errno("reading " + path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (!file) throw_errno("writing " + path);
+}
+
+bool wait_for_file(const std::string& path, milliseconds within) {
+  return eventually([&] { return access(path.c_str(), F_OK) == 0; }, within);
+}
+
+std::size_t count_lines(std::string_view text) {
+  const auto ends = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  return ends + (text.empty() || text.back() == '\n' ? 0 : 1);
+}
+
+}  // namespace dlock::test

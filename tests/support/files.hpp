@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+
+namespace dlock::test {
+
+/// The whole of a file; Error where it cannot be read.
+std::string read_file(const std::string& path);
+
+/// Creates or replaces a file.
+void write_file(const std::string& path, std::string_view text);
+
+/// Whether `path` comes to exist within the time: how a child tells its test "I am here".
+bool wait_for_file(const std::string& path, milliseconds within = milliseconds(10'000));
+
+/// The lines of `text`; a last one without a newline counts.
+std::size_t count_lines(std::string_view text);
+
+}  // namespace dlock::test

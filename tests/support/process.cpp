@@ -1,0 +1,245 @@
+#include "support/process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace dlock::test {
+namespace {
+
+Fd memory_file(const char* name) {
+  Fd file(memfd_create(name, MFD_CLOEXEC));
+  if (!file) throw_errno("memfd_create");
+  return file;
+}
+
+std::string contents(const Fd& file) {
+  std::string text;
+  char block[65536];
+  if (!file) return text;
+  while (true) {
+    const ssize_t n = pread(file.get(), block, sizeof block, static_cast<off_t>(text.size()));
+    if (n < 0) throw_errno("pread");
+    if (n == 0) return text;
+    text.append(block, static_cast<std::size_t>(n));
+  }
+}
+
+Fd input_file(const std::string& text) {
+  if (text.empty()) {
+    Fd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!nothing) throw_errno("/dev/null");
+    return nothing;
+  }
+  Fd file = memory_file("stdin");
+  const ssize_t written = write(file.get(), text.data(), text.size());
+  if (written != static_cast<ssize_t>(text.size())) throw_errno("write");
+  lseek(file.get(), 0, SEEK_SET);
+  return file;
+}
+
+bool is_kept(std::string_view name, const ProcessOptions& options) {
+  if (options.env.contains(std::string(name))) return false;
+  for (const auto& gone : options.unset) {
+    if (name == gone) return false;
+  }
+  for (const auto& prefix : options.unset_prefixes) {
+    if (name.starts_with(prefix)) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> environment_for(const ProcessOptions& options) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (is_kept(text.substr(0, text.find('=')), options)) all.emplace_back(text);
+  }
+  for (const auto& [name, value] : options.env) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (const auto& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+/// All that the child needs between fork and exec, made before the fork: another thread may hold
+/// the allocator's lock at that moment.
+struct Launch {
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+  const ProcessOptions& options;
+  int in;
+  int out;
+  int err;
+  int report;
+  pid_t parent;
+};
+
+/// Moves `fd` to `to`; a descriptor already there only loses close-on-exec.
+bool place(int fd, int to) { return fd == to ? fcntl(fd, F_SETFD, 0) == 0 : dup2(fd, to) == to; }
+
+[[noreturn]] void become(const Launch& launch) {
+  const ProcessOptions& options = launch.options;
+  bool good = options.own_session ? setsid() >= 0 : setpgid(0, 0) == 0;
+  if (good && options.die_with_thread) {
+    good = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
+    if (getppid() != launch.parent) _exit(127);
+  }
+  good = good && (options.cwd.empty() || chdir(options.cwd.c_str()) == 0);
+  good = good && place(launch.in, 0) && place(launch.out, 1) && place(launch.err, 2);
+  if (good) {
+    if (options.before_exec) options.before_exec();
+    execvpe(launch.argv[0], launch.argv.data(), launch.envp.data());
+  }
+  const int cause = errno;
+  [[maybe_unused]] const auto told = write(launch.report, &cause, sizeof cause);
+  _exit(127);
+}
+
+struct Stat {
+  char state = 'X';
+  pid_t group = -1;
+  pid_t session = -1;
+};
+
+Stat stat_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const auto end_of_name = line.rfind(')');
+  Stat stat;
+  if (end_of_name == std::string::npos) return stat;
+  std::sscanf(line.c_str() + end_of_name + 1, " %c %*d %d %d", &stat.state, &stat.group,
+              &stat.session);
+  return stat;
+}
+
+/// The living members of a session or group, without its leader.
+std::vector<pid_t> members(pid_t leader, bool by_session) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const pid_t pid = static_cast<pid_t>(std::stol(name));
+    const Stat stat = stat_of(name);
+    const bool living = stat.state != 'Z' && stat.state != 'X';
+    const bool member = (by_session ? stat.session : stat.group) == leader;
+    if (pid != leader && living && member) found.push_back(pid);
+  }
+  return found;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+}  // namespace
+
+Process::Process(const std::vector<std::string>& argv, const ProcessOptions& options)
+    : argv_(argv), by_session_(options.own_session), started_(BootClock::now()) {
+  const Fd in = options.stdin_fd < 0 ? input_file(options.input) : Fd();
+  if (options.stdout_fd < 0) out_ = memory_file("stdout");
+  if (options.stderr_fd < 0 && !options.merge) err_ = memory_file("stderr");
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) < 0) throw_errno("pipe");
+  const Fd report_in(ends[0]);
+  Fd report_out(ends[1]);
+  const auto env = environment_for(options);
+  const int out = out_ ? out_.get() : options.stdout_fd;
+  const int err = options.stderr_fd >= 0 ? options.stderr_fd : options.merge ? out : err_.get();
+  const Launch launch{
+      pointers(argv_), pointers(env), options, in ? in.get() : options.stdin_fd, out, err,
+      ends[1],         getpid()};
+  started_ = BootClock::now();
+  pid_ = fork();
+  if (pid_ < 0) throw_errno("fork");
+  if (pid_ == 0) become(launch);
+  report_out.reset();
+  pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  int cause = 0;
+  if (read(report_in.get(), &cause, sizeof cause) == sizeof cause) {
+    reap();
+    errno = cause;
+    throw_errno("executing " + argv_.at(0));
+  }
+}
+
+Process::~Process() {
+  if (!pidfd_) return;
+  if (!result_) signal(SIGKILL);
+  kill_all();
+  if (!result_) reap();
+}
+
+void Process::signal(int number) const {
+  syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0);
+}
+
+void Process::kill_all() {
+  if (!result_) signal(SIGKILL);
+  while (true) {
+    // Once reaped, our number may be another's: then the session of that number is not ours.
+    if (result_ && kill(pid_, 0) == 0) return;
+    const auto left = members(pid_, by_session_);
+    if (left.empty()) return;
+    for (const pid_t pid : left) kill(pid, SIGKILL);
+    poll_until({}, later(BootClock::now(), milliseconds(1)));
+  }
+}
+
+bool Process::ended(milliseconds within) const {
+  pollfd end{pidfd_.get(), POLLIN, 0};
+  return poll_until({&end, 1}, later(BootClock::now(), within)) > 0;
+}
+
+bool Process::running() const { return !result_ && !ended(milliseconds(0)); }
+
+void Process::reap() {
+  siginfo_t end{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED) < 0) {
+    if (errno != EINTR) throw_errno("waitid");
+  }
+  Result result;
+  result.duration = BootClock::now() - started_;
+  (end.si_code == CLD_EXITED ? result.exit_code : result.signal) = end.si_status;
+  result.out = contents(out_);
+  result.err = contents(err_);
+  result_ = std::move(result);
+}
+
+Result Process::wait(milliseconds within) {
+  if (!result_ && !ended(within)) {
+    throw Error(Trouble::bug, joined(argv_) + " still runs after " +
+                                  std::to_string(within.count()) + " ms; it wrote: " + out() +
+                                  err());
+  }
+  if (!result_) reap();
+  return *result_;
+}
+
+std::string Process::out() const { return contents(out_); }
+std::string Process::err() const { return contents(err_); }
+
+Result run(const std::vector<std::string>& argv, const ProcessOptions& options) {
+  return Process(argv, options).wait();
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,24 @@
+# What every target of this project is compiled and linked with, as the target dlock_flags.
+
+add_library(dlock_flags INTERFACE)
+target_compile_options(dlock_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+if(DLOCK_WERROR)
+  target_compile_options(dlock_flags INTERFACE -Werror)
+endif()
+
+if(DLOCK_SANITIZE)
+  # Without the hardening below: fortified calls would bypass the sanitizers' own checks.
+  target_compile_options(dlock_flags INTERFACE
+    -fsanitize=${DLOCK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(dlock_flags INTERFACE -fsanitize=${DLOCK_SANITIZE})
+else()
+  target_compile_options(dlock_flags INTERFACE
+    -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fPIE)
+  target_link_options(dlock_flags INTERFACE -pie -Wl,-z,relro,-z,now)
+endif()
+
+# Most of what nlohmann_json and CLI11 bring is never called: out with it.
+target_compile_options(dlock_flags INTERFACE
+  $<$<CONFIG:Release>:-ffunction-sections> $<$<CONFIG:Release>:-fdata-sections>)
+target_link_options(dlock_flags INTERFACE
+  $<$<CONFIG:Release>:-Wl,--gc-sections> $<$<CONFIG:Release>:-Wl,-O1> $<$<CONFIG:Release>:-s>)

@@ -1,0 +1,19 @@
+# Hiredis::hiredis. Our own, because Debian 12's package names a target that its successors do not,
+# and because the semi-static build wants the archive.
+
+if(DLOCK_SEMI_STATIC)
+  find_library(Hiredis_LIBRARY NAMES libhiredis.a)
+else()
+  find_library(Hiredis_LIBRARY NAMES hiredis)
+endif()
+find_path(Hiredis_INCLUDE_DIR NAMES hiredis/hiredis.h)
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Hiredis REQUIRED_VARS Hiredis_LIBRARY Hiredis_INCLUDE_DIR)
+
+if(Hiredis_FOUND AND NOT TARGET Hiredis::hiredis)
+  add_library(Hiredis::hiredis UNKNOWN IMPORTED)
+  set_target_properties(Hiredis::hiredis PROPERTIES
+    IMPORTED_LOCATION ${Hiredis_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${Hiredis_INCLUDE_DIR})
+endif()

@@ -116,6 +116,7 @@ struct Stat {
   char state = 'X';
   pid_t group = -1;
   pid_t session = -1;
+  bool alive() const { return state != 'Z' && state != 'X'; }
 };
 
 Stat stat_of(const std::string& pid) {
@@ -138,9 +139,8 @@ std::vector<pid_t> members(pid_t leader, bool by_session) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const pid_t pid = static_cast<pid_t>(std::stol(name));
     const Stat stat = stat_of(name);
-    const bool living = stat.state != 'Z' && stat.state != 'X';
     const bool member = (by_session ? stat.session : stat.group) == leader;
-    if (pid != leader && living && member) found.push_back(pid);
+    if (pid != leader && stat.alive() && member) found.push_back(pid);
   }
   return found;
 }
@@ -193,6 +193,13 @@ void Process::signal(int number) const {
   syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0);
 }
 
+void Process::wait_until_stopped() const {
+  siginfo_t stop{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &stop, WSTOPPED | WEXITED | WNOWAIT) < 0) {
+    throw_errno("waitid");
+  }
+}
+
 void Process::kill_all() {
   if (!result_) signal(SIGKILL);
   while (true) {
@@ -241,5 +248,7 @@ std::string Process::err() const { return contents(err_); }
 Result run(const std::vector<std::string>& argv, const ProcessOptions& options) {
   return Process(argv, options).wait();
 }
+
+bool is_alive(pid_t pid) { return stat_of(std::to_string(pid)).alive(); }
 
 }  // namespace dlock::test

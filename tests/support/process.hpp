@@ -53,6 +53,8 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
+  /// After SIGSTOP: every thread of it stands still when this returns.
+  void wait_until_stopped() const;
   /// SIGKILL to every process of its session (or group), also after itself has ended.
   void kill_all();
   bool running() const;
@@ -78,5 +80,8 @@ class Process {
 
 /// Starts, waits for the end, and tells how it went.
 Result run(const std::vector<std::string>& argv, const ProcessOptions& options = {});
+
+/// Whether a process of this number runs; one that has ended and waits to be reaped does not.
+bool is_alive(pid_t pid);
 
 }  // namespace dlock::test

@@ -1,0 +1,177 @@
+#include "support/redis_server.hpp"
+
+#include <hiredis/hiredis.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "base/error.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/sockets.hpp"
+
+namespace dlock::test {
+namespace {
+
+constexpr timeval reply_within{5, 0};
+
+std::string server_program() {
+  const char* named = std::getenv("DLOCK_TEST_REDIS_SERVER");
+  return named == nullptr || *named == '\0' ? "redis-server" : named;
+}
+
+/// The first number of "Redis server v=7.0.15 ..." or "Valkey server v=8.1.1 ...".
+int major_version() {
+  static const int major = [] {
+    const std::string told = run({server_program(), "--version"}).out;
+    const auto at = told.find("v=");
+    return at == std::string::npos ? 0 : std::atoi(told.c_str() + at + 2);
+  }();
+  return major;
+}
+
+Reply plain(const redisReply& raw) {
+  Reply reply;
+  switch (raw.type) {
+    case REDIS_REPLY_STRING:
+      reply.kind = Reply::Kind::text;
+      break;
+    case REDIS_REPLY_STATUS:
+      reply.kind = Reply::Kind::status;
+      break;
+    case REDIS_REPLY_ERROR:
+      reply.kind = Reply::Kind::error;
+      break;
+    case REDIS_REPLY_INTEGER:
+      reply.kind = Reply::Kind::number;
+      break;
+    case REDIS_REPLY_ARRAY:
+      reply.kind = Reply::Kind::array;
+      break;
+    default:
+      return reply;
+  }
+  if (raw.type == REDIS_REPLY_INTEGER) {
+    reply.number = raw.integer;
+  } else if (raw.type == REDIS_REPLY_ARRAY) {
+    for (std::size_t i = 0; i < raw.elements; ++i) reply.items.push_back(plain(*raw.element[i]));
+  } else {
+    reply.text.assign(raw.str, static_cast<std::size_t>(raw.len));
+  }
+  return reply;
+}
+
+using Connection = std::unique_ptr<redisContext, decltype(&redisFree)>;
+
+/// One command and its reply; nothing where the connection failed or no reply came.
+std::optional<Reply> ask(redisContext& connection, const std::vector<std::string>& words) {
+  std::vector<const char*> argv;
+  std::vector<std::size_t> sizes;
+  for (const auto& word : words) {
+    argv.push_back(word.data());
+    sizes.push_back(word.size());
+  }
+  const std::unique_ptr<void, decltype(&freeReplyObject)> raw(
+      redisCommandArgv(&connection, static_cast<int>(argv.size()), argv.data(), sizes.data()),
+      &freeReplyObject);
+  if (raw == nullptr) return std::nullopt;
+  return plain(*static_cast<const redisReply*>(raw.get()));
+}
+
+Connection connect_unix(const std::string& path) {
+  Connection connection(redisConnectUnixWithTimeout(path.c_str(), reply_within), &redisFree);
+  if (connection != nullptr && connection->err == 0) {
+    redisSetTimeout(connection.get(), reply_within);
+  } else {
+    connection.reset();
+  }
+  return connection;
+}
+
+int free_port() {
+  Address any;
+  listen_at(any);
+  return any.port;
+}
+
+constexpr int port_attempts = 20;
+
+}  // namespace
+
+RedisServer::RedisServer(RedisOptions options) : options_(std::move(options)) {
+  for (int attempt = 1; options_.tcp && attempt < port_attempts; ++attempt) {
+    port_ = free_port();
+    try {
+      start();
+      return;
+    } catch (const Error&) {
+      // Another took the port between our look and the server's bind.
+      if (log().find("Address already in use") == std::string::npos) throw;
+    }
+  }
+  start();
+}
+
+std::string RedisServer::config_text() const {
+  std::string text = "dir " + dir_.path() + "\nunixsocket " + socket_path() +
+                     "\nbind 127.0.0.1\nport " + std::to_string(port_) +
+                     "\nsave \"\"\nappendonly no\ndaemonize no\nlogfile \"\"\n";
+  if (major_version() >= 7) text += "enable-debug-command yes\n";
+  if (!options_.password.empty()) text += "requirepass " + options_.password + "\n";
+  for (const auto& line : options_.config) text += line + "\n";
+  return text;
+}
+
+void RedisServer::start() {
+  write_file(dir_ / "redis.conf", config_text());
+  ProcessOptions options;
+  options.env = options_.env;
+  options.cwd = dir_.path();
+  options.merge = true;
+  process_.reset();
+  process_.emplace(std::vector{server_program(), dir_ / "redis.conf"}, options);
+  const bool up = eventually([&] { return !process_->running() || came_up(); });
+  if (!up || !process_->running()) {
+    throw Error(Trouble::unavailable, "redis-server did not start: " + log());
+  }
+}
+
+/// Any reply shows that it serves, a refusal for want of a password too, but not "-LOADING".
+bool RedisServer::came_up() {
+  const Connection connection = connect_unix(socket_path());
+  if (connection == nullptr) return false;
+  const auto reply = ask(*connection, {"PING"});
+  return reply && !reply->text.starts_with("LOADING");
+}
+
+Reply RedisServer::command(const std::vector<std::string>& words) const {
+  const Connection connection = connect_unix(socket_path());
+  std::optional<Reply> reply;
+  if (connection != nullptr) {
+    if (!options_.password.empty()) ask(*connection, {"AUTH", options_.password});
+    reply = ask(*connection, words);
+  }
+  if (!reply) throw Error(Trouble::unavailable, words.at(0) + ": no reply from " + url());
+  return *reply;
+}
+
+void RedisServer::kill_hard() {
+  process_->signal(SIGKILL);
+  process_->wait();
+}
+
+void RedisServer::stop() {
+  process_->signal(SIGSTOP);
+  process_->wait_until_stopped();
+}
+
+void RedisServer::cont() { process_->signal(SIGCONT); }
+
+void RedisServer::restart() {
+  if (process_->running()) kill_hard();
+  start();
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "support/process.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+/// A reply of a server, as a plain value.
+struct Reply {
+  enum class Kind { nothing, text, status, error, number, array };
+  Kind kind = Kind::nothing;
+  std::string text;  ///< of text, status and error
+  long long number = 0;
+  std::vector<Reply> items;
+};
+
+struct RedisOptions {
+  bool tcp = false;                        ///< also on a free port of 127.0.0.1
+  std::string password;                    ///< requirepass; `command` uses it
+  std::vector<std::string> config;         ///< further lines of redis.conf, after ours
+  std::map<std::string, std::string> env;  ///< such as ShimClock::environment()
+};
+
+/// A Redis or Valkey of the test's own (DLOCK_TEST_REDIS_SERVER, else redis-server of PATH) on a
+/// Unix socket in its own directory, without persistence, DEBUG allowed; up when constructed and
+/// gone when destroyed. It also dies with the thread that started it.
+class RedisServer {
+ public:
+  explicit RedisServer(RedisOptions options = {});
+
+  std::string url() const { return "unix://" + socket_path(); }
+  std::string tcp_url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
+  std::string socket_path() const { return dir_ / "redis.sock"; }
+  int port() const { return port_; }
+  pid_t pid() const { return process_->pid(); }
+  const TempDir& dir() const { return dir_; }
+  /// What it has logged since it was started.
+  std::string log() const { return process_->out(); }
+
+  /// Sends one command on a connection of its own. Error where there is no reply in 5 s.
+  Reply command(const std::vector<std::string>& words) const;
+
+  void kill_hard();  ///< kill -9, and gone when this returns
+  void stop();       ///< SIGSTOP, and stopped when this returns
+  void cont();       ///< SIGCONT
+  /// kill -9 where it still runs, then a new process on the same addresses; empty unless
+  /// `options.config` told it to keep its data.
+  void restart();
+
+ private:
+  void start();
+  bool came_up();
+  std::string config_text() const;
+
+  RedisOptions options_;
+  TempDir dir_;
+  int port_ = 0;
+  std::optional<Process> process_;
+};
+
+}  // namespace dlock::test

@@ -1,0 +1,168 @@
+# What the scripts share. Sourced by bash with `root` set to the top of the source tree.
+# Everything here speaks on stderr alone and reads nothing from stdin.
+
+build_packages=(g++ cmake ninja-build libhiredis-dev libcli11-dev nlohmann-json3-dev)
+test_packages=(doctest-dev redis-server redis-tools strace)
+
+# By what a package is recognised: a command, or a header. Asking dpkg would cost a process each
+# and would not see what was installed by other means.
+declare -A sign_of=(
+  [ninja-build]=ninja [redis-tools]=redis-cli
+  [libhiredis-dev]=hiredis/hiredis.h [libcli11-dev]=CLI/CLI.hpp
+  [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
+)
+
+log=$root/build/setup.log
+policy=/usr/sbin/policy-rc.d
+as_root=()
+((EUID == 0)) || as_root=(sudo)
+
+say() { printf 'dlock: %s\n' "$*" >&2; }
+
+fail() {
+  say "$@"
+  exit 71
+}
+
+# is_there PACKAGE
+is_there() {
+  local sign=${sign_of[$1]:-$1}
+  case $sign in
+    *.h | *.hpp) [[ -e /usr/include/$sign || -e /usr/local/include/$sign ]] ;;
+    *) type -P "$sign" >/dev/null ;;
+  esac
+}
+
+# True if the release binary is there and no source is newer than the start of its build. Costs no
+# process: every run of scripts/dlock asks this.
+is_built() {
+  local stamp=$root/build/release/.built file
+  [[ -x $root/build/release/dlock && -e $stamp ]] || return 1
+  for file in "$root"/src{,/*,/*/*,/*/*/*} "$root"/scripts{,/*} "$root"/cmake{,/*} \
+    "$root"/CMakeLists.txt "$root"/CMakePresets.json; do
+    if [[ $file -nt $stamp ]]; then return 1; fi
+  done
+}
+
+# Copies stdin to the log and tells on stderr, now and then, how far apt or ninja has come.
+show_progress() {
+  local line total='?' count=0 step='' told=$SECONDS
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$log"
+    if [[ $line =~ ^\[([0-9]+/[0-9]+)\]\ (Building|Linking) ]]; then
+      step="building ${BASH_REMATCH[1]}"
+    elif [[ $line =~ ,\ ([0-9]+)\ newly\ installed ]]; then
+      total=${BASH_REMATCH[1]}
+    elif [[ $line =~ ^Get:([0-9]+)\  ]]; then
+      step="fetching ${BASH_REMATCH[1]}/$total"
+    elif [[ $line == 'Unpacking '* ]]; then
+      count=$((count + 1))
+      step="unpacking $count/$total"
+    elif [[ $line == 'Setting up '* ]]; then
+      [[ $step == 'setting up '* ]] || count=0
+      count=$((count + 1))
+      step="setting up $count/$total"
+    fi
+    if [[ -n $step ]] && ((SECONDS - told >= 3)); then
+      say "$step"
+      told=$SECONDS
+    fi
+  done
+}
+
+# logged COMMAND...: runs it with its output in the log; its exit code.
+logged() {
+  printf '+ %s\n' "$*" >>"$log"
+  "$@" </dev/null 2>&1 | show_progress
+  return "${PIPESTATUS[0]}"
+}
+
+apt_get() {
+  # Waits for other users of apt, such as the upgrades a new machine makes on its own.
+  logged "${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -y \
+    -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 --no-install-recommends "$@"
+}
+
+# install_missing PACKAGE...: those of them that are not there.
+install_missing() {
+  local package missing=()
+  for package in "$@"; do
+    is_there "$package" || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  if ! type -P apt-get >/dev/null; then
+    fail "these are missing, and there is no apt-get to install them: ${missing[*]}"
+  elif ((EUID != 0)) && ! type -P sudo >/dev/null; then
+    fail "an administrator has to install these first: apt-get install ${missing[*]}"
+  fi
+  say "installing ${#missing[@]} packages (first run only): ${missing[*]}"
+  without_service apt_get install "${missing[@]}" ||
+    { say "fetching the lists of packages" && apt_get update &&
+      without_service apt_get install "${missing[@]}"; } ||
+    fail "could not install ${missing[*]}: see $log"
+}
+
+# without_service apt_get install PACKAGE...: so that the Redis the tests bring along for themselves
+# does not become a service of this machine, neither now nor after the next boot.
+without_service() {
+  if [[ " $* " != *' redis-server '* ]]; then
+    "$@"
+    return
+  fi
+  local status=0
+  if [[ ! -e $policy ]]; then
+    trap '"${as_root[@]}" rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+    "${as_root[@]}" chmod 755 "$policy"
+  fi
+  "$@" && logged "${as_root[@]}" update-rc.d redis-server disable || status=$?
+  if [[ -n $(trap -p EXIT) ]]; then
+    "${as_root[@]}" rm -f "$policy"
+    trap - EXIT
+  fi
+  return "$status"
+}
+
+# How many compilers to run at once: one for each processor and for each GB of free memory.
+job_count() {
+  local jobs name kb _
+  jobs=$(nproc 2>/dev/null) || jobs=2
+  while read -r name kb _; do
+    if [[ $name == MemAvailable: ]] && ((kb / 1000000 < jobs)); then jobs=$((kb / 1000000)); fi
+  done </proc/meminfo
+  echo $((jobs < 1 ? 1 : jobs))
+}
+
+# build_preset NAME [ninja arguments]: configures and builds it.
+build_preset() {
+  local preset=$1
+  local -x NINJA_STATUS='[%f/%t] ' LC_ALL=C
+  shift
+  # A tree that was copied from elsewhere has a cache of elsewhere: then from the beginning.
+  logged cmake -S "$root" --preset "$preset" || logged cmake -S "$root" --preset "$preset" --fresh &&
+    logged cmake --build "$root/build/$preset" -j "$(job_count)" -- "$@"
+}
+
+# build_release: what scripts/dlock becomes.
+build_release() {
+  local began=$SECONDS
+  install_missing "${build_packages[@]}"
+  say "building (first run, or sources have changed)"
+  mkdir -p "$root/build/release" && : >"$root/build/release/.started" &&
+    build_preset release &&
+    mv "$root/build/release/.started" "$root/build/release/.built" ||
+    fail "the build failed: see $log"
+  say "ready after $((SECONDS - began)) s"
+}
+
+# one_at_a_time COMMAND...: no two of these run at once in this source tree. COMMAND, and what apt
+# may start for good, do not inherit the lock.
+one_at_a_time() (
+  umask 022
+  mkdir -p "$root/build" && exec {lock}>"$root/build/.lock" || fail "cannot write $root/build"
+  if ! flock -n "$lock"; then
+    say "another build is running: waiting for it"
+    flock "$lock" || fail "cannot lock $root/build/.lock"
+  fi
+  ("$@") {lock}>&- </dev/null >&2
+)

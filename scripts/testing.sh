@@ -1,0 +1,33 @@
+# What scripts/test and .ci/run share, on top of lib.sh.
+
+# prepare_tests PRESET [ninja arguments]: installs what is missing and builds.
+prepare_tests() {
+  : >"$log"
+  install_missing "${build_packages[@]}" "${test_packages[@]}"
+  say "$1: building"
+  build_preset "$@" && return
+  grep -E -A 8 'error|FAILED|CMake Error' "$log" | head -n 60
+  fail "$1: the build failed: see $log"
+}
+
+# run_tests PRESET [ctest arguments]: closes with the counts.
+run_tests() {
+  local preset=$1 status=0 began=$SECONDS head report=$root/build/$1/tests.xml
+  shift
+  rm -f "$report"
+  # Most tests wait most of the time: more of them than there are processors.
+  (cd "$root" && ctest --preset "$preset" -j $((2 * $(nproc))) --output-junit "$report" "$@") \
+    </dev/null || status=$?
+  counts="$preset: no tests ran"
+  if [[ -e $report ]]; then
+    head=$(head -n 12 "$report" | tr '\n' ' ')
+    count_of() { [[ $head =~ [[:space:]]$1=\"([0-9]+)\" ]] && echo "${BASH_REMATCH[1]}"; }
+    local tests failed skipped
+    tests=$(count_of tests) failed=$(count_of failures)
+    skipped=$(($(count_of skipped) + $(count_of disabled)))
+    counts="$preset: $((tests - failed - skipped)) passed, $failed failed, $skipped skipped"
+    counts+=" in $((SECONDS - began)) s"
+  fi
+  say "$counts"
+  return "$status"
+}

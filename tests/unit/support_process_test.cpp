@@ -51,7 +51,7 @@ TEST_CASE("a process gets the stdin, directory, variables and hook it was starte
   options.env = {{"A_VARIABLE", "set"}};
   options.unset_prefixes = {"PW"};
   options.merge = true;
-  options.before_exec = [] { nice(3); };
+  options.before_exec = [] { [[maybe_unused]] const int priority = nice(3); };
   const auto result = run({"sh", "-c", "cat; echo \" $A_VARIABLE\" >&2; nice; pwd -P"}, options);
   CHECK(result.out == "given set\n3\n" + dir.path() + "\n");
 }

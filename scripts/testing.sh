@@ -6,7 +6,7 @@ prepare_tests() {
   install_missing "${build_packages[@]}" "${test_packages[@]}"
   say "$1: building"
   build_preset "$@" && return
-  grep -E -A 8 'error|FAILED|CMake Error' "$log" | head -n 60
+  grep -E -A 8 'error:|FAILED:|CMake Error' "$log" | head -n 60
   fail "$1: the build failed: see $log"
 }
 

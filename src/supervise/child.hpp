@@ -1,0 +1,81 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "supervise/process_tree.hpp"
+#include "supervise/signals.hpp"
+#include "supervise/terminal.hpp"
+
+namespace dlock {
+
+/// What to execute, found and run as execvp(3) does: along PATH, a script without `#!` by /bin/sh.
+struct Command {
+  std::vector<std::string> argv;
+  /// Set on top of dlock's own environment.
+  std::vector<std::pair<std::string, std::string>> environment;
+  /// Inherited by dlock but not by the child (--status-fd); -1: none.
+  int hidden_fd = -1;
+};
+
+/// How a child ended: one of the three is set.
+struct ChildEnd {
+  std::optional<int> exit_code;
+  std::optional<int> signal;
+  /// errno of the exec that failed: no instruction of the command has run.
+  std::optional<int> exec_error;
+};
+
+/// The process that runs the command, direct child of dlock and unreaped until `reap`, so that its
+/// number and its group's cannot come to mean another. It dies with SIGKILL when the thread that
+/// started it ends. Destroyed unreaped, it is killed.
+class Child {
+ public:
+  Child(ProcessTree tree, Terminal terminal, pid_t pid, Fd channel);
+  Child(Child&& other) noexcept;
+  ~Child();
+
+  pid_t pid() const { return pid_; }
+  /// The process group the command runs in, which is dlock's own in a pipeline on a terminal.
+  pid_t group() const { return group_; }
+  bool shares_group() const { return terminal.shares_group(); }
+  Deadline started_at() const { return started_at_; }
+
+  /// Readable when it has ended: a pidfd.
+  int fd() const { return pidfd_.get(); }
+  /// To the child and, where it has a group of its own, to all in that.
+  void send(int signal) const;
+  /// The signal that stopped it, told once for each stop.
+  std::optional<int> stopped() const;
+  bool ended() const;
+  /// Nothing while it lives.
+  std::optional<ChildEnd> reap();
+
+  ProcessTree tree;
+  Terminal terminal;
+
+ private:
+  std::optional<int> exec_error() const;
+
+  pid_t pid_;
+  pid_t group_;
+  Fd pidfd_;
+  Fd channel_;
+  Deadline started_at_;
+  bool reaped_ = false;
+};
+
+/// Forks and executes; called from the main thread, which then stays. If `before_exec` is there,
+/// the command's first instruction waits for it: it gets the process group, and may throw. Whether
+/// the exec succeeded is told by ChildEnd. Error{host_refused} if there can be no new process.
+Child start(const Command& command, Signals& signals,
+            const std::function<void(pid_t)>& before_exec = {});
+
+}  // namespace dlock

@@ -1,0 +1,102 @@
+#include "supervise/signals.hpp"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+namespace dlock {
+
+namespace {
+
+constexpr int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM};
+
+/// Blocked and never told. TTOU: taking the terminal back is a background group's tcsetpgrp.
+/// TTIN: dlock stops with its child (see JobControl), not before it.
+constexpr int silenced_signals[] = {SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
+
+constexpr int child_signals[] = {SIGWINCH, SIGCONT, SIGCHLD};
+
+bool ignored(int signal) {
+  struct sigaction found {};
+  return sigaction(signal, nullptr, &found) == 0 && found.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Signals::Signals() {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigemptyset(&heard_);
+  const auto hear = [&](int signal) {
+    // A blocked signal is queued even if it is ignored, so the fd must not ask for it.
+    if (ignored(signal)) return;
+    sigaddset(&heard_, signal);
+    sigaddset(&blocked, signal);
+  };
+  for (const int signal : ending_signals) hear(signal);
+  hear(SIGTSTP);
+  for (const int signal : silenced_signals) sigaddset(&blocked, signal);
+  for (const int signal : child_signals) sigaddset(&blocked, signal);
+
+  // An ignored SIGCHLD would have the kernel reap the child before its exit code is read.
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &standard, &chld_on_entry_);
+  pthread_sigmask(SIG_BLOCK, &blocked, &mask_on_entry_);
+  fd_ = Fd(signalfd(-1, &heard_, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_) throw_errno("signalfd");
+}
+
+std::optional<Signals::Event> Signals::take() {
+  signalfd_siginfo info{};
+  if (read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+  return Event{static_cast<int>(info.ssi_signo), info.ssi_code == SI_KERNEL};
+}
+
+void Signals::hear_all() {
+  for (const int signal : child_signals) sigaddset(&heard_, signal);
+  if (signalfd(fd_.get(), &heard_, 0) < 0) throw_errno("signalfd");
+}
+
+void Signals::restore_in_child() const {
+  if (chld_on_entry_.sa_handler == SIG_IGN) sigaction(SIGCHLD, &chld_on_entry_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &mask_on_entry_, nullptr);
+}
+
+bool ends_waiting(int signal) {
+  for (const int ending : ending_signals) {
+    if (signal == ending) return true;
+  }
+  return false;
+}
+
+bool stop_by(int signal, Stop what) {
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  sigset_t before;
+  kill(what == Stop::whole_job ? 0 : getpid(), signal);
+  pthread_sigmask(SIG_UNBLOCK, &only, &before);  // stops here, and returns when continued
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGCONT) == 1;
+}
+
+void die_of(int signal) {
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  prctl(PR_SET_DUMPABLE, 0);  // the limit does not bind a core_pattern that is a pipe
+  ::signal(signal, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+  raise(signal);
+  _exit(128 + signal);
+}
+
+}  // namespace dlock

@@ -1,0 +1,220 @@
+#include "supervise/supervise.hpp"
+
+#include <algorithm>
+
+namespace dlock {
+
+namespace {
+
+using Why = Ending::Why;
+
+/// SIGKILL is sent this long before the moment at which nothing may run: what it takes a busy
+/// machine to wake us, to find the tree, and to tear the processes down.
+constexpr milliseconds kill_cost{20};
+
+/// How long killed processes are waited for. Freeing many gigabytes takes seconds; what is stuck
+/// in the kernel longer than this is reported.
+constexpr std::chrono::seconds longest_burial{5};
+
+/// While the tree dies, its processes end without telling us unless they are our children.
+constexpr milliseconds sweep_interval{5};
+
+class Supervisor {
+ public:
+  Supervisor(Child& child, Signals& signals, const Terms& terms)
+      : child_(child), signals_(signals), terms_(terms) {}
+
+  Ending run();
+
+ private:
+  std::optional<Why> reason_to_stop();
+  Deadline next_deadline() const;
+  bool loss_matters() const { return terms_.loss != nullptr && !loss_noticed_; }
+  Deadline loss_deadline() const;
+  Deadline max_hold_deadline() const;
+  void sleep();
+
+  void hear_signals();
+  void pass_on(const Signals::Event& event);
+  void continue_child();
+  void stop_with_child(int signal);
+
+  Ending ended_by_itself(const ChildEnd& end) const;
+  Ending stop(Why why);
+  Deadline kill_deadline(Deadline stopped_at) const;
+  void let_it_end(Deadline stopped_at);
+  std::vector<pid_t> kill_tree();
+  bool tree_gone();
+  void signal_tree(int signal) const;
+
+  Child& child_;
+  Signals& signals_;
+  const Terms& terms_;
+  bool loss_told_ = false;
+  bool loss_noticed_ = false;
+  bool stopping_ = false;
+};
+
+Ending Supervisor::run() {
+  while (true) {
+    sleep();
+    // After a suspend, a SIGSTOP or a freeze the deadlines come first: before a signal is passed
+    // on and before the child is continued.
+    const auto reason = reason_to_stop();
+    if (const auto end = child_.reap()) return ended_by_itself(*end);
+    if (reason) return stop(*reason);
+    hear_signals();
+  }
+}
+
+void Supervisor::sleep() {
+  pollfd fds[] = {{child_.fd(), POLLIN, 0},
+                  {signals_.fd(), POLLIN, 0},
+                  {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
+  poll_until(fds, next_deadline());
+  loss_told_ = fds[2].revents != 0;
+}
+
+/// When the loss clock makes us act. A child that is let run on is not hurried by a renewal that
+/// is late: its lock is lost only when the lease is over.
+Deadline Supervisor::loss_deadline() const {
+  if (!loss_matters()) return never;
+  const Deadline gone_by = terms_.loss->must_be_gone_by();
+  if (gone_by == never || terms_.keep_running_on_loss) return gone_by;
+  return gone_by - std::max(terms_.grace, kill_cost);
+}
+
+Deadline Supervisor::max_hold_deadline() const {
+  return terms_.max_hold ? later(child_.started_at(), *terms_.max_hold) : never;
+}
+
+Deadline Supervisor::next_deadline() const {
+  return std::min(loss_deadline(), max_hold_deadline());
+}
+
+std::optional<Why> Supervisor::reason_to_stop() {
+  const auto now = BootClock::now();
+  if (loss_matters() && (now >= loss_deadline() || loss_told_)) {
+    loss_noticed_ = true;
+    if (!terms_.keep_running_on_loss) return Why::lost;
+    if (terms_.on_loss) terms_.on_loss();
+  }
+  if (now >= max_hold_deadline()) return Why::max_hold;
+  return std::nullopt;
+}
+
+void Supervisor::hear_signals() {
+  while (const auto event = signals_.take()) {
+    if (event->number != SIGCHLD) {
+      pass_on(*event);
+      continue;
+    }
+    child_.tree.reap_adopted(child_.pid());
+    const auto stopped = child_.stopped();
+    if (!stopped || stopping_) continue;
+    stop_with_child(*stopped);
+    return;
+  }
+}
+
+void Supervisor::pass_on(const Signals::Event& event) {
+  if (event.number == SIGCONT) return continue_child();
+  // The terminal has sent it to the whole group already.
+  if (event.from_terminal && child_.shares_group()) return;
+  child_.send(event.number);
+}
+
+void Supervisor::continue_child() {
+  if (!stopping_) child_.terminal.give_again();
+  child_.send(SIGCONT);
+}
+
+/// The child was stopped: by ^Z, for touching the terminal from the background, or by somebody.
+/// A job is stopped as a whole, so that the shell sees it and gets its terminal back. When it is
+/// continued we hear SIGCONT, after the deadlines have been looked at.
+void Supervisor::stop_with_child(int signal) {
+  Terminal& terminal = child_.terminal;
+  const bool had_terminal = terminal.given();
+  if (signal == SIGSTOP && !had_terminal) return;  // the child's affair: the lock stays held
+  if (!terminal.exists()) return;
+  const bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
+  if (wants_terminal && terminal.give()) return child_.send(SIGCONT);
+  terminal.take_back();
+  if (terms_.before_stop) terms_.before_stop();
+  const bool was_stopped = stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
+  // Nobody would ever continue us, nor the child; this way it passes the deadlines, too.
+  if (!was_stopped && had_terminal) raise(SIGCONT);
+}
+
+Ending Supervisor::ended_by_itself(const ChildEnd& end) const {
+  child_.terminal.take_back();
+  const Why why = end.exec_error ? Why::not_started : end.signal ? Why::signalled : Why::exited;
+  return {why, end, loss_noticed_, {}};
+}
+
+/// From here on the outcome is fixed, whatever the child still does.
+Ending Supervisor::stop(Why why) {
+  stopping_ = true;
+  let_it_end(BootClock::now());
+  const bool by_itself = tree_gone();
+  auto survivors = by_itself ? std::vector<pid_t>{} : kill_tree();
+  Ending ending{why, child_.reap().value_or(ChildEnd{}), loss_noticed_, std::move(survivors)};
+  child_.terminal.take_back();
+  if (!by_itself) child_.terminal.reset_modes();
+  return ending;
+}
+
+Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
+  const Deadline patience = later(stopped_at, terms_.grace);
+  if (terms_.loss == nullptr || terms_.keep_running_on_loss) return patience;
+  return std::min(patience, terms_.loss->must_be_gone_by() - kill_cost);
+}
+
+/// The grace: all of the tree is asked to end, and waited for.
+void Supervisor::let_it_end(Deadline stopped_at) {
+  if (BootClock::now() >= kill_deadline(stopped_at)) return;
+  signal_tree(terms_.stop_signal);
+  signal_tree(SIGCONT);
+  while (BootClock::now() < kill_deadline(stopped_at) && !tree_gone()) {
+    // A pidfd stays readable, so only SIGCHLD tells of what ends besides and after the child.
+    pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
+    poll_until(fds, kill_deadline(stopped_at));
+    if (BootClock::now() >= kill_deadline(stopped_at)) return;
+    hear_signals();
+  }
+}
+
+std::vector<pid_t> Supervisor::kill_tree() {
+  const Deadline give_up = later(BootClock::now(), longest_burial);
+  while (true) {
+    child_.send(SIGKILL);
+    child_.tree.signal(SIGKILL, 0);
+    if (tree_gone()) return {};
+    if (BootClock::now() >= give_up) break;
+    pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
+    poll_until(fds, later(BootClock::now(), sweep_interval));
+    while (signals_.take()) {
+    }
+  }
+  auto survivors = child_.tree.reap_beside(child_.pid());
+  if (!child_.ended()) survivors.insert(survivors.begin(), child_.pid());
+  return survivors;
+}
+
+bool Supervisor::tree_gone() {
+  return child_.ended() && child_.tree.reap_beside(child_.pid()).empty();
+}
+
+void Supervisor::signal_tree(int signal) const {
+  // To a group at once, for those who fork meanwhile; but never to the one we are in.
+  if (!child_.shares_group()) child_.send(signal);
+  child_.tree.signal(signal, child_.shares_group() ? 0 : child_.group());
+}
+
+}  // namespace
+
+Ending supervise(Child& child, Signals& signals, const Terms& terms) {
+  return Supervisor(child, signals, terms).run();
+}
+
+}  // namespace dlock

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "supervise/child.hpp"
+#include "supervise/signals.hpp"
+
+namespace dlock {
+
+/// What may oblige dlock to stop the child before its own end. Made by whoever knows the lease.
+class StopSource {
+ public:
+  virtual ~StopSource() = default;
+  /// Readable: stop now.
+  virtual int fd() const = 0;
+  /// Nothing of the child may run after this. Moves later as renewals succeed; read anew on every
+  /// wake, so it must be thread-safe and cheap.
+  virtual Deadline must_be_gone_by() const = 0;
+};
+
+struct Terms {
+  int stop_signal = SIGTERM;
+  /// Between `stop_signal` and SIGKILL.
+  milliseconds grace{0};
+  /// Counted from the child's start.
+  std::optional<milliseconds> max_hold;
+  /// Null: nothing can be lost.
+  const StopSource* loss = nullptr;
+  bool keep_running_on_loss = false;
+  /// Called once, when a loss is noticed and the child runs on. A loss that stops it is told by
+  /// the Ending alone: a message that blocks (a full pipe) must not delay the kill.
+  std::function<void()> on_loss;
+  /// Called before dlock stops with its child (^Z): renew, for nobody will meanwhile.
+  std::function<void()> before_stop;
+};
+
+struct Ending {
+  enum class Why { exited, signalled, not_started, lost, max_hold };
+  Why why;
+  /// Beside `lost` and `max_hold`: how it ended after being stopped.
+  ChildEnd child;
+  bool loss_noticed = false;
+  /// What could not be killed; the lock must lapse then, not be released.
+  std::vector<pid_t> survivors;
+};
+
+/// Waits for the child, passing signals on, and stops it with all it started when the terms say
+/// so. Nothing of it is alive at `must_be_gone_by`, as far as this machine runs dlock in time.
+/// A child that ends by itself leaves what it started alone.
+Ending supervise(Child& child, Signals& signals, const Terms& terms);
+
+}  // namespace dlock

@@ -7,14 +7,21 @@ namespace dlock {
 
 ExitCode exit_code(Trouble trouble) {
   switch (trouble) {
-    case Trouble::usage: return ExitCode::usage;
-    case Trouble::wrong_data: return ExitCode::wrong_data;
-    case Trouble::unavailable: return ExitCode::unavailable;
-    case Trouble::host_refused: return ExitCode::host_refused;
-    case Trouble::denied: return ExitCode::denied;
-    case Trouble::configuration: return ExitCode::configuration;
+    case Trouble::usage:
+      return ExitCode::usage;
+    case Trouble::wrong_data:
+      return ExitCode::wrong_data;
+    case Trouble::unavailable:
+      return ExitCode::unavailable;
+    case Trouble::host_refused:
+      return ExitCode::host_refused;
+    case Trouble::denied:
+      return ExitCode::denied;
+    case Trouble::configuration:
+      return ExitCode::configuration;
     case Trouble::bug:
-    case Trouble::interrupted: return ExitCode::bug;
+    case Trouble::interrupted:
+      return ExitCode::bug;
   }
   return ExitCode::bug;
 }

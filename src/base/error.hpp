@@ -8,16 +8,16 @@ namespace dlock {
 /// What dlock itself exits with. The child's own code is passed through and is not listed here.
 enum class ExitCode : int {
   ok = 0,
-  all_free = 1,         ///< inspect -q
-  usage = 64,           ///< command line or environment
-  wrong_data = 65,      ///< the key holds data that is not a lock
-  unavailable = 69,     ///< server not reached, or reached but unable
+  all_free = 1,      ///< inspect -q
+  usage = 64,        ///< command line or environment
+  wrong_data = 65,   ///< the key holds data that is not a lock
+  unavailable = 69,  ///< server not reached, or reached but unable
   bug = 70,
-  host_refused = 71,    ///< this host: no process or memory, directory, disk, stdout
+  host_refused = 71,  ///< this host: no process or memory, directory, disk, stdout
   not_acquired = 75,
-  denied = 77,          ///< authentication, ACL, certificate
-  configuration = 78,   ///< the configuration file
-  lost = 79,            ///< lock lost, or the token no longer holds it
+  denied = 77,         ///< authentication, ACL, certificate
+  configuration = 78,  ///< the configuration file
+  lost = 79,           ///< lock lost, or the token no longer holds it
   max_hold = 124,
   not_executable = 126,
   not_found = 127,

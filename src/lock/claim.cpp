@@ -39,9 +39,8 @@ std::optional<std::string> key_fault(std::string_view text) {
 }
 
 bool Owner::is_or_below(const Owner& other) const {
-  return text == other.text ||
-         (text.size() > other.text.size() && text.starts_with(other.text) &&
-          text[other.text.size()] == '/');
+  return text == other.text || (text.size() > other.text.size() && text.starts_with(other.text) &&
+                                text[other.text.size()] == '/');
 }
 
 Owner new_owner_below(const std::optional<Owner>& above) {
@@ -61,7 +60,7 @@ std::optional<std::string> owner_path_fault(std::string_view text) {
   std::size_t depth = 0;
   while (true) {
     const auto slash = text.find('/');
-    if (const auto fault = owner_id_fault(text.substr(0, slash))) return fault;
+    if (auto fault = owner_id_fault(text.substr(0, slash))) return fault;
     if (++depth > deepest_owner) return "is nested more than 16 deep";
     if (slash == std::string_view::npos) return std::nullopt;
     text.remove_prefix(slash + 1);

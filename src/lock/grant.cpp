@@ -6,8 +6,8 @@ namespace dlock {
 namespace {
 
 Holder alone(const Hold& hold) {
-  return Holder{hold.owner, hold.who,   hold.acquired_at, hold.held, hold.lease_left,
-                hold.limit, 1,          hold.fence,       hold.kept};
+  return Holder{hold.owner, hold.who, hold.acquired_at, hold.held, hold.lease_left,
+                hold.limit, 1,        hold.fence,       hold.kept};
 }
 
 Limit smaller(Limit a, Limit b) {
@@ -29,9 +29,8 @@ void join(Holder& holder, const Hold& hold) {
 }  // namespace
 
 std::vector<Holder> holders_of(std::vector<Hold> holds) {
-  std::stable_sort(holds.begin(), holds.end(), [](const Hold& a, const Hold& b) {
-    return a.acquired_at < b.acquired_at;
-  });
+  std::stable_sort(holds.begin(), holds.end(),
+                   [](const Hold& a, const Hold& b) { return a.acquired_at < b.acquired_at; });
   std::vector<Holder> holders;
   for (const Hold& hold : holds) {
     const auto same = std::find_if(holders.begin(), holders.end(), [&](const Holder& holder) {

@@ -68,12 +68,12 @@ struct Refusal {
     gone,     ///< this token was released before; it is never granted again
   };
   Why why = Why::held;
-  std::vector<Holder> held_by;  ///< the first few
-  std::size_t holders = 0;      ///< how many owners are inside
-  std::size_t ahead = 0;        ///< how many stand before this request in the queue
-  std::size_t waiting = 0;      ///< how many stand in the queue, this request included if it does
-  Ticket ticket;                ///< to be brought back; meaningless if the request did not wait
-  milliseconds ask_again_in{0}; ///< when what blocks now ends at the latest
+  std::vector<Holder> held_by;   ///< the first few
+  std::size_t holders = 0;       ///< how many owners are inside
+  std::size_t ahead = 0;         ///< how many stand before this request in the queue
+  std::size_t waiting = 0;       ///< how many stand in the queue, this request included if it does
+  Ticket ticket;                 ///< to be brought back; meaningless if the request did not wait
+  milliseconds ask_again_in{0};  ///< when what blocks now ends at the latest
 };
 
 using Answer = std::variant<Grant, Refusal>;

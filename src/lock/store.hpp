@@ -22,16 +22,16 @@ struct Patience {
 
 /// How to ask for a key.
 struct Ask {
-  bool wait = false;              ///< join the queue if it is not had
-  std::optional<Ticket> ticket;   ///< the place of an earlier answer to the same claim
+  bool wait = false;             ///< join the queue if it is not had
+  std::optional<Ticket> ticket;  ///< the place of an earlier answer to the same claim
 };
 
 /// Why a waiter's sleep ended.
 struct Wake {
   enum class Why {
-    due,          ///< the time given has come
-    granted,      ///< the lock was handed over; it must be confirmed by renew() before use
-    changed,      ///< what blocks ends sooner than was told: sleep at most `ask_again_in`
+    due,      ///< the time given has come
+    granted,  ///< the lock was handed over; it must be confirmed by renew() before use
+    changed,  ///< what blocks ends sooner than was told: sleep at most `ask_again_in`
     interrupted,
   };
   Why why = Why::due;
@@ -66,8 +66,9 @@ class Store {
 
   virtual Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) = 0;
 
-  /// After an acquire with `wait` was refused: sleeps until `until`, or until there is news for this
-  /// claim. Throws Error{unavailable} if the news channel broke: acquire again, with the ticket.
+  /// After an acquire with `wait` was refused: sleeps until `until`, or until there is news for
+  /// this claim. Throws Error{unavailable} if the news channel broke: acquire again, with the
+  /// ticket.
   virtual Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) = 0;
 
   /// Renews by `ttl`, or by the grant's own; also confirms a hold that was handed over. Nothing if
@@ -87,7 +88,8 @@ class Store {
   virtual std::vector<KeyState> inspect(const Query& query, const Patience& patience) = 0;
 
   /// The command of this claim now runs as process group `group`: a hold with Upkeep::process
-  /// outlives a killed dlock until that group has gone. Nothing to do for engines that go by leases.
+  /// outlives a killed dlock until that group has gone. Nothing to do for engines that go by
+  /// leases.
   virtual void command_started(const Claim& claim, pid_t group);
 
   /// Whether a hold of this claim must be renewed at all.
@@ -100,7 +102,8 @@ class Store {
 using StorePtr = std::unique_ptr<Store>;
 
 /// What a lease loses to clocks that run at different rates, and to rounding: 1 % + 2 ms, the
-/// figure of the Redlock page (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
+/// figure of the Redlock page
+/// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
 milliseconds drift_allowance(milliseconds lease);
 
 /// The local deadline of a lease granted by an answer to what was sent at `sent`.

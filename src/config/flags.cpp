@@ -1,0 +1,253 @@
+#include "config/flags.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "config/options.hpp"
+#include "config/server_url.hpp"
+#include "config/suggestion.hpp"
+
+namespace dlock {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(Trouble::usage, message); }
+
+/// One flag as CLI11 is to see it: `--wait=5`, always long where there is a long name, always one
+/// string, so that CLI11 2.1.2 can neither split the value nor take the next argument for it.
+struct Given {
+  const Option* option;
+  std::optional<std::string> value;
+
+  std::string normalised() const {
+    return value ? option->shown() + "=" + *value : option->shown();
+  }
+};
+
+std::vector<std::string> flags_of(Command command) {
+  std::vector<std::string> names;
+  for (const Option& each : options()) {
+    if (each.belongs_to(command)) names.push_back(each.shown());
+  }
+  return names;
+}
+
+std::string commands_with(const Option& option) {
+  std::string names;
+  for (const Subcommand& each : subcommands()) {
+    if (option.belongs_to(each.command))
+      names += (names.empty() ? "" : ", ") + std::string(each.name);
+  }
+  return names;
+}
+
+/// Cuts the arguments of one command into flags, operands and COMMAND, by the table of options.
+class Cutter {
+ public:
+  Cutter(const std::vector<std::string>& arguments, Flags& flags)
+      : arguments_(arguments), flags_(flags), command_(*flags.command) {}
+
+  /// What is left for CLI11; empty once help or version was asked for.
+  std::vector<std::string> cut() {
+    while (next_ < arguments_.size()) {
+      const std::string& argument = arguments_[next_];
+      if (argument == "--") {
+        ++next_;
+        take_operands();
+      } else if (argument.size() < 2 || argument[0] != '-') {
+        take_operand();
+      } else if (argument[1] == '-') {
+        take_long();
+      } else {
+        take_cluster();
+      }
+      if (flags_.help || flags_.version) return {};
+    }
+    std::vector<std::string> normalised;
+    for (const Given& each : given_) normalised.push_back(each.normalised());
+    return normalised;
+  }
+
+ private:
+  void take_operands() {
+    if (command_ == Command::run) {
+      const auto from = arguments_.begin() + static_cast<std::ptrdiff_t>(next_);
+      flags_.command_argv.assign(from, arguments_.end());
+      next_ = arguments_.size();
+    }
+    while (next_ < arguments_.size()) take_operand();
+  }
+
+  void take_operand() {
+    if (command_ == Command::run) return take_operands();
+    const std::string& operand = arguments_[next_++];
+    if (command_ == Command::inspect && operand.find_first_of("*?[") != std::string::npos) {
+      flags_.patterns.push_back(operand);
+    } else {
+      add(option("key"), operand);
+    }
+  }
+
+  void take_long() {
+    const std::string& argument = arguments_[next_++];
+    const auto equals = argument.find('=');
+    const std::string spelled = argument.substr(0, equals);
+    const Option& found = known(find_option(spelled.substr(2)), spelled, "");
+    if (equals != std::string::npos) {
+      add(found, argument.substr(equals + 1));
+    } else {
+      add(found, found.value == nullptr ? std::nullopt : value_behind(found));
+    }
+  }
+
+  /// `-nkKEY`: letters without a value, then at most one with it.
+  void take_cluster() {
+    const std::string& cluster = arguments_[next_++];
+    for (std::size_t i = 1; i < cluster.size(); ++i) {
+      const std::string where = cluster.size() > 2 ? " in " + redacted(cluster) : "";
+      const std::string spelled = std::string("-") + cluster[i];
+      const Option& found = known(find_option(cluster[i]), spelled, where);
+      if (found.value != nullptr) {
+        return add(found, i + 1 < cluster.size() ? cluster.substr(i + 1) : value_behind(found));
+      }
+      add(found, std::nullopt);
+    }
+  }
+
+  std::optional<std::string> value_behind(const Option& option) {
+    if (next_ == arguments_.size()) {
+      refuse(option.shown() + " needs a value: " + option.shown() + " " + option.value);
+    }
+    return arguments_[next_++];
+  }
+
+  const Option& known(const Option* found, const std::string& spelled, const std::string& where) {
+    if (const auto instead = refusal_of(spelled)) {
+      refuse(spelled + " is a flag of flock, not of dlock: " + *instead);
+    }
+    if (found == nullptr) {
+      refuse("unknown flag " + redacted(spelled) + where +
+             did_you_mean(spelled, flags_of(command_)));
+    }
+    if (!found->belongs_to(command_)) {
+      refuse(spelled + " is no flag of " + subcommand(command_).name + ", but of " +
+             commands_with(*found));
+    }
+    return *found;
+  }
+
+  void add(const Option& option, std::optional<std::string> value) {
+    if (option.value == nullptr && value) refuse(option.shown() + " takes no value");
+    if (value && value->empty()) refuse(option.shown() + ": the value is empty");
+    const bool adds_up = std::holds_alternative<std::vector<std::string> Flags::*>(option.slot);
+    if (!adds_up) {
+      std::erase_if(given_, [&](const Given& earlier) {
+        const bool same_choice = option.one_of != 0 && earlier.option->one_of == option.one_of;
+        return earlier.option == &option || same_choice;
+      });
+    }
+    given_.push_back({&option, std::move(value)});
+    flags_.help = option.slot == Slot(&Flags::help);
+    flags_.version = option.slot == Slot(&Flags::version);
+  }
+
+  const std::vector<std::string>& arguments_;
+  Flags& flags_;
+  const Command command_;
+  std::size_t next_ = 1;  // behind the command's name
+  std::vector<Given> given_;
+};
+
+/// Puts what CLI11 found for one option where the table says.
+struct Filling {
+  Flags& flags;
+  const CLI::Option& found;
+
+  void operator()(std::monostate) const {}
+  void operator()(bool Flags::*slot) const { flags.*slot = true; }
+  void operator()(std::optional<std::string> Flags::*slot) const {
+    flags.*slot = found.results().back();
+  }
+  void operator()(std::vector<std::string> Flags::*slot) const {
+    auto values = found.results();
+    auto& all = flags.*slot;
+    all.insert(all.begin(), values.begin(), values.end());
+  }
+};
+
+void fill(Flags& flags, std::vector<std::string> normalised) {
+  CLI::App app;
+  app.set_help_flag();
+  std::vector<std::pair<const Option*, CLI::Option*>> registered;
+  for (const Option& each : options()) {
+    if (!each.belongs_to(*flags.command)) continue;
+    CLI::Option* option = nullptr;
+    if (each.value == nullptr) {
+      option = app.add_flag(each.shown());
+    } else {
+      option = app.add_option(each.shown())->allow_extra_args(false)->take_all();
+    }
+    registered.emplace_back(&each, option);
+  }
+  // CLI11 takes its arguments from the back.
+  std::reverse(normalised.begin(), normalised.end());
+  app.parse(std::move(normalised));
+  for (const auto& [option, found] : registered) {
+    if (found->count() > 0) std::visit(Filling{flags, *found}, option->slot);
+  }
+}
+
+Flags before_command(const std::string& argument) {
+  Flags flags;
+  const Option* option = nullptr;
+  if (argument.starts_with("--")) {
+    option = find_option(std::string_view(argument).substr(2));
+  } else if (argument.size() == 2) {
+    option = find_option(argument[1]);
+  }
+  if (option != nullptr && option->slot == Slot(&Flags::help)) {
+    flags.help = true;
+  } else if (option != nullptr && option->slot == Slot(&Flags::version)) {
+    flags.version = true;
+  } else {
+    const std::string spelled = argument.substr(0, argument.find('='));
+    if (const auto instead = refusal_of(spelled)) {
+      refuse(spelled + " is a flag of flock, not of dlock: " + *instead);
+    }
+    refuse(redacted(spelled) + " stands before the command" +
+           ": options come after it, as in dlock run -k KEY -- COMMAND");
+  }
+  return flags;
+}
+
+Command command_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Subcommand& each : subcommands()) {
+    if (name == each.name) return each.command;
+    names.emplace_back(each.name);
+  }
+  const std::string suggestion = did_you_mean(name, names);
+  refuse("unknown command \"" + redacted(name) + "\"" +
+         (suggestion.empty() ? ": it is run, acquire, renew, release or inspect" : suggestion));
+}
+
+}  // namespace
+
+Flags parse_command_line(const std::vector<std::string>& arguments) {
+  Flags flags;
+  if (arguments.empty()) return flags;
+  if (arguments.front().size() > 1 && arguments.front()[0] == '-') {
+    return before_command(arguments.front());
+  }
+  flags.command = command_named(arguments.front());
+  auto normalised = Cutter(arguments, flags).cut();
+  if (flags.help || flags.version) return flags;
+  try {
+    fill(flags, std::move(normalised));
+  } catch (const CLI::Error& fault) {
+    throw Error(Trouble::bug, "the command line was cut wrongly: " + fault.get_name());
+  }
+  return flags;
+}
+
+}  // namespace dlock

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlock {
+
+enum class Command { run, acquire, renew, release, inspect };
+
+/// The command line as it was typed: strings, not yet looked at. Made by parse_command_line and
+/// read by resolve() alone; the table of options (config/options.hpp) says which flag fills what.
+struct Flags {
+  std::optional<Command> command;  ///< nothing only with help or version, or if `dlock` stood alone
+  bool help = false;               ///< print help_text(command) on stdout, exit 0
+  bool version = false;            ///< print version_text() on stdout, exit 0
+
+  std::vector<std::string> keys;          ///< after -k, or operands; in the user's order
+  std::vector<std::string> patterns;      ///< inspect: operands with `*`, `?` or `[`
+  std::vector<std::string> command_argv;  ///< run: COMMAND and its ARGs, byte for byte
+  std::vector<std::string> servers;
+
+  // Of -n and -w, and of -s, -x and --limit, the later alone is set.
+  bool nonblock = false;
+  std::optional<std::string> wait;
+  bool shared = false;
+  bool exclusive = false;
+  std::optional<std::string> limit;
+
+  std::optional<std::string> ttl, owner, label;
+  std::optional<std::string> command_string, conflict_exit_code, grace, signal;
+  std::optional<std::string> max_hold, min_hold, on_lost, status_fd;
+  std::optional<std::string> token, fence;
+  std::optional<std::string> prefix, password_file, config;
+  bool force = false;
+  bool json = false;
+  bool env = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+/// Reads the arguments behind the program's name. COMMAND of `run` is cut off at the first operand
+/// or at `--` and never looked at. `-h` and `-V` end the reading. No arguments at all: Flags with
+/// neither command nor help, for which main prints the help on stderr and exits 64. Throws
+/// Error{usage}, which never shows a password.
+Flags parse_command_line(const std::vector<std::string>& arguments);
+
+}  // namespace dlock

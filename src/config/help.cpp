@@ -1,0 +1,147 @@
+#include "config/help.hpp"
+
+#include "config/options.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t columns = 80;
+constexpr std::size_t help_column = 29;
+
+/// What the table does not say about a command.
+struct Page {
+  Command command;
+  const char* usage;
+  const char* about;
+  const char* examples;
+  const char* exit_codes;
+};
+
+constexpr Page pages[] = {
+    {Command::run, "run -k KEY [-k KEY2 ...] [OPTIONS] [--] COMMAND [ARG ...]",
+     "Hold the lock while COMMAND runs; options of COMMAND are never read by dlock.\n"
+     "If the lock is lost, COMMAND is stopped before another can hold it.\n",
+     "  dlock run -k nightly -- tar czf /tmp/doc.tgz /usr/share/doc\n"
+     "  dlock run -k cron -n --min-hold 50s -c 'date >> /tmp/log'\n"
+     "  dlock run -k db -w 5m --server redis://localhost -- sleep 1\n",
+     "  COMMAND's own; killed by signal N: 128+N; 75 not had in time; 79 lock lost;\n"
+     "  124 --max-hold; 126, 127 COMMAND not executable, not found; 64 usage;\n"
+     "  69 server not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
+    {Command::acquire, "acquire -k KEY -t TTL [OPTIONS]",
+     "Take the lock and leave; prints the token that renews and releases it.\n",
+     "  T=$(dlock acquire -k deploy -t 10m) || exit\n"
+     "  dlock acquire -k deploy -t 10m -w 1m --env >> \"$GITHUB_ENV\"\n"
+     "  dlock release -k deploy --token \"$T\"\n",
+     "  0 taken; 75 not had in time; 64 usage; 69 server not reached; 77 refused by\n"
+     "  it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},
+    {Command::renew, "renew -k KEY [--token T] [-t TTL]",
+     "Give a lock taken with acquire more time: its own ttl from now on, or TTL.\n",
+     "  T=$(dlock acquire -k deploy -t 10m)\n"
+     "  dlock renew -k deploy --token \"$T\"\n"
+     "  DLOCK_TOKEN=$T dlock renew deploy -t 1h\n",
+     "  0 renewed; 79 the token holds it no longer; 64 usage; 69 server not reached;\n"
+     "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
+    {Command::release, "release -k KEY [--token T] | --force [--fence N]",
+     "Give back a lock taken with acquire. --force throws its holders out; they\n"
+     "notice at their next renewal (ttl/3), and until then both may run.\n",
+     "  T=$(dlock acquire -k deploy -t 10m)\n"
+     "  dlock release -k deploy --token \"$T\"\n"
+     "  dlock release deploy --force\n",
+     "  0 released, or --force and nobody there; 79 the token, or the holder with\n"
+     "  that fence, holds it no longer; 64 usage; 69 server not reached; 77 refused\n"
+     "  by it; 78 configuration; 65, 70, 71 others\n"},
+    {Command::inspect, "inspect [KEY | PATTERN ...] [--json] [-q]",
+     "Who holds and who waits, for each KEY and all that match a PATTERN (with *, ?\n"
+     "or [); every lock on the server without either. After -k no PATTERN is read.\n",
+     "  dlock inspect\n"
+     "  dlock inspect nightly 'build-*' --json\n"
+     "  if dlock inspect -q nightly; then echo still running; fi\n",
+     "  0 done; with -q: 0 held, 1 free; 64 usage; 69 server not reached; 77 refused\n"
+     "  by it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},
+};
+
+std::string padded(std::string text, std::size_t width) {
+  // A column of its own always ends in two blanks.
+  text.append(text.size() + 2 > width ? 2 : width - text.size(), ' ');
+  return text;
+}
+
+std::string option_line(const Option& option) {
+  std::string left = "  ";
+  left += option.letter == 0 ? "    " : std::string("-") + option.letter;
+  if (*option.name != '\0') left += (option.letter == 0 ? "--" : ", --") + std::string(option.name);
+  if (option.value != nullptr) left += " " + std::string(option.value);
+  std::string line = padded(left, help_column) + option.help;
+  for (const std::string& alias : aliases_of(option)) line += "; also " + alias;
+  return line + "\n";
+}
+
+/// `words` behind `label`, broken before the right edge.
+std::string wrapped(const std::string& label, const std::vector<std::string>& words) {
+  std::string text = label;
+  std::size_t used = text.size();
+  for (const std::string& word : words) {
+    if (used + 1 + word.size() > columns) {
+      text += "\n ";
+      used = 1;
+    }
+    text += " " + word;
+    used += 1 + word.size();
+  }
+  return text + "\n";
+}
+
+std::vector<std::string> variables_of(Command command) {
+  std::vector<std::string> names;
+  for (const Option& each : options()) {
+    const bool setting = each.commands == 0 || each.belongs_to(command);
+    if (each.variable != nullptr && setting) names.emplace_back(each.variable);
+  }
+  names.emplace_back("REDISCLI_AUTH");
+  if (option("owner").belongs_to(command)) names.emplace_back("DLOCK_OWNER");
+  return names;
+}
+
+std::string page_text(const Page& page) {
+  std::string text = std::string("Usage: dlock ") + page.usage + "\n" + page.about + "\nOptions:\n";
+  for (const Option& each : options()) {
+    if (each.belongs_to(page.command)) text += option_line(each);
+  }
+  text += wrapped("Variables:", variables_of(page.command));
+  text += "DUR is 10 or 0.25 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
+  text += std::string("\nExamples:\n") + page.examples;
+  return text + "\nExit codes:\n" + page.exit_codes;
+}
+
+std::string overview() {
+  std::string text =
+      "Usage: dlock COMMAND [OPTIONS]\n"
+      "Locks between processes, on this host or through a Redis server.\n\n"
+      "Commands:\n";
+  for (const Subcommand& each : subcommands()) {
+    text += padded(std::string("  ") + each.name, 12) + each.help + "\n";
+  }
+  return text +
+         "\nExamples:\n"
+         "  dlock run -k nightly -- echo alone\n"
+         "  dlock run -k nightly -n --server redis://localhost -- echo alone on all hosts\n"
+         "  dlock inspect\n"
+         "\n"
+         "dlock COMMAND --help has the options, variables, examples and exit codes.\n"
+         "dlock --version prints the version. Settings: ~/.config/dlock.conf over\n"
+         "/etc/dlock.conf; variables go before files, flags before variables.\n"
+         "Without a server configured, local: locks this user's jobs on this host.\n";
+}
+
+}  // namespace
+
+std::string help_text(std::optional<Command> command) {
+  for (const Page& page : pages) {
+    if (command == page.command) return page_text(page);
+  }
+  return overview();
+}
+
+std::string version_text() { return "dlock " DLOCK_VERSION "\n"; }
+
+}  // namespace dlock

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "config/flags.hpp"
+
+namespace dlock {
+
+/// The help of one command, or of dlock itself; whole lines of at most 80 columns.
+std::string help_text(std::optional<Command> command);
+
+/// `dlock VERSION`, a whole line.
+std::string version_text();
+
+}  // namespace dlock

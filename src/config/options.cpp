@@ -1,0 +1,152 @@
+#include "config/options.hpp"
+
+#include <stdexcept>
+
+namespace dlock {
+namespace {
+
+constexpr Commands run = only(Command::run);
+constexpr Commands acquire = only(Command::acquire);
+constexpr Commands renew = only(Command::renew);
+constexpr Commands release = only(Command::release);
+constexpr Commands inspect = only(Command::inspect);
+constexpr Commands takers = run | acquire;
+constexpr Commands all = run | acquire | renew | release | inspect;
+/// For a setting that is no flag of any command.
+constexpr Commands none = 0;
+
+constexpr Subcommand subcommand_table[] = {
+    {Command::run, "run", "hold the lock while COMMAND runs"},
+    {Command::acquire, "acquire", "take the lock and leave; prints the token"},
+    {Command::renew, "renew", "give a lock taken with acquire more time"},
+    {Command::release, "release", "give it back, or throw its holders out"},
+    {Command::inspect, "inspect", "who holds and who waits"},
+};
+
+const Option option_table[] = {
+    {"key", 'k', "KEY", all, &Flags::keys, "name of the lock; of several -k all or none"},
+    {"command", 'c', "STRING", run, &Flags::command_string, "run STRING with /bin/sh -c"},
+    {"nonblock", 'n', nullptr, takers, &Flags::nonblock, "do not wait", nullptr, false, 'w'},
+    {"wait", 'w', "DUR", takers, &Flags::wait, "wait at most DUR (default: for ever)", "DLOCK_WAIT",
+     true, 'w'},
+    {"shared", 's', nullptr, takers, &Flags::shared, "share it with all others who say -s", nullptr,
+     false, 'l'},
+    {"exclusive", 'x', nullptr, takers, &Flags::exclusive, "be alone in it (default)", nullptr,
+     false, 'l'},
+    {"limit", 0, "N", takers, &Flags::limit, "be at most N together in it", nullptr, false, 'l'},
+    {"ttl", 't', "DUR", takers | renew, &Flags::ttl,
+     "lease, 100ms to 24h (run: 30s; renew: as before)", "DLOCK_TTL", true},
+    {"conflict-exit-code", 'E', "N", run, &Flags::conflict_exit_code,
+     "exit code in place of 75, if not had in time"},
+    {"grace", 0, "DUR", run, &Flags::grace, "between SIGTERM and SIGKILL, at most ttl/3",
+     "DLOCK_GRACE", true},
+    {"signal", 0, "SIG", run, &Flags::signal, "in place of SIGTERM: INT, SIGINT or 2"},
+    {"max-hold", 0, "DUR", run, &Flags::max_hold, "stop COMMAND after DUR, exit 124"},
+    {"min-hold", 0, "DUR", run, &Flags::min_hold, "keep the key taken for at least DUR"},
+    {"on-lost", 0, "ACTION", run, &Flags::on_lost, "stop COMMAND (default), or ignore the loss"},
+    {"status-fd", 0, "N", run, &Flags::status_fd, "write how it ended to fd N, as JSON"},
+    {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
+     "DLOCK_TOKEN"},
+    {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
+    {"fence", 0, "N", release, &Flags::fence, "with --force: only the holder with fence N"},
+    {"json", 0, nullptr, acquire | inspect, &Flags::json, "print JSON"},
+    {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=... and DLOCK_FENCE=..."},
+    {"owner", 0, "ID", takers, &Flags::owner, "be ID: all who say ID share the lock"},
+    {"label", 0, "TEXT", takers, &Flags::label, "shown to others, e.g. a build URL", "DLOCK_LABEL",
+     true},
+    {"server", 0, "URL", all, &Flags::servers, "local:[/DIR], redis://HOST, unix:///SOCKET",
+     "DLOCK_SERVER", true},
+    {"password-file", 0, "F", all, &Flags::password_file, "holds the password of the server",
+     "DLOCK_PASSWORD_FILE", true},
+    {"password", 0, "TEXT", none, {}, "", "DLOCK_PASSWORD", true},
+    {"prefix", 0, "STR", all, &Flags::prefix, "of every Redis key and channel (dlock:)",
+     "DLOCK_PREFIX", true},
+    {"config", 0, "FILE", all, &Flags::config, "in place of the usual dlock.conf files",
+     "DLOCK_CONFIG"},
+    {"", 'q', nullptr, all, &Flags::quiet, "errors alone; inspect, acquire: no output"},
+    {"verbose", 'v', nullptr, all, &Flags::verbose, "explain"},
+    {"help", 'h', nullptr, all, &Flags::help, "this text"},
+    {"version", 'V', nullptr, all, &Flags::version, "the version"},
+};
+
+/// Other spellings, of a letter ("e") or of a long name.
+struct Alias {
+  std::string_view spelled;
+  std::string_view means;
+};
+constexpr Alias alias_table[] = {{"nb", "nonblock"}, {"e", "exclusive"}};
+
+struct FlagOfFlock {
+  std::string_view letter;
+  std::string_view name;
+  const char* instead;
+};
+constexpr FlagOfFlock refusal_table[] = {
+    {"-F", "--no-fork",
+     "dlock must stay to renew the lease, and the command's exit code is passed on"},
+    {"-o", "--close", "not needed: the command never gets a descriptor of dlock"},
+    {"-u", "--unlock", "a lock is given back with: dlock release"},
+    {"", "--timeout", "use --wait"},
+};
+
+}  // namespace
+
+std::span<const Subcommand> subcommands() { return subcommand_table; }
+
+const Subcommand& subcommand(Command command) {
+  for (const Subcommand& each : subcommand_table) {
+    if (each.command == command) return each;
+  }
+  throw std::logic_error("no such command");
+}
+
+std::string Option::shown() const {
+  return *name == '\0' ? std::string("-") + letter : std::string("--") + name;
+}
+
+std::span<const Option> options() { return option_table; }
+
+const Option* find_option(std::string_view name) {
+  for (const Alias& alias : alias_table) {
+    if (alias.spelled == name && name.size() > 1) name = alias.means;
+  }
+  for (const Option& each : option_table) {
+    if (name == each.name && !name.empty() && each.commands != none) return &each;
+  }
+  return nullptr;
+}
+
+const Option* find_option(char letter) {
+  for (const Alias& alias : alias_table) {
+    if (alias.spelled == std::string_view(&letter, 1)) return find_option(alias.means);
+  }
+  for (const Option& each : option_table) {
+    if (each.letter == letter) return &each;
+  }
+  return nullptr;
+}
+
+const Option& option(std::string_view name) {
+  for (const Option& each : option_table) {
+    if (name == each.name) return each;
+  }
+  throw std::logic_error("no such option");
+}
+
+std::vector<std::string> aliases_of(const Option& option) {
+  std::vector<std::string> spellings;
+  for (const Alias& alias : alias_table) {
+    const std::string dashes = alias.spelled.size() == 1 ? "-" : "--";
+    if (alias.means == option.name) spellings.push_back(dashes + std::string(alias.spelled));
+  }
+  return spellings;
+}
+
+std::optional<std::string> refusal_of(std::string_view spelled) {
+  for (const FlagOfFlock& each : refusal_table) {
+    if (spelled == each.letter || spelled == each.name) return each.instead;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dlock

@@ -1,0 +1,230 @@
+#include "config/settings.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+#include "base/duration.hpp"
+#include "base/escape.hpp"
+#include "config/server_choice.hpp"
+#include "config/sources.hpp"
+#include "config/values.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr milliseconds shortest_ttl{100};
+constexpr milliseconds longest_ttl = std::chrono::hours(24);
+constexpr milliseconds usual_ttl = std::chrono::seconds(30);
+constexpr milliseconds usual_grace = std::chrono::seconds(5);
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(Trouble::usage, message); }
+
+/// The strongest of `places`, read by `parse`; the others are read too, so that a bad value is
+/// told where it stands and not on the day it takes effect.
+template <typename Parse>
+auto strongest(const std::vector<std::vector<Given>>& places, Parse parse)
+    -> std::optional<decltype(parse(places.front().front()))> {
+  std::optional<decltype(parse(places.front().front()))> first;
+  for (const auto& place : places) {
+    auto value = parse(place.front());
+    if (!first) first = std::move(value);
+  }
+  return first;
+}
+
+/// Makes the Settings of one command, group by group.
+class Resolver {
+ public:
+  Resolver(const Flags& flags, const Environment& environment, const std::string& system_file)
+      : flags_(flags), sources_(flags, environment, system_file) {
+    settings_.command = *flags.command;
+    for (const ConfigFile& file : sources_.files()) {
+      settings_.warnings.insert(settings_.warnings.end(), file.warnings.begin(),
+                                file.warnings.end());
+    }
+  }
+
+  Settings resolve() {
+    settings_.quiet = flags_.quiet;
+    settings_.verbose = flags_.verbose;
+    resolve_output();
+    if (settings_.command == Command::run) resolve_command();
+    resolve_keys();
+    resolve_waiting();
+    resolve_owner();
+    if (settings_.command == Command::run) resolve_run();
+    resolve_token();
+    resolve_server();
+    return std::move(settings_);
+  }
+
+ private:
+  bool has(const char* name) const { return option(name).belongs_to(settings_.command); }
+
+  template <typename Parse>
+  auto setting(const char* name, Parse parse) const {
+    return strongest(sources_.of(option(name)), parse);
+  }
+
+  std::optional<milliseconds> duration(const char* name, milliseconds least,
+                                       milliseconds most) const {
+    return setting(name, [&](const Given& given) { return duration_from(given, least, most); });
+  }
+
+  std::optional<int> number(const char* name, const char* what, int low, int high) const {
+    return setting(name, [&](const Given& given) {
+      return static_cast<int>(number_from(given, what, low, high));
+    });
+  }
+
+  void resolve_output() {
+    if (flags_.json && flags_.env) refuse("--json and --env exclude each other");
+    settings_.json = flags_.json;
+    settings_.env = flags_.env;
+  }
+
+  void resolve_command() {
+    settings_.command_argv = flags_.command_argv;
+    if (const auto& line = flags_.command_string) {
+      if (!settings_.command_argv.empty()) {
+        refuse("--command and a COMMAND exclude each other: \"" +
+               redacted(settings_.command_argv.front()) + "\" stands behind -c STRING");
+      }
+      settings_.command_argv = {"/bin/sh", "-c", *line};
+    }
+    if (settings_.command_argv.empty()) {
+      refuse("missing command: dlock run -k KEY -- COMMAND [ARG ...]");
+    }
+  }
+
+  void resolve_keys() {
+    for (const Given& given : sources_.in_flags(option("key"))) {
+      LockKey key = key_from(given);
+      const auto& keys = settings_.keys;
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) settings_.keys.push_back(key);
+    }
+    if (settings_.command == Command::inspect) return resolve_patterns();
+    if (!settings_.keys.empty()) return;
+    const std::string name = subcommand(settings_.command).name;
+    const bool is_run = settings_.command == Command::run;
+    refuse("missing key: dlock " + name + (is_run ? " -k KEY -- COMMAND [ARG ...]" : " -k KEY"));
+  }
+
+  void resolve_patterns() {
+    for (const std::string& text : flags_.patterns) {
+      key_from({text, "PATTERN", Trouble::usage});
+      const auto& patterns = settings_.patterns;
+      if (std::find(patterns.begin(), patterns.end(), text) == patterns.end()) {
+        settings_.patterns.push_back(text);
+      }
+    }
+    if (settings_.keys.empty() && settings_.patterns.empty()) settings_.patterns = {"*"};
+  }
+
+  void resolve_waiting() {
+    if (has("wait")) {
+      settings_.wait = duration("wait", milliseconds(0), longest_duration);
+      if (flags_.nonblock) settings_.wait = milliseconds(0);
+      settings_.label = setting("label", label_from).value_or("");
+      if (const auto limit = number("limit", "limit", 1, largest_limit)) {
+        settings_.limit = Limit{*limit};
+      }
+      if (flags_.shared) settings_.limit = no_limit;
+    }
+    if (has("ttl")) resolve_ttl();
+  }
+
+  void resolve_ttl() {
+    // The variable and the files say how to take locks; what is renewed keeps the ttl of its grant.
+    const bool flag_alone = settings_.command == Command::renew;
+    if (flag_alone && !flags_.ttl) return;
+    settings_.ttl = duration("ttl", shortest_ttl, longest_ttl);
+    if (settings_.ttl) return;
+    if (settings_.command == Command::acquire) {
+      refuse("missing ttl: nobody renews what acquire takes, so choose how long it lasts: -t DUR");
+    }
+    settings_.ttl = usual_ttl;
+  }
+
+  void resolve_owner() {
+    if (!has("owner")) return;
+    settings_.owner = setting("owner", owner_from);
+    for (const Given& given : sources_.in_variable("DLOCK_OWNER")) {
+      settings_.above = owner_path_from(given);
+      const auto slashes = std::count(given.text.begin(), given.text.end(), '/');
+      const bool full = static_cast<std::size_t>(slashes) + 1 >= deepest_owner;
+      if (full && !settings_.owner)
+        given.refuse("is 16 deep already: too many dlock in each other");
+    }
+  }
+
+  void resolve_run() {
+    settings_.conflict_exit_code = number("conflict-exit-code", "exit code", 0, 255);
+    settings_.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
+    settings_.max_hold = duration("max-hold", milliseconds(1), longest_duration);
+    settings_.min_hold = duration("min-hold", milliseconds(1), longest_duration);
+    settings_.on_lost = setting("on-lost", on_lost_from).value_or(OnLost::stop);
+    settings_.status_fd = setting("status-fd", status_fd_from);
+    resolve_grace();
+  }
+
+  void resolve_grace() {
+    const milliseconds most = *settings_.ttl / 3;
+    const auto grace = duration("grace", milliseconds(0), longest_duration);
+    settings_.grace = grace.value_or(std::min(usual_grace, most));
+    if (settings_.grace <= most) return;
+    const Given given = sources_.of(option("grace")).front().front();
+    given.refuse("\"" + escaped(given.text) + "\" is more than a third of the ttl, which is " +
+                 human_duration(*settings_.ttl));
+  }
+
+  void resolve_token() {
+    if (has("force")) resolve_force();
+    if (!has("token") || settings_.force) return;
+    settings_.token = setting("token", token_from);
+    if (settings_.token) return;
+    refuse(std::string("missing token: --token or DLOCK_TOKEN with what acquire printed") +
+           (has("force") ? ", or --force" : ""));
+  }
+
+  void resolve_force() {
+    constexpr long long largest_fence = (1LL << 53) - 1;
+    settings_.force = flags_.force;
+    if (flags_.force && flags_.token) refuse("--force and --token exclude each other");
+    if (flags_.fence && !flags_.force) refuse("--fence goes with --force");
+    settings_.fence = setting("fence", [&](const Given& given) {
+      return Fence{number_from(given, "fence", 1, largest_fence)};
+    });
+  }
+
+  void resolve_server() {
+    settings_.prefix = setting("prefix", prefix_from).value_or(settings_.prefix);
+    auto choice = choose_server(sources_);
+    settings_.server_is_default = !choice.configured;
+    settings_.server = std::move(choice.target);
+    settings_.warnings.insert(settings_.warnings.end(), choice.warnings.begin(),
+                              choice.warnings.end());
+  }
+
+  const Flags& flags_;
+  const Sources sources_;
+  Settings settings_;
+};
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    // Settings are read before there is a second thread.
+    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+}
+
+Settings resolve(const Flags& flags, const Environment& environment,
+                 const std::string& system_file) {
+  return Resolver(flags, environment, system_file).resolve();
+}
+
+}  // namespace dlock

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "config/flags.hpp"
+#include "config/server_url.hpp"
+#include "lock/claim.hpp"
+#include "lock/grant.hpp"
+
+namespace dlock {
+
+/// What `run` does with COMMAND when the lock is lost.
+enum class OnLost { stop, ignore };
+
+/// Everything a command is to do: validated, and constant once resolve() has made it. What a
+/// command does not have keeps its default.
+struct Settings {
+  Command command = Command::run;
+
+  Target server = LocalTarget{};
+  bool server_is_default =
+      false;                      ///< nothing was configured: `local:` is used, and people are told
+  std::string prefix = "dlock:";  ///< of every Redis key and channel
+  bool quiet = false;
+  bool verbose = false;
+  std::vector<std::string> warnings;  ///< one line each, for stderr; no password in them
+
+  std::vector<LockKey> keys;          ///< as the user named them, doubles dropped
+  std::vector<std::string> patterns;  ///< inspect: globs; `*` if neither key nor glob was given
+
+  // run, acquire
+  std::optional<milliseconds> wait;  ///< zero: do not wait; nothing: for ever
+  Limit limit = exclusive;
+  std::optional<milliseconds> ttl;  ///< always there but for `renew` without -t
+  std::optional<Owner> owner;       ///< --owner: be exactly this one, whatever `above` says
+  std::optional<Owner> above;       ///< DLOCK_OWNER
+  std::string label;
+
+  // run
+  std::vector<std::string> command_argv;  ///< with -c: /bin/sh -c STRING
+  std::optional<int> conflict_exit_code;
+  milliseconds grace{0};
+  int stop_signal = 0;
+  std::optional<milliseconds> max_hold;
+  std::optional<milliseconds> min_hold;
+  OnLost on_lost = OnLost::stop;
+  std::optional<int> status_fd;
+
+  // acquire, inspect
+  bool json = false;
+  bool env = false;
+
+  // renew, release
+  std::optional<Token> token;  ///< always there but for `release --force`
+  bool force = false;
+  std::optional<Fence> fence;
+};
+
+/// The variable of this name, if it is set. Tests bring their own.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// The environment of this process.
+Environment process_environment();
+
+/// Flag > variable > configuration file > default, for what `flags.command` has; other settings are
+/// not looked at, unknown names in a file always are. A bad value is an error even where a better
+/// place overrides it: Error{usage} from the command line or the environment, Error{configuration}
+/// from a file; the message begins with the place (`--ttl`, `DLOCK_TTL`, `FILE:LINE: ttl`).
+///
+/// The password of a Redis server: `--password-file`, else the one in the URL (it belongs to that
+/// URL, wherever that stands), else DLOCK_PASSWORD_FILE, DLOCK_PASSWORD, REDISCLI_AUTH, else
+/// `password-file` or `password` of the user's configuration file, else of the system's.
+Settings resolve(const Flags& flags, const Environment& environment,
+                 const std::string& system_file = "/etc/dlock.conf");
+
+}  // namespace dlock

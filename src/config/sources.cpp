@@ -1,0 +1,101 @@
+#include "config/sources.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/escape.hpp"
+
+namespace dlock {
+namespace {
+
+std::optional<std::string> home_directory(const Environment& environment) {
+  const auto home = environment("HOME");
+  if (home && !home->empty()) return home;
+  // No thread runs yet.
+  const passwd* entry = getpwuid(geteuid());  // NOLINT(concurrency-mt-unsafe)
+  if (entry == nullptr || *entry->pw_dir == '\0') return std::nullopt;
+  return entry->pw_dir;
+}
+
+/// The values of one slot of Flags, whatever its kind.
+struct Values {
+  const Flags& flags;
+
+  std::vector<std::string> operator()(std::monostate) const { return {}; }
+  std::vector<std::string> operator()(bool Flags::*) const { return {}; }
+  std::vector<std::string> operator()(std::optional<std::string> Flags::*slot) const {
+    const auto& value = flags.*slot;
+    return value ? std::vector{*value} : std::vector<std::string>{};
+  }
+  std::vector<std::string> operator()(std::vector<std::string> Flags::*slot) const {
+    return flags.*slot;
+  }
+};
+
+}  // namespace
+
+void Given::refuse(const std::string& why) const { throw Error(trouble, place + ": " + why); }
+
+Sources::Sources(const Flags& flags, const Environment& environment, const std::string& system_file)
+    : flags_(flags), environment_(environment) {
+  const auto chosen = of(option("config"));
+  if (chosen.empty()) {
+    read_usual_files(system_file);
+    return;
+  }
+  const Given& first = chosen.front().front();
+  try {
+    files_.push_back(read_config_file(first.text, false));
+  } catch (const Error& fault) {
+    throw Error(fault.trouble(), first.place + ": " + fault.what());
+  }
+}
+
+void Sources::read_usual_files(const std::string& system_file) {
+  const auto home = home_directory(environment_);
+  if (home) files_.push_back(read_config_file(*home + "/.config/dlock.conf", true));
+  files_.push_back(read_config_file(system_file, true));
+}
+
+std::vector<std::vector<Given>> Sources::of(const Option& option) const {
+  std::vector<std::vector<Given>> places{in_flags(option)};
+  if (option.variable != nullptr) places.push_back(in_variable(option.variable));
+  if (option.in_file) {
+    for (auto& each : in_files(option.name)) places.push_back(std::move(each));
+  }
+  std::erase_if(places, [](const auto& place) { return place.empty(); });
+  return places;
+}
+
+std::vector<Given> Sources::in_flags(const Option& option) const {
+  std::vector<Given> values;
+  for (auto& text : std::visit(Values{flags_}, option.slot)) {
+    values.push_back({std::move(text), option.shown(), Trouble::usage});
+    if (values.back().text.empty()) values.back().refuse("the value is empty");
+  }
+  return values;
+}
+
+std::vector<Given> Sources::in_variable(const std::string& name) const {
+  auto text = environment_(name);
+  if (!text) return {};
+  const Given value{std::move(*text), name, Trouble::usage};
+  if (value.text.empty()) value.refuse("the variable is empty: unset it, or give it a value");
+  return {value};
+}
+
+std::vector<std::vector<Given>> Sources::in_files(const std::string& name) const {
+  std::vector<std::vector<Given>> places;
+  for (const ConfigFile& file : files_) {
+    std::vector<Given> values;
+    for (const FileEntry& entry : file.entries) {
+      if (entry.name == name) values.push_back(entry.value);
+    }
+    if (!values.empty()) places.push_back(std::move(values));
+  }
+  return places;
+}
+
+}  // namespace dlock

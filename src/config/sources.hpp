@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "config/options.hpp"
+#include "config/settings.hpp"
+
+namespace dlock {
+
+/// A value as it was written, and where: what an error message needs.
+struct Given {
+  std::string text;
+  std::string place;  ///< `--ttl`, `DLOCK_TTL`, `/etc/dlock.conf:3: ttl`
+  Trouble trouble;    ///< what a bad value at this place is
+
+  /// Error{trouble} "place: why".
+  [[noreturn]] void refuse(const std::string& why) const;
+};
+
+/// One line of a configuration file.
+struct FileEntry {
+  std::string name;
+  Given value;
+};
+
+/// One configuration file, read; its names are known, its values not yet looked at.
+struct ConfigFile {
+  std::vector<FileEntry> entries;
+  std::vector<std::string> warnings;
+};
+
+/// Reads the file at `path`. Throws Error{configuration} for a file that
+/// cannot be read, a line that is no `name = value`, an unknown name, a name that stands twice.
+/// A file that is not there is empty, if it may be missing.
+ConfigFile read_config_file(const std::string& path, bool may_be_missing);
+
+/// The small files dlock reads whole. Throws Error{host_refused} with the reason alone.
+std::string read_whole(const std::string& path, std::size_t at_most);
+
+/// The line that warns of a file with a password which every user may read; empty if all is well.
+std::string exposed_warning(const std::string& path);
+
+/// Where settings stand: flags over variables over files.
+class Sources {
+ public:
+  Sources(const Flags& flags, const Environment& environment, const std::string& system_file);
+
+  /// All places that give this option a value, the strongest first. Several values in one place
+  /// belong together (`--server`); they are never mixed with those of another.
+  std::vector<std::vector<Given>> of(const Option& option) const;
+  std::vector<Given> in_flags(const Option& option) const;
+  std::vector<Given> in_variable(const std::string& name) const;
+  /// One per file that has the name, the user's file first.
+  std::vector<std::vector<Given>> in_files(const std::string& name) const;
+
+  /// What was read, the strongest first.
+  const std::vector<ConfigFile>& files() const { return files_; }
+
+ private:
+  void read_usual_files(const std::string& system_file);
+
+  const Flags& flags_;
+  const Environment& environment_;
+  std::vector<ConfigFile> files_;  // the strongest first
+};
+
+}  // namespace dlock

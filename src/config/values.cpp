@@ -1,0 +1,138 @@
+#include "config/values.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "base/duration.hpp"
+#include "base/escape.hpp"
+#include "config/server_url.hpp"
+
+namespace dlock {
+namespace {
+
+/// A value for a message. A URL may have come to the wrong flag, with its password.
+std::string quoted(const std::string& text) {
+  const bool url = text.find("://") != std::string::npos;
+  return "\"" + (url ? redacted(text) : escaped(text)) + "\"";
+}
+
+/// As it would be typed: `100ms`, `24h`.
+std::string typed(milliseconds span) {
+  const auto ms = span.count();
+  if (ms % 86'400'000 == 0 && ms > 86'400'000) return std::to_string(ms / 86'400'000) + "d";
+  if (ms % 3'600'000 == 0 && ms > 0) return std::to_string(ms / 3'600'000) + "h";
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + "s" : std::to_string(ms) + "ms";
+}
+
+void refuse_fault(const Given& given, const std::optional<std::string>& fault) {
+  if (fault) given.refuse(quoted(given.text) + " " + *fault);
+}
+
+bool has_control_characters(std::string text) {
+  std::erase(text, '\\');
+  return escaped(text) != text;
+}
+
+std::optional<int> signal_number(const std::string& text) {
+  if (const auto number = parse_number(text, 1, SIGRTMAX)) {
+    const int signal = static_cast<int>(*number);
+    const bool known = sigabbrev_np(signal) != nullptr || signal >= SIGRTMIN;
+    return known ? std::optional(signal) : std::nullopt;
+  }
+  const std::string name =
+      text.size() > 3 && strncasecmp(text.c_str(), "SIG", 3) == 0 ? text.substr(3) : text;
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    const char* each = sigabbrev_np(signal);
+    if (each != nullptr && strcasecmp(each, name.c_str()) == 0) return signal;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+milliseconds duration_from(const Given& given, milliseconds least, milliseconds most) {
+  const auto span = parse_duration(given.text);
+  if (!span) {
+    given.refuse(quoted(given.text) + " is no duration, as 10, 0.25, 500ms, 30s, 5m or 1h30m, " +
+                 "of at most 365d");
+  }
+  if (*span < least || *span > most) {
+    given.refuse(quoted(given.text) + " is not within " + typed(least) + " and " + typed(most));
+  }
+  return *span;
+}
+
+long long number_from(const Given& given, const std::string& what, long long low, long long high) {
+  const auto number = parse_number(given.text, low, high);
+  if (!number) {
+    given.refuse(quoted(given.text) + " is no " + what + ": it is a number of " +
+                 std::to_string(low) + " to " + std::to_string(high));
+  }
+  return *number;
+}
+
+int signal_from(const Given& given) {
+  const auto number = signal_number(given.text);
+  if (!number) given.refuse(quoted(given.text) + " is no signal, as TERM, SIGTERM or 15");
+  return *number;
+}
+
+int status_fd_from(const Given& given) {
+  const int fd = static_cast<int>(number_from(given, "file descriptor", 0, 1'000'000));
+  const int mode = fcntl(fd, F_GETFL);
+  if (mode < 0) given.refuse(given.text + " is not open: write, for instance, 3>FILE behind it");
+  if ((mode & O_ACCMODE) == O_RDONLY) given.refuse(given.text + " is not open for writing");
+  return fd;
+}
+
+LockKey key_from(const Given& given) {
+  refuse_fault(given, key_fault(given.text));
+  return LockKey{given.text};
+}
+
+Owner owner_from(const Given& given) {
+  refuse_fault(given, owner_id_fault(given.text));
+  return Owner{given.text};
+}
+
+Owner owner_path_from(const Given& given) {
+  refuse_fault(given, owner_path_fault(given.text));
+  return Owner{given.text};
+}
+
+Token token_from(const Given& given) {
+  // Whoever has it may release: a token does not belong into a log, not even a damaged one.
+  if (const auto fault = token_fault(given.text)) given.refuse("the token " + *fault);
+  return Token{given.text};
+}
+
+std::string label_from(const Given& given) {
+  constexpr std::size_t longest_label = 200;
+  if (given.text.size() > longest_label) given.refuse("the label is longer than 200 bytes");
+  if (!is_utf8(given.text)) given.refuse("the label is not UTF-8");
+  if (given.text.find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos) {
+    given.refuse("the label holds a line break or a NUL");
+  }
+  return given.text;
+}
+
+std::string prefix_from(const Given& given) {
+  constexpr std::size_t longest_prefix = 100;
+  if (given.text.size() > longest_prefix) given.refuse("the prefix is longer than 100 bytes");
+  // Braces would decide which part of the key Redis Cluster takes for the slot.
+  if (given.text.find_first_of("{}") != std::string::npos) given.refuse("the prefix holds { or }");
+  if (!is_utf8(given.text)) given.refuse("the prefix is not UTF-8");
+  if (has_control_characters(given.text)) given.refuse("the prefix holds control characters");
+  return given.text;
+}
+
+OnLost on_lost_from(const Given& given) {
+  if (given.text == "stop") return OnLost::stop;
+  if (given.text == "ignore") return OnLost::ignore;
+  given.refuse(quoted(given.text) + " is neither stop nor ignore");
+}
+
+}  // namespace dlock

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+#include "base/clock.hpp"
+#include "config/sources.hpp"
+#include "lock/claim.hpp"
+
+namespace dlock {
+
+// From what was written to what is meant; each refuses a bad value with its place.
+
+/// A duration of [least, most].
+milliseconds duration_from(const Given& given, milliseconds least, milliseconds most);
+
+/// A number of [low, high]; `what` names it in the message.
+long long number_from(const Given& given, const std::string& what, long long low, long long high);
+
+/// `TERM`, `SIGTERM` or `15`, in any case.
+int signal_from(const Given& given);
+
+/// A descriptor that is open for writing.
+int status_fd_from(const Given& given);
+
+/// Throws if a check of lock/claim found a fault.
+LockKey key_from(const Given& given);
+Owner owner_from(const Given& given);
+Owner owner_path_from(const Given& given);
+Token token_from(const Given& given);
+
+std::string label_from(const Given& given);
+std::string prefix_from(const Given& given);
+OnLost on_lost_from(const Given& given);
+
+}  // namespace dlock

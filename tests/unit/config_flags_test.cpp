@@ -1,0 +1,278 @@
+#include <doctest/doctest.h>
+
+#include "config/flags.hpp"
+#include "config/options.hpp"
+#include "unit/config_support.hpp"
+
+namespace dlock {
+namespace {
+
+using test::refusal;
+using Words = std::vector<std::string>;
+
+Flags parse(const Words& arguments) { return parse_command_line(arguments); }
+
+TEST_CASE("every argument of COMMAND arrives byte for byte") {
+  const Words command = {"cmd", "[a,b]", "[]",  "++", "",     "-k",   "--key=x", "--", "-h",
+                         "{}",  "%%",    "\"q", "'",  "a\nb", "-nqv", "=",       "/x", "\xff\xfe"};
+  for (const Words& before : {Words{"run", "-k", "K"}, Words{"run", "-k", "K", "--"}}) {
+    Words all = before;
+    all.insert(all.end(), command.begin(), command.end());
+    const Flags flags = parse(all);
+    CHECK(flags.command_argv == command);
+    CHECK(flags.keys == Words{"K"});
+    CHECK_FALSE(flags.help);
+  }
+}
+
+TEST_CASE("a COMMAND may look like a flag behind --") {
+  CHECK(parse({"run", "-k", "K", "--", "--", "-k"}).command_argv == Words{"--", "-k"});
+  CHECK(parse({"run", "-k", "K", "--", "-x"}).command_argv == Words{"-x"});
+  CHECK(parse({"run", "-k", "K", "-", "a"}).command_argv == Words{"-", "a"});
+  CHECK(parse({"run", "-k", "K", "", "a"}).command_argv == Words{"", "a"});
+  CHECK(parse({"run", "-k", "K", "--"}).command_argv.empty());
+}
+
+TEST_CASE("values arrive byte for byte, however they are attached") {
+  const Words odd = {"[a,b]", "[]",   "++",  "{}",    "%%",        "a,b",   " x ", "-n",
+                     "--key", "--",   "=",   "=x",    "a=b",       "\"q\"", "'q'", "\xff",
+                     "a\nb",  "$(x)", "`x`", "\\n",   "[[a],[b]]", "[a",    "b]",  "true",
+                     "{a,b}", "#x",   "-1",  "--x=y", "//",        "/x"};
+  for (const std::string& value : odd) {
+    CAPTURE(value);
+    CHECK(parse({"acquire", "-k", value}).keys == Words{value});
+    CHECK(parse({"acquire", "-k" + value}).keys == Words{value});
+    CHECK(parse({"acquire", "--key", value}).keys == Words{value});
+    CHECK(parse({"acquire", "--key=" + value}).keys == Words{value});
+    CHECK(parse({"acquire", "--label", value}).label == value);
+    CHECK(parse({"run", "-c", value}).command_string == value);
+    CHECK(parse({"acquire", "--server=" + value}).servers == Words{value});
+    CHECK(parse({"acquire", "-k", "x", "-k", value, "-ky"}).keys == Words{"x", value, "y"});
+  }
+}
+
+TEST_CASE("short flags cluster, the last may have a value") {
+  const Flags flags = parse({"run", "-nqvk", "K", "-sE5", "cmd"});
+  CHECK(flags.nonblock);
+  CHECK(flags.quiet);
+  CHECK(flags.verbose);
+  CHECK(flags.shared);
+  CHECK(flags.keys == Words{"K"});
+  CHECK(flags.conflict_exit_code == "5");
+  CHECK(parse({"run", "-nkKEY"}).keys == Words{"KEY"});
+  CHECK(parse({"run", "-knqv"}).keys == Words{"nqv"});
+}
+
+TEST_CASE("aliases mean what they stand for") {
+  CHECK(parse({"run", "-e"}).exclusive);
+  CHECK(parse({"run", "-ne"}).exclusive);
+  CHECK(parse({"run", "--nb"}).nonblock);
+  CHECK(parse({"run", "--verbose"}).verbose);
+  CHECK_FALSE(refusal({"run", "--e"}).empty());
+  CHECK_FALSE(refusal({"run", "--n"}).empty());
+}
+
+TEST_CASE("every flag of every command fills something") {
+  const Flags nothing;
+  for (const Subcommand& each : subcommands()) {
+    for (const Option& option : options()) {
+      if (!option.belongs_to(each.command)) continue;
+      CAPTURE(std::string(each.name) + " " + option.shown());
+      Words arguments = {each.name, option.shown()};
+      if (option.value != nullptr) arguments.emplace_back("v");
+      const Flags flags = parse(arguments);
+      if (const auto* slot = std::get_if<bool Flags::*>(&option.slot)) CHECK(flags.*(*slot));
+      if (const auto* slot = std::get_if<std::optional<std::string> Flags::*>(&option.slot)) {
+        CHECK(flags.*(*slot) == "v");
+      }
+      if (const auto* slot = std::get_if<std::vector<std::string> Flags::*>(&option.slot)) {
+        CHECK(flags.*(*slot) == Words{"v"});
+      }
+      CHECK_FALSE(std::holds_alternative<std::monostate>(option.slot));
+    }
+  }
+}
+
+TEST_CASE("of a flag given twice the later wins") {
+  CHECK(parse({"run", "-w", "1", "--wait=2", "-w3"}).wait == "3");
+  CHECK(parse({"run", "--label", "a", "--label", "b"}).label == "b");
+  CHECK(parse({"run", "-q", "-q"}).quiet);
+}
+
+TEST_CASE("-n and -w are one flag, as are -s, -x and --limit") {
+  Flags flags = parse({"run", "-w", "5", "-n"});
+  CHECK(flags.nonblock);
+  CHECK_FALSE(flags.wait);
+  flags = parse({"run", "-n", "-w", "5"});
+  CHECK_FALSE(flags.nonblock);
+  CHECK(flags.wait == "5");
+  flags = parse({"run", "-s", "--limit", "3", "-x"});
+  CHECK(flags.exclusive);
+  CHECK_FALSE(flags.shared);
+  CHECK_FALSE(flags.limit);
+  flags = parse({"run", "-x", "-s"});
+  CHECK(flags.shared);
+  CHECK_FALSE(flags.exclusive);
+  flags = parse({"run", "-s", "--limit", "3"});
+  CHECK(flags.limit == "3");
+  CHECK_FALSE(flags.shared);
+}
+
+TEST_CASE("-k and --server add up") {
+  const Flags flags = parse({"run", "-ka", "--server", "u", "--key=b", "-k", "a", "--server=v"});
+  CHECK(flags.keys == Words{"a", "b", "a"});
+  CHECK(flags.servers == Words{"u", "v"});
+}
+
+TEST_CASE("an operand is a key in every command but run, in the order given") {
+  for (const char* command : {"acquire", "renew", "release", "inspect"}) {
+    CAPTURE(command);
+    CHECK(parse({command, "b", "-k", "a", "c"}).keys == Words{"b", "a", "c"});
+    CHECK(parse({command, "--", "-k", "--"}).keys == Words{"-k", "--"});
+    CHECK(parse({command, "-"}).keys == Words{"-"});
+    CHECK(parse({command, "a", "-q", "b"}).quiet);
+    CHECK(refusal({command, ""}) == "--key: the value is empty");
+  }
+}
+
+TEST_CASE("an operand of inspect with a glob character is a pattern, -k is exact") {
+  const Flags flags = parse({"inspect", "a*", "-k", "b*", "c?", "[d]", "e]", "{f}"});
+  CHECK(flags.patterns == Words{"a*", "c?", "[d]"});
+  CHECK(flags.keys == Words{"b*", "e]", "{f}"});
+  CHECK(parse({"inspect", "--", "-*"}).patterns == Words{"-*"});
+  CHECK(parse({"release", "a*"}).keys == Words{"a*"});
+}
+
+TEST_CASE("help and version are found everywhere before COMMAND, and end the reading") {
+  CHECK(parse({"--help"}).help);
+  CHECK(parse({"-h"}).help);
+  CHECK(parse({"-h", "--rubbish"}).help);
+  CHECK_FALSE(parse({"--help"}).command);
+  CHECK(parse({"--version"}).version);
+  CHECK(parse({"-V"}).version);
+  for (const Subcommand& each : subcommands()) {
+    CHECK(parse({each.name, "-h"}).help);
+    CHECK(parse({each.name, "--help"}).command == each.command);
+    CHECK(parse({each.name, "-k", "K", "-qV", "--rubbish"}).version);
+    CHECK_FALSE(parse({each.name, "-k", "K", "--version"}).help);
+  }
+  CHECK_FALSE(parse({"run", "-k", "--help", "cmd"}).help);
+  CHECK_FALSE(parse({"run", "-k", "K", "cmd", "--help"}).help);
+  CHECK_FALSE(parse({"release", "--", "--help"}).help);
+}
+
+TEST_CASE("dlock alone has neither command nor help") {
+  const Flags flags = parse({});
+  CHECK_FALSE(flags.command);
+  CHECK_FALSE(flags.help);
+  CHECK_FALSE(flags.version);
+}
+
+TEST_CASE("an empty value is an error, never the next argument") {
+  const std::string empty = "--key: the value is empty";
+  CHECK(refusal({"run", "--key=", "K", "cmd"}) == empty);
+  CHECK(refusal({"run", "--key", "", "cmd"}) == empty);
+  CHECK(refusal({"run", "-k", "", "cmd"}) == empty);
+  CHECK(refusal({"run", "-nk", "", "cmd"}) == empty);
+  CHECK(refusal({"run", "-w", ""}) == "--wait: the value is empty");
+  for (const Option& option : options()) {
+    for (const Subcommand& each : subcommands()) {
+      if (option.value == nullptr || !option.belongs_to(each.command)) continue;
+      CHECK(refusal({each.name, option.shown() + "="}) == option.shown() + ": the value is empty");
+      CHECK(refusal({each.name, option.shown()}).starts_with(option.shown() + " needs a value"));
+    }
+  }
+}
+
+TEST_CASE("a value where none is wanted is an error") {
+  CHECK(refusal({"run", "--nonblock=1"}) == "--nonblock takes no value");
+  CHECK(refusal({"run", "--nb=1"}) == "--nonblock takes no value");
+  CHECK(refusal({"run", "--shared="}) == "--shared takes no value");
+  CHECK(refusal({"run", "--help=x"}) == "--help takes no value");
+  CHECK(refusal({"run", "-n5"}) == "unknown flag -5 in -n5");
+}
+
+TEST_CASE("long names are not abbreviated, but suggested") {
+  CHECK(refusal({"run", "--waitt", "5"}) == "unknown flag --waitt: did you mean --wait?");
+  CHECK(refusal({"run", "--wiat", "5"}) == "unknown flag --wiat: did you mean --wait?");
+  CHECK(refusal({"run", "--wai=5"}) == "unknown flag --wai: did you mean --wait?");
+  CHECK(refusal({"run", "--conflict"}) ==
+        "unknown flag --conflict: did you mean --conflict-exit-code?");
+  CHECK(refusal({"run", "--exlusive"}) == "unknown flag --exlusive: did you mean --exclusive?");
+  CHECK(refusal({"run", "--bananas"}) == "unknown flag --bananas");
+  CHECK(refusal({"run", "-Z"}) == "unknown flag -Z");
+  CHECK(refusal({"run", "-nZk", "a"}) == "unknown flag -Z in -nZk");
+  CHECK(refusal({"run", "---"}) == "unknown flag ---");
+  CHECK(refusal({"run", "--=x"}) == "unknown flag --");
+  CHECK(refusal({"run", "--password=x"}).starts_with("unknown flag --password"));
+}
+
+TEST_CASE("a flag of another command is told from an unknown one") {
+  CHECK(refusal({"inspect", "--ttl", "5"}) ==
+        "--ttl is no flag of inspect, but of run, acquire, renew");
+  CHECK(refusal({"acquire", "-E", "5"}) == "-E is no flag of acquire, but of run");
+  CHECK(refusal({"run", "--json"}) == "--json is no flag of run, but of acquire, inspect");
+  CHECK(refusal({"release", "-n"}) == "-n is no flag of release, but of run, acquire");
+}
+
+TEST_CASE("what comes later does not exist yet") {
+  for (const char* flag :
+       {"--attach", "--wait-tree", "--watch", "--replicas", "--compat", "--all-kinds", "--metrics",
+        "--watchdog", "--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name", "--sentinel-user",
+        "--sentinel-password-file", "--quiet"}) {
+    for (const Subcommand& each : subcommands()) {
+      CHECK(refusal({each.name, flag, "1"}).starts_with("unknown flag " + std::string(flag)));
+    }
+  }
+  for (const char* command : {"doctor", "latch", "guard", "help", "RUN", "", " run"}) {
+    CHECK(refusal({command}).starts_with("unknown command \"" + std::string(command) + "\""));
+  }
+}
+
+TEST_CASE("flock's own flags are refused with what to use instead") {
+  for (const char* flag : {"-F", "--no-fork", "-o", "--close", "-u", "--unlock", "--timeout"}) {
+    CAPTURE(flag);
+    const std::string start = std::string(flag) + " is a flag of flock, not of dlock: ";
+    CHECK(refusal({"run", flag, "5", "cmd"}).starts_with(start));
+    CHECK(refusal({"inspect", flag}).starts_with(start));
+    CHECK(refusal({flag, "x"}).starts_with(start));
+  }
+  CHECK(refusal({"run", "--timeout=5"}).ends_with(": use --wait"));
+  CHECK(refusal({"run", "-nu"}).find("dlock release") != std::string::npos);
+  CHECK(refusal({"run", "-F"}).find("renew") != std::string::npos);
+  CHECK(refusal({"run", "-o"}).find("descriptor") != std::string::npos);
+}
+
+TEST_CASE("unknown commands are suggested") {
+  CHECK(refusal({"rnu"}) == "unknown command \"rnu\": did you mean run?");
+  CHECK(refusal({"aquire", "-k"}) == "unknown command \"aquire\": did you mean acquire?");
+  CHECK(refusal({"rel"}) == "unknown command \"rel\": did you mean release?");
+  CHECK(refusal({"bananas"}) ==
+        "unknown command \"bananas\": it is run, acquire, renew, release or inspect");
+}
+
+TEST_CASE("options stand after the command's name") {
+  const std::string tail =
+      " stands before the command: options come after it, as in dlock run -k KEY -- COMMAND";
+  CHECK(refusal({"-k", "K", "run"}) == "-k" + tail);
+  CHECK(refusal({"--key=K", "run"}) == "--key" + tail);
+  CHECK(refusal({"--", "run"}) == "--" + tail);
+  CHECK(refusal({"-qh"}) == "-qh" + tail);
+}
+
+TEST_CASE("what is shown of the command line is escaped and holds no password") {
+  CHECK(refusal({"run", "--\x1b[2J"}) == "unknown flag --\\x1B[2J");
+  CHECK(refusal({"a\nb"}).find("a\\x0Ab") != std::string::npos);
+  CHECK(refusal({"run", "-\xff"}) == "unknown flag -\\xFF");
+  for (const Words& arguments :
+       {Words{"redis://:secret@h"}, Words{"run", "--servr=redis://:secret@h"},
+        Words{"run", "-Zredis://:secret@h"}, Words{"run", "--redis://:secret@h"},
+        Words{"--server=redis://:secret@h"}, Words{"-redis://:secret@h"},
+        Words{"run", "--help=redis://:secret@h"}}) {
+    CHECK_FALSE(refusal(arguments).empty());
+    CHECK(refusal(arguments).find("secret") == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace dlock

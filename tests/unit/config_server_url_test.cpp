@@ -1,0 +1,215 @@
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "config/server_url.hpp"
+#include "unit/config_support.hpp"
+
+namespace dlock {
+namespace {
+
+RedisTarget redis(const std::string& url) { return std::get<RedisTarget>(parse_server_url(url)); }
+
+/// The line a URL is refused with; empty if it is taken.
+std::string fault(const std::string& url) {
+  const auto error = test::error_of([&] { parse_server_url(url); });
+  if (!error) return "";
+  CHECK(error->first == Trouble::usage);
+  CHECK(error->second.find('\n') == std::string::npos);
+  return error->second;
+}
+
+TEST_CASE("local: names a directory or none") {
+  CHECK(parse_server_url("local:") == Target(LocalTarget{}));
+  CHECK(parse_server_url("local:/var/lock") == Target(LocalTarget{"/var/lock"}));
+  CHECK(parse_server_url("local:/a%20b%25") == Target(LocalTarget{"/a b%"}));
+  for (const char* bad : {"local:dir", "local://dir", "local:///dir", "local:.", "local:~/x"}) {
+    CAPTURE(bad);
+    CHECK(fault(bad).find("is no absolute path") != std::string::npos);
+  }
+  CHECK_FALSE(fault("local:/a?b").empty());
+  CHECK_FALSE(fault("local:/a#b").empty());
+  CHECK_FALSE(fault("local:?").empty());
+  CHECK_FALSE(fault("local:/a%00").empty());
+}
+
+TEST_CASE("redis:// has a host, a port of 6379 and database 0 unless told") {
+  CHECK(redis("redis://db1") == RedisTarget{"db1", 6379, "", 0, {}, {}});
+  CHECK(redis("redis://db1/") == RedisTarget{"db1", 6379, "", 0, {}, {}});
+  CHECK(redis("redis://db1:1/15") == RedisTarget{"db1", 1, "", 15, {}, {}});
+  CHECK(redis("redis://10.0.0.1:65535") == RedisTarget{"10.0.0.1", 65535, "", 0, {}, {}});
+  CHECK(redis("redis://a_b.c-d.example./2").host == "a_b.c-d.example.");
+}
+
+TEST_CASE("an IPv6 address stands in brackets") {
+  CHECK(redis("redis://[::1]:6380/3") == RedisTarget{"::1", 6380, "", 3, {}, {}});
+  CHECK(redis("redis://[::1]").host == "::1");
+  CHECK(redis("redis://[fe80::1%25eth0]:1").host == "fe80::1%eth0");
+  CHECK(fault("redis://::1").find("brackets") != std::string::npos);
+  CHECK(fault("redis://::1:6379").find("brackets") != std::string::npos);
+  for (const char* bad : {"redis://[::1", "redis://[]", "redis://[x]", "redis://[127.0.0.1]",
+                          "redis://[::1]x", "redis://[::1]6379", "redis://[::1]:"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(fault(bad).empty());
+  }
+}
+
+TEST_CASE("user and password are percent-decoded") {
+  const RedisTarget both = redis("redis://app:p%40s%2Fs%3A@db1:6379/1");
+  CHECK(both.user == "app");
+  CHECK(both.password == "p@s/s:");
+  CHECK(redis("redis://:pw@db1").password == "pw");
+  CHECK_FALSE(redis("redis://:pw@db1").user);
+  CHECK(redis("redis://app@db1").user == "app");
+  CHECK_FALSE(redis("redis://app@db1").password);
+  CHECK(redis("redis://a%20b:c%25@db1").user == "a b");
+  CHECK(redis("redis://:a:b@db1").password == "a:b");
+  CHECK(redis("redis://:a@b@db1").password == "a@b");
+  CHECK(redis("redis://:a@b@db1").host == "db1");
+}
+
+TEST_CASE("unix:// has an absolute path and perhaps a database") {
+  CHECK(redis("unix:///run/redis.sock") == RedisTarget{"", 6379, "/run/redis.sock", 0, {}, {}});
+  CHECK(redis("unix:///run/redis.sock?db=7").db == 7);
+  CHECK(redis("unix:///a%20b%3F").socket == "/a b?");
+  CHECK(redis("unix:///a@b.sock").socket == "/a@b.sock");
+  CHECK(redis("unix://u:p@/run/r") == RedisTarget{"", 6379, "/run/r", 0, "u", "p"});
+  CHECK(redis("unix:///" + std::string(106, 'x')).socket.size() == 107);
+  CHECK(fault("unix:///" + std::string(107, 'x')).find("at most 107 bytes") != std::string::npos);
+  CHECK(fault("unix://run/r").find("three slashes") != std::string::npos);
+  for (const char* bad :
+       {"unix://", "unix:///a?", "unix:///a?db", "unix:///a?db=", "unix:///a?db=x",
+        "unix:///a?DB=1", "unix:///a?db=1&x=2", "unix:///a?x=1", "unix:///a#x", "unix:///a?db=1#x",
+        "unix:///a?db=-1", "unix:///a?db=1?db=2", "unix:////a"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(fault(bad).empty());
+  }
+}
+
+TEST_CASE("what is wrong with a URL is said") {
+  CHECK(fault("redis://") == "the host is missing: redis://HOST[:PORT][/DB]");
+  CHECK(fault("redis:///1") == "the host is missing: redis://HOST[:PORT][/DB]");
+  CHECK(fault("redis://:6379") == "the host is missing: redis://HOST[:PORT][/DB]");
+  CHECK(fault("redis://:pw@") == "the host is missing: redis://HOST[:PORT][/DB]");
+  for (const char* port : {"0", "65536", "x", "", "-1", "6379x", " 1", "99999999999999999999"}) {
+    CHECK(fault("redis://h:" + std::string(port)) ==
+          "\"" + std::string(port) + "\" is no port: it is 1 to 65535");
+  }
+  for (const char* db : {"x", "-1", "1x", "1/", "1/2", "2147483648", " 1", "+1", "0x1"}) {
+    CHECK(fault("redis://h/" + std::string(db)) ==
+          "\"" + std::string(db) + "\" is no database number: it is 0, 1, 2, ...");
+  }
+  for (const char* bad :
+       {"redis://h?db=1", "redis://h/1?x", "redis://h#x", "redis://h/1#x", "redis://h i",
+        "redis://h,i", "redis://h\n", "redis://\xff", "redis://@h", "redis://:@h", "redis://u:@h",
+        "redis://u%:p@h", "redis://u:%zz@h", "redis://u:%00@h", "redis://h%20"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(fault(bad).empty());
+  }
+  CHECK_FALSE(fault("redis://" + std::string(254, 'x')).empty());
+}
+
+TEST_CASE("a wrong scheme is refused, with what was meant") {
+  CHECK(fault("rdis://h") == "unknown scheme rdis://: did you mean redis://?");
+  CHECK(fault("REDIS://h").starts_with("unknown scheme REDIS://"));
+  CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
+  CHECK(fault("http://h") == "unknown scheme http://: it is local:, redis:// or unix://");
+  CHECK(fault("://h").starts_with("unknown scheme ://"));
+  for (const char* bad : {"", "localhost", "localhost:6379", "/run/r.sock", "redis:h", "unix:/a",
+                          "local", "redis:/h", " redis"}) {
+    CAPTURE(bad);
+    CHECK(fault(bad).find("is no URL: local:[/DIR], redis://") != std::string::npos);
+  }
+  for (const char* later :
+       {"rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}) {
+    CHECK(fault(std::string(later) + "://h/x") ==
+          std::string(later) + ":// is not supported by this version");
+  }
+}
+
+TEST_CASE("no message shows what stands before an @") {
+  for (const char* url : {"redis://u:secret@",
+                          "redis://u:secret@h:x",
+                          "redis://u:secret@h/x",
+                          "redis://:secret@h?x",
+                          "redis://:secret@h/1/2",
+                          "redis://secret@h:0",
+                          "redis://:sec/secret@h",
+                          "redis://:a?secret@h",
+                          "redis://:a#secret@h",
+                          "redis://:%secret@h",
+                          "redis://:secret%@h",
+                          "redis://:secret@[x]",
+                          "redis://:secret@::1",
+                          "rdis://:secret@h",
+                          "rediss://:secret@h",
+                          "redis:secret@h",
+                          ":secret@h",
+                          "secret@h",
+                          "unix://:secret@run",
+                          "unix://:sec/secret@/run",
+                          "unix://:secret@/run?x",
+                          "unix://:secret@/run?db=x",
+                          "unix://:sec?secret@/run",
+                          "local:secret@h",
+                          "redis://:secret@a@h:x",
+                          "secret://x@h",
+                          "redis://:1/secret@h"}) {
+    CAPTURE(url);
+    const std::string line = fault(url);
+    CHECK_FALSE(line.empty());
+    if (std::string(url) != "secret://x@h") CHECK(line.find("secret") == std::string::npos);
+  }
+}
+
+TEST_CASE("a target is shown without user and password, and escaped") {
+  CHECK(shown(parse_server_url("local:")) == "local:");
+  CHECK(shown(parse_server_url("local:/a%0Ab")) == "local:/a\\x0Ab");
+  CHECK(shown(parse_server_url("redis://u:p@db1")) == "redis://db1:6379/0");
+  CHECK(shown(parse_server_url("redis://:p@[::1]:1/2")) == "redis://[::1]:1/2");
+  CHECK(shown(parse_server_url("unix://u:p@/run/r?db=3")) == "unix:///run/r?db=3");
+}
+
+TEST_CASE("text that may be a URL is shown without what stands before its last @") {
+  CHECK(redacted("redis://u:p@h") == "redis://***@h");
+  CHECK(redacted("redis://u:p@q@h") == "redis://***@h");
+  CHECK(redacted(":pw@h") == "***@h");
+  CHECK(redacted("pw@h://x") == "***@h://x");
+  CHECK(redacted("plain\x1b") == "plain\\x1B");
+}
+
+TEST_CASE("a password in a URL is noticed") {
+  CHECK(holds_password("redis://u:p@h"));
+  CHECK(holds_password("redis://:p@h"));
+  CHECK(holds_password("rediss://:p@h"));
+  CHECK_FALSE(holds_password("redis://u@h"));
+  CHECK_FALSE(holds_password("redis://h:1"));
+  CHECK_FALSE(holds_password("local:"));
+}
+
+TEST_CASE("passwords are overwritten in argv, and nothing else") {
+  std::string words[] = {"dlock",
+                         "run",
+                         "--server",
+                         "redis://app:secret@db1/0",
+                         "--server=redis://:secret@db1",
+                         "--serverr=rediss://:se/secret@db1",
+                         "redis://db1:6379",
+                         "mail@host",
+                         "mail@host://x",
+                         ""};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  scrub_passwords(static_cast<int>(argv.size()), argv.data());
+  CHECK(words[3] == "redis://**********@db1/0");
+  CHECK(words[4] == "--server=redis://*******@db1");
+  CHECK(words[5] == "--serverr=rediss://**********@db1");
+  CHECK(words[2] == "--server");
+  CHECK(words[6] == "redis://db1:6379");
+  CHECK(words[7] == "mail@host");
+  CHECK(words[8] == "mail@host://x");
+  CHECK(words[9].empty());
+}
+
+}  // namespace
+}  // namespace dlock

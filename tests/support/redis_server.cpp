@@ -10,7 +10,6 @@
 #include "base/error.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/sockets.hpp"
 
 namespace dlock::test {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "support/process.hpp"
+#include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
@@ -37,6 +38,8 @@ class RedisServer {
   std::string url() const { return "unix://" + socket_path(); }
   std::string tcp_url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
   std::string socket_path() const { return dir_ / "redis.sock"; }
+  /// Where a FaultProxy or a raw client reaches it.
+  Address address() const { return {socket_path()}; }
   int port() const { return port_; }
   pid_t pid() const { return process_->pid(); }
   const TempDir& dir() const { return dir_; }

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/process.hpp"
+
+namespace dlock::test {
+
+/// argv of `supervised` (tests/shim): a dlock without locks. Its options are told in its source.
+inline std::vector<std::string> supervised(const std::vector<std::string>& command,
+                                           std::vector<std::string> options = {}) {
+  options.insert(options.begin(), DLOCK_SUPERVISED);
+  options.emplace_back("--");
+  options.insert(options.end(), command.begin(), command.end());
+  return options;
+}
+
+inline std::vector<std::string> shell(const std::string& script) { return {"sh", "-c", script}; }
+
+/// Whether it wrote `text` on stderr, as in its report of how the child ended.
+inline bool says(const Result& result, const std::string& text) {
+  return result.err.find(text) != std::string::npos;
+}
+
+}  // namespace dlock::test

@@ -70,6 +70,7 @@ struct Who {
   std::string user;
   std::string command;  ///< base name of the program; its arguments may hold secrets and stay here
   std::string label;
+  bool operator==(const Who&) const = default;
 };
 
 /// The calling process, with `command` and `label` as given.

@@ -1,0 +1,89 @@
+#include "local/collect.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "local/key_file.hpp"
+#include "local/key_name.hpp"
+#include "local/liveness.hpp"
+#include "local/mailbox.hpp"
+#include "local/open_key.hpp"
+#include "local/table_text.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t most_names_read = 4096;
+constexpr std::size_t most_names_looked_at = 64;
+constexpr std::time_t fence_life_seconds = 7 * 24 * 3600;
+/// A mailbox is made shortly before it is opened.
+constexpr std::time_t mailbox_youth_seconds = 60;
+
+bool is_free(KeyFile& file, const Directory& directory, const std::string& name) {
+  const auto text = file.read();
+  if (text.empty()) return true;
+  LockTable table = parse_table(text, directory.shown(name)).table;
+  if (file.before_this_boot()) return false;
+  const Now now = now_here();
+  refresh(table, directory, now.lease_clock);
+  return table.queue.empty() &&
+         std::all_of(table.holds.begin(), table.holds.end(), [&](const HoldEntry& hold) {
+           return left_of(hold, now.lease_clock) <= microseconds(0);
+         });
+}
+
+void collect_key(const Directory& directory, const std::string& name) {
+  try {
+    auto file =
+        KeyFile::open(directory, name, KeyFile::Use::change, Patience{BootClock::now(), -1});
+    if (file && is_free(*file, directory, name)) file->remove();
+  } catch (const Error&) {
+    // In use, not ours to open, or foreign: not for the request that happened to pass by.
+  }
+}
+
+void collect_mailbox(const Directory& directory, const std::string& name) {
+  if (reach(directory, name).how == Reached::How::nobody) remove_mailbox(directory, name);
+}
+
+}  // namespace
+
+std::vector<std::string> names_in(const Directory& directory, std::size_t most) {
+  const int fd = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : fdopendir(fd), closedir);
+  if (!stream) throw_errno("cannot read the lock directory " + escaped(directory.path()));
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe)
+    if (names.size() == most) break;
+    names.emplace_back(entry->d_name);
+  }
+  return names;
+}
+
+void collect_garbage(const Directory& directory) {
+  // Who may only pass through the directory leaves the tidying to others.
+  if (faccessat(directory.fd(), ".", R_OK, AT_EACCESS) != 0) return;
+  const auto names = names_in(directory, most_names_read);
+  const auto now = std::time(nullptr);
+  const auto start = static_cast<std::size_t>(BootClock::now().time_since_epoch().count());
+  for (std::size_t i = 0; i < std::min(names.size(), most_names_looked_at); ++i) {
+    const std::string& name = names[(start + i) % names.size()];
+    const bool mailbox = is_mailbox_name(name);
+    if (!mailbox && !is_key_file_name(name)) continue;
+    struct stat info {};
+    if (fstatat(directory.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const auto age = now - info.st_mtime;
+    if (mailbox && age > mailbox_youth_seconds) collect_mailbox(directory, name);
+    if (!mailbox && age > fence_life_seconds) collect_key(directory, name);
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/fd.hpp"
+
+namespace dlock {
+
+/// Which directory holds the locks.
+struct DirectorySettings {
+  std::string path;
+  /// The caller's own: made if it is missing, and refused unless only the caller may write there.
+  /// Otherwise one that must exist, and serves all who may write there.
+  bool own = false;
+};
+
+/// `/run/dlock` for root, else `.local/state/dlock/HOST` in the home directory that the user
+/// database names: the same place from cron, login and su, whatever their environment.
+std::string default_directory();
+
+/// The same for a given user on a given host.
+std::string default_directory(bool root, const std::string& home, const std::string& host);
+
+/// What tells this host from others that share a home directory: what stands in
+/// `machine_id_file`, or the host name if that is not there; fit for a file name.
+std::string host_id(const std::string& machine_id_file);
+
+/// An open lock directory. Throws Error{host_refused} if it cannot be used.
+class Directory {
+ public:
+  explicit Directory(const DirectorySettings& settings);
+
+  int fd() const { return fd_.get(); }
+  const std::string& path() const { return path_; }
+  bool own() const { return own_; }
+  /// `DIR/name`, escaped for a message.
+  std::string shown(const std::string& name) const;
+
+  /// Gives a new file the group of the directory and its permissions, less execution: who may write
+  /// in the directory may use the file.
+  void share(int file) const;
+
+ private:
+  std::string path_;
+  bool own_;
+  Fd fd_;
+  mode_t mode_ = 0;
+  gid_t group_ = 0;
+};
+
+}  // namespace dlock

@@ -1,0 +1,173 @@
+#include "local/key_file.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.hpp"
+#include "local/process_life.hpp"
+
+namespace dlock {
+namespace {
+
+/// From here on a file that has become mostly empty is cut.
+constexpr std::size_t worth_cutting = 65536;
+constexpr int open_flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+/// Waits a little for the `tries`-th time. flock(2) knows no deadline, and others are inside for
+/// microseconds, so here, and nowhere else, dlock looks again after short sleeps.
+void wait_a_little(int tries, const Patience& patience, const std::string& where) {
+  constexpr int yields = 4;
+  constexpr std::chrono::nanoseconds first_sleep = microseconds(20);
+  constexpr std::chrono::nanoseconds longest_sleep = milliseconds(5);
+  const auto left = patience.deadline - BootClock::now();
+  if (left <= std::chrono::nanoseconds(0)) {
+    throw Error(Trouble::unavailable, where +
+                                          " is in use by another process for too long: is a "
+                                          "dlock stopped?");
+  }
+  if (tries < yields) {
+    sched_yield();
+    return;
+  }
+  const auto span = std::min({first_sleep * (1 << std::min(tries - yields, 8)), longest_sleep,
+                              std::chrono::nanoseconds(left)});
+  const timespec timeout{0, static_cast<long>(span.count())};
+  pollfd interrupt{patience.interrupt_fd, POLLIN, 0};
+  if (ppoll(&interrupt, 1, &timeout, nullptr) > 0) throw Error(Trouble::interrupted, "interrupted");
+}
+
+void lock_file(int fd, int kind, const Patience& patience, const std::string& where) {
+  for (int tries = 0; flock(fd, kind | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("cannot lock " + where);
+    wait_a_little(tries, patience, where);
+  }
+}
+
+[[noreturn]] void refuse(const std::string& where, const char* what) {
+  throw Error(Trouble::host_refused, where + " " + what);
+}
+
+/// Another user's new file is closed to us until its maker has set the mode: empty, and young.
+bool is_being_made(const Directory& directory, const std::string& name) {
+  constexpr std::time_t young_seconds = 2;
+  struct stat info {};
+  if (fstatat(directory.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return false;
+  return S_ISREG(info.st_mode) && info.st_size == 0 &&
+         std::time(nullptr) - info.st_ctime < young_seconds;
+}
+
+/// The open file, whether it was made just now; an empty Fd if there is none.
+std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string& name,
+                                   KeyFile::Use use, const Patience& patience) {
+  const int access = use == KeyFile::Use::read ? O_RDONLY : O_RDWR;
+  for (int tries = 0;; ++tries) {
+    Fd fd(openat(directory.fd(), name.c_str(), access | open_flags));
+    if (fd) return {std::move(fd), false};
+    if (errno == ENOENT && use != KeyFile::Use::create) return {};
+    if (errno == ENOENT) {
+      // Only now O_CREAT: fs.protected_regular refuses it for others' files in sticky directories.
+      fd.reset(openat(directory.fd(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | open_flags, 0600));
+      if (fd) {
+        directory.share(fd.get());
+        return {std::move(fd), true};
+      }
+      if (errno == EEXIST) continue;
+      throw_errno("cannot make " + directory.shown(name));
+    }
+    if (errno == ELOOP) refuse(directory.shown(name), "is a symbolic link: refused");
+    if (errno != EACCES || !is_being_made(directory, name)) {
+      throw_errno("cannot open " + directory.shown(name));
+    }
+    wait_a_little(tries, patience, directory.shown(name));
+  }
+}
+
+}  // namespace
+
+std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::string& name, Use use,
+                                     const Patience& patience) {
+  while (true) {
+    auto [fd, created] = open_or_create(directory, name, use, patience);
+    if (!fd) return std::nullopt;
+    KeyFile file(directory, name, std::move(fd), created);
+    if (file.lock_and_check(use, patience)) return file;
+  }
+}
+
+KeyFile::~KeyFile() {
+  // Not left to close(): a child forked by another thread just now has a copy until it execs.
+  if (fd_) flock(fd_.get(), LOCK_UN);
+}
+
+/// False if the file was removed before the lock was had.
+bool KeyFile::lock_and_check(Use use, const Patience& patience) {
+  const std::string where = directory_->shown(name_);
+  lock_file(fd_.get(), use == Use::read ? LOCK_SH : LOCK_EX, patience, where);
+  struct stat info {};
+  if (fstat(fd_.get(), &info) != 0) throw_errno("cannot look at " + where);
+  if (!S_ISREG(info.st_mode)) refuse(where, "is not a plain file: refused");
+  if (info.st_nlink == 0) return false;
+  if (info.st_nlink > 1) refuse(where, "has other names (hard links): refused");
+  if (directory_->own() && info.st_uid != geteuid()) refuse(where, "belongs to another user");
+  size_ = static_cast<std::size_t>(info.st_size);
+  return true;
+}
+
+std::string_view KeyFile::read() {
+  content_.resize(size_);
+  std::size_t filled = 0;
+  while (filled < size_) {
+    const ssize_t got =
+        pread(fd_.get(), content_.data() + filled, size_ - filled, static_cast<off_t>(filled));
+    if (got < 0) throw_errno("cannot read " + directory_->shown(name_));
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  content_.resize(filled);
+  const auto state = read_state(content_, boot_hash());
+  if (!state) {
+    throw Error(Trouble::wrong_data, directory_->shown(name_) +
+                                         " is not a lock of dlock; if it is not needed, remove it");
+  }
+  header_ = state->header;
+  return state->body;
+}
+
+bool KeyFile::before_this_boot() const {
+  return header_.sequence != 0 && header_.boot != boot_hash();
+}
+
+void KeyFile::write(std::string_view body, const std::function<void()>& just_before) {
+  const NextState next = next_state(header_, body, boot_hash());
+  write_at(body, next.header.offset);
+  just_before();
+  write_at({next.slot.data(), next.slot.size()}, next.slot_offset);
+  header_ = next.header;
+  const std::size_t end = next.header.offset + next.header.length;
+  size_ = std::max(size_, end);
+  if (size_ > worth_cutting && end < size_ / 4 &&
+      ftruncate(fd_.get(), static_cast<off_t>(end)) == 0) {
+    size_ = end;
+  }
+}
+
+void KeyFile::write_at(std::string_view bytes, std::size_t offset) const {
+  while (!bytes.empty()) {
+    const ssize_t wrote = pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) throw_errno("cannot write " + directory_->shown(name_));
+    bytes.remove_prefix(static_cast<std::size_t>(wrote));
+    offset += static_cast<std::size_t>(wrote);
+  }
+}
+
+void KeyFile::remove() { unlinkat(directory_->fd(), name_.c_str(), 0); }
+
+}  // namespace dlock

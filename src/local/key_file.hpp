@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/fd.hpp"
+#include "local/directory.hpp"
+#include "local/state_slots.hpp"
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// The file of one key, locked from open() until it goes out of scope, so keep it short. All of
+/// dlock's reading and changing of a key on this host happens inside one.
+class KeyFile {
+ public:
+  enum class Use {
+    read,    ///< others may read meanwhile
+    change,  ///< alone
+    create,  ///< as change, and made if it is not there
+  };
+
+  /// Nothing if there is no such file. Throws Error{host_refused} for what is not a plain file of
+  /// its own (a link, a directory, a FIFO; in an own directory another user's), and as Patience
+  /// says if somebody else keeps it locked.
+  static std::optional<KeyFile> open(const Directory& directory, const std::string& name, Use use,
+                                     const Patience& patience);
+
+  KeyFile(KeyFile&&) noexcept = default;
+  KeyFile& operator=(KeyFile&&) = delete;
+  ~KeyFile();
+
+  /// The state; empty if none was ever written. Throws Error{wrong_data} for a foreign file.
+  std::string_view read();
+
+  /// Whether what read() answered was written before the machine was booted.
+  bool before_this_boot() const;
+
+  /// Replaces what read() answered; `just_before` runs when nothing but the last step, which cannot
+  /// run out of space, is left to do. Throws Error{host_refused}, and then the old state stands.
+  void write(std::string_view body, const std::function<void()>& just_before);
+
+  /// Takes the file away; who waits for its lock meanwhile finds out and opens anew.
+  void remove();
+
+  bool created() const { return created_; }
+
+ private:
+  KeyFile(const Directory& directory, std::string name, Fd fd, bool created)
+      : directory_(&directory), name_(std::move(name)), fd_(std::move(fd)), created_(created) {}
+  bool lock_and_check(Use use, const Patience& patience);
+  void write_at(std::string_view bytes, std::size_t offset) const;
+
+  const Directory* directory_;
+  std::string name_;
+  Fd fd_;
+  bool created_;
+  std::size_t size_ = 0;
+  std::string content_;
+  SlotHeader header_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,46 @@
+#include "local/key_name.hpp"
+
+#include <cstdint>
+#include <cstdio>
+
+#include "base/escape.hpp"
+#include "local/hash.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t longest_plain_name = 200;
+constexpr std::size_t length_of_cut = 150;
+/// Stands before the hash of a cut name, and is encoded wherever else it comes.
+constexpr char cut_mark = '~';
+constexpr std::uint64_t second_basis = 0x9ae16a3b2f90404fu;
+
+}  // namespace
+
+std::string key_file_name(const LockKey& key) {
+  std::string name = percent_encoded(key.text, "/~");
+  if (name.front() == '.') name.replace(0, 1, "%2E");
+  if (name.size() > longest_plain_name) {
+    char hash[40];
+    std::snprintf(hash, sizeof hash, "%c%016llx%016llx", cut_mark,
+                  static_cast<unsigned long long>(fnv1a(key.text)),
+                  static_cast<unsigned long long>(fnv1a(key.text, second_basis)));
+    name = name.substr(0, length_of_cut) + hash;
+  }
+  return name + std::string(key_suffix);
+}
+
+std::optional<LockKey> key_of_file_name(std::string_view name) {
+  if (!is_key_file_name(name)) return std::nullopt;
+  name.remove_suffix(key_suffix.size());
+  if (name.find(cut_mark) != std::string_view::npos) return std::nullopt;
+  LockKey key{percent_decoded(name)};
+  if (key_fault(key.text)) return std::nullopt;
+  return key;
+}
+
+bool is_key_file_name(std::string_view name) {
+  return name.size() > key_suffix.size() && name.front() != '.' && name.ends_with(key_suffix);
+}
+
+}  // namespace dlock

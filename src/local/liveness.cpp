@@ -1,0 +1,120 @@
+#include "local/liveness.hpp"
+
+#include <algorithm>
+
+#include "local/mailbox.hpp"
+
+namespace dlock {
+namespace {
+
+/// Of a command's group so many are watched at once; when one ends, the rest are looked up anew.
+constexpr std::size_t most_watched_members = 16;
+
+bool listens(const Directory& directory, const std::string& mailbox) {
+  return reach(directory, mailbox).how == Reached::How::listening;
+}
+
+bool is_dead(const Directory& directory, const WaiterEntry& waiter) {
+  const auto how = reach(directory, waiter.backing.mailbox).how;
+  return how == Reached::How::nobody || how == Reached::How::missing;
+}
+
+/// Of dlock itself and, after it, of its command.
+Life life_behind(const Backing& backing, const Directory& directory) {
+  const Life process = process_life(backing.process);
+  if (process == Life::alive) return Life::alive;
+  if (process == Life::unknown) {
+    return listens(directory, backing.mailbox) ? Life::alive : Life::unknown;
+  }
+  // A group that /proc hides has members: whose, only they know.
+  return group_life(backing.command) == Life::over ? Life::over : Life::alive;
+}
+
+bool goes_by_process(const HoldEntry& hold) { return hold.inside() && hold.backing.by_process; }
+
+void watch_holder(Watch& watch, const Directory& directory, const Backing& backing) {
+  const Life process = process_life(backing.process);
+  if (process == Life::unknown) {
+    auto reached = reach(directory, backing.mailbox);
+    if (reached.fd) watch.ends.push_back(std::move(reached.fd));
+    return;
+  }
+  if (process == Life::alive) {
+    if (Fd end = process_end(backing.process)) {
+      watch.ends.push_back(std::move(end));
+      return;
+    }
+  }
+  auto members = member_ends(backing.command.pid, most_watched_members);
+  if (members.empty()) watch.look_again = true;
+  std::move(members.begin(), members.end(), std::back_inserter(watch.ends));
+}
+
+}  // namespace
+
+Refreshed refresh(LockTable& table, const Directory& directory, microseconds now) {
+  Refreshed result;
+  for (std::size_t i = 0; i < table.holds.size();) {
+    HoldEntry& hold = table.holds[i];
+    const Life life = goes_by_process(hold) ? life_behind(hold.backing, directory) : Life::unknown;
+    if (life == Life::alive && hold.flag == Flag::held) hold.at = now;
+    if (life != Life::over) {
+      ++i;
+      continue;
+    }
+    result.changed = true;
+    result.left_mailboxes.push_back(hold.backing.mailbox);
+    if (!end_hold(table, hold, now)) ++i;
+  }
+  return result;
+}
+
+Refreshed restart_after_boot(LockTable& table, microseconds now) {
+  Refreshed result;
+  result.changed = true;
+  for (const WaiterEntry& waiter : table.queue) {
+    result.left_mailboxes.push_back(waiter.backing.mailbox);
+  }
+  table.queue.clear();
+  for (std::size_t i = 0; i < table.holds.size();) {
+    HoldEntry& hold = table.holds[i];
+    hold.at = hold.since = now;
+    const bool ended = goes_by_process(hold);
+    if (ended) result.left_mailboxes.push_back(hold.backing.mailbox);
+    if (!ended || !end_hold(table, hold, now)) ++i;
+  }
+  return result;
+}
+
+Refreshed drop_dead_before(LockTable& table, const Directory& directory, const Token& self) {
+  Refreshed result;
+  auto own = table.find_waiter(self);
+  if (own == table.queue.end()) return result;
+  while (own != table.queue.begin() && is_dead(directory, *(own - 1))) {
+    result.changed = true;
+    result.left_mailboxes.push_back((own - 1)->backing.mailbox);
+    own = table.queue.erase(own - 1);
+  }
+  return result;
+}
+
+Watch watch_before(const LockTable& table, const Directory& directory, const Token& self) {
+  Watch watch;
+  const auto own = std::find_if(table.queue.begin(), table.queue.end(),
+                                [&](const WaiterEntry& waiter) { return waiter.token == self; });
+  if (own == table.queue.end()) return watch;
+  watch.first = own == table.queue.begin();
+  if (!watch.first) {
+    auto reached = reach(directory, (own - 1)->backing.mailbox);
+    // It has died since the table was brought up to date.
+    if (reached.how == Reached::How::nobody) watch.look_again = true;
+    if (reached.fd) watch.ends.push_back(std::move(reached.fd));
+    return watch;
+  }
+  for (const HoldEntry& hold : table.holds) {
+    if (goes_by_process(hold)) watch_holder(watch, directory, hold.backing);
+  }
+  return watch;
+}
+
+}  // namespace dlock

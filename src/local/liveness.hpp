@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "local/directory.hpp"
+#include "local/lock_table.hpp"
+
+namespace dlock {
+
+/// What bringing a table up to date came to.
+struct Refreshed {
+  bool changed = false;  ///< somebody was removed; mere signs of life are not news
+  std::vector<std::string> left_mailboxes;  ///< of the dead
+};
+
+/// Applies what can be seen of the processes, before the rules: a hold of a living one is as good
+/// as renewed at `now`, one whose dlock and command have gone ends (a floor stays). Where nothing
+/// can be seen (another pid namespace, and its mailbox closed) the lease decides. A hold that was
+/// handed over and never confirmed is not renewed: its waiter may be stopped.
+Refreshed refresh(LockTable& table, const Directory& directory, microseconds now);
+
+/// The clock of leases began anew and every process has gone: holds by process end, the queue is
+/// void, leases and floors count from `now`.
+Refreshed restart_after_boot(LockTable& table, microseconds now);
+
+/// Removes dead waiters that stand directly before `self`, so that it learns its true place.
+Refreshed drop_dead_before(LockTable& table, const Directory& directory, const Token& self);
+
+/// Things to poll that become ready when somebody in the way of `self` may have gone: for the first
+/// in the queue what blocks it, for any other the one before it, so that kill -9 anywhere in the
+/// queue leaves nobody without a watch and never wakes more than one.
+struct Watch {
+  std::vector<Fd> ends;
+  bool first = false;       ///< self is first in the queue
+  bool look_again = false;  ///< a group whose members /proc hides: nothing to poll
+};
+Watch watch_before(const LockTable& table, const Directory& directory, const Token& self);
+
+}  // namespace dlock

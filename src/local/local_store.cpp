@@ -1,0 +1,258 @@
+#include "local/local_store.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/escape.hpp"
+#include "base/fd.hpp"
+#include "local/collect.hpp"
+#include "local/key_file.hpp"
+#include "local/key_name.hpp"
+#include "local/liveness.hpp"
+#include "local/open_key.hpp"
+#include "local/table_text.hpp"
+
+namespace dlock {
+namespace {
+
+/// How long a key's file may stay locked by another before that is trouble, where no caller says.
+constexpr std::chrono::seconds own_patience{5};
+constexpr milliseconds least_patience{100};
+/// Where /proc hides the command's processes from a waiter, it looks this often.
+constexpr milliseconds hidden_group_pause{20};
+/// A change of less is not worth telling a waiter.
+constexpr milliseconds noteworthy{5};
+constexpr std::size_t most_holders_told = 8;
+
+milliseconds span_ms(microseconds from, microseconds to) {
+  return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
+}
+
+/// A hold that was found alive a moment ago (refresh) needs no lease.
+bool lives_by_process(const HoldEntry& entry, const Now& now) {
+  return entry.backing.by_process && entry.flag == Flag::held && entry.at == now.lease_clock;
+}
+
+Hold as_hold(const HoldEntry& entry, const Now& now) {
+  Hold hold;
+  hold.kept = entry.flag == Flag::kept;
+  if (!hold.kept) hold.owner = entry.owner.text;
+  hold.who = entry.who;
+  hold.held = span_ms(entry.since, now.lease_clock);
+  hold.acquired_at = WallTime(now.wall - hold.held);
+  if (!lives_by_process(entry, now)) {
+    hold.lease_left = std::chrono::ceil<milliseconds>(left_of(entry, now.lease_clock));
+  }
+  hold.limit = entry.limit;
+  hold.fence = entry.fence;
+  return hold;
+}
+
+std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const Now& now) {
+  std::vector<Hold> holds;
+  for (const HoldEntry& entry : entries) holds.push_back(as_hold(entry, now));
+  return holders_of(std::move(holds));
+}
+
+Refusal as_refusal(const Refused& refused, const Now& now) {
+  Refusal refusal;
+  refusal.why = refused.why;
+  refusal.held_by = holders_from(refused.holds, now);
+  refusal.holders = refusal.held_by.size();
+  if (refusal.held_by.size() > most_holders_told) refusal.held_by.resize(most_holders_told);
+  refusal.ahead = refused.ahead;
+  refusal.waiting = refused.waiting;
+  refusal.ticket = refused.ticket;
+  refusal.ask_again_in = refused.ask_again;
+  return refusal;
+}
+
+Lease lease_of(bool by_process, Deadline sent, milliseconds length) {
+  return Lease{length, by_process ? never : valid_until(sent, length)};
+}
+
+/// Whoever waits is woken there; who holds by process shows there, to all pid namespaces, that it
+/// lives.
+bool needs_mailbox(LockTable& table, const Token& token) {
+  if (table.find_waiter(token) != table.queue.end()) return true;
+  const HoldEntry* hold = table.find_hold(token);
+  return hold != nullptr && hold->inside() && hold->backing.by_process;
+}
+
+Patience patience_for(Deadline until) {
+  const auto now = BootClock::now();
+  return Patience{std::clamp(until, later(now, least_patience), later(now, own_patience)), -1};
+}
+
+}  // namespace
+
+LocalStore::LocalStore(const DirectorySettings& settings)
+    : directory_(settings), mailbox_(directory_) {}
+
+Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+  const Deadline sent = BootClock::now();
+  const bool by_process = !needs_renewal(claim);
+  const Backing backing{by_process, by_process ? own_process() : ProcessId{}, {}, mailbox_.name()};
+  std::optional<OpenKey> key =
+      OpenKey::open(directory_, claim.key, KeyFile::Use::create, claim.token, patience);
+  const auto outcome = key->table.acquire(claim, ask, backing, key->now, key->knocks);
+  if (needs_mailbox(key->table, claim.token)) mailbox_.open();
+  key->save(claim.token, outcome.more);
+  const Now now = key->now;
+  const bool created = key->created();
+  key.reset();
+  if (created) collect_garbage(directory_);
+  if (const auto* granted = std::get_if<Granted>(&outcome.answer)) {
+    return Grant{granted->fence, lease_of(by_process, sent, granted->lease)};
+  }
+  return as_refusal(std::get<Refused>(outcome.answer), now);
+}
+
+/// What a sleeper sees when it looks at its key.
+struct LocalStore::Look {
+  std::optional<Wake> news;
+  std::optional<milliseconds> ends_in;  ///< when what blocks ends, if anything with an end does
+  Watch watch;
+};
+
+LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) {
+  Look look;
+  auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience);
+  if (!key) {
+    look.news = Wake{Wake::Why::due, milliseconds(0), {}};
+    return look;
+  }
+  const auto settled = key->table.settle(key->now, key->knocks);
+  key->save(claim.token, settled.more);
+  const HoldEntry* own = key->table.find_hold(claim.token);
+  if (own != nullptr && own->inside()) {
+    look.news = Wake{Wake::Why::granted, milliseconds(0), own->fence};
+  } else if (key->table.find_waiter(claim.token) == key->table.queue.end()) {
+    look.news = Wake{Wake::Why::due, milliseconds(0), {}};
+  } else {
+    look.ends_in = key->until_next_end();
+    look.watch = watch_before(key->table, directory_, claim.token);
+  }
+  return look;
+}
+
+Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
+  while (true) {
+    mailbox_.empty();  // before the look, so that whatever comes after it is still there to poll
+    const Look seen = look(claim, patience_for(until));
+    if (seen.news) return *seen.news;
+    const auto now = BootClock::now();
+    if (seen.watch.first && seen.ends_in && later(now, *seen.ends_in + noteworthy) < until) {
+      return Wake{Wake::Why::changed, *seen.ends_in, {}};
+    }
+    std::vector<pollfd> fds{{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+    for (const Fd& end : seen.watch.ends) fds.push_back({end.get(), POLLIN, 0});
+    const auto pause = seen.watch.look_again ? later(now, hidden_group_pause) : never;
+    poll_until(fds, std::min(until, pause));
+    if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, milliseconds(0), {}};
+    if (BootClock::now() >= until) return Wake{Wake::Why::due, milliseconds(0), {}};
+  }
+}
+
+std::optional<Lease> LocalStore::renew(const LockKey& key, const Token& token,
+                                       std::optional<milliseconds> ttl, const Patience& patience) {
+  const Deadline sent = BootClock::now();
+  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
+  if (!open) return std::nullopt;
+  const auto outcome = open->table.renew(token, ttl, open->now, open->knocks);
+  open->save(token, outcome.more);
+  if (!outcome.answer) return std::nullopt;
+  const HoldEntry* own = open->table.find_hold(token);
+  return lease_of(own != nullptr && own->backing.by_process, sent, *outcome.answer);
+}
+
+Released LocalStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
+                             const Patience& patience) {
+  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
+  if (!open) return Released::not_held;
+  // Never unsure: here no request of before can still arrive.
+  const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
+  const auto outcome = open->table.release(token, terms, open->now, open->knocks);
+  open->save(token, outcome.more);
+  return outcome.answer;
+}
+
+std::vector<Holder> LocalStore::force_release(const LockKey& key, std::optional<Fence> fence,
+                                              const Patience& patience) {
+  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, patience);
+  if (!open) return {};
+  const auto outcome = open->table.force(fence, open->now, open->knocks);
+  open->save(Token{}, outcome.more);
+  return holders_from(outcome.answer, open->now);
+}
+
+KeyState LocalStore::state_of(const LockKey& key, const Patience& patience) const {
+  KeyState state;
+  state.key = key;
+  const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, patience);
+  if (!open) return state;
+  state.holders = holders_from(open->table.live_holds(open->now), open->now);
+  for (const WaiterEntry& entry : open->table.queue) {
+    const auto how = reach(directory_, entry.backing.mailbox).how;
+    if (how == Reached::How::nobody || how == Reached::How::missing) continue;
+    Waiter waiter;
+    waiter.position = state.waiters.size() + 1;
+    waiter.owner = entry.owner.text;
+    waiter.who = entry.who;
+    waiter.waiting = span_ms(microseconds(entry.ticket.value), open->now.lease_clock);
+    waiter.limit = entry.limit;
+    state.waiters.push_back(std::move(waiter));
+  }
+  return state;
+}
+
+std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& globs,
+                                               const Patience& patience) const {
+  std::vector<LockKey> keys;
+  for (const std::string& name : names_in(directory_, SIZE_MAX)) {
+    if (!is_key_file_name(name)) continue;
+    auto key = key_of_file_name(name);
+    if (!key) {
+      auto file = KeyFile::open(directory_, name, KeyFile::Use::read, patience);
+      const auto text = file ? file->read() : std::string_view();
+      if (!text.empty()) key = parse_table(text, directory_.shown(name)).key;
+    }
+    const bool wanted = key && std::any_of(globs.begin(), globs.end(), [&](const auto& glob) {
+                          return fnmatch(glob.c_str(), key->text.c_str(), 0) == 0;
+                        });
+    if (wanted) keys.push_back(std::move(*key));
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+std::vector<KeyState> LocalStore::inspect(const Query& query, const Patience& patience) {
+  std::vector<KeyState> states;
+  for (const LockKey& key : query.keys) states.push_back(state_of(key, patience));
+  if (query.globs.empty()) return states;
+  for (const LockKey& key : matching_keys(query.globs, patience)) {
+    if (std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end()) continue;
+    KeyState state = state_of(key, patience);
+    const bool free = state.holders.empty() && state.waiters.empty();
+    if (!free) states.push_back(std::move(state));
+  }
+  return states;
+}
+
+void LocalStore::command_started(const Claim& claim, pid_t group) {
+  if (needs_renewal(claim)) return;
+  auto key =
+      OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience_for(never));
+  HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
+  if (own == nullptr) return;
+  own->backing.command = process_now(group);
+  key->save(claim.token, false);
+}
+
+bool LocalStore::needs_renewal(const Claim& claim) const { return claim.upkeep == Upkeep::renewal; }
+
+std::string LocalStore::name() const { return "local:" + escaped(directory_.path()); }
+
+}  // namespace dlock

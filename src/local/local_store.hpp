@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "local/directory.hpp"
+#include "local/lock_table.hpp"
+#include "local/mailbox.hpp"
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// Locks of this host, kept in files of one directory: no server, no daemon. Every request reads a
+/// key's table, brings it up to date with the processes it can see, applies the rules and writes it
+/// back, all under the file's lock. A waiter listens at a FIFO and is woken through it.
+class LocalStore final : public Store {
+ public:
+  /// Throws Error{host_refused} if the directory cannot be used.
+  explicit LocalStore(const DirectorySettings& settings);
+
+  Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
+  Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
+  std::optional<Lease> renew(const LockKey& key, const Token& token,
+                             std::optional<milliseconds> ttl, const Patience& patience) override;
+  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
+                   const Patience& patience) override;
+  std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
+                                    const Patience& patience) override;
+  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
+  void command_started(const Claim& claim, pid_t group) override;
+  bool needs_renewal(const Claim& claim) const override;
+  std::string name() const override;
+
+ private:
+  struct Look;
+  Look look(const Claim& claim, const Patience& patience);
+  KeyState state_of(const LockKey& key, const Patience& patience) const;
+  std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
+                                     const Patience& patience) const;
+
+  Directory directory_;
+  Mailbox mailbox_;  ///< one for all claims of this store: a byte in it says "look again"
+};
+
+}  // namespace dlock

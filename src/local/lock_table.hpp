@@ -1,0 +1,156 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "local/process_life.hpp"
+#include "lock/claim.hpp"
+#include "lock/grant.hpp"
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// A moment, as the rules see it: one clock for leases and the queue, one that fences must not fall
+/// behind. Both count from wherever they like.
+struct Now {
+  microseconds lease_clock{0};
+  microseconds wall{0};
+};
+
+/// Who stands behind an entry on this host. The rules carry it about and never look into it.
+struct Backing {
+  bool by_process = false;  ///< Upkeep::process
+  ProcessId process;
+  ProcessId command;    ///< the leader of the command's process group; pid 0: none yet
+  std::string mailbox;  ///< where it listens (Mailbox::name); empty: nowhere
+  bool operator==(const Backing&) const = default;
+};
+
+enum class Flag {
+  held,
+  provisional,  ///< handed over; until the first renewal its lease is short
+  kept,         ///< the work is over, the floor is not
+  tombstone,    ///< this token must never be granted (again)
+};
+
+struct HoldEntry {
+  Token token;
+  Owner owner;  ///< `-` for a kept one
+  Flag flag = Flag::held;
+  microseconds at{0};     ///< granted or renewed
+  microseconds since{0};  ///< granted
+  milliseconds lease{0};  ///< from `at`
+  milliseconds ttl{0};
+  milliseconds floor{0};  ///< from `since`
+  Limit limit;
+  Fence fence;
+  Who who;
+  Backing backing;
+  bool operator==(const HoldEntry&) const = default;
+  /// Whether its owner is inside: may work, and be re-entered.
+  bool inside() const { return flag == Flag::held || flag == Flag::provisional; }
+};
+
+struct WaiterEntry {
+  Token token;
+  Owner owner;
+  Ticket ticket;
+  microseconds seen{0};
+  milliseconds ttl{0};
+  milliseconds floor{0};
+  Limit limit;
+  Who who;
+  Backing backing;
+  bool operator==(const WaiterEntry&) const = default;
+};
+
+/// What a waiter is told.
+struct GrantMessage {
+  microseconds now{0};
+  milliseconds lease{0};
+  Fence fence;
+  bool operator==(const GrantMessage&) const = default;
+};
+struct NextMessage {
+  milliseconds in{0};  ///< what blocks ends that soon
+  bool operator==(const NextMessage&) const = default;
+};
+using Message = std::variant<GrantMessage, NextMessage>;
+
+/// The way to the waiters.
+class Wakes {
+ public:
+  virtual ~Wakes() = default;
+  /// Tells one waiter; false if nobody listens there any more.
+  virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
+};
+
+struct Granted {
+  Fence fence;
+  milliseconds lease{0};
+  bool operator==(const Granted&) const = default;
+};
+
+/// As Refusal, with the holds that block as they are stored.
+struct Refused {
+  Refusal::Why why = Refusal::Why::held;
+  std::vector<HoldEntry> holds;
+  std::size_t ahead = 0;
+  std::size_t waiting = 0;
+  Ticket ticket;
+  milliseconds ask_again{0};
+  bool operator==(const Refused&) const = default;
+};
+
+/// An answer, and whether the work for the queue was cut short: then settle() goes on with it.
+template <typename T>
+struct Outcome {
+  T answer;
+  bool more = false;
+};
+
+/// How a release is to be done.
+struct ReleaseTerms {
+  bool unsure = false;  ///< an unanswered acquire of this token may still come
+  bool ignore_floor = false;
+  milliseconds tombstone{0};  ///< with `unsure`: how long it must not be granted
+};
+
+/// One key: the rules of the protocol over a plain value. No clock, file or process is in here;
+/// src/redis/lock.lua is the same in Lua, and a test compares the two answer by answer.
+struct LockTable {
+  std::vector<HoldEntry> holds;
+  std::deque<WaiterEntry> queue;  ///< by ticket, then token
+  Fence last_fence;               ///< 0: none yet
+  bool operator==(const LockTable&) const = default;
+
+  Outcome<std::variant<Granted, Refused>> acquire(const Claim& claim, const Ask& ask,
+                                                  const Backing& backing, Now now, Wakes& wakes);
+  Outcome<std::optional<milliseconds>> renew(const Token& token, std::optional<milliseconds> ttl,
+                                             Now now, Wakes& wakes);
+  Outcome<Released> release(const Token& token, const ReleaseTerms& terms, Now now, Wakes& wakes);
+  /// Everybody, or the holds with this fence; answers those thrown out.
+  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, Now now, Wakes& wakes);
+  /// Expires what has ended and lets the queue in, as every request does on its way; answers when
+  /// what blocks now ends, if anything does.
+  Outcome<std::optional<milliseconds>> settle(Now now, Wakes& wakes);
+
+  /// The holds that count at `now`, tombstones and expired ones left out.
+  std::vector<HoldEntry> live_holds(Now now) const;
+
+  HoldEntry* find_hold(const Token& token);
+  std::deque<WaiterEntry>::iterator find_waiter(const Token& token);
+};
+
+/// Ends a hold whose holder has gone: it becomes kept if its floor is not over, or else is removed.
+/// Also how the store ends the hold of a dead process. True if it was removed.
+bool end_hold(LockTable& table, HoldEntry& hold, microseconds now);
+
+/// What is left of an entry's lease; an `at` in the future (the clock went back) counts as `now`.
+microseconds left_of(const HoldEntry& hold, microseconds now);
+
+}  // namespace dlock

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/fd.hpp"
+#include "local/directory.hpp"
+
+namespace dlock {
+
+/// Where one process listens: a FIFO in the lock directory. A byte in it says "look again". While
+/// the process lives it can be opened for writing, and no longer: so it is a sign of life too, also
+/// across pid namespaces, and its end wakes who has it open.
+class Mailbox {
+ public:
+  /// Only chooses the name; open() makes the FIFO.
+  explicit Mailbox(const Directory& directory);
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+  ~Mailbox();
+
+  const std::string& name() const { return name_; }
+  /// Makes the FIFO, once. Throws Error{host_refused}.
+  void open();
+  /// Readable when there is a byte; -1 before open().
+  int fd() const { return fd_.get(); }
+  /// Takes all bytes out.
+  void empty() const;
+
+ private:
+  const Directory& directory_;
+  std::string name_;
+  Fd fd_;
+  pid_t maker_ = 0;
+};
+
+/// The other end of a mailbox.
+struct Reached {
+  enum class How {
+    listening,
+    nobody,   ///< it is there, and its owner has gone
+    missing,  ///< it is not there, or is no mailbox
+    closed,   ///< not for this user to open
+  };
+  How how = How::missing;
+  Fd fd;  ///< with `listening`; POLLERR on it when the owner goes
+};
+
+/// Throws Error{host_refused} if this process can open no more files.
+Reached reach(const Directory& directory, const std::string& mailbox);
+
+/// Removes the mailbox of one who has gone.
+void remove_mailbox(const Directory& directory, const std::string& mailbox);
+
+/// Whether a file of this name can be a mailbox: what a table says is not opened otherwise.
+bool is_mailbox_name(const std::string& name);
+
+}  // namespace dlock

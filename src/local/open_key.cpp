@@ -1,0 +1,120 @@
+#include "local/open_key.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.hpp"
+#include "local/key_name.hpp"
+#include "local/table_text.hpp"
+
+namespace dlock {
+
+Now now_here() {
+  const auto since_boot = BootClock::now().time_since_epoch();
+  return Now{std::chrono::duration_cast<microseconds>(since_boot), wall_now().time_since_epoch()};
+}
+
+bool Knocks::wake(const WaiterEntry& waiter, const Message&) { return wake(waiter); }
+
+bool Knocks::wake(const WaiterEntry& waiter) {
+  auto reached = reach(directory_, waiter.backing.mailbox);
+  // A mailbox that another user closed to us: its owner finds out when it next asks.
+  if (reached.how == Reached::How::closed) return true;
+  if (reached.how != Reached::How::listening) {
+    remove_mailbox(directory_, waiter.backing.mailbox);
+    return false;
+  }
+  woken_.insert(waiter.token);
+  open_.push_back(std::move(reached.fd));
+  return true;
+}
+
+void Knocks::deliver() {
+  for (const Fd& fd : open_) {
+    // A full FIFO will wake its owner without this byte.
+    [[maybe_unused]] const auto written = write(fd.get(), "!", 1);
+  }
+  open_.clear();
+}
+
+std::optional<OpenKey> OpenKey::open(const Directory& directory, const LockKey& key,
+                                     KeyFile::Use use, const Token& self,
+                                     const Patience& patience) {
+  auto file = KeyFile::open(directory, key_file_name(key), use, patience);
+  if (!file) return std::nullopt;
+  OpenKey open(directory, key, std::move(*file));
+  open.load(self);
+  return open;
+}
+
+void OpenKey::load(const Token& self) {
+  const auto text = file_.read();
+  if (!text.empty()) {
+    const std::string where = directory_.shown(key_file_name(key_));
+    auto named = parse_table(text, where);
+    if (named.key != key_) {
+      throw Error(Trouble::wrong_data, where + " is for another key whose file has the same name");
+    }
+    table = std::move(named.table);
+  }
+  now = now_here();
+  if (file_.before_this_boot()) take(restart_after_boot(table, now.lease_clock));
+  take(refresh(table, directory_, now.lease_clock));
+  take(drop_dead_before(table, directory_, self));
+  before_ = table;
+}
+
+void OpenKey::take(Refreshed refreshed) {
+  changed_ = changed_ || refreshed.changed;
+  std::move(refreshed.left_mailboxes.begin(), refreshed.left_mailboxes.end(),
+            std::back_inserter(left_mailboxes_));
+}
+
+/// Each waiter watches the one before it. True if some turned out to be dead, so that the rules
+/// have to look again.
+bool OpenKey::tell_the_moved(const Token& self) {
+  std::unordered_map<std::string_view, std::string_view> stood_behind;
+  std::string_view ahead;
+  for (const WaiterEntry& waiter : before_.queue) {
+    stood_behind[waiter.token.text] = ahead;
+    ahead = waiter.token.text;
+  }
+  bool dropped = false;
+  ahead = {};
+  for (auto waiter = table.queue.begin(); waiter != table.queue.end();) {
+    const auto known = stood_behind.find(waiter->token.text);
+    const bool moved = known != stood_behind.end() && known->second != ahead;
+    if (moved && waiter->token != self && !knocks.was_woken(waiter->token) &&
+        !knocks.wake(*waiter)) {
+      dropped = true;
+      waiter = table.queue.erase(waiter);
+      continue;
+    }
+    ahead = waiter->token.text;
+    ++waiter;
+  }
+  return dropped;
+}
+
+void OpenKey::save(const Token& self, bool more) {
+  while (more || tell_the_moved(self)) more = table.settle(now, knocks).more;
+  // Before the new state counts: were this process killed in between, those woken would find the
+  // state of before and, among those that block, a holder that has gone.
+  if (changed_ || !(table == before_)) {
+    file_.write(table_text(key_, table), [this] { knocks.deliver(); });
+  }
+  for (const std::string& mailbox : left_mailboxes_) remove_mailbox(directory_, mailbox);
+}
+
+std::optional<milliseconds> OpenKey::until_next_end() const {
+  std::optional<milliseconds> least;
+  for (const HoldEntry& hold : table.live_holds(now)) {
+    const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now.lease_clock));
+    least = std::min(least.value_or(left), left);
+  }
+  return least;
+}
+
+}  // namespace dlock

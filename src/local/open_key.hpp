@@ -1,0 +1,69 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "local/directory.hpp"
+#include "local/key_file.hpp"
+#include "local/liveness.hpp"
+#include "local/lock_table.hpp"
+#include "local/mailbox.hpp"
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// The rules' way to the waiters: opens their mailboxes, and writes into them when told.
+class Knocks final : public Wakes {
+ public:
+  explicit Knocks(const Directory& directory) : directory_(directory) {}
+  bool wake(const WaiterEntry& waiter, const Message& message) override;
+  bool wake(const WaiterEntry& waiter);
+  bool was_woken(const Token& token) const { return woken_.contains(token); }
+  void deliver();
+
+ private:
+  const Directory& directory_;
+  std::set<Token> woken_;
+  std::vector<Fd> open_;
+};
+
+/// One key under its lock, its table brought up to date with the processes. Whoever changes the
+/// table calls save(); without it nothing is written.
+class OpenKey {
+ public:
+  /// Nothing if the key has no file and `use` makes none. `self`: who asks.
+  static std::optional<OpenKey> open(const Directory& directory, const LockKey& key,
+                                     KeyFile::Use use, const Token& self, const Patience& patience);
+
+  LockTable table;
+  Now now;
+  Knocks knocks;
+
+  /// Ends the work for the queue that `more` says is left, tells every waiter that now stands
+  /// behind another to look, and writes. `self` is told nothing.
+  void save(const Token& self, bool more);
+
+  bool created() const { return file_.created(); }
+  /// When what blocks now ends, or nothing if nothing does.
+  std::optional<milliseconds> until_next_end() const;
+
+ private:
+  OpenKey(const Directory& directory, LockKey key, KeyFile file)
+      : knocks(directory), directory_(directory), key_(std::move(key)), file_(std::move(file)) {}
+  void load(const Token& self);
+  void take(Refreshed refreshed);
+  bool tell_the_moved(const Token& self);
+
+  const Directory& directory_;
+  LockKey key_;
+  KeyFile file_;
+  LockTable before_;
+  bool changed_ = false;
+  std::vector<std::string> left_mailboxes_;
+};
+
+/// The two clocks of the rules, now.
+Now now_here();
+
+}  // namespace dlock

@@ -1,0 +1,96 @@
+#include "local/state_slots.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "local/hash.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view magic = "dlock\r\n1";
+
+/// The slot as it lies in the file, in the byte order of the machine: the file never leaves it.
+struct RawSlot {
+  char mark[8];
+  SlotHeader header;
+  std::uint64_t body_hash;
+  std::uint64_t spare;
+  std::uint64_t own_hash;
+};
+static_assert(sizeof(RawSlot) == slot_size);
+constexpr std::size_t hashed_size = slot_size - sizeof(std::uint64_t);
+
+RawSlot raw_slot(std::string_view file, std::size_t index) {
+  RawSlot slot{};
+  if (file.size() <= index * slot_size) return slot;
+  const auto bytes = file.substr(index * slot_size, slot_size);
+  std::memcpy(&slot, bytes.data(), bytes.size());
+  return slot;
+}
+
+std::uint64_t hash_of(const RawSlot& slot) {
+  return fnv1a({reinterpret_cast<const char*>(&slot), hashed_size});
+}
+
+bool is_whole(const RawSlot& slot) {
+  return std::string_view(slot.mark, sizeof slot.mark) == magic && slot.own_hash == hash_of(slot);
+}
+
+bool is_blank(std::string_view bytes) { return bytes.find_first_not_of('\0') == bytes.npos; }
+
+/// The first bytes of a slot, and nothing behind: its writer was killed.
+bool is_torn(const RawSlot& slot) {
+  const std::string_view bytes(reinterpret_cast<const char*>(&slot), slot_size);
+  const auto marked = std::mismatch(magic.begin(), magic.end(), bytes.begin()).second;
+  if (marked != bytes.begin() + magic.size()) return is_blank({marked, bytes.end()});
+  const std::uint64_t right = hash_of(slot);
+  const std::string_view right_bytes(reinterpret_cast<const char*>(&right), sizeof right);
+  const auto stored = bytes.substr(hashed_size);
+  const auto differs = std::mismatch(right_bytes.begin(), right_bytes.end(), stored.begin()).second;
+  return is_blank({differs, stored.end()});
+}
+
+std::optional<std::string_view> body_of(std::string_view file, const RawSlot& slot) {
+  const SlotHeader& header = slot.header;
+  if (header.offset > file.size() || header.length > file.size() - header.offset) return {};
+  const auto body = file.substr(header.offset, header.length);
+  if (fnv1a(body) != slot.body_hash) return std::nullopt;
+  return body;
+}
+
+}  // namespace
+
+std::optional<StoredState> read_state(std::string_view file, std::uint64_t boot) {
+  std::array<RawSlot, 2> slots{raw_slot(file, 0), raw_slot(file, 1)};
+  const std::string_view second(reinterpret_cast<const char*>(&slots[1]), slot_size);
+  if (is_torn(slots[0]) && is_blank(second) && !is_whole(slots[0])) return StoredState{};
+  if (slots[0].header.sequence < slots[1].header.sequence) std::swap(slots[0], slots[1]);
+  bool cut_by_reboot = false;
+  for (const RawSlot& slot : slots) {
+    if (!is_whole(slot)) continue;
+    if (const auto body = body_of(file, slot)) return StoredState{slot.header, *body};
+    cut_by_reboot = cut_by_reboot || slot.header.boot != boot;
+  }
+  if (!cut_by_reboot) return std::nullopt;
+  return StoredState{};
+}
+
+NextState next_state(const SlotHeader& current, std::string_view body, std::uint64_t boot) {
+  NextState next;
+  const bool fits_before = current.sequence == 0 || current.offset >= slots_size + body.size();
+  next.header.sequence = current.sequence + 1;
+  next.header.offset = fits_before ? slots_size : current.offset + current.length;
+  next.header.length = body.size();
+  next.header.boot = boot;
+  next.slot_offset = current.sequence % 2 * slot_size;
+  RawSlot slot{};
+  std::copy(magic.begin(), magic.end(), slot.mark);
+  slot.header = next.header;
+  slot.body_hash = fnv1a(body);
+  slot.own_hash = hash_of(slot);
+  std::memcpy(next.slot.data(), &slot, slot_size);
+  return next;
+}
+
+}  // namespace dlock

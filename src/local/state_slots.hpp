@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dlock {
+
+/// Describes the state that a file holds: one of two slots at its start, each of 64 bytes.
+struct SlotHeader {
+  std::uint64_t sequence = 0;  ///< the larger one counts
+  std::uint64_t offset = 0;    ///< of the body
+  std::uint64_t length = 0;
+  std::uint64_t boot = 0;  ///< boot_hash() of the writer
+  bool operator==(const SlotHeader&) const = default;
+};
+
+constexpr std::size_t slot_size = 64;
+constexpr std::size_t slots_size = 2 * slot_size;
+
+/// What a file says.
+struct StoredState {
+  SlotHeader header;  ///< sequence 0: nothing was written yet
+  std::string_view body;
+};
+
+/// The state of a file with the bytes `file`; nothing if the file is not ours or is damaged.
+/// The body goes into space that the current body leaves free, and after it one slot, so whatever
+/// byte a writer is killed at, one whole state remains. A first write that never ended reads as
+/// nothing written. Nothing is synced to disk: a reboot ends every process anyway, and a body that
+/// a power cut has torn, written before this `boot`, reads as nothing written too.
+std::optional<StoredState> read_state(std::string_view file, std::uint64_t boot);
+
+/// Where the next state goes.
+struct NextState {
+  SlotHeader header;
+  std::size_t slot_offset = 0;
+  std::array<char, slot_size> slot{};  ///< to be written last
+};
+NextState next_state(const SlotHeader& current, std::string_view body, std::uint64_t boot);
+
+}  // namespace dlock

@@ -6,7 +6,7 @@ namespace dlock {
 namespace {
 
 constexpr std::size_t columns = 80;
-constexpr std::size_t help_column = 29;
+constexpr std::size_t help_column = 30;
 
 /// What the table does not say about a command.
 struct Page {
@@ -20,6 +20,7 @@ struct Page {
 constexpr Page pages[] = {
     {Command::run, "run -k KEY [-k KEY2 ...] [OPTIONS] [--] COMMAND [ARG ...]",
      "Hold the lock while COMMAND runs; options of COMMAND are never read by dlock.\n"
+     "Of several keys it takes all or none, in an order that cannot dead-lock.\n"
      "If the lock is lost, COMMAND is stopped before another can hold it.\n",
      "  dlock run -k nightly -- tar czf /tmp/doc.tgz /usr/share/doc\n"
      "  dlock run -k cron -n --min-hold 50s -c 'date >> /tmp/log'\n"
@@ -30,15 +31,15 @@ constexpr Page pages[] = {
     {Command::acquire, "acquire -k KEY -t TTL [OPTIONS]",
      "Take the lock and leave; prints the token that renews and releases it.\n",
      "  T=$(dlock acquire -k deploy -t 10m) || exit\n"
-     "  dlock acquire -k deploy -t 10m -w 1m --env >> \"$GITHUB_ENV\"\n"
-     "  dlock release -k deploy --token \"$T\"\n",
+     "  dlock release -k deploy --token \"$T\"\n"
+     "  dlock acquire -k deploy -t 1m -w 5m --env > lock.env && . ./lock.env\n",
      "  0 taken; 75 not had in time; 64 usage; 69 server not reached; 77 refused by\n"
      "  it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},
     {Command::renew, "renew -k KEY [--token T] [-t TTL]",
      "Give a lock taken with acquire more time: its own ttl from now on, or TTL.\n",
-     "  T=$(dlock acquire -k deploy -t 10m)\n"
-     "  dlock renew -k deploy --token \"$T\"\n"
-     "  DLOCK_TOKEN=$T dlock renew deploy -t 1h\n",
+     "  T=$(dlock acquire -k upload -t 10m)\n"
+     "  dlock renew -k upload --token \"$T\"\n"
+     "  DLOCK_TOKEN=$T dlock renew upload -t 1h\n",
      "  0 renewed; 79 the token holds it no longer; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::release, "release -k KEY [--token T] | --force [--fence N]",
@@ -95,7 +96,8 @@ std::vector<std::string> variables_of(Command command) {
   std::vector<std::string> names;
   for (const Option& each : options()) {
     const bool setting = each.commands == 0 || each.belongs_to(command);
-    if (each.variable != nullptr && setting) names.emplace_back(each.variable);
+    const bool flag_alone = (each.flag_alone & only(command)) != 0;
+    if (each.variable != nullptr && setting && !flag_alone) names.emplace_back(each.variable);
   }
   names.emplace_back("REDISCLI_AUTH");
   if (option("owner").belongs_to(command)) names.emplace_back("DLOCK_OWNER");

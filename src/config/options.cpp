@@ -24,7 +24,7 @@ constexpr Subcommand subcommand_table[] = {
 };
 
 const Option option_table[] = {
-    {"key", 'k', "KEY", all, &Flags::keys, "name of the lock; of several -k all or none"},
+    {"key", 'k', "KEY", all, &Flags::keys, "name of the lock; may be repeated"},
     {"command", 'c', "STRING", run, &Flags::command_string, "run STRING with /bin/sh -c"},
     {"nonblock", 'n', nullptr, takers, &Flags::nonblock, "do not wait", nullptr, false, 'w'},
     {"wait", 'w', "DUR", takers, &Flags::wait, "wait at most DUR (default: for ever)", "DLOCK_WAIT",
@@ -35,7 +35,7 @@ const Option option_table[] = {
      false, 'l'},
     {"limit", 0, "N", takers, &Flags::limit, "be at most N together in it", nullptr, false, 'l'},
     {"ttl", 't', "DUR", takers | renew, &Flags::ttl,
-     "lease, 100ms to 24h (run: 30s; renew: as before)", "DLOCK_TTL", true},
+     "lease, 100ms to 24h (run: 30s; renew: as before)", "DLOCK_TTL", true, 0, renew},
     {"conflict-exit-code", 'E', "N", run, &Flags::conflict_exit_code,
      "exit code in place of 75, if not had in time"},
     {"grace", 0, "DUR", run, &Flags::grace, "between SIGTERM and SIGKILL, at most ttl/3",

@@ -41,6 +41,7 @@ struct Option {
   const char* variable = nullptr;  ///< the environment variable behind it
   bool in_file = false;            ///< whether it may stand in a configuration file
   char one_of = 0;                 ///< of the options with the same mark the later wins
+  Commands flag_alone = 0;         ///< who has it of the flag alone, not of variable and file
 
   bool belongs_to(Command command) const { return (commands & only(command)) != 0; }
   /// As people are told it: `--wait`, or `-q` where there is no long name.

@@ -136,15 +136,12 @@ class Resolver {
   }
 
   void resolve_ttl() {
-    // The variable and the files say how to take locks; what is renewed keeps the ttl of its grant.
-    const bool flag_alone = settings_.command == Command::renew;
-    if (flag_alone && !flags_.ttl) return;
     settings_.ttl = duration("ttl", shortest_ttl, longest_ttl);
     if (settings_.ttl) return;
     if (settings_.command == Command::acquire) {
       refuse("missing ttl: nobody renews what acquire takes, so choose how long it lasts: -t DUR");
     }
-    settings_.ttl = usual_ttl;
+    if (settings_.command == Command::run) settings_.ttl = usual_ttl;
   }
 
   void resolve_owner() {

@@ -61,8 +61,9 @@ void Sources::read_usual_files(const std::string& system_file) {
 
 std::vector<std::vector<Given>> Sources::of(const Option& option) const {
   std::vector<std::vector<Given>> places{in_flags(option)};
-  if (option.variable != nullptr) places.push_back(in_variable(option.variable));
-  if (option.in_file) {
+  const bool flag_alone = (option.flag_alone & only(*flags_.command)) != 0;
+  if (option.variable != nullptr && !flag_alone) places.push_back(in_variable(option.variable));
+  if (option.in_file && !flag_alone) {
     for (auto& each : in_files(option.name)) places.push_back(std::move(each));
   }
   std::erase_if(places, [](const auto& place) { return place.empty(); });

@@ -1,0 +1,419 @@
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "unit/config_support.hpp"
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Surroundings;
+using Words = std::vector<std::string>;
+
+/// `run -k K FLAGS -- true`.
+Words run(const Words& flags) {
+  Words all = {"run", "-k", "K"};
+  all.insert(all.end(), flags.begin(), flags.end());
+  all.insert(all.end(), {"--", "true"});
+  return all;
+}
+
+/// `acquire -k K -t 10 FLAGS`.
+Words acquire(const Words& flags) {
+  Words all = {"acquire", "-k", "K", "-t", "10"};
+  all.insert(all.end(), flags.begin(), flags.end());
+  return all;
+}
+
+TEST_CASE("nothing but a key and a command gives the defaults of run") {
+  const Settings settings = Surroundings().resolve({"run", "-k", "K", "cmd", "a"});
+  CHECK(settings.command == Command::run);
+  CHECK(settings.server == Target(LocalTarget{}));
+  CHECK(settings.server_is_default);
+  CHECK(settings.prefix == "dlock:");
+  CHECK(settings.keys == std::vector{LockKey{"K"}});
+  CHECK(settings.command_argv == Words{"cmd", "a"});
+  CHECK_FALSE(settings.wait);
+  CHECK(settings.limit == exclusive);
+  CHECK(settings.ttl == 30s);
+  CHECK(settings.grace == 5s);
+  CHECK(settings.stop_signal == SIGTERM);
+  CHECK(settings.on_lost == OnLost::stop);
+  CHECK_FALSE(settings.conflict_exit_code);
+  CHECK_FALSE(settings.max_hold);
+  CHECK_FALSE(settings.min_hold);
+  CHECK_FALSE(settings.status_fd);
+  CHECK_FALSE(settings.owner);
+  CHECK_FALSE(settings.above);
+  CHECK_FALSE(settings.token);
+  CHECK(settings.label.empty());
+  CHECK(settings.warnings.empty());
+}
+
+TEST_CASE("flag beats variable beats the user's file beats the system's") {
+  Surroundings place;
+  place.system("ttl = 10\nwait = 1\nlabel = system\nprefix = s:\ngrace = 1\n");
+  CHECK(place.resolve(run({})).ttl == 10s);
+  CHECK(place.resolve(run({})).grace == 1s);
+  place.user("ttl = 20\nlabel = user");
+  Settings settings = place.resolve(run({}));
+  CHECK(settings.ttl == 20s);
+  CHECK(settings.label == "user");
+  CHECK(settings.wait == 1s);
+  CHECK(settings.prefix == "s:");
+  place.variables["DLOCK_TTL"] = "40s";
+  place.variables["DLOCK_WAIT"] = "3s";
+  place.variables["DLOCK_GRACE"] = "2s";
+  place.variables["DLOCK_LABEL"] = "variable";
+  place.variables["DLOCK_PREFIX"] = "v:";
+  settings = place.resolve(run({}));
+  CHECK(settings.ttl == 40s);
+  CHECK(settings.wait == 3s);
+  CHECK(settings.grace == 2s);
+  CHECK(settings.label == "variable");
+  CHECK(settings.prefix == "v:");
+  settings =
+      place.resolve(run({"--ttl=50s", "-w0.5", "--grace", "4s", "--label", "flag", "--prefix=f:"}));
+  CHECK(settings.ttl == 50s);
+  CHECK(settings.wait == 500ms);
+  CHECK(settings.grace == 4s);
+  CHECK(settings.label == "flag");
+  CHECK(settings.prefix == "f:");
+}
+
+TEST_CASE("-n is a wait of zero, whatever else is configured") {
+  Surroundings place;
+  place.variables["DLOCK_WAIT"] = "5m";
+  CHECK(place.resolve(run({"-n"})).wait == 0ms);
+  CHECK(place.resolve(run({"-w", "0"})).wait == 0ms);
+  CHECK(place.resolve(run({"-n", "-w", "2"})).wait == 2s);
+}
+
+TEST_CASE("-s, -x and --limit say how many may be in together") {
+  const Surroundings place;
+  CHECK(place.resolve(run({"-s"})).limit == no_limit);
+  CHECK(place.resolve(run({"-x"})).limit == exclusive);
+  CHECK(place.resolve(run({"--limit", "3"})).limit == Limit{3});
+  CHECK(place.resolve(run({"-s", "--limit", "1000000"})).limit == Limit{1'000'000});
+  for (const char* bad : {"0", "1000001", "-1", "x", "1x", " 1", "+1", "0x1", "1.0"}) {
+    CHECK(place.usage_error(run({"--limit", bad})) ==
+          "--limit: \"" + std::string(bad) + "\" is no limit: it is a number of 1 to 1000000");
+  }
+}
+
+TEST_CASE("keys keep their order and count once") {
+  const Surroundings place;
+  const auto keys = place.resolve({"run", "-kb", "-ka", "-kb", "-kc", "--", "x"}).keys;
+  CHECK(keys == std::vector{LockKey{"b"}, LockKey{"a"}, LockKey{"c"}});
+  for (const char* fine : {" ", "a b", "}{", "%", "*", "\x1b[2J", "\xc3\xa4", "[a,b]", "-"}) {
+    CHECK(place.resolve(acquire({"-k", fine})).keys.back() == LockKey{fine});
+  }
+  CHECK(place.resolve(acquire({"-k", std::string(512, 'x')})).keys.size() == 2);
+}
+
+TEST_CASE("a bad key is refused and shown escaped") {
+  const Surroundings place;
+  CHECK(place.usage_error(run({"-k", "a\nb"})) == "--key: \"a\\x0Ab\" holds a line break");
+  CHECK(place.usage_error(run({"-k", "a\rb"})) == "--key: \"a\\x0Db\" holds a line break");
+  CHECK(place.usage_error(run({"-k", "\xff"})) == "--key: \"\\xFF\" is not UTF-8");
+  CHECK(place.usage_error(run({"-k", std::string(513, 'x')})).ends_with("longer than 512 bytes"));
+  CHECK(place.usage_error({"release", "a\nb", "--force"}) ==
+        "--key: \"a\\x0Ab\" holds a line break");
+  CHECK(place.usage_error({"inspect", "a\n*"}) == "PATTERN: \"a\\x0A*\" holds a line break");
+  CHECK(place.usage_error(acquire({""})) == "--key: the value is empty");
+}
+
+TEST_CASE("every command but inspect needs a key, and run a command") {
+  const Surroundings place;
+  CHECK(place.usage_error({"run", "cmd"}) == "missing key: dlock run -k KEY -- COMMAND [ARG ...]");
+  CHECK(place.usage_error({"run"}) == "missing command: dlock run -k KEY -- COMMAND [ARG ...]");
+  CHECK(place.usage_error({"run", "-k", "K"}).starts_with("missing command"));
+  CHECK(place.usage_error({"run", "-k", "K", "--"}).starts_with("missing command"));
+  CHECK(place.usage_error({"acquire", "-t", "1"}) == "missing key: dlock acquire -k KEY");
+  CHECK(place.usage_error({"renew"}) == "missing key: dlock renew -k KEY");
+  CHECK(place.usage_error({"release", "--force"}) == "missing key: dlock release -k KEY");
+}
+
+TEST_CASE("-c runs a line of shell, in place of a COMMAND") {
+  const Surroundings place;
+  CHECK(place.resolve({"run", "-k", "K", "-c", "echo [a,b]"}).command_argv ==
+        Words{"/bin/sh", "-c", "echo [a,b]"});
+  CHECK(place.resolve({"run", "-k", "K", "-c", "x", "--"}).command_argv.size() == 3);
+  CHECK(place.usage_error(run({"-c", "echo"})) ==
+        "--command and a COMMAND exclude each other: \"true\" stands behind -c STRING");
+  CHECK(place.usage_error({"run", "-k", "K", "-c", "echo", "a\n"}).find("a\\x0A") !=
+        std::string::npos);
+}
+
+TEST_CASE("a bad duration names its flag") {
+  const Surroundings place;
+  for (const char* flag : {"--ttl", "--wait", "--grace", "--max-hold", "--min-hold"}) {
+    for (const char* bad : {"x", "5x", "-1", "1h30", "5 m", " 5", "1m1h", "366d", "1e3", "0x5",
+                            ".5", "5.", "inf", "\x1b"}) {
+      const std::string line = place.usage_error(run({flag, bad}));
+      CAPTURE(line);
+      CHECK(line.starts_with(std::string(flag) + ": \""));
+      CHECK(line.find(" is no duration, as 10, 0.25, 500ms") != std::string::npos);
+      CHECK(line.find('\x1b') == std::string::npos);
+    }
+    CHECK(place.usage_error(run({flag, ""})) == std::string(flag) + ": the value is empty");
+  }
+  CHECK(place.usage_error(run({"-w", "redis://:secret@h"})).find("secret") == std::string::npos);
+}
+
+TEST_CASE("the ttl is 100ms to 24h") {
+  const Surroundings place;
+  CHECK(place.resolve(run({"-t", "100ms"})).ttl == 100ms);
+  CHECK(place.resolve(run({"-t", "1d"})).ttl == 24h);
+  for (const char* bad : {"0", "99ms", "24h1ms", "365d"}) {
+    CHECK(place.usage_error(run({"-t", bad})) ==
+          "--ttl: \"" + std::string(bad) + "\" is not within 100ms and 24h");
+  }
+}
+
+TEST_CASE("acquire must be told a ttl, by flag, variable or file") {
+  Surroundings place;
+  CHECK(place.usage_error({"acquire", "-k", "K"}).starts_with("missing ttl: "));
+  CHECK(place.resolve({"acquire", "-k", "K", "-t", "10m"}).ttl == 10min);
+  place.user("ttl = 1m");
+  CHECK(place.resolve({"acquire", "-k", "K"}).ttl == 1min);
+  place.variables["DLOCK_TTL"] = "2m";
+  CHECK(place.resolve({"acquire", "-k", "K"}).ttl == 2min);
+}
+
+TEST_CASE("renew takes a ttl of its flag alone") {
+  Surroundings place;
+  place.user("ttl = 1m");
+  place.variables["DLOCK_TTL"] = "2m";
+  CHECK_FALSE(place.resolve({"renew", "-k", "K", "--token", "T"}).ttl);
+  CHECK(place.resolve({"renew", "-k", "K", "--token", "T", "-t", "3m"}).ttl == 3min);
+  place.variables["DLOCK_TTL"] = "rubbish";
+  CHECK_FALSE(place.resolve({"renew", "-k", "K", "--token", "T"}).ttl);
+}
+
+TEST_CASE("the grace is at most a third of the ttl") {
+  Surroundings place;
+  CHECK(place.resolve(run({"-t", "3s"})).grace == 1s);
+  CHECK(place.resolve(run({"-t", "100ms"})).grace == 33ms);
+  CHECK(place.resolve(run({"-t", "1h"})).grace == 5s);
+  CHECK(place.resolve(run({"-t", "3s", "--grace", "1s"})).grace == 1s);
+  CHECK(place.resolve(run({"--grace", "10s"})).grace == 10s);
+  CHECK(place.resolve(run({"--grace", "0"})).grace == 0s);
+  CHECK(place.usage_error(run({"--grace", "10.001"})) ==
+        "--grace: \"10.001\" is more than a third of the ttl, which is 30s");
+  place.variables["DLOCK_GRACE"] = "5s";
+  CHECK(place.usage_error(run({"-t", "6s"})).starts_with("DLOCK_GRACE: \"5s\" is more than"));
+  CHECK(place.resolve(run({"-t", "6s", "--grace", "2s"})).grace == 2s);
+  place.variables.erase("DLOCK_GRACE");
+  const std::string file = place.user("\ngrace = 5s");
+  CHECK(place.file_error(run({"-t", "6s"})).starts_with(file + ":2: grace: \"5s\" is more than"));
+}
+
+TEST_CASE("a signal is named with or without SIG, or by number") {
+  const Surroundings place;
+  for (const char* term : {"TERM", "SIGTERM", "15", "term", "sigterm"}) {
+    CHECK(place.resolve(run({"--signal", term})).stop_signal == SIGTERM);
+  }
+  CHECK(place.resolve(run({"--signal", "HUP"})).stop_signal == SIGHUP);
+  CHECK(place.resolve(run({"--signal", "SIGUSR1"})).stop_signal == SIGUSR1);
+  CHECK(place.resolve(run({"--signal", "9"})).stop_signal == SIGKILL);
+  for (const char* bad : {"0", "65", "-1", "SIG", "FOO", "SIGSIGTERM", "15x", "EXIT", "TERM "}) {
+    CHECK(place.usage_error(run({"--signal", bad})) ==
+          "--signal: \"" + std::string(bad) + "\" is no signal, as TERM, SIGTERM or 15");
+  }
+}
+
+TEST_CASE("-E takes an exit code") {
+  const Surroundings place;
+  CHECK(place.resolve(run({"-E", "0"})).conflict_exit_code == 0);
+  CHECK(place.resolve(run({"-E255"})).conflict_exit_code == 255);
+  for (const char* bad : {"256", "-1", "x", "1x", "=5", "99999999999999999999"}) {
+    CHECK(place.usage_error(run({"-E", bad})).starts_with("--conflict-exit-code: \""));
+  }
+}
+
+TEST_CASE("--max-hold and --min-hold are more than nothing") {
+  const Surroundings place;
+  CHECK(place.resolve(run({"--max-hold", "1h"})).max_hold == 1h);
+  CHECK(place.resolve(run({"--min-hold", "1ms"})).min_hold == 1ms);
+  CHECK(place.usage_error(run({"--max-hold", "0"})) ==
+        "--max-hold: \"0\" is not within 1ms and 365d");
+  CHECK(place.usage_error(run({"--min-hold", "0s"})).starts_with("--min-hold: "));
+}
+
+TEST_CASE("--on-lost is stop or ignore") {
+  const Surroundings place;
+  CHECK(place.resolve(run({"--on-lost", "ignore"})).on_lost == OnLost::ignore);
+  CHECK(place.resolve(run({"--on-lost", "stop"})).on_lost == OnLost::stop);
+  CHECK(place.usage_error(run({"--on-lost", "Stop"})) ==
+        "--on-lost: \"Stop\" is neither stop nor ignore");
+}
+
+TEST_CASE("an owner is chosen by its flag, or stands below DLOCK_OWNER") {
+  Surroundings place;
+  place.variables["DLOCK_OWNER"] = "a/b";
+  CHECK(place.resolve(run({})).above == Owner{"a/b"});
+  CHECK(place.resolve(acquire({"--owner", "ci:1@x"})).owner == Owner{"ci:1@x"});
+  CHECK(place.usage_error(run({"--owner", "a/b"})) ==
+        "--owner: \"a/b\" may hold letters, digits and ._:@- only");
+  CHECK(place.usage_error(run({"--owner", std::string(129, 'x')})).ends_with("128 characters"));
+  for (const char* bad : {"a//b", "/a", "a/", "a b", "a\n", "\xc3\xa4"}) {
+    place.variables["DLOCK_OWNER"] = bad;
+    CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: \""));
+    CHECK(place.resolve({"inspect"}).keys.empty());
+  }
+  place.variables["DLOCK_OWNER"] = "";
+  CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: the variable is empty"));
+}
+
+TEST_CASE("owners are 16 deep at most") {
+  Surroundings place;
+  std::string path = "1";
+  for (int depth = 2; depth <= 15; ++depth) path += "/" + std::to_string(depth);
+  place.variables["DLOCK_OWNER"] = path;
+  CHECK(place.resolve(run({})).above == Owner{path});
+  place.variables["DLOCK_OWNER"] = path + "/16";
+  CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: is 16 deep already"));
+  CHECK(place.resolve(run({"--owner", "me"})).owner == Owner{"me"});
+  place.variables["DLOCK_OWNER"] = path + "/16/17";
+  CHECK(place.usage_error(run({"--owner", "me"})).starts_with("DLOCK_OWNER: \""));
+}
+
+TEST_CASE("a label is one line of at most 200 bytes of UTF-8") {
+  const Surroundings place;
+  CHECK(place.resolve(run({"--label", std::string(200, 'x')})).label.size() == 200);
+  CHECK(place.resolve(run({"--label", "\x1b[2J"})).label == "\x1b[2J");
+  CHECK(place.usage_error(run({"--label", std::string(201, 'x')})).ends_with("200 bytes"));
+  CHECK(place.usage_error(run({"--label", "a\nb"})) ==
+        "--label: the label holds a line break or a NUL");
+  CHECK(place.usage_error(run({"--label", "a\rb"})).starts_with("--label: "));
+  CHECK(place.usage_error(run({"--label", "\xff"})) == "--label: the label is not UTF-8");
+}
+
+TEST_CASE("a prefix has no braces and no control characters") {
+  const Surroundings place;
+  CHECK(place.resolve(run({"--prefix", "team \xc3\xa4\\x:*"})).prefix == "team \xc3\xa4\\x:*");
+  CHECK(place.resolve(run({"--prefix", std::string(100, 'x')})).prefix.size() == 100);
+  for (const char* bad : {"{", "a}b", "\n", "\x7f", "\xc2\x80", "\xff", "a\tb"}) {
+    CHECK(place.usage_error(run({"--prefix", bad})).starts_with("--prefix: the prefix "));
+  }
+  CHECK(place.usage_error(run({"--prefix", std::string(101, 'x')})).ends_with("100 bytes"));
+}
+
+TEST_CASE("--status-fd must be open for writing") {
+  const Surroundings place;
+  const std::string file = place.file("status", "");
+  FILE* writer = fopen(file.c_str(), "w");
+  FILE* reader = fopen(file.c_str(), "r");
+  const std::string writable = std::to_string(fileno(writer));
+  const std::string readable = std::to_string(fileno(reader));
+  CHECK(place.resolve(run({"--status-fd", writable})).status_fd == fileno(writer));
+  CHECK(place.usage_error(run({"--status-fd", readable})) ==
+        "--status-fd: " + readable + " is not open for writing");
+  fclose(reader);
+  fclose(writer);
+  CHECK(
+      place.usage_error(run({"--status-fd", "9999"})).starts_with("--status-fd: 9999 is not open"));
+  for (const char* bad : {"-1", "x", "1x", "99999999999"}) {
+    CHECK(place.usage_error(run({"--status-fd", bad})).find("is no file descriptor") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("renew and release need a token, of the flag or of DLOCK_TOKEN") {
+  Surroundings place;
+  for (const char* command : {"renew", "release"}) {
+    place.variables.erase("DLOCK_TOKEN");
+    CHECK(place.usage_error({command, "K"})
+              .starts_with("missing token: --token or DLOCK_TOKEN with what acquire printed"));
+    place.variables["DLOCK_TOKEN"] = "variable";
+    CHECK(place.resolve({command, "K"}).token == Token{"variable"});
+    CHECK(place.resolve({command, "K", "--token", "flag"}).token == Token{"flag"});
+    CHECK(place.usage_error({command, "K", "--token", "se cret"}) ==
+          "--token: the token may hold letters, digits and -._:@/ only");
+    place.variables["DLOCK_TOKEN"] = "";
+    CHECK(place.usage_error({command, "K"}).starts_with("DLOCK_TOKEN: the variable is empty"));
+  }
+  CHECK(place.resolve(run({})).ttl == 30s);
+}
+
+TEST_CASE("release --force takes a fence and no token") {
+  Surroundings place;
+  place.variables["DLOCK_TOKEN"] = "T";
+  Settings settings = place.resolve({"release", "K", "--force"});
+  CHECK(settings.force);
+  CHECK_FALSE(settings.token);
+  CHECK_FALSE(settings.fence);
+  settings = place.resolve({"release", "K", "--force", "--fence", "9007199254740991"});
+  CHECK(settings.fence == Fence{9007199254740991});
+  CHECK(place.usage_error({"release", "K", "--force", "--token", "T"}) ==
+        "--force and --token exclude each other");
+  CHECK(place.usage_error({"release", "K", "--fence", "1"}) == "--fence goes with --force");
+  for (const char* bad : {"0", "-1", "9007199254740992", "x", "1.5"}) {
+    CHECK(place.usage_error({"release", "K", "--force", "--fence", bad})
+              .starts_with("--fence: \"" + std::string(bad) + "\" is no fence"));
+  }
+}
+
+TEST_CASE("inspect takes keys and patterns, and everything without either") {
+  const Surroundings place;
+  CHECK(place.resolve({"inspect"}).patterns == Words{"*"});
+  CHECK(place.resolve({"inspect", "k"}).patterns.empty());
+  const Settings settings = place.resolve({"inspect", "a*", "k", "a*", "k", "--json", "-q"});
+  CHECK(settings.patterns == Words{"a*"});
+  CHECK(settings.keys == std::vector{LockKey{"k"}});
+  CHECK(settings.json);
+  CHECK(settings.quiet);
+  CHECK(place.resolve({"inspect", "-k", "a*"}).keys == std::vector{LockKey{"a*"}});
+}
+
+TEST_CASE("acquire prints one form of its result") {
+  const Surroundings place;
+  CHECK(place.resolve(acquire({"--json"})).json);
+  CHECK(place.resolve(acquire({"--env"})).env);
+  CHECK(place.usage_error(acquire({"--env", "--json"})) == "--json and --env exclude each other");
+}
+
+TEST_CASE("an empty variable is an error that names it") {
+  for (const char* name : {"DLOCK_SERVER", "DLOCK_PREFIX", "DLOCK_TTL", "DLOCK_WAIT", "DLOCK_GRACE",
+                           "DLOCK_LABEL", "DLOCK_CONFIG", "DLOCK_OWNER"}) {
+    Surroundings place;
+    place.variables[name] = "";
+    CHECK(place.usage_error(run({})) ==
+          std::string(name) + ": the variable is empty: unset it, or give it a value");
+  }
+}
+
+TEST_CASE("a bad value is an error even where a better place overrides it") {
+  Surroundings place;
+  place.variables["DLOCK_TTL"] = "5x";
+  CHECK(place.usage_error(run({"-t", "5"})).starts_with("DLOCK_TTL: \"5x\" is no duration"));
+  place.variables.clear();
+  const std::string file = place.system("# comment\nwait = soon");
+  place.variables["HOME"] = place.path("");
+  place.variables["DLOCK_WAIT"] = "1";
+  CHECK(place.file_error(run({"-n"})).starts_with(file + ":2: wait: \"soon\" is no duration"));
+}
+
+TEST_CASE("a command reads no settings but its own") {
+  Surroundings place;
+  for (const char* name : {"DLOCK_TTL", "DLOCK_WAIT", "DLOCK_GRACE", "DLOCK_LABEL"}) {
+    place.variables[name] = "";
+  }
+  place.user("ttl = x\nwait = x\ngrace = x");
+  CHECK(place.resolve({"inspect"}).patterns == Words{"*"});
+  CHECK(place.resolve({"release", "K", "--force"}).force);
+  place.variables["DLOCK_KEY"] = "";
+  place.variables["DLOCK_FENCE"] = "x";
+  CHECK(place.resolve({"inspect"}).keys.empty());
+}
+
+TEST_CASE("the settings of a run are not read from what it gives its child") {
+  Surroundings place;
+  place.variables["DLOCK_KEY"] = "K";
+  CHECK(place.usage_error({"run", "cmd"}).starts_with("missing key"));
+}
+
+}  // namespace
+}  // namespace dlock

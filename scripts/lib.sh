@@ -159,7 +159,8 @@ build_release() {
 # may start for good, do not inherit the lock.
 one_at_a_time() (
   umask 022
-  mkdir -p "$root/build" && exec {lock}>"$root/build/.lock" || fail "cannot write $root/build"
+  { mkdir -p "$root/build" && exec {lock}>"$root/build/.lock" && : >>"$log"; } 2>/dev/null ||
+    fail "cannot write $root/build, and a build is due: run this once as the owner of it"
   if ! flock -n "$lock"; then
     say "another build is running: waiting for it"
     flock "$lock" || fail "cannot lock $root/build/.lock"

@@ -1,5 +1,6 @@
 #include "base/fd.hpp"
 
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -27,7 +28,21 @@ void Event::raise() const {
   [[maybe_unused]] const auto written = write(fd_.get(), &one, sizeof one);
 }
 
+void Event::clear() const {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = read(fd_.get(), &count, sizeof count);
+}
+
 bool Event::raised() const { return readable(fd_.get()); }
+
+AnyOf::AnyOf(std::span<const int> fds) : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw_errno("epoll_create1");
+  for (const int fd : fds) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (fd >= 0 && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0) throw_errno("epoll_ctl");
+  }
+}
 
 namespace {
 

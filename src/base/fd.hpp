@@ -31,16 +31,27 @@ class Fd {
 };
 
 /// A flag that wakes a poll: an eventfd, raised by one thread and polled by another. Stays
-/// readable once raised.
+/// readable until cleared.
 class Event {
  public:
   Event();
   void raise() const;
+  void clear() const;
   bool raised() const;
   int fd() const { return fd_.get(); }
 
  private:
   Fd fd_;
+};
+
+/// One fd that is readable while any of several is; negative ones are left out.
+class AnyOf {
+ public:
+  explicit AnyOf(std::span<const int> fds);
+  int fd() const { return epoll_.get(); }
+
+ private:
+  Fd epoll_;
 };
 
 /// Waits until one of `fds` is ready or `deadline` has passed on BootClock, also across a suspend;

@@ -1,0 +1,110 @@
+#include "commands/acquiring.hpp"
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/escape.hpp"
+#include "commands/place.hpp"
+#include "output/sentences.hpp"
+
+namespace dlock {
+namespace {
+
+class Teller final : public AcquireListener {
+ public:
+  explicit Teller(const Log& log) : log_(log) {}
+
+  void waiting(const LockKey& key, const Refusal& refusal) override {
+    log_.notice("waiting: " + refusal_text(key, refusal));
+  }
+  void let_in(const LockKey& key, milliseconds waited) override {
+    log_.notice(escaped(key.text) + " acquired after " + human_duration(waited));
+  }
+  void server_lost(const std::string& why) override {
+    log_.notice(why + "; still waiting, trying again");
+  }
+  void server_back(milliseconds away) override {
+    log_.notice("the server answers again after " + human_duration(away) + "; still waiting");
+  }
+
+ private:
+  const Log& log_;
+};
+
+milliseconds since(Deadline begun) {
+  return std::chrono::floor<milliseconds>(BootClock::now() - begun);
+}
+
+}  // namespace
+
+Acquiring::Acquiring(const Settings& settings, const Log& log, Signals& signals, Upkeep upkeep,
+                     Who who)
+    : settings_(settings),
+      log_(log),
+      signals_(signals),
+      upkeep_(upkeep),
+      who_(std::move(who)),
+      owner_(settings.owner ? *settings.owner : new_owner_below(settings.above)),
+      store_(open_store(settings)) {}
+
+std::vector<Claim> Acquiring::claims() const {
+  std::vector<Claim> claims;
+  const Token token = new_token(owner_);
+  for (const LockKey& key : settings_.keys) {
+    claims.push_back({key, owner_, token, settings_.limit, settings_.ttl.value(),
+                      settings_.min_hold.value_or(milliseconds(0)), upkeep_, who_});
+  }
+  return claims;
+}
+
+Acquiring::Result Acquiring::acquire() {
+  Teller teller(log_);
+  const auto begun = BootClock::now();
+  while (true) {
+    AcquireTerms terms;
+    terms.wait = settings_.wait;
+    if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - since(begun));
+    terms.interrupt_fd = signals_.fd();
+    terms.open_second = [this] { return open_store(settings_); };
+    Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
+    Result result;
+    result.waited = since(begun);
+    if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
+      result.held = std::move(*held);
+      for (const Held& each : result.held) {
+        log_.detail("holding " + escaped(each.claim.key.text) + " at " + store_->name() +
+                    ", fence " + std::to_string(each.grant.fence.value) + ", after " +
+                    human_duration(result.waited));
+      }
+      return result;
+    }
+    if (auto* gave_up = std::get_if<GaveUp>(&acquired)) {
+      result.gave_up = std::move(*gave_up);
+      return result;
+    }
+    while (const auto event = signals_.take()) {
+      if (ends_waiting(event->number)) {
+        result.signal = event->number;
+        return result;
+      }
+      stop_by(event->number, Stop::myself);
+    }
+  }
+}
+
+std::vector<LockFence> Acquiring::fences(const std::vector<Held>& held) const {
+  std::vector<LockFence> fences;
+  for (const LockKey& key : settings_.keys) {
+    const auto found = std::find_if(held.begin(), held.end(),
+                                    [&](const Held& each) { return each.claim.key == key; });
+    if (found != held.end()) fences.push_back({key, found->grant.fence});
+  }
+  return fences;
+}
+
+void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {
+  const std::string text = refusal_text(gave_up.key, gave_up.refusal);
+  log.notice(gave_up.waited ? "not acquired within " + human_duration(waited) + ": " + text : text);
+}
+
+}  // namespace dlock

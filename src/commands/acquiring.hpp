@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "config/settings.hpp"
+#include "lock/acquire.hpp"
+#include "output/json.hpp"
+#include "output/log.hpp"
+#include "supervise/signals.hpp"
+
+namespace dlock {
+
+/// What `run` and `acquire` have in common: from settings to locks held, with what is to be told on
+/// the way, and signals that end the waiting.
+class Acquiring {
+ public:
+  /// `who` is what others will see.
+  Acquiring(const Settings& settings, const Log& log, Signals& signals, Upkeep upkeep, Who who);
+
+  struct Result {
+    std::vector<Held> held;  ///< in byte order of the keys; empty if not had
+    std::optional<GaveUp> gave_up;
+    std::optional<int> signal;  ///< the signal that ended the waiting
+    milliseconds waited{0};
+  };
+  /// Acquires once; a stop (^Z) meanwhile leaves the queue and begins again when continued.
+  Result acquire();
+
+  Store& store() { return *store_; }
+  const Owner& owner() const { return owner_; }
+  /// The fences of `held`, in the order the user named the keys.
+  std::vector<LockFence> fences(const std::vector<Held>& held) const;
+
+ private:
+  std::vector<Claim> claims() const;
+
+  const Settings& settings_;
+  const Log& log_;
+  Signals& signals_;
+  Upkeep upkeep_;
+  Who who_;
+  Owner owner_;
+  StorePtr store_;
+};
+
+/// Tells on stderr why it was not had, unless -q.
+void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited);
+
+}  // namespace dlock

@@ -1,0 +1,99 @@
+#include "commands/holding.hpp"
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr milliseconds longest_release{2000};
+constexpr milliseconds pause_between_releases{20};
+
+}  // namespace
+
+/// What the supervisor watches: the keeper's fd and deadline.
+class Holding::Source final : public StopSource {
+ public:
+  explicit Source(const LeaseKeeper& keeper) : keeper_(keeper) {}
+  int fd() const override { return keeper_.lost_fd(); }
+  Deadline must_be_gone_by() const override { return keeper_.safe_until(); }
+
+ private:
+  const LeaseKeeper& keeper_;
+};
+
+Holding::Holding(Store& store, std::vector<Held> held, const Log& log)
+    : store_(store), held_(std::move(held)), log_(log) {}
+
+Holding::~Holding() = default;
+
+bool Holding::needs_renewal() const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [this](const Held& held) { return store_.needs_renewal(held.claim); });
+}
+
+void Holding::command_started(pid_t group) {
+  for (const Held& held : held_) store_.command_started(held.claim, group);
+}
+
+void Holding::keep() {
+  if (!needs_renewal()) return;
+  keeper_ = std::make_unique<LeaseKeeper>(store_, held_);
+  source_ = std::make_unique<Source>(*keeper_);
+}
+
+void Holding::renew_now() {
+  if (keeper_) keeper_->renew_now(request_timeout(held_.front().claim.ttl));
+}
+
+const StopSource* Holding::stop_source() const { return source_.get(); }
+
+std::string Holding::loss_text() const {
+  const auto loss = keeper_ ? keeper_->loss() : loss_;
+  if (!loss) return "lost the lock: its lease could not be renewed in time";
+  return "lost " + escaped(loss->key.text) + ": " + loss->reason;
+}
+
+void Holding::stop_keeping() {
+  if (!keeper_) return;
+  loss_ = keeper_->loss();
+  held_ = keeper_->stop();
+  source_.reset();
+  keeper_.reset();
+}
+
+Holding::GivenBack Holding::give_back(ReleaseMode mode) {
+  auto worst = GivenBack::all;
+  for (const Held& held : held_) worst = std::max(worst, give_back(held, mode));
+  return worst;
+}
+
+Holding::GivenBack Holding::give_back(const Held& held, ReleaseMode mode) {
+  const Claim& claim = held.claim;
+  const std::string key = escaped(claim.key.text);
+  const auto until =
+      std::min(later(BootClock::now(), longest_release), held.grant.lease.valid_until);
+  while (true) {
+    try {
+      const auto answer = store_.release(claim.key, claim.token, mode, {until, -1});
+      if (answer == Released::yes) {
+        log_.detail("released " + key);
+        return GivenBack::all;
+      }
+      if (!loss_) log_.error(key + " was no longer held when it was to be released");
+      return GivenBack::was_lost;
+    } catch (const Error& error) {
+      if (later(BootClock::now(), pause_between_releases) < until) {
+        poll_until({}, later(BootClock::now(), pause_between_releases));
+        continue;
+      }
+      log_.error("could not release " + key + ", which ends with its lease: " + error.what());
+      return GivenBack::unknown;
+    }
+  }
+}
+
+}  // namespace dlock

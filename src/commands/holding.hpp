@@ -1,0 +1,53 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lock/lease_keeper.hpp"
+#include "output/log.hpp"
+#include "supervise/supervise.hpp"
+
+namespace dlock {
+
+/// The locks `run` holds while its command runs: keeps them, tells the supervisor when they are
+/// lost, and gives them back.
+class Holding {
+ public:
+  Holding(Store& store, std::vector<Held> held, const Log& log);
+  ~Holding();
+
+  bool needs_renewal() const;
+  void command_started(pid_t group);
+  /// Begins to renew, where leases need it. Called once the command's process exists, so that the
+  /// fork happens in a process of one thread.
+  void keep();
+  void renew_now();
+  /// Null where nothing can be lost.
+  const StopSource* stop_source() const;
+  std::string loss_text() const;
+
+  void stop_keeping();
+
+  enum class GivenBack { all, was_lost, unknown };
+  /// After stop_keeping(). Repeats until answered, at most until the leases end or 2 s; tells what
+  /// came of it unless all went well.
+  GivenBack give_back(ReleaseMode mode);
+
+ private:
+  class Source;
+
+  GivenBack give_back(const Held& held, ReleaseMode mode);
+
+  Store& store_;
+  std::vector<Held> held_;
+  const Log& log_;
+  std::unique_ptr<LeaseKeeper> keeper_;
+  std::unique_ptr<Source> source_;
+  std::optional<Loss> loss_;
+};
+
+}  // namespace dlock

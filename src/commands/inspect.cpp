@@ -1,0 +1,42 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "commands/commands.hpp"
+#include "commands/place.hpp"
+#include "output/json.hpp"
+#include "output/table.hpp"
+
+namespace dlock {
+namespace {
+
+std::string report(const Settings& settings, const std::vector<KeyState>& states) {
+  if (settings.json) {
+    std::string text;
+    for (const KeyState& state : states) text += key_json(state);
+    return text;
+  }
+  const bool one_key = settings.patterns.empty() && settings.keys.size() == 1;
+  return one_key ? key_text(states.front()) : overview_text(states);
+}
+
+}  // namespace
+
+int inspect_command(const Settings& settings, const Log&) {
+  const StorePtr store = open_store(settings);
+  const auto states = store->inspect({settings.keys, settings.patterns}, short_patience());
+  if (settings.quiet) {
+    const bool any_held = std::any_of(states.begin(), states.end(),
+                                      [](const KeyState& state) { return !state.holders.empty(); });
+    return static_cast<int>(any_held ? ExitCode::ok : ExitCode::all_free);
+  }
+  if (!write_all(STDOUT_FILENO, report(settings, states))) {
+    throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
+  }
+  return 0;
+}
+
+}  // namespace dlock

@@ -1,0 +1,36 @@
+#include "commands/place.hpp"
+
+#include "local/local_store.hpp"
+#include "redis/redis_store.hpp"
+
+namespace dlock {
+namespace {
+
+Endpoint endpoint_of(const RedisTarget& target) {
+  Endpoint endpoint;
+  endpoint.host = target.host;
+  endpoint.port = target.port;
+  endpoint.socket_path = target.socket;
+  endpoint.database = target.db;
+  endpoint.user = target.user;
+  endpoint.password = target.password;
+  return endpoint;
+}
+
+}  // namespace
+
+StorePtr open_store(const Settings& settings) {
+  if (const auto* redis = std::get_if<RedisTarget>(&settings.server)) {
+    return std::make_unique<RedisStore>(endpoint_of(*redis), settings.prefix);
+  }
+  const auto& local = std::get<LocalTarget>(settings.server);
+  return std::make_unique<LocalStore>(local.dir ? explicit_directory(*local.dir)
+                                                : default_directory());
+}
+
+Patience short_patience() {
+  constexpr milliseconds silence_of_a_dead_server{5000};
+  return {later(BootClock::now(), silence_of_a_dead_server), -1};
+}
+
+}  // namespace dlock

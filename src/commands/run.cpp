@@ -1,0 +1,225 @@
+#include <cstring>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "commands/acquiring.hpp"
+#include "commands/commands.hpp"
+#include "commands/holding.hpp"
+#include "output/json.hpp"
+#include "output/sentences.hpp"
+#include "supervise/supervise.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr int signal_base = 128;
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+template <typename List, typename Text>
+std::string joined(const List& list, const char* separator, const Text& text) {
+  std::string all;
+  for (const auto& each : list) all += (all.empty() ? "" : separator) + text(each);
+  return all;
+}
+
+/// One `dlock run`, from the settings to the exit code.
+class Run {
+ public:
+  Run(const Settings& settings, const Log& log)
+      : settings_(settings),
+        log_(log),
+        acquiring_(settings, log, signals_, Upkeep::process,
+                   this_process(base_name(settings.command_argv.front()), settings.label)) {}
+
+  int operator()();
+
+ private:
+  int hold_and_run(std::vector<Held> held);
+  Program program(const std::vector<LockFence>& fences) const;
+  std::optional<int> signal_before_start();
+  int not_acquired(const GaveUp& gave_up);
+  int interrupted(int signal);
+  int finished(const Ending& ending, Holding& holding);
+  int not_started(int error, Holding& holding);
+  void give_back_after(const Ending& ending, Holding& holding);
+  void describe(const Ending& ending, const Holding& holding);
+  int done(int exit_code);
+
+  const Settings& settings_;
+  const Log& log_;
+  Signals signals_;
+  Acquiring acquiring_;
+  RunStatus status_;
+};
+
+int Run::operator()() {
+  try {
+    auto result = acquiring_.acquire();
+    status_.waited = result.waited;
+    if (result.signal) return interrupted(*result.signal);
+    if (result.gave_up) return not_acquired(*result.gave_up);
+    return hold_and_run(std::move(result.held));
+  } catch (const Error& error) {
+    status_.outcome = "error";
+    status_.reason = error.what();
+    done(static_cast<int>(exit_code(error.trouble())));
+    throw;
+  }
+}
+
+int Run::hold_and_run(std::vector<Held> held) {
+  const auto granted = BootClock::now();
+  status_.locks = acquiring_.fences(held);
+  Holding holding(acquiring_.store(), std::move(held), log_);
+  if (const auto signal = signal_before_start()) {
+    holding.give_back(ReleaseMode::ignore_floor);
+    return interrupted(*signal);
+  }
+  std::function<void(pid_t)> record;
+  if (!holding.needs_renewal()) record = [&](pid_t group) { holding.command_started(group); };
+  std::optional<Child> child;
+  try {
+    child.emplace(start(program(status_.locks), signals_, record));
+  } catch (const Error&) {
+    holding.give_back(ReleaseMode::ignore_floor);
+    throw;
+  }
+  holding.keep();
+  Terms terms;
+  terms.stop_signal = settings_.stop_signal;
+  terms.grace = settings_.grace;
+  terms.max_hold = settings_.max_hold;
+  terms.loss = holding.stop_source();
+  terms.keep_running_on_loss = settings_.on_lost == OnLost::ignore;
+  terms.on_loss = [&] {
+    log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
+  };
+  terms.before_stop = [&] { holding.renew_now(); };
+  const Ending ending = supervise(*child, signals_, terms);
+  status_.held = std::chrono::floor<milliseconds>(BootClock::now() - granted);
+  return finished(ending, holding);
+}
+
+Program Run::program(const std::vector<LockFence>& fences) const {
+  Program program;
+  program.argv = settings_.command_argv;
+  program.environment = {
+      {"DLOCK_KEY", joined(fences, "\n", [](const LockFence& lock) { return lock.key.text; })},
+      {"DLOCK_FENCE",
+       joined(fences, ",", [](const LockFence& lock) { return std::to_string(lock.fence.value); })},
+      {"DLOCK_OWNER", acquiring_.owner().text}};
+  program.hidden_fd = settings_.status_fd.value_or(-1);
+  return program;
+}
+
+/// A signal that came after the grant and before the command exists: then it never will.
+std::optional<int> Run::signal_before_start() {
+  while (const auto event = signals_.take()) {
+    if (ends_waiting(event->number)) return event->number;
+  }
+  return std::nullopt;
+}
+
+int Run::not_acquired(const GaveUp& gave_up) {
+  tell_refusal(log_, gave_up, status_.waited);
+  status_.outcome = "not-acquired";
+  status_.reason = refusal_text(gave_up.key, gave_up.refusal);
+  return done(settings_.conflict_exit_code.value_or(static_cast<int>(ExitCode::not_acquired)));
+}
+
+int Run::interrupted(int signal) {
+  status_.outcome = "interrupted";
+  status_.reason = std::string("signal ") + sigabbrev_np(signal);
+  done(signal_base + signal);
+  die_of(signal);
+}
+
+int Run::not_started(int error, Holding& holding) {
+  const bool missing = error == ENOENT;
+  status_.outcome = "not-started";
+  status_.reason =
+      "cannot run " + escaped(settings_.command_argv.front()) + ": " + std::strerror(error);
+  log_.error(status_.reason);
+  holding.give_back(ReleaseMode::ignore_floor);
+  return done(static_cast<int>(missing ? ExitCode::not_found : ExitCode::not_executable));
+}
+
+int Run::finished(const Ending& ending, Holding& holding) {
+  if (ending.child.exec_error) {
+    holding.stop_keeping();
+    return not_started(*ending.child.exec_error, holding);
+  }
+  describe(ending, holding);
+  give_back_after(ending, holding);
+  switch (ending.why) {
+    case Ending::Why::lost:
+      return done(static_cast<int>(ExitCode::lost));
+    case Ending::Why::max_hold:
+      return done(static_cast<int>(ExitCode::max_hold));
+    default:
+      break;
+  }
+  if (!ending.child.signal) return done(ending.child.exit_code.value());
+  done(signal_base + *ending.child.signal);
+  die_of(*ending.child.signal);
+}
+
+void Run::describe(const Ending& ending, const Holding& holding) {
+  status_.child_exit = ending.child.exit_code;
+  status_.child_signal = ending.child.signal;
+  status_.lost = ending.loss_noticed && ending.why != Ending::Why::lost;
+  switch (ending.why) {
+    case Ending::Why::exited:
+      status_.outcome = "exited";
+      break;
+    case Ending::Why::signalled:
+      status_.outcome = "signalled";
+      break;
+    case Ending::Why::not_started:
+      break;
+    case Ending::Why::lost:
+      status_.outcome = "lost";
+      status_.reason = holding.loss_text();
+      log_.error(status_.reason + "; COMMAND was stopped");
+      break;
+    case Ending::Why::max_hold:
+      status_.outcome = "max-hold";
+      status_.reason = "COMMAND ran longer than --max-hold " + human_duration(*settings_.max_hold);
+      log_.error(status_.reason + " and was stopped");
+      break;
+  }
+  if (status_.lost) status_.reason = holding.loss_text();
+}
+
+/// Only once nothing of the command is left: what may still run must not meet the next holder.
+void Run::give_back_after(const Ending& ending, Holding& holding) {
+  holding.stop_keeping();
+  if (!ending.survivors.empty()) {
+    log_.error("could not kill pid " +
+               joined(ending.survivors, ", ", [](pid_t pid) { return std::to_string(pid); }) +
+               ": the lock is not released and ends with its lease");
+    return;
+  }
+  if (holding.give_back(ReleaseMode::normal) == Holding::GivenBack::was_lost &&
+      ending.why != Ending::Why::lost) {
+    status_.lost = true;
+    if (status_.reason.empty()) status_.reason = "lost before the release";
+  }
+}
+
+int Run::done(int exit_code) {
+  status_.exit_code = exit_code;
+  if (settings_.status_fd && !write_all(*settings_.status_fd, status_json(status_))) {
+    log_.error("cannot write to --status-fd " + std::to_string(*settings_.status_fd) + ": " +
+               std::strerror(errno));
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int run_command(const Settings& settings, const Log& log) { return Run(settings, log)(); }
+
+}  // namespace dlock

@@ -1,0 +1,285 @@
+#include "lock/acquire.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+
+namespace dlock {
+namespace {
+
+/// A waiter shows itself at least this often; the server drops a head of the queue that it has not
+/// seen for 75 s.
+constexpr milliseconds longest_sleep{25'000};
+/// When a lease ends, the first few in the queue ask at once and the others spread.
+constexpr std::size_t ask_at_once = 3;
+constexpr int spread_ms = 50;
+/// How long giving back may take once the user has said stop, or the time is up.
+constexpr milliseconds time_to_leave{1000};
+constexpr milliseconds first_pause{50};
+constexpr milliseconds longest_pause{1000};
+
+milliseconds random_up_to(milliseconds most) {
+  static thread_local std::minstd_rand generator{std::random_device{}()};
+  return milliseconds(std::uniform_int_distribution<std::int64_t>(0, most.count())(generator));
+}
+
+Patience patience_for(const Claim& claim, int interrupt_fd) {
+  return {later(BootClock::now(), request_timeout(claim.ttl)), interrupt_fd};
+}
+
+/// One claim, until it is granted or there is a reason to stop.
+class Attempt {
+ public:
+  enum class Stop { refused, timed_out, interrupted };
+
+  Attempt(Store& store, const Claim& claim, Deadline wait_end, AcquireListener& listener)
+      : store_(store), claim_(claim), wait_end_(wait_end), listener_(listener) {}
+
+  std::variant<Grant, Stop> ask_once(int interrupt_fd);
+  /// After ask_once was refused: stands in the queue.
+  std::variant<Grant, Stop> wait(int interrupt_fd);
+  const Refusal& refusal() const { return refusal_; }
+
+ private:
+  std::optional<Grant> take(const Answer& answer);
+  std::optional<Grant> ask_and_sleep(int interrupt_fd);
+  std::optional<Grant> sleep(int interrupt_fd);
+  std::optional<Grant> confirm(Fence fence, int interrupt_fd);
+  void await_server(const Error& error, int interrupt_fd);
+
+  Store& store_;
+  const Claim& claim_;
+  Deadline wait_end_;
+  AcquireListener& listener_;
+  Refusal refusal_;
+  std::optional<Ticket> ticket_;
+  std::optional<Deadline> away_since_;
+  milliseconds pause_ = first_pause;
+};
+
+std::optional<Grant> Attempt::take(const Answer& answer) {
+  if (const auto* grant = std::get_if<Grant>(&answer)) return *grant;
+  refusal_ = std::get<Refusal>(answer);
+  return std::nullopt;
+}
+
+std::variant<Grant, Attempt::Stop> Attempt::ask_once(int interrupt_fd) {
+  try {
+    if (auto grant = take(store_.acquire(claim_, {}, patience_for(claim_, interrupt_fd)))) {
+      return *grant;
+    }
+  } catch (const Error& error) {
+    if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
+    throw;
+  }
+  return Stop::refused;
+}
+
+std::variant<Grant, Attempt::Stop> Attempt::wait(int interrupt_fd) {
+  while (true) {
+    try {
+      if (auto grant = ask_and_sleep(interrupt_fd)) return *grant;
+      if (refusal_.why != Refusal::Why::held) return Stop::refused;
+    } catch (const Error& error) {
+      if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
+      if (error.trouble() != Trouble::unavailable || BootClock::now() >= wait_end_) throw;
+      await_server(error, interrupt_fd);
+    }
+    if (interrupt_fd >= 0 && readable(interrupt_fd)) return Stop::interrupted;
+    if (BootClock::now() >= wait_end_ && !away_since_) return Stop::timed_out;
+  }
+}
+
+std::optional<Grant> Attempt::ask_and_sleep(int interrupt_fd) {
+  auto grant = take(store_.acquire(claim_, {true, ticket_}, patience_for(claim_, interrupt_fd)));
+  if (away_since_) {
+    listener_.server_back(std::chrono::floor<milliseconds>(BootClock::now() - *away_since_));
+    away_since_.reset();
+    pause_ = first_pause;
+  }
+  if (grant || refusal_.why != Refusal::Why::held) return grant;
+  ticket_ = refusal_.ticket;
+  return sleep(interrupt_fd);
+}
+
+std::optional<Grant> Attempt::sleep(int interrupt_fd) {
+  const auto spread =
+      refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
+  auto until = later(BootClock::now(), std::min(refusal_.ask_again_in + spread, longest_sleep));
+  while (true) {
+    const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), interrupt_fd);
+    if (wake.why == Wake::Why::granted) return confirm(wake.fence, interrupt_fd);
+    if (wake.why != Wake::Why::changed) return std::nullopt;
+    until = later(BootClock::now(), wake.ask_again_in);
+  }
+}
+
+std::optional<Grant> Attempt::confirm(Fence fence, int interrupt_fd) {
+  const auto lease =
+      store_.renew(claim_.key, claim_.token, std::nullopt, patience_for(claim_, interrupt_fd));
+  if (!lease) return std::nullopt;
+  return Grant{fence, *lease};
+}
+
+void Attempt::await_server(const Error& error, int interrupt_fd) {
+  if (!away_since_) {
+    away_since_ = BootClock::now();
+    listener_.server_lost(error.what());
+  }
+  pollfd fds[] = {{interrupt_fd, POLLIN, 0}};
+  const auto until = later(BootClock::now(), pause_ / 2 + random_up_to(pause_ / 2));
+  poll_until(fds, std::min(until, wait_end_));
+  pause_ = std::min(pause_ * 2, longest_pause);
+}
+
+/// All claims of one acquisition.
+class Acquisition {
+ public:
+  Acquisition(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
+              AcquireListener& listener)
+      : store_(store), claims_(std::move(claims)), terms_(terms), listener_(listener) {}
+
+  Acquired run();
+
+ private:
+  /// What came of it, or nothing if a key had before was lost meanwhile.
+  std::optional<Acquired> take_all();
+  std::optional<Acquired> wait_for(Attempt& attempt, const Claim& claim);
+  std::optional<Acquired> stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim,
+                                  bool waited);
+  bool refresh();
+  void renew_tokens();
+  void leave() { give_back(store_, claims_, {later(BootClock::now(), time_to_leave), -1}); }
+
+  Store& store_;
+  std::vector<Claim> claims_;
+  const AcquireTerms& terms_;
+  AcquireListener& listener_;
+  Deadline wait_end_ = never;
+  std::vector<Held> held_;
+  bool waited_ = false;
+};
+
+Acquired Acquisition::run() {
+  std::sort(claims_.begin(), claims_.end(),
+            [](const Claim& a, const Claim& b) { return a.key < b.key; });
+  if (terms_.wait) wait_end_ = later(BootClock::now(), *terms_.wait);
+  while (true) {
+    try {
+      if (auto done = take_all()) return std::move(*done);
+    } catch (const Error& error) {
+      leave();
+      if (error.trouble() == Trouble::interrupted) return Interrupted{};
+      throw;
+    }
+    leave();
+    renew_tokens();
+  }
+}
+
+std::optional<Acquired> Acquisition::take_all() {
+  held_.clear();
+  waited_ = false;
+  for (const Claim& claim : claims_) {
+    Attempt attempt(store_, claim, wait_end_, listener_);
+    const auto first = attempt.ask_once(terms_.interrupt_fd);
+    if (const auto* grant = std::get_if<Grant>(&first)) {
+      held_.push_back({claim, *grant});
+      continue;
+    }
+    const auto stop = std::get<Attempt::Stop>(first);
+    const bool may_wait = !terms_.wait || *terms_.wait > milliseconds(0);
+    const bool worth_it = attempt.refusal().why == Refusal::Why::held;
+    if (stop != Attempt::Stop::refused || !may_wait || !worth_it) {
+      return stopped(stop, attempt, claim, false);
+    }
+    const std::size_t had = held_.size();
+    auto done = wait_for(attempt, claim);
+    if (done || held_.size() == had) return done;
+  }
+  if (!refresh()) return std::nullopt;
+  return held_;
+}
+
+std::optional<Acquired> Acquisition::wait_for(Attempt& attempt, const Claim& claim) {
+  waited_ = true;
+  listener_.waiting(claim.key, attempt.refusal());
+  const auto begun = BootClock::now();
+  const bool upkeep = std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
+    return store_.needs_renewal(held.claim);
+  });
+  const StorePtr second = upkeep ? terms_.open_second() : nullptr;
+  std::optional<LeaseKeeper> keeper;
+  if (upkeep) keeper.emplace(*second, held_);
+  const int fds[] = {terms_.interrupt_fd, keeper ? keeper->lost_fd() : -1};
+  const AnyOf interrupt(fds);
+  const auto result = attempt.wait(interrupt.fd());
+  if (keeper) held_ = keeper->stop();
+  if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
+    const bool told = terms_.interrupt_fd >= 0 && readable(terms_.interrupt_fd);
+    if (*stop == Attempt::Stop::interrupted && !told) return std::nullopt;
+    return stopped(*stop, attempt, claim, true);
+  }
+  listener_.let_in(claim.key, std::chrono::floor<milliseconds>(BootClock::now() - begun));
+  held_.push_back({claim, std::get<Grant>(result)});
+  return std::nullopt;
+}
+
+std::optional<Acquired> Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt,
+                                             const Claim& claim, bool waited) {
+  // A refusal that never queued and holds nothing leaves nothing to give back.
+  if (waited || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
+  if (stop == Attempt::Stop::interrupted) return Acquired{Interrupted{}};
+  return Acquired{GaveUp{claim.key, attempt.refusal(), waited}};
+}
+
+/// Whoever waited for one key has the others on leases already used up in part.
+bool Acquisition::refresh() {
+  if (!waited_) return true;
+  for (Held& held : held_) {
+    if (!store_.needs_renewal(held.claim)) continue;
+    const auto lease = store_.renew(held.claim.key, held.claim.token, std::nullopt,
+                                    patience_for(held.claim, terms_.interrupt_fd));
+    if (!lease) return false;
+    held.grant.lease = *lease;
+  }
+  return true;
+}
+
+/// A token given back is never asked for again: the engine may remember it as dead.
+void Acquisition::renew_tokens() {
+  const Token token = new_token(claims_.front().owner);
+  for (Claim& claim : claims_) claim.token = token;
+}
+
+}  // namespace
+
+Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
+                 AcquireListener& listener) {
+  return Acquisition(store, std::move(claims), terms, listener).run();
+}
+
+bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& patience) {
+  bool answered = true;
+  for (const Claim& claim : claims) {
+    while (true) {
+      try {
+        store.release(claim.key, claim.token, ReleaseMode::ignore_floor, patience);
+        break;
+      } catch (const Error&) {
+        const auto again = later(BootClock::now(), first_pause);
+        if (again >= patience.deadline) {
+          answered = false;
+          break;
+        }
+        poll_until({}, again);
+      }
+    }
+  }
+  return answered;
+}
+
+}  // namespace dlock

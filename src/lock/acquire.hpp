@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "lock/lease_keeper.hpp"
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// What acquire() tells while it works; what becomes of it is the caller's business.
+class AcquireListener {
+ public:
+  virtual ~AcquireListener() = default;
+  virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;  ///< once a key
+  virtual void let_in(const LockKey& key, milliseconds waited) = 0;      ///< after waiting()
+  virtual void server_lost(const std::string& why) = 0;                  ///< while waiting
+  virtual void server_back(milliseconds away) = 0;
+};
+
+/// Not had in time.
+struct GaveUp {
+  LockKey key;
+  Refusal refusal;
+  bool waited = false;
+};
+
+/// The interrupting fd became readable; nothing is held or queued.
+struct Interrupted {};
+
+using Acquired = std::variant<std::vector<Held>, GaveUp, Interrupted>;
+
+/// How acquire() goes about it.
+struct AcquireTerms {
+  std::optional<milliseconds> wait;  ///< nothing: for ever; zero: ask once
+  int interrupt_fd = -1;
+  std::function<StorePtr()> open_second;  ///< another connection to the same place, to renew by
+                                          ///< while the first one waits
+};
+
+/// Takes all of `claims` or none, in byte order of their keys, so that two users of the same keys
+/// cannot dead-lock. Those had are renewed while the next is waited for; if one of them is lost,
+/// all are given back and it begins again. A server that goes away while we wait is tried again for
+/// as long as we may wait; one that was never reached is Error{unavailable}.
+Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
+                 AcquireListener& listener);
+
+/// Gives back whatever these claims hold or wait for; repeats until answered, at most until
+/// `patience` ends. True if the engine answered for all.
+bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& patience);
+
+}  // namespace dlock

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// A claim that was granted.
+struct Held {
+  Claim claim;
+  Grant grant;
+};
+
+/// Why a lease could not be kept.
+struct Loss {
+  LockKey key;
+  bool gone = false;   ///< the engine says so; otherwise it could not be asked in time
+  std::string reason;  ///< a sentence part for people: "the server no longer has the lock"
+};
+
+/// Renews the leases of some holds from a thread of its own: every third of a ttl, and after a
+/// failure again and again until the lease ends. The store is the thread's alone between
+/// construction and stop(). Losing is told by an fd; how long the holds are good for at least is an
+/// atomic that the supervisor reads itself, so that a renewal stuck anywhere still ends the child
+/// in time.
+class LeaseKeeper {
+ public:
+  LeaseKeeper(Store& store, std::vector<Held> held);
+  ~LeaseKeeper();
+  LeaseKeeper(const LeaseKeeper&) = delete;
+  LeaseKeeper& operator=(const LeaseKeeper&) = delete;
+
+  /// Becomes readable when a hold is lost or its lease has run out.
+  int lost_fd() const { return lost_.fd(); }
+  /// Until then all holds are ours, whatever happens; `never` if none has a lease.
+  Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_.load())); }
+  /// Why lost_fd is readable, or why renewals fail at this moment.
+  std::optional<Loss> loss() const;
+  /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
+  /// passed. For whoever is about to be stopped.
+  void renew_now(milliseconds at_most);
+  /// Ends the thread, breaking off a renewal under way; the store is the caller's again. Returns
+  /// the holds with the leases last confirmed.
+  std::vector<Held> stop();
+
+ private:
+  struct Upkept {
+    Held held;
+    Deadline next;  ///< when to renew
+    std::optional<Deadline> failing_since;
+  };
+
+  void work();
+  void renew(Upkept& lease);
+  void failed(Upkept& lease, const std::string& why);
+  void note(const Upkept& lease, bool gone, const std::string& why, bool final);
+  Deadline next_due() const;
+  void update_safe_until();
+
+  Store& store_;
+  std::vector<Upkept> leases_;  ///< the thread's, until stop()
+  Event lost_;
+  Event stop_;
+  Event hurry_;
+  std::atomic<BootClock::rep> safe_until_;
+  mutable std::mutex mutex_;
+  std::condition_variable renewed_;
+  std::optional<Loss> loss_;  ///< guarded by mutex_
+  int hurries_ = 0;           ///< guarded by mutex_: calls of renew_now not served yet
+  std::thread thread_;        ///< last: starts when all else is there
+};
+
+/// How long one request may take for a hold with this ttl: a server silent for longer counts as
+/// unreachable.
+milliseconds request_timeout(milliseconds ttl);
+
+}  // namespace dlock

@@ -1,0 +1,78 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "commands/commands.hpp"
+#include "config/flags.hpp"
+#include "config/help.hpp"
+#include "config/server_url.hpp"
+#include "config/settings.hpp"
+#include "output/log.hpp"
+
+namespace dlock {
+namespace {
+
+int print(const std::string& text) {
+  if (write_all(STDOUT_FILENO, text)) return 0;
+  throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
+}
+
+int carry_out(const Settings& settings) {
+  const Log log(settings.quiet, settings.verbose);
+  for (const std::string& warning : settings.warnings) log.notice("warning: " + warning);
+  if (settings.server_is_default) {
+    log.error(
+        "no server configured: locking only this user's jobs on this host; "
+        "set DLOCK_SERVER, or --server local: if that is meant");
+  }
+  switch (settings.command) {
+    case Command::run:
+      return run_command(settings, log);
+    case Command::acquire:
+      return acquire_command(settings, log);
+    case Command::renew:
+      return renew_command(settings, log);
+    case Command::release:
+      return release_command(settings, log);
+    case Command::inspect:
+      return inspect_command(settings, log);
+  }
+  throw Error(Trouble::bug, "a command without a function");
+}
+
+int run_dlock(const std::vector<std::string>& arguments) {
+  const Flags flags = parse_command_line(arguments);
+  if (flags.help) return print(help_text(flags.command));
+  if (flags.version) return print(version_text());
+  if (!flags.command) {
+    write_all(STDERR_FILENO, help_text(std::nullopt));
+    return static_cast<int>(ExitCode::usage);
+  }
+  return carry_out(resolve(flags, process_environment()));
+}
+
+}  // namespace
+}  // namespace dlock
+
+int main(int argc, char** argv) {
+  const dlock::Log log(false, false);
+  try {
+    const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+    dlock::scrub_passwords(argc, argv);
+    return dlock::run_dlock(arguments);
+  } catch (const dlock::Error& error) {
+    log.error(error.what());
+    return static_cast<int>(dlock::exit_code(error.trouble()));
+  } catch (const std::bad_alloc&) {
+    log.error("out of memory");
+    return static_cast<int>(dlock::ExitCode::host_refused);
+  } catch (const std::exception& error) {
+    log.error(std::string("bug: ") + error.what());
+    return static_cast<int>(dlock::ExitCode::bug);
+  }
+}

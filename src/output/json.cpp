@@ -1,0 +1,95 @@
+#include "output/json.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace dlock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Text from others may be no UTF-8; JSON must be.
+std::string line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json limit_json(Limit limit) { return limit.unlimited() ? Json(nullptr) : Json(limit.owners); }
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+void add_who(Json& json, const Who& who) {
+  json["host"] = who.host;
+  json["pid"] = who.pid;
+  json["user"] = who.user;
+  json["command"] = who.command;
+  json["label"] = who.label;
+}
+
+Json holder_json(const Holder& holder) {
+  Json json;
+  json["owner"] = holder.owner;
+  add_who(json, holder.who);
+  json["acquired_at"] = iso8601(holder.acquired_at);
+  json["held_ms"] = holder.held.count();
+  json["lease_left_ms"] = holder.lease_left ? Json(holder.lease_left->count()) : Json(nullptr);
+  json["limit"] = limit_json(holder.limit);
+  json["holds"] = holder.holds;
+  json["fence"] = holder.fence.value;
+  return json;
+}
+
+Json waiter_json(const Waiter& waiter) {
+  Json json;
+  json["position"] = waiter.position;
+  json["owner"] = waiter.owner;
+  add_who(json, waiter.who);
+  json["waiting_ms"] = waiter.waiting.count();
+  json["limit"] = limit_json(waiter.limit);
+  return json;
+}
+
+Json locks_json(const std::vector<LockFence>& locks) {
+  Json list = Json::array();
+  for (const LockFence& lock : locks) {
+    list.push_back({{"key", lock.key.text}, {"fence", lock.fence.value}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string key_json(const KeyState& state) {
+  Json json;
+  json["key"] = state.key.text;
+  json["holders"] = Json::array();
+  for (const Holder& holder : state.holders) json["holders"].push_back(holder_json(holder));
+  json["waiters"] = Json::array();
+  for (const Waiter& waiter : state.waiters) json["waiters"].push_back(waiter_json(waiter));
+  return line(json);
+}
+
+std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks) {
+  Json json;
+  json["token"] = token.text;
+  json["ttl_ms"] = ttl.count();
+  json["locks"] = locks_json(locks);
+  return line(json);
+}
+
+std::string status_json(const RunStatus& status) {
+  Json json;
+  json["outcome"] = status.outcome;
+  json["exit_code"] = status.exit_code;
+  json["child_exit"] = or_null(status.child_exit);
+  json["child_signal"] = or_null(status.child_signal);
+  json["reason"] = status.reason.empty() ? Json(nullptr) : Json(status.reason);
+  if (status.lost) json["lost"] = true;
+  json["locks"] = locks_json(status.locks);
+  json["waited_ms"] = status.waited.count();
+  json["held_ms"] = status.held.count();
+  return line(json);
+}
+
+}  // namespace dlock

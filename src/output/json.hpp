@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lock/grant.hpp"
+
+namespace dlock {
+
+/// One key as `inspect --json` prints it: one object, one line.
+std::string key_json(const KeyState& state);
+
+/// A key that was had, as `acquire --json` and --status-fd list it.
+struct LockFence {
+  LockKey key;
+  Fence fence;
+};
+
+/// What `acquire --json` prints.
+std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks);
+
+/// What --status-fd gets when `run` ends.
+struct RunStatus {
+  std::string outcome;  ///< exited, signalled, lost, max-hold, not-acquired, not-started,
+                        ///< interrupted or error
+  int exit_code = 0;
+  std::optional<int> child_exit;
+  std::optional<int> child_signal;
+  std::string reason;  ///< empty if there is nothing to explain
+  bool lost = false;
+  std::vector<LockFence> locks;
+  milliseconds waited{0};
+  milliseconds held{0};
+};
+
+std::string status_json(const RunStatus& status);
+
+}  // namespace dlock

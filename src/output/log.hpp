@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+namespace dlock {
+
+/// Lines on stderr, each with "dlock: " in front and written at once. `text` is one line and
+/// already escaped. Whoever asked for quiet hears of errors alone.
+class Log {
+ public:
+  Log(bool quiet, bool verbose) : quiet_(quiet), verbose_(verbose) {}
+
+  void error(const std::string& text) const;   ///< always
+  void notice(const std::string& text) const;  ///< unless -q
+  void detail(const std::string& text) const;  ///< with -v
+
+ private:
+  bool quiet_;
+  bool verbose_;
+};
+
+/// Writes all of `text`; false, with errno, if that cannot be done.
+bool write_all(int fd, const std::string& text);
+
+}  // namespace dlock

@@ -1,0 +1,63 @@
+#include "output/sentences.hpp"
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/escape.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t holders_named = 3;
+
+std::string lease_text(const Holder& holder) {
+  return holder.lease_left ? ", lease " + human_duration(*holder.lease_left) + " left" : "";
+}
+
+std::string holder_text(const Holder& holder) {
+  if (holder.kept) {
+    return "nobody, but kept taken by --min-hold for another " +
+           human_duration(holder.lease_left.value_or(milliseconds(0))) + " after " +
+           who_text(holder.who);
+  }
+  return who_text(holder.who) + " for " + human_duration(holder.held) + lease_text(holder);
+}
+
+std::string holders_text(const Refusal& refusal) {
+  if (refusal.held_by.empty()) return "is free, but others wait for it";
+  if (refusal.holders == 1) return "is held by " + holder_text(refusal.held_by.front());
+  std::string text = "is held by " + std::to_string(refusal.holders) + " owners: ";
+  const std::size_t named = std::min(refusal.held_by.size(), holders_named);
+  for (std::size_t i = 0; i < named; ++i) {
+    text += (i == 0 ? "" : "; ") + holder_text(refusal.held_by[i]);
+  }
+  if (refusal.holders > named) text += "; and " + std::to_string(refusal.holders - named) + " more";
+  return text;
+}
+
+}  // namespace
+
+std::string who_text(const Who& who) {
+  std::string text = escaped(who.user) + "@" + escaped(who.host) + " pid " +
+                     std::to_string(who.pid) + " (" + escaped(who.command) + ")";
+  if (!who.label.empty()) text += " [" + escaped(who.label) + "]";
+  return text;
+}
+
+std::string refusal_text(const LockKey& key, const Refusal& refusal) {
+  const std::string name = escaped(key.text);
+  switch (refusal.why) {
+    case Refusal::Why::gone:
+      return name + ": this token was given back before";
+    case Refusal::Why::upgrade:
+      return name + " is held by this owner together with others, who would have to leave first: " +
+             "a shared hold cannot become a narrower one while they are inside";
+    case Refusal::Why::held:
+      break;
+  }
+  const std::string queue =
+      refusal.waiting > 0 ? ", " + std::to_string(refusal.waiting) + " waiting" : "";
+  return name + " " + holders_text(refusal) + queue;
+}
+
+}  // namespace dlock

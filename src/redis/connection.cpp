@@ -1,0 +1,148 @@
+#include "redis/connection.hpp"
+
+#include <hiredis/hiredis.h>
+
+#include "base/error.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+void append_formatted(std::string& out, const Request& request) {
+  std::vector<const char*> arguments;
+  std::vector<std::size_t> lengths;
+  for (const std::string& argument : request) {
+    arguments.push_back(argument.data());
+    lengths.push_back(argument.size());
+  }
+  char* formatted = nullptr;
+  const int size = redisFormatCommandArgv(&formatted, static_cast<int>(request.size()),
+                                          arguments.data(), lengths.data());
+  if (size < 0) throw Error(Trouble::host_refused, "out of memory");
+  out.append(formatted, static_cast<std::size_t>(size));
+  redisFreeCommand(formatted);
+}
+
+/// Runs `body`; whatever it throws is told with the server's name in front.
+template <typename Body>
+auto named(const Endpoint& endpoint, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw Error(error.trouble(), endpoint.name() + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<Reply> Connection::exchange(std::span<const Request> requests,
+                                        const Patience& patience) {
+  return named(endpoint_, [&] {
+    const bool reused = is_open();
+    try {
+      return try_exchange(requests, patience);
+    } catch (const Error& error) {
+      if (error.trouble() != Trouble::interrupted) close();
+      // A server drops idle connections and forgets all of them when it restarts; a first failure
+      // on an old connection says nothing about the server yet.
+      const bool worth_a_second = reused && error.trouble() == Trouble::unavailable &&
+                                  left_until(patience.deadline).count();
+      if (!worth_a_second) throw;
+    }
+    try {
+      return try_exchange(requests, patience);
+    } catch (const Error& error) {
+      if (error.trouble() != Trouble::interrupted) close();
+      throw;
+    }
+  });
+}
+
+std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
+                                            const Patience& patience) {
+  std::string bytes;
+  std::vector<Request> first;
+  if (!is_open()) {
+    link_.emplace(Stream::connect(endpoint_, patience));
+    was_ever_open_ = true;
+    first = set_up();
+  }
+  for (const Request& request : first) append_formatted(bytes, request);
+  for (const Request& request : requests) append_formatted(bytes, request);
+  try {
+    link_->stream.send(bytes, patience);
+  } catch (const Error&) {
+    close();  // part of it may have gone out: nothing can follow
+    throw;
+  }
+  link_->owed += first.size() + requests.size();
+  while (link_->owed > first.size() + requests.size()) next_reply(patience);
+  for (const Request& request : first) check_set_up(next_reply(patience), request);
+  std::vector<Reply> replies;
+  for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(patience));
+  return replies;
+}
+
+bool Connection::take_message(Reply& reply) {
+  if (!reply.is_array(3) || reply.items[0].text != "message") return false;
+  link_->inbox.push_back({std::move(reply.items[1].text), std::move(reply.items[2].text)});
+  return true;
+}
+
+Reply Connection::next_reply(const Patience& patience) {
+  while (true) {
+    while (auto reply = link_->reader.next()) {
+      if (take_message(*reply)) continue;
+      --link_->owed;
+      return *reply;
+    }
+    link_->reader.feed(link_->stream.receive(patience));
+  }
+}
+
+std::optional<Published> Connection::next_message(const Patience& patience) {
+  return named(endpoint_, [&]() -> std::optional<Published> {
+    if (!is_open()) throw Error(Trouble::unavailable, "the connection broke");
+    try {
+      while (link_->inbox.empty()) {
+        auto reply = link_->reader.next();
+        if (!reply) {
+          if (left_until(patience.deadline) == milliseconds(0)) return std::nullopt;
+          link_->reader.feed(link_->stream.receive(patience));
+        } else if (!take_message(*reply)) {
+          throw Error(Trouble::unavailable, "it sent a reply nobody asked for");
+        }
+      }
+    } catch (const Error& error) {
+      if (error.trouble() == Trouble::interrupted) throw;
+      if (left_until(patience.deadline) == milliseconds(0)) return std::nullopt;
+      close();
+      throw;
+    }
+    Published message = std::move(link_->inbox.front());
+    link_->inbox.pop_front();
+    return message;
+  });
+}
+
+std::vector<Request> Connection::set_up() const {
+  std::vector<Request> requests;
+  if (endpoint_.password && endpoint_.user) {
+    requests.push_back({"AUTH", *endpoint_.user, *endpoint_.password});
+  } else if (endpoint_.password) {
+    requests.push_back({"AUTH", *endpoint_.password});
+  }
+  if (endpoint_.database != 0) {
+    requests.push_back({"SELECT", std::to_string(endpoint_.database)});
+  }
+  requests.push_back({"CLIENT", "SETNAME", "dlock"});
+  return requests;
+}
+
+void Connection::check_set_up(const Reply& reply, const Request& request) const {
+  // The name is for CLIENT LIST alone, and a lean ACL does not allow it.
+  const bool optional = request.front() == "CLIENT";
+  if (reply.is_error() && (!optional || reply.is_error("NOAUTH"))) throw server_error(reply);
+}
+
+}  // namespace dlock

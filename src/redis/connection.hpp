@@ -1,0 +1,66 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "redis/endpoint.hpp"
+#include "redis/reply.hpp"
+#include "redis/stream.hpp"
+
+namespace dlock {
+
+/// One command and its arguments, sent with lengths: no byte of an argument can end it.
+using Request = std::vector<std::string>;
+
+/// What was published on a channel this connection listens to.
+struct Published {
+  std::string channel;
+  std::string payload;
+};
+
+/// One RESP2 connection, opened when it is first needed and again after it broke. Requests go out
+/// together with the set-up (AUTH, SELECT, CLIENT SETNAME) in one write. What was published to us
+/// waits in an inbox. Trouble is Error{unavailable} or {denied}, prefixed with the server's name.
+class Connection {
+ public:
+  explicit Connection(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
+
+  /// Sends all commands in one write and returns one reply for each, errors included. If an
+  /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
+  /// exchange, so what was sent is done by the server before what comes next.
+  std::vector<Reply> exchange(std::span<const Request> requests, const Patience& patience);
+
+  /// The next published message, or nothing at the deadline.
+  std::optional<Published> next_message(const Patience& patience);
+
+  bool is_open() const { return link_.has_value(); }
+  /// Whether anything can ever have been sent.
+  bool was_ever_open() const { return was_ever_open_; }
+  void close() { link_.reset(); }
+  std::string name() const { return endpoint_.name(); }
+
+ private:
+  struct Link {
+    explicit Link(Stream connected) : stream(std::move(connected)) {}
+    Stream stream;
+    ReplyReader reader;
+    std::deque<Published> inbox;
+    std::size_t owed = 0;  ///< replies to an interrupted exchange
+  };
+
+  std::vector<Reply> try_exchange(std::span<const Request> requests, const Patience& patience);
+  Reply next_reply(const Patience& patience);
+  /// Takes a published message into the inbox; false if `reply` is something else.
+  bool take_message(Reply& reply);
+  std::vector<Request> set_up() const;
+  void check_set_up(const Reply& reply, const Request& request) const;
+
+  Endpoint endpoint_;
+  std::optional<Link> link_;
+  bool was_ever_open_ = false;
+};
+
+}  // namespace dlock

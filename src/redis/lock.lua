@@ -1,0 +1,400 @@
+-- The whole protocol of one lock, run inside the server: every operation reads and changes the
+-- lock's keys in one step. The client's half is redis_store.cpp and protocol_text.cpp.
+--
+-- KEYS  1 holds    hash   token -> "at since fence lease ttl limit flag floor owner who"
+--       2 queue    zset   ticket -> token
+--       3 waiters  hash   token -> "seen channel lease ttl limit flag floor owner who"
+--       4 fence    string the last fence granted
+-- at, since, fence, ticket and seen are microseconds of this server's clock, lease, ttl and floor
+-- milliseconds; limit 0 is "no limit"; flag is h held, p provisional (handed over, not confirmed),
+-- k kept (--min-hold, the work is over), t tombstone (the token must never be granted again).
+--
+-- ARGV  1 operation, 2 token, then
+--   acquire  3 " lease ttl limit h floor owner who"  4 owner  5 ttl  6 limit  7 floor
+--            8 life (the larger of ttl and floor)  9 wait 0|1  10 ticket or ""  11 channel
+--   renew    3 ttl, or "" for the grant's own
+--   release  3 unsure 0|1  4 ignore the floor 0|1  5 ttl (how long a tombstone stays)
+--   force    3 fence, or "" for everybody          (token unused)
+--   tidy     nothing more: lets the queue in       (token unused)
+--
+-- Replies: {"granted", fence, lease, now, more}; {"refused", why, ticket, ahead, waiting, ask again
+-- in ms, owners, now, more, hold ... (8 at most)} with why = held | upgrade | gone; {"renewed",
+-- lease, now, more}; {"gone", more}; {"released" | "left" | "absent", more}; {"forced", now, more,
+-- hold ...}; {"tidied", more}. more = 1: waiters remain to be looked at; call tidy.
+-- The channel <holds key>:<channel> hears "grant <server now> <lease ms> <fence>" and "next <ms>".
+
+local op, token = ARGV[1], ARGV[2]
+local fence_life = 604800
+
+-- A free key with nobody waiting: the common case stands before any function is made.
+if op == 'acquire' and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  local stamp = string.format('%.0f', now)
+  local fence = stamp
+  local last = tonumber(redis.call('SET', KEYS[4], stamp, 'EX', fence_life, 'GET') or 0) or 0
+  if last >= now then
+    fence = string.format('%.0f', last + 1)
+    redis.call('SET', KEYS[4], fence, 'EX', fence_life)
+  end
+  redis.call('HSET', KEYS[1], token, stamp .. ' ' .. stamp .. ' ' .. fence .. ARGV[3])
+  redis.call('PEXPIRE', KEYS[1], ARGV[8])
+  return {'granted', fence, ARGV[5], stamp, 0}
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local stamp = string.format('%.0f', now)
+
+-- Renewal and release of a hold nobody waits for: the other common cases. PEXPIRE and HDEL come
+-- first because a server out of memory runs those, and then lets the rest of the script write.
+local own_value = (op == 'renew' or op == 'release') and redis.call('HGET', KEYS[1], token)
+if own_value and redis.call('EXISTS', KEYS[2]) == 0 then
+  local at, since, fence, lease, ttl, limit, flag, floor, rest =
+    string.match(own_value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([hp]) (%d+)( .*)$')
+  local live = at and math.min(at, now) + lease * 1000 > now
+  if live and floor == '0' and op == 'renew' then
+    lease = ARGV[3] == '' and ttl or ARGV[3]
+    local life = math.max(lease, redis.call('PTTL', KEYS[1]))
+    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life))
+    redis.call('HSET', KEYS[1], token,
+      table.concat({stamp, since, fence, lease, ttl, limit, 'h', floor}, ' ') .. rest)
+    return {'renewed', lease, stamp, 0}
+  end
+  if at and op == 'release' and (floor == '0' or ARGV[4] == '1') then
+    redis.call('HDEL', KEYS[1], token)
+    return {live and 'released' or 'absent', 0}
+  end
+end
+
+local provisional_lease, head_patience, queue_life, budget = 2000, 75000000, 120000, 500
+local holds, earliest_before = {}, math.huge
+local owners, owner_count, least_limit = {}, 0, math.huge
+
+local function is_live(hold) return hold.flag ~= 't' end
+
+local function ends_at(hold) return hold.at + hold.lease * 1000 end
+
+local function floor_left(hold)
+  return math.ceil((math.min(hold.since, now) + hold.floor * 1000 - now) / 1000)
+end
+
+local function parse(value)
+  local at, since, fence, lease, ttl, limit, flag, floor, owner, who =
+    string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([hpkt]) (%d+) (%S+) (.*)$')
+  if not at then return nil end
+  return {at = math.min(at, now), since = tonumber(since), fence = fence, lease = tonumber(lease),
+    ttl = tonumber(ttl), limit = tonumber(limit), flag = flag, floor = tonumber(floor),
+    owner = owner, who = who}
+end
+
+local function packed(hold)
+  return string.format('%.0f %.0f %s %.0f %.0f %.0f %s %.0f %s %s', hold.at, hold.since, hold.fence,
+    hold.lease, hold.ttl, hold.limit, hold.flag, hold.floor, hold.owner, hold.who)
+end
+
+local function count_in(hold, id)
+  if not is_live(hold) then return end
+  local owner = hold.flag == 'k' and ' ' .. id or hold.owner
+  if not owners[owner] then owner_count = owner_count + 1 end
+  owners[owner] = (owners[owner] or 0) + 1
+  if hold.limit > 0 then least_limit = math.min(least_limit, hold.limit) end
+end
+
+local function count_all()
+  owners, owner_count, least_limit = {}, 0, math.huge
+  for id, hold in pairs(holds) do count_in(hold, id) end
+end
+
+local function store(id, hold)
+  holds[id] = hold
+  redis.call('HSET', KEYS[1], id, packed(hold))
+  local life = math.max(hold.lease, hold.flag == 'k' and 0 or floor_left(hold), 1)
+  if redis.call('PTTL', KEYS[1]) < life then redis.call('PEXPIRE', KEYS[1], life) end
+end
+
+local function remove(id)
+  holds[id] = nil
+  redis.call('HDEL', KEYS[1], id)
+end
+
+-- The work of this hold is over, but its floor is not: the key stays taken, by nobody.
+local function keep(id, hold)
+  hold.lease, hold.at, hold.flag, hold.owner = floor_left(hold), now, 'k', '-'
+  store(id, hold)
+end
+
+local function drop_or_keep(id, hold)
+  if (hold.flag == 'h' or hold.flag == 'p') and floor_left(hold) > 0 then
+    keep(id, hold)
+  else
+    remove(id)
+  end
+end
+
+-- Reads all holds and drops what has expired; false if the hash is not a lock's.
+local function load()
+  local all = redis.call('HGETALL', KEYS[1])
+  local expired = {}
+  for i = 1, #all, 2 do
+    local hold = parse(all[i + 1])
+    if not hold then return false end
+    holds[all[i]] = hold
+    if is_live(hold) then earliest_before = math.min(earliest_before, ends_at(hold)) end
+    if ends_at(hold) <= now then expired[#expired + 1] = all[i] end
+  end
+  for _, id in ipairs(expired) do drop_or_keep(id, holds[id]) end
+  count_all()
+  return true
+end
+
+local function unqueue(id)
+  redis.call('ZREM', KEYS[2], id)
+  redis.call('HDEL', KEYS[3], id)
+end
+
+-- The hold of the innermost live owner that is `owner` or stands above it.
+local function outer_hold(owner)
+  local found
+  for _, hold in pairs(holds) do
+    if hold.flag == 'h' or hold.flag == 'p' then
+      local above = hold.owner
+      if above == owner or string.sub(owner, 1, #above + 1) == above .. '/' then
+        if not found or #above > #found.owner then found = hold end
+      end
+    end
+  end
+  return found
+end
+
+-- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'.
+local function rule(owner, limit)
+  local outer = outer_hold(owner)
+  if outer then
+    if limit == 0 or owner_count <= limit then return 'enter', outer end
+    return 'upgrade'
+  end
+  if limit > 0 and owner_count + 1 > limit then return 'full' end
+  if owner_count + 1 > least_limit then return 'full' end
+  return 'fresh'
+end
+
+local function next_fence()
+  local last = tonumber(redis.call('GET', KEYS[4]) or 0) or 0
+  return string.format('%.0f', math.max(last + 1, now))
+end
+
+-- `hold` has the request's fields; verdict and outer come from rule().
+local function admit(id, hold, verdict, outer, fence)
+  if verdict == 'enter' then
+    hold.owner, hold.fence = outer.owner, outer.fence
+  else
+    hold.fence = fence or next_fence()
+    redis.call('SET', KEYS[4], hold.fence, 'EX', fence_life)
+  end
+  hold.at, hold.since = now, now
+  unqueue(id)
+  store(id, hold)
+  count_in(hold, id)
+end
+
+local function parse_waiter(value)
+  local seen, channel, lease, ttl, limit, floor, owner, who =
+    string.match(value or '', '^(%d+) (%S+) (%d+) (%d+) (%d+) h (%d+) (%S+) (.*)$')
+  if not seen then return nil end
+  return {seen = tonumber(seen), channel = channel}, {lease = tonumber(lease), ttl = tonumber(ttl),
+    limit = tonumber(limit), flag = 'h', floor = tonumber(floor), owner = owner, who = who}
+end
+
+-- How many heard it; -1 where this user may not publish. That must not raise: the release that
+-- tells the next in line has to go through all the same.
+local function tell(channel, message)
+  local heard = redis.pcall('PUBLISH', KEYS[1] .. ':' .. channel, message)
+  return type(heard) == 'number' and heard or -1
+end
+
+-- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.
+local function let_in(self)
+  while budget > 0 do
+    local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    if not head then return 0 end
+    local waiter, hold = parse_waiter(redis.call('HGET', KEYS[3], head))
+    budget = budget - 1
+    if not waiter or (head ~= self and waiter.seen < now - head_patience) then
+      unqueue(head)
+    else
+      local verdict, outer = rule(hold.owner, hold.limit)
+      if verdict ~= 'fresh' and verdict ~= 'enter' then return 0 end
+      if head == self then
+        admit(head, hold, verdict, outer)
+      else
+        local fence = verdict == 'enter' and outer.fence or next_fence()
+        hold.lease, hold.flag = math.min(provisional_lease, hold.ttl), 'p'
+        local heard = tell(waiter.channel,
+          string.format('grant %s %.0f %s', stamp, hold.lease, fence))
+        if heard < 0 then return 0 end
+        if heard == 0 then unqueue(head) else admit(head, hold, verdict, outer, fence) end
+      end
+    end
+  end
+  return redis.call('EXISTS', KEYS[2])
+end
+
+local function earliest_end()
+  local earliest = math.huge
+  for _, hold in pairs(holds) do
+    earliest = math.min(earliest, is_live(hold) and ends_at(hold) or earliest)
+  end
+  return earliest
+end
+
+-- Tells the first waiter that listens when what blocks it now ends sooner than anyone was told.
+local function tell_next(self)
+  local earliest = earliest_end()
+  if earliest >= earliest_before then return 0 end
+  local message = string.format('next %.0f', math.ceil((earliest - now) / 1000))
+  while budget > 0 do
+    local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    if not head or head == self then return 0 end
+    budget = budget - 1
+    local waiter = parse_waiter(redis.call('HGET', KEYS[3], head))
+    if waiter and tell(waiter.channel, message) ~= 0 then return 0 end
+    unqueue(head)
+  end
+  return 1
+end
+
+local function settle(self)
+  local more = let_in(self)
+  return math.max(more, tell_next(self))
+end
+
+local function live_values(reply, wanted, most)
+  for _, hold in pairs(holds) do
+    if is_live(hold) and #reply < most and wanted(hold) then reply[#reply + 1] = packed(hold) end
+  end
+  return reply
+end
+
+local function anyone() return true end
+
+local function granted(more)
+  local hold = holds[token]
+  return {'granted', hold.fence, string.format('%.0f', hold.lease), stamp, more}
+end
+
+local function refused(why, ticket, ahead, more)
+  local earliest = earliest_end()
+  local ask_again = earliest == math.huge and 1000 or math.ceil((earliest - now) / 1000)
+  return live_values({'refused', why, string.format('%.0f', ticket), ahead,
+    redis.call('ZCARD', KEYS[2]), ask_again, owner_count, stamp, more}, anyone, 17)
+end
+
+local function last_ticket_plus_one()
+  local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+  return math.max(tonumber(last or 0) + 1, now)
+end
+
+local function join(ticket)
+  local place = redis.call('ZSCORE', KEYS[2], token)
+  if not place or (ticket and ticket < tonumber(place)) then
+    redis.call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
+  end
+  redis.call('HSET', KEYS[3], token, stamp .. ' ' .. ARGV[11] .. ARGV[3])
+  redis.call('PEXPIRE', KEYS[2], queue_life)
+  redis.call('PEXPIRE', KEYS[3], queue_life)
+end
+
+local function requested()
+  local _, hold = parse_waiter('0 -' .. ARGV[3])
+  return hold
+end
+
+local function acquire()
+  local owner, limit, wait = ARGV[4], tonumber(ARGV[6]), ARGV[9] == '1'
+  local own = holds[token]
+  if own and (own.flag == 'k' or own.flag == 't') then
+    unqueue(token)
+    return refused('gone', 0, 0, settle())
+  end
+  if own then
+    own.at, own.ttl, own.lease, own.flag = now, tonumber(ARGV[5]), tonumber(ARGV[5]), 'h'
+    unqueue(token)
+    store(token, own)
+    return granted(settle())
+  end
+  local verdict, outer = rule(owner, limit)
+  if verdict == 'enter' then
+    admit(token, requested(), verdict, outer)
+    return granted(settle())
+  end
+  if verdict == 'upgrade' then
+    unqueue(token)
+    return refused('upgrade', 0, 0, settle())
+  end
+  local queued = redis.call('EXISTS', KEYS[2]) == 1
+  if wait and (queued or verdict == 'full') then join(tonumber(ARGV[10])) end
+  local more = let_in(token)
+  if not holds[token] and redis.call('EXISTS', KEYS[2]) == 0 then
+    verdict, outer = rule(owner, limit)
+    if verdict == 'fresh' then admit(token, requested(), verdict, outer) end
+  end
+  more = math.max(more, tell_next(token))
+  if holds[token] then return granted(more) end
+  local place = redis.call('ZSCORE', KEYS[2], token)
+  if place then
+    return refused('held', tonumber(place), redis.call('ZRANK', KEYS[2], token), more)
+  end
+  return refused('held', last_ticket_plus_one(), redis.call('ZCARD', KEYS[2]), more)
+end
+
+local function renew()
+  local own = holds[token]
+  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return {'gone', settle()} end
+  own.at, own.flag = now, 'h'
+  own.lease = tonumber(ARGV[3]) or own.ttl
+  store(token, own)
+  return {'renewed', string.format('%.0f', own.lease), stamp, settle()}
+end
+
+local function release()
+  local own = holds[token]
+  local answer = 'absent'
+  if own and (own.flag == 'h' or own.flag == 'p') then
+    answer = 'released'
+    if ARGV[4] == '1' then remove(token) else drop_or_keep(token, own) end
+    count_all()
+  elseif not own then
+    if redis.call('ZREM', KEYS[2], token) == 1 then answer = 'left' end
+    redis.call('HDEL', KEYS[3], token)
+    if ARGV[3] == '1' then
+      local ttl = tonumber(ARGV[5])
+      store(token, {at = now, since = now, fence = '0', lease = ttl, ttl = ttl, limit = 0,
+        flag = 't', floor = 0, owner = '-', who = '-'})
+    end
+  end
+  return {answer, settle()}
+end
+
+local function force()
+  local function wanted(hold) return ARGV[3] == '' or hold.fence == ARGV[3] end
+  local out = live_values({'forced', stamp, 0}, wanted, math.huge)
+  for id, hold in pairs(holds) do
+    if is_live(hold) and wanted(hold) then remove(id) end
+  end
+  count_all()
+  out[3] = settle()
+  return out
+end
+
+-- A write that is not denyoom, so that a server out of memory lets a holder renew and release.
+if op ~= 'acquire' then redis.call('HDEL', KEYS[1], '') end
+if not load() then
+  return redis.error_reply('DLOCKDATA ' .. KEYS[1] .. ' is a hash, but not one of a lock')
+end
+if op == 'acquire' then return acquire() end
+if op == 'renew' then return renew() end
+if op == 'release' then return release() end
+if op == 'force' then return force() end
+if op == 'tidy' then return {'tidied', settle()} end
+return redis.error_reply('ERR unknown operation')

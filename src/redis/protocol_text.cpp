@@ -1,0 +1,155 @@
+#include "redis/protocol_text.hpp"
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+
+namespace dlock {
+namespace {
+
+/// Inside `{...}` a brace would move the lock's keys to different slots.
+constexpr std::string_view braces_and_percent = "{}%";
+
+std::string encoded_key(std::string_view text) {
+  static constexpr char digits[] = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    if (braces_and_percent.find(c) == std::string_view::npos) {
+      out += c;
+    } else {
+      out += '%';
+      out += digits[static_cast<unsigned char>(c) >> 4];
+      out += digits[static_cast<unsigned char>(c) & 15];
+    }
+  }
+  return out;
+}
+
+/// A field of `who`; "-" stands for nothing.
+std::string who_field(std::string_view text) {
+  if (text.empty()) return "-";
+  return text == "-" ? "%2D" : percent_encoded(text);
+}
+
+std::string from_who_field(std::string_view text) {
+  return text == "-" ? "" : percent_decoded(text);
+}
+
+/// Cuts the next blank-separated word off `text`.
+std::string_view take_word(std::string_view& text) {
+  const auto blank = text.find(' ');
+  const auto word = text.substr(0, blank);
+  text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
+  return word;
+}
+
+[[noreturn]] void not_a_lock() {
+  throw Error(Trouble::wrong_data, "the key holds data that is not a lock");
+}
+
+std::int64_t take_number(std::string_view& text) {
+  const auto number = parse_number(take_word(text), 0, INT64_MAX);
+  if (!number) not_a_lock();
+  return *number;
+}
+
+Who take_who(std::string_view text) {
+  Who who;
+  who.host = from_who_field(take_word(text));
+  who.pid = static_cast<pid_t>(parse_number(take_word(text), 0, INT32_MAX).value_or(0));
+  who.user = from_who_field(take_word(text));
+  who.command = from_who_field(take_word(text));
+  who.label = from_who_field(take_word(text));
+  return who;
+}
+
+milliseconds to_ms(std::int64_t us) { return std::chrono::ceil<milliseconds>(microseconds(us)); }
+
+}  // namespace
+
+KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
+    : holds(prefix + "{" + encoded_key(key.text) + "}"),
+      queue(holds + ":queue"),
+      waiters(holds + ":waiters"),
+      fence(holds + ":fence") {}
+
+std::optional<LockKey> key_of(std::string_view prefix, std::string_view name) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  if (name.ends_with(":queue")) name.remove_suffix(6);
+  if (name.size() < 3 || name.front() != '{' || name.back() != '}') return std::nullopt;
+  const auto inside = name.substr(1, name.size() - 2);
+  if (inside.find_first_of("{}") != std::string_view::npos) return std::nullopt;
+  LockKey key{percent_decoded(inside)};
+  return key_fault(key.text) ? std::nullopt : std::optional(key);
+}
+
+std::string scan_pattern(std::string_view prefix) {
+  std::string pattern;
+  for (const char c : prefix) {
+    if (std::string_view("*?[]\\^").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern + "{*}*";
+}
+
+std::string packed_claim(const Claim& claim) {
+  const std::string ttl = std::to_string(claim.ttl.count());
+  return " " + ttl + " " + ttl + " " + std::to_string(claim.limit.owners) + " h " +
+         std::to_string(claim.floor.count()) + " " + claim.owner.text + " " +
+         who_field(claim.who.host) + " " + std::to_string(claim.who.pid) + " " +
+         who_field(claim.who.user) + " " + who_field(claim.who.command) + " " +
+         who_field(claim.who.label);
+}
+
+StoredHold parse_hold(std::string_view value, std::int64_t now) {
+  const std::int64_t at = std::min(take_number(value), now);
+  const std::int64_t since = take_number(value);
+  Hold hold;
+  hold.fence = Fence{take_number(value)};
+  const milliseconds lease(take_number(value));
+  take_number(value);
+  hold.limit = Limit{take_number(value)};
+  const auto flag = take_word(value);
+  const milliseconds floor(take_number(value));
+  hold.kept = flag == "k";
+  hold.owner = hold.kept ? "" : std::string(take_word(value));
+  if (hold.kept) take_word(value);
+  hold.who = take_who(value);
+  hold.acquired_at = WallTime(microseconds(since));
+  hold.held = to_ms(std::max<std::int64_t>(now - since, 0));
+  const auto end_of_lease = microseconds(at) + lease;
+  const auto end_of_floor = microseconds(std::min(since, now)) + floor;
+  if (microseconds(now) >= end_of_lease && !hold.kept && end_of_floor > microseconds(now)) {
+    hold.kept = true;
+    hold.owner.clear();
+  }
+  const auto end = hold.kept ? std::max(end_of_lease, end_of_floor) : end_of_lease;
+  hold.lease_left = to_ms((end - microseconds(now)).count());
+  return {hold, flag != "t" && end > microseconds(now)};
+}
+
+Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now) {
+  Waiter waiter;
+  take_number(value);  // seen
+  take_word(value);    // channel
+  take_number(value);  // lease
+  take_number(value);  // ttl
+  waiter.limit = Limit{take_number(value)};
+  take_word(value);    // flag
+  take_number(value);  // floor
+  waiter.owner = std::string(take_word(value));
+  waiter.who = take_who(value);
+  waiter.waiting = to_ms(std::max<std::int64_t>(now - ticket, 0));
+  return waiter;
+}
+
+std::int64_t server_number(std::string_view text) {
+  const auto number = parse_number(text, 0, INT64_MAX);
+  if (!number) throw Error(Trouble::unavailable, "it answered something that is no number");
+  return *number;
+}
+
+}  // namespace dlock

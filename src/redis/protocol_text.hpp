@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lock/claim.hpp"
+#include "lock/grant.hpp"
+
+namespace dlock {
+
+/// The names of one lock's keys: all in one Cluster slot, whatever the key's text.
+struct KeyNames {
+  KeyNames(const std::string& prefix, const LockKey& key);
+  std::string holds;
+  std::string queue;
+  std::string waiters;
+  std::string fence;
+};
+
+/// The lock behind a key name of `holds` or `queue` form; nothing for other names.
+std::optional<LockKey> key_of(std::string_view prefix, std::string_view name);
+
+/// The pattern SCAN is to match for all locks below a prefix.
+std::string scan_pattern(std::string_view prefix);
+
+/// ` lease ttl limit h floor owner who`: what a grant or a waiter's entry ends with, made by the
+/// client so that the script need not.
+std::string packed_claim(const Claim& claim);
+
+/// A value of the holds hash.
+struct StoredHold {
+  Hold hold;
+  bool live = false;  ///< neither expired nor a tombstone
+};
+
+/// A value of the holds hash as it is at the server's `now` (microseconds); throws
+/// Error{wrong_data} if it is none.
+StoredHold parse_hold(std::string_view value, std::int64_t now);
+
+/// A value of the waiters hash, for the ticket it stands at in the queue.
+Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now);
+
+/// A decimal number from the server; throws Error{unavailable} if it is none.
+std::int64_t server_number(std::string_view text);
+
+}  // namespace dlock

@@ -1,0 +1,210 @@
+#include "redis/redis_store.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/random.hpp"
+#include "redis/lock_script.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+[[noreturn]] void unexpected_answer() {
+  throw Error(Trouble::unavailable, "it answered what no version of dlock's script answers");
+}
+
+const Reply& item(const Reply& reply, std::size_t i) {
+  if (!reply.is_array(i + 1)) unexpected_answer();
+  return reply.items[i];
+}
+
+std::string_view word(const Reply& reply, std::size_t i) { return item(reply, i).text; }
+
+/// Scripts answer with integers and with decimal text, for what Lua's numbers would round.
+std::int64_t number(const Reply& reply, std::size_t i) {
+  const Reply& one = item(reply, i);
+  return one.kind == Reply::Kind::integer ? one.integer : server_number(one.text);
+}
+
+milliseconds span(const Reply& reply, std::size_t i) { return milliseconds(number(reply, i)); }
+
+std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now) {
+  std::vector<Hold> holds;
+  for (std::size_t i = first; i < reply.items.size(); ++i) {
+    holds.push_back(parse_hold(reply.items[i].text, now).hold);
+  }
+  return holders_of(std::move(holds));
+}
+
+Refusal refusal_from(const Reply& reply) {
+  Refusal refusal;
+  const auto why = word(reply, 1);
+  if (why == "upgrade") refusal.why = Refusal::Why::upgrade;
+  if (why == "gone") refusal.why = Refusal::Why::gone;
+  refusal.ticket = Ticket{number(reply, 2)};
+  refusal.ahead = static_cast<std::size_t>(number(reply, 3));
+  refusal.waiting = static_cast<std::size_t>(number(reply, 4));
+  refusal.ask_again_in = span(reply, 5);
+  refusal.holders = static_cast<std::size_t>(number(reply, 6));
+  refusal.held_by = holders_from(reply, 9, number(reply, 7));
+  return refusal;
+}
+
+std::string text_of(milliseconds span) { return std::to_string(span.count()); }
+
+}  // namespace
+
+RedisStore::RedisStore(Endpoint endpoint, std::string prefix)
+    : prefix_(std::move(prefix)), connection_(std::move(endpoint)), channel_(random_hex(8)) {}
+
+Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments, bool listen,
+                      const Patience& patience) {
+  const KeyNames names(prefix_, key);
+  Reply reply = run_script(names, arguments, listen, false, patience);
+  if (reply.is_error("NOSCRIPT")) reply = run_script(names, arguments, listen, true, patience);
+  if (reply.is_error()) {
+    const Error error = server_error(reply);
+    throw Error(error.trouble(), name() + ": " + error.what());
+  }
+  return reply;
+}
+
+Reply RedisStore::run_script(const KeyNames& names, const std::vector<std::string>& arguments,
+                             bool listen, bool by_text, const Patience& patience) {
+  std::vector<Request> requests;
+  if (!connection_.is_open()) subscribed_.clear();
+  if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
+  if (listen) {
+    requests.push_back({"MULTI"});
+    requests.push_back({"SUBSCRIBE", names.holds + ":" + channel_});
+  }
+  Request script{by_text ? "EVAL" : "EVALSHA",
+                 std::string(by_text ? lock_script : lock_script_sha1),
+                 "4",
+                 names.holds,
+                 names.queue,
+                 names.waiters,
+                 names.fence};
+  script.insert(script.end(), arguments.begin(), arguments.end());
+  requests.push_back(std::move(script));
+  if (listen) requests.push_back({"EXEC"});
+  subscribed_ = listen ? names.holds + ":" + channel_ : "";
+  auto replies = connection_.exchange(requests, patience);
+  if (!listen) return replies.back();
+  for (const Reply& reply : replies) {
+    if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
+  }
+  return item(replies.back(), 1);
+}
+
+void RedisStore::tidy(const LockKey& key, const Reply& more, const Patience& patience) {
+  try {
+    std::int64_t left = more.integer;
+    while (left != 0) left = number(run(key, {"tidy", ""}, false, patience), 1);
+  } catch (const Error&) {
+    connection_.close();
+  }
+}
+
+Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+  bool more = true;
+  while (true) {
+    Answer answer = ask_once(claim, ask, patience, more);
+    const auto* refusal = std::get_if<Refusal>(&answer);
+    if (!more || refusal == nullptr || refusal->why != Refusal::Why::held) return answer;
+  }
+}
+
+Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& patience,
+                            bool& more) {
+  const std::vector<std::string> arguments{"acquire",
+                                           claim.token.text,
+                                           packed_claim(claim),
+                                           claim.owner.text,
+                                           text_of(claim.ttl),
+                                           std::to_string(claim.limit.owners),
+                                           text_of(claim.floor),
+                                           text_of(std::max(claim.ttl, claim.floor)),
+                                           ask.wait ? "1" : "0",
+                                           ask.ticket ? std::to_string(ask.ticket->value) : "",
+                                           channel_};
+  unanswered_.insert(claim.token.text);
+  const Deadline sent = BootClock::now();
+  const Reply reply = run(claim.key, arguments, ask.wait, patience);
+  unanswered_.erase(claim.token.text);
+  if (word(reply, 0) == "granted") {
+    const milliseconds lease = span(reply, 2);
+    more = false;
+    tidy(claim.key, item(reply, 4), patience);
+    return Grant{Fence{number(reply, 1)}, Lease{lease, valid_until(sent, lease)}};
+  }
+  if (word(reply, 0) != "refused") unexpected_answer();
+  more = number(reply, 8) != 0;
+  return refusal_from(reply);
+}
+
+Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
+  const std::string own = KeyNames(prefix_, claim.key).holds + ":" + channel_;
+  while (true) {
+    std::optional<Published> message;
+    try {
+      message = connection_.next_message({until, interrupt_fd});
+    } catch (const Error& error) {
+      if (error.trouble() != Trouble::interrupted) throw;
+      return Wake{Wake::Why::interrupted, {}, {}};
+    }
+    if (!message) return Wake{Wake::Why::due, {}, {}};
+    if (message->channel != own) continue;
+    const std::string_view text = message->payload;
+    if (text.starts_with("next ")) {
+      return Wake{Wake::Why::changed, milliseconds(server_number(text.substr(5))), {}};
+    }
+    if (text.starts_with("grant ")) {
+      return Wake{Wake::Why::granted, {}, Fence{server_number(text.substr(text.rfind(' ') + 1))}};
+    }
+  }
+}
+
+std::optional<Lease> RedisStore::renew(const LockKey& key, const Token& token,
+                                       std::optional<milliseconds> ttl, const Patience& patience) {
+  const Deadline sent = BootClock::now();
+  const Reply reply = run(key, {"renew", token.text, ttl ? text_of(*ttl) : ""}, false, patience);
+  if (word(reply, 0) == "gone") {
+    tidy(key, item(reply, 1), patience);
+    return std::nullopt;
+  }
+  if (word(reply, 0) != "renewed") unexpected_answer();
+  const milliseconds lease = span(reply, 1);
+  tidy(key, item(reply, 3), patience);
+  return Lease{lease, valid_until(sent, lease)};
+}
+
+Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
+                             const Patience& patience) {
+  // A request that was sent and never answered may still reach the server after this release.
+  constexpr milliseconds tombstone_life{60'000};
+  const bool unsure = unanswered_.contains(token.text);
+  if (unsure && !connection_.was_ever_open()) return Released::not_held;
+  const Reply reply = run(key,
+                          {"release", token.text, unsure ? "1" : "0",
+                           mode == ReleaseMode::ignore_floor ? "1" : "0", text_of(tombstone_life)},
+                          false, patience);
+  unanswered_.erase(token.text);
+  tidy(key, item(reply, 1), patience);
+  if (word(reply, 0) == "released") return Released::yes;
+  return word(reply, 0) == "left" ? Released::left_queue : Released::not_held;
+}
+
+std::vector<Holder> RedisStore::force_release(const LockKey& key, std::optional<Fence> fence,
+                                              const Patience& patience) {
+  const std::string which = fence ? std::to_string(fence->value) : "";
+  const Reply reply = run(key, {"force", "", which}, false, patience);
+  tidy(key, item(reply, 2), patience);
+  return holders_from(reply, 3, number(reply, 1));
+}
+
+bool RedisStore::needs_renewal(const Claim&) const { return true; }
+
+}  // namespace dlock

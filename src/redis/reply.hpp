@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct redisReader;
+
+namespace dlock {
+
+/// One RESP2 value from a server.
+struct Reply {
+  enum class Kind { text, error, integer, nil, array };
+  Kind kind = Kind::nil;
+  std::string text;  ///< of text (bulk or status) and error
+  std::int64_t integer = 0;
+  std::vector<Reply> items;
+
+  bool is_error(std::string_view code = "") const;
+  bool is_array(std::size_t at_least) const;
+};
+
+/// Turns the bytes of a connection into replies. A server may be anything that listens, so before
+/// hiredis parses a reply its frame is checked here: types and digits as RESP2 has them, and the
+/// bounds below, which hiredis 0.14 does not have (an array header alone makes it allocate).
+/// Throws Error{unavailable} once the bytes are not RESP2 or pass a bound; the connection is then
+/// of no further use.
+class ReplyReader {
+ public:
+  ReplyReader();
+  ~ReplyReader();
+  ReplyReader(ReplyReader&&) = delete;
+
+  void feed(std::string_view bytes);
+  /// The next complete reply, if there is one.
+  std::optional<Reply> next();
+
+  static constexpr std::size_t longest_line = 64 * 1024;
+  static constexpr std::int64_t longest_bulk = 1024 * 1024;
+  static constexpr std::int64_t largest_array = 64 * 1024;
+  static constexpr std::size_t deepest = 8;
+  static constexpr std::size_t largest_reply = 8 * 1024 * 1024;
+
+ private:
+  /// Moves scanned_ over as many whole elements as have arrived; true once a reply is complete.
+  bool scan();
+  bool scan_element(std::string_view line);
+  void close_arrays();
+  Reply parse(std::string_view frame);
+
+  struct Close {
+    void operator()(redisReader* reader) const;
+  };
+  std::unique_ptr<redisReader, Close> reader_;
+  std::string bytes_;
+  std::size_t scanned_ = 0;         ///< how much of bytes_ has been checked
+  std::vector<std::int64_t> open_;  ///< elements still missing, of each array being read
+};
+
+}  // namespace dlock

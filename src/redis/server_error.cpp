@@ -1,0 +1,97 @@
+#include "redis/server_error.hpp"
+
+#include <string_view>
+
+#include "base/escape.hpp"
+
+namespace dlock {
+namespace {
+
+struct Class {
+  std::string_view code;
+  Trouble trouble;
+  std::string_view meaning;
+};
+
+/// The words of server.c and friends in Redis 6.2 to 8 and Valkey 8.
+constexpr Class classes[] = {
+    {"DLOCKDATA", Trouble::wrong_data, "the key holds data that is not a lock"},
+    {"WRONGTYPE", Trouble::wrong_data, "the key holds data that is not a lock"},
+    {"NOAUTH", Trouble::denied, "the server wants a password: set DLOCK_PASSWORD_FILE"},
+    {"WRONGPASS", Trouble::denied, "user name or password is wrong"},
+    {"NOPERM", Trouble::denied,
+     "the user may not do this: its ACL lacks a command, key or channel"},
+    {"DENIED", Trouble::denied, "the server is in protected mode and refuses other hosts"},
+    {"LOADING", Trouble::unavailable, "the server is still loading its data"},
+    {"READONLY", Trouble::unavailable, "the server is a read-only replica: name the master"},
+    {"MASTERDOWN", Trouble::unavailable, "the server is a replica that has lost its master"},
+    {"OOM", Trouble::unavailable, "the server is out of memory (maxmemory)"},
+    {"MISCONF", Trouble::unavailable, "the server cannot save to disk and refuses writes"},
+    {"NOREPLICAS", Trouble::unavailable, "the server has too few replicas and refuses writes"},
+    {"BUSY", Trouble::unavailable, "the server is busy with somebody's script"},
+    {"MOVED", Trouble::unavailable, "the server is a Cluster node and the key lives on another"},
+    {"ASK", Trouble::unavailable, "the server is a Cluster node and the key is moving to another"},
+    {"CLUSTERDOWN", Trouble::unavailable, "the Cluster is down"},
+    {"CROSSSLOT", Trouble::bug, "keys of one lock in different Cluster slots"},
+    {"TRYAGAIN", Trouble::unavailable, "the Cluster is moving the key"},
+    {"NOPROTO", Trouble::unavailable, "the server refuses the protocol"},
+};
+
+struct Phrase {
+  std::string_view text;
+  Trouble trouble;
+  std::string_view meaning;
+};
+
+/// What has no class of its own.
+constexpr Phrase phrases[] = {
+    {"invalid password", Trouble::denied, "the password is wrong"},
+    {"AUTH <password> called without", Trouble::denied,
+     "the server has no password, but one is set"},
+    {"no password is set", Trouble::denied, "the server has no password, but one is set"},
+    {"wrong number of arguments for 'auth'", Trouble::denied, "the server knows no user names"},
+    {"can't run this command", Trouble::denied,
+     "the user may not do this: its ACL lacks a command"},
+    {"can't access at least one of the keys", Trouble::denied,
+     "the user may not do this: its ACL lacks the key"},
+    {"DB index is out of range", Trouble::unavailable, "the server has no such database"},
+    {"invalid DB index", Trouble::unavailable, "the server has no such database"},
+    {"SELECT is not allowed in cluster", Trouble::unavailable, "a Cluster has database 0 only"},
+    {"unknown command", Trouble::unavailable, "the server lacks a command dlock needs"},
+    {"max number of clients reached", Trouble::unavailable, "the server has too many clients"},
+};
+
+bool has_code(std::string_view text, std::string_view code) {
+  for (auto at = text.find(code); at != std::string_view::npos; at = text.find(code, at + 1)) {
+    const auto end = at + code.size();
+    const bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '-';
+    if (begins && (end == text.size() || text[end] == ' ')) return true;
+  }
+  return false;
+}
+
+Error made(Trouble trouble, std::string_view meaning, std::string_view said) {
+  constexpr std::size_t enough = 200;
+  return Error(trouble,
+               std::string(meaning) + " (it said: " + escaped(said.substr(0, enough)) + ")");
+}
+
+}  // namespace
+
+Error server_error(const Reply& reply) {
+  const std::string_view text = reply.text;
+  const bool wrapped = text.starts_with("ERR Error running script");
+  for (const Class& each : classes) {
+    if (wrapped ? has_code(text, each.code) : text.substr(0, text.find(' ')) == each.code) {
+      return made(each.trouble, each.meaning, text);
+    }
+  }
+  for (const Phrase& phrase : phrases) {
+    if (text.find(phrase.text) != std::string_view::npos) {
+      return made(phrase.trouble, phrase.meaning, text);
+    }
+  }
+  return made(Trouble::unavailable, "the server refused", text);
+}
+
+}  // namespace dlock

@@ -23,14 +23,14 @@ constexpr int exec_failed = 127;
 /// argv and envp as execvpe wants them, made before the fork: afterwards nothing may allocate.
 class Image {
  public:
-  explicit Image(const Command& command) {
-    for (const auto& argument : command.argv) arguments_.push_back(argument.c_str());
+  explicit Image(const Program& program) {
+    for (const auto& argument : program.argv) arguments_.push_back(argument.c_str());
     arguments_.push_back(nullptr);
-    texts_.reserve(command.environment.size());
+    texts_.reserve(program.environment.size());
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      if (!replaced(command, *entry)) environment_.push_back(*entry);
+      if (!replaced(program, *entry)) environment_.push_back(*entry);
     }
-    for (const auto& [name, value] : command.environment) {
+    for (const auto& [name, value] : program.environment) {
       environment_.push_back(texts_.emplace_back(name + "=" + value).c_str());
     }
     environment_.push_back(nullptr);
@@ -42,9 +42,9 @@ class Image {
   }
 
  private:
-  static bool replaced(const Command& command, std::string_view entry) {
+  static bool replaced(const Program& program, std::string_view entry) {
     const auto name = entry.substr(0, entry.find('='));
-    return std::any_of(command.environment.begin(), command.environment.end(),
+    return std::any_of(program.environment.begin(), program.environment.end(),
                        [&](const auto& added) { return added.first == name; });
   }
 
@@ -139,9 +139,9 @@ std::optional<int> Child::exec_error() const {
   return static_cast<int>(error);
 }
 
-Child start(const Command& command, Signals& signals,
+Child start(const Program& program, Signals& signals,
             const std::function<void(pid_t)>& before_exec) {
-  const Image image(command);
+  const Image image(program);
   const bool gated = static_cast<bool>(before_exec);
   Fd channel(eventfd(0, EFD_CLOEXEC));
   if (!channel) throw_errno("cannot start the command: eventfd");
@@ -152,7 +152,7 @@ Child start(const Command& command, Signals& signals,
   const pid_t pid = fork();
   if (pid < 0) throw_errno("cannot start the command: fork");
   if (pid == 0) {
-    become(image, signals, terminal, command.hidden_fd, channel.get(), gated, parent);
+    become(image, signals, terminal, program.hidden_fd, channel.get(), gated, parent);
   }
   const int gate = channel.get();
   Child child(std::move(tree), std::move(terminal), pid, std::move(channel));

@@ -17,7 +17,7 @@
 namespace dlock {
 
 /// What to execute, found and run as execvp(3) does: along PATH, a script without `#!` by /bin/sh.
-struct Command {
+struct Program {
   std::vector<std::string> argv;
   /// Set on top of dlock's own environment.
   std::vector<std::pair<std::string, std::string>> environment;
@@ -75,7 +75,7 @@ class Child {
 /// Forks and executes; called from the main thread, which then stays. If `before_exec` is there,
 /// the command's first instruction waits for it: it gets the process group, and may throw. Whether
 /// the exec succeeded is told by ChildEnd. Error{host_refused} if there can be no new process.
-Child start(const Command& command, Signals& signals,
+Child start(const Program& program, Signals& signals,
             const std::function<void(pid_t)>& before_exec = {});
 
 }  // namespace dlock

@@ -36,7 +36,7 @@ void check_name(const std::string& place, const std::string& name) {
   const auto names = names_of_settings();
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   throw Error(Trouble::configuration,
-              place + ": unknown setting \"" + redacted(name) + "\"" + did_you_mean(name, names));
+              place + ": unknown setting " + in_quotes(name) + did_you_mean(name, names));
 }
 
 FileEntry parse_line(const std::string& place, std::string_view line) {
@@ -72,6 +72,11 @@ bool others_may_read(const std::string& path) {
          (status.st_mode & S_IROTH) != 0;
 }
 
+/// A path that is a URL came to the wrong flag, perhaps with its password.
+std::string shown_path(const std::string& path) {
+  return path.find("://") == std::string::npos ? escaped(path) : redacted(path);
+}
+
 bool is_missing(const std::string& path) {
   return access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
@@ -80,18 +85,18 @@ bool is_missing(const std::string& path) {
 
 std::string read_whole(const std::string& path, std::size_t at_most) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw_errno("cannot read " + escaped(path));
+  if (!file) throw_errno("cannot read " + shown_path(path));
   std::string content;
   char part[4096];
   while (true) {
     const ssize_t count = read(file.get(), part, sizeof part);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno("cannot read " + escaped(path));
+    if (count < 0) throw_errno("cannot read " + shown_path(path));
     if (count == 0) return content;
     content.append(part, static_cast<std::size_t>(count));
     if (content.size() > at_most) {
       throw Error(Trouble::host_refused,
-                  escaped(path) + " is longer than " + std::to_string(at_most) + " bytes");
+                  shown_path(path) + " is longer than " + std::to_string(at_most) + " bytes");
     }
   }
 }

@@ -147,8 +147,8 @@ class Cutter {
       });
     }
     given_.push_back({&option, std::move(value)});
-    flags_.help = option.slot == Slot(&Flags::help);
-    flags_.version = option.slot == Slot(&Flags::version);
+    if (option.slot == Slot(&Flags::help)) flags_.help = true;
+    if (option.slot == Slot(&Flags::version)) flags_.version = true;
   }
 
   const std::vector<std::string>& arguments_;
@@ -227,7 +227,7 @@ Command command_named(const std::string& name) {
     names.emplace_back(each.name);
   }
   const std::string suggestion = did_you_mean(name, names);
-  refuse("unknown command \"" + redacted(name) + "\"" +
+  refuse("unknown command " + in_quotes(name) +
          (suggestion.empty() ? ": it is run, acquire, renew, release or inspect" : suggestion));
 }
 

@@ -18,6 +18,15 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Trouble::usage, why); }
 
+/// `text` escaped, without the end of what is too long for a message.
+std::string clipped(std::string_view text) {
+  constexpr std::size_t longest = 80;
+  if (text.size() <= longest) return escaped(text);
+  std::size_t end = longest;
+  while (end > longest - 4 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return escaped(text.substr(0, end)) + "...";
+}
+
 /// What stands before the first of `marks`, cut off the front of `text`.
 std::string_view cut_until(std::string_view& text, std::string_view marks) {
   const auto part = text.substr(0, text.find_first_of(marks));
@@ -205,10 +214,15 @@ std::string shown(const Target& target) {
 
 std::string redacted(std::string_view text) {
   const auto at = text.rfind('@');
-  if (at == std::string_view::npos) return escaped(text);
+  if (at == std::string_view::npos) return clipped(text);
   const auto colon = text.substr(0, at).find("://");
   const auto scheme = colon == std::string_view::npos ? "" : text.substr(0, colon + 3);
-  return escaped(scheme) + "***" + escaped(text.substr(at));
+  return clipped(scheme) + "***" + clipped(text.substr(at));
+}
+
+std::string in_quotes(std::string_view text) {
+  const bool url = text.find("://") != std::string_view::npos;
+  return "\"" + (url ? redacted(text) : clipped(text)) + "\"";
 }
 
 bool holds_password(std::string_view text) {

@@ -36,8 +36,12 @@ Target parse_server_url(std::string_view text);
 std::string shown(const Target& target);
 
 /// `text`, which may be a URL, or a wrong one, for a message: `***` in place of what stands before
-/// the last `@`, escaped.
+/// the last `@`, escaped, and cut where it is longer than anybody reads.
 std::string redacted(std::string_view text);
+
+/// Any value for a message, in quotes: the same, but an `@` counts only in what has a `://`, which
+/// may have come to the wrong flag.
+std::string in_quotes(std::string_view text);
 
 /// Whether a URL brings a password along.
 bool holds_password(std::string_view text);

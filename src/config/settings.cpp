@@ -88,8 +88,8 @@ class Resolver {
     settings_.command_argv = flags_.command_argv;
     if (const auto& line = flags_.command_string) {
       if (!settings_.command_argv.empty()) {
-        refuse("--command and a COMMAND exclude each other: \"" +
-               redacted(settings_.command_argv.front()) + "\" stands behind -c STRING");
+        refuse("--command and a COMMAND exclude each other: " +
+               in_quotes(settings_.command_argv.front()) + " stands behind -c STRING");
       }
       settings_.command_argv = {"/bin/sh", "-c", *line};
     }
@@ -172,7 +172,7 @@ class Resolver {
     settings_.grace = grace.value_or(std::min(usual_grace, most));
     if (settings_.grace <= most) return;
     const Given given = sources_.of(option("grace")).front().front();
-    given.refuse("\"" + escaped(given.text) + "\" is more than a third of the ttl, which is " +
+    given.refuse(in_quotes(given.text) + " is more than a third of the ttl, which is " +
                  human_duration(*settings_.ttl));
   }
 

@@ -74,7 +74,6 @@ std::vector<Given> Sources::in_flags(const Option& option) const {
   std::vector<Given> values;
   for (auto& text : std::visit(Values{flags_}, option.slot)) {
     values.push_back({std::move(text), option.shown(), Trouble::usage});
-    if (values.back().text.empty()) values.back().refuse("the value is empty");
   }
   return values;
 }

@@ -13,12 +13,6 @@
 namespace dlock {
 namespace {
 
-/// A value for a message. A URL may have come to the wrong flag, with its password.
-std::string quoted(const std::string& text) {
-  const bool url = text.find("://") != std::string::npos;
-  return "\"" + (url ? redacted(text) : escaped(text)) + "\"";
-}
-
 /// As it would be typed: `100ms`, `24h`.
 std::string typed(milliseconds span) {
   const auto ms = span.count();
@@ -28,7 +22,7 @@ std::string typed(milliseconds span) {
 }
 
 void refuse_fault(const Given& given, const std::optional<std::string>& fault) {
-  if (fault) given.refuse(quoted(given.text) + " " + *fault);
+  if (fault) given.refuse(in_quotes(given.text) + " " + *fault);
 }
 
 bool has_control_characters(std::string text) {
@@ -56,11 +50,11 @@ std::optional<int> signal_number(const std::string& text) {
 milliseconds duration_from(const Given& given, milliseconds least, milliseconds most) {
   const auto span = parse_duration(given.text);
   if (!span) {
-    given.refuse(quoted(given.text) + " is no duration, as 10, 0.25, 500ms, 30s, 5m or 1h30m, " +
+    given.refuse(in_quotes(given.text) + " is no duration, as 10, 0.25, 500ms, 30s, 5m or 1h30m, " +
                  "of at most 365d");
   }
   if (*span < least || *span > most) {
-    given.refuse(quoted(given.text) + " is not within " + typed(least) + " and " + typed(most));
+    given.refuse(in_quotes(given.text) + " is not within " + typed(least) + " and " + typed(most));
   }
   return *span;
 }
@@ -68,7 +62,7 @@ milliseconds duration_from(const Given& given, milliseconds least, milliseconds 
 long long number_from(const Given& given, const std::string& what, long long low, long long high) {
   const auto number = parse_number(given.text, low, high);
   if (!number) {
-    given.refuse(quoted(given.text) + " is no " + what + ": it is a number of " +
+    given.refuse(in_quotes(given.text) + " is no " + what + ": it is a number of " +
                  std::to_string(low) + " to " + std::to_string(high));
   }
   return *number;
@@ -76,7 +70,7 @@ long long number_from(const Given& given, const std::string& what, long long low
 
 int signal_from(const Given& given) {
   const auto number = signal_number(given.text);
-  if (!number) given.refuse(quoted(given.text) + " is no signal, as TERM, SIGTERM or 15");
+  if (!number) given.refuse(in_quotes(given.text) + " is no signal, as TERM, SIGTERM or 15");
   return *number;
 }
 
@@ -132,7 +126,7 @@ std::string prefix_from(const Given& given) {
 OnLost on_lost_from(const Given& given) {
   if (given.text == "stop") return OnLost::stop;
   if (given.text == "ignore") return OnLost::ignore;
-  given.refuse(quoted(given.text) + " is neither stop nor ignore");
+  given.refuse(in_quotes(given.text) + " is neither stop nor ignore");
 }
 
 }  // namespace dlock

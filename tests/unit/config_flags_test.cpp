@@ -155,6 +155,8 @@ TEST_CASE("help and version are found everywhere before COMMAND, and end the rea
     CHECK(parse({each.name, "--help"}).command == each.command);
     CHECK(parse({each.name, "-k", "K", "-qV", "--rubbish"}).version);
     CHECK_FALSE(parse({each.name, "-k", "K", "--version"}).help);
+    CHECK(parse({each.name, "-hq"}).help);
+    CHECK(parse({each.name, "-Vq"}).version);
   }
   CHECK_FALSE(parse({"run", "-k", "--help", "cmd"}).help);
   CHECK_FALSE(parse({"run", "-k", "K", "cmd", "--help"}).help);

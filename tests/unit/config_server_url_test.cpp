@@ -176,6 +176,9 @@ TEST_CASE("text that may be a URL is shown without what stands before its last @
   CHECK(redacted(":pw@h") == "***@h");
   CHECK(redacted("pw@h://x") == "***@h://x");
   CHECK(redacted("plain\x1b") == "plain\\x1B");
+  CHECK(in_quotes("a@b") == "\"a@b\"");
+  CHECK(in_quotes("redis://a@b") == "\"redis://***@b\"");
+  CHECK(in_quotes(std::string(79, 'x') + "\xc3\xa4x") == "\"" + std::string(79, 'x') + "...\"");
 }
 
 TEST_CASE("a password in a URL is noticed") {

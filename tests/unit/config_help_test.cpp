@@ -1,0 +1,120 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "config/help.hpp"
+#include "config/options.hpp"
+#include "unit/config_support.hpp"
+
+namespace dlock {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The words of the first command of a shell line; quotes go, variables stay.
+std::vector<std::string> words_of(const std::string& line) {
+  std::vector<std::string> words(1);
+  char quote = 0;
+  for (const char c : line) {
+    if (quote == 0 && std::string_view(")>;|&").find(c) != std::string_view::npos) break;
+    if (quote == 0 ? c == '\'' || c == '"' : c == quote) {
+      quote = quote == 0 ? c : '\0';
+    } else if (quote == 0 && c == ' ') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  std::erase(words, "");
+  return words;
+}
+
+/// The arguments of every dlock called in the examples of a help text.
+std::vector<std::vector<std::string>> examples_of(const std::string& text) {
+  std::vector<std::vector<std::string>> examples;
+  bool inside = false;
+  for (const std::string& line : lines_of(text)) {
+    inside = line == "Examples:" || (inside && line.starts_with("  "));
+    const auto from = line.find("dlock ");
+    if (!inside || from == std::string::npos) continue;
+    examples.push_back(words_of(line.substr(from + 6)));
+    std::replace(examples.back().begin(), examples.back().end(), std::string("$T"),
+                 std::string("token"));
+    if (line.find("DLOCK_TOKEN=$T") != std::string::npos) {
+      examples.back().insert(examples.back().end(), {"--token", "token"});
+    }
+  }
+  return examples;
+}
+
+bool fits(const std::string& text, std::size_t rows) {
+  const auto lines = lines_of(text);
+  for (const std::string& line : lines) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+    CHECK_FALSE(line.ends_with(' '));
+  }
+  return lines.size() <= rows && text.ends_with('\n');
+}
+
+TEST_CASE("the help fits on a screen") {
+  CHECK(fits(help_text(std::nullopt), 24));
+  for (const Subcommand& each : subcommands()) CHECK(fits(help_text(each.command), 48));
+}
+
+TEST_CASE("the help of dlock names every command") {
+  for (const Subcommand& each : subcommands()) {
+    CHECK(help_text(std::nullopt).find(std::string("\n  ") + each.name + " ") != std::string::npos);
+  }
+}
+
+TEST_CASE("the help of a command has all of its flags, the others' none") {
+  for (const Subcommand& each : subcommands()) {
+    const std::string text = help_text(each.command);
+    CHECK(text.starts_with(std::string("Usage: dlock ") + each.name + " "));
+    for (const Option& option : options()) {
+      if (option.commands == 0 || *option.name == '\0') continue;
+      CAPTURE(option.shown());
+      std::size_t listed = 0;
+      for (const std::string& line : lines_of(text)) {
+        const std::string flag = option.shown() + " ";
+        if (line.starts_with("  ") && line.find(flag) == 6) ++listed;
+      }
+      CHECK(listed == (option.belongs_to(each.command) ? 1 : 0));
+      if (option.belongs_to(each.command)) CHECK(*option.help != '\0');
+    }
+    CHECK(text.find("Exit codes:") != std::string::npos);
+    CHECK(text.find("DLOCK_SERVER") != std::string::npos);
+  }
+  CHECK(help_text(Command::renew).find("DLOCK_TTL") == std::string::npos);
+  CHECK(help_text(Command::inspect).find("DLOCK_OWNER") == std::string::npos);
+}
+
+TEST_CASE("every example of the help is taken by the command line it shows") {
+  const test::Surroundings place;
+  std::vector<std::string> texts = {help_text(std::nullopt)};
+  for (const Subcommand& each : subcommands()) texts.push_back(help_text(each.command));
+  for (const std::string& text : texts) {
+    const auto examples = examples_of(text);
+    CHECK(examples.size() >= 3);
+    for (const auto& arguments : examples) {
+      const auto error = test::error_of([&] { place.resolve(arguments); });
+      CHECK((error ? error->second : "") == "");
+    }
+  }
+}
+
+TEST_CASE("the version is one line") {
+  const auto lines = lines_of(version_text());
+  REQUIRE(lines.size() == 1);
+  CHECK(lines.front() == "dlock " DLOCK_VERSION);
+}
+
+}  // namespace
+}  // namespace dlock

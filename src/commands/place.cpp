@@ -24,8 +24,9 @@ StorePtr open_store(const Settings& settings) {
     return std::make_unique<RedisStore>(endpoint_of(*redis), settings.prefix);
   }
   const auto& local = std::get<LocalTarget>(settings.server);
-  return std::make_unique<LocalStore>(local.dir ? explicit_directory(*local.dir)
-                                                : default_directory());
+  const DirectorySettings directory = local.dir ? DirectorySettings{*local.dir, false}
+                                                : DirectorySettings{default_directory(), true};
+  return std::make_unique<LocalStore>(directory);
 }
 
 Patience short_patience() {

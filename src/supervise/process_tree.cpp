@@ -64,13 +64,19 @@ pid_t parent_of(pid_t pid) {
   return parent;
 }
 
-/// A pidfd names the process that has the number at the moment of opening. It is the one found
-/// below `parent` only if it is still there afterwards.
-void signal_child_of(pid_t parent, pid_t pid, int signal) {
-  const Fd handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (handle && parent_of(pid) == parent) {
-    syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
-  }
+struct Found {
+  pid_t parent;
+  pid_t pid;
+};
+
+/// A pidfd names the process that has the number at the moment of opening. It is the one found if
+/// its parent is still the same, or if it has become our orphan meanwhile.
+void send(const Found& found, int signal) {
+  const Fd handle(static_cast<int>(syscall(SYS_pidfd_open, found.pid, 0)));
+  if (!handle) return;
+  const pid_t parent = parent_of(found.pid);
+  if (parent != found.parent && parent != getpid()) return;
+  syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
 }
 
 }  // namespace
@@ -86,14 +92,17 @@ ProcessTree::ProcessTree() {
 }
 
 void ProcessTree::signal(int signal, pid_t except_group) const {
-  std::vector<pid_t> found{getpid()};
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const pid_t parent = found[i];
+  std::vector<Found> tree{{0, getpid()}};
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    const pid_t parent = tree[i].pid;
     for (const pid_t pid : children_of(std::to_string(parent))) {
-      if (strangers_.contains(pid)) continue;
-      found.push_back(pid);
-      if (except_group == 0 || getpgid(pid) != except_group) signal_child_of(parent, pid, signal);
+      if (!strangers_.contains(pid)) tree.push_back({parent, pid});
     }
+  }
+  // All are found before the first is sent anything, and the lowest come first: who ends leaves
+  // its children to us, where nobody would look for them any more.
+  for (std::size_t i = tree.size() - 1; i > 0; --i) {
+    if (except_group == 0 || getpgid(tree[i].pid) != except_group) send(tree[i], signal);
   }
 }
 

@@ -206,9 +206,10 @@ bool Supervisor::tree_gone() {
 }
 
 void Supervisor::signal_tree(int signal) const {
-  // To a group at once, for those who fork meanwhile; but never to the one we are in.
-  if (!child_.shares_group()) child_.send(signal);
+  // A group is told at once, for those who fork meanwhile, but never the one we are in. It comes
+  // last, see ProcessTree::signal.
   child_.tree.signal(signal, child_.shares_group() ? 0 : child_.group());
+  if (!child_.shares_group()) child_.send(signal);
 }
 
 }  // namespace

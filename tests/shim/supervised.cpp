@@ -1,0 +1,130 @@
+// A dlock without locks, for the tests of src/supervise: supervised [NAME=VALUE ...] -- COMMAND.
+//   lease=MS      nothing may run MS after the start     renewals=N   N renewals, every lease/3
+//   lost=FILE     the loss is told when FILE is there    keep=1       the child runs on then
+//   grace=MS  stop=SIGNUMBER  max-hold=MS  hide=FD  env=NAME=VALUE
+//   gate=FILE     the process group is written there, slowly, before the command begins
+// Its last line on stderr says how it ended; its exit code is dlock's.
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "base/error.hpp"
+#include "supervise/supervise.hpp"
+
+using namespace dlock;
+
+namespace {
+
+class Lease : public StopSource {
+ public:
+  Lease(Deadline gone_by, std::string lost_file) : gone_by_(gone_by), lost_file_(lost_file) {}
+
+  int fd() const override { return told_.fd(); }
+  Deadline must_be_gone_by() const override { return gone_by_; }
+
+  void keep(milliseconds lease, int renewals) {
+    for (int i = 0; i < renewals; ++i) {
+      std::this_thread::sleep_for(lease / 3);
+      gone_by_ = later(BootClock::now(), lease);
+    }
+    while (!lost_file_.empty() && access(lost_file_.c_str(), F_OK) != 0) usleep(1000);
+    if (!lost_file_.empty()) told_.raise();
+  }
+
+ private:
+  std::atomic<Deadline> gone_by_;
+  std::string lost_file_;
+  Event told_;
+};
+
+using Options = std::map<std::string, std::string>;
+
+milliseconds duration(const Options& options, const std::string& name) {
+  const auto found = options.find(name);
+  return milliseconds(found == options.end() ? 0 : std::stol(found->second));
+}
+
+void slowly_write(const std::string& file, pid_t group) {
+  usleep(50'000);
+  std::ofstream(file) << group << '\n';
+}
+
+void report(const Ending& ending, Deadline gone_by) {
+  const char* const names[] = {"exited", "signalled", "not-started", "lost", "max-hold"};
+  std::fprintf(stderr, "%s code=%d signal=%d error=%d noticed=%d survivors=%zu in-time=%d\n",
+               names[static_cast<int>(ending.why)], ending.child.exit_code.value_or(-1),
+               ending.child.signal.value_or(0), ending.child.exec_error.value_or(0),
+               ending.loss_noticed ? 1 : 0, ending.survivors.size(),
+               BootClock::now() <= gone_by ? 1 : 0);
+}
+
+int leave(const Ending& ending) {
+  switch (ending.why) {
+    case Ending::Why::lost:
+      return 79;
+    case Ending::Why::max_hold:
+      return 124;
+    case Ending::Why::not_started:
+      return *ending.child.exec_error == ENOENT ? 127 : 126;
+    case Ending::Why::signalled:
+      die_of(*ending.child.signal);
+    case Ending::Why::exited:
+      break;
+  }
+  return *ending.child.exit_code;
+}
+
+int supervised(const Options& options, Program program) {
+  Signals signals;
+  const auto text = [&](const std::string& name) {
+    return options.contains(name) ? options.at(name) : std::string();
+  };
+  if (options.contains("hide")) program.hidden_fd = std::stoi(text("hide"));
+  if (const auto env = text("env"); !env.empty()) {
+    program.environment.emplace_back(env.substr(0, env.find('=')), env.substr(env.find('=') + 1));
+  }
+  const auto ttl = duration(options, "lease");
+  Lease lease(ttl.count() > 0 ? later(BootClock::now(), ttl) : never, text("lost"));
+  Terms terms;
+  terms.grace = duration(options, "grace");
+  if (options.contains("stop")) terms.stop_signal = std::stoi(text("stop"));
+  if (options.contains("max-hold")) terms.max_hold = duration(options, "max-hold");
+  terms.loss = &lease;
+  terms.keep_running_on_loss = options.contains("keep");
+  terms.on_loss = [] { std::fputs("loss\n", stderr); };
+  terms.before_stop = [] { std::fputs("stopping\n", stderr); };
+
+  std::function<void(pid_t)> gate;
+  if (options.contains("gate")) gate = [&](pid_t group) { slowly_write(text("gate"), group); };
+  Child child = start(program, signals, gate);
+  std::thread([&] {
+    lease.keep(ttl, static_cast<int>(duration(options, "renewals").count()));
+  }).detach();
+  const auto ending = supervise(child, signals, terms);
+  report(ending, lease.must_be_gone_by());
+  std::fflush(nullptr);
+  _exit(leave(ending));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  int at = 1;
+  for (; at < argc && argv[at] != std::string("--"); ++at) {
+    const std::string option = argv[at];
+    options[option.substr(0, option.find('='))] = option.substr(option.find('=') + 1);
+  }
+  try {
+    return supervised(options, {{argv + at + 1, argv + argc}, {}, -1});
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 71;
+  }
+}

@@ -1,0 +1,219 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "supervise/signals.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/process.hpp"
+#include "support/supervised.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+namespace {
+
+/// What a process can find out about how it was started, but for what names itself.
+const char* const self_portrait =
+    "grep -E '^(Sig(Blk|Ign)|Umask|NoNewPrivs|Groups|Cpus_allowed)' /proc/self/status;"
+    "cat /proc/self/limits; nice; pwd; env | sort;"
+    "for fd in /proc/self/fd/*; do echo \"$fd\"; done";
+
+void odd_inheritance() {
+  signal(SIGHUP, SIG_IGN);
+  signal(SIGCHLD, SIG_IGN);
+  signal(SIGUSR2, SIG_IGN);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  sigaddset(&blocked, SIGPIPE);
+  sigprocmask(SIG_BLOCK, &blocked, nullptr);
+  dup2(1, 7);
+}
+
+}  // namespace
+
+TEST_CASE("every exit code of the child is passed through") {
+  for (int code = 0; code <= 255; ++code) {
+    CAPTURE(code);
+    CHECK(run(supervised(shell("exit " + std::to_string(code)))).exit_code == code);
+  }
+}
+
+TEST_CASE("dlock dies of every signal its child dies of") {
+  for (int number = 1; number <= 64; ++number) {
+    const bool harmless = number == SIGCHLD || number == SIGCONT || number == SIGURG ||
+                          number == SIGWINCH || (number >= SIGSTOP && number <= SIGTTOU);
+    if (harmless || number == 32 || number == 33) continue;  // these two are libc's own
+    CAPTURE(number);
+    const auto result = run(supervised(shell("kill -" + std::to_string(number) + " $$")));
+    CHECK(result.signal == number);
+    CHECK(says(result, "signalled code=-1 signal=" + std::to_string(number)));
+  }
+}
+
+TEST_CASE("a command that cannot be executed is told from one that ends with 127") {
+  const TempDir dir;
+  write_file(dir / "plain", "text\n");
+  const auto error = [](int number) {
+    return "not-started code=-1 signal=0 error=" + std::to_string(number);
+  };
+  CHECK(says(run(supervised({"/nonexistent"})), error(ENOENT)));
+  CHECK(says(run(supervised({"no-such-command-on-the-path"})), error(ENOENT)));
+  CHECK(says(run(supervised({""})), error(ENOENT)));
+  CHECK(says(run(supervised({dir / "plain"})), error(EACCES)));
+  CHECK(says(run(supervised({dir.path()})), error(EACCES)));
+  CHECK(says(run(supervised(shell("exit 127"))), "exited code=127"));
+  CHECK(says(run(supervised({"/nonexistent"}, {"gate=" + (dir / "gate")})), error(ENOENT)));
+}
+
+TEST_CASE("a script without an interpreter line is run by sh, as execvp does") {
+  const TempDir dir;
+  write_file(dir / "script", "exit 42\n");
+  chmod((dir / "script").c_str(), 0755);
+  CHECK(run(supervised({dir / "script"})).exit_code == 42);
+}
+
+TEST_CASE("the child inherits exactly what it would without dlock") {
+  for (const bool odd : {false, true}) {
+    CAPTURE(odd);
+    ProcessOptions options;
+    if (odd) options.before_exec = odd_inheritance;
+    const auto direct = run(shell(self_portrait), options);
+    const auto under = run(supervised(shell(self_portrait)), options);
+    REQUIRE(direct.exit_code == 0);
+    CHECK(under.out == direct.out);
+    CHECK(direct.out.find("/fd/7\n") == (odd ? direct.out.find("/fd/7") : std::string::npos));
+  }
+}
+
+TEST_CASE("arguments arrive byte for byte, stdin is the child's") {
+  ProcessOptions options;
+  options.input = "line\n";
+  const auto result = run(supervised({"sh", "-c", "printf '<%s>' \"$@\"; cat", "sh", "", "a b",
+                                      "[a,b]", "++", "--", "\xff;\n$x"}),
+                          options);
+  CHECK(result.out == "<><a b><[a,b]><++><--><\xff;\n$x>line\n");
+}
+
+TEST_CASE("variables are added to the environment, or take the place of those there") {
+  ProcessOptions options;
+  options.env["PROBE"] = "outer";
+  const auto script = shell("env | grep -c ^PROBE=; echo \"$PROBE\"");
+  CHECK(run(supervised(script, {"env=PROBE=inner=1"}), options).out == "1\ninner=1\n");
+  options.env.clear();
+  CHECK(run(supervised(script, {"env=PROBE=new"}), options).out == "1\nnew\n");
+}
+
+TEST_CASE("the hidden descriptor is closed in the child, its neighbours are not") {
+  ProcessOptions options;
+  options.before_exec = [] {
+    dup2(1, 7);
+    dup2(1, 8);
+  };
+  const auto script = shell("for fd in 7 8; do [ -e /proc/self/fd/$fd ] && echo $fd; done");
+  CHECK(run(supervised(script), options).out == "7\n8\n");
+  CHECK(run(supervised(script, {"hide=7"}), options).out == "8\n");
+}
+
+TEST_CASE("every signal is passed on, however often it comes") {
+  auto dlock = Process(supervised(
+      shell("for s in HUP INT QUIT TERM USR1 USR2 ALRM WINCH CONT; do trap \"echo $s\" $s; done;"
+            "(trap '' HUP INT QUIT TERM USR1 USR2 ALRM; exec sleep 60) & echo ready; while :; do "
+            "wait; done")));
+  REQUIRE(eventually([&] { return dlock.out() == "ready\n"; }));
+  std::string expected = "ready\n";
+  const std::pair<int, std::string> signals[] = {
+      {SIGHUP, "HUP\n"},     {SIGINT, "INT\n"},   {SIGQUIT, "QUIT\n"}, {SIGTERM, "TERM\n"},
+      {SIGTERM, "TERM\n"},   {SIGUSR1, "USR1\n"}, {SIGUSR2, "USR2\n"}, {SIGALRM, "ALRM\n"},
+      {SIGWINCH, "WINCH\n"}, {SIGCONT, "CONT\n"}, {SIGTERM, "TERM\n"}};
+  for (const auto& [number, name] : signals) {
+    kill(dlock.pid(), number);
+    expected += name;
+    REQUIRE(eventually([&] { return dlock.out().size() >= expected.size(); }));
+    CHECK(dlock.out() == expected);
+  }
+}
+
+TEST_CASE("without a terminal SIGTSTP stops the child alone, and SIGCONT continues it") {
+  auto dlock = Process(supervised(shell("echo $$; exec sleep 60")));
+  REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
+  const auto state = [](pid_t pid) {
+    const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+    return stat[stat.rfind(')') + 2];
+  };
+  const pid_t command = std::stoi(dlock.out());
+  dlock.signal(SIGTSTP);
+  CHECK(eventually([&] { return state(command) == 'T'; }));
+  dlock.signal(SIGCONT);
+  CHECK(eventually([&] { return state(command) == 'S'; }));
+  CHECK(state(dlock.pid()) == 'S');
+  dlock.signal(SIGTERM);
+  CHECK(dlock.wait().signal == SIGTERM);
+}
+
+TEST_CASE("a signal ignored on entry is not heard, one that is not is") {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGTERM, SIG_DFL);
+    Signals signals;
+    kill(getpid(), SIGHUP);
+    kill(getpid(), SIGWINCH);
+    const bool silent = !signals.take();
+    kill(getpid(), SIGTERM);
+    const auto term = signals.take();
+    _exit(silent && term && term->number == SIGTERM && !term->from_terminal ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  CHECK(status == 0);
+}
+
+TEST_CASE("kill -9 of dlock takes the command with it") {
+  auto dlock = Process(supervised(shell("echo $$; exec sleep 60")));
+  REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
+  const pid_t command = std::stoi(dlock.out());
+  kill(dlock.pid(), SIGKILL);
+  CHECK(eventually([&] { return !is_alive(command); }, milliseconds(2000)));
+}
+
+TEST_CASE("the command's first instruction waits until its process group is recorded") {
+  const TempDir dir;
+  const auto result =
+      run(supervised(shell("cat " + (dir / "gate") + "; cut -d' ' -f5 /proc/$$/stat"),
+                     {"gate=" + (dir / "gate")}));
+  const auto first = result.out.substr(0, result.out.find('\n') + 1);
+  CHECK_FALSE(first.empty());
+  CHECK(result.out == first + first);
+}
+
+TEST_CASE("what the command leaves behind is reaped while it runs and lives on after it") {
+  const TempDir dir;
+  auto dlock =
+      Process(supervised(shell("i=0; while [ $i -lt 1000 ]; do (true &); i=$((i+1)); done;"
+                               "(setsid sleep 60 >/dev/null 2>&1 & echo $!); while [ ! -e " +
+                               (dir / "go") + " ]; do sleep 0.01; done")));
+  REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
+  const pid_t daemon = std::stoi(dlock.out());
+  const auto number = std::to_string(dlock.pid());
+  const auto children = "/proc/" + number + "/task/" + number + "/children";
+  const auto count = [&] {
+    std::size_t blanks = 0;
+    for (const char c : read_file(children)) blanks += c == ' ';
+    return blanks;
+  };
+  CHECK(eventually([&] { return count() == 2; }));  // the command and its daemon
+  write_file(dir / "go", "");
+  CHECK(dlock.wait().exit_code == 0);
+  CHECK(is_alive(daemon));
+  kill(daemon, SIGKILL);
+}
+
+}  // namespace dlock::test

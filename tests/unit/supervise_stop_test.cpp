@@ -1,0 +1,181 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/process.hpp"
+#include "support/supervised.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+namespace {
+
+std::vector<pid_t> pids(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<pid_t> found;
+  for (pid_t pid = 0; words >> pid;) found.push_back(pid);
+  return found;
+}
+
+/// Tells its number, those of a daemon (double fork, own session) and of that one's child; none
+/// of them heeds TERM.
+const char* const stubborn_family =
+    "trap '' TERM INT HUP;"
+    "(setsid sh -c 'sleep 60 & echo $! $$; wait' &);"
+    "echo $$; while :; do sleep 0.05; done";
+
+/// It waits in a builtin: dash forgets a signal that comes in the middle of its vfork.
+const char* const handles_term =
+    "trap 'echo asked; exit 0' TERM; sleep 60 & echo ready; while :; do wait; done";
+
+void check_all_dead(const std::string& out, std::size_t expected) {
+  const auto family = pids(out);
+  CHECK(family.size() == expected);
+  for (const pid_t pid : family) CHECK_FALSE(is_alive(pid));
+}
+
+}  // namespace
+
+TEST_CASE("a family that ignores TERM and left its session is dead when the lease ends") {
+  const auto result = run(supervised(shell(stubborn_family), {"lease=400", "grace=100"}));
+  CHECK(result.exit_code == 79);
+  CHECK(says(result, "lost code=-1 signal=9 error=0 noticed=1 survivors=0 in-time=1"));
+  check_all_dead(result.out, 3);
+}
+
+TEST_CASE("descendants in a group of their own are asked to end before they are killed") {
+  const auto result = run(supervised(shell("setsid sh -c \"trap 'echo daemon asked; exit' TERM; "
+                                           "sleep 60 & while :; do wait; done\" &"
+                                           "trap 'wait; exit 3' TERM; wait; wait"),
+                                     {"max-hold=400", "grace=5000"}));
+  CHECK(result.out == "daemon asked\n");
+  CHECK(says(result, "max-hold code=3"));
+  CHECK(result.duration < milliseconds(4000));
+}
+
+TEST_CASE("the grace goes on for what is left when the command itself has ended") {
+  const auto result = run(supervised(
+      shell("(trap 'sleep 0.2; echo cleaned up; exit' TERM; sleep 60 & while :; do wait; done) &"
+            "trap 'exit 0' TERM; wait"),
+      {"max-hold=400", "grace=5000"}));
+  CHECK(result.out == "cleaned up\n");
+  CHECK(says(result, "max-hold code=0"));
+}
+
+TEST_CASE("a child that ends with 0 in the grace has lost the lock all the same") {
+  const auto result = run(supervised(shell(handles_term), {"lease=2400", "grace=2000"}));
+  CHECK(result.out == "ready\nasked\n");
+  CHECK(result.exit_code == 79);
+  CHECK(says(result, "lost code=0 signal=0 error=0 noticed=1"));
+}
+
+TEST_CASE("without a grace the child is killed just before the lease ends, not after it") {
+  const auto result = run(supervised({"sleep", "60"}, {"lease=300", "grace=0"}));
+  CHECK(says(result, "lost code=-1 signal=9"));
+  CHECK(says(result, "in-time=1"));
+  CHECK(result.duration > milliseconds(250));
+}
+
+TEST_CASE("renewals move the moment at which the child must stop") {
+  const auto result = run(supervised({"sleep", "1"}, {"lease=300", "grace=50", "renewals=12"}));
+  CHECK(result.exit_code == 0);
+  CHECK(says(result, "exited code=0 signal=0 error=0 noticed=0"));
+}
+
+TEST_CASE("a loss that is told stops the child long before the lease ends") {
+  const TempDir dir;
+  auto dlock = Process(
+      supervised(shell(handles_term), {"lease=60000", "grace=1000", "lost=" + (dir / "lost")}));
+  REQUIRE(eventually([&] { return dlock.out() == "ready\n"; }));
+  write_file(dir / "lost", "");
+  const auto result = dlock.wait(milliseconds(30'000));
+  CHECK(result.exit_code == 79);
+  CHECK(result.out == "ready\nasked\n");
+}
+
+TEST_CASE("a child that may run on after a loss ends as it does, and the loss is said once") {
+  const TempDir dir;
+  const auto script = shell("touch " + (dir / "lost") + "; sleep 0.4; exit 5");
+  for (const std::string how : {"lease=200", "lease=60000"}) {
+    CAPTURE(how);
+    const auto result =
+        run(supervised(script, {how, "grace=50", "keep=1", "lost=" + (dir / "lost")}));
+    CHECK(result.exit_code == 5);
+    CHECK(result.err.starts_with("loss\nexited code=5 signal=0 error=0 noticed=1"));
+  }
+}
+
+TEST_CASE("max-hold ends the child, with the chosen signal, by SIGKILL if it must") {
+  const auto polite = run(supervised({"sleep", "60"}, {"max-hold=100", "grace=5000", "stop=2"}));
+  CHECK(polite.exit_code == 124);
+  CHECK(says(polite, "max-hold code=-1 signal=2 error=0 noticed=0"));
+  const auto stubborn = run(supervised(shell(stubborn_family), {"max-hold=300", "grace=100"}));
+  CHECK(stubborn.exit_code == 124);
+  CHECK(says(stubborn, "max-hold code=-1 signal=9"));
+  check_all_dead(stubborn.out, 3);
+}
+
+TEST_CASE("resumed after the lease, dlock kills the child before it runs another instruction") {
+  auto dlock = Process(
+      supervised(shell(std::string("echo $$;") + handles_term), {"lease=1500", "grace=200"}));
+  REQUIRE(eventually([&] { return dlock.out().ends_with("ready\n"); }));
+  const pid_t child = std::stoi(dlock.out());
+  dlock.signal(SIGSTOP);
+  dlock.wait_until_stopped();
+  kill(child, SIGSTOP);
+  kill(dlock.pid(), SIGTERM);  // in the queue, but the deadline is older
+  const Deadline past = later(BootClock::now(), milliseconds(1600));
+  REQUIRE(eventually([&] { return BootClock::now() > past; }));
+  dlock.signal(SIGCONT);
+  const auto result = dlock.wait(milliseconds(2000));
+  CHECK(result.exit_code == 79);
+  CHECK(says(result, "lost code=-1 signal=9"));
+  CHECK(result.out.find("asked") == std::string::npos);
+}
+
+TEST_CASE("a child that had ended before a late wake keeps its exit code") {
+  const TempDir dir;
+  auto dlock = Process(
+      supervised(shell("echo $$; while [ ! -e " + (dir / "go") + " ]; do sleep 0.01; done; exit 6"),
+                 {"lease=800", "grace=100"}));
+  REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
+  const pid_t child = std::stoi(dlock.out());
+  dlock.signal(SIGSTOP);
+  dlock.wait_until_stopped();
+  write_file(dir / "go", "");
+  const Deadline past = later(BootClock::now(), milliseconds(900));
+  REQUIRE(eventually([&] { return BootClock::now() > past && !is_alive(child); }));
+  dlock.signal(SIGCONT);
+  const auto result = dlock.wait();
+  CHECK(result.exit_code == 6);
+  CHECK(says(result, "exited code=6 signal=0 error=0 noticed=1"));
+}
+
+TEST_CASE("a stopped child is waited for, and is killed in time when the lease ends") {
+  auto dlock = Process(supervised(shell("echo $$; kill -STOP $$; exit 8"),
+                                  {"lease=300", "grace=100", "renewals=3"}));
+  const auto result = dlock.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(says(result, "in-time=1"));
+  CHECK(result.duration > milliseconds(350));
+}
+
+TEST_CASE("what dlock had for children before it was executed is not killed") {
+  const auto script = std::string("sleep 60 >/dev/null 2>&1 & echo $!; exec ") + DLOCK_SUPERVISED +
+                      " max-hold=100 grace=0 -- sleep 60";
+  ProcessOptions options;
+  auto dlock = Process(shell(script), options);
+  const auto result = dlock.wait();
+  CHECK(result.exit_code == 124);
+  const auto stranger = pids(result.out);
+  REQUIRE(stranger.size() == 1);
+  CHECK(is_alive(stranger.front()));
+  kill(stranger.front(), SIGKILL);
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,272 @@
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/fd.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/process.hpp"
+#include "support/supervised.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+namespace {
+
+/// Somebody at a terminal, with a shell that has job control: types, and reads the screen.
+class Desk {
+ public:
+  Desk() {
+    int master = -1;
+    shell_ = forkpty(&master, nullptr, nullptr, nullptr);
+    if (shell_ == 0) {
+      setenv("PS1", "", 1);
+      setenv("TERM", "dumb", 1);
+      setenv("D", DLOCK_SUPERVISED, 1);
+      execlp("bash", "bash", "--norc", "--noprofile", "--noediting", "-i", nullptr);
+      _exit(127);
+    }
+    master_ = Fd(master);
+    fcntl(master, F_SETFL, O_NONBLOCK);
+    fcntl(master, F_SETFD, FD_CLOEXEC);
+    type("stty -echo noflsh; PS1=; echo desk-$((1+1))");
+    REQUIRE(shows("desk-2"));
+  }
+
+  ~Desk() {
+    const pid_t foreground = tcgetpgrp(master_.get());
+    if (foreground > 1) kill(-foreground, SIGKILL);
+    kill(shell_, SIGKILL);
+    waitpid(shell_, nullptr, 0);
+  }
+
+  void type(const std::string& line) { press(line + "\n"); }
+
+  void press(const std::string& keys) {
+    CHECK(write(master_.get(), keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
+  }
+
+  void resize(unsigned short columns) {
+    const winsize size{24, columns, 0, 0};
+    ioctl(master_.get(), TIOCSWINSZ, &size);
+  }
+
+  /// Waits until `text` is on the screen after what was shown before.
+  bool shows(const std::string& text) {
+    const bool there = eventually(
+        [&] {
+          read_screen();
+          return screen_.find(text, seen_) != std::string::npos;
+        },
+        milliseconds(5000));
+    if (there) seen_ = screen_.find(text, seen_) + text.size();
+    if (!there) MESSAGE(screen_);
+    return there;
+  }
+
+  /// Waits until the foreground process group is led by a program of this name.
+  bool in_front(const std::string& program) {
+    return eventually([&] {
+      const pid_t group = tcgetpgrp(master_.get());
+      if (group <= 1 || !is_alive(group)) return false;
+      return read_file("/proc/" + std::to_string(group) + "/comm") == program + "\n";
+    });
+  }
+
+  std::size_t count(const std::string& text) {
+    read_screen();
+    std::size_t found = 0;
+    for (auto at = screen_.find(text); at != std::string::npos; at = screen_.find(text, at + 1)) {
+      ++found;
+    }
+    return found;
+  }
+
+ private:
+  void read_screen() {
+    char block[4096];
+    ssize_t got = 0;
+    while ((got = read(master_.get(), block, sizeof block)) > 0) {
+      screen_.append(block, static_cast<std::size_t>(got));
+    }
+  }
+
+  pid_t shell_ = -1;
+  Fd master_;
+  std::string screen_;
+  std::size_t seen_ = 0;
+};
+
+/// Says so for each INT, ends on QUIT. It waits in a builtin, for dash forgets a signal that comes
+/// in the middle of its vfork.
+const char* const counts_int =
+    "sh -c 'sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; echo read\"\"y; "
+    "while :; do wait; done'";
+
+}  // namespace
+
+TEST_CASE("the child reads from the terminal, and the shell has it again afterwards") {
+  Desk desk;
+  desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"'; echo code-$?");
+  REQUIRE(desk.shows("ready"));
+  desk.type("hello");
+  CHECK(desk.shows("<hello>"));
+  CHECK(desk.shows("code-0"));
+  desk.type("read y; echo \"[$y]\"");
+  desk.type("again");
+  CHECK(desk.shows("[again]"));
+}
+
+TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead") {
+  const std::string command = std::string("$D -- ") + counts_int;
+  for (const std::string& line :
+       {command, command + " | (trap '' INT QUIT; cat)", "echo | " + command,
+        command + " </dev/null", command + " & fg"}) {
+    CAPTURE(line);
+    Desk desk;
+    desk.type(line);
+    REQUIRE(desk.shows("ready"));
+    for (int i = 0; i < 3; ++i) {
+      desk.press("\x03");
+      REQUIRE(desk.shows("got-int"));
+    }
+    desk.press("\x1c");
+    desk.type("echo end-$((1+1))");
+    REQUIRE(desk.shows("end-2"));
+    CHECK(desk.count("got-int\r") == 3);
+  }
+}
+
+TEST_CASE("^C that kills the child stops a loop of the shell") {
+  Desk desk;
+  desk.type("for i in 1 2 3; do $D -- sh -c 'echo read\"\"y; exec sleep 60'; done; echo over");
+  REQUIRE(desk.shows("ready"));
+  desk.press("\x03");
+  desk.type("echo end-$((1+1))");
+  CHECK(desk.shows("end-2"));
+  CHECK(desk.count("ready") == 1);
+}
+
+TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it") {
+  Desk desk;
+  desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"; exit 4'; echo code-$?");
+  REQUIRE(desk.shows("ready"));
+  desk.press("\x1a");
+  REQUIRE(desk.shows("stopping"));
+  REQUIRE(desk.shows("Stopped"));
+  REQUIRE(desk.shows("code-148"));
+  desk.type("bg; sleep 0.2; jobs");  // it reads, so it is stopped again, and the job with it
+  REQUIRE(desk.shows("stopping"));
+  REQUIRE(desk.shows("Stopped"));
+  desk.type("fg; echo fg-code-$?");
+  REQUIRE(desk.in_front("sh"));
+  desk.type("hello");
+  CHECK(desk.shows("<hello>"));
+  CHECK(desk.shows("fg-code-4"));
+}
+
+TEST_CASE("a job continued after its lease is killed before it runs another instruction") {
+  Desk desk;
+  desk.type(
+      "$D lease=700 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
+      "read x'");
+  REQUIRE(desk.shows("ready"));
+  desk.press("\x1a");
+  REQUIRE(desk.shows("Stopped"));
+  desk.type("sleep 0.8; fg; echo fg-code-$?");
+  CHECK(desk.shows("lost code=-1 signal=9"));
+  CHECK(desk.shows("fg-code-79"));
+  CHECK(desk.count("asked") == 0);
+}
+
+TEST_CASE("in a pipeline nobody's foreground is taken") {
+  Desk desk;
+  // The reader at the end reads keys from the terminal, as less does.
+  desk.type(
+      "$D -- sh -c 'echo data; sleep 0.2' | (cat; echo read\"\"y; read x </dev/tty; "
+      "echo \"<$x>\"); echo code-$?");
+  REQUIRE(desk.shows("ready"));
+  desk.type("key");
+  CHECK(desk.shows("<key>"));
+  CHECK(desk.shows("code-0"));
+}
+
+TEST_CASE("a child fed by a pipe gets the terminal when it reads from it") {
+  Desk desk;
+  desk.type("echo data | $D -- sh -c 'cat; read x </dev/tty; echo \"<$x>\"'; echo code-$?");
+  REQUIRE(desk.shows("data"));
+  desk.type("key");
+  CHECK(desk.shows("<key>"));
+  CHECK(desk.shows("code-0"));
+}
+
+TEST_CASE("a job in the background leaves the terminal alone until it is brought forward") {
+  Desk desk;
+  desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"' & echo bg-$((1+1))");
+  REQUIRE(desk.shows("bg-2"));
+  REQUIRE(desk.shows("stopping"));
+  desk.type("echo mine-$((1+1))");
+  REQUIRE(desk.shows("mine-2"));
+  desk.type("fg");
+  REQUIRE(desk.in_front("sh"));
+  desk.type("hello");
+  CHECK(desk.shows("<hello>"));
+}
+
+TEST_CASE("a shell below dlock has job control, and sees the window change") {
+  Desk desk;
+  desk.type("$D -- bash --norc --noprofile --noediting -i");
+  desk.type("trap 'echo width-$(stty size)' WINCH; echo inner-$((1+1))");
+  REQUIRE(desk.shows("inner-2"));
+  desk.type("sleep 60");
+  REQUIRE(desk.in_front("sleep"));
+  desk.press("\x1a");
+  REQUIRE(desk.shows("Stopped"));
+  desk.resize(123);
+  desk.type("kill %1; wait");
+  CHECK(desk.shows("width-24 123"));
+  desk.type("exit 3");
+  CHECK(desk.shows("exited code=3"));
+  desk.type("echo outer-$((1+1))");
+  CHECK(desk.shows("outer-2"));
+}
+
+TEST_CASE("a child of a session leader, whom nobody could continue, survives ^Z") {
+  int master = -1;
+  const pid_t dlock = forkpty(&master, nullptr, nullptr, nullptr);
+  if (dlock == 0) {
+    execl(DLOCK_SUPERVISED, "supervised", "--", "sh", "-c", "read x; echo \"<$x>\"", nullptr);
+    _exit(127);
+  }
+  const Fd terminal(master);
+  fcntl(master, F_SETFL, O_NONBLOCK);
+  std::string screen;
+  const auto shows = [&](const std::string& text) {
+    return eventually(
+        [&] {
+          char block[512];
+          const ssize_t got = read(terminal.get(), block, sizeof block);
+          if (got > 0) screen.append(block, static_cast<std::size_t>(got));
+          return screen.find(text) != std::string::npos;
+        },
+        milliseconds(5000));
+  };
+  REQUIRE(eventually([&] { return tcgetpgrp(master) != dlock && tcgetpgrp(master) > 0; }));
+  CHECK(write(master, "\x1a", 1) == 1);
+  CHECK(shows("stopping"));
+  CHECK(write(master, "hello\n", 6) == 6);
+  CHECK(shows("<hello>"));
+  int status = -1;
+  waitpid(dlock, &status, 0);
+  CHECK(status == 0);
+}
+
+}  // namespace dlock::test

@@ -69,6 +69,10 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
   return result;
 }
 
+bool lives_by_process(const HoldEntry& hold, microseconds now) {
+  return hold.backing.by_process && hold.flag == Flag::held && hold.at == now;
+}
+
 Refreshed restart_after_boot(LockTable& table, microseconds now) {
   Refreshed result;
   result.changed = true;

@@ -22,6 +22,9 @@ struct Refreshed {
 /// handed over and never confirmed is not renewed: its waiter may be stopped.
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now);
 
+/// Whether refresh() at `now` found this hold alive, so that it needs no lease.
+bool lives_by_process(const HoldEntry& hold, microseconds now);
+
 /// The clock of leases began anew and every process has gone: holds by process end, the queue is
 /// void, leases and floors count from `now`.
 Refreshed restart_after_boot(LockTable& table, microseconds now);

@@ -22,17 +22,15 @@ constexpr std::chrono::seconds own_patience{5};
 constexpr milliseconds least_patience{100};
 /// Where /proc hides the command's processes from a waiter, it looks this often.
 constexpr milliseconds hidden_group_pause{20};
+/// Where only living processes block, their end wakes the waiter and no lease does; it asks again
+/// all the same, as a sign of life.
+constexpr std::chrono::seconds ask_again_at_last{25};
 /// A change of less is not worth telling a waiter.
 constexpr milliseconds noteworthy{5};
 constexpr std::size_t most_holders_told = 8;
 
 milliseconds span_ms(microseconds from, microseconds to) {
   return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
-}
-
-/// A hold that was found alive a moment ago (refresh) needs no lease.
-bool lives_by_process(const HoldEntry& entry, const Now& now) {
-  return entry.backing.by_process && entry.flag == Flag::held && entry.at == now.lease_clock;
 }
 
 Hold as_hold(const HoldEntry& entry, const Now& now) {
@@ -42,7 +40,7 @@ Hold as_hold(const HoldEntry& entry, const Now& now) {
   hold.who = entry.who;
   hold.held = span_ms(entry.since, now.lease_clock);
   hold.acquired_at = WallTime(now.wall - hold.held);
-  if (!lives_by_process(entry, now)) {
+  if (!lives_by_process(entry, now.lease_clock)) {
     hold.lease_left = std::chrono::ceil<milliseconds>(left_of(entry, now.lease_clock));
   }
   hold.limit = entry.limit;
@@ -56,7 +54,7 @@ std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const No
   return holders_of(std::move(holds));
 }
 
-Refusal as_refusal(const Refused& refused, const Now& now) {
+Refusal as_refusal(const Refused& refused, std::optional<milliseconds> ends_in, const Now& now) {
   Refusal refusal;
   refusal.why = refused.why;
   refusal.held_by = holders_from(refused.holds, now);
@@ -66,6 +64,7 @@ Refusal as_refusal(const Refused& refused, const Now& now) {
   refusal.waiting = refused.waiting;
   refusal.ticket = refused.ticket;
   refusal.ask_again_in = refused.ask_again;
+  if (!refused.holds.empty()) refusal.ask_again_in = ends_in.value_or(ask_again_at_last);
   return refusal;
 }
 
@@ -101,13 +100,14 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const Patience& p
   if (needs_mailbox(key->table, claim.token)) mailbox_.open();
   key->save(claim.token, outcome.more);
   const Now now = key->now;
+  const auto ends_in = key->until_next_end();
   const bool created = key->created();
   key.reset();
   if (created) collect_garbage(directory_);
   if (const auto* granted = std::get_if<Granted>(&outcome.answer)) {
     return Grant{granted->fence, lease_of(by_process, sent, granted->lease)};
   }
-  return as_refusal(std::get<Refused>(outcome.answer), now);
+  return as_refusal(std::get<Refused>(outcome.answer), ends_in, now);
 }
 
 /// What a sleeper sees when it looks at its key.

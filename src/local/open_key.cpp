@@ -111,6 +111,7 @@ void OpenKey::save(const Token& self, bool more) {
 std::optional<milliseconds> OpenKey::until_next_end() const {
   std::optional<milliseconds> least;
   for (const HoldEntry& hold : table.live_holds(now)) {
+    if (lives_by_process(hold, now.lease_clock)) continue;
     const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now.lease_clock));
     least = std::min(least.value_or(left), left);
   }

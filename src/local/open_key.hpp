@@ -45,7 +45,7 @@ class OpenKey {
   void save(const Token& self, bool more);
 
   bool created() const { return file_.created(); }
-  /// When what blocks now ends, or nothing if nothing does.
+  /// When the first of the leases ends; holds of living processes have none.
   std::optional<milliseconds> until_next_end() const;
 
  private:

@@ -1,0 +1,266 @@
+#include <doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <filesystem>
+#include <new>
+
+#include "local/local_store.hpp"
+#include "local_support.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+/// Memory that forked processes share with the test.
+struct Shared {
+  std::atomic<int> value{0};
+  std::atomic<int> busy{0};
+  std::atomic<int> overlaps{0};
+  std::atomic<int> most_sleeps{0};
+  std::atomic<pid_t> pid{0};
+  std::atomic<int> order[64]{};
+  std::atomic<std::int64_t> at{0};
+};
+
+struct Stage {
+  TempDir dir;
+  DirectorySettings settings{dir / "locks", true};
+  LocalStore store{settings};
+  Shared* shared =
+      new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          Shared;
+  ~Stage() { munmap(shared, sizeof(Shared)); }
+
+  std::size_t waiting(const std::string& key) {
+    return store.inspect({{{key}}, {}}, {})[0].waiters.size();
+  }
+  bool held(const std::string& key) { return !store.inspect({{{key}}, {}}, {})[0].holders.empty(); }
+  std::size_t files() const {
+    const auto listing = std::filesystem::directory_iterator(settings.path);
+    return static_cast<std::size_t>(std::distance(begin(listing), end(listing)));
+  }
+  /// A process that takes the key, says so in `value`, and stays.
+  void hold_and_stay(const std::string& key) const {
+    LocalStore own(settings);
+    wait_for_lock(own, claim_on(key));
+    ++shared->value;
+    sleep_for_ever();
+  }
+};
+
+std::int64_t now_ns() { return BootClock::now().time_since_epoch().count(); }
+
+milliseconds since(std::int64_t then) {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds(now_ns() - then));
+}
+
+}  // namespace
+
+TEST_CASE("twenty processes that count under the lock lose no count") {
+  Stage stage;
+  Shared& shared = *stage.shared;
+  {
+    std::deque<Forked> crowd;
+    for (int i = 0; i < 20; ++i) {
+      crowd.emplace_back([&] {
+        LocalStore own(stage.settings);
+        for (int round = 0; round < 50; ++round) {
+          const Claim claim = claim_on("c");
+          wait_for_lock(own, claim);
+          if (shared.busy.fetch_add(1) != 0) ++shared.overlaps;
+          const int seen = shared.value;
+          sched_yield();
+          shared.value = seen + 1;
+          --shared.busy;
+          own.release(claim.key, claim.token, ReleaseMode::normal, {});
+        }
+      });
+    }
+    for (Forked& one : crowd) CHECK(one.wait() == 0);
+  }
+  CHECK(shared.value == 1000);
+  CHECK(shared.overlaps == 0);
+  CHECK(!stage.held("c"));
+}
+
+TEST_CASE("fifty waiters are served in the order they came, each woken at most twice") {
+  Stage stage;
+  Shared& shared = *stage.shared;
+  const Claim first = claim_on("k");
+  REQUIRE(try_lock(stage.store, first));
+  std::deque<Forked> crowd;
+  for (int i = 0; i < 50; ++i) {
+    crowd.emplace_back([&, i] {
+      LocalStore own(stage.settings);
+      const Claim claim = claim_on("k");
+      const int sleeps = wait_for_lock(own, claim);
+      shared.order[shared.value++] = i;
+      if (sleeps > shared.most_sleeps) shared.most_sleeps = sleeps;
+      own.release(claim.key, claim.token, ReleaseMode::normal, {});
+    });
+    REQUIRE(eventually([&] { return stage.waiting("k") == static_cast<std::size_t>(i) + 1; }));
+  }
+  stage.store.release(first.key, first.token, ReleaseMode::normal, {});
+  for (Forked& one : crowd) CHECK(one.wait() == 0);
+  for (int i = 0; i < 50; ++i) CHECK(shared.order[i] == i);
+  CHECK(shared.most_sleeps <= 2);
+}
+
+TEST_CASE("a killed holder without a command frees its key at once") {
+  Stage stage;
+  Shared& shared = *stage.shared;
+  Forked holder([&] { stage.hold_and_stay("k"); });
+  REQUIRE(eventually([&] { return shared.value == 1; }));
+  Forked waiter([&] {
+    LocalStore own(stage.settings);
+    wait_for_lock(own, claim_on("k"));
+    shared.at = now_ns();
+  });
+  REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
+  usleep(20'000);  // so that the waiter sleeps: an earlier kill would find it awake
+  const auto killed = now_ns();
+  holder.signal(SIGKILL);
+  CHECK(waiter.wait() == 0);
+  CHECK(shared.at - killed < 50'000'000);
+}
+
+TEST_CASE("a killed holder's key is had within 50 ms of the end of its command's group") {
+  Stage stage;
+  Shared& shared = *stage.shared;
+  Forked holder([&] {
+    LocalStore own(stage.settings);
+    const Claim claim = claim_on("k");
+    wait_for_lock(own, claim);
+    const pid_t leader = fork();
+    if (leader == 0) {
+      setpgid(0, 0);
+      // The leader is killed below; the group lives on in its child.
+      const pid_t member = fork();
+      if (member != 0) shared.pid = member;
+      sleep_for_ever();
+    }
+    setpgid(leader, leader);
+    own.command_started(claim, leader);
+    while (shared.pid == 0) sched_yield();
+    shared.value = leader;
+    sleep_for_ever();
+  });
+  REQUIRE(eventually([&] { return shared.value > 1; }));
+  const pid_t leader = shared.value;
+  Forked waiter([&] {
+    LocalStore own(stage.settings);
+    wait_for_lock(own, claim_on("k"));
+    shared.at = now_ns();
+  });
+  REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
+  holder.signal(SIGKILL);
+  holder.wait();
+  kill(leader, SIGKILL);
+  usleep(200'000);
+  CHECK(shared.at == 0);
+  CHECK(stage.held("k"));
+  const auto killed = now_ns();
+  kill(shared.pid, SIGKILL);
+  CHECK(waiter.wait() == 0);
+  CHECK(shared.at - killed < 50'000'000);
+}
+
+TEST_CASE("waiters killed anywhere in the queue delay nobody") {
+  Stage stage;
+  Shared& shared = *stage.shared;
+  Forked holder([&] { stage.hold_and_stay("k"); });
+  REQUIRE(eventually([&] { return shared.value == 1; }));
+  std::deque<Forked> crowd;
+  for (int i = 0; i < 8; ++i) {
+    crowd.emplace_back([&] { stage.hold_and_stay("k"); });
+    REQUIRE(eventually([&] { return stage.waiting("k") == static_cast<std::size_t>(i) + 1; }));
+  }
+  for (const std::size_t dead : {0u, 1u, 3u, 4u, 6u}) {
+    crowd[dead].signal(SIGKILL);
+    crowd[dead].wait();
+  }
+  usleep(20'000);
+  for (const std::size_t next : {2u, 5u, 7u}) {
+    const int before = shared.value;
+    const auto killed = now_ns();
+    if (next == 2) {
+      holder.signal(SIGKILL);
+    } else {
+      crowd[next == 5 ? 2 : 5].signal(SIGKILL);
+    }
+    REQUIRE(eventually([&] { return shared.value == before + 1; }));
+    CHECK(since(killed) < milliseconds(100));
+  }
+}
+
+TEST_CASE("a stopped waiter that is handed the lock costs the others two seconds") {
+  Stage stage;
+  Shared& shared = *stage.shared;
+  const Claim first = claim_on("k");
+  REQUIRE(try_lock(stage.store, first));
+  Forked stopped([&] { stage.hold_and_stay("k"); });
+  REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
+  Forked next([&] { stage.hold_and_stay("k"); });
+  REQUIRE(eventually([&] { return stage.waiting("k") == 2; }));
+  usleep(20'000);
+  stopped.signal(SIGSTOP);
+  usleep(20'000);
+  const auto freed = now_ns();
+  stage.store.release(first.key, first.token, ReleaseMode::normal, {});
+  REQUIRE(eventually([&] { return shared.value == 1; }));
+  CHECK(since(freed) >= milliseconds(1900));
+  CHECK(since(freed) < milliseconds(2300));
+}
+
+TEST_CASE("a killed holder with a floor leaves the key kept") {
+  Stage stage;
+  Forked holder([&] {
+    LocalStore own(stage.settings);
+    Claim claim = claim_on("k");
+    claim.floor = milliseconds(60'000);
+    wait_for_lock(own, claim);
+    ++stage.shared->value;
+    sleep_for_ever();
+  });
+  REQUIRE(eventually([&] { return stage.shared->value == 1; }));
+  holder.signal(SIGKILL);
+  holder.wait();
+  const Refusal refusal = refused(stage.store, claim_on("k"));
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].kept);
+}
+
+TEST_CASE("what a process took to be renewed outlives it") {
+  Stage stage;
+  Forked holder([&] {
+    LocalStore own(stage.settings);
+    Claim claim = claim_on("k");
+    claim.upkeep = Upkeep::renewal;
+    wait_for_lock(own, claim);
+  });
+  CHECK(holder.wait() == 0);
+  CHECK(stage.held("k"));
+}
+
+TEST_CASE("nothing but the key's file is left of holders and waiters that were killed") {
+  Stage stage;
+  {
+    Forked holder([&] { stage.hold_and_stay("k"); });
+    REQUIRE(eventually([&] { return stage.shared->value == 1; }));
+    Forked waiter([&] { stage.hold_and_stay("k"); });
+    REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
+  }
+  const Claim claim = claim_on("k");
+  REQUIRE(wait_for_lock(stage.store, claim) == 0);
+  stage.store.release(claim.key, claim.token, ReleaseMode::normal, {});
+  CHECK(stage.files() <= 2);  // the key's file, and our own mailbox while the store lives
+}

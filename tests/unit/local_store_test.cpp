@@ -1,0 +1,353 @@
+#include "local/local_store.hpp"
+
+#include <doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "local_support.hpp"
+#include "support/files.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+struct Place {
+  TempDir dir;
+  DirectorySettings settings{dir / "locks", true};
+};
+
+std::size_t files_in(const std::string& path, const std::string& start) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    if (entry.path().filename().string().starts_with(start)) ++count;
+  }
+  return count;
+}
+
+template <typename Work>
+std::string message_of(Work work, Trouble trouble) {
+  try {
+    work();
+  } catch (const Error& error) {
+    CHECK(error.trouble() == trouble);
+    return error.what();
+  }
+  FAIL("no Error");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a free key is granted, a held one refused with who holds it, and then free again") {
+  Place place;
+  LocalStore store(place.settings);
+  const Claim first = claim_on("k");
+  const auto answer = store.acquire(first, {}, {});
+  REQUIRE(std::holds_alternative<Grant>(answer));
+  CHECK(std::get<Grant>(answer).lease.valid_until == never);
+  const Refusal refusal = refused(store, claim_on("k"));
+  CHECK(refusal.why == Refusal::Why::held);
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].who == first.who);
+  CHECK(!refusal.held_by[0].lease_left);
+  CHECK(refusal.held_by[0].fence == std::get<Grant>(answer).fence);
+  CHECK(store.release(first.key, first.token, ReleaseMode::normal, {}) == Released::yes);
+  CHECK(store.release(first.key, first.token, ReleaseMode::normal, {}) == Released::not_held);
+  const auto next = store.acquire(claim_on("k"), {}, {});
+  REQUIRE(std::holds_alternative<Grant>(next));
+  CHECK(std::get<Grant>(next).fence > std::get<Grant>(answer).fence);
+}
+
+TEST_CASE("a renewable hold has a lease, and the same request again has the same answer") {
+  Place place;
+  LocalStore store(place.settings);
+  Claim claim = claim_on("k");
+  claim.upkeep = Upkeep::renewal;
+  CHECK(store.needs_renewal(claim));
+  const auto before = BootClock::now();
+  const auto once = std::get<Grant>(store.acquire(claim, {}, {}));
+  const auto twice = std::get<Grant>(store.acquire(claim, {}, {}));
+  CHECK(once.fence == twice.fence);
+  CHECK(once.lease.length == claim.ttl);
+  CHECK(once.lease.valid_until >= valid_until(before, claim.ttl));
+  CHECK(once.lease.valid_until <= later(before, claim.ttl));
+  const auto renewed = store.renew(claim.key, claim.token, milliseconds(500), {});
+  REQUIRE(renewed);
+  CHECK(renewed->length == milliseconds(500));
+  CHECK(!store.renew(claim.key, new_token(claim.owner), std::nullopt, {}));
+  CHECK(store.inspect({{claim.key}, {}}, {})[0].holders[0].lease_left);
+}
+
+TEST_CASE("a token of a key that has no file holds nothing, and no file is made for it") {
+  Place place;
+  LocalStore store(place.settings);
+  CHECK(store.release({"k"}, {"t"}, ReleaseMode::normal, {}) == Released::not_held);
+  CHECK(!store.renew({"k"}, {"t"}, std::nullopt, {}));
+  CHECK(store.force_release({"k"}, std::nullopt, {}).empty());
+  CHECK(store.inspect({{{"k"}}, {}}, {})[0].holders.empty());
+  CHECK(std::filesystem::is_empty(place.settings.path));
+}
+
+TEST_CASE("a forced release throws out the holder and says who it was") {
+  Place place;
+  LocalStore store(place.settings);
+  const Claim claim = claim_on("k");
+  const auto grant = std::get<Grant>(store.acquire(claim, {}, {}));
+  CHECK(store.force_release(claim.key, Fence{grant.fence.value + 1}, {}).empty());
+  const auto out = store.force_release(claim.key, grant.fence, {});
+  REQUIRE(out.size() == 1);
+  CHECK(out[0].who == claim.who);
+  CHECK(try_lock(store, claim_on("k")));
+}
+
+TEST_CASE("inspect shows exact keys in the order given and then what globs match, by name") {
+  Place place;
+  LocalStore store(place.settings);
+  const std::string long_key(400, 'x');
+  for (const char* key : {"b/1", "a", "c"}) REQUIRE(try_lock(store, claim_on(key)));
+  REQUIRE(try_lock(store, claim_on(long_key)));
+  const Claim freed = claim_on("free");
+  REQUIRE(try_lock(store, freed));
+  store.release(freed.key, freed.token, ReleaseMode::normal, {});
+  const auto states = store.inspect({{{"free"}, {"c"}}, {"*"}}, {});
+  REQUIRE(states.size() == 5);
+  CHECK(states[0].key.text == "free");
+  CHECK(states[0].holders.empty());
+  CHECK(states[1].key.text == "c");
+  CHECK(states[2].key.text == "a");
+  CHECK(states[3].key.text == "b/1");
+  CHECK(states[4].key.text == long_key);
+  CHECK(store.inspect({{}, {"b*"}}, {}).size() == 1);
+  CHECK(store.inspect({{}, {"?"}}, {}).size() == 2);
+}
+
+TEST_CASE("inspect lists the waiters with their places, and the dead are not among them") {
+  Place place;
+  LocalStore store(place.settings);
+  REQUIRE(try_lock(store, claim_on("k")));
+  const Claim waiting = claim_on("k");
+  const auto answer = std::get<Refusal>(store.acquire(waiting, {true, {}}, {}));
+  CHECK(answer.ahead == 0);
+  CHECK(answer.waiting == 1);
+  {
+    LocalStore gone(place.settings);
+    CHECK(std::get<Refusal>(gone.acquire(claim_on("k"), {true, {}}, {})).ahead == 1);
+  }
+  const auto state = store.inspect({{{"k"}}, {}}, {})[0];
+  REQUIRE(state.waiters.size() == 1);
+  CHECK(state.waiters[0].position == 1);
+  CHECK(state.waiters[0].owner == waiting.owner.text);
+}
+
+TEST_CASE("a store leaves no FIFO behind") {
+  Place place;
+  {
+    LocalStore store(place.settings);
+    const Claim claim = claim_on("k");
+    REQUIRE(try_lock(store, claim));
+    CHECK(files_in(place.settings.path, ".wait-") == 1);
+    LocalStore waiter(place.settings);
+    REQUIRE(std::holds_alternative<Refusal>(waiter.acquire(claim_on("k"), {true, {}}, {})));
+    CHECK(files_in(place.settings.path, ".wait-") == 2);
+    store.release(claim.key, claim.token, ReleaseMode::normal, {});
+  }
+  CHECK(files_in(place.settings.path, "") == 1);
+}
+
+TEST_CASE("a hold with a floor keeps the key taken after its release") {
+  Place place;
+  LocalStore store(place.settings);
+  Claim claim = claim_on("k");
+  claim.floor = milliseconds(60'000);
+  REQUIRE(try_lock(store, claim));
+  CHECK(store.release(claim.key, claim.token, ReleaseMode::normal, {}) == Released::yes);
+  const Refusal refusal = refused(store, claim_on("k"));
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].kept);
+  CHECK(refusal.held_by[0].owner.empty());
+  CHECK(refused(store, claim).why == Refusal::Why::gone);
+  CHECK(!store.renew(claim.key, claim.token, std::nullopt, {}));
+}
+
+TEST_CASE("a sleeper is told of a hand-over, and of nothing when its time has come") {
+  Place place;
+  LocalStore store(place.settings);
+  LocalStore other(place.settings);
+  const Claim first = claim_on("k");
+  const Claim second = claim_on("k");
+  REQUIRE(try_lock(store, first));
+  REQUIRE(std::holds_alternative<Refusal>(other.acquire(second, {true, {}}, {})));
+  const auto soon = later(BootClock::now(), milliseconds(20));
+  CHECK(other.sleep(second, soon, -1).why == Wake::Why::due);
+  Event interrupt;
+  interrupt.raise();
+  CHECK(other.sleep(second, never, interrupt.fd()).why == Wake::Why::interrupted);
+  store.release(first.key, first.token, ReleaseMode::normal, {});
+  const Wake wake = other.sleep(second, never, -1);
+  CHECK(wake.why == Wake::Why::granted);
+  CHECK(wake.fence.value > 0);
+  const auto confirmed = other.renew(second.key, second.token, std::nullopt, {});
+  REQUIRE(confirmed);
+  CHECK(confirmed->valid_until == never);
+}
+
+TEST_CASE("the first waiter is told when the lease that blocks it becomes shorter") {
+  Place place;
+  LocalStore store(place.settings);
+  LocalStore other(place.settings);
+  Claim first = claim_on("k");
+  first.upkeep = Upkeep::renewal;
+  REQUIRE(try_lock(store, first));
+  const Claim second = claim_on("k");
+  REQUIRE(std::holds_alternative<Refusal>(other.acquire(second, {true, {}}, {})));
+  REQUIRE(store.renew(first.key, first.token, milliseconds(300), {}));
+  const Wake wake = other.sleep(second, later(BootClock::now(), milliseconds(25'000)), -1);
+  CHECK(wake.why == Wake::Why::changed);
+  CHECK(wake.ask_again_in <= milliseconds(300));
+}
+
+TEST_CASE("an own directory is made with its parents for its user alone") {
+  TempDir dir;
+  const DirectorySettings settings{dir / "a/b/c", true};
+  LocalStore store(settings);
+  REQUIRE(try_lock(store, claim_on("k")));
+  struct stat info {};
+  REQUIRE(stat(settings.path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0700);
+  REQUIRE(stat((settings.path + "/k.dlock").c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0600);
+  CHECK(store.name() == "local:" + settings.path);
+}
+
+TEST_CASE("an own directory that others may write, or that is a link, is refused") {
+  TempDir dir;
+  REQUIRE(mkdir((dir / "open").c_str(), 0700) == 0);
+  REQUIRE(chmod((dir / "open").c_str(), 0777) == 0);
+  const auto open = [&] { LocalStore store({dir / "open", true}); };
+  CHECK(message_of(open, Trouble::host_refused).find("may be written by others") !=
+        std::string::npos);
+  REQUIRE(symlink("open", (dir / "link").c_str()) == 0);
+  const auto link = [&] { LocalStore store({dir / "link", true}); };
+  message_of(link, Trouble::host_refused);
+}
+
+TEST_CASE("an own directory of another user is refused") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: only root can give a directory away");
+    return;
+  }
+  TempDir dir;
+  REQUIRE(mkdir((dir / "d").c_str(), 0700) == 0);
+  REQUIRE(chown((dir / "d").c_str(), 65534, 65534) == 0);
+  const auto use = [&] { LocalStore store({dir / "d", true}); };
+  CHECK(message_of(use, Trouble::host_refused).find("another user") != std::string::npos);
+}
+
+TEST_CASE("a directory that was named must exist, and its mode decides who may use a key") {
+  TempDir dir;
+  const DirectorySettings settings{dir / "shared", false};
+  message_of([&] { LocalStore store(settings); }, Trouble::host_refused);
+  REQUIRE(mkdir(settings.path.c_str(), 0700) == 0);
+  REQUIRE(chmod(settings.path.c_str(), 01777) == 0);
+  LocalStore store(settings);
+  REQUIRE(try_lock(store, claim_on("k")));
+  struct stat info {};
+  REQUIRE(stat((settings.path + "/k.dlock").c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0666);
+}
+
+TEST_CASE("users who share a sticky directory wait for and wake one another") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: only root can become another user");
+    return;
+  }
+  TempDir dir;
+  REQUIRE(chmod(dir.path().c_str(), 01777) == 0);
+  const DirectorySettings settings{dir.path(), false};
+  const Claim first = claim_on("k");
+  LocalStore store(settings);
+  REQUIRE(try_lock(store, first));
+  Forked other([&] {
+    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
+    LocalStore theirs(settings);
+    wait_for_lock(theirs, claim_on("k"));
+    _exit(7);
+  });
+  while (store.inspect({{{"k"}}, {}}, {})[0].waiters.empty()) usleep(1000);
+  store.release(first.key, first.token, ReleaseMode::normal, {});
+  CHECK(other.wait() == 7);
+}
+
+TEST_CASE("an unwritable directory is the host's refusal, named in the message") {
+  Place place;
+  LocalStore store(place.settings);
+  std::filesystem::remove(place.settings.path);
+  const auto use = [&] { store.acquire(claim_on("k"), {}, {}); };
+  CHECK(message_of(use, Trouble::host_refused).find(place.settings.path) != std::string::npos);
+}
+
+TEST_CASE("a file that is no lock is left alone and named") {
+  Place place;
+  LocalStore store(place.settings);
+  const std::vector<std::string> foreign{"hello\n", "dlock lock\n", std::string(4096, '\1')};
+  for (const std::string& text : foreign) {
+    write_file(place.settings.path + "/k.dlock", text);
+    const auto use = [&] { store.acquire(claim_on("k"), {}, {}); };
+    CHECK(message_of(use, Trouble::wrong_data).find("k.dlock") != std::string::npos);
+    CHECK(read_file(place.settings.path + "/k.dlock") == text);
+  }
+}
+
+TEST_CASE("the file of another key under this key's name is not taken for it") {
+  Place place;
+  LocalStore store(place.settings);
+  REQUIRE(try_lock(store, claim_on("one")));
+  std::filesystem::rename(place.settings.path + "/one.dlock", place.settings.path + "/two.dlock");
+  message_of([&] { store.acquire(claim_on("two"), {}, {}); }, Trouble::wrong_data);
+}
+
+TEST_CASE("a new key's file takes away what was free for a week, and nothing younger or held") {
+  Place place;
+  LocalStore store(place.settings);
+  const auto age = [&](const std::string& name, std::time_t days) {
+    const std::time_t then = std::time(nullptr) - days * 86400;
+    const timespec times[2] = {{then, 0}, {then, 0}};
+    REQUIRE(utimensat(AT_FDCWD, (place.settings.path + "/" + name).c_str(), times, 0) == 0);
+  };
+  for (const char* key : {"old", "young", "held"}) {
+    const Claim claim = claim_on(key);
+    REQUIRE(try_lock(store, claim));
+    if (key != std::string("held")) {
+      store.release(claim.key, claim.token, ReleaseMode::normal, {});
+    }
+  }
+  age("old.dlock", 8);
+  age("young.dlock", 6);
+  age("held.dlock", 8);
+  REQUIRE(mkfifo((place.settings.path + "/.wait-" + std::string(32, 'a')).c_str(), 0600) == 0);
+  age(".wait-" + std::string(32, 'a'), 1);
+  write_file(place.settings.path + "/notes", "mine");
+  age("notes", 8);
+  REQUIRE(try_lock(store, claim_on("new")));
+  CHECK(files_in(place.settings.path, "old") == 0);
+  CHECK(files_in(place.settings.path, "young") == 1);
+  CHECK(files_in(place.settings.path, "held") == 1);
+  CHECK(files_in(place.settings.path, "notes") == 1);
+  CHECK(files_in(place.settings.path, ".wait-aaa") == 0);
+}
+
+TEST_CASE("the default directory is the user's own, by the user database and the machine id") {
+  TempDir dir;
+  CHECK(default_directory(true, "/root", "h") == "/run/dlock");
+  CHECK(default_directory(false, "/home/u", "h") == "/home/u/.local/state/dlock/h");
+  write_file(dir / "id", "abc123\n");
+  CHECK(host_id(dir / "id") == "abc123");
+  CHECK(host_id(dir / "missing") != "");
+  CHECK(host_id(dir / "missing").find('/') == std::string::npos);
+}

@@ -63,7 +63,10 @@ TEST_CASE("a server keeps its data over a restart where its configuration says s
   options.config = {"appendonly yes", "appendfsync always"};
   RedisServer server(options);
   server.command({"SET", "a", "b"});
+  const pid_t before = server.pid();
   server.restart();
+  CHECK(server.pid() != before);
+  CHECK_FALSE(is_alive(before));
   CHECK(server.command({"GET", "a"}).text == "b");
 }
 

@@ -91,7 +91,7 @@ bool is_ipv6(const std::string& text) {
 std::string take_host(std::string_view& authority) {
   if (authority.starts_with('[')) {
     const auto close = authority.find(']');
-    const std::string address = decoded(authority.substr(1, close - 1), "the address");
+    std::string address = decoded(authority.substr(1, close - 1), "the address");
     if (close == std::string_view::npos || !is_ipv6(address)) {
       refuse("\"" + redacted(authority) + "\" is no IPv6 address in brackets, as in [::1]:6379");
     }

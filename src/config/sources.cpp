@@ -11,7 +11,7 @@ namespace dlock {
 namespace {
 
 std::optional<std::string> home_directory(const Environment& environment) {
-  const auto home = environment("HOME");
+  auto home = environment("HOME");
   if (home && !home->empty()) return home;
   // No thread runs yet.
   const passwd* entry = getpwuid(geteuid());  // NOLINT(concurrency-mt-unsafe)

@@ -154,7 +154,10 @@ TEST_CASE("no message shows what stands before an @") {
                           "local:secret@h",
                           "redis://:secret@a@h:x",
                           "secret://x@h",
-                          "redis://:1/secret@h"}) {
+                          "redis://:1/secret@h",
+                          "redis://u:secret/x@h",
+                          "redis://u:secret?x@h",
+                          "unix://u:secret/x@/run"}) {
     CAPTURE(url);
     const std::string line = fault(url);
     CHECK_FALSE(line.empty());

@@ -9,6 +9,8 @@ namespace {
 
 /// Of a command's group so many are watched at once; when one ends, the rest are looked up anew.
 constexpr std::size_t most_watched_members = 16;
+/// A waiter that has not asked for that long is looked at: it may have slept with the whole host.
+constexpr std::chrono::seconds silence_worth_a_look{60};
 
 bool listens(const Directory& directory, const std::string& mailbox) {
   return reach(directory, mailbox).how == Reached::How::listening;
@@ -65,6 +67,10 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
     result.changed = true;
     result.left_mailboxes.push_back(hold.backing.mailbox);
     if (!end_hold(table, hold, now)) ++i;
+  }
+  for (WaiterEntry& waiter : table.queue) {
+    const bool silent = waiter.seen + silence_worth_a_look < now;
+    if (silent && listens(directory, waiter.backing.mailbox)) waiter.seen = now;
   }
   return result;
 }

@@ -17,9 +17,10 @@ struct Refreshed {
 };
 
 /// Applies what can be seen of the processes, before the rules: a hold of a living one is as good
-/// as renewed at `now`, one whose dlock and command have gone ends (a floor stays). Where nothing
-/// can be seen (another pid namespace, and its mailbox closed) the lease decides. A hold that was
-/// handed over and never confirmed is not renewed: its waiter may be stopped.
+/// as renewed at `now`, a waiter that listens as good as seen; a hold whose dlock and command have
+/// gone ends (a floor stays). Where nothing can be seen (another pid namespace, and its mailbox
+/// closed) the lease decides. A hold that was handed over and never confirmed is not renewed: its
+/// waiter may be stopped.
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now);
 
 /// Whether refresh() at `now` found this hold alive, so that it needs no lease.

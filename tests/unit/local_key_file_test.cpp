@@ -1,0 +1,156 @@
+#include "local/key_file.hpp"
+
+#include <doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/error.hpp"
+#include "local_support.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+struct Files {
+  TempDir dir;
+  Directory directory{{dir.path(), true}};
+
+  std::optional<KeyFile> open(const std::string& name, KeyFile::Use use = KeyFile::Use::create,
+                              const Patience& patience = {}) const {
+    return KeyFile::open(directory, name, use, patience);
+  }
+  Trouble trouble_with(const std::string& name, const Patience& patience = {}) const {
+    try {
+      open(name, KeyFile::Use::create, patience);
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).find(name) != std::string::npos);
+      return error.trouble();
+    }
+    return Trouble::bug;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a key's file keeps what was written last, and is made only where that is asked") {
+  const Files files;
+  CHECK(!files.open("k", KeyFile::Use::read));
+  CHECK(!files.open("k", KeyFile::Use::change));
+  {
+    auto file = files.open("k");
+    CHECK(file->created());
+    CHECK(file->read().empty());
+    file->write("one", [] {});
+    file->write("two", [] {});
+  }
+  auto file = files.open("k", KeyFile::Use::read);
+  REQUIRE(file);
+  CHECK(file->read() == "two");
+  CHECK(!file->before_this_boot());
+}
+
+TEST_CASE("links, directories, FIFOs and files with two names are refused as keys") {
+  const Files files;
+  write_file(files.dir / "target", "");
+  REQUIRE(symlink("target", (files.dir / "symbolic").c_str()) == 0);
+  REQUIRE(symlink("nothing", (files.dir / "dangling").c_str()) == 0);
+  REQUIRE(mkdir((files.dir / "folder").c_str(), 0700) == 0);
+  REQUIRE(mkfifo((files.dir / "fifo").c_str(), 0600) == 0);
+  REQUIRE(link((files.dir / "target").c_str(), (files.dir / "hard").c_str()) == 0);
+  for (const char* name : {"symbolic", "dangling", "folder", "fifo", "hard"}) {
+    CHECK(files.trouble_with(name) == Trouble::host_refused);
+  }
+  CHECK(read_file(files.dir / "target").empty());
+}
+
+TEST_CASE("another user's file in an own directory is refused") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: only root can give a file away");
+    return;
+  }
+  const Files files;
+  write_file(files.dir / "k", "");
+  REQUIRE(chown((files.dir / "k").c_str(), 65534, 65534) == 0);
+  CHECK(files.trouble_with("k") == Trouble::host_refused);
+}
+
+TEST_CASE("a process stopped while it has the file makes others say so at their deadline") {
+  const Files files;
+  const Forked stopped([&] {
+    const auto file = files.open("k");
+    write_file(files.dir / "here", "");
+    sleep_for_ever();
+  });
+  REQUIRE(wait_for_file(files.dir / "here"));
+  stopped.signal(SIGSTOP);
+  const auto start = BootClock::now();
+  const Patience patience{later(start, milliseconds(60)), -1};
+  CHECK(files.trouble_with("k", patience) == Trouble::unavailable);
+  CHECK(BootClock::now() >= patience.deadline);
+  CHECK(BootClock::now() < later(start, milliseconds(1000)));
+  Event interrupt;
+  interrupt.raise();
+  try {
+    files.open("k", KeyFile::Use::create, {never, interrupt.fd()});
+    FAIL("not interrupted");
+  } catch (const Error& error) {
+    CHECK(error.trouble() == Trouble::interrupted);
+  }
+}
+
+TEST_CASE("who waited for a file that was removed meanwhile gets the new one") {
+  const Files files;
+  auto file = files.open("k");
+  file->write("old", [] {});
+  Forked waiter([&] {
+    write_file(files.dir / "here", "");
+    auto mine = files.open("k");
+    _exit(mine->created() && mine->read().empty() ? 7 : 1);
+  });
+  REQUIRE(wait_for_file(files.dir / "here"));
+  usleep(10'000);
+  file->remove();
+  file.reset();
+  CHECK(waiter.wait() == 7);
+}
+
+TEST_CASE("a full disk leaves the state as it was and names the file") {
+  const Files files;
+  files.open("k")->write("small", [] {});
+  Forked limited([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{600, 600};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    auto file = files.open("k");
+    file->read();
+    try {
+      file->write(std::string(10'000, 'x'), [] {});
+    } catch (const Error& error) {
+      const bool named = std::string(error.what()).find(files.dir / "k") != std::string::npos;
+      _exit(error.trouble() == Trouble::host_refused && named ? 7 : 1);
+    }
+  });
+  CHECK(limited.wait() == 7);
+  CHECK(files.open("k")->read() == "small");
+}
+
+TEST_CASE("a file that became mostly empty is cut") {
+  const Files files;
+  auto file = files.open("k");
+  file->write(std::string(200'000, 'x'), [] {});
+  for (int i = 0; i < 3; ++i) file->write("small", [] {});
+  struct stat info {};
+  REQUIRE(stat((files.dir / "k").c_str(), &info) == 0);
+  CHECK(info.st_size < 1000);
+  file.reset();
+  CHECK(files.open("k")->read() == "small");
+}

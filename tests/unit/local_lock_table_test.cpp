@@ -1,0 +1,286 @@
+#include "local/lock_table.hpp"
+
+#include <doctest.h>
+
+#include <map>
+
+using namespace dlock;
+
+namespace {
+
+/// Waiters that listen unless they are in `deaf`.
+struct Heard final : Wakes {
+  std::map<std::string, bool> deaf;
+  std::vector<std::pair<std::string, Message>> said;
+  bool wake(const WaiterEntry& waiter, const Message& message) override {
+    if (deaf[waiter.token.text]) return false;
+    said.emplace_back(waiter.token.text, message);
+    return true;
+  }
+};
+
+struct Rules {
+  LockTable table;
+  Heard heard;
+  microseconds clock{1'000'000};
+  microseconds wall{5'000'000};
+
+  Now now() const { return {clock, wall}; }
+  void pass(milliseconds span) {
+    clock += span;
+    wall += span;
+  }
+  static Claim claim(const std::string& token, const std::string& owner, std::int64_t limit = 1) {
+    Claim claim;
+    claim.token.text = token;
+    claim.owner.text = owner;
+    claim.limit.owners = limit;
+    claim.ttl = milliseconds(10'000);
+    return claim;
+  }
+  std::variant<Granted, Refused> ask(const Claim& claim, bool wait = false,
+                                     std::optional<Ticket> ticket = {}) {
+    return table.acquire(claim, {wait, ticket}, {}, now(), heard).answer;
+  }
+  Granted granted(const Claim& claim, bool wait = false) {
+    const auto answer = ask(claim, wait);
+    REQUIRE(std::holds_alternative<Granted>(answer));
+    return std::get<Granted>(answer);
+  }
+  Refused refused(const Claim& claim, bool wait = false, std::optional<Ticket> ticket = {}) {
+    const auto answer = ask(claim, wait, ticket);
+    REQUIRE(std::holds_alternative<Refused>(answer));
+    return std::get<Refused>(answer);
+  }
+  Released release(const std::string& token, const ReleaseTerms& terms = {}) {
+    return table.release({token}, terms, now(), heard).answer;
+  }
+  std::optional<milliseconds> renew(const std::string& token,
+                                    std::optional<milliseconds> ttl = {}) {
+    return table.renew({token}, ttl, now(), heard).answer;
+  }
+};
+
+std::size_t grants_in(const Heard& heard) {
+  std::size_t count = 0;
+  for (const auto& [token, message] : heard.said) {
+    if (std::holds_alternative<GrantMessage>(message)) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("rules: a fence is the wall clock, and one more than the last where that is behind") {
+  Rules rules;
+  CHECK(rules.granted(rules.claim("a", "a")).fence.value == 5'000'000);
+  rules.release("a");
+  rules.wall = microseconds(1);
+  CHECK(rules.granted(rules.claim("b", "b")).fence.value == 5'000'001);
+}
+
+TEST_CASE("rules: an owner below a holder re-enters with its fence, a stranger does not") {
+  Rules rules;
+  const auto outer = rules.granted(rules.claim("t1", "a"));
+  rules.pass(milliseconds(5));
+  CHECK(rules.granted(rules.claim("t2", "a/b")).fence == outer.fence);
+  CHECK(rules.table.find_hold({"t2"})->owner.text == "a");
+  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Why::held);
+  rules.release("t1");
+  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Why::held);
+  rules.release("t2");
+  rules.granted(rules.claim("t3", "ab"));
+}
+
+TEST_CASE("rules: who asks for fewer than are inside beside it is told to upgrade, never queued") {
+  Rules rules;
+  rules.granted(rules.claim("r1", "a", 0));
+  rules.granted(rules.claim("r2", "b", 0));
+  CHECK(rules.refused(rules.claim("w", "a/x", 1), true).why == Refusal::Why::upgrade);
+  CHECK(rules.table.queue.empty());
+  rules.granted(rules.claim("w", "a/x", 2));
+}
+
+TEST_CASE("rules: the smallest limit among those inside and the one who asks decides") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a", 3));
+  rules.granted(rules.claim("b", "b", 2));
+  CHECK(rules.refused(rules.claim("c", "c", 3)).holds.size() == 2);
+  rules.release("b");
+  CHECK(rules.refused(rules.claim("c", "c", 1)).why == Refusal::Why::held);
+  rules.granted(rules.claim("c", "c", 2));
+}
+
+TEST_CASE("rules: the same acquire again is the same hold with a fresh lease") {
+  Rules rules;
+  const auto once = rules.granted(rules.claim("a", "a"));
+  rules.pass(milliseconds(9'000));
+  CHECK(rules.granted(rules.claim("a", "a")) == once);
+  CHECK(rules.table.holds.size() == 1);
+  rules.pass(milliseconds(9'000));
+  CHECK(rules.refused(rules.claim("b", "b")).ask_again == milliseconds(1'000));
+}
+
+TEST_CASE("rules: a lease ends, and is neither renewed nor released after that") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  rules.pass(milliseconds(10'000));
+  CHECK(!rules.renew("a"));
+  CHECK(rules.release("a") == Released::not_held);
+  CHECK(rules.table.holds.empty());
+}
+
+TEST_CASE("rules: a renewal without a length takes the grant's own") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  CHECK(rules.renew("a", milliseconds(50)) == milliseconds(50));
+  CHECK(rules.renew("a") == milliseconds(10'000));
+}
+
+TEST_CASE("rules: a clock that goes back costs at most one lease more") {
+  Rules rules;
+  rules.pass(milliseconds(60'000));
+  rules.granted(rules.claim("a", "a"));
+  rules.clock -= std::chrono::seconds(60);
+  CHECK(rules.refused(rules.claim("b", "b")).ask_again == milliseconds(10'000));
+  rules.pass(milliseconds(10'000));
+  rules.granted(rules.claim("b", "b"));
+}
+
+TEST_CASE(
+    "rules: waiters are let in by ticket when the holder leaves, one provisional grant each") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  const auto b = rules.refused(rules.claim("b", "b"), true);
+  const auto c = rules.refused(rules.claim("c", "c"), true);
+  CHECK(b.ahead == 0);
+  CHECK(c.ahead == 1);
+  CHECK(c.waiting == 2);
+  CHECK(b.ticket < c.ticket);
+  CHECK(rules.release("a") == Released::yes);
+  REQUIRE(rules.heard.said.size() == 2);
+  CHECK(rules.heard.said[0].first == "b");
+  CHECK(std::get<GrantMessage>(rules.heard.said[0].second).lease == milliseconds(2'000));
+  CHECK(rules.heard.said[1].first == "c");
+  CHECK(std::get<NextMessage>(rules.heard.said[1].second).in == milliseconds(2'000));
+  CHECK(rules.table.find_hold({"b"})->flag == Flag::provisional);
+  CHECK(rules.renew("b") == milliseconds(10'000));
+  CHECK(rules.table.find_hold({"b"})->flag == Flag::held);
+}
+
+TEST_CASE("rules: a provisional grant that nobody confirms ends after two seconds") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  rules.refused(rules.claim("b", "b"), true);
+  rules.refused(rules.claim("c", "c"), true);
+  rules.release("a");
+  rules.pass(milliseconds(2'000));
+  rules.granted(rules.claim("c", "c"), true);
+  CHECK(!rules.renew("b"));
+}
+
+TEST_CASE("rules: a waiter that does not listen, or was silent for 75 s, is passed over") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  rules.refused(rules.claim("silent", "s"), true);
+  rules.pass(milliseconds(9'000));
+  for (int i = 0; i < 8; ++i) {
+    rules.renew("a");
+    rules.pass(milliseconds(9'000));
+  }
+  rules.refused(rules.claim("deaf", "d"), true);
+  rules.refused(rules.claim("c", "c"), true);
+  rules.heard.deaf["deaf"] = true;
+  rules.heard.said.clear();
+  rules.release("a");
+  REQUIRE(rules.heard.said.size() == 1);
+  CHECK(rules.heard.said[0].first == "c");
+  CHECK(rules.table.queue.empty());
+}
+
+TEST_CASE("rules: a request that does not wait is refused while anybody waits, room or not") {
+  Rules rules;
+  rules.granted(rules.claim("r", "r", 0));
+  rules.refused(rules.claim("w", "w", 1), true);
+  CHECK(rules.refused(rules.claim("r2", "r2", 0)).ahead == 1);
+  CHECK(rules.table.find_waiter({"r2"}) == rules.table.queue.end());
+}
+
+TEST_CASE("rules: a ticket that is brought back gives the place back") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  const auto b = rules.refused(rules.claim("b", "b"), true);
+  rules.refused(rules.claim("c", "c"), true);
+  CHECK(rules.release("b") == Released::left_queue);
+  CHECK(rules.refused(rules.claim("b", "b"), true, b.ticket).ahead == 0);
+  CHECK(rules.refused(rules.claim("b", "b"), true).ticket == b.ticket);
+}
+
+TEST_CASE("rules: a released hold stays kept until its floor, without an owner") {
+  Rules rules;
+  Claim claim = rules.claim("a", "a");
+  claim.floor = milliseconds(3'000);
+  rules.granted(claim);
+  rules.pass(milliseconds(1'000));
+  CHECK(rules.release("a") == Released::yes);
+  CHECK(rules.release("a") == Released::not_held);
+  CHECK(rules.refused(rules.claim("x", "a/b")).ask_again == milliseconds(2'000));
+  CHECK(rules.refused(claim).why == Refusal::Why::gone);
+  rules.pass(milliseconds(2'000));
+  rules.granted(rules.claim("x", "a/b"));
+}
+
+TEST_CASE("rules: a floor outlives the lease, and can be ignored by a release") {
+  Rules rules;
+  Claim claim = rules.claim("a", "a");
+  claim.floor = milliseconds(15'000);
+  rules.granted(claim);
+  rules.pass(milliseconds(10'000));
+  CHECK(rules.refused(rules.claim("b", "b")).holds[0].flag == Flag::kept);
+  rules.pass(milliseconds(5'000));
+  rules.granted(claim);
+  CHECK(rules.release("a", {false, true, {}}) == Released::yes);
+  CHECK(rules.table.holds.empty());
+}
+
+TEST_CASE("rules: an unsure release of nothing makes a late acquire of that token fail") {
+  Rules rules;
+  CHECK(rules.release("a", {true, false, milliseconds(10'000)}) == Released::not_held);
+  CHECK(rules.refused(rules.claim("a", "a"), true).why == Refusal::Why::gone);
+  rules.granted(rules.claim("b", "b"));
+  CHECK(rules.table.live_holds(rules.now()).size() == 1);
+}
+
+TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in") {
+  Rules rules;
+  const auto a = rules.granted(rules.claim("a", "a", 2));
+  rules.granted(rules.claim("a2", "a/x", 2));
+  rules.granted(rules.claim("b", "b", 2));
+  rules.refused(rules.claim("w", "w", 2), true);
+  CHECK(rules.table.force(a.fence, rules.now(), rules.heard).answer.size() == 2);
+  CHECK(grants_in(rules.heard) == 1);
+  CHECK(rules.table.force({}, rules.now(), rules.heard).answer.size() == 2);
+  CHECK(rules.table.holds.empty());
+}
+
+TEST_CASE("rules: readers behind a writer come in together once it has gone") {
+  Rules rules;
+  rules.granted(rules.claim("w", "w"));
+  for (const char* reader : {"r1", "r2", "r3"}) rules.refused(rules.claim(reader, reader, 0), true);
+  rules.release("w");
+  CHECK(grants_in(rules.heard) == 3);
+}
+
+TEST_CASE("rules: no request looks at more than 500 waiters, and says that more are left") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  for (int i = 0; i < 600; ++i) {
+    const std::string token = "w" + std::to_string(i);
+    rules.refused(rules.claim(token, token), true);
+    rules.heard.deaf[token] = true;
+  }
+  CHECK(rules.table.release({"a"}, {}, rules.now(), rules.heard).more);
+  CHECK(rules.table.queue.size() == 100);
+  CHECK(!rules.table.settle(rules.now(), rules.heard).more);
+  CHECK(rules.table.queue.empty());
+}

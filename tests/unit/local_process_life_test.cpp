@@ -1,0 +1,170 @@
+#include "local/process_life.hpp"
+
+#include <doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "local/directory.hpp"
+#include "local/liveness.hpp"
+#include "local/mailbox.hpp"
+#include "local_support.hpp"
+#include "support/eventually.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+TEST_CASE("a process is alive until it ends, and a zombie is not alive") {
+  CHECK(process_life(own_process()) == Life::alive);
+  Forked child([] { sleep_for_ever(); });
+  const ProcessId id = process_now(child.pid());
+  CHECK(id.started > 0);
+  CHECK(process_life(id) == Life::alive);
+  const Fd end = process_end(id);
+  REQUIRE(end);
+  CHECK(!readable(end.get()));
+  child.signal(SIGKILL);
+  CHECK(eventually([&] { return process_life(id) == Life::over; }));
+  CHECK(readable(end.get()));
+  child.wait();
+  CHECK(process_life(id) == Life::over);
+  CHECK(!process_end(id));
+}
+
+TEST_CASE("a name with blanks and parentheses does not disturb what /proc says") {
+  Forked child([] {
+    prctl(PR_SET_NAME, ") Z 1 (");
+    sleep_for_ever();
+  });
+  const ProcessId id = process_now(child.pid());
+  usleep(5'000);
+  CHECK(process_now(child.pid()) == id);
+  CHECK(process_life(id) == Life::alive);
+}
+
+TEST_CASE("a pid that was given to another process is not the one that was meant") {
+  ProcessId former = own_process();
+  former.started -= 1;
+  CHECK(process_life(former) == Life::over);
+  CHECK(!process_end(former));
+}
+
+TEST_CASE("nothing is said about a process of another pid namespace") {
+  ProcessId foreign = own_process();
+  foreign.pid_space += 1;
+  CHECK(process_life(foreign) == Life::unknown);
+  CHECK(group_life(foreign) == Life::unknown);
+}
+
+TEST_CASE("a group lives as long as one member runs, its leader or not; zombies do not count") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  Forked leader([&] {
+    setpgid(0, 0);
+    const pid_t member = fork();
+    if (member == 0) {
+      prctl(PR_SET_PDEATHSIG, 0);
+      sleep_for_ever();
+    }
+    if (write(ends[1], &member, sizeof member) < 0) _exit(1);
+    sleep_for_ever();
+  });
+  pid_t member = 0;
+  REQUIRE(read(ends[0], &member, sizeof member) == sizeof member);
+  close(ends[0]);
+  close(ends[1]);
+  const ProcessId id = process_now(leader.pid());
+  CHECK(group_life(id) == Life::alive);
+  CHECK(member_ends(id.pid, 16).size() == 2);
+  leader.signal(SIGKILL);
+  REQUIRE(eventually([&] { return process_life(id) == Life::over; }));
+  CHECK(group_life(id) == Life::alive);
+  kill(member, SIGKILL);
+  CHECK(eventually([&] { return group_life(id) == Life::over; }));
+  ProcessId former = own_process();
+  former.started -= 1;
+  CHECK(group_life(former) == Life::over);
+}
+
+TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen") {
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  Fd writer;
+  std::string name;
+  {
+    Mailbox box(directory);
+    name = box.name();
+    CHECK(reach(directory, name).how == Reached::How::missing);
+    box.open();
+    auto reached = reach(directory, name);
+    CHECK(reached.how == Reached::How::listening);
+    CHECK(write(reached.fd.get(), "!", 1) == 1);
+    CHECK(readable(box.fd()));
+    box.empty();
+    CHECK(!readable(box.fd()));
+    writer = std::move(reached.fd);
+    CHECK(!readable(writer.get()));
+  }
+  CHECK(readable(writer.get()));
+  CHECK(reach(directory, name).how == Reached::How::missing);
+  CHECK(reach(directory, "../" + name).how == Reached::How::missing);
+}
+
+TEST_CASE("a mailbox that is a file of somebody's is not written to") {
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  const std::string name = ".wait-" + std::string(32, '0');
+  const Fd file(open((dir / name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  REQUIRE(file);
+  CHECK(reach(directory, name).how == Reached::How::missing);
+}
+
+TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by its lease") {
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  LockTable table;
+  HoldEntry hold;
+  hold.at = microseconds(100);
+  hold.lease = milliseconds(10);
+  hold.backing.by_process = true;
+  hold.backing.process = own_process();
+  hold.backing.process.pid_space += 1;
+  {
+    Mailbox box(directory);
+    box.open();
+    hold.backing.mailbox = box.name();
+    table.holds.push_back(hold);
+    refresh(table, directory, microseconds(200));
+    CHECK(table.holds[0].at == microseconds(200));
+    CHECK(lives_by_process(table.holds[0], microseconds(200)));
+    table.holds[0].flag = Flag::provisional;
+    refresh(table, directory, microseconds(300));
+    CHECK(table.holds[0].at == microseconds(200));
+    table.holds[0].flag = Flag::held;
+  }
+  CHECK(!refresh(table, directory, microseconds(400)).changed);
+  CHECK(table.holds[0].at == microseconds(200));
+}
+
+TEST_CASE("a reboot voids holds by process and the queue, and starts leases and floors anew") {
+  LockTable table;
+  HoldEntry by_process;
+  by_process.backing.by_process = true;
+  HoldEntry leased;
+  leased.at = leased.since = microseconds(900'000'000);
+  leased.lease = milliseconds(5);
+  HoldEntry floored = by_process;
+  floored.floor = milliseconds(7);
+  table.holds = {by_process, leased, floored};
+  table.queue.resize(2);
+  CHECK(restart_after_boot(table, microseconds(50)).changed);
+  REQUIRE(table.holds.size() == 2);
+  CHECK(table.holds[0].at == microseconds(50));
+  CHECK(table.holds[0].lease == milliseconds(5));
+  CHECK(table.holds[1].flag == Flag::kept);
+  CHECK(table.holds[1].lease == milliseconds(7));
+  CHECK(table.queue.empty());
+}

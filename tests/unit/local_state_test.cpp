@@ -1,0 +1,174 @@
+#include <doctest.h>
+
+#include <set>
+
+#include "base/error.hpp"
+#include "local/key_name.hpp"
+#include "local/state_slots.hpp"
+#include "local/table_text.hpp"
+
+using namespace dlock;
+
+namespace {
+
+constexpr std::uint64_t boot = 77;
+
+void put(std::string& file, std::string_view bytes, std::size_t offset) {
+  if (file.size() < offset + bytes.size()) file.resize(offset + bytes.size());
+  file.replace(offset, bytes.size(), bytes);
+}
+
+/// One write as KeyFile does it, cut after `most` bytes as by a kill; the number it would take.
+std::size_t write_state(std::string& file, std::string_view body, std::size_t most = SIZE_MAX) {
+  const auto state = read_state(file, boot);
+  REQUIRE(state);
+  const NextState next = next_state(state->header, body, boot);
+  const std::size_t of_body = std::min(most, body.size());
+  if (of_body > 0) put(file, body.substr(0, of_body), next.header.offset);
+  const std::size_t of_slot = std::min(most - of_body, slot_size);
+  if (of_slot > 0) put(file, {next.slot.data(), of_slot}, next.slot_offset);
+  return body.size() + slot_size;
+}
+
+std::string body_of(const std::string& file) {
+  const auto state = read_state(file, boot);
+  REQUIRE(state);
+  return std::string(state->body);
+}
+
+LockTable full_table() {
+  LockTable table;
+  HoldEntry hold;
+  hold.token.text = "a/b:12";
+  hold.owner.text = "a/b";
+  hold.flag = Flag::kept;
+  hold.at = microseconds(1);
+  hold.since = microseconds(2);
+  hold.lease = milliseconds(3);
+  hold.ttl = milliseconds(4);
+  hold.floor = milliseconds(5);
+  hold.limit = no_limit;
+  hold.fence.value = 6;
+  hold.who = Who{"host", 7, "us er", "-", "label\n%\xff"};
+  hold.backing = Backing{true, {8, 9, 10}, {11, 12, 13}, ".wait-x"};
+  table.holds.push_back(hold);
+  WaiterEntry waiter;
+  waiter.token.text = "w";
+  waiter.owner.text = "w";
+  waiter.ticket.value = 14;
+  waiter.seen = microseconds(-15);
+  waiter.ttl = milliseconds(16);
+  waiter.floor = milliseconds(17);
+  waiter.who.label = "";
+  table.queue.push_back(waiter);
+  table.last_fence.value = 18;
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("a state survives a writer killed after any byte") {
+  const std::vector<std::string> bodies{
+      "one", std::string(500, 'b'), "3", std::string(90, 'd'), std::string(2000, 'e'), "six", ""};
+  std::string file;
+  std::string before;
+  for (const std::string& body : bodies) {
+    const std::size_t whole = body.size() + slot_size;
+    for (std::size_t most = 0; most < whole; ++most) {
+      std::string torn = file;
+      write_state(torn, body, most);
+      const std::string seen = body_of(torn);
+      CHECK((seen == before || seen == body));
+      write_state(torn, "after");
+      CHECK(body_of(torn) == "after");
+    }
+    CHECK(write_state(file, body) == whole);
+    CHECK(body_of(file) == body);
+    before = body;
+  }
+}
+
+TEST_CASE("a damaged last write gives the state before it, never a wrong one") {
+  std::string file;
+  write_state(file, "the first");
+  write_state(file, "the second");
+  for (std::size_t at = 0; at < file.size(); ++at) {
+    std::string damaged = file;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    const std::string seen = body_of(damaged);
+    CHECK((seen == "the first" || seen == "the second"));
+  }
+}
+
+TEST_CASE("what was damaged or never ours is not taken for an empty state") {
+  std::string file;
+  write_state(file, "the only");
+  for (const std::size_t at : {0u, 9u, 60u, 130u}) {
+    std::string damaged = file;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    CHECK(!read_state(damaged, boot));
+  }
+  CHECK(!read_state("#!/bin/sh\n", boot));
+  CHECK(!read_state(std::string(4096, 'x'), boot));
+}
+
+TEST_CASE("a body torn by a power cut before this boot reads as nothing written") {
+  std::string file;
+  write_state(file, "the only");
+  file[130] = 'X';
+  const auto state = read_state(file, boot + 1);
+  REQUIRE(state);
+  CHECK(state->header.sequence == 0);
+}
+
+TEST_CASE("a file does not grow for ever with its writes") {
+  std::string file;
+  for (std::size_t i = 0; i < 1000; ++i) write_state(file, std::string(300 + i % 200, 'x'));
+  CHECK(file.size() < 2500);
+}
+
+TEST_CASE("a table is read back as it was written") {
+  const auto named = parse_table(table_text({"k \n%\xc3\xa9"}, full_table()), "file");
+  CHECK(named.key.text == "k \n%\xc3\xa9");
+  CHECK(named.table == full_table());
+}
+
+TEST_CASE("a text that is not wholly a table is refused") {
+  const std::string text = table_text({"k"}, full_table());
+  for (std::size_t cut = 0; cut < text.size(); ++cut) {
+    CHECK_THROWS_AS(parse_table(text.substr(0, cut), "file"), Error);
+  }
+  CHECK_THROWS_AS(parse_table(text + "x\n", "file"), Error);
+  std::string other_version = text;
+  other_version.replace(0, 13, "dlock-table 2");
+  CHECK_THROWS_AS(parse_table(other_version, "file"), Error);
+  std::string wrong_number = text;
+  wrong_number.replace(wrong_number.find("fence 18"), 8, "fence x8");
+  CHECK_THROWS_AS(parse_table(wrong_number, "file"), Error);
+}
+
+TEST_CASE("every key has a file name of its own that says which key it is") {
+  std::set<std::string> names;
+  std::vector<std::string> keys{"nightly", "a/b",      "a%2Fb",   ".", "..", ".hidden",
+                                "a b",     "\x1b]0;x", "}{*?",    "~", "%",  "%25",
+                                "A",       "\xc3\xa9", "x.dlock", "-", "a~b"};
+  for (const std::size_t size : {199u, 200u, 201u, 511u, 512u}) {
+    keys.push_back(std::string(size, 'k'));
+    keys.push_back(std::string(size - 1, 'k') + "l");
+    keys.push_back(std::string(size, '/'));
+  }
+  for (const std::string& key : keys) {
+    const std::string name = key_file_name({key});
+    CHECK(names.insert(name).second);
+    CHECK(name.size() <= 255);
+    CHECK(name.find('/') == std::string::npos);
+    CHECK(name.front() != '.');
+    CHECK(is_key_file_name(name));
+    const auto back = key_of_file_name(name);
+    if (back) CHECK(back->text == key);
+    if (key.size() < 60) CHECK(back);
+  }
+  CHECK(key_file_name({"nightly"}) == "nightly.dlock");
+  CHECK(!key_of_file_name("notes.txt"));
+  CHECK(!key_of_file_name(".dlock"));
+}

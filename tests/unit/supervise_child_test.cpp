@@ -19,11 +19,12 @@ namespace dlock::test {
 
 namespace {
 
-/// What a process can find out about how it was started, but for what names itself.
-const char* const self_portrait =
-    "grep -E '^(Sig(Blk|Ign)|Umask|NoNewPrivs|Groups|Cpus_allowed)' /proc/self/status;"
-    "cat /proc/self/limits; nice; pwd; env | sort;"
-    "for fd in /proc/self/fd/*; do echo \"$fd\"; done";
+/// What a process can find out about how it was started, but for what names itself. Asked without
+/// a shell where a shell would mend it: dash unblocks every signal.
+const std::vector<std::string> self_portraits[] = {
+    {"grep", "-E", "^(Sig(Blk|Ign)|Umask|NoNewPrivs|Groups|Cpus_allowed)", "/proc/self/status"},
+    {"cat", "/proc/self/limits"},
+    shell("nice; pwd; env | sort; for fd in /proc/self/fd/*; do echo \"$fd\"; done")};
 
 void odd_inheritance() {
   signal(SIGHUP, SIG_IGN);
@@ -85,11 +86,11 @@ TEST_CASE("the child inherits exactly what it would without dlock") {
     CAPTURE(odd);
     ProcessOptions options;
     if (odd) options.before_exec = odd_inheritance;
-    const auto direct = run(shell(self_portrait), options);
-    const auto under = run(supervised(shell(self_portrait)), options);
-    REQUIRE(direct.exit_code == 0);
-    CHECK(under.out == direct.out);
-    CHECK(direct.out.find("/fd/7\n") == (odd ? direct.out.find("/fd/7") : std::string::npos));
+    for (const auto& portrait : self_portraits) {
+      const auto direct = run(portrait, options);
+      REQUIRE(direct.exit_code == 0);
+      CHECK(run(supervised(portrait), options).out == direct.out);
+    }
   }
 }
 

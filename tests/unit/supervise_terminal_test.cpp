@@ -81,6 +81,13 @@ class Desk {
     });
   }
 
+  /// The number that follows what was shown last, and ends with a full stop.
+  pid_t number() {
+    const auto at = seen_;
+    CHECK(shows("."));
+    return std::atoi(screen_.c_str() + at);
+  }
+
   std::size_t count(const std::string& text) {
     read_screen();
     std::size_t found = 0;
@@ -143,6 +150,24 @@ TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead
     REQUIRE(desk.shows("end-2"));
     CHECK(desk.count("got-int\r") == 3);
   }
+}
+
+TEST_CASE("in a pipeline, where ^C has reached the child already, it is not passed on again") {
+  Desk desk;
+  desk.type(
+      "$D -- sh -c 'trap \"echo got-int\" INT; sleep 60 & trap \"kill $!; echo got-te\"\"rm; "
+      "exit\" "
+      "TERM; echo dlock=$PPID.; while :; do wait; done' | (trap '' INT; cat)");
+  REQUIRE(desk.shows("dlock="));
+  const pid_t dlock = desk.number();
+  // Two signals that come close together are one to the child, so dlock is held back a while.
+  kill(dlock, SIGSTOP);
+  desk.press("\x03");
+  REQUIRE(desk.shows("got-int"));
+  kill(dlock, SIGTERM);
+  kill(dlock, SIGCONT);
+  REQUIRE(desk.shows("got-term"));
+  CHECK(desk.count("got-int") == 1);
 }
 
 TEST_CASE("^C that kills the child stops a loop of the shell") {

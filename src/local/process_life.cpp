@@ -97,6 +97,7 @@ ProcessId process_now(pid_t pid) {
 
 Life process_life(const ProcessId& process) {
   if (process.pid <= 0) return Life::over;
+  if (process == own_process()) return Life::alive;
   if (process.pid_space != own_process().pid_space) return Life::unknown;
   const auto stat = stat_of(process.pid);
   if (!stat) return gone(process.pid) ? Life::over : Life::unknown;

@@ -132,6 +132,22 @@ TEST_CASE("the child reads from the terminal, and the shell has it again afterwa
   CHECK(desk.shows("[again]"));
 }
 
+TEST_CASE("the child is in the foreground from its first instruction on") {
+  Desk desk;
+  desk.type(
+      "$D -- sh -c 'read -r p c s pp group se tty front rest </proc/$$/stat; "
+      "[ $group = $front ] && echo in-fro\"\"nt'");
+  CHECK(desk.shows("in-front"));
+}
+
+TEST_CASE("a script without job control has the terminal again after dlock") {
+  Desk desk;
+  desk.type("sh -c '\"$D\" -- true; echo read\"\"y; read x; echo \"<$x>\"'");
+  REQUIRE(desk.shows("ready"));
+  desk.type("hello");
+  CHECK(desk.shows("<hello>"));
+}
+
 TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead") {
   const std::string command = std::string("$D -- ") + counts_int;
   for (const std::string& line :
@@ -288,7 +304,7 @@ TEST_CASE("a child of a session leader, whom nobody could continue, survives ^Z"
   CHECK(write(master, "\x1a", 1) == 1);
   CHECK(shows("stopping"));
   CHECK(write(master, "hello\n", 6) == 6);
-  CHECK(shows("<hello>"));
+  if (!shows("<hello>")) kill(dlock, SIGKILL);
   int status = -1;
   waitpid(dlock, &status, 0);
   CHECK(status == 0);

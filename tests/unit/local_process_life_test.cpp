@@ -1,6 +1,6 @@
 #include "local/process_life.hpp"
 
-#include <doctest.h>
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -147,6 +147,35 @@ TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by i
   }
   CHECK(!refresh(table, directory, microseconds(400)).changed);
   CHECK(table.holds[0].at == microseconds(200));
+}
+
+TEST_CASE("the first in the queue watches the command of a killed dlock, not the clock") {
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  Forked command([] {
+    setpgid(0, 0);
+    sleep_for_ever();
+  });
+  setpgid(command.pid(), command.pid());
+  LockTable table;
+  HoldEntry hold;
+  hold.backing.by_process = true;
+  hold.backing.process = own_process();
+  hold.backing.process.started -= 1;
+  hold.backing.command = process_now(command.pid());
+  table.holds.push_back(hold);
+  table.queue.resize(1);
+  table.queue[0].token.text = "first";
+  CHECK(!refresh(table, directory, microseconds(1)).changed);
+  const Watch watch = watch_before(table, directory, {"first"});
+  CHECK(watch.first);
+  CHECK(!watch.look_again);
+  REQUIRE(watch.ends.size() == 1);
+  CHECK(!readable(watch.ends[0].get()));
+  command.signal(SIGKILL);
+  CHECK(eventually([&] { return readable(watch.ends[0].get()); }));
+  CHECK(eventually([&] { return refresh(table, directory, microseconds(2)).changed; }));
+  CHECK(table.holds.empty());
 }
 
 TEST_CASE("a reboot voids holds by process and the queue, and starts leases and floors anew") {

@@ -1,4 +1,4 @@
-#include <doctest.h>
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -200,6 +200,23 @@ TEST_CASE("waiters killed anywhere in the queue delay nobody") {
     REQUIRE(eventually([&] { return shared.value == before + 1; }));
     CHECK(since(killed) < milliseconds(100));
   }
+}
+
+TEST_CASE("a waiter that becomes first because the one before it left watches the holder") {
+  Stage stage;
+  Shared& shared = *stage.shared;
+  Forked holder([&] { stage.hold_and_stay("k"); });
+  REQUIRE(eventually([&] { return shared.value == 1; }));
+  const Claim leaving = claim_on("k");
+  REQUIRE(std::holds_alternative<Refusal>(stage.store.acquire(leaving, {true, {}}, {})));
+  Forked next([&] { stage.hold_and_stay("k"); });
+  REQUIRE(eventually([&] { return stage.waiting("k") == 2; }));
+  usleep(20'000);
+  CHECK(stage.store.release(leaving.key, leaving.token, ReleaseMode::normal, {}) ==
+        Released::left_queue);
+  usleep(20'000);
+  holder.signal(SIGKILL);
+  CHECK(eventually([&] { return shared.value == 2; }, milliseconds(1000)));
 }
 
 TEST_CASE("a stopped waiter that is handed the lock costs the others two seconds") {

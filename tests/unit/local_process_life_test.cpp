@@ -59,7 +59,7 @@ TEST_CASE("nothing is said about a process of another pid namespace") {
   CHECK(group_life(foreign) == Life::unknown);
 }
 
-TEST_CASE("a group lives as long as one member runs, its leader or not; zombies do not count") {
+TEST_CASE("a group lives as long as one member runs, its leader or not, and zombies do not count") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   Forked leader([&] {

@@ -1,6 +1,6 @@
 #include "local/key_file.hpp"
 
-#include <doctest.h>
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 #include "local/lock_table.hpp"
 
-#include <doctest.h>
+#include <doctest/doctest.h>
 
 #include <map>
 

@@ -1,6 +1,6 @@
 #include "local/local_store.hpp"
 
-#include <doctest.h>
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

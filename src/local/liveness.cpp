@@ -70,7 +70,9 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
   }
   for (WaiterEntry& waiter : table.queue) {
     const bool silent = waiter.seen + silence_worth_a_look < now;
-    if (silent && listens(directory, waiter.backing.mailbox)) waiter.seen = now;
+    if (!silent || !listens(directory, waiter.backing.mailbox)) continue;
+    waiter.seen = now;
+    table.last_ask = now;
   }
   return result;
 }

@@ -11,6 +11,8 @@ namespace {
 constexpr int queue_budget = 500;
 /// A head that has not asked for that long is taken for dead, whatever its mailbox says.
 constexpr std::chrono::seconds head_patience{75};
+/// A queue in which nobody has asked for that long is gone.
+constexpr std::chrono::seconds queue_life{120};
 constexpr milliseconds provisional_lease{2000};
 /// What a refusal advises when nothing with an end blocks.
 constexpr milliseconds ask_again_anyway{1000};
@@ -37,6 +39,7 @@ class Operation {
     for (HoldEntry& hold : table_.holds) hold.at = std::min(hold.at, now_.lease_clock);
     earliest_before_ = earliest_end();
     purge();
+    if (queue_is_gone()) table_.queue.clear();
   }
 
   struct Verdict {
@@ -65,6 +68,10 @@ class Operation {
 
  private:
   void purge();
+  bool queue_is_gone() const {
+    return std::chrono::floor<milliseconds>(table_.last_ask) + queue_life <
+           std::chrono::floor<milliseconds>(now());
+  }
   Fence next_fence() const {
     return Fence{std::max(table_.last_fence.value + 1, now_.wall.count())};
   }
@@ -125,6 +132,7 @@ Granted Operation::admit(const WaiterEntry& asker, const Verdict& verdict, Flag 
 }
 
 void Operation::join(WaiterEntry asker, std::optional<Ticket> ticket) {
+  table_.last_ask = table_.queue.empty() ? now() : std::max(table_.last_ask, now());
   const auto place = table_.find_waiter(asker.token);
   if (place == table_.queue.end()) {
     asker.ticket = ticket.value_or(last_ticket_plus_one());
@@ -207,7 +215,8 @@ Ticket Operation::last_ticket_plus_one() const {
 std::optional<microseconds> Operation::earliest_end() const {
   std::optional<microseconds> earliest;
   for (const HoldEntry& hold : table_.holds) {
-    if (counts(hold)) earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));
+    if (!counts(hold) || end_of(hold) <= now()) continue;
+    earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));
   }
   return earliest;
 }

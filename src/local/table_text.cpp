@@ -195,6 +195,7 @@ std::string table_text(const LockKey& key, const LockTable& table) {
   text += '\n';
   text += Line("key").add(key.text).str();
   text += Line("fence").add_number(table.last_fence.value).str();
+  text += Line("asked").add_number(std::int64_t{table.last_ask.count()}).str();
   for (const HoldEntry& hold : table.holds) text += hold_line(hold);
   for (const WaiterEntry& waiter : table.queue) text += waiter_line(waiter);
   text += last_line;
@@ -210,6 +211,9 @@ NamedTable parse_table(std::string_view text, const std::string& where) {
   in.close_line();
   if (in.open_line() != "fence") in.fail();
   named.table.last_fence.value = in.number<std::int64_t>();
+  in.close_line();
+  if (in.open_line() != "asked") in.fail();
+  named.table.last_ask = microseconds(in.number<std::int64_t>());
   in.close_line();
   while (true) {
     const auto kind = in.open_line();

@@ -61,9 +61,9 @@ if own_value and redis.call('EXISTS', KEYS[2]) == 0 then
       table.concat({stamp, since, fence, lease, ttl, limit, 'h', floor}, ' ') .. rest)
     return {'renewed', lease, stamp, 0}
   end
-  if at and op == 'release' and (floor == '0' or ARGV[4] == '1') then
+  if live and op == 'release' and (floor == '0' or ARGV[4] == '1') then
     redis.call('HDEL', KEYS[1], token)
-    return {live and 'released' or 'absent', 0}
+    return {'released', 0}
   end
 end
 
@@ -72,7 +72,6 @@ local holds, earliest_before = {}, math.huge
 local owners, owner_count, least_limit = {}, 0, math.huge
 
 local function is_live(hold) return hold.flag ~= 't' end
-
 local function ends_at(hold) return hold.at + hold.lease * 1000 end
 
 local function floor_left(hold)
@@ -140,8 +139,13 @@ local function load()
     local hold = parse(all[i + 1])
     if not hold then return false end
     holds[all[i]] = hold
-    if is_live(hold) then earliest_before = math.min(earliest_before, ends_at(hold)) end
-    if ends_at(hold) <= now then expired[#expired + 1] = all[i] end
+    -- The clock went back: counted from now on, or the lease would last as long as the step.
+    if tonumber(string.match(all[i + 1], '%d+')) > now then store(all[i], hold) end
+    if ends_at(hold) <= now then
+      expired[#expired + 1] = all[i]
+    elseif is_live(hold) then
+      earliest_before = math.min(earliest_before, ends_at(hold))
+    end
   end
   for _, id in ipairs(expired) do drop_or_keep(id, holds[id]) end
   count_all()
@@ -276,8 +280,6 @@ local function live_values(reply, wanted, most)
   return reply
 end
 
-local function anyone() return true end
-
 local function granted(more)
   local hold = holds[token]
   return {'granted', hold.fence, string.format('%.0f', hold.lease), stamp, more}
@@ -287,12 +289,11 @@ local function refused(why, ticket, ahead, more)
   local earliest = earliest_end()
   local ask_again = earliest == math.huge and 1000 or math.ceil((earliest - now) / 1000)
   return live_values({'refused', why, string.format('%.0f', ticket), ahead,
-    redis.call('ZCARD', KEYS[2]), ask_again, owner_count, stamp, more}, anyone, 17)
+    redis.call('ZCARD', KEYS[2]), ask_again, owner_count, stamp, more}, is_live, 17)
 end
 
 local function last_ticket_plus_one()
-  local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
-  return math.max(tonumber(last or 0) + 1, now)
+  return math.max((redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0) + 1, now)
 end
 
 local function join(ticket)
@@ -301,14 +302,12 @@ local function join(ticket)
     redis.call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
   end
   redis.call('HSET', KEYS[3], token, stamp .. ' ' .. ARGV[11] .. ARGV[3])
-  redis.call('PEXPIRE', KEYS[2], queue_life)
-  redis.call('PEXPIRE', KEYS[3], queue_life)
+  local life = math.max(queue_life, redis.call('PTTL', KEYS[2]))
+  redis.call('PEXPIRE', KEYS[2], life)
+  redis.call('PEXPIRE', KEYS[3], life)
 end
 
-local function requested()
-  local _, hold = parse_waiter('0 -' .. ARGV[3])
-  return hold
-end
+local function requested() return select(2, parse_waiter('0 -' .. ARGV[3])) end
 
 local function acquire()
   local owner, limit, wait = ARGV[4], tonumber(ARGV[6]), ARGV[9] == '1'

@@ -122,11 +122,13 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   hold.held = to_ms(std::max<std::int64_t>(now - since, 0));
   const auto end_of_lease = microseconds(at) + lease;
   const auto end_of_floor = microseconds(std::min(since, now)) + floor;
-  if (microseconds(now) >= end_of_lease && !hold.kept && end_of_floor > microseconds(now)) {
+  auto end = end_of_lease;
+  const bool outlived_by_floor = flag != "k" && flag != "t" && end_of_floor > microseconds(now);
+  if (end_of_lease <= microseconds(now) && outlived_by_floor) {
     hold.kept = true;
     hold.owner.clear();
+    end = end_of_floor;
   }
-  const auto end = hold.kept ? std::max(end_of_lease, end_of_floor) : end_of_lease;
   hold.lease_left = to_ms((end - microseconds(now)).count());
   return {hold, flag != "t" && end > microseconds(now)};
 }

@@ -1,4 +1,4 @@
-#include <doctest.h>
+#include <doctest/doctest.h>
 
 #include <set>
 
@@ -62,6 +62,7 @@ LockTable full_table() {
   waiter.who.label = "";
   table.queue.push_back(waiter);
   table.last_fence.value = 18;
+  table.last_ask = microseconds(19);
   return table;
 }
 

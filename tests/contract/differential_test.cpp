@@ -1,0 +1,513 @@
+// The rules of a key are stated twice: in src/redis/lock.lua and in src/local/lock_table.cpp. Here
+// both get the same random requests under one clock that the test moves, and every answer, every
+// message to a waiter and, now and then, the whole state must be the same. A difference is shrunk
+// to a short list of steps before it is shown.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "local/lock_table.hpp"
+#include "redis/connection.hpp"
+#include "redis/lock_script.hpp"
+#include "redis/protocol_text.hpp"
+#include "support/clock_control.hpp"
+#include "support/redis_server.hpp"
+
+namespace dlock {
+namespace {
+
+using test::RedisOptions;
+using test::RedisServer;
+using test::ShimClock;
+
+/// The cast: more tokens than owners, owners inside owners.
+constexpr const char* owners[] = {"a", "a/x", "a/x/y", "b", "b/y", "c", "d", "a-b"};
+constexpr int tokens_each = 3;
+constexpr int cast_size = static_cast<int>(std::size(owners)) * tokens_each;
+
+enum class Op { acquire, renew, release, force, advance, listen, state, settle };
+
+struct Step {
+  Op op = Op::state;
+  int token = 0;
+  std::int64_t limit = 1;
+  std::int64_t ttl_ms = 1000;
+  std::int64_t floor_ms = 0;
+  bool flag_a = false;          ///< wait; renew by own ttl; unsure; everybody; listen
+  bool flag_b = false;          ///< bring a ticket; ignore the floor
+  std::int64_t advance_us = 0;  ///< also the ticket, relative to now
+};
+
+std::string token_name(int token) {
+  return std::string(owners[token / tokens_each]) + ":" + std::to_string(token);
+}
+
+std::string text_of(const Step& step) {
+  static constexpr const char* names[] = {"acquire", "renew",  "release", "force",
+                                          "advance", "listen", "state",   "settle"};
+  return std::string(names[static_cast<int>(step.op)]) + " " + token_name(step.token) + " limit " +
+         std::to_string(step.limit) + " ttl " + std::to_string(step.ttl_ms) + " floor " +
+         std::to_string(step.floor_ms) + (step.flag_a ? " A" : "") + (step.flag_b ? " B" : "") +
+         " us " + std::to_string(step.advance_us);
+}
+
+Claim claim_of(const Step& step) {
+  return Claim{LockKey{"k"},
+               Owner{owners[step.token / tokens_each]},
+               Token{token_name(step.token)},
+               Limit{step.limit},
+               milliseconds(step.ttl_ms),
+               milliseconds(step.floor_ms),
+               Upkeep::renewal,
+               Who{"h", step.token, "u", "c", "l"}};
+}
+
+/// Both sides' answer to one step, in words that can be compared.
+using Words = std::vector<std::string>;
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+/// A hold as an onlooker sees it.
+std::string seen(const std::string& token, const std::string& owner, Fence fence, Limit limit,
+                 milliseconds left, pid_t pid, microseconds since) {
+  return token + " owner " + owner + " fence " + number(fence.value) + " limit " +
+         number(limit.owners) + " left " + number(left.count()) + " pid " + number(pid) +
+         " since " + number(since.count());
+}
+
+/// The C++ side.
+class TableSide final : public Wakes {
+ public:
+  Words take(const Step& step, microseconds clock) {
+    now_ = Now{clock, clock};
+    words_.clear();
+    const Token token{token_name(step.token)};
+    switch (step.op) {
+      case Op::acquire:
+        acquire(step);
+        break;
+      case Op::renew: {
+        const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
+        const auto lease = table_.renew(token, ttl, now_, *this).answer;
+        if (lease) {
+          answer({"renewed", number(lease->count()), number(clock.count())});
+        } else {
+          answer({"gone"});
+        }
+        break;
+      }
+      case Op::release: {
+        const ReleaseTerms terms{step.flag_a, step.flag_b, milliseconds(step.ttl_ms)};
+        const auto released = table_.release(token, terms, now_, *this).answer;
+        answer({released == Released::yes          ? "released"
+                : released == Released::left_queue ? "left"
+                                                   : "absent"});
+        break;
+      }
+      case Op::force: {
+        std::optional<Fence> fence;
+        if (!step.flag_a) fence = some_fence();
+        std::vector<std::string> out;
+        for (const HoldEntry& hold : table_.force(fence, now_, *this).answer)
+          out.push_back(text(hold));
+        std::sort(out.begin(), out.end());
+        answer(out);
+        break;
+      }
+      case Op::listen:
+        if (step.flag_a) {
+          listening_.insert(step.token);
+        } else {
+          listening_.erase(step.token);
+        }
+        break;
+      case Op::state:
+        state();
+        break;
+      case Op::settle:
+        table_.settle(now_, *this);
+        break;
+      case Op::advance:
+        break;
+    }
+    return words_;
+  }
+
+  bool wake(const WaiterEntry& waiter, const Message& message) override {
+    const int token = waiter.who.pid;
+    if (!listening_.contains(token)) return false;
+    std::string text = "to " + number(token) + ": ";
+    if (const auto* grant = std::get_if<GrantMessage>(&message)) {
+      text += "grant " + number(grant->now.count()) + " " + number(grant->lease.count()) + " " +
+              number(grant->fence.value);
+    } else {
+      text += "next " + number(std::get<NextMessage>(message).in.count());
+    }
+    words_.push_back(text);
+    return true;
+  }
+
+  /// A fence that is there, for `force`: the first by token; else one that is not.
+  Fence some_fence() const {
+    std::map<std::string, Fence> fences;
+    for (const HoldEntry& hold : table_.live_holds(now_)) fences[hold.token.text] = hold.fence;
+    return fences.empty() ? Fence{1} : fences.begin()->second;
+  }
+  Ticket ticket(const Step& step, microseconds clock) const {
+    return Ticket{std::max<std::int64_t>(1, clock.count() + step.advance_us)};
+  }
+
+ private:
+  void acquire(const Step& step) {
+    Ask ask{step.flag_a, std::nullopt};
+    if (step.flag_b && step.flag_a) ask.ticket = ticket(step, now_.lease_clock);
+    const auto outcome = table_.acquire(claim_of(step), ask, Backing{}, now_, *this).answer;
+    if (const auto* granted = std::get_if<Granted>(&outcome)) {
+      answer({"granted", number(granted->fence.value), number(granted->lease.count()),
+              number(now_.lease_clock.count())});
+      return;
+    }
+    const Refused& refused = std::get<Refused>(outcome);
+    static constexpr const char* whys[] = {"held", "upgrade", "gone"};
+    const char* why = whys[static_cast<int>(refused.why)];
+    if (refused.why != Refusal::Why::held) {
+      answer({"refused", why});
+      return;
+    }
+    std::vector<std::string> out{"refused",
+                                 why,
+                                 number(refused.ticket.value),
+                                 number(static_cast<std::int64_t>(refused.ahead)),
+                                 number(static_cast<std::int64_t>(refused.waiting)),
+                                 number(refused.ask_again.count())};
+    append_few(out, refused.holds);
+    answer(out);
+  }
+
+  void append_few(std::vector<std::string>& out, const std::vector<HoldEntry>& holds) const {
+    std::vector<std::string> texts;
+    for (const HoldEntry& hold : holds) texts.push_back(text(hold));
+    std::sort(texts.begin(), texts.end());
+    constexpr std::size_t told = 8;
+    if (texts.size() > told) texts.assign(1, "more than eight");
+    out.insert(out.end(), texts.begin(), texts.end());
+  }
+
+  std::string text(const HoldEntry& hold) const {
+    static constexpr const char* flags[] = {"h", "p", "k", "t"};
+    const auto at = std::min(hold.at, now_.lease_clock);
+    return number(at.count()) + " " + number(hold.since.count()) + " " + number(hold.fence.value) +
+           " " + number(hold.lease.count()) + " " + number(hold.ttl.count()) + " " +
+           number(hold.limit.owners) + " " + flags[static_cast<int>(hold.flag)] + " " +
+           number(hold.floor.count()) + " " + hold.owner.text + " h " + number(hold.who.pid) +
+           " u c l";
+  }
+
+  void state() {
+    std::vector<std::string> texts;
+    for (const HoldEntry& hold : table_.live_holds(now_)) {
+      const bool kept = hold.flag == Flag::kept;
+      const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now_.lease_clock));
+      texts.push_back(seen(hold.token.text, kept ? "" : hold.owner.text, hold.fence, hold.limit,
+                           left, hold.who.pid, hold.since));
+    }
+    std::sort(texts.begin(), texts.end());
+    // The server lets an old queue expire by itself, the table at the next request.
+    const auto in_ms = [](microseconds us) { return std::chrono::floor<milliseconds>(us); };
+    const bool gone = in_ms(table_.last_ask) + std::chrono::seconds(120) < in_ms(now_.lease_clock);
+    for (const WaiterEntry& waiter : table_.queue) {
+      if (gone) break;
+      texts.push_back(waiter.token.text + " at " + number(waiter.ticket.value));
+    }
+    answer(texts);
+  }
+
+  void answer(std::vector<std::string> words) {
+    words_.insert(words_.begin(), words.begin(), words.end());
+  }
+
+  LockTable table_;
+  std::set<int> listening_;
+  Now now_;
+  Words words_;
+};
+
+/// The Lua side, on a real server: one connection asks, another one listens for all waiters.
+class ScriptSide {
+ public:
+  explicit ScriptSide(const Endpoint& endpoint) : asks_(endpoint), listens_(endpoint) {
+    exchange(asks_, {"FLUSHALL"});
+    exchange(listens_, {"SUBSCRIBE", "nobody"});
+  }
+
+  Words take(const Step& step, microseconds clock, Fence fence_to_force) {
+    Words words;
+    const std::string token = token_name(step.token);
+    const Claim claim = claim_of(step);
+    switch (step.op) {
+      case Op::acquire:
+        words = acquire(step, claim, clock);
+        break;
+      case Op::renew:
+        words = run({"renew", token, step.flag_a ? "" : number(step.ttl_ms)});
+        words.pop_back();
+        break;
+      case Op::release:
+        words = run({"release", token, step.flag_a ? "1" : "0", step.flag_b ? "1" : "0",
+                     number(step.ttl_ms)});
+        words.pop_back();
+        break;
+      case Op::force:
+        words = run({"force", "", step.flag_a ? "" : number(fence_to_force.value)});
+        words.erase(words.begin(), words.begin() + 3);
+        std::sort(words.begin(), words.end());
+        break;
+      case Op::listen:
+        exchange(listens_, {step.flag_a ? "SUBSCRIBE" : "UNSUBSCRIBE", channel(step.token)});
+        break;
+      case Op::state:
+        words = state(clock);
+        break;
+      case Op::settle:
+        run({"tidy", ""});
+        break;
+      case Op::advance:
+        break;
+    }
+    heard(words);
+    return words;
+  }
+
+ private:
+  static std::string channel(int token) { return "dlock:{k}:" + number(token); }
+
+  Reply exchange(Connection& connection, const Request& request) {
+    const auto replies = connection.exchange(std::span(&request, 1),
+                                             {later(BootClock::now(), milliseconds(5000)), -1});
+    return replies.front();
+  }
+
+  Words run(const std::vector<std::string>& arguments) {
+    const KeyNames names("dlock:", LockKey{"k"});
+    Request request{
+        "EVALSHA",  std::string(lock_script_sha1), "4", names.holds, names.queue, names.waiters,
+        names.fence};
+    request.insert(request.end(), arguments.begin(), arguments.end());
+    Reply reply = exchange(asks_, request);
+    if (reply.is_error("NOSCRIPT")) {
+      request[0] = "EVAL";
+      request[1] = lock_script;
+      reply = exchange(asks_, request);
+    }
+    REQUIRE_MESSAGE(!reply.is_error(), reply.text);
+    Words words;
+    for (const Reply& item : reply.items) {
+      words.push_back(item.kind == Reply::Kind::integer ? number(item.integer) : item.text);
+    }
+    return words;
+  }
+
+  Words acquire(const Step& step, const Claim& claim, microseconds clock) {
+    const std::string ticket =
+        step.flag_b && step.flag_a
+            ? number(std::max<std::int64_t>(1, clock.count() + step.advance_us))
+            : "";
+    Words words = run({"acquire", claim.token.text, packed_claim(claim), claim.owner.text,
+                       number(step.ttl_ms), number(step.limit), number(step.floor_ms),
+                       number(std::max(step.ttl_ms, step.floor_ms)), step.flag_a ? "1" : "0",
+                       ticket, number(step.token)});
+    if (words[0] == "granted") {
+      words.pop_back();
+      return words;
+    }
+    if (words[1] != "held") return {words[0], words[1]};
+    Words kept(words.begin(), words.begin() + 6);
+    Words holds(words.begin() + 9, words.end());
+    std::sort(holds.begin(), holds.end());
+    const bool cut = holds.size() == 8 && live_holds(clock) > 8;
+    if (cut) holds.assign(1, "more than eight");
+    kept.insert(kept.end(), holds.begin(), holds.end());
+    return kept;
+  }
+
+  std::size_t live_holds(microseconds clock) {
+    const Reply holds = exchange(asks_, {"HGETALL", "dlock:{k}"});
+    std::size_t live = 0;
+    for (std::size_t i = 1; i < holds.items.size(); i += 2) {
+      live += parse_hold(holds.items[i].text, clock.count()).live ? 1 : 0;
+    }
+    return live;
+  }
+
+  Words state(microseconds clock) {
+    Words words;
+    const Reply holds = exchange(asks_, {"HGETALL", "dlock:{k}"});
+    for (std::size_t i = 0; i + 1 < holds.items.size(); i += 2) {
+      const StoredHold stored = parse_hold(holds.items[i + 1].text, clock.count());
+      if (!stored.live) continue;
+      const Hold& hold = stored.hold;
+      words.push_back(seen(holds.items[i].text, hold.owner, hold.fence, hold.limit,
+                           *hold.lease_left, hold.who.pid, hold.acquired_at.time_since_epoch()));
+    }
+    std::sort(words.begin(), words.end());
+    const Reply queue = exchange(asks_, {"ZRANGE", "dlock:{k}:queue", "0", "-1", "WITHSCORES"});
+    for (std::size_t i = 0; i + 1 < queue.items.size(); i += 2) {
+      words.push_back(queue.items[i].text + " at " + queue.items[i + 1].text);
+    }
+    return words;
+  }
+
+  /// Everything published up to now: the reply to PING comes behind it.
+  void heard(Words& words) {
+    exchange(listens_, {"PING"});
+    while (const auto message = listens_.next_message({BootClock::now(), -1})) {
+      words.push_back("to " + message->channel.substr(message->channel.rfind(':') + 1) + ": " +
+                      message->payload);
+    }
+  }
+
+  Connection asks_;
+  Connection listens_;
+};
+
+constexpr microseconds clock_start{1'790'000'000'000'000};
+
+/// Runs the steps from an empty key; what differed first, or nothing.
+class Twins {
+ public:
+  Twins() : server_(options()) { endpoint_.socket_path = server_.socket_path(); }
+
+  std::optional<std::string> difference(const std::vector<Step>& steps, std::size_t& at) {
+    TableSide table;
+    clock_.set(clock_start);
+    ScriptSide script(endpoint_);
+    auto clock = clock_start;
+    for (at = 0; at < steps.size(); ++at) {
+      const Step& step = steps[at];
+      // What has expired is gone for good on the server as soon as anybody looks, and what lies in
+      // the future is corrected by whoever looks at all of it: both look before and after a step
+      // back.
+      const bool back = step.op == Op::advance && step.advance_us < 0;
+      if (back) settle(table, script, clock);
+      if (step.op == Op::advance) {
+        clock = std::max(clock_start, clock + microseconds(step.advance_us));
+        clock_.set(clock);
+        if (back) settle(table, script, clock);
+      }
+      const Fence fence = table.some_fence();
+      const Words theirs = script.take(step, clock, fence);
+      const Words ours = table.take(step, clock);
+      if (ours != theirs) return "C++:\n" + text(ours) + "Lua:\n" + text(theirs);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  RedisOptions options() const {
+    RedisOptions options;
+    options.env = clock_.environment();
+    return options;
+  }
+
+  static void settle(TableSide& table, ScriptSide& script, microseconds clock) {
+    Step step;
+    step.op = Op::settle;
+    CHECK(script.take(step, clock, Fence{}) == table.take(step, clock));
+  }
+
+  static std::string text(const Words& words) {
+    std::string all;
+    for (const std::string& word : words) all += "    " + word + "\n";
+    return all;
+  }
+
+  ShimClock clock_;
+  RedisServer server_;
+  Endpoint endpoint_;
+};
+
+template <typename T>
+T one_of(std::mt19937_64& random, std::initializer_list<T> choices) {
+  return choices.begin()[random() % choices.size()];
+}
+
+Step random_step(std::mt19937_64& random) {
+  Step step;
+  step.op = one_of(random, {Op::acquire, Op::acquire, Op::acquire, Op::acquire, Op::acquire,
+                            Op::renew, Op::renew, Op::release, Op::release, Op::release,
+                            Op::advance, Op::advance, Op::listen, Op::listen, Op::state});
+  if (random() % 60 == 0) step.op = Op::force;
+  step.token = static_cast<int>(random() % cast_size);
+  step.limit = one_of<std::int64_t>(random, {1, 1, 1, 2, 3, 0, 0});
+  step.ttl_ms = one_of<std::int64_t>(random, {100, 1000, 1500, 5000, 30'000});
+  step.floor_ms = one_of<std::int64_t>(random, {0, 0, 0, 0, 700, 40'000});
+  step.flag_a = random() % 3 != 0;
+  step.flag_b = random() % 4 == 0;
+  step.advance_us = one_of<std::int64_t>(
+      random, {0, 1, 999, 100'000, 100'001, 700'000, 1'000'000, 2'000'000, 4'900'000, 20'000'000,
+               76'000'000, 121'000'000, -1, -50'000, -3'000'000});
+  return step;
+}
+
+std::vector<Step> random_steps(std::uint64_t seed, std::size_t count) {
+  std::mt19937_64 random(seed);
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < count; ++i) steps.push_back(random_step(random));
+  return steps;
+}
+
+/// Leaves out ever smaller runs of steps for as long as some difference remains.
+std::vector<Step> shrunk(Twins& twins, std::vector<Step> steps) {
+  std::size_t at = 0;
+  for (std::size_t run = steps.size() / 2; run > 0; run /= 2) {
+    for (std::size_t first = 0; first + run <= steps.size();) {
+      std::vector<Step> fewer = steps;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(first),
+                  fewer.begin() + static_cast<std::ptrdiff_t>(first + run));
+      if (twins.difference(fewer, at)) {
+        fewer.resize(at + 1);
+        steps = fewer;
+      } else {
+        first += run;
+      }
+    }
+  }
+  return steps;
+}
+
+std::uint64_t seed_of_this_run() {
+  const char* given = std::getenv("DLOCK_TEST_SEED");
+  return given != nullptr ? std::stoull(given) : std::random_device{}();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the table of the local engine and the script of Redis answer 100 000 random requests "
+    "alike") {
+  constexpr std::size_t rounds = 250;
+  constexpr std::size_t steps_a_round = 400;
+  Twins twins;
+  const std::uint64_t seed = seed_of_this_run();
+  MESSAGE("DLOCK_TEST_SEED=" << seed);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    auto steps = random_steps(seed + round, steps_a_round);
+    std::size_t at = 0;
+    if (!twins.difference(steps, at)) continue;
+    steps.resize(at + 1);
+    steps = shrunk(twins, steps);
+    std::string story;
+    for (const Step& step : steps) story += "  " + text_of(step) + "\n";
+    const auto difference = twins.difference(steps, at);
+    FAIL("seed " << seed << " round " << round << ":\n" << story << difference.value_or("?"));
+  }
+}
+
+}  // namespace dlock

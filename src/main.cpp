@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,6 +46,15 @@ int carry_out(const Settings& settings) {
   throw Error(Trouble::bug, "a command without a function");
 }
 
+/// Where the caller closed stdin, stdout or stderr, a socket or a lock file would get its number,
+/// and messages would be written into it. What stands there now can neither be written nor seen by
+/// the command.
+void occupy_standard_fds() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY | O_CLOEXEC);
+  }
+}
+
 int run_dlock(const std::vector<std::string>& arguments) {
   const Flags flags = parse_command_line(arguments);
   if (flags.help) return print(help_text(flags.command));
@@ -61,6 +71,7 @@ int run_dlock(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const dlock::Log log(false, false);
+  dlock::occupy_standard_fds();
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     dlock::scrub_passwords(argc, argv);

@@ -52,9 +52,9 @@ int poll_once(std::span<pollfd> fds, int timeout_ms) {
   return ready;
 }
 
-/// poll's own timeout runs on CLOCK_MONOTONIC, which a suspend stops; up to here that does not
-/// matter and saves the timer.
-constexpr milliseconds longest_plain_poll{1000};
+/// poll's own timeout runs on CLOCK_MONOTONIC, which a suspend stops; up to here that is as good
+/// as the timer and saves it.
+constexpr milliseconds longest_plain_poll{20};
 
 int poll_with_timer(std::span<pollfd> fds, Deadline deadline) {
   const Fd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));

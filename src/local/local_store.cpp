@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/fd.hpp"
 #include "local/collect.hpp"
@@ -78,6 +79,25 @@ bool needs_mailbox(LockTable& table, const Token& token) {
   if (table.find_waiter(token) != table.queue.end()) return true;
   const HoldEntry* hold = table.find_hold(token);
   return hold != nullptr && hold->inside() && hold->backing.by_process;
+}
+
+/// A glob meets whatever lies in the directory: what is no lock is none of its matches, while a key
+/// that the user has named must be one.
+template <typename Body>
+auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.trouble() == Trouble::wrong_data) return std::nullopt;
+    throw;
+  }
+}
+
+/// The key of a file whose name was too short for it; throws Error{wrong_data} if it has none.
+LockKey key_inside(const Directory& directory, const std::string& name, const Patience& patience) {
+  auto file = KeyFile::open(directory, name, KeyFile::Use::read, patience);
+  const auto text = file ? file->read() : std::string_view();
+  return parse_table(text, directory.shown(name)).key;
 }
 
 Patience patience_for(Deadline until) {
@@ -214,11 +234,7 @@ std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& g
   for (const std::string& name : names_in(directory_, SIZE_MAX)) {
     if (!is_key_file_name(name)) continue;
     auto key = key_of_file_name(name);
-    if (!key) {
-      auto file = KeyFile::open(directory_, name, KeyFile::Use::read, patience);
-      const auto text = file ? file->read() : std::string_view();
-      if (!text.empty()) key = parse_table(text, directory_.shown(name)).key;
-    }
+    if (!key) key = unless_foreign([&] { return key_inside(directory_, name, patience); });
     const bool wanted = key && std::any_of(globs.begin(), globs.end(), [&](const auto& glob) {
                           return fnmatch(glob.c_str(), key->text.c_str(), 0) == 0;
                         });
@@ -234,9 +250,9 @@ std::vector<KeyState> LocalStore::inspect(const Query& query, const Patience& pa
   if (query.globs.empty()) return states;
   for (const LockKey& key : matching_keys(query.globs, patience)) {
     if (std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end()) continue;
-    KeyState state = state_of(key, patience);
-    const bool free = state.holders.empty() && state.waiters.empty();
-    if (!free) states.push_back(std::move(state));
+    auto state = unless_foreign([&] { return state_of(key, patience); });
+    if (!state || (state->holders.empty() && state->waiters.empty())) continue;
+    states.push_back(std::move(*state));
   }
   return states;
 }

@@ -38,7 +38,7 @@ is_there() {
 is_built() {
   local stamp=$root/build/release/.built file
   [[ -x $root/build/release/dlock && -e $stamp ]] || return 1
-  for file in "$root"/src{,/*,/*/*,/*/*/*} "$root"/scripts{,/*} "$root"/cmake{,/*} \
+  for file in "$root"/src{,/*,/*/*,/*/*/*} "$root"/scripts{,/*,/*/*} \
     "$root"/CMakeLists.txt "$root"/CMakePresets.json; do
     if [[ $file -nt $stamp ]]; then return 1; fi
   done

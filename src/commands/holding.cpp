@@ -14,15 +14,29 @@ constexpr milliseconds pause_between_releases{20};
 
 }  // namespace
 
-/// What the supervisor watches: the keeper's fd and deadline.
-class Holding::Source final : public StopSource {
+/// What the supervisor watches where leases are renewed: the keeper's fd and deadline.
+class Holding::Keeping final : public StopSource {
  public:
-  explicit Source(const LeaseKeeper& keeper) : keeper_(keeper) {}
+  explicit Keeping(const LeaseKeeper& keeper) : keeper_(keeper) {}
   int fd() const override { return keeper_.lost_fd(); }
+  bool lost() const override { return true; }
   Deadline must_be_gone_by() const override { return keeper_.safe_until(); }
 
  private:
   const LeaseKeeper& keeper_;
+};
+
+/// The same where the holds live with this process: they end early only if somebody throws them
+/// out, which the engine tells.
+class Holding::Listening final : public StopSource {
+ public:
+  explicit Listening(Holding& holding) : holding_(holding) {}
+  int fd() const override { return holding_.store_.news_fd(); }
+  bool lost() const override { return holding_.thrown_out(); }
+  Deadline must_be_gone_by() const override { return never; }
+
+ private:
+  Holding& holding_;
 };
 
 Holding::Holding(Store& store, std::vector<Held> held, const Log& log)
@@ -40,9 +54,30 @@ void Holding::command_started(pid_t group) {
 }
 
 void Holding::keep() {
-  if (!needs_renewal()) return;
+  if (!needs_renewal()) {
+    source_ = std::make_unique<Listening>(*this);
+    return;
+  }
   keeper_ = std::make_unique<LeaseKeeper>(store_, held_);
-  source_ = std::make_unique<Source>(*keeper_);
+  source_ = std::make_unique<Keeping>(*keeper_);
+}
+
+bool Holding::thrown_out() {
+  // In the supervisor's own thread, which must not be kept from its deadlines; if the engine does
+  // not answer, there is no news.
+  constexpr milliseconds longest_look{200};
+  for (const Held& held : held_) {
+    const Claim& claim = held.claim;
+    try {
+      const Patience patience{later(BootClock::now(), longest_look), -1};
+      if (store_.renew(claim.key, claim.token, std::nullopt, patience)) continue;
+    } catch (const Error&) {
+      continue;
+    }
+    loss_ = Loss{claim.key, true, store_.name() + " no longer has it"};
+    return true;
+  }
+  return false;
 }
 
 void Holding::renew_now() {

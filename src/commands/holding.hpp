@@ -22,8 +22,8 @@ class Holding {
 
   bool needs_renewal() const;
   void command_started(pid_t group);
-  /// Begins to renew, where leases need it. Called once the command's process exists, so that the
-  /// fork happens in a process of one thread.
+  /// Begins to renew, where leases need it, and to listen where they do not. Called once the
+  /// command's process exists, so that the fork happens in a process of one thread.
   void keep();
   void renew_now();
   /// Null where nothing can be lost.
@@ -38,7 +38,10 @@ class Holding {
   GivenBack give_back(ReleaseMode mode);
 
  private:
-  class Source;
+  class Keeping;
+  class Listening;
+
+  bool thrown_out();
 
   GivenBack give_back(const Held& held, ReleaseMode mode);
 
@@ -46,7 +49,7 @@ class Holding {
   std::vector<Held> held_;
   const Log& log_;
   std::unique_ptr<LeaseKeeper> keeper_;
-  std::unique_ptr<Source> source_;
+  std::unique_ptr<StopSource> source_;
   std::optional<Loss> loss_;
 };
 

@@ -179,7 +179,14 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
 std::optional<Lease> LocalStore::renew(const LockKey& key, const Token& token,
                                        std::optional<milliseconds> ttl, const Patience& patience) {
   const Deadline sent = BootClock::now();
-  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
+  mailbox_.empty();  // before the look: what comes after it is still there to poll
+  std::optional<OpenKey> open;
+  try {
+    open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
+  } catch (const Error&) {
+    mailbox_.put_back();
+    throw;
+  }
   if (!open) return std::nullopt;
   const auto outcome = open->table.renew(token, ttl, open->now, open->knocks);
   open->save(token, outcome.more);
@@ -204,6 +211,7 @@ std::vector<Holder> LocalStore::force_release(const LockKey& key, std::optional<
   auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, patience);
   if (!open) return {};
   const auto outcome = open->table.force(fence, open->now, open->knocks);
+  for (const HoldEntry& hold : outcome.answer) open->knocks.tell(hold.backing);
   open->save(Token{}, outcome.more);
   return holders_from(outcome.answer, open->now);
 }

@@ -30,6 +30,7 @@ class LocalStore final : public Store {
   std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
   void command_started(const Claim& claim, pid_t group) override;
   bool needs_renewal(const Claim& claim) const override;
+  int news_fd() const override { return mailbox_.fd(); }
   std::string name() const override;
 
  private:

@@ -43,9 +43,14 @@ void Mailbox::open() {
 }
 
 void Mailbox::empty() const {
+  if (!fd_) return;
   char bytes[256];
   while (read(fd_.get(), bytes, sizeof bytes) > 0) {
   }
+}
+
+void Mailbox::put_back() const {
+  if (fd_) [[maybe_unused]] const auto written = write(fd_.get(), "!", 1);
 }
 
 Reached reach(const Directory& directory, const std::string& mailbox) {

@@ -31,6 +31,11 @@ bool Knocks::wake(const WaiterEntry& waiter) {
   return true;
 }
 
+void Knocks::tell(const Backing& thrown_out) {
+  auto reached = reach(directory_, thrown_out.mailbox);
+  if (reached.fd) open_.push_back(std::move(reached.fd));
+}
+
 void Knocks::deliver() {
   for (const Fd& fd : open_) {
     // A full FIFO will wake its owner without this byte.

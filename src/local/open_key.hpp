@@ -13,12 +13,14 @@
 
 namespace dlock {
 
-/// The rules' way to the waiters: opens their mailboxes, and writes into them when told.
+/// The way to other processes: opens their mailboxes, and writes into them when told.
 class Knocks final : public Wakes {
  public:
   explicit Knocks(const Directory& directory) : directory_(directory) {}
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   bool wake(const WaiterEntry& waiter);
+  /// A holder: its hold has been taken from it.
+  void tell(const Backing& thrown_out);
   bool was_woken(const Token& token) const { return woken_.contains(token); }
   void deliver();
 

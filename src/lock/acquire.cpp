@@ -18,6 +18,8 @@ constexpr std::size_t ask_at_once = 3;
 constexpr int spread_ms = 50;
 /// How long giving back may take once the user has said stop, or the time is up.
 constexpr milliseconds time_to_leave{1000};
+/// How long the time may be overrun to tell the user how things stand.
+constexpr milliseconds time_for_a_last_look{200};
 constexpr milliseconds first_pause{50};
 constexpr milliseconds longest_pause{1000};
 
@@ -46,6 +48,7 @@ class Attempt {
  private:
   std::optional<Grant> take(const Answer& answer);
   std::optional<Grant> ask_and_sleep(int interrupt_fd);
+  std::optional<Grant> ask_last(int interrupt_fd);
   std::optional<Grant> sleep(int interrupt_fd);
   std::optional<Grant> confirm(Fence fence, int interrupt_fd);
   void await_server(const Error& error, int interrupt_fd);
@@ -89,8 +92,27 @@ std::variant<Grant, Attempt::Stop> Attempt::wait(int interrupt_fd) {
       await_server(error, interrupt_fd);
     }
     if (interrupt_fd >= 0 && readable(interrupt_fd)) return Stop::interrupted;
-    if (BootClock::now() >= wait_end_ && !away_since_) return Stop::timed_out;
+    if (BootClock::now() >= wait_end_ && !away_since_) {
+      if (auto grant = ask_last(interrupt_fd)) return *grant;
+      return Stop::timed_out;
+    }
   }
+}
+
+/// The last answer may be as old as the wait; nobody is refused for what was true then.
+std::optional<Grant> Attempt::ask_last(int interrupt_fd) {
+  const auto until = later(BootClock::now(), time_for_a_last_look);
+  const Deadline usual = patience_for(claim_, interrupt_fd).deadline;
+  try {
+    auto grant =
+        take(store_.acquire(claim_, {true, ticket_}, {std::min(until, usual), interrupt_fd}));
+    if (grant) return grant;
+  } catch (const Error&) {
+    // Then what it said last has to do.
+  }
+  const bool stood_in_it = ticket_ && refusal_.waiting > 0;
+  if (stood_in_it) --refusal_.waiting;
+  return std::nullopt;
 }
 
 std::optional<Grant> Attempt::ask_and_sleep(int interrupt_fd) {

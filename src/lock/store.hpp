@@ -95,6 +95,10 @@ class Store {
   /// Whether a hold of this claim must be renewed at all.
   virtual bool needs_renewal(const Claim& claim) const = 0;
 
+  /// Readable when a hold that needs no renewal may have been thrown out: renew() tells, and makes
+  /// it unreadable. -1 for engines that go by leases, where the next renewal tells.
+  virtual int news_fd() const { return -1; }
+
   /// What people call it, e.g. `redis://db1:6379/0`; without credentials, escaped.
   virtual std::string name() const = 0;
 };

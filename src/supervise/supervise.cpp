@@ -72,7 +72,7 @@ void Supervisor::sleep() {
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
   poll_until(fds, next_deadline());
-  loss_told_ = fds[2].revents != 0;
+  loss_told_ = fds[2].revents != 0 && terms_.loss->lost();
 }
 
 /// When the loss clock makes us act. A child that is let run on is not hurried by a renewal that

@@ -14,8 +14,11 @@ namespace dlock {
 class StopSource {
  public:
   virtual ~StopSource() = default;
-  /// Readable: stop now.
+  /// Readable: ask lost().
   virtual int fd() const = 0;
+  /// Called when fd() is readable: true means stop now; false means it was nothing, and has left
+  /// fd() unreadable. Must not block for long.
+  virtual bool lost() const = 0;
   /// Nothing of the child may run after this. Moves later as renewals succeed; read anew on every
   /// wake, so it must be thread-safe and cheap.
   virtual Deadline must_be_gone_by() const = 0;

@@ -26,6 +26,7 @@ class Lease : public StopSource {
   Lease(Deadline gone_by, std::string lost_file) : gone_by_(gone_by), lost_file_(lost_file) {}
 
   int fd() const override { return told_.fd(); }
+  bool lost() const override { return true; }
   Deadline must_be_gone_by() const override { return gone_by_; }
 
   void keep(milliseconds lease, int renewals) {

@@ -180,13 +180,14 @@ std::optional<Lease> LocalStore::renew(const LockKey& key, const Token& token,
                                        std::optional<milliseconds> ttl, const Patience& patience) {
   const Deadline sent = BootClock::now();
   mailbox_.empty();  // before the look: what comes after it is still there to poll
-  std::optional<OpenKey> open;
-  try {
-    open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
-  } catch (const Error&) {
-    mailbox_.put_back();
-    throw;
-  }
+  auto open = [&] {
+    try {
+      return OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
+    } catch (const Error&) {
+      mailbox_.put_back();
+      throw;
+    }
+  }();
   if (!open) return std::nullopt;
   const auto outcome = open->table.renew(token, ttl, open->now, open->knocks);
   open->save(token, outcome.more);

@@ -50,7 +50,8 @@ void Mailbox::empty() const {
 }
 
 void Mailbox::put_back() const {
-  if (fd_) [[maybe_unused]] const auto written = write(fd_.get(), "!", 1);
+  if (fd_) [[maybe_unused]]
+    const auto written = write(fd_.get(), "!", 1);
 }
 
 Reached reach(const Directory& directory, const std::string& mailbox) {

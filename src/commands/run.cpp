@@ -82,11 +82,12 @@ int Run::hold_and_run(std::vector<Held> held) {
   std::optional<Child> child;
   try {
     child.emplace(start(program(status_.locks), signals_, record));
+    holding.keep();
   } catch (const Error&) {
+    child.reset();
     holding.give_back(ReleaseMode::ignore_floor);
     throw;
   }
-  holding.keep();
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;

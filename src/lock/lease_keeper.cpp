@@ -1,6 +1,7 @@
 #include "lock/lease_keeper.hpp"
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -32,7 +33,11 @@ LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held) : store_(store) {
     leases_.push_back({std::move(each), due, std::nullopt});
   }
   update_safe_until();
-  thread_ = std::thread([this] { work(); });
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    throw Error(Trouble::host_refused, std::string("cannot start a thread: ") + error.what());
+  }
 }
 
 LeaseKeeper::~LeaseKeeper() { stop(); }

@@ -33,6 +33,7 @@ struct Loss {
 /// in time.
 class LeaseKeeper {
  public:
+  /// Throws Error{host_refused} if there can be no thread.
   LeaseKeeper(Store& store, std::vector<Held> held);
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;

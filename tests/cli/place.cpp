@@ -1,0 +1,94 @@
+#include "cli/place.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+std::vector<std::string> joined(std::vector<std::string> first,
+                                const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+}  // namespace
+
+Place::Place(Engine engine)
+    : engine_(engine), server_(is_local() ? nullptr : std::make_unique<RedisServer>()) {}
+
+std::string Place::url() const { return is_local() ? "local:" + locks_.path() : server_->url(); }
+
+ProcessOptions Place::with_server(ProcessOptions options) const {
+  options.env.emplace("DLOCK_SERVER", url());
+  return options;
+}
+
+Result Place::dlock(const std::vector<std::string>& arguments, ProcessOptions options) const {
+  return start(arguments, std::move(options)).wait();
+}
+
+Process Place::start(const std::vector<std::string>& arguments, ProcessOptions options) const {
+  return start_dlock(arguments, with_server(std::move(options)));
+}
+
+Result Place::shell(const std::string& script, ProcessOptions options) const {
+  return start_shell(script, std::move(options)).wait();
+}
+
+Process Place::start_shell(const std::string& script, ProcessOptions options) const {
+  options.env.emplace("D", dlock_path());
+  if (options.cwd.empty()) options.cwd = dir_.path();
+  return Process({"sh", "-c", script}, clean(with_server(std::move(options))));
+}
+
+Process Place::hold(const std::string& key, const std::vector<std::string>& options) const {
+  auto arguments = joined(joined({"run", "-k", key}, options), {"--"});
+  Process process = start(joined(std::move(arguments), staying()));
+  const bool in = eventually([&] { return process.out() == "in\n" || !process.running(); });
+  if (!in || process.out() != "in\n") {
+    throw Error(Trouble::bug, "the command did not start: " + process.err());
+  }
+  return process;
+}
+
+std::string Place::acquired(const std::string& key, const std::vector<std::string>& options) const {
+  const auto result = dlock(joined({"acquire", "-k", key, "-t", "1m"}, options));
+  if (result.exit_code != 0) throw Error(Trouble::bug, "not acquired: " + result.err);
+  return result.out.substr(0, result.out.find('\n'));
+}
+
+nlohmann::ordered_json Place::state(const std::string& key) const {
+  const auto result = dlock({"inspect", "-k", key, "--json"});
+  if (result.exit_code != 0) throw Error(Trouble::bug, "inspect: " + result.err);
+  return nlohmann::ordered_json::parse(result.out);
+}
+
+void on_each_engine(const std::function<void(const Place&)>& test) {
+  for (const Engine engine : {Engine::local, Engine::redis}) {
+    const Place place(engine);
+    const std::string& url = place.url();
+    CAPTURE(url);
+    test(place);
+  }
+}
+
+std::vector<std::string> staying() { return {"sh", "-c", "echo in; exec sleep 60"}; }
+
+bool is_one_message(const std::string& text) {
+  const bool clean = std::none_of(text.begin(), text.end(), [](unsigned char c) {
+    return (c < ' ' && c != '\n') || c == '\x7f';
+  });
+  return clean && text.starts_with("dlock: ") && count_lines(text) == 1 && text.back() == '\n';
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace dlock::test

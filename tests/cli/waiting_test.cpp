@@ -1,0 +1,226 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+Result try_run(const Place& place, std::vector<std::string> options) {
+  options.insert(options.begin(), "run");
+  options.insert(options.end(), {"-n", "--", "true"});
+  return place.dlock(options);
+}
+
+TEST_CASE("waiting: -n is refused at once with 75 and says by whom") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("nightly", {"--label", "job 17"});
+    for (const char* flag : {"-n", "--nonblock", "--nb", "-w0", "--wait=0"}) {
+      const auto result = place.dlock({"run", "-k", "nightly", flag, "--", "echo", "ran"});
+      CHECK(result.exit_code == 75);
+      CHECK(result.out == "");
+      CHECK(is_one_message(result.err));
+      CHECK(result.err.starts_with("dlock: nightly is held by "));
+      CHECK(holds(result.err, " pid " + std::to_string(holder.pid()) + " (sh) [job 17] for "));
+      CHECK(holds(result.err, ", lease ") == !place.is_local());
+    }
+    const auto quiet = place.dlock({"run", "-q", "-n", "-k", "nightly", "--", "true"});
+    CHECK(quiet.exit_code == 75);
+    CHECK(quiet.err == "");
+    const auto acquire = place.dlock({"acquire", "-t", "5s", "-n", "-k", "nightly"});
+    CHECK(acquire.exit_code == 75);
+    CHECK(acquire.out == "");
+    CHECK(is_one_message(acquire.err));
+  });
+}
+
+TEST_CASE("waiting: a refusal counts the others that wait") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    const auto waiter = place.start({"run", "-k", "a", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    CHECK(holds(try_run(place, {"-k", "a"}).err, ", 1 waiting\n"));
+    const auto timed_out = place.dlock({"run", "-k", "a", "-w", "0.1", "--", "true"});
+    CHECK(holds(timed_out.err.substr(timed_out.err.rfind("dlock: ")), ", 1 waiting\n"));
+  });
+}
+
+TEST_CASE("waiting: -w gives up with 75 in time, having said so when it began") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    const auto result = place.dlock({"run", "-k", "a", "-w", "0.3", "--", "echo", "ran"});
+    CHECK(result.exit_code == 75);
+    CHECK(result.out == "");
+    CHECK(count_lines(result.err) == 2);
+    CHECK(result.err.starts_with("dlock: waiting: a is held by "));
+    CHECK(holds(result.err, "\ndlock: not acquired within 3"));
+    CHECK(result.duration >= milliseconds(300));
+    CHECK(result.duration < milliseconds(3000));
+    CHECK(place.waiters("a") == 0);
+  });
+}
+
+TEST_CASE("waiting: what is said on giving up is not older than that moment") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    const auto result = place.dlock({"run", "-k", "a", "-w", "1.1", "--", "true"});
+    const auto last = result.err.substr(result.err.rfind("dlock: "));
+    CAPTURE(last);
+    CHECK(holds(last, ") for 1s"));
+    CHECK(!holds(last, "waiting"));
+  });
+}
+
+TEST_CASE("waiting: without -w it waits until the key is free and says when it is let in") {
+  on_each_engine([](const Place& place) {
+    auto holder = place.hold("a");
+    auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"});
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    CHECK(waiter.out() == "");
+    holder.signal(SIGTERM);
+    const auto result = waiter.wait();
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "ran\n");
+    CHECK(count_lines(result.err) == 2);
+    CHECK(holds(result.err, "\ndlock: a acquired after "));
+  });
+}
+
+TEST_CASE("waiting: first come, first served") {
+  on_each_engine([](const Place& place) {
+    auto holder = place.hold("a");
+    std::vector<Process> waiters;
+    for (std::size_t i = 0; i < 5; ++i) {
+      waiters.push_back(place.start_shell(R"("$D" run -q -k a -- sh -c 'echo )" +
+                                          std::to_string(i) + " >>order'"));
+      REQUIRE(eventually([&] { return place.waiters("a") == i + 1; }));
+    }
+    holder.signal(SIGTERM);
+    for (auto& each : waiters) CHECK(each.wait().exit_code == 0);
+    CHECK(read_file(place.dir() / "order") == "0\n1\n2\n3\n4\n");
+  });
+}
+
+TEST_CASE("waiting: a signal ends it as it ends any program, and leaves nothing queued") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+      CAPTURE(signal);
+      for (const char* command : {"run", "acquire"}) {
+        std::vector<std::string> words{command, "-k", "a", "-t", "5s"};
+        if (words[0] == "run") words.insert(words.end(), {"--", "echo", "ran"});
+        auto waiter = place.start(words);
+        REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+        waiter.signal(signal);
+        const auto result = waiter.wait();
+        CHECK(result.signal == signal);
+        CHECK(result.out == "");
+        CHECK(place.waiters("a") == 0);
+      }
+    }
+  });
+}
+
+TEST_CASE("waiting: killed waiters delay nobody") {
+  on_each_engine([](const Place& place) {
+    auto holder = place.hold("a");
+    std::vector<Process> doomed;
+    for (std::size_t i = 0; i < 3; ++i) {
+      doomed.push_back(place.start({"run", "-k", "a", "-t", "1s", "--", "true"}));
+      REQUIRE(eventually([&] { return place.waiters("a") == i + 1; }));
+    }
+    auto last = place.start({"run", "-k", "a", "--", "echo", "ran"});
+    REQUIRE(eventually([&] { return place.waiters("a") == 4; }));
+    for (auto& each : doomed) each.kill_all();
+    holder.signal(SIGTERM);
+    CHECK(last.wait(milliseconds(3000)).out == "ran\n");
+  });
+}
+
+TEST_CASE("waiting: -E changes 75 and nothing else") {
+  on_each_engine([](const Place& place) {
+    {
+      const auto holder = place.hold("a");
+      CHECK(try_run(place, {"-k", "a", "-E", "3"}).exit_code == 3);
+      CHECK(try_run(place, {"-k", "a", "-E0"}).exit_code == 0);
+      CHECK(try_run(place, {"-k", "a", "--conflict-exit-code=255"}).exit_code == 255);
+      CHECK(place.dlock({"run", "-k", "a", "-E", "3", "-w", "0.1", "--", "true"}).exit_code == 3);
+    }
+    CHECK(place.dlock({"run", "-E", "3", "-k", "b", "-c", "exit 75"}).exit_code == 75);
+    const auto acquire = place.dlock({"acquire", "-k", "a", "-t", "5s", "-E", "3"});
+    CHECK(acquire.exit_code == 64);
+    CHECK(is_one_message(acquire.err));
+  });
+}
+
+TEST_CASE("waiting: of flags that choose the same thing the later wins") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a", {"-s"});
+    CHECK(place.dlock({"run", "-k", "a", "-w", "1m", "-n", "--", "true"}).exit_code == 75);
+    CHECK(try_run(place, {"-k", "a", "-x", "-s"}).exit_code == 0);
+    CHECK(try_run(place, {"-k", "a", "-s", "-x"}).exit_code == 75);
+    CHECK(try_run(place, {"-k", "a", "-s", "-e"}).exit_code == 75);
+    CHECK(try_run(place, {"-k", "a", "-s", "--limit", "1"}).exit_code == 75);
+    CHECK(try_run(place, {"-k", "a", "--limit", "1", "--shared"}).exit_code == 0);
+    CHECK(try_run(place, {"-k", "a", "-s", "-E", "3", "-x", "-E", "4"}).exit_code == 4);
+  });
+}
+
+TEST_CASE("waiting: readers are in together, a writer is alone") {
+  on_each_engine([](const Place& place) {
+    auto reader = place.hold("a", {"-s"});
+    auto other = place.hold("a", {"--shared"});
+    CHECK(try_run(place, {"-k", "a"}).exit_code == 75);
+    CHECK(holds(try_run(place, {"-k", "a"}).err, " is held by 2 owners: "));
+    reader.signal(SIGTERM);
+    other.signal(SIGTERM);
+    reader.wait();
+    other.wait();
+    const auto writer = place.hold("a");
+    CHECK(try_run(place, {"-k", "a", "-s"}).exit_code == 75);
+  });
+}
+
+TEST_CASE("waiting: --limit N lets N in, and the smallest limit of all counts") {
+  on_each_engine([](const Place& place) {
+    const auto first = place.hold("a", {"--limit", "3"});
+    const auto second = place.hold("a", {"--limit", "3"});
+    CHECK(try_run(place, {"-k", "a", "--limit", "2"}).exit_code == 75);
+    CHECK(try_run(place, {"-k", "a", "-s"}).exit_code == 0);
+    const auto third = place.hold("a", {"--limit", "3"});
+    CHECK(try_run(place, {"-k", "a", "--limit", "3"}).exit_code == 75);
+    CHECK(try_run(place, {"-k", "a", "-s"}).exit_code == 75);
+  });
+}
+
+TEST_CASE("waiting: all of several keys or none") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("b");
+    CHECK(try_run(place, {"-k", "a", "-k", "b", "-k", "c"}).exit_code == 75);
+    CHECK(place.is_free("a"));
+    CHECK(place.is_free("c"));
+    auto waiter = place.start({"run", "-k", "c", "-k", "b", "-k", "a", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
+    CHECK(!place.is_free("a"));  // taken in byte order, and kept while b is waited for
+    CHECK(place.is_free("c"));
+    waiter.signal(SIGTERM);
+    waiter.wait();
+    CHECK(place.is_free("a"));
+    CHECK(place.waiters("b") == 0);
+  });
+}
+
+TEST_CASE("waiting: users of the same keys in any order do not dead-lock") {
+  on_each_engine([](const Place& place) {
+    const std::string loop = R"(for i in 1 2 3 4 5 6 7 8 9 10; do "$D" run -q -w 20 )";
+    auto one = place.start_shell(loop + "-k a -k b -- true || exit; done");
+    auto two = place.start_shell(loop + "-k b -k a -- true || exit; done");
+    CHECK(one.wait().exit_code == 0);
+    CHECK(two.wait().exit_code == 0);
+  });
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -40,7 +40,7 @@ int acquire_command(const Settings& settings, const Log& log) {
   Signals signals;
   Acquiring acquiring(settings, log, signals, Upkeep::renewal, calling_process(settings.label));
   const auto result = acquiring.acquire();
-  if (result.signal) die_of(*result.signal);
+  if (result.signal) acquiring.die_of(*result.signal);
   if (result.gave_up) {
     tell_refusal(log, *result.gave_up, result.waited);
     return static_cast<int>(ExitCode::not_acquired);
@@ -54,7 +54,7 @@ int acquire_command(const Settings& settings, const Log& log) {
   while (const auto event = signals.take()) {
     if (!ends_waiting(event->number)) continue;
     give_all_back();
-    die_of(event->number);
+    acquiring.die_of(event->number);
   }
   if (settings.quiet) return 0;
   if (!write_all(STDOUT_FILENO, report(settings, result.held, acquiring.fences(result.held)))) {

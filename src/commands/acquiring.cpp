@@ -102,6 +102,11 @@ std::vector<LockFence> Acquiring::fences(const std::vector<Held>& held) const {
   return fences;
 }
 
+void Acquiring::die_of(int signal) {
+  store_.reset();
+  dlock::die_of(signal);
+}
+
 void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {
   const std::string text = refusal_text(gave_up.key, gave_up.refusal);
   log.notice(gave_up.waited ? "not acquired within " + human_duration(waited) + ": " + text : text);

@@ -134,7 +134,7 @@ int Run::interrupted(int signal) {
   status_.outcome = "interrupted";
   status_.reason = std::string("signal ") + sigabbrev_np(signal);
   done(signal_base + signal);
-  die_of(signal);
+  acquiring_.die_of(signal);
 }
 
 int Run::not_started(int error, Holding& holding) {
@@ -164,7 +164,7 @@ int Run::finished(const Ending& ending, Holding& holding) {
   }
   if (!ending.child.signal) return done(ending.child.exit_code.value());
   done(signal_base + *ending.child.signal);
-  die_of(*ending.child.signal);
+  acquiring_.die_of(*ending.child.signal);
 }
 
 void Run::describe(const Ending& ending, const Holding& holding) {

@@ -109,12 +109,17 @@ Holding::GivenBack Holding::give_back(ReleaseMode mode) {
 Holding::GivenBack Holding::give_back(const Held& held, ReleaseMode mode) {
   const Claim& claim = held.claim;
   const std::string key = escaped(claim.key.text);
-  const auto until =
-      std::min(later(BootClock::now(), longest_release), held.grant.lease.valid_until);
+  const auto now = BootClock::now();
+  const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
+  // A connection that has died without a word swallows the first request: half of the time is left
+  // for a second one, on a new connection.
+  auto answer_by = now + (until - now) / 2;
+  bool asked_before = false;
   while (true) {
     try {
-      const auto answer = store_.release(claim.key, claim.token, mode, {until, -1});
-      if (answer == Released::yes) {
+      const auto answer = store_.release(claim.key, claim.token, mode, {answer_by, -1});
+      // Gone when asked for the second time: the first did it, and its answer was lost.
+      if (answer == Released::yes || asked_before) {
         log_.detail("released " + key);
         return GivenBack::all;
       }
@@ -123,6 +128,8 @@ Holding::GivenBack Holding::give_back(const Held& held, ReleaseMode mode) {
     } catch (const Error& error) {
       if (later(BootClock::now(), pause_between_releases) < until) {
         poll_until({}, later(BootClock::now(), pause_between_releases));
+        asked_before = true;
+        answer_by = until;
         continue;
       }
       log_.error("could not release " + key + ", which ends with its lease: " + error.what());

@@ -286,12 +286,17 @@ Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& te
 
 bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& patience) {
   bool answered = true;
+  const auto begun = BootClock::now();
+  // What is left of the time is for a second try, on another connection than one that has died.
+  auto answer_by = begun + (patience.deadline - begun) / 2;
   for (const Claim& claim : claims) {
     while (true) {
       try {
-        store.release(claim.key, claim.token, ReleaseMode::ignore_floor, patience);
+        store.release(claim.key, claim.token, ReleaseMode::ignore_floor,
+                      {answer_by, patience.interrupt_fd});
         break;
       } catch (const Error&) {
+        answer_by = patience.deadline;
         const auto again = later(BootClock::now(), first_pause);
         if (again >= patience.deadline) {
           answered = false;

@@ -39,6 +39,7 @@ std::vector<Reply> Connection::exchange(std::span<const Request> requests,
                                         const Patience& patience) {
   return named(endpoint_, [&] {
     const bool reused = is_open();
+    was_repeated_ = false;
     try {
       return try_exchange(requests, patience);
     } catch (const Error& error) {
@@ -48,6 +49,7 @@ std::vector<Reply> Connection::exchange(std::span<const Request> requests,
       const bool worth_a_second = reused && error.trouble() == Trouble::unavailable &&
                                   left_until(patience.deadline).count();
       if (!worth_a_second) throw;
+      was_repeated_ = true;
     }
     try {
       return try_exchange(requests, patience);

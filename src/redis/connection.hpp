@@ -33,6 +33,10 @@ class Connection {
   /// exchange, so what was sent is done by the server before what comes next.
   std::vector<Reply> exchange(std::span<const Request> requests, const Patience& patience);
 
+  /// Whether the last exchange was sent twice, as an old connection broke: the server may have done
+  /// it the first time.
+  bool was_repeated() const { return was_repeated_; }
+
   /// The next published message, or nothing at the deadline.
   std::optional<Published> next_message(const Patience& patience);
 
@@ -61,6 +65,7 @@ class Connection {
   Endpoint endpoint_;
   std::optional<Link> link_;
   bool was_ever_open_ = false;
+  bool was_repeated_ = false;
 };
 
 }  // namespace dlock

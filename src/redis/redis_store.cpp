@@ -192,8 +192,10 @@ Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode
                            mode == ReleaseMode::ignore_floor ? "1" : "0", text_of(tombstone_life)},
                           false, patience);
   unanswered_.erase(token.text);
+  const bool may_be_done = connection_.was_repeated();
   tidy(key, item(reply, 1), patience);
   if (word(reply, 0) == "released") return Released::yes;
+  if (word(reply, 0) == "absent" && may_be_done) return Released::yes;
   return word(reply, 0) == "left" ? Released::left_queue : Released::not_held;
 }
 

@@ -1,0 +1,153 @@
+#include "scenario.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace dlock::test {
+namespace {
+
+std::string sorted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+}  // namespace
+
+Scene::Scene() { write_file(log(), ""); }
+
+ProcessOptions Scene::options() const {
+  ProcessOptions options;
+  options.cwd = work_.path();
+  options.env = {
+      {"DLOCK_SERVER", url()}, {"DLOCK", dlock_path()}, {"STAMP", stamp_path()}, {"LOG", log()}};
+  return options;
+}
+
+Process Scene::start(const std::vector<std::string>& arguments) const {
+  return start_dlock(arguments, options());
+}
+
+Result Scene::run(const std::vector<std::string>& arguments) const {
+  return start(arguments).wait();
+}
+
+Process Scene::start_shell(const std::string& script) const {
+  return Process({"sh", "-c", script}, clean(options()));
+}
+
+bool Scene::has(const std::string& name) const { return access(path(name).c_str(), F_OK) == 0; }
+
+std::string Scene::inspect(const std::string& key) const {
+  return run({"inspect", "--json", "-k", key}).out;
+}
+
+std::size_t Scene::waiting(const std::string& key) const {
+  return times(inspect(key), "\"position\":");
+}
+
+bool Scene::is_held(const std::string& key) const { return times(inspect(key), "\"fence\":") != 0; }
+
+Process Scene::hold(const std::string& key, const std::string& until,
+                    const std::vector<std::string>& flags) const {
+  std::vector<std::string> arguments{"run", "-k", key};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const std::string script =
+      "echo >holds-" + until + "; until [ -e " + until + " ]; do sleep 0.01; done";
+  arguments.insert(arguments.end(), {"--", "sh", "-c", script});
+  Process holder = start(arguments);
+  if (!wait_for_file(path("holds-" + until), milliseconds(30'000))) {
+    throw Error(Trouble::bug, "did not come to hold " + key + ": " + holder.err());
+  }
+  return holder;
+}
+
+Process Scene::queue_up(const std::string& key, std::size_t count, const std::string& script,
+                        const std::vector<std::string>& flags) const {
+  std::vector<std::string> arguments{"run", "-k", key};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  arguments.insert(arguments.end(),
+                   {"--", "sh", "-c", "i=" + std::to_string(count) + "; " + script});
+  Process waiter = start(arguments);
+  if (!eventually([&] { return waiting(key) == count; }, milliseconds(30'000))) {
+    throw Error(Trouble::bug, "did not queue up for " + key + ": " + waiter.err());
+  }
+  return waiter;
+}
+
+std::string LocalScene::kept() const {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
+    names.push_back(entry.path().filename());
+  }
+  return sorted(std::move(names));
+}
+
+std::string LocalScene::may_stay(std::vector<std::string> keys) const {
+  for (std::string& key : keys) key += ".dlock";
+  return sorted(std::move(keys));
+}
+
+void LocalScene::make_older(std::chrono::seconds by) const {
+  const timespec then{std::time(nullptr) - by.count(), 0};
+  const timespec times[] = {then, then};
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
+    if (utimensat(AT_FDCWD, entry.path().c_str(), times, 0) != 0) throw_errno("utimensat");
+  }
+}
+
+std::string RedisScene::kept() const {
+  std::vector<std::string> names;
+  for (const Reply& name : server.command({"KEYS", "*"}).items) names.push_back(name.text);
+  return sorted(std::move(names));
+}
+
+std::string RedisScene::may_stay(std::vector<std::string> keys) const {
+  for (std::string& key : keys) key = "dlock:{" + key + "}:fence";
+  return sorted(std::move(keys));
+}
+
+Deadline lease_end(const RedisServer& server, const std::string& key) {
+  const auto before = BootClock::now();
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
+  if (holds.items.size() != 1) throw Error(Trouble::bug, "not one hold of " + key);
+  std::istringstream fields(holds.items.front().text);
+  long long at_us = 0;
+  long long since_us = 0;
+  long long fence = 0;
+  long long lease_ms = 0;
+  fields >> at_us >> since_us >> fence >> lease_ms;
+  return before + (microseconds(at_us) + milliseconds(lease_ms) - wall);
+}
+
+std::vector<long> order_of(const std::string& log) {
+  std::vector<long> order;
+  for (const Tenure& tenure : tenures(log)) order.push_back(tenure.pid);
+  return order;
+}
+
+std::vector<long> first_numbers(long count) {
+  std::vector<long> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 1);
+  return numbers;
+}
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "support/dlock_binary.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/overlap.hpp"
+#include "support/process.hpp"
+#include "support/redis_server.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+/// The sanitizers make a process start three to ten times slower; what a test allows for work, as
+/// opposed to what it allows for a lease, is stretched by this.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int slower = 6;
+constexpr bool sanitized = true;
+#else
+constexpr int slower = 1;
+constexpr bool sanitized = false;
+#endif
+
+/// Locks of a test's own, and a directory in which dlock and its commands run. There `log` is
+/// written by `"$STAMP" "$LOG" EVENT KEY`, and $DLOCK is the dlock under test.
+class Scene {
+ public:
+  Scene();
+  virtual ~Scene() = default;
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  virtual std::string url() const = 0;
+  /// What is there of locks: names of keys or files, sorted, a blank between.
+  virtual std::string kept() const = 0;
+  /// What stays of free keys, and nothing else.
+  virtual std::string may_stay(std::vector<std::string> keys) const = 0;
+
+  ProcessOptions options() const;
+  Process start(const std::vector<std::string>& arguments) const;
+  Result run(const std::vector<std::string>& arguments) const;
+  /// A shell beside, with the same environment.
+  Process start_shell(const std::string& script) const;
+
+  std::string path(const std::string& name) const { return work_ / name; }
+  std::string log() const { return path("log"); }
+  void touch(const std::string& name) const { write_file(path(name), ""); }
+  bool has(const std::string& name) const;
+
+  /// One line of `inspect --json`.
+  std::string inspect(const std::string& key) const;
+  std::size_t waiting(const std::string& key) const;
+  bool is_held(const std::string& key) const;
+
+  /// A `run` of `key` that holds when this returns and until the file `until` is there.
+  Process hold(const std::string& key, const std::string& until,
+               const std::vector<std::string>& flags = {}) const;
+  /// A `run` that is the `count`th in the queue when this returns. Its script sees $i, the number.
+  Process queue_up(const std::string& key, std::size_t count, const std::string& script,
+                   const std::vector<std::string>& flags = {}) const;
+
+ private:
+  TempDir work_;
+};
+
+class LocalScene final : public Scene {
+ public:
+  std::string url() const override { return "local:" + dir_.path(); }
+  std::string kept() const override;
+  std::string may_stay(std::vector<std::string> keys) const override;
+  /// As if all files had been written so long ago.
+  void make_older(std::chrono::seconds by) const;
+
+ private:
+  TempDir dir_;
+};
+
+class RedisScene final : public Scene {
+ public:
+  explicit RedisScene(RedisOptions options = {}) : server(std::move(options)) {}
+  std::string url() const override { return url_.empty() ? server.url() : url_; }
+  std::string kept() const override;
+  std::string may_stay(std::vector<std::string> keys) const override;
+  /// From here on dlock goes through something else to the server.
+  void go_through(const std::string& url) { url_ = url; }
+
+  RedisServer server;
+
+ private:
+  std::string url_;
+};
+
+/// When a hold of `key` ends by what the server has stored, on the clock of this process.
+Deadline lease_end(const RedisServer& server, const std::string& key);
+
+/// Each tenure of a log in the order they started, as the number given to stamp.
+std::vector<long> order_of(const std::string& log);
+
+/// 1, 2, ... `count`
+std::vector<long> first_numbers(long count);
+
+std::size_t times(const std::string& text, const std::string& part);
+
+}  // namespace dlock::test

@@ -1,0 +1,183 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "scenario.hpp"
+
+namespace dlock::test {
+namespace {
+
+const char* const stamp_start = "\"$STAMP\" \"$LOG\" start k $i";
+
+std::int64_t first_start_ns(const Scene& scene) {
+  const auto all = tenures(scene.log());
+  REQUIRE(all.size() == 1);
+  return all.front().start_ns;
+}
+
+milliseconds ms_from(Deadline from, std::int64_t to_ns) {
+  return std::chrono::floor<milliseconds>(std::chrono::nanoseconds(to_ns) -
+                                          from.time_since_epoch());
+}
+
+pid_t pid_in(const std::string& path) { return static_cast<pid_t>(std::stol(read_file(path))); }
+
+/// A load on the machine only makes the next one later, so that the median of a few counts.
+milliseconds median(std::vector<milliseconds> all) {
+  std::sort(all.begin(), all.end());
+  return all.at(all.size() / 2);
+}
+
+/// The command leaves a process behind that is in its group, and so outlives dlock.
+milliseconds from_the_end_of_the_group() {
+  const LocalScene scene;
+  Process holder =
+      scene.start({"run", "-k", "k", "--", "sh", "-c", "sleep 60 & echo $! >left; wait"});
+  REQUIRE(eventually([&] { return scene.has("left") && !read_file(scene.path("left")).empty(); }));
+  const pid_t left = pid_in(scene.path("left"));
+  Process next = scene.queue_up("k", 1, stamp_start);
+  holder.signal(SIGKILL);
+  holder.wait();
+  // The holder is gone, its group is not: nobody is let in, asked or waiting.
+  CHECK(scene.run({"run", "-n", "-k", "k", "--", "true"}).exit_code == 75);
+  CHECK(is_alive(left));
+  CHECK(tenures(scene.log()).empty());
+  const auto end = BootClock::now();
+  kill(left, SIGKILL);
+  CHECK(next.wait().exit_code == 0);
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+  return ms_from(end, first_start_ns(scene));
+}
+
+milliseconds from_the_end_of_the_lease() {
+  const RedisScene scene;
+  Process holder = scene.hold("k", "never", {"-t", "1"});
+  Process next = scene.queue_up("k", 1, stamp_start);
+  holder.signal(SIGKILL);
+  holder.wait();
+  const Deadline end = lease_end(scene.server, "k");
+  CHECK(next.wait().exit_code == 0);
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+  const milliseconds late = ms_from(end, first_start_ns(scene));
+  CHECK(late >= milliseconds(-1));
+  return late;
+}
+
+class Chance {
+ public:
+  Chance() : seed_(std::random_device{}()), engine_(seed_) { MESSAGE("seed " << seed_); }
+  int up_to(int most) { return std::uniform_int_distribution(0, most)(engine_); }
+  void pause_up_to(microseconds most) {
+    std::this_thread::sleep_for(microseconds(up_to(static_cast<int>(most.count()))));
+  }
+
+ private:
+  unsigned seed_;
+  std::minstd_rand engine_;
+};
+
+std::vector<pid_t> pids_in(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<pid_t> found;
+  for (pid_t pid = 0; words >> pid;) found.push_back(pid);
+  return found;
+}
+
+bool none_alive(const Scene& scene) {
+  const auto all = pids_in(read_file(scene.path("pids")));
+  return std::none_of(all.begin(), all.end(), is_alive);
+}
+
+const char* const tell_and_stay = "echo $$ >>pids; exec sleep 60";
+
+/// As long as it takes to start, and a little more.
+constexpr microseconds while_starting = microseconds(6'000) * slower;
+
+void term_at_any_moment(const Scene& scene) {
+  Chance chance;
+  write_file(scene.path("pids"), "");
+  for (int i = 0; i < 300; ++i) {
+    Process job = scene.start({"run", "-q", "-k", "k", "--", "sh", "-c", tell_and_stay});
+    chance.pause_up_to(while_starting);
+    job.signal(SIGTERM);
+    CHECK(job.wait().signal == SIGTERM);
+    CHECK(scene.run({"run", "-q", "-n", "-k", "k", "--", "true"}).exit_code == 0);
+  }
+  CHECK(none_alive(scene));
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+}
+
+/// The signal that ended it is the one sent, whatever it was doing.
+int end_somehow(const Scene& scene, Chance& chance, const std::string& key) {
+  const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGKILL, SIGKILL, SIGKILL};
+  const int signal = ends[chance.up_to(7)];
+  Process job =
+      scene.start({"run", "-q", "-t", "500ms", "-k", key, "--", "sh", "-c", tell_and_stay});
+  chance.pause_up_to(while_starting);
+  job.signal(signal);
+  CHECK(job.wait().signal == signal);
+  return signal;
+}
+
+}  // namespace
+
+TEST_CASE("local: the next runs within 50 ms of the end of a killed holder's process group") {
+  std::vector<milliseconds> late;
+  for (int i = 0; i < 5; ++i) late.push_back(from_the_end_of_the_group());
+  CHECK(median(late) <= milliseconds(50) * slower);
+}
+
+TEST_CASE("Redis: the next runs within 100 ms of the end of a killed holder's lease") {
+  std::vector<milliseconds> late;
+  for (int i = 0; i < 5; ++i) late.push_back(from_the_end_of_the_lease());
+  CHECK(median(late) <= milliseconds(100) * slower);
+}
+
+TEST_CASE("local: TERM at any moment of the start leaves no lock, process or file") {
+  term_at_any_moment(LocalScene());
+}
+
+TEST_CASE("Redis: TERM at any moment of the start leaves no lock, process or key") {
+  term_at_any_moment(RedisScene());
+}
+
+TEST_CASE("local: whatever ends a run whenever, the lock is free and nothing is left") {
+  const LocalScene scene;
+  Chance chance;
+  write_file(scene.path("pids"), "");
+  for (int i = 0; i < 300; ++i) {
+    end_somehow(scene, chance, "k");
+    // The kernel kills the command after dlock.
+    CHECK(scene.run({"run", "-q", "-w", "5", "-k", "k", "--", "true"}).exit_code == 0);
+  }
+  CHECK(none_alive(scene));
+  // Who is killed between making its mailbox and writing down its name leaves the mailbox; a minute
+  // later the next new key sweeps it up.
+  scene.make_older(std::chrono::minutes(2));
+  CHECK(scene.run({"run", "-q", "-n", "-k", "new", "--", "true"}).exit_code == 0);
+  CHECK(scene.kept() == scene.may_stay({"k", "new"}));
+}
+
+TEST_CASE(
+    "Redis: whatever ends a run whenever, the lock is free after a lease and nothing is left") {
+  const RedisScene scene;
+  Chance chance;
+  write_file(scene.path("pids"), "");
+  std::vector<std::string> keys;
+  for (int i = 0; i < 300; ++i) {
+    keys.push_back("k" + std::to_string(i));
+    if (end_somehow(scene, chance, keys.back()) == SIGKILL) continue;
+    CHECK(scene.run({"run", "-q", "-n", "-k", keys.back(), "--", "true"}).exit_code == 0);
+  }
+  CHECK(eventually([&] { return none_alive(scene); }, milliseconds(1000) * slower));
+  // Those killed before they asked have left nothing at all.
+  CHECK(eventually([&] { return times(scene.kept(), "}") == times(scene.kept(), "}:fence"); },
+                   milliseconds(1000)));
+}
+
+}  // namespace dlock::test

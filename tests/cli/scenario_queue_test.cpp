@@ -1,0 +1,187 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "scenario.hpp"
+
+namespace dlock::test {
+namespace {
+
+const char* const tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$LOG\" end q $i";
+const char* const long_tenure =
+    "\"$STAMP\" \"$LOG\" start q $i; until [ -e go-$i ]; do sleep 0.01; done; "
+    "\"$STAMP\" \"$LOG\" end q $i";
+
+long voluntary_switches(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  const std::string name = "voluntary_ctxt_switches:";
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name)) return std::stol(line.substr(name.size()));
+  }
+  return -1;
+}
+
+/// Counts in how many of the steps of a test each process left its sleep.
+class WakeCounter {
+ public:
+  void watch(pid_t pid) { seen_.push_back({pid, voluntary_switches(pid), 0}); }
+  void step() {
+    for (Seen& each : seen_) {
+      const long now = voluntary_switches(each.pid);
+      if (now >= 0 && now != each.switches) ++each.wakes;
+      each.switches = now;
+    }
+  }
+  int wakes(std::size_t index) const { return seen_.at(index).wakes; }
+
+ private:
+  struct Seen {
+    pid_t pid;
+    long switches;
+    int wakes;
+  };
+  std::vector<Seen> seen_;
+};
+
+/// A step is one hand-over: the one that ends it has begun when the next begins. Waiters are looked
+/// at while they wait, and once more when they have been let in.
+void fifty_in_order(const Scene& scene) {
+  constexpr std::size_t count = 50;
+  Process holder = scene.hold("q", "go-0");
+  std::vector<Process> waiters;
+  WakeCounter wakes;
+  for (std::size_t i = 1; i <= count; ++i) {
+    waiters.push_back(scene.queue_up("q", i, long_tenure));
+  }
+  for (const Process& waiter : waiters) wakes.watch(waiter.pid());
+  for (std::size_t i = 0; i < count; ++i) {
+    scene.touch("go-" + std::to_string(i));
+    REQUIRE(eventually([&] { return tenures(scene.log()).size() == i + 1; }));
+    wakes.step();
+    CHECK(wakes.wakes(i) <= 2);
+    CAPTURE(i);
+    if (i + 2 < count) CHECK(wakes.wakes(i + 2) == 0);
+  }
+  scene.touch("go-" + std::to_string(count));
+  for (Process& waiter : waiters) CHECK(waiter.wait().exit_code == 0);
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(order_of(scene.log()) == first_numbers(static_cast<long>(count)));
+  CHECK(overlaps(scene.log()).empty());
+  CHECK(scene.kept() == scene.may_stay({"q"}));
+}
+
+/// Six wait; the first, two in the middle and the last are killed. The two others follow the holder
+/// and one another at once: whoever is dead costs neither a lease nor the two seconds of a grant
+/// that nobody confirms.
+void dead_waiters_delay_nobody(const Scene& scene) {
+  Process holder = scene.hold("q", "go-0");
+  std::vector<Process> waiters;
+  for (std::size_t i = 1; i <= 6; ++i) waiters.push_back(scene.queue_up("q", i, tenure));
+  for (const int dead : {0, 2, 3, 5}) waiters[static_cast<std::size_t>(dead)].kill_all();
+  for (const int dead : {0, 2, 3, 5}) waiters[static_cast<std::size_t>(dead)].wait();
+  const auto released = BootClock::now();
+  scene.touch("go-0");
+  CHECK(waiters[1].wait().exit_code == 0);
+  CHECK(waiters[4].wait().exit_code == 0);
+  CHECK(BootClock::now() - released < milliseconds(1000) * slower);
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(order_of(scene.log()) == std::vector<long>{2, 5});
+  CHECK(scene.run({"run", "-n", "-k", "q", "--", "true"}).exit_code == 0);
+  CHECK(scene.kept() == scene.may_stay({"q"}));
+}
+
+void a_stopped_head_costs_two_seconds(const Scene& scene) {
+  Process holder = scene.hold("q", "go-0");
+  Process head = scene.queue_up("q", 1, tenure);
+  Process second = scene.queue_up("q", 2, tenure);
+  Process third = scene.queue_up("q", 3, tenure);
+  head.signal(SIGSTOP);
+  head.wait_until_stopped();
+  const auto released = BootClock::now();
+  scene.touch("go-0");
+  CHECK(second.wait().exit_code == 0);
+  CHECK(third.wait().exit_code == 0);
+  CHECK(BootClock::now() - released < milliseconds(2000) + milliseconds(700) * slower);
+  head.signal(SIGCONT);
+  CHECK(head.wait().exit_code == 0);
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(order_of(scene.log()) == std::vector<long>{2, 3, 1});
+  CHECK(overlaps(scene.log()).empty());
+  CHECK(scene.kept() == scene.may_stay({"q"}));
+}
+
+/// dlock dies of the signal, at once, whoever else waits.
+void a_signal_ends_waiting(const Scene& scene) {
+  Process holder = scene.hold("q", "go-0");
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1}) {
+    Process waiter = scene.queue_up("q", 1, tenure);
+    const auto sent = BootClock::now();
+    waiter.signal(number);
+    CHECK(waiter.wait().signal == number);
+    CHECK(BootClock::now() - sent < milliseconds(500) * slower);
+    CHECK(scene.waiting("q") == 0);
+  }
+  scene.touch("go-0");
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(tenures(scene.log()).empty());
+  CHECK(scene.kept() == scene.may_stay({"q"}));
+}
+
+}  // namespace
+
+TEST_CASE("local: fifty waiters are served in the order they came, each woken at most twice") {
+  fifty_in_order(LocalScene());
+}
+
+TEST_CASE("Redis: fifty waiters are served in the order they came, each woken at most twice") {
+  fifty_in_order(RedisScene());
+}
+
+TEST_CASE("Redis: a hand-over takes three calls of the script at most and wakes two at most") {
+  const RedisScene scene;
+  Process holder = scene.hold("q", "go-0");
+  std::vector<Process> waiters;
+  for (std::size_t i = 1; i <= 20; ++i) waiters.push_back(scene.queue_up("q", i, tenure));
+  scene.server.command({"CONFIG", "RESETSTAT"});
+  scene.touch("go-0");
+  for (Process& waiter : waiters) CHECK(waiter.wait().exit_code == 0);
+  CHECK(holder.wait().exit_code == 0);
+  const std::string stats = scene.server.command({"INFO", "commandstats"}).text;
+  const auto calls = [&](const std::string& command) {
+    const std::string name = "cmdstat_" + command + ":calls=";
+    const auto at = stats.find(name);
+    return at == std::string::npos ? 0 : std::stol(stats.substr(at + name.size()));
+  };
+  CHECK(calls("evalsha") <= 3 * 21);
+  CHECK(calls("eval") == 0);
+  CHECK(calls("publish") <= 2 * 20);
+}
+
+TEST_CASE("local: waiters killed anywhere in the queue delay nobody") {
+  dead_waiters_delay_nobody(LocalScene());
+}
+
+TEST_CASE("Redis: waiters killed anywhere in the queue delay nobody") {
+  dead_waiters_delay_nobody(RedisScene());
+}
+
+TEST_CASE("local: a stopped waiter at the head costs the others two seconds at most") {
+  a_stopped_head_costs_two_seconds(LocalScene());
+}
+
+TEST_CASE("Redis: a stopped waiter at the head costs the others two seconds at most") {
+  a_stopped_head_costs_two_seconds(RedisScene());
+}
+
+TEST_CASE("local: a signal ends waiting at once and leaves nothing in the queue") {
+  a_signal_ends_waiting(LocalScene());
+}
+
+TEST_CASE("Redis: a signal ends waiting at once and leaves nothing in the queue") {
+  a_signal_ends_waiting(RedisScene());
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,303 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "scenario.hpp"
+#include "support/fault_proxy.hpp"
+
+namespace dlock::test {
+namespace {
+
+const char* const beats = "while :; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
+const char* const tenure = "\"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
+
+std::vector<std::string> beating(const std::string& beside = "") {
+  return {"run", "-t", "2",
+          "-k",  "k",  "--",
+          "sh",  "-c", "\"$STAMP\" \"$LOG\" start k 1; " + beside + beats};
+}
+
+std::string stored_hold(const RedisServer& server) {
+  const Reply holds = server.command({"HVALS", "dlock:{k}"});
+  return holds.items.empty() ? "" : holds.items.front().text;
+}
+
+/// Returns just after a renewal, so that there is time to do harm before the next, and says when
+/// the lease then ends.
+Deadline after_a_renewal(const RedisServer& server) {
+  while (true) {
+    const std::string before = stored_hold(server);
+    REQUIRE(eventually([&] { return stored_hold(server) != before; }));
+    const Deadline end = lease_end(server, "k");
+    if (end - BootClock::now() > milliseconds(1800)) return end;
+  }
+}
+
+/// From `harm` on no renewal succeeds.
+void is_stopped_in_time(const RedisScene& scene, const std::vector<std::string>& job,
+                        const std::function<void()>& harm) {
+  Process holder = scene.start(job);
+  REQUIRE(eventually([&] { return scene.has("log") && !read_file(scene.log()).empty(); }));
+  const Deadline end = after_a_renewal(scene.server);
+  harm();
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "dlock: lost k: ") == 1);
+  const auto all = tenures(scene.log());
+  REQUIRE(all.size() == 1);
+  CHECK(all.front().end_ns > all.front().start_ns);
+  CHECK(all.front().end_ns < end.time_since_epoch().count());
+}
+
+std::int64_t fence_now(const RedisScene& scene) {
+  const Result result = scene.run({"run", "-q", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE"});
+  REQUIRE(result.exit_code == 0);
+  return std::stoll(result.out);
+}
+
+/// The server has the script, so that one request is one reply.
+void warm_up(const RedisScene& scene) {
+  REQUIRE(scene.run({"run", "-q", "-k", "warm", "--", "true"}).exit_code == 0);
+  scene.server.command({"DEL", "dlock:{warm}:fence"});
+}
+
+}  // namespace
+
+TEST_CASE("Redis stopped: the command is dead before the lease ends, 79") {
+  RedisScene scene;
+  is_stopped_in_time(scene, beating(), [&] { scene.server.stop(); });
+  scene.server.cont();
+}
+
+TEST_CASE("Redis stopped: a family that ignores TERM is dead before the lease ends, 79") {
+  RedisScene scene;
+  const std::string family = std::string("trap '' TERM INT HUP; (") + beats + ") & ";
+  is_stopped_in_time(scene, beating(family), [&] { scene.server.stop(); });
+  scene.server.cont();
+}
+
+TEST_CASE("requests vanish in the net: the command is dead before the lease ends, 79") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::requests); });
+}
+
+/// The server goes on prolonging the lease meanwhile: dlock must not count on that.
+TEST_CASE("replies vanish in the net: the command is dead before the lease ends, 79") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::replies); });
+}
+
+TEST_CASE("connections are reset and refused: the command is dead before the lease ends, 79") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address(), true);
+  scene.go_through(proxy.url());
+  is_stopped_in_time(scene, beating(), [&] {
+    proxy.refuse(true);
+    proxy.reset_connections();
+  });
+}
+
+TEST_CASE("an outage shorter than the lease allows stops nobody") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address(), true);
+  scene.go_through(proxy.url());
+  Process holder = scene.hold("k", "go", {"-t", "6"});
+  const std::string granted = stored_hold(scene.server);
+  proxy.reset_connections();
+  proxy.black_hole(Direction::requests);
+  const int before = proxy.requests();
+  REQUIRE(eventually([&] { return proxy.requests() > before; }));
+  proxy.heal();
+  REQUIRE(eventually([&] { return stored_hold(scene.server) != granted; }));
+  scene.touch("go");
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+}
+
+TEST_CASE("Redis restarted empty: the holder notices at its next renewal, 79") {
+  RedisScene scene;
+  Process holder = scene.start(beating());
+  REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
+  scene.server.restart();
+  const auto restarted = BootClock::now();
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "no longer has it") == 1);
+  CHECK(BootClock::now() - restarted < milliseconds(667) + milliseconds(300) * slower);
+}
+
+TEST_CASE("a fence is larger than every one before, whatever the server has forgotten") {
+  RedisScene scene;
+  const std::int64_t first = fence_now(scene);
+  const std::int64_t second = fence_now(scene);
+  CHECK(second > first);
+  scene.server.command({"FLUSHALL"});
+  const std::int64_t third = fence_now(scene);
+  CHECK(third > second);
+  scene.server.command({"SCRIPT", "FLUSH"});
+  const std::int64_t fourth = fence_now(scene);
+  CHECK(fourth > third);
+  scene.server.restart();
+  CHECK(fence_now(scene) > fourth);
+}
+
+TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key is free") {
+  RedisScene scene;
+  warm_up(scene);
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  proxy.hold(Direction::replies);
+  Process job = scene.start({"run", "-k", "k", "--", "touch", "ran"});
+  REQUIRE(eventually([&] { return !stored_hold(scene.server).empty(); }));
+  proxy.drop_held(Direction::replies);
+  proxy.close_connections();
+  CHECK(job.wait().exit_code == 69);
+  CHECK_FALSE(scene.has("ran"));
+  CHECK(scene.run({"run", "-n", "-k", "k", "--", "true"}).exit_code == 0);
+}
+
+/// It holds already when it asks again, and is told so.
+TEST_CASE("the reply that lets a waiter in is lost: it asks again and holds once") {
+  RedisScene scene;
+  warm_up(scene);
+  FaultProxy proxy(scene.server.address());
+  Process holder = scene.hold("k", "go");
+  scene.go_through(proxy.url());
+  Process waiter = scene.queue_up("k", 1, tenure);
+  proxy.hold(Direction::replies);
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  REQUIRE(eventually([&] { return proxy.held(Direction::replies) > 0; }));
+  proxy.drop_held(Direction::replies);
+  proxy.close_connections();
+  const Result result = waiter.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(order_of(scene.log()) == first_numbers(1));
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+}
+
+TEST_CASE("the reply to a renewal is lost: it is renewed again and the lock is kept") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  Process holder = scene.hold("k", "go", {"-t", "3"});
+  proxy.drop_replies(1);
+  const std::string granted = stored_hold(scene.server);
+  REQUIRE(eventually([&] { return stored_hold(scene.server) != granted; }));
+  const int before = proxy.connections();
+  REQUIRE(eventually([&] { return proxy.connections() > before; }));
+  scene.touch("go");
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+}
+
+TEST_CASE("a lost release is sent again on a new connection, and nothing is left") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  const auto is_released = [&](const std::string& go, const std::function<void()>& harm) {
+    Process holder = scene.hold("k", go);
+    harm();
+    scene.touch(go);
+    const Result result = holder.wait();
+    CHECK(result.exit_code == 0);
+    CHECK(result.err == "");
+    CHECK(scene.kept() == scene.may_stay({"k"}));
+    proxy.heal();
+  };
+  is_released("a", [&] { proxy.black_hole(Direction::requests, Whom::open_now); });
+  is_released("b", [&] { proxy.black_hole(Direction::replies, Whom::open_now); });
+  is_released("c", [&] { proxy.close_after(Direction::replies, 1); });
+  is_released("d", [&] { proxy.close_connections(); });
+}
+
+TEST_CASE("a waiter whose connection has died without a word leaves the queue all the same") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  Process holder = scene.hold("k", "go");
+  Process waiter = scene.queue_up("k", 1, tenure);
+  proxy.black_hole(Direction::requests, Whom::open_now);
+  waiter.signal(SIGTERM);
+  CHECK(waiter.wait().signal == SIGTERM);
+  CHECK(scene.waiting("k") == 0);
+  proxy.heal();
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+}
+
+namespace {
+
+/// Three wait through an outage and are served in their order. Each says so in one line when it
+/// begins and one when it ends.
+void waiters_survive(RedisScene& scene, const std::function<void()>& outage) {
+  Process holder = scene.hold("k", "go");
+  std::vector<Process> waiters;
+  for (std::size_t i = 1; i <= 3; ++i) waiters.push_back(scene.queue_up("k", i, tenure));
+  outage();
+  for (const Process& waiter : waiters) {
+    REQUIRE(eventually([&] { return times(waiter.err(), "answers again") == 1; }));
+  }
+  scene.touch("go");
+  for (Process& waiter : waiters) {
+    const Result result = waiter.wait();
+    CHECK(result.exit_code == 0);
+    CHECK(times(result.err, "still waiting, trying again") == 1);
+    CHECK(times(result.err, "answers again") == 1);
+    CHECK(times(result.err, "\n") == 4);
+  }
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(order_of(scene.log()) == first_numbers(3));
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+}
+
+RedisOptions durable() {
+  RedisOptions options;
+  options.config = {"appendonly yes", "appendfsync always"};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("waiters outlive a restart of the server and keep their order") {
+  RedisScene scene(durable());
+  waiters_survive(scene, [&] { scene.server.restart(); });
+}
+
+TEST_CASE("waiters whose connections are killed come back and keep their order") {
+  RedisScene scene;
+  waiters_survive(scene, [&] { scene.server.command({"CLIENT", "KILL", "TYPE", "pubsub"}); });
+}
+
+TEST_CASE("waiters whose connections are reset come back and keep their order") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address(), true);
+  scene.go_through(proxy.url());
+  waiters_survive(scene, [&] { proxy.reset_connections(); });
+}
+
+TEST_CASE("a server that has forgotten the script lets waiters in all the same") {
+  RedisScene scene;
+  Process holder = scene.hold("k", "go");
+  std::vector<Process> waiters;
+  for (std::size_t i = 1; i <= 3; ++i) waiters.push_back(scene.queue_up("k", i, tenure));
+  scene.server.command({"SCRIPT", "FLUSH"});
+  scene.touch("go");
+  for (Process& waiter : waiters) CHECK(waiter.wait().exit_code == 0);
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(order_of(scene.log()) == first_numbers(3));
+  CHECK(scene.kept() == scene.may_stay({"k"}));
+}
+
+}  // namespace dlock::test

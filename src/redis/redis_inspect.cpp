@@ -113,7 +113,16 @@ std::vector<LockKey> RedisStore::matching_keys(const std::vector<std::string>& g
   return keys;
 }
 
+void RedisStore::stop_listening(const Patience& patience) {
+  if (!connection_.is_open()) subscribed_.clear();
+  if (subscribed_.empty()) return;
+  const Request unsubscribe{"UNSUBSCRIBE", subscribed_};
+  connection_.exchange(std::span(&unsubscribe, 1), patience);
+  subscribed_.clear();
+}
+
 std::vector<KeyState> RedisStore::inspect(const Query& query, const Patience& patience) {
+  stop_listening(patience);
   auto states = states_of(query.keys, NotALock::reported, patience);
   if (query.globs.empty()) return states;
   auto found = matching_keys(query.globs, patience);

@@ -97,7 +97,8 @@ class TableSide final : public Wakes {
         const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
         const auto lease = table_.renew(token, ttl, now_, *this).answer;
         if (lease) {
-          answer({"renewed", number(lease->count()), number(clock.count())});
+          answer({"renewed", number(lease->count()), number(clock.count()),
+                  number(table_.find_hold(token)->fence.value)});
         } else {
           answer({"gone"});
         }

@@ -1,0 +1,130 @@
+#include "engines.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "local/key_name.hpp"
+#include "local/local_store.hpp"
+#include "redis/redis_store.hpp"
+
+namespace dlock::test {
+
+Endpoint endpoint_at(const Address& address) {
+  Endpoint endpoint;
+  endpoint.socket_path = address.path;
+  endpoint.host = "127.0.0.1";
+  endpoint.port = address.port;
+  return endpoint;
+}
+
+StorePtr redis_store(Endpoint endpoint) {
+  return std::make_unique<RedisStore>(std::move(endpoint), "dlock:");
+}
+
+std::string RedisEngine::litter() {
+  std::string names;
+  for (const Reply& name : server.command({"KEYS", "*"}).items) {
+    if (!name.text.ends_with(":fence")) names += name.text + "\n";
+  }
+  return names;
+}
+
+StorePtr LocalEngine::open() { return std::make_unique<LocalStore>(settings()); }
+
+void LocalEngine::freeze(const LockKey& key) {
+  frozen_.emplace(*KeyFile::open(directory_, key_file_name(key), KeyFile::Use::create, soon()));
+}
+
+std::string LocalEngine::litter() {
+  std::string names;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
+    const std::string name = entry.path().filename();
+    if (!is_key_file_name(name)) names += name + "\n";
+  }
+  for (const KeyState& state : open()->inspect({{}, {"*"}}, soon())) {
+    names += state.key.text + "\n";
+  }
+  return names;
+}
+
+Claim claim_on(const std::string& key, milliseconds ttl) {
+  Claim claim;
+  claim.key.text = key;
+  claim.owner = new_owner_below(std::nullopt);
+  claim.token = new_token(claim.owner);
+  claim.ttl = ttl;
+  claim.who = this_process("contract", "");
+  return claim;
+}
+
+Claim claim_of(const std::string& owner, const std::string& key, Limit limit) {
+  Claim claim = claim_on(key);
+  claim.owner.text = owner;
+  claim.token = new_token(claim.owner);
+  claim.limit = limit;
+  return claim;
+}
+
+Patience soon() { return {later(BootClock::now(), std::chrono::seconds(5)), -1}; }
+
+Grant granted(Store& store, const Claim& claim, const Ask& ask) {
+  const Answer answer = store.acquire(claim, ask, soon());
+  REQUIRE(std::holds_alternative<Grant>(answer));
+  return std::get<Grant>(answer);
+}
+
+Refusal refused(Store& store, const Claim& claim, const Ask& ask) {
+  const Answer answer = store.acquire(claim, ask, soon());
+  REQUIRE(std::holds_alternative<Refusal>(answer));
+  return std::get<Refusal>(answer);
+}
+
+bool enters(Store& store, const Claim& claim) {
+  return std::holds_alternative<Grant>(store.acquire(claim, {}, soon()));
+}
+
+Ticket queue_up(Store& store, const Claim& claim) {
+  const Refusal refusal = refused(store, claim, {true, {}});
+  REQUIRE(refusal.why == Refusal::Why::held);
+  return refusal.ticket;
+}
+
+Released release(Store& store, const Claim& claim) {
+  return store.release(claim.key, claim.token, ReleaseMode::normal, soon());
+}
+
+std::optional<Grant> renew(Store& store, const Claim& claim) {
+  return store.renew(claim.key, claim.token, std::nullopt, soon());
+}
+
+KeyState state_of(Store& store, const std::string& key) {
+  const auto states = store.inspect({{LockKey{key}}, {}}, soon());
+  REQUIRE(states.size() == 1);
+  return states.front();
+}
+
+std::optional<Wake> news(Store& store, const Claim& claim, Wake::Why why) {
+  const Deadline until = soon().deadline;
+  while (BootClock::now() < until) {
+    const Wake wake = store.sleep(claim, until, -1);
+    if (wake.why == why) return wake;
+    if (wake.why != Wake::Why::changed) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool let_in(Store& store, const Claim& claim) {
+  return news(store, claim, Wake::Why::granted) && renew(store, claim);
+}
+
+void Listener::waiting(const LockKey& key, const Refusal&) { waited_for.push_back(key.text); }
+void Listener::let_in(const LockKey&, milliseconds) { ++times_let_in; }
+void Listener::server_lost(const std::string&) { ++times_lost; }
+void Listener::server_back(milliseconds) { ++times_back; }
+
+std::vector<Held> had(const Acquired& acquired) {
+  REQUIRE(std::holds_alternative<std::vector<Held>>(acquired));
+  return std::get<std::vector<Held>>(acquired);
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <list>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "local/key_file.hpp"
+#include "lock/acquire.hpp"
+#include "lock/store.hpp"
+#include "redis/endpoint.hpp"
+#include "support/redis_server.hpp"
+#include "support/sockets.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+constexpr milliseconds long_ttl{30'000};
+
+/// Where a server or a proxy in front of one listens.
+Endpoint endpoint_at(const Address& address);
+
+/// A client of the server at `address`, with the prefix of the shipped defaults.
+StorePtr redis_store(Endpoint endpoint);
+
+/// One Redis server. What every test of the contract needs of an engine: a client more, the engine
+/// made to stand still, and what it keeps that it should have forgotten.
+class RedisEngine {
+ public:
+  explicit RedisEngine(RedisOptions options = {}) : server(std::move(options)) {}
+
+  /// Another client; it dies with the object.
+  StorePtr open() { return redis_store(endpoint_at(server.address())); }
+  /// Nobody who asks for `key` gets an answer until thaw().
+  void freeze(const LockKey&) { server.stop(); }
+  void thaw() { server.cont(); }
+  /// The names of all that is there and that no key needs for its fence; of all that is held.
+  std::string litter();
+
+  RedisServer server;
+};
+
+/// The same of the local engine, in an explicit directory.
+class LocalEngine {
+ public:
+  StorePtr open();
+  void freeze(const LockKey& key);
+  void thaw() { frozen_.reset(); }
+  std::string litter();
+
+ private:
+  TempDir dir_;
+  Directory directory_{settings()};
+  std::optional<KeyFile> frozen_;
+
+  DirectorySettings settings() const { return {dir_.path(), false}; }
+};
+
+/// A request for `key` by a new owner: exclusive, upheld by renewals.
+Claim claim_on(const std::string& key, milliseconds ttl = long_ttl);
+Claim claim_of(const std::string& owner, const std::string& key, Limit limit = exclusive);
+
+/// Time for an answer on a busy machine.
+Patience soon();
+
+/// Asks once; the test ends where the answer is another.
+Grant granted(Store& store, const Claim& claim, const Ask& ask = {});
+Refusal refused(Store& store, const Claim& claim, const Ask& ask = {});
+/// Whether it is had at once.
+bool enters(Store& store, const Claim& claim);
+/// Joins the queue, which must be necessary.
+Ticket queue_up(Store& store, const Claim& claim);
+Released release(Store& store, const Claim& claim);
+std::optional<Grant> renew(Store& store, const Claim& claim);
+
+/// What there is of one key.
+KeyState state_of(Store& store, const std::string& key);
+
+/// Sleeps in the queue until there is news of the kind `why`, passing over others.
+std::optional<Wake> news(Store& store, const Claim& claim, Wake::Why why);
+/// Sleeps until the lock is handed over, and confirms it.
+bool let_in(Store& store, const Claim& claim);
+
+/// Counts what acquire() tells.
+class Listener final : public AcquireListener {
+ public:
+  void waiting(const LockKey& key, const Refusal& refusal) override;
+  void let_in(const LockKey& key, milliseconds waited) override;
+  void server_lost(const std::string& why) override;
+  void server_back(milliseconds away) override;
+
+  std::vector<std::string> waited_for;
+  int times_let_in = 0;
+  int times_lost = 0;
+  int times_back = 0;
+};
+
+/// acquire() in a thread of its own, by a client of its own; may be broken off.
+template <typename Engine>
+class Acquiring {
+ public:
+  Acquiring(Engine& engine, std::vector<Claim> claims,
+            std::optional<milliseconds> wait = std::nullopt)
+      : Acquiring([&engine] { return engine.open(); }, std::move(claims), wait) {}
+  Acquiring(std::function<StorePtr()> open, std::vector<Claim> claims,
+            std::optional<milliseconds> wait = std::nullopt)
+      : store(open()), thread_([this, open, claims = std::move(claims), wait] {
+          try {
+            result_ = acquire(*store, claims, {wait, interrupt_.fd(), open}, listener);
+          } catch (const std::exception& error) {
+            trouble_ = error.what();
+          }
+          ended_ = BootClock::now();
+        }) {}
+  ~Acquiring() {
+    interrupt_.raise();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void interrupt() { interrupt_.raise(); }
+  /// What came of it; afterwards store and listener are the caller's.
+  Acquired result() {
+    thread_.join();
+    CHECK(trouble_ == "");
+    return result_;
+  }
+  Deadline ended() const { return ended_; }
+
+  StorePtr store;
+  Listener listener;
+
+ private:
+  Event interrupt_;
+  Acquired result_;
+  std::string trouble_;
+  Deadline ended_{};
+  std::thread thread_;
+};
+
+/// The holds of an acquisition that must have succeeded.
+std::vector<Held> had(const Acquired& acquired);
+
+}  // namespace dlock::test
+
+TYPE_TO_STRING_AS("redis", dlock::test::RedisEngine);
+TYPE_TO_STRING_AS("local", dlock::test::LocalEngine);
+
+/// A test of both engines; `Engine` is the one under test.
+#define TEST_OF_ENGINES(name) \
+  TEST_CASE_TEMPLATE(name, Engine, dlock::test::RedisEngine, dlock::test::LocalEngine)

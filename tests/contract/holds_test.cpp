@@ -1,0 +1,315 @@
+// One key and who is inside: granting, renewing, releasing, re-entering.
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "engines.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+TEST_OF_ENGINES("a free key is granted at once, with a fence and the lease asked for") {
+  Engine engine;
+  const auto store = engine.open();
+  const auto before = BootClock::now();
+  const Grant grant = granted(*store, claim_on("k"));
+  CHECK(grant.fence.value > 0);
+  CHECK(grant.lease.length == long_ttl);
+  CHECK(grant.lease.valid_until >= valid_until(before, long_ttl));
+  CHECK(grant.lease.valid_until <= valid_until(BootClock::now(), long_ttl));
+}
+
+TEST_OF_ENGINES("a second owner is refused and told who holds it, since when and for how long") {
+  Engine engine;
+  const auto first = engine.open(), second = engine.open();
+  Claim claim = claim_on("k");
+  claim.who = Who{"host a", 4711, "user%", "back up",
+                  "l\xc3\xa4"
+                  "bel - x"};
+  const auto before = wall_now();
+  const Grant grant = granted(*first, claim);
+  const Refusal refusal = refused(*second, claim_on("k"));
+  CHECK(refusal.why == Refusal::Why::held);
+  CHECK(refusal.holders == 1);
+  CHECK(refusal.ahead == 0);
+  CHECK(refusal.waiting == 0);
+  CHECK(refusal.ask_again_in > milliseconds(0));
+  CHECK(refusal.ask_again_in <= long_ttl);
+  REQUIRE(refusal.held_by.size() == 1);
+  const Holder& holder = refusal.held_by[0];
+  CHECK(holder.who == claim.who);
+  CHECK(holder.owner == claim.owner.text);
+  CHECK(holder.fence == grant.fence);
+  CHECK(holder.limit == exclusive);
+  CHECK(holder.acquired_at >= before - milliseconds(2));
+  CHECK(holder.acquired_at <= wall_now() + milliseconds(2));
+  CHECK(holder.held < std::chrono::seconds(5));
+  REQUIRE(holder.lease_left);
+  CHECK(*holder.lease_left > milliseconds(0));
+  CHECK(*holder.lease_left <= long_ttl);
+}
+
+TEST_OF_ENGINES("the same token asked again is the same hold with the same fence") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Claim claim = claim_on("k");
+  const Grant once = granted(*store, claim);
+  CHECK(granted(*store, claim).fence == once.fence);
+  CHECK(granted(*other, claim, {true, {}}).fence == once.fence);
+  CHECK(state_of(*other, "k").holders.at(0).holds == 1);
+  CHECK(release(*other, claim) == Released::yes);
+  CHECK(state_of(*other, "k").holders.empty());
+}
+
+TEST_OF_ENGINES("a release by a token that is wrong or old leaves the holder its lock") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Claim old = claim_on("k"), claim = claim_on("k");
+  granted(*store, old);
+  CHECK(release(*store, old) == Released::yes);
+  granted(*store, claim);
+  CHECK(release(*other, old) == Released::not_held);
+  Claim wrong = claim;
+  wrong.token = new_token(claim.owner);
+  CHECK(release(*other, wrong) == Released::not_held);
+  CHECK(state_of(*other, "k").holders.at(0).owner == claim.owner.text);
+  CHECK(renew(*store, claim).has_value());
+}
+
+TEST_OF_ENGINES("a release done twice finds nothing the second time") {
+  Engine engine;
+  const auto store = engine.open();
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(release(*store, claim) == Released::not_held);
+  CHECK(engine.litter() == "");
+}
+
+TEST_OF_ENGINES("the renewal of what is lost brings nothing back") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Claim claim = claim_on("k");
+  CHECK(!renew(*store, claim));
+  granted(*store, claim);
+  CHECK(store->force_release(claim.key, std::nullopt, soon()).size() == 1);
+  CHECK(!renew(*store, claim));
+  CHECK(state_of(*other, "k").holders.empty());
+  CHECK(enters(*other, claim_on("k")));
+  CHECK(!renew(*store, claim));
+}
+
+TEST_OF_ENGINES("a hold that has expired is gone, and its successor's fence is larger") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Claim claim = claim_on("k", milliseconds(100)), next = claim_on("k");
+  const Grant grant = granted(*store, claim);
+  CHECK(eventually([&] { return enters(*other, next); }));
+  CHECK(BootClock::now() > grant.lease.valid_until);
+  CHECK(granted(*other, next).fence > grant.fence);
+  CHECK(!renew(*store, claim));
+  CHECK(release(*store, claim) == Released::not_held);
+  CHECK(state_of(*other, "k").holders.at(0).owner == next.owner.text);
+}
+
+TEST_OF_ENGINES("a renewal gives the lease of the grant, or the one it asks for, until the next") {
+  Engine engine;
+  const auto store = engine.open();
+  const Claim claim = claim_on("k", milliseconds(20'000));
+  granted(*store, claim);
+  const auto before = BootClock::now();
+  const auto longer = store->renew(claim.key, claim.token, milliseconds(90'000), soon());
+  REQUIRE(longer);
+  CHECK(longer->lease.length == milliseconds(90'000));
+  CHECK(longer->lease.valid_until >= valid_until(before, milliseconds(90'000)));
+  CHECK(*state_of(*store, "k").holders.at(0).lease_left > milliseconds(20'000));
+  const auto again = renew(*store, claim);
+  REQUIRE(again);
+  CHECK(again->lease.length == claim.ttl);
+  CHECK(*state_of(*store, "k").holders.at(0).lease_left <= claim.ttl);
+}
+
+TEST_OF_ENGINES("who stands below the owner inside enters too, and shares its fence") {
+  Engine engine;
+  const auto store = engine.open();
+  const Grant outer = granted(*store, claim_of("a", "k"));
+  CHECK(granted(*store, claim_of("a", "k")).fence == outer.fence);
+  CHECK(granted(*store, claim_of("a/b", "k")).fence == outer.fence);
+  CHECK(granted(*store, claim_of("a/b/c", "k")).fence == outer.fence);
+  for (const char* stranger : {"a-b", "ab", "b", "b/a", "A"}) {
+    CAPTURE(stranger);
+    CHECK(!enters(*store, claim_of(stranger, "k")));
+  }
+}
+
+TEST_OF_ENGINES("who stands above the owner inside does not enter") {
+  Engine engine;
+  const auto store = engine.open();
+  granted(*store, claim_of("a/b", "k"));
+  CHECK(!enters(*store, claim_of("a", "k")));
+  CHECK(!enters(*store, claim_of("a/c", "k")));
+}
+
+TEST_OF_ENGINES(
+    "the end of an inner hold leaves the outer, the end of the outer leaves the inner") {
+  Engine engine;
+  const auto store = engine.open();
+  const Claim outer = claim_of("a", "k"), inner = claim_of("a/b", "k");
+  granted(*store, outer);
+  granted(*store, inner);
+  const auto holders = state_of(*store, "k").holders;
+  REQUIRE(holders.size() == 1);
+  CHECK(holders[0].holds == 2);
+  CHECK(release(*store, inner) == Released::yes);
+  CHECK(!enters(*store, claim_on("k")));
+  granted(*store, inner);
+  CHECK(release(*store, outer) == Released::yes);
+  CHECK(!enters(*store, claim_on("k")));
+  CHECK(renew(*store, inner).has_value());
+  CHECK(release(*store, inner) == Released::yes);
+  CHECK(enters(*store, claim_on("k")));
+}
+
+/// Whether one more with `limit` fits to those inside, in the words of the protocol.
+bool fits(const std::vector<Limit>& inside, Limit limit) {
+  const auto count = static_cast<std::int64_t>(inside.size()) + 1;
+  return limit.admits(count) &&
+         std::all_of(inside.begin(), inside.end(), [&](Limit each) { return each.admits(count); });
+}
+
+TEST_OF_ENGINES("exclusive, shared and limit N go together as their limits say, in every order") {
+  Engine engine;
+  const auto store = engine.open();
+  constexpr int kinds = 4, requests = 4;
+  for (int order = 0; order < kinds * kinds * kinds * kinds; ++order) {
+    std::vector<Limit> inside;
+    for (int i = 0, rest = order; i < requests; ++i, rest /= kinds) {
+      const Limit limit{rest % kinds};
+      CAPTURE(order);
+      CAPTURE(i);
+      const bool had = enters(*store, claim_of("owner" + std::to_string(i), "k", limit));
+      CHECK(had == fits(inside, limit));
+      if (had) inside.push_back(limit);
+    }
+    CHECK(store->force_release(LockKey{"k"}, std::nullopt, soon()).size() == inside.size());
+  }
+}
+
+TEST_OF_ENGINES("an upgrade beside others is refused at once and not queued, alone it is granted") {
+  Engine engine;
+  const auto store = engine.open();
+  const Claim other = claim_of("b", "k", no_limit);
+  granted(*store, claim_of("a", "k", no_limit));
+  granted(*store, other);
+  const Claim upgrade = claim_of("a/x", "k");
+  CHECK(refused(*store, upgrade, {true, {}}).why == Refusal::Why::upgrade);
+  CHECK(state_of(*store, "k").waiters.empty());
+  CHECK(release(*store, other) == Released::yes);
+  CHECK(enters(*store, upgrade));
+  CHECK(!enters(*store, other));
+}
+
+TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, until it has passed") {
+  Engine engine;
+  const auto store = engine.open();
+  Claim claim = claim_of("a", "k");
+  claim.floor = milliseconds(400);
+  const auto before = BootClock::now();
+  granted(*store, claim);
+  CHECK(release(*store, claim) == Released::yes);
+  const Refusal refusal = refused(*store, claim_of("a/b", "k"));
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].kept);
+  CHECK(refusal.held_by[0].owner == "");
+  CHECK(refusal.held_by[0].who == claim.who);
+  CHECK(refusal.ask_again_in <= claim.floor);
+  CHECK(!enters(*store, claim_of("a", "k")));
+  CHECK(!renew(*store, claim));
+  CHECK(release(*store, claim) == Released::not_held);
+  CHECK(refused(*store, claim).why == Refusal::Why::gone);
+  CHECK(eventually([&] { return enters(*store, claim_on("k")); }));
+  CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
+}
+
+TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
+  Engine engine;
+  const auto store = engine.open();
+  Claim claim = claim_on("k", milliseconds(100));
+  claim.floor = milliseconds(400);
+  const auto before = BootClock::now();
+  granted(*store, claim);
+  CHECK(eventually([&] { return state_of(*store, "k").holders.at(0).kept; }));
+  CHECK(!renew(*store, claim));
+  CHECK(eventually([&] { return enters(*store, claim_on("k")); }));
+  CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
+}
+
+TEST_OF_ENGINES("a floor that has passed, or is not to count, frees the key with the release") {
+  Engine engine;
+  const auto store = engine.open();
+  Claim claim = claim_on("k");
+  claim.floor = long_ttl;
+  granted(*store, claim);
+  CHECK(store->release(claim.key, claim.token, ReleaseMode::ignore_floor, soon()) == Released::yes);
+  claim = claim_on("k");
+  claim.floor = milliseconds(50);
+  const auto before = BootClock::now();
+  granted(*store, claim);
+  CHECK(eventually([&] { return BootClock::now() - before > milliseconds(60); }));
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(enters(*store, claim_on("k")));
+}
+
+TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too, or everybody") {
+  Engine engine;
+  const auto store = engine.open();
+  const Claim a = claim_of("a", "k", no_limit), b = claim_of("b", "k", no_limit);
+  const Claim inner = claim_of("a/x", "k", no_limit);
+  const Grant grant = granted(*store, a);
+  granted(*store, b);
+  granted(*store, inner);
+  CHECK(store->force_release(a.key, Fence{1}, soon()).empty());
+  const auto out = store->force_release(a.key, grant.fence, soon());
+  REQUIRE(out.size() == 1);
+  CHECK(out[0].owner == "a");
+  CHECK(out[0].holds == 2);
+  CHECK(!renew(*store, a));
+  CHECK(!renew(*store, inner));
+  CHECK(renew(*store, b).has_value());
+  granted(*store, a);
+  CHECK(store->force_release(a.key, std::nullopt, soon()).size() == 2);
+  CHECK(enters(*store, claim_on("k")));
+}
+
+TEST_OF_ENGINES("force frees a kept key too, and lets in who waits") {
+  Engine engine;
+  const auto store = engine.open(), waiting = engine.open();
+  Claim kept = claim_on("k");
+  kept.floor = long_ttl;
+  granted(*store, kept);
+  release(*store, kept);
+  const Claim next = claim_on("k");
+  queue_up(*waiting, next);
+  const auto out = store->force_release(kept.key, std::nullopt, soon());
+  REQUIRE(out.size() == 1);
+  CHECK(out[0].kept);
+  CHECK(let_in(*waiting, next));
+}
+
+TEST_OF_ENGINES("fences grow with every grant to another owner") {
+  Engine engine;
+  const auto store = engine.open();
+  Fence last;
+  for (int i = 0; i < 50; ++i) {
+    const Claim claim = claim_on("k");
+    const Fence fence = granted(*store, claim).fence;
+    CHECK(fence > last);
+    CHECK(fence.value < std::int64_t{1} << 53);
+    last = fence;
+    release(*store, claim);
+  }
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,157 @@
+// LeaseKeeper: leases are kept up, losses are told, and safe_until() promises no more than is so.
+
+#include "engines.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+Held take(Store& store, const std::string& key, milliseconds ttl) {
+  const Claim claim = claim_on(key, ttl);
+  return {claim, granted(store, claim)};
+}
+
+/// Waits until that moment; whether nothing was lost on the way.
+bool unharmed_until(const LeaseKeeper& keeper, Deadline until) {
+  pollfd fds[] = {{keeper.lost_fd(), POLLIN, 0}};
+  return poll_until(fds, until) == 0;
+}
+
+TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands them back") {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  const std::vector<Held> held{take(*store, "a", milliseconds(300)),
+                               take(*store, "b", milliseconds(600)),
+                               take(*store, "c", milliseconds(30'000))};
+  LeaseKeeper keeper(*store, held);
+  const auto safe_at_first = keeper.safe_until();
+  CHECK(safe_at_first == held[0].grant.lease.valid_until);
+  CHECK(unharmed_until(keeper, later(BootClock::now(), milliseconds(1000))));
+  CHECK(keeper.safe_until() > BootClock::now());
+  CHECK(!keeper.loss());
+  const auto kept = keeper.stop();
+  REQUIRE(kept.size() == held.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    CHECK(kept[i].claim.token == held[i].claim.token);
+    CHECK(kept[i].grant.fence == held[i].grant.fence);
+    CHECK(kept[i].grant.lease.valid_until > BootClock::now());
+    CHECK(state_of(*watcher, kept[i].claim.key.text).holders.size() == 1);
+    CHECK(release(*store, kept[i].claim) == Released::yes);
+  }
+}
+
+TEST_OF_ENGINES("a keeper keeps its holds through an outage shorter than the lease") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", milliseconds(1500));
+  LeaseKeeper keeper(*store, {held});
+  engine.freeze(held.claim.key);
+  const bool unharmed = unharmed_until(keeper, later(BootClock::now(), milliseconds(900)));
+  const auto failing = keeper.loss();
+  engine.thaw();
+  CHECK(unharmed);
+  REQUIRE(failing);
+  CHECK(!failing->gone);
+  const auto before = keeper.safe_until();
+  CHECK(eventually([&] { return keeper.safe_until() > before; }));
+  CHECK(eventually([&] { return !keeper.loss(); }));
+  CHECK(unharmed_until(keeper, later(held.grant.lease.valid_until, milliseconds(100))));
+  keeper.stop();
+  CHECK(release(*store, held.claim) == Released::yes);
+}
+
+TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Held first = take(*store, "a", milliseconds(900)), second = take(*store, "b", long_ttl);
+  LeaseKeeper keeper(*store, {second, first});
+  other->force_release(LockKey{"a"}, std::nullopt, soon());
+  const auto before = BootClock::now();
+  CHECK(!unharmed_until(keeper, soon().deadline));
+  CHECK(BootClock::now() - before < milliseconds(600));
+  const auto loss = keeper.loss();
+  REQUIRE(loss);
+  CHECK(loss->gone);
+  CHECK(loss->key.text == "a");
+  CHECK(loss->reason.find("no longer has it") != std::string::npos);
+  keeper.stop();
+  CHECK(state_of(*other, "a").holders.empty());
+}
+
+TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and not before") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", milliseconds(600));
+  LeaseKeeper keeper(*store, {held});
+  engine.freeze(held.claim.key);
+  const auto end = keeper.safe_until();
+  CHECK(!unharmed_until(keeper, soon().deadline));
+  const auto told = BootClock::now();
+  const auto loss = keeper.loss();
+  engine.thaw();
+  CHECK(told >= end);
+  CHECK(told < end + milliseconds(200));
+  REQUIRE(loss);
+  CHECK(!loss->gone);
+  CHECK(loss->key.text == "k");
+  CHECK(loss->reason != "");
+  CHECK(keeper.safe_until() <= BootClock::now());
+}
+
+TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  const Held held = take(*store, "k", milliseconds(200));
+  LeaseKeeper keeper(*store, {held});
+  const auto end = later(BootClock::now(), milliseconds(800));
+  int looks = 0, too_late = 0, renewals = 0;
+  for (auto last = keeper.safe_until(); BootClock::now() < end; ++looks) {
+    // Read first: a renewal in between can only make the engine's end later.
+    const auto safe = keeper.safe_until();
+    const auto asked = BootClock::now();
+    const auto holders = state_of(*watcher, "k").holders;
+    REQUIRE(holders.size() == 1);
+    const auto answered = BootClock::now();
+    if (safe > later(answered, *holders[0].lease_left)) ++too_late;
+    if (answered - asked < milliseconds(1) && safe > later(asked, *holders[0].lease_left)) {
+      ++too_late;
+    }
+    if (safe > last) ++renewals;
+    last = safe;
+  }
+  CHECK(too_late == 0);
+  CHECK(looks > 100);
+  CHECK(renewals >= 5);
+}
+
+TEST_OF_ENGINES("a keeper in a hurry renews at once") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", long_ttl);
+  LeaseKeeper keeper(*store, {held});
+  keeper.renew_now(milliseconds(5000));
+  CHECK(keeper.safe_until() > held.grant.lease.valid_until);
+}
+
+TEST_OF_ENGINES(
+    "stopping a keeper breaks off a renewal that hangs, and the release works after it") {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  const Held held = take(*store, "k", long_ttl);
+  LeaseKeeper keeper(*store, {held});
+  engine.freeze(held.claim.key);
+  const auto before = BootClock::now();
+  keeper.renew_now(milliseconds(100));
+  const auto waited = BootClock::now() - before;
+  const auto kept = keeper.stop();
+  const auto stopped_after = BootClock::now() - before - waited;
+  engine.thaw();
+  CHECK(waited >= milliseconds(100));
+  CHECK(stopped_after < milliseconds(1000));  // the renewal's own deadline: 5 s
+  REQUIRE(kept.size() == 1);
+  CHECK(release(*store, kept[0].claim) == Released::yes);
+  CHECK(state_of(*watcher, "k").holders.empty());
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,264 @@
+// The queue of one key: who is served next, and what becomes of those who leave.
+
+#include "engines.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A client that stands in the queue.
+struct Waiting {
+  StorePtr store;
+  Claim claim;
+};
+
+template <typename Engine>
+Waiting waiter(Engine& engine, const std::string& key, Limit limit = exclusive) {
+  Waiting waiting{engine.open(), claim_on(key)};
+  waiting.claim.limit = limit;
+  queue_up(*waiting.store, waiting.claim);
+  return waiting;
+}
+
+bool served(const Waiting& waiting) { return let_in(*waiting.store, waiting.claim); }
+bool is_first(const KeyState& state, const Waiting& waiting) {
+  return !state.waiters.empty() && state.waiters[0].owner == waiting.claim.owner.text;
+}
+
+TEST_OF_ENGINES("twenty waiters are served in the order they came") {
+  Engine engine;
+  const auto holder = engine.open(), watcher = engine.open();
+  const Claim held = claim_on("k");
+  Fence last = granted(*holder, held).fence;
+  std::list<Waiting> queue;
+  for (int i = 0; i < 20; ++i) queue.push_back(waiter(engine, "k"));
+  release(*holder, held);
+  for (std::size_t left = queue.size(); left > 0; --left) {
+    CAPTURE(left);
+    REQUIRE(served(queue.front()));
+    const KeyState state = state_of(*watcher, "k");
+    REQUIRE(state.holders.size() == 1);
+    CHECK(state.holders[0].owner == queue.front().claim.owner.text);
+    CHECK(state.holders[0].fence > last);
+    CHECK(state.waiters.size() == left - 1);
+    last = state.holders[0].fence;
+    CHECK(release(*queue.front().store, queue.front().claim) == Released::yes);
+    queue.pop_front();
+  }
+  CHECK(engine.litter() == "");
+}
+
+TEST_OF_ENGINES("the answer to a waiter tells its place, and its place stays while it asks again") {
+  Engine engine;
+  const auto holder = engine.open();
+  granted(*holder, claim_on("k"));
+  const auto first = waiter(engine, "k"), second = waiter(engine, "k");
+  const Refusal refusal = refused(*second.store, second.claim, {true, {}});
+  CHECK(refusal.ahead == 1);
+  CHECK(refusal.waiting == 2);
+  CHECK(refused(*first.store, first.claim, {true, {}}).ahead == 0);
+  CHECK(refused(*first.store, first.claim, {true, refusal.ticket}).ahead == 0);
+  const Refusal onlooker = refused(*holder, claim_on("k"));
+  CHECK(onlooker.ahead == 2);
+  CHECK(onlooker.waiting == 2);
+}
+
+TEST_OF_ENGINES("a release hands over by message, and a renewal confirms to the full lease") {
+  Engine engine;
+  const auto holder = engine.open();
+  const Claim held = claim_on("k");
+  const Fence before = granted(*holder, held).fence;
+  const auto next = waiter(engine, "k");
+  CHECK(release(*holder, held) == Released::yes);
+  const auto wake = news(*next.store, next.claim, Wake::Why::granted);
+  REQUIRE(wake);
+  KeyState state = state_of(*holder, "k");
+  CHECK(state.waiters.empty());
+  CHECK(*state.holders.at(0).lease_left <= milliseconds(2000));
+  const auto lease = renew(*next.store, next.claim);
+  REQUIRE(lease);
+  CHECK(lease->fence > before);
+  CHECK(lease->lease.length == next.claim.ttl);
+  state = state_of(*holder, "k");
+  CHECK(state.holders.at(0).fence == lease->fence);
+  CHECK(*state.holders.at(0).lease_left > milliseconds(2000));
+}
+
+TEST_OF_ENGINES("asking again confirms what was handed over as well") {
+  Engine engine;
+  const auto holder = engine.open();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  const auto next = waiter(engine, "k");
+  release(*holder, held);
+  CHECK(granted(*next.store, next.claim, {true, {}}).lease.length == next.claim.ttl);
+  CHECK(*state_of(*holder, "k").holders.at(0).lease_left > milliseconds(2000));
+}
+
+/// How long it takes until the second waiter has the key when the first never confirms.
+template <typename Engine>
+milliseconds passed_on_after(milliseconds ttl_of_first) {
+  Engine engine;
+  const auto holder = engine.open(), deaf = engine.open(), watcher = engine.open();
+  const Claim held = claim_on("k"), first = claim_on("k", ttl_of_first);
+  granted(*holder, held);
+  queue_up(*deaf, first);
+  Acquiring<Engine> second(engine, {claim_on("k")}, milliseconds(10'000));
+  REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == 2; }));
+  const auto before = BootClock::now();
+  release(*holder, held);
+  CHECK(had(second.result()).size() == 1);
+  CHECK(!renew(*deaf, first));
+  return std::chrono::floor<milliseconds>(second.ended() - before);
+}
+
+TEST_OF_ENGINES("a hand-over that is not confirmed passes on after two seconds") {
+  const auto after = passed_on_after<Engine>(long_ttl);
+  CHECK(after >= milliseconds(1999));
+  CHECK(after < milliseconds(2700));
+}
+
+TEST_OF_ENGINES(
+    "a hand-over that is not confirmed passes on after the waiter's ttl if it is less") {
+  const auto after = passed_on_after<Engine>(milliseconds(300));
+  CHECK(after >= milliseconds(299));
+  CHECK(after < milliseconds(1000));
+}
+
+TEST_OF_ENGINES("a waiter that has left is passed over") {
+  Engine engine;
+  const auto holder = engine.open();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  const auto first = waiter(engine, "k"), second = waiter(engine, "k"), third = waiter(engine, "k");
+  CHECK(release(*second.store, second.claim) == Released::left_queue);
+  CHECK(release(*second.store, second.claim) == Released::not_held);
+  CHECK(release(*first.store, first.claim) == Released::left_queue);
+  release(*holder, held);
+  CHECK(served(third));
+}
+
+TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in the queue") {
+  Engine engine;
+  const auto holder = engine.open();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  Waiting dead[] = {waiter(engine, "k"), waiter(engine, "k")};
+  const auto living = waiter(engine, "k");
+  Waiting dead_too = waiter(engine, "k");
+  const auto last = waiter(engine, "k");
+  for (Waiting& each : dead) each.store.reset();
+  dead_too.store.reset();
+  const auto before = BootClock::now();
+  release(*holder, held);
+  CHECK(served(living));
+  release(*living.store, living.claim);
+  CHECK(served(last));
+  CHECK(BootClock::now() - before < milliseconds(1900));
+}
+
+TEST_OF_ENGINES("a ticket that is brought back keeps the place, even before those who came since") {
+  Engine engine;
+  const auto holder = engine.open();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  Waiting first{engine.open(), claim_on("k")};
+  const Ticket ticket = queue_up(*first.store, first.claim);
+  const auto second = waiter(engine, "k"), third = waiter(engine, "k");
+  first.store.reset();
+  release(*holder, held);
+  REQUIRE(served(second));  // the first, away, was dropped on the way
+  first.store = engine.open();
+  CHECK(refused(*first.store, first.claim, {true, ticket}).ahead == 0);
+  CHECK(is_first(state_of(*holder, "k"), first));
+  release(*second.store, second.claim);
+  CHECK(served(first));
+  release(*first.store, first.claim);
+  CHECK(served(third));
+}
+
+TEST_OF_ENGINES("a request that does not wait is refused while somebody waits, room or not") {
+  Engine engine;
+  const auto store = engine.open();
+  granted(*store, claim_of("a", "k", no_limit));
+  const auto writer = waiter(engine, "k");
+  const Refusal refusal = refused(*store, claim_of("b", "k", no_limit));
+  CHECK(refusal.why == Refusal::Why::held);
+  CHECK(refusal.ahead == 1);
+  CHECK(refusal.waiting == 1);
+  CHECK(state_of(*store, "k").waiters.size() == 1);
+}
+
+TEST_OF_ENGINES("a request from inside is granted though others wait") {
+  Engine engine;
+  const auto store = engine.open();
+  granted(*store, claim_of("a", "k"));
+  const auto waiting = waiter(engine, "k");
+  CHECK(enters(*store, claim_of("a/b", "k")));
+}
+
+TEST_OF_ENGINES("one release lets in all that fit, and stops at the first that does not") {
+  Engine engine;
+  const auto holder = engine.open();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  const auto a = waiter(engine, "k", no_limit), b = waiter(engine, "k", Limit{2});
+  const auto writer = waiter(engine, "k"), late = waiter(engine, "k", no_limit);
+  release(*holder, held);
+  CHECK(served(a));
+  CHECK(served(b));
+  const KeyState state = state_of(*holder, "k");
+  CHECK(state.holders.size() == 2);
+  CHECK(state.waiters.size() == 2);
+  CHECK(is_first(state, writer));
+  release(*a.store, a.claim);
+  CHECK(state_of(*holder, "k").waiters.size() == 2);
+  release(*b.store, b.claim);
+  CHECK(served(writer));
+  release(*writer.store, writer.claim);
+  CHECK(served(late));
+}
+
+TEST_OF_ENGINES("the first in the queue is told when what blocks it will end sooner") {
+  Engine engine;
+  const auto holder = engine.open();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  const auto first = waiter(engine, "k");
+  REQUIRE(holder->renew(held.key, held.token, milliseconds(1000), soon()));
+  const auto wake = news(*first.store, first.claim, Wake::Why::changed);
+  REQUIRE(wake);
+  CHECK(wake->ask_again_in <= milliseconds(1000));
+}
+
+TEST_OF_ENGINES("a sleep ends when it is due and when it is broken off") {
+  Engine engine;
+  const auto holder = engine.open();
+  granted(*holder, claim_on("k"));
+  const auto first = waiter(engine, "k");
+  const auto until = later(BootClock::now(), milliseconds(30));
+  CHECK(first.store->sleep(first.claim, until, -1).why == Wake::Why::due);
+  CHECK(BootClock::now() >= until);
+  const Event interrupt;
+  interrupt.raise();
+  CHECK(first.store->sleep(first.claim, soon().deadline, interrupt.fd()).why ==
+        Wake::Why::interrupted);
+}
+
+TEST_OF_ENGINES("one client may wait for another key after the first") {
+  Engine engine;
+  const auto holder = engine.open(), store = engine.open();
+  const Claim a = claim_on("a"), b = claim_on("b");
+  granted(*holder, a);
+  granted(*holder, b);
+  const Claim first = claim_on("a"), second = claim_on("b");
+  queue_up(*store, first);
+  release(*holder, a);
+  CHECK(let_in(*store, first));
+  queue_up(*store, second);
+  release(*holder, b);
+  CHECK(let_in(*store, second));
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,301 @@
+// Redis only: what the network may do to a request, a reply and a waiter.
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "engines.hpp"
+#include "redis/protocol_text.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/resp.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A server, a proxy in front of it, and clients of both.
+struct Net {
+  RedisEngine engine;
+  FaultProxy proxy{engine.server.address()};
+
+  StorePtr direct() { return engine.open(); }
+  StorePtr through() { return redis_store(endpoint_at(proxy.address())); }
+  std::function<StorePtr()> opener() {
+    return [this] { return through(); };
+  }
+  /// A client whose connection is there and whose script is known.
+  StorePtr through_ready() {
+    auto store = through();
+    renew(*store, claim_on("nobody holds this"));
+    return store;
+  }
+};
+
+Patience briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
+
+/// Every request that a proxy's clients sent, by its first word, and by the operation where it runs
+/// the script.
+std::vector<std::string> requests_in(const std::string& recorded) {
+  std::vector<std::string> found;
+  std::string_view rest = recorded;
+  while (const auto size = message_size(rest)) {
+    const auto words = request_words(rest.substr(0, *size));
+    const bool script = words[0].starts_with("EVAL");
+    found.push_back(script ? words[0] + " " + words.at(7) : words[0]);
+    rest.remove_prefix(*size);
+  }
+  return found;
+}
+
+using Words = std::vector<std::string>;
+
+long long calls_of(const RedisServer& server, const std::string& command) {
+  const std::string stats = server.command({"INFO", "commandstats"}).text;
+  const std::string name = "cmdstat_" + command + ":calls=";
+  const auto at = stats.find(name);
+  return at == std::string::npos ? 0 : std::stoll(stats.substr(at + name.size()));
+}
+
+TEST_CASE("login, database, name and the first acquire go out in one write, before any reply") {
+  RedisOptions options;
+  options.password = "secret";
+  RedisServer server(options);
+  FaultProxy proxy(server.address());
+  Endpoint endpoint = endpoint_at(server.address());
+  endpoint.password = "secret";
+  endpoint.database = 3;
+  const auto warm = redis_store(endpoint);
+  renew(*warm, claim_on("k"));  // now the server knows the script
+  for (const bool wait : {false, true}) {
+    CAPTURE(wait);
+    const int before = proxy.requests();
+    endpoint.socket_path = proxy.address().path;
+    proxy.hold(Direction::replies);
+    const auto store = redis_store(endpoint);
+    std::thread asking([&] { store->acquire(claim_on(wait ? "w" : "k"), {wait, {}}, soon()); });
+    const int expected = wait ? 6 : 4;
+    CHECK(eventually([&] { return proxy.requests() - before >= expected; }));
+    proxy.deliver_held(Direction::replies);
+    asking.join();
+    const auto sent = requests_in(proxy.recorded().back());
+    const auto shape =
+        wait ? Words{"AUTH", "SELECT", "CLIENT", "MULTI", "SUBSCRIBE", "EVALSHA acquire", "EXEC"}
+             : Words{"AUTH", "SELECT", "CLIENT", "EVALSHA acquire"};
+    CHECK(sent == shape);
+  }
+  CHECK(proxy.connections() == 2);
+}
+
+TEST_CASE("a server that does not know the script is sent its text, once") {
+  Net net;
+  const auto store = net.through();
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  CHECK(requests_in(net.proxy.recorded()[0]) == Words{"CLIENT", "EVALSHA acquire", "EVAL acquire"});
+  renew(*store, claim);
+  net.engine.server.command({"SCRIPT", "FLUSH"});
+  const auto waiting = net.through();
+  const Claim next = claim_on("k");
+  queue_up(*waiting, next);
+  CHECK(requests_in(net.proxy.recorded()[1]) ==
+        Words{"CLIENT", "MULTI", "SUBSCRIBE", "EVALSHA acquire", "EXEC", "UNSUBSCRIBE", "MULTI",
+              "SUBSCRIBE", "EVAL acquire", "EXEC"});
+  net.engine.server.command({"SCRIPT", "FLUSH"});
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(let_in(*waiting, next));
+}
+
+TEST_CASE("an acquire repeated after its reply was lost is one hold") {
+  Net net;
+  const auto store = net.through_ready(), watcher = net.direct();
+  const Claim claim = claim_on("k");
+  net.proxy.drop_replies(1);
+  CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
+  const auto holders = state_of(*watcher, "k").holders;
+  REQUIRE(holders.size() == 1);
+  CHECK(granted(*store, claim).fence == holders[0].fence);
+  CHECK(state_of(*watcher, "k").holders.at(0).holds == 1);
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(net.engine.litter() == "");
+}
+
+TEST_CASE("a renewal and a release repeated after their replies were lost do what was asked") {
+  Net net;
+  const auto store = net.through_ready(), watcher = net.direct();
+  const Claim claim = claim_on("k", milliseconds(2000));
+  granted(*store, claim);
+  net.proxy.drop_replies(1);
+  CHECK_THROWS_AS(store->renew(claim.key, claim.token, long_ttl, briefly()), Error);
+  CHECK(*state_of(*watcher, "k").holders.at(0).lease_left > milliseconds(2000));
+  CHECK(renew(*store, claim)->lease.length == claim.ttl);
+  net.proxy.drop_replies(1);
+  CHECK_THROWS_AS(store->release(claim.key, claim.token, ReleaseMode::normal, briefly()), Error);
+  CHECK(state_of(*watcher, "k").holders.empty());
+  CHECK(release(*store, claim) == Released::not_held);
+  CHECK(net.engine.litter() == "");
+}
+
+TEST_CASE("an acquire that arrives after its unsure release is granted nothing") {
+  Net net;
+  const auto store = net.through_ready(), watcher = net.direct();
+  const Claim claim = claim_on("k");
+  net.proxy.hold(Direction::requests, Whom::open_now);
+  CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
+  CHECK(release(*store, claim) == Released::not_held);
+  const auto before = calls_of(net.engine.server, "evalsha");
+  net.proxy.deliver_held(Direction::requests);
+  REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
+  CHECK(state_of(*watcher, "k").holders.empty());
+  CHECK(refused(*store, claim).why == Refusal::Why::gone);
+  CHECK(enters(*watcher, claim_on("k")));
+  CHECK(net.engine.server.command({"PTTL", "dlock:{k}"}).number > 0);
+}
+
+TEST_CASE("a request that waits and arrives after its unsure release joins no queue") {
+  Net net;
+  const auto store = net.through_ready(), holder = net.direct();
+  granted(*holder, claim_on("k"));
+  const Claim claim = claim_on("k");
+  net.proxy.hold(Direction::requests, Whom::open_now);
+  CHECK_THROWS_AS(store->acquire(claim, {true, {}}, briefly()), Error);
+  CHECK(release(*store, claim) == Released::not_held);
+  const auto before = calls_of(net.engine.server, "evalsha");
+  net.proxy.deliver_held(Direction::requests);
+  REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
+  CHECK(state_of(*holder, "k").waiters.empty());
+}
+
+TEST_CASE("requests of an earlier holder that arrive late change nothing for the next") {
+  Net net;
+  const auto holder = net.direct();
+  const Claim claim = claim_on("k"), old = claim_on("k");
+  {
+    const auto store = net.through();
+    granted(*store, old);
+    renew(*store, old);
+    release(*store, old);
+  }
+  const Fence fence = granted(*holder, claim).fence;
+  replay(net.engine.server.address(), net.proxy.recorded().at(0));
+  const KeyState state = state_of(*holder, "k");
+  REQUIRE(state.holders.size() == 1);
+  CHECK(state.holders[0].owner == claim.owner.text);
+  CHECK(state.holders[0].fence == fence);
+  CHECK(state.waiters.empty());
+}
+
+TEST_CASE("requests that arrive twice count once") {
+  Net net;
+  const auto store = net.through_ready(), watcher = net.direct(), waiting = net.direct();
+  const Claim claim = claim_on("k"), next = claim_on("k");
+  net.proxy.duplicate_request();
+  const Fence fence = granted(*store, claim).fence;
+  CHECK(state_of(*watcher, "k").holders.at(0).holds == 1);
+  net.proxy.duplicate_request();
+  CHECK(renew(*store, claim).has_value());
+  CHECK(state_of(*watcher, "k").holders.at(0).fence == fence);
+  queue_up(*waiting, next);
+  net.proxy.duplicate_request();
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(let_in(*waiting, next));
+  CHECK(state_of(*watcher, "k").holders.at(0).holds == 1);
+}
+
+TEST_CASE("a network that delivers single bytes changes nothing") {
+  Net net;
+  renew(*net.direct(), claim_on("k"));  // now the server knows the script, which is long
+  net.proxy.one_byte_chunks(true);
+  const auto store = net.through(), waiting = net.through();
+  const Claim claim = claim_on("k"), next = claim_on("k");
+  granted(*store, claim);
+  queue_up(*waiting, next);
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(let_in(*waiting, next));
+}
+
+TEST_CASE("a connection that breaks anywhere in a request costs the hold nothing") {
+  Net net;
+  for (const std::size_t bytes : {1U, 40U, 300U, 700U}) {
+    for (const Direction direction : {Direction::requests, Direction::replies}) {
+      CAPTURE(bytes);
+      const auto store = net.through_ready();
+      const Claim claim = claim_on("k");
+      net.proxy.close_after(direction, direction == Direction::requests ? bytes : bytes / 20);
+      granted(*store, claim);
+      CHECK(state_of(*store, "k").holders.at(0).holds == 1);
+      CHECK(release(*store, claim) == Released::yes);
+      net.proxy.heal();
+    }
+  }
+  CHECK(net.engine.litter() == "");
+}
+
+TEST_CASE("a waiter whose connection breaks comes back to its place in the queue") {
+  Net net;
+  const auto holder = net.direct(), second = net.direct(), third = net.direct();
+  const Claim held = claim_on("k"), first = claim_on("k");
+  const Claim next = claim_on("k"), last = claim_on("k");
+  granted(*holder, held);
+  Acquiring<Net> acquiring(net.opener(), {first});
+  REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
+  queue_up(*second, next);
+  queue_up(*third, last);
+  net.proxy.refuse(true);
+  net.proxy.close_connections();
+  // The server may see the end of the connection a little later; then the first is dropped.
+  REQUIRE(eventually([&] {
+    return net.engine.server.command({"CLIENT", "LIST", "TYPE", "PUBSUB"}).text.find("\n") !=
+               std::string::npos &&
+           std::ranges::count(net.engine.server.command({"CLIENT", "LIST", "TYPE", "PUBSUB"}).text,
+                              '\n') == 2;
+  }));
+  release(*holder, held);
+  REQUIRE(let_in(*second, next));
+  CHECK(state_of(*holder, "k").waiters.size() == 1);
+  net.proxy.refuse(false);
+  REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 2; }));
+  CHECK(state_of(*holder, "k").waiters[0].owner == first.owner.text);
+  release(*second, next);
+  CHECK(had(acquiring.result()).size() == 1);
+  CHECK(acquiring.listener.times_lost == 1);
+  CHECK(acquiring.listener.times_back == 1);
+}
+
+TEST_CASE("a waiter gets the lock although the server is restarted meanwhile") {
+  Net net;
+  auto& server = net.engine.server;
+  const auto holder = net.direct();
+  const Claim held = claim_on("k");
+  const Fence before = granted(*holder, held).fence;
+  Acquiring<RedisEngine> acquiring(net.engine, {claim_on("k")});
+  REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
+  server.kill_hard();
+  server.restart();
+  const auto got = had(acquiring.result());
+  CHECK(got.at(0).grant.fence > before);
+  CHECK(acquiring.listener.times_lost == 1);
+  CHECK(!renew(*holder, held));
+}
+
+TEST_CASE("a thousand dead waiters delay nobody, and no call does more than its share") {
+  Net net;
+  const auto holder = net.through_ready();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  {
+    const auto dying = net.direct();
+    for (int i = 0; i < 1000; ++i) queue_up(*dying, claim_on("k"));
+  }
+  const auto living = net.direct();
+  const Claim next = claim_on("k");
+  CHECK(refused(*living, next, {true, {}}).ahead == 1000);
+  const auto before = BootClock::now();
+  CHECK(release(*holder, held) == Released::yes);
+  CHECK(let_in(*living, next));
+  CHECK(BootClock::now() - before < milliseconds(1000));
+  const auto sent = requests_in(net.proxy.recorded().at(0));
+  CHECK(std::ranges::count(sent, "EVALSHA tidy") == 2);
+  CHECK(state_of(*living, "k").waiters.empty());
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -2,12 +2,12 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libcli11-dev nlohmann-json3-dev)
-test_packages=(doctest-dev redis-server redis-tools strace)
+test_packages=(doctest-dev redis-server redis-tools strace iproute2)
 
 # By what a package is recognised: a command, or a header. Asking dpkg would cost a process each
 # and would not see what was installed by other means.
 declare -A sign_of=(
-  [ninja-build]=ninja [redis-tools]=redis-cli
+  [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
   [libhiredis-dev]=hiredis/hiredis.h [libcli11-dev]=CLI/CLI.hpp
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
 )
@@ -23,6 +23,9 @@ fail() {
   say "$@"
   exit 71
 }
+
+# What went wrong, as far as the log says it plainly.
+show_errors() { grep -E '^E: |error: |CMake Error' "$log" | head -n 5 >&2; }
 
 # is_there PACKAGE
 is_there() {
@@ -44,9 +47,11 @@ is_built() {
   done
 }
 
-# Copies stdin to the log and tells on stderr, now and then, how far apt or ninja has come.
+# Copies stdin to the log and tells on stderr, now and then, how far apt or ninja has come: on a
+# terminal in one line that is gone at the end.
 show_progress() {
-  local line total='?' count=0 step='' told=$SECONDS
+  local line total='?' count=0 step='' told=$SECONDS every=3 live=''
+  if [[ -t 2 && ${TERM:-dumb} != dumb ]]; then live=yes every=1; fi
   while IFS= read -r line; do
     printf '%s\n' "$line" >>"$log"
     if [[ $line =~ ^\[([0-9]+/[0-9]+)\]\ (Building|Linking) ]]; then
@@ -63,11 +68,12 @@ show_progress() {
       count=$((count + 1))
       step="setting up $count/$total"
     fi
-    if [[ -n $step ]] && ((SECONDS - told >= 3)); then
-      say "$step"
+    if [[ -n $step ]] && ((SECONDS - told >= every)); then
+      if [[ -n $live ]]; then printf '\r\e[Kdlock: %s' "$step" >&2; else say "$step"; fi
       told=$SECONDS
     fi
   done
+  if [[ -n $live ]]; then printf '\r\e[K' >&2; fi
 }
 
 # logged COMMAND...: runs it with its output in the log; its exit code.
@@ -96,10 +102,11 @@ install_missing() {
     fail "an administrator has to install these first: apt-get install ${missing[*]}"
   fi
   say "installing ${#missing[@]} packages (first run only): ${missing[*]}"
+  # A machine may have no lists of packages yet, or old ones, or an installation that was cut off.
   without_service apt_get install "${missing[@]}" ||
-    { say "fetching the lists of packages" && apt_get update &&
-      without_service apt_get install "${missing[@]}"; } ||
-    fail "could not install ${missing[*]}: see $log"
+    { say "fetching the lists of packages" && logged "${as_root[@]}" dpkg --configure -a &&
+      apt_get update && without_service apt_get install "${missing[@]}"; } ||
+    { show_errors; fail "could not install ${missing[*]}: see $log"; }
 }
 
 # without_service apt_get install PACKAGE...: so that the Redis the tests bring along for themselves
@@ -151,7 +158,7 @@ build_release() {
   mkdir -p "$root/build/release" && : >"$root/build/release/.started" &&
     build_preset release &&
     mv "$root/build/release/.started" "$root/build/release/.built" ||
-    fail "the build failed: see $log"
+    { show_errors; fail "the build failed: see $log"; }
   say "ready after $((SECONDS - began)) s"
 }
 

@@ -139,9 +139,11 @@ int Run::interrupted(int signal) {
 
 int Run::not_started(int error, Holding& holding) {
   const bool missing = error == ENOENT;
+  const std::string& name = settings_.command_argv.front();
+  const bool searched = missing && !name.empty() && name.find('/') == std::string::npos;
   status_.outcome = "not-started";
-  status_.reason =
-      "cannot run " + escaped(settings_.command_argv.front()) + ": " + std::strerror(error);
+  status_.reason = "cannot run \"" + escaped(name) + "\": " + std::strerror(error);
+  if (searched) status_.reason += " in PATH";
   log_.error(status_.reason);
   holding.give_back(ReleaseMode::ignore_floor);
   return done(static_cast<int>(missing ? ExitCode::not_found : ExitCode::not_executable));
@@ -191,7 +193,10 @@ void Run::describe(const Ending& ending, const Holding& holding) {
       log_.error(status_.reason + " and was stopped");
       break;
   }
-  if (status_.lost) status_.reason = holding.loss_text();
+  if (!status_.lost) return;
+  status_.reason = holding.loss_text();
+  const bool told = settings_.on_lost == OnLost::ignore;
+  if (!told) log_.error(status_.reason + "; COMMAND had ended by then");
 }
 
 /// Only once nothing of the command is left: what may still run must not meet the next holder.

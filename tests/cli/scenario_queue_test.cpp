@@ -28,6 +28,15 @@ long voluntary_switches(pid_t pid) {
 class WakeCounter {
  public:
   void watch(pid_t pid) { seen_.push_back({pid, voluntary_switches(pid), 0}); }
+  /// Who has only just queued up may still be on its way to sleep.
+  void settle() {
+    REQUIRE(eventually([&] {
+      const std::vector<long> before = all();
+      std::this_thread::sleep_for(milliseconds(50));
+      return all() == before;
+    }));
+    for (Seen& each : seen_) each.switches = voluntary_switches(each.pid);
+  }
   void step() {
     for (Seen& each : seen_) {
       const long now = voluntary_switches(each.pid);
@@ -38,6 +47,12 @@ class WakeCounter {
   int wakes(std::size_t index) const { return seen_.at(index).wakes; }
 
  private:
+  std::vector<long> all() const {
+    std::vector<long> switches;
+    for (const Seen& each : seen_) switches.push_back(voluntary_switches(each.pid));
+    return switches;
+  }
+
   struct Seen {
     pid_t pid;
     long switches;
@@ -57,6 +72,7 @@ void fifty_in_order(const Scene& scene) {
     waiters.push_back(scene.queue_up("q", i, long_tenure));
   }
   for (const Process& waiter : waiters) wakes.watch(waiter.pid());
+  wakes.settle();
   for (std::size_t i = 0; i < count; ++i) {
     scene.touch("go-" + std::to_string(i));
     REQUIRE(eventually([&] { return tenures(scene.log()).size() == i + 1; }));

@@ -157,7 +157,9 @@ TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key 
   scene.go_through(proxy.url());
   proxy.hold(Direction::replies);
   Process job = scene.start({"run", "-k", "k", "--", "touch", "ran"});
-  REQUIRE(eventually([&] { return !stored_hold(scene.server).empty(); }));
+  // To the connection's name, and to the script.
+  REQUIRE(eventually([&] { return proxy.held(Direction::replies) == 2; }));
+  REQUIRE(!stored_hold(scene.server).empty());
   proxy.drop_held(Direction::replies);
   proxy.close_connections();
   CHECK(job.wait().exit_code == 69);
@@ -166,7 +168,7 @@ TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key 
 }
 
 /// It holds already when it asks again, and is told so.
-TEST_CASE("the reply that lets a waiter in is lost: it asks again and holds once") {
+TEST_CASE("the message that lets a waiter in is lost: it asks again and holds once") {
   RedisScene scene;
   warm_up(scene);
   FaultProxy proxy(scene.server.address());

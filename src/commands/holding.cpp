@@ -1,5 +1,7 @@
 #include "commands/holding.hpp"
 
+#include <sys/timerfd.h>
+
 #include <algorithm>
 
 #include "base/duration.hpp"
@@ -31,13 +33,27 @@ class Holding::Keeping final : public StopSource {
 class Holding::Listening final : public StopSource {
  public:
   explicit Listening(Holding& holding) : holding_(holding) {}
-  int fd() const override { return holding_.store_.news_fd(); }
-  bool lost() const override { return holding_.thrown_out(); }
+  int fd() const override { return look_again_ ? look_again_.get() : holding_.store_.news_fd(); }
+  bool lost() const override;
   Deadline must_be_gone_by() const override { return never; }
 
  private:
   Holding& holding_;
+  /// A timer, while the news could not be looked at.
+  mutable Fd look_again_;
 };
+
+bool Holding::Listening::lost() const {
+  look_again_.reset();
+  holding_.store_.take_news();
+  const auto out = holding_.thrown_out();
+  if (out) return *out;
+  look_again_.reset(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  itimerspec pause{};
+  pause.it_value.tv_sec = 1;
+  timerfd_settime(look_again_.get(), 0, &pause, nullptr);
+  return false;
+}
 
 Holding::Holding(Store& store, std::vector<Held> held, const Log& log)
     : store_(store), held_(std::move(held)), log_(log) {}
@@ -49,8 +65,34 @@ bool Holding::needs_renewal() const {
                      [this](const Held& held) { return store_.needs_renewal(held.claim); });
 }
 
-void Holding::command_started(pid_t group) {
-  for (const Held& held : held_) store_.command_started(held.claim, group);
+bool Holding::ready_to_start(milliseconds grace) {
+  for (Held& held : held_) {
+    const Claim& claim = held.claim;
+    const bool lasts =
+        later(BootClock::now(), grace + claim.ttl / 3) < held.grant.lease.valid_until;
+    if (lasts) continue;
+    const Patience patience{later(BootClock::now(), request_timeout(claim.ttl)), -1};
+    const auto renewed = store_.renew(claim.key, claim.token, std::nullopt, patience);
+    if (!renewed) {
+      lost(claim);
+      return false;
+    }
+    held.grant = *renewed;
+  }
+  return true;
+}
+
+bool Holding::command_started(pid_t group) {
+  for (const Held& held : held_) {
+    if (store_.command_started(held.claim, group)) continue;
+    lost(held.claim);
+    return false;
+  }
+  return true;
+}
+
+void Holding::lost(const Claim& claim) {
+  loss_ = Loss{claim.key, true, true, store_.name() + " no longer has it"};
 }
 
 void Holding::keep() {
@@ -62,22 +104,23 @@ void Holding::keep() {
   source_ = std::make_unique<Keeping>(*keeper_);
 }
 
-bool Holding::thrown_out() {
-  // In the supervisor's own thread, which must not be kept from its deadlines; if the engine does
-  // not answer, there is no news.
+std::optional<bool> Holding::thrown_out() {
+  // In the supervisor's own thread, which must not be kept from its deadlines.
   constexpr milliseconds longest_look{200};
+  std::optional<bool> out = false;
   for (const Held& held : held_) {
     const Claim& claim = held.claim;
     try {
       const Patience patience{later(BootClock::now(), longest_look), -1};
       if (store_.renew(claim.key, claim.token, std::nullopt, patience)) continue;
-    } catch (const Error&) {
+    } catch (const std::exception&) {
+      out.reset();
       continue;
     }
-    loss_ = Loss{claim.key, true, store_.name() + " no longer has it"};
+    lost(claim);
     return true;
   }
-  return false;
+  return out;
 }
 
 void Holding::renew_now() {
@@ -88,7 +131,7 @@ const StopSource* Holding::stop_source() const { return source_.get(); }
 
 std::string Holding::loss_text() const {
   const auto loss = keeper_ ? keeper_->loss() : loss_;
-  if (!loss) return "lost the lock: its lease could not be renewed in time";
+  if (!loss) return "lost the lock: its lease was not renewed in time";
   return "lost " + escaped(loss->key.text) + ": " + loss->reason;
 }
 
@@ -123,7 +166,8 @@ Holding::GivenBack Holding::give_back(const Held& held, ReleaseMode mode) {
         log_.detail("released " + key);
         return GivenBack::all;
       }
-      if (!loss_) log_.error(key + " was no longer held when it was to be released");
+      if (!loss_ || !loss_->final)
+        log_.error(key + " was no longer held when it was to be released");
       return GivenBack::was_lost;
     } catch (const Error& error) {
       if (later(BootClock::now(), pause_between_releases) < until) {

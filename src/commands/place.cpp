@@ -29,6 +29,24 @@ StorePtr open_store(const Settings& settings) {
   return std::make_unique<LocalStore>(directory);
 }
 
+int for_each_key(const Settings& settings, const Log& log,
+                 const std::function<ExitCode(const LockKey&)>& body) {
+  ExitCode first = ExitCode::ok;
+  for (const LockKey& key : settings.keys) {
+    ExitCode code = ExitCode::ok;
+    try {
+      code = body(key);
+    } catch (const Error& error) {
+      log.error(error.what());
+      code = exit_code(error.trouble());
+    }
+    if (first == ExitCode::ok) first = code;
+    // Nothing of the other keys can be had from a server that does not answer.
+    if (code == ExitCode::unavailable || code == ExitCode::denied) break;
+  }
+  return static_cast<int>(first);
+}
+
 Patience short_patience() {
   constexpr milliseconds silence_of_a_dead_server{5000};
   return {later(BootClock::now(), silence_of_a_dead_server), -1};

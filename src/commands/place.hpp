@@ -1,7 +1,11 @@
 #pragma once
 
+#include <functional>
+
+#include "base/error.hpp"
 #include "config/settings.hpp"
 #include "lock/store.hpp"
+#include "output/log.hpp"
 
 namespace dlock {
 
@@ -11,5 +15,10 @@ StorePtr open_store(const Settings& settings);
 
 /// How long a command without a ttl of its own (release, inspect, renew) waits for an answer.
 Patience short_patience();
+
+/// Does the same for every key named, also after trouble with one, which is told at once. Returns
+/// the first exit code that is not 0.
+int for_each_key(const Settings& settings, const Log& log,
+                 const std::function<ExitCode(const LockKey&)>& body);
 
 }  // namespace dlock

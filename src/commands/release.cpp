@@ -7,43 +7,40 @@
 namespace dlock {
 namespace {
 
-int throw_out(Store& store, const LockKey& key, std::optional<Fence> fence, const Log& log) {
+ExitCode throw_out(Store& store, const LockKey& key, std::optional<Fence> fence, const Log& log) {
   const auto thrown_out = store.force_release(key, fence, short_patience());
   for (const Holder& holder : thrown_out) {
     log.notice("threw " + who_text(holder.who) + " out of " + escaped(key.text) + ", fence " +
                std::to_string(holder.fence.value));
   }
-  if (!thrown_out.empty()) return 0;
+  if (!thrown_out.empty()) return ExitCode::ok;
   if (!fence) {
     log.notice("nobody held " + escaped(key.text));
-    return 0;
+    return ExitCode::ok;
   }
   log.error(escaped(key.text) + " is not held with fence " + std::to_string(fence->value) +
             " (any more)");
-  return static_cast<int>(ExitCode::lost);
+  return ExitCode::lost;
 }
 
-int give_up_hold(Store& store, const LockKey& key, const Token& token, const Log& log) {
+ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, const Log& log) {
   const auto answer = store.release(key, token, ReleaseMode::normal, short_patience());
   if (answer != Released::not_held) {
     log.detail("released " + escaped(key.text));
-    return 0;
+    return ExitCode::ok;
   }
   log.error(escaped(key.text) + " is no longer held by this token");
-  return static_cast<int>(ExitCode::lost);
+  return ExitCode::lost;
 }
 
 }  // namespace
 
 int release_command(const Settings& settings, const Log& log) {
   const StorePtr store = open_store(settings);
-  int code = 0;
-  for (const LockKey& key : settings.keys) {
-    const int one = settings.force ? throw_out(*store, key, settings.fence, log)
-                                   : give_up_hold(*store, key, *settings.token, log);
-    if (one != 0) code = one;
-  }
-  return code;
+  return for_each_key(settings, log, [&](const LockKey& key) {
+    return settings.force ? throw_out(*store, key, settings.fence, log)
+                          : give_up_hold(*store, key, *settings.token, log);
+  });
 }
 
 }  // namespace dlock

@@ -8,17 +8,15 @@ namespace dlock {
 
 int renew_command(const Settings& settings, const Log& log) {
   const StorePtr store = open_store(settings);
-  int code = 0;
-  for (const LockKey& key : settings.keys) {
-    const auto lease = store->renew(key, *settings.token, settings.ttl, short_patience());
-    if (lease) {
-      log.detail("renewed " + escaped(key.text) + " for " + human_duration(lease->length));
-      continue;
+  return for_each_key(settings, log, [&](const LockKey& key) {
+    const auto renewed = store->renew(key, *settings.token, settings.ttl, short_patience());
+    if (renewed) {
+      log.detail("renewed " + escaped(key.text) + " for " + human_duration(renewed->lease.length));
+      return ExitCode::ok;
     }
     log.error(escaped(key.text) + " is no longer held by this token");
-    code = static_cast<int>(ExitCode::lost);
-  }
-  return code;
+    return ExitCode::lost;
+  });
 }
 
 }  // namespace dlock

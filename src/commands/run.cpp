@@ -39,6 +39,7 @@ class Run {
   int hold_and_run(std::vector<Held> held);
   Program program(const std::vector<LockFence>& fences) const;
   std::optional<int> signal_before_start();
+  int lost_before_start(Holding& holding);
   int not_acquired(const GaveUp& gave_up);
   int interrupted(int signal);
   int finished(const Ending& ending, Holding& holding);
@@ -77,14 +78,22 @@ int Run::hold_and_run(std::vector<Held> held) {
     holding.give_back(ReleaseMode::ignore_floor);
     return interrupted(*signal);
   }
+  if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
+  bool held_at_start = true;
   std::function<void(pid_t)> record;
-  if (!holding.needs_renewal()) record = [&](pid_t group) { holding.command_started(group); };
+  if (!holding.needs_renewal()) {
+    record = [&](pid_t group) {
+      held_at_start = holding.command_started(group);
+      if (!held_at_start) throw Error(Trouble::unavailable, "lost before COMMAND started");
+    };
+  }
   std::optional<Child> child;
   try {
     child.emplace(start(program(status_.locks), signals_, record));
     holding.keep();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     child.reset();
+    if (!held_at_start) return lost_before_start(holding);
     holding.give_back(ReleaseMode::ignore_floor);
     throw;
   }
@@ -121,6 +130,14 @@ std::optional<int> Run::signal_before_start() {
     if (ends_waiting(event->number)) return event->number;
   }
   return std::nullopt;
+}
+
+int Run::lost_before_start(Holding& holding) {
+  status_.outcome = "lost";
+  status_.reason = holding.loss_text();
+  log_.error(status_.reason + "; COMMAND was not started");
+  holding.give_back(ReleaseMode::ignore_floor);
+  return done(static_cast<int>(ExitCode::lost));
 }
 
 int Run::not_acquired(const GaveUp& gave_up) {

@@ -110,7 +110,10 @@ Patience patience_for(Deadline until) {
 LocalStore::LocalStore(const DirectorySettings& settings)
     : directory_(settings), mailbox_(directory_) {}
 
-Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const Patience& asked_patience) {
+  // However short the lease: others are inside the file for microseconds, but they may be many.
+  const Deadline least = later(BootClock::now(), own_patience);
+  const Patience patience{std::max(asked_patience.deadline, least), asked_patience.interrupt_fd};
   const Deadline sent = BootClock::now();
   const bool by_process = !needs_renewal(claim);
   const Backing backing{by_process, by_process ? own_process() : ProcessId{}, {}, mailbox_.name()};
@@ -141,16 +144,16 @@ LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) 
   Look look;
   auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience);
   if (!key) {
-    look.news = Wake{Wake::Why::due, milliseconds(0), {}};
+    look.news = Wake{Wake::Why::due, milliseconds(0)};
     return look;
   }
   const auto settled = key->table.settle(key->now, key->knocks);
   key->save(claim.token, settled.more);
   const HoldEntry* own = key->table.find_hold(claim.token);
   if (own != nullptr && own->inside()) {
-    look.news = Wake{Wake::Why::granted, milliseconds(0), own->fence};
+    look.news = Wake{Wake::Why::granted, milliseconds(0)};
   } else if (key->table.find_waiter(claim.token) == key->table.queue.end()) {
-    look.news = Wake{Wake::Why::due, milliseconds(0), {}};
+    look.news = Wake{Wake::Why::due, milliseconds(0)};
   } else {
     look.ends_in = key->until_next_end();
     look.watch = watch_before(key->table, directory_, claim.token);
@@ -165,35 +168,27 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     if (seen.news) return *seen.news;
     const auto now = BootClock::now();
     if (seen.watch.first && seen.ends_in && later(now, *seen.ends_in + noteworthy) < until) {
-      return Wake{Wake::Why::changed, *seen.ends_in, {}};
+      return Wake{Wake::Why::changed, *seen.ends_in};
     }
     std::vector<pollfd> fds{{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
     for (const Fd& end : seen.watch.ends) fds.push_back({end.get(), POLLIN, 0});
     const auto pause = seen.watch.look_again ? later(now, hidden_group_pause) : never;
     poll_until(fds, std::min(until, pause));
-    if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, milliseconds(0), {}};
-    if (BootClock::now() >= until) return Wake{Wake::Why::due, milliseconds(0), {}};
+    if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, milliseconds(0)};
+    if (BootClock::now() >= until) return Wake{Wake::Why::due, milliseconds(0)};
   }
 }
 
-std::optional<Lease> LocalStore::renew(const LockKey& key, const Token& token,
+std::optional<Grant> LocalStore::renew(const LockKey& key, const Token& token,
                                        std::optional<milliseconds> ttl, const Patience& patience) {
   const Deadline sent = BootClock::now();
-  mailbox_.empty();  // before the look: what comes after it is still there to poll
-  auto open = [&] {
-    try {
-      return OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
-    } catch (const Error&) {
-      mailbox_.put_back();
-      throw;
-    }
-  }();
+  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
   if (!open) return std::nullopt;
   const auto outcome = open->table.renew(token, ttl, open->now, open->knocks);
   open->save(token, outcome.more);
   if (!outcome.answer) return std::nullopt;
   const HoldEntry* own = open->table.find_hold(token);
-  return lease_of(own != nullptr && own->backing.by_process, sent, *outcome.answer);
+  return Grant{own->fence, lease_of(own->backing.by_process, sent, *outcome.answer)};
 }
 
 Released LocalStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
@@ -266,14 +261,15 @@ std::vector<KeyState> LocalStore::inspect(const Query& query, const Patience& pa
   return states;
 }
 
-void LocalStore::command_started(const Claim& claim, pid_t group) {
-  if (needs_renewal(claim)) return;
+bool LocalStore::command_started(const Claim& claim, pid_t group) {
+  if (needs_renewal(claim)) return true;
   auto key =
       OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience_for(never));
   HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
-  if (own == nullptr) return;
+  if (own == nullptr || !own->inside()) return false;
   own->backing.command = process_now(group);
   key->save(claim.token, false);
+  return true;
 }
 
 bool LocalStore::needs_renewal(const Claim& claim) const { return claim.upkeep == Upkeep::renewal; }

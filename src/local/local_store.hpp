@@ -21,16 +21,17 @@ class LocalStore final : public Store {
 
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
-  std::optional<Lease> renew(const LockKey& key, const Token& token,
+  std::optional<Grant> renew(const LockKey& key, const Token& token,
                              std::optional<milliseconds> ttl, const Patience& patience) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const Patience& patience) override;
   std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
                                     const Patience& patience) override;
   std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
-  void command_started(const Claim& claim, pid_t group) override;
+  bool command_started(const Claim& claim, pid_t group) override;
   bool needs_renewal(const Claim& claim) const override;
   int news_fd() const override { return mailbox_.fd(); }
+  void take_news() override { mailbox_.empty(); }
   std::string name() const override;
 
  private:

@@ -335,27 +335,23 @@ Outcome<Released> LockTable::release(const Token& token, const ReleaseTerms& ter
   Operation op(*this, now, wakes, Token{});
   Released answer = Released::not_held;
   HoldEntry* own = find_hold(token);
-  if (own == nullptr) {
-    if (find_waiter(token) != queue.end()) answer = Released::left_queue;
-    op.unqueue(token);
-    if (terms.unsure) {
-      holds.push_back({token,
-                       nobody,
-                       Flag::tombstone,
-                       op.now(),
-                       op.now(),
-                       terms.tombstone,
-                       terms.tombstone,
-                       {},
-                       no_limit,
-                       {},
-                       {},
-                       {}});
-    }
-  } else if (own->inside()) {
+  if (own != nullptr && own->inside()) {
     answer = Released::yes;
     if (terms.ignore_floor) own->floor = milliseconds(0);
     end_hold(*this, *own, op.now());
+  } else if (find_waiter(token) != queue.end()) {
+    answer = Released::left_queue;
+  }
+  op.unqueue(token);
+  if (terms.unsure && find_hold(token) == nullptr) {
+    HoldEntry tombstone;
+    tombstone.token = token;
+    tombstone.owner = nobody;
+    tombstone.flag = Flag::tombstone;
+    tombstone.at = tombstone.since = op.now();
+    tombstone.lease = tombstone.ttl = terms.tombstone;
+    tombstone.limit = no_limit;
+    holds.push_back(std::move(tombstone));
   }
   op.settle();
   return {answer, op.more()};

@@ -49,11 +49,6 @@ void Mailbox::empty() const {
   }
 }
 
-void Mailbox::put_back() const {
-  if (fd_) [[maybe_unused]]
-    const auto written = write(fd_.get(), "!", 1);
-}
-
 Reached reach(const Directory& directory, const std::string& mailbox) {
   Reached reached;
   if (!is_mailbox_name(mailbox)) return reached;

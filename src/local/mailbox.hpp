@@ -27,8 +27,6 @@ class Mailbox {
   int fd() const { return fd_.get(); }
   /// Takes all bytes out.
   void empty() const;
-  /// Makes it readable again: the look that emptied it came to nothing.
-  void put_back() const;
 
  private:
   const Directory& directory_;

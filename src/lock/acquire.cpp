@@ -32,6 +32,8 @@ Patience patience_for(const Claim& claim, int interrupt_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), interrupt_fd};
 }
 
+bool is_unavailable(const Error& error) { return error.trouble() == Trouble::unavailable; }
+
 /// One claim, until it is granted or there is a reason to stop.
 class Attempt {
  public:
@@ -40,17 +42,20 @@ class Attempt {
   Attempt(Store& store, const Claim& claim, Deadline wait_end, AcquireListener& listener)
       : store_(store), claim_(claim), wait_end_(wait_end), listener_(listener) {}
 
-  std::variant<Grant, Stop> ask_once(int interrupt_fd);
+  /// With `patient` a server that does not answer counts as a refusal: it was reached before, and
+  /// wait() goes on trying.
+  std::variant<Grant, Stop> ask_once(int interrupt_fd, bool patient);
   /// After ask_once was refused: stands in the queue.
   std::variant<Grant, Stop> wait(int interrupt_fd);
   const Refusal& refusal() const { return refusal_; }
+  bool server_is_away() const { return away_since_.has_value(); }
 
  private:
   std::optional<Grant> take(const Answer& answer);
   std::optional<Grant> ask_and_sleep(int interrupt_fd);
   std::optional<Grant> ask_last(int interrupt_fd);
   std::optional<Grant> sleep(int interrupt_fd);
-  std::optional<Grant> confirm(Fence fence, int interrupt_fd);
+  std::optional<Grant> confirm(int interrupt_fd);
   void await_server(const Error& error, int interrupt_fd);
 
   Store& store_;
@@ -69,14 +74,15 @@ std::optional<Grant> Attempt::take(const Answer& answer) {
   return std::nullopt;
 }
 
-std::variant<Grant, Attempt::Stop> Attempt::ask_once(int interrupt_fd) {
+std::variant<Grant, Attempt::Stop> Attempt::ask_once(int interrupt_fd, bool patient) {
   try {
     if (auto grant = take(store_.acquire(claim_, {}, patience_for(claim_, interrupt_fd)))) {
       return *grant;
     }
   } catch (const Error& error) {
     if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
-    throw;
+    if (!patient || !is_unavailable(error)) throw;
+    await_server(error, interrupt_fd);
   }
   return Stop::refused;
 }
@@ -88,7 +94,7 @@ std::variant<Grant, Attempt::Stop> Attempt::wait(int interrupt_fd) {
       if (refusal_.why != Refusal::Why::held) return Stop::refused;
     } catch (const Error& error) {
       if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
-      if (error.trouble() != Trouble::unavailable || BootClock::now() >= wait_end_) throw;
+      if (!is_unavailable(error) || BootClock::now() >= wait_end_) throw;
       await_server(error, interrupt_fd);
     }
     if (interrupt_fd >= 0 && readable(interrupt_fd)) return Stop::interrupted;
@@ -130,20 +136,18 @@ std::optional<Grant> Attempt::ask_and_sleep(int interrupt_fd) {
 std::optional<Grant> Attempt::sleep(int interrupt_fd) {
   const auto spread =
       refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
-  auto until = later(BootClock::now(), std::min(refusal_.ask_again_in + spread, longest_sleep));
+  const Deadline sign_of_life = later(BootClock::now(), longest_sleep);
+  auto until = std::min(later(BootClock::now(), refusal_.ask_again_in + spread), sign_of_life);
   while (true) {
     const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), interrupt_fd);
-    if (wake.why == Wake::Why::granted) return confirm(wake.fence, interrupt_fd);
+    if (wake.why == Wake::Why::granted) return confirm(interrupt_fd);
     if (wake.why != Wake::Why::changed) return std::nullopt;
-    until = later(BootClock::now(), wake.ask_again_in);
+    until = std::min(later(BootClock::now(), wake.ask_again_in), sign_of_life);
   }
 }
 
-std::optional<Grant> Attempt::confirm(Fence fence, int interrupt_fd) {
-  const auto lease =
-      store_.renew(claim_.key, claim_.token, std::nullopt, patience_for(claim_, interrupt_fd));
-  if (!lease) return std::nullopt;
-  return Grant{fence, *lease};
+std::optional<Grant> Attempt::confirm(int interrupt_fd) {
+  return store_.renew(claim_.key, claim_.token, std::nullopt, patience_for(claim_, interrupt_fd));
 }
 
 void Attempt::await_server(const Error& error, int interrupt_fd) {
@@ -169,12 +173,13 @@ class Acquisition {
  private:
   /// What came of it, or nothing if a key had before was lost meanwhile.
   std::optional<Acquired> take_all();
-  std::optional<Acquired> wait_for(Attempt& attempt, const Claim& claim);
-  std::optional<Acquired> stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim,
-                                  bool waited);
+  enum class Waited { granted, stopped, lost_another };
+  Waited wait_for(Attempt& attempt, const Claim& claim);
+  Acquired stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim);
+  bool may_wait() const { return BootClock::now() < wait_end_; }
   bool refresh();
   void renew_tokens();
-  void leave() { give_back(store_, claims_, {later(BootClock::now(), time_to_leave), -1}); }
+  void leave();
 
   Store& store_;
   std::vector<Claim> claims_;
@@ -182,6 +187,9 @@ class Acquisition {
   AcquireListener& listener_;
   Deadline wait_end_ = never;
   std::vector<Held> held_;
+  std::optional<Attempt::Stop> stop_;
+  std::size_t asked_ = 0;  ///< of so many claims something may be held or queued
+  bool reached_ = false;   ///< the server has answered before
   bool waited_ = false;
 };
 
@@ -196,6 +204,9 @@ Acquired Acquisition::run() {
       leave();
       if (error.trouble() == Trouble::interrupted) return Interrupted{};
       throw;
+    } catch (...) {
+      leave();
+      throw;
     }
     leave();
     renew_tokens();
@@ -207,28 +218,29 @@ std::optional<Acquired> Acquisition::take_all() {
   waited_ = false;
   for (const Claim& claim : claims_) {
     Attempt attempt(store_, claim, wait_end_, listener_);
-    const auto first = attempt.ask_once(terms_.interrupt_fd);
+    asked_ = held_.size() + 1;
+    const auto first = attempt.ask_once(terms_.interrupt_fd, reached_ && may_wait());
+    reached_ = true;
     if (const auto* grant = std::get_if<Grant>(&first)) {
       held_.push_back({claim, *grant});
       continue;
     }
     const auto stop = std::get<Attempt::Stop>(first);
-    const bool may_wait = !terms_.wait || *terms_.wait > milliseconds(0);
     const bool worth_it = attempt.refusal().why == Refusal::Why::held;
-    if (stop != Attempt::Stop::refused || !may_wait || !worth_it) {
-      return stopped(stop, attempt, claim, false);
+    if (stop != Attempt::Stop::refused || !may_wait() || !worth_it) {
+      return stopped(stop, attempt, claim);
     }
-    const std::size_t had = held_.size();
-    auto done = wait_for(attempt, claim);
-    if (done || held_.size() == had) return done;
+    const auto waited = wait_for(attempt, claim);
+    if (waited == Waited::lost_another) return std::nullopt;
+    if (waited == Waited::stopped) return stopped(*stop_, attempt, claim);
   }
   if (!refresh()) return std::nullopt;
   return held_;
 }
 
-std::optional<Acquired> Acquisition::wait_for(Attempt& attempt, const Claim& claim) {
+Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) {
   waited_ = true;
-  listener_.waiting(claim.key, attempt.refusal());
+  if (!attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
   const auto begun = BootClock::now();
   const bool upkeep = std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
     return store_.needs_renewal(held.claim);
@@ -242,33 +254,43 @@ std::optional<Acquired> Acquisition::wait_for(Attempt& attempt, const Claim& cla
   if (keeper) held_ = keeper->stop();
   if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
     const bool told = terms_.interrupt_fd >= 0 && readable(terms_.interrupt_fd);
-    if (*stop == Attempt::Stop::interrupted && !told) return std::nullopt;
-    return stopped(*stop, attempt, claim, true);
+    if (*stop == Attempt::Stop::interrupted && !told) return Waited::lost_another;
+    stop_ = *stop;
+    return Waited::stopped;
   }
   listener_.let_in(claim.key, std::chrono::floor<milliseconds>(BootClock::now() - begun));
   held_.push_back({claim, std::get<Grant>(result)});
-  return std::nullopt;
+  return Waited::granted;
 }
 
-std::optional<Acquired> Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt,
-                                             const Claim& claim, bool waited) {
+Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim) {
   // A refusal that never queued and holds nothing leaves nothing to give back.
-  if (waited || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
-  if (stop == Attempt::Stop::interrupted) return Acquired{Interrupted{}};
-  return Acquired{GaveUp{claim.key, attempt.refusal(), waited}};
+  if (waited_ || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
+  if (stop == Attempt::Stop::interrupted) return Interrupted{};
+  return GaveUp{claim.key, attempt.refusal(), waited_};
 }
 
-/// Whoever waited for one key has the others on leases already used up in part.
+/// Whoever waited for one key has the others on leases already used up in part, and may have lost
+/// those that need no renewal.
 bool Acquisition::refresh() {
   if (!waited_) return true;
   for (Held& held : held_) {
-    if (!store_.needs_renewal(held.claim)) continue;
-    const auto lease = store_.renew(held.claim.key, held.claim.token, std::nullopt,
-                                    patience_for(held.claim, terms_.interrupt_fd));
-    if (!lease) return false;
-    held.grant.lease = *lease;
+    try {
+      const auto renewed = store_.renew(held.claim.key, held.claim.token, std::nullopt,
+                                        patience_for(held.claim, terms_.interrupt_fd));
+      if (!renewed) return false;
+      held.grant = *renewed;
+    } catch (const Error& error) {
+      if (!is_unavailable(error) || !may_wait()) throw;
+      return false;
+    }
   }
   return true;
+}
+
+void Acquisition::leave() {
+  give_back(store_, {claims_.begin(), claims_.begin() + static_cast<std::ptrdiff_t>(asked_)},
+            {later(BootClock::now(), time_to_leave), -1});
 }
 
 /// A token given back is never asked for again: the engine may remember it as dead.
@@ -295,10 +317,10 @@ bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& p
         store.release(claim.key, claim.token, ReleaseMode::ignore_floor,
                       {answer_by, patience.interrupt_fd});
         break;
-      } catch (const Error&) {
+      } catch (const Error& error) {
         answer_by = patience.deadline;
         const auto again = later(BootClock::now(), first_pause);
-        if (again >= patience.deadline) {
+        if (!is_unavailable(error) || again >= patience.deadline) {
           answered = false;
           break;
         }

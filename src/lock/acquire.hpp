@@ -16,8 +16,9 @@ namespace dlock {
 class AcquireListener {
  public:
   virtual ~AcquireListener() = default;
-  virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;  ///< once a key
-  virtual void let_in(const LockKey& key, milliseconds waited) = 0;      ///< after waiting()
+  /// When the waiting for a key begins; once more where all has to begin again.
+  virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
+  virtual void let_in(const LockKey& key, milliseconds waited) = 0;
   virtual void server_lost(const std::string& why) = 0;                  ///< while waiting
   virtual void server_back(milliseconds away) = 0;
 };

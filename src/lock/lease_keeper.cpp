@@ -102,7 +102,7 @@ void LeaseKeeper::renew(Upkept& lease) {
       lease.next = never;
       return;
     }
-    lease.held.grant.lease = *renewed;
+    lease.held.grant.lease = renewed->lease;
     lease.failing_since.reset();
     lease.next = later(now, claim.ttl / renewals_a_lease);
     update_safe_until();
@@ -127,7 +127,8 @@ void LeaseKeeper::note(const Upkept& lease, bool gone, const std::string& why, b
   const std::lock_guard guard(mutex_);
   if (lost_.raised()) return;
   // What made the renewals fail says more than that they failed until the end.
-  if (!final || gone || !loss_) loss_ = Loss{lease.held.claim.key, gone, why};
+  if (!final || gone || !loss_) loss_ = Loss{lease.held.claim.key, gone, final, why};
+  loss_->final = final;
   if (final) lost_.raise();
 }
 

@@ -23,6 +23,7 @@ struct Held {
 struct Loss {
   LockKey key;
   bool gone = false;   ///< the engine says so; otherwise it could not be asked in time
+  bool final = false;  ///< otherwise renewals fail at this moment, and may succeed yet
   std::string reason;  ///< a sentence part for people: "the server no longer has the lock"
 };
 

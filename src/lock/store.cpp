@@ -2,7 +2,7 @@
 
 namespace dlock {
 
-void Store::command_started(const Claim&, pid_t) {}
+bool Store::command_started(const Claim&, pid_t) { return true; }
 
 milliseconds drift_allowance(milliseconds lease) { return lease / 100 + milliseconds(2); }
 

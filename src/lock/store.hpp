@@ -36,7 +36,6 @@ struct Wake {
   };
   Why why = Why::due;
   milliseconds ask_again_in{0};
-  Fence fence;  ///< with `granted`
 };
 
 enum class Released {
@@ -73,7 +72,7 @@ class Store {
 
   /// Renews by `ttl`, or by the grant's own; also confirms a hold that was handed over. Nothing if
   /// the token holds nothing.
-  virtual std::optional<Lease> renew(const LockKey& key, const Token& token,
+  virtual std::optional<Grant> renew(const LockKey& key, const Token& token,
                                      std::optional<milliseconds> ttl, const Patience& patience) = 0;
 
   virtual Released release(const LockKey& key, const Token& token, ReleaseMode mode,
@@ -88,16 +87,17 @@ class Store {
   virtual std::vector<KeyState> inspect(const Query& query, const Patience& patience) = 0;
 
   /// The command of this claim now runs as process group `group`: a hold with Upkeep::process
-  /// outlives a killed dlock until that group has gone. Nothing to do for engines that go by
-  /// leases.
-  virtual void command_started(const Claim& claim, pid_t group);
+  /// outlives a killed dlock until that group has gone. False if the hold has gone: then the
+  /// command must not run. Nothing to do for engines that go by leases.
+  virtual bool command_started(const Claim& claim, pid_t group);
 
   /// Whether a hold of this claim must be renewed at all.
   virtual bool needs_renewal(const Claim& claim) const = 0;
 
-  /// Readable when a hold that needs no renewal may have been thrown out: renew() tells, and makes
-  /// it unreadable. -1 for engines that go by leases, where the next renewal tells.
+  /// Readable when a hold that needs no renewal may have been thrown out: take the news, then ask
+  /// renew() of every hold. -1 for engines that go by leases, where the next renewal tells.
   virtual int news_fd() const { return -1; }
+  virtual void take_news() {}
 
   /// What people call it, e.g. `redis://db1:6379/0`; without credentials, escaped.
   virtual std::string name() const = 0;

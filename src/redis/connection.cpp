@@ -39,34 +39,38 @@ std::vector<Reply> Connection::exchange(std::span<const Request> requests,
                                         const Patience& patience) {
   return named(endpoint_, [&] {
     const bool reused = is_open();
-    was_repeated_ = false;
     try {
       return try_exchange(requests, patience);
     } catch (const Error& error) {
-      if (error.trouble() != Trouble::interrupted) close();
+      drop_unless_usable(error);
       // A server drops idle connections and forgets all of them when it restarts; a first failure
       // on an old connection says nothing about the server yet.
-      const bool worth_a_second = reused && error.trouble() == Trouble::unavailable &&
-                                  left_until(patience.deadline).count();
-      if (!worth_a_second) throw;
-      was_repeated_ = true;
+      const bool in_time = left_until(patience.deadline) > milliseconds(0);
+      if (!reused || error.trouble() != Trouble::unavailable || !in_time) throw;
     }
     try {
       return try_exchange(requests, patience);
     } catch (const Error& error) {
-      if (error.trouble() != Trouble::interrupted) close();
+      drop_unless_usable(error);
       throw;
     }
   });
+}
+
+void Connection::drop_unless_usable(const Error& error) {
+  const bool usable = error.trouble() == Trouble::interrupted && is_open() && link_->set_up;
+  if (!usable) close();
 }
 
 std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
                                             const Patience& patience) {
   std::string bytes;
   std::vector<Request> first;
-  if (!is_open()) {
+  if (is_open()) {
+    check_in_step();
+  } else {
     link_.emplace(Stream::connect(endpoint_, patience));
-    was_ever_open_ = true;
+    ++links_;
     first = set_up();
   }
   for (const Request& request : first) append_formatted(bytes, request);
@@ -80,9 +84,18 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
   link_->owed += first.size() + requests.size();
   while (link_->owed > first.size() + requests.size()) next_reply(patience);
   for (const Request& request : first) check_set_up(next_reply(patience), request);
+  link_->set_up = true;
   std::vector<Reply> replies;
   for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(patience));
   return replies;
+}
+
+void Connection::check_in_step() {
+  while (auto reply = link_->reader.next()) {
+    if (take_message(*reply)) continue;
+    if (link_->owed == 0) throw Error(Trouble::unavailable, "it sent a reply nobody asked for");
+    --link_->owed;
+  }
 }
 
 bool Connection::take_message(Reply& reply) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "redis/endpoint.hpp"
 #include "redis/reply.hpp"
 #include "redis/stream.hpp"
@@ -41,8 +42,8 @@ class Connection {
   std::optional<Published> next_message(const Patience& patience);
 
   bool is_open() const { return link_.has_value(); }
-  /// Whether anything can ever have been sent.
-  bool was_ever_open() const { return was_ever_open_; }
+  /// How many links there have been; 0: nothing can ever have been sent.
+  int links() const { return links_; }
   void close() { link_.reset(); }
   std::string name() const { return endpoint_.name(); }
 
@@ -53,6 +54,7 @@ class Connection {
     ReplyReader reader;
     std::deque<Published> inbox;
     std::size_t owed = 0;  ///< replies to an interrupted exchange
+    bool set_up = false;   ///< AUTH, SELECT and the like were answered, and well
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests, const Patience& patience);
@@ -60,11 +62,15 @@ class Connection {
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
   std::vector<Request> set_up() const;
+  /// Throws if replies are there that nobody asked for: from here on each would answer another.
+  void check_in_step();
+  /// After an error: an interrupt leaves the link usable if it was set up, all else ends it.
+  void drop_unless_usable(const Error& error);
   void check_set_up(const Reply& reply, const Request& request) const;
 
   Endpoint endpoint_;
   std::optional<Link> link_;
-  bool was_ever_open_ = false;
+  int links_ = 0;
   bool was_repeated_ = false;
 };
 

@@ -19,7 +19,7 @@
 --
 -- Replies: {"granted", fence, lease, now, more}; {"refused", why, ticket, ahead, waiting, ask again
 -- in ms, owners, now, more, hold ... (8 at most)} with why = held | upgrade | gone; {"renewed",
--- lease, now, more}; {"gone", more}; {"released" | "left" | "absent", more}; {"forced", now, more,
+-- lease, now, fence, more}; {"gone", more}; {"released" | "left" | "absent", more}; {"forced", now, more,
 -- hold ...}; {"tidied", more}. more = 1: waiters remain to be looked at; call tidy.
 -- The channel <holds key>:<channel> hears "grant <server now> <lease ms> <fence>" and "next <ms>".
 
@@ -59,9 +59,9 @@ if own_value and redis.call('EXISTS', KEYS[2]) == 0 then
     redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life))
     redis.call('HSET', KEYS[1], token,
       table.concat({stamp, since, fence, lease, ttl, limit, 'h', floor}, ' ') .. rest)
-    return {'renewed', lease, stamp, 0}
+    return {'renewed', lease, stamp, fence, 0}
   end
-  if live and op == 'release' and (floor == '0' or ARGV[4] == '1') then
+  if live and op == 'release' and ARGV[3] == '0' and (floor == '0' or ARGV[4] == '1') then
     redis.call('HDEL', KEYS[1], token)
     return {'released', 0}
   end
@@ -69,7 +69,7 @@ end
 
 local provisional_lease, head_patience, queue_life, budget = 2000, 75000000, 120000, 500
 local holds, earliest_before = {}, math.huge
-local owners, owner_count, least_limit = {}, 0, math.huge
+local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 
 local function is_live(hold) return hold.flag ~= 't' end
 local function ends_at(hold) return hold.at + hold.lease * 1000 end
@@ -96,7 +96,7 @@ local function count_in(hold, id)
   if not is_live(hold) then return end
   local owner = hold.flag == 'k' and ' ' .. id or hold.owner
   if not owners[owner] then owner_count = owner_count + 1 end
-  owners[owner] = (owners[owner] or 0) + 1
+  owners[owner] = hold
   if hold.limit > 0 then least_limit = math.min(least_limit, hold.limit) end
 end
 
@@ -157,18 +157,10 @@ local function unqueue(id)
   redis.call('HDEL', KEYS[3], id)
 end
 
--- The hold of the innermost live owner that is `owner` or stands above it.
+-- A hold of the innermost live owner that is `owner` or stands above it.
 local function outer_hold(owner)
-  local found
-  for _, hold in pairs(holds) do
-    if hold.flag == 'h' or hold.flag == 'p' then
-      local above = hold.owner
-      if above == owner or string.sub(owner, 1, #above + 1) == above .. '/' then
-        if not found or #above > #found.owner then found = hold end
-      end
-    end
-  end
-  return found
+  while owner and not owners[owner] do owner = string.match(owner, '^(.*)/[^/]*$') end
+  return owners[owner]
 end
 
 -- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'.
@@ -353,7 +345,7 @@ local function renew()
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[3]) or own.ttl
   store(token, own)
-  return {'renewed', string.format('%.0f', own.lease), stamp, settle()}
+  return {'renewed', string.format('%.0f', own.lease), stamp, own.fence, settle()}
 end
 
 local function release()
@@ -363,14 +355,14 @@ local function release()
     answer = 'released'
     if ARGV[4] == '1' then remove(token) else drop_or_keep(token, own) end
     count_all()
-  elseif not own then
-    if redis.call('ZREM', KEYS[2], token) == 1 then answer = 'left' end
-    redis.call('HDEL', KEYS[3], token)
-    if ARGV[3] == '1' then
-      local ttl = tonumber(ARGV[5])
-      store(token, {at = now, since = now, fence = '0', lease = ttl, ttl = ttl, limit = 0,
-        flag = 't', floor = 0, owner = '-', who = '-'})
-    end
+  elseif redis.call('ZREM', KEYS[2], token) == 1 then
+    answer = 'left'
+  end
+  redis.call('HDEL', KEYS[3], token)
+  if ARGV[3] == '1' and not holds[token] then
+    local ttl = tonumber(ARGV[5])
+    store(token, {at = now, since = now, fence = '0', lease = ttl, ttl = ttl, limit = 0,
+      flag = 't', floor = 0, owner = '-', who = '-'})
   end
   return {answer, settle()}
 end

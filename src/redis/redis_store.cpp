@@ -57,28 +57,39 @@ std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 }  // namespace
 
 RedisStore::RedisStore(Endpoint endpoint, std::string prefix)
-    : prefix_(std::move(prefix)), connection_(std::move(endpoint)), channel_(random_hex(8)) {}
+    : prefix_(std::move(prefix)), connection_(std::move(endpoint)) {}
 
-Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments, bool listen,
+Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                       const Patience& patience) {
-  const KeyNames names(prefix_, key);
-  Reply reply = run_script(names, arguments, listen, false, patience);
-  if (reply.is_error("NOSCRIPT")) reply = run_script(names, arguments, listen, true, patience);
-  if (reply.is_error()) {
-    const Error error = server_error(reply);
-    throw Error(error.trouble(), name() + ": " + error.what());
-  }
+  const Reply reply = call(key, arguments, "", patience);
+  check(reply);
   return reply;
 }
 
-Reply RedisStore::run_script(const KeyNames& names, const std::vector<std::string>& arguments,
-                             bool listen, bool by_text, const Patience& patience) {
+void RedisStore::check(const Reply& reply) const {
+  if (!reply.is_error()) return;
+  const Error error = server_error(reply);
+  throw Error(error.trouble(), name() + ": " + error.what());
+}
+
+Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
+                       const std::string& channel, const Patience& patience) {
+  const KeyNames names(prefix_, key);
+  Reply reply = call_once(names, arguments, channel, false, patience);
+  if (reply.is_error("NOSCRIPT")) reply = call_once(names, arguments, channel, true, patience);
+  return reply;
+}
+
+Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string>& arguments,
+                            const std::string& channel, bool by_text, const Patience& patience) {
+  const bool listen = !channel.empty();
+  const std::string whole_channel = listen ? names.holds + ":" + channel : "";
   std::vector<Request> requests;
   if (!connection_.is_open()) subscribed_.clear();
   if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
   if (listen) {
     requests.push_back({"MULTI"});
-    requests.push_back({"SUBSCRIBE", names.holds + ":" + channel_});
+    requests.push_back({"SUBSCRIBE", whole_channel});
   }
   Request script{by_text ? "EVAL" : "EVALSHA",
                  std::string(by_text ? lock_script : lock_script_sha1),
@@ -90,19 +101,36 @@ Reply RedisStore::run_script(const KeyNames& names, const std::vector<std::strin
   script.insert(script.end(), arguments.begin(), arguments.end());
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
-  subscribed_ = listen ? names.holds + ":" + channel_ : "";
+  subscribed_ = whole_channel;
   auto replies = connection_.exchange(requests, patience);
   if (!listen) return replies.back();
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
   }
+  if (!replies.back().is_array(2)) connection_.close();
   return item(replies.back(), 1);
+}
+
+const std::string& RedisStore::channel_of(const Token& token) {
+  constexpr std::size_t bytes_of_a_channel = 8;
+  auto& channel = channels_[token];
+  if (channel.empty()) channel = random_hex(bytes_of_a_channel);
+  return channel;
+}
+
+void RedisStore::note_asked(const Asked& asked) {
+  unanswered_.emplace(asked, connection_.links() + (connection_.is_open() ? 0 : 1));
+}
+
+void RedisStore::note_answered(const Asked& asked) {
+  const auto found = unanswered_.find(asked);
+  if (found != unanswered_.end() && found->second == connection_.links()) unanswered_.erase(found);
 }
 
 void RedisStore::tidy(const LockKey& key, const Reply& more, const Patience& patience) {
   try {
     std::int64_t left = more.integer;
-    while (left != 0) left = number(run(key, {"tidy", ""}, false, patience), 1);
+    while (left != 0) left = number(run(key, {"tidy", ""}, patience), 1);
   } catch (const Error&) {
     connection_.close();
   }
@@ -119,6 +147,7 @@ Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const Patience& p
 
 Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& patience,
                             bool& more) {
+  const std::string channel = ask.wait ? channel_of(claim.token) : "";
   const std::vector<std::string> arguments{"acquire",
                                            claim.token.text,
                                            packed_claim(claim),
@@ -129,11 +158,13 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
                                            text_of(std::max(claim.ttl, claim.floor)),
                                            ask.wait ? "1" : "0",
                                            ask.ticket ? std::to_string(ask.ticket->value) : "",
-                                           channel_};
-  unanswered_.insert(claim.token.text);
+                                           channel};
+  const Asked asked{claim.key, claim.token};
+  note_asked(asked);
   const Deadline sent = BootClock::now();
-  const Reply reply = run(claim.key, arguments, ask.wait, patience);
-  unanswered_.erase(claim.token.text);
+  const Reply reply = call(claim.key, arguments, channel, patience);
+  note_answered(asked);
+  check(reply);
   if (word(reply, 0) == "granted") {
     const milliseconds lease = span(reply, 2);
     more = false;
@@ -146,52 +177,51 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
 }
 
 Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
-  const std::string own = KeyNames(prefix_, claim.key).holds + ":" + channel_;
+  const std::string own = KeyNames(prefix_, claim.key).holds + ":" + channel_of(claim.token);
   while (true) {
     std::optional<Published> message;
     try {
       message = connection_.next_message({until, interrupt_fd});
     } catch (const Error& error) {
       if (error.trouble() != Trouble::interrupted) throw;
-      return Wake{Wake::Why::interrupted, {}, {}};
+      return Wake{Wake::Why::interrupted, {}};
     }
-    if (!message) return Wake{Wake::Why::due, {}, {}};
+    if (!message) return Wake{Wake::Why::due, {}};
     if (message->channel != own) continue;
     const std::string_view text = message->payload;
+    if (text.starts_with("grant ")) return Wake{Wake::Why::granted, {}};
     if (text.starts_with("next ")) {
-      return Wake{Wake::Why::changed, milliseconds(server_number(text.substr(5))), {}};
-    }
-    if (text.starts_with("grant ")) {
-      return Wake{Wake::Why::granted, {}, Fence{server_number(text.substr(text.rfind(' ') + 1))}};
+      return Wake{Wake::Why::changed, milliseconds(server_number(text.substr(5)))};
     }
   }
 }
 
-std::optional<Lease> RedisStore::renew(const LockKey& key, const Token& token,
+std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
                                        std::optional<milliseconds> ttl, const Patience& patience) {
   const Deadline sent = BootClock::now();
-  const Reply reply = run(key, {"renew", token.text, ttl ? text_of(*ttl) : ""}, false, patience);
+  const Reply reply = run(key, {"renew", token.text, ttl ? text_of(*ttl) : ""}, patience);
   if (word(reply, 0) == "gone") {
     tidy(key, item(reply, 1), patience);
     return std::nullopt;
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
-  tidy(key, item(reply, 3), patience);
-  return Lease{lease, valid_until(sent, lease)};
+  tidy(key, item(reply, 4), patience);
+  return Grant{Fence{number(reply, 3)}, Lease{lease, valid_until(sent, lease)}};
 }
 
 Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
                              const Patience& patience) {
   // A request that was sent and never answered may still reach the server after this release.
   constexpr milliseconds tombstone_life{60'000};
-  const bool unsure = unanswered_.contains(token.text);
-  if (unsure && !connection_.was_ever_open()) return Released::not_held;
+  const Asked asked{key, token};
+  const bool unsure = unanswered_.contains(asked);
+  if (unsure && connection_.links() == 0) return Released::not_held;
   const Reply reply = run(key,
                           {"release", token.text, unsure ? "1" : "0",
                            mode == ReleaseMode::ignore_floor ? "1" : "0", text_of(tombstone_life)},
-                          false, patience);
-  unanswered_.erase(token.text);
+                          patience);
+  unanswered_.erase(asked);
   const bool may_be_done = connection_.was_repeated();
   tidy(key, item(reply, 1), patience);
   if (word(reply, 0) == "released") return Released::yes;
@@ -202,7 +232,7 @@ Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode
 std::vector<Holder> RedisStore::force_release(const LockKey& key, std::optional<Fence> fence,
                                               const Patience& patience) {
   const std::string which = fence ? std::to_string(fence->value) : "";
-  const Reply reply = run(key, {"force", "", which}, false, patience);
+  const Reply reply = run(key, {"force", "", which}, patience);
   tidy(key, item(reply, 2), patience);
   return holders_from(reply, 3, number(reply, 1));
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lock/store.hpp"
@@ -18,7 +19,7 @@ class RedisStore final : public Store {
 
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
-  std::optional<Lease> renew(const LockKey& key, const Token& token,
+  std::optional<Grant> renew(const LockKey& key, const Token& token,
                              std::optional<milliseconds> ttl, const Patience& patience) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const Patience& patience) override;
@@ -29,13 +30,16 @@ class RedisStore final : public Store {
   std::string name() const override { return connection_.name(); }
 
  private:
-  /// Runs the script for `key`, by its hash and, where the server does not know it, by its text;
-  /// throws what an error reply means. With `listen` the reply comes together with a subscription
-  /// to this store's channel for the key.
-  Reply run(const LockKey& key, const std::vector<std::string>& arguments, bool listen,
+  /// Runs the script for `key`, by its hash and, where the server does not know it, by its text.
+  /// With a channel (its last part) the reply comes together with a subscription to it. An error
+  /// reply is returned by call() and thrown, as what it means, by run().
+  Reply call(const LockKey& key, const std::vector<std::string>& arguments,
+             const std::string& channel, const Patience& patience);
+  Reply run(const LockKey& key, const std::vector<std::string>& arguments,
             const Patience& patience);
-  Reply run_script(const KeyNames& names, const std::vector<std::string>& arguments, bool listen,
-                   bool by_text, const Patience& patience);
+  void check(const Reply& reply) const;
+  Reply call_once(const KeyNames& names, const std::vector<std::string>& arguments,
+                  const std::string& channel, bool by_text, const Patience& patience);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
   /// it fails does not change our own answer.
   void tidy(const LockKey& key, const Reply& more, const Patience& patience);
@@ -51,11 +55,22 @@ class RedisStore final : public Store {
   std::vector<KeyState> states_of(const std::vector<LockKey>& keys, NotALock not_a_lock,
                                   const Patience& patience);
 
+  /// One key and token: what a request can be under way for.
+  using Asked = std::pair<LockKey, Token>;
+  /// Notes that an acquire goes out, and that an answer came: then no copy of it can still arrive,
+  /// unless one went out on an earlier link.
+  void note_asked(const Asked& asked);
+  void note_answered(const Asked& asked);
+
+  /// The last part of the channel on which a token hears of its key: random, for the token itself
+  /// must not show, and one a token, for the script must never publish to the one who asks.
+  const std::string& channel_of(const Token& token);
+
   std::string prefix_;
   Connection connection_;
-  std::string channel_;               ///< the last part of every channel this store listens to
-  std::string subscribed_;            ///< the whole name of the one it listens to now, if any
-  std::set<std::string> unanswered_;  ///< tokens of acquires whose answer never came
+  std::map<Token, std::string> channels_;
+  std::string subscribed_;           ///< the whole name of the channel listened to now, if any
+  std::map<Asked, int> unanswered_;  ///< acquires under way, and the link they first went out on
 };
 
 }  // namespace dlock

@@ -31,11 +31,26 @@ bool ready(int fd, short events, const Patience& patience) {
   return true;
 }
 
+/// connect(2): 0 or errno. A Unix socket whose backlog is full answers EAGAIN at once, and is tried
+/// again until the deadline.
+int begin_connect(const Fd& socket, const SocketAddress& address, const Patience& patience) {
+  constexpr milliseconds pause{2};
+  const auto* to = reinterpret_cast<const sockaddr*>(&address.storage);
+  while (true) {
+    if (::connect(socket.get(), to, address.length) == 0) return 0;
+    const int error = errno;
+    const Deadline again = later(BootClock::now(), pause);
+    if (error != EAGAIN || again >= patience.deadline) return error;
+    if (ready(patience.interrupt_fd, POLLIN, {again, -1})) {
+      throw Error(Trouble::interrupted, "interrupted");
+    }
+  }
+}
+
 /// 0, or the errno of the failed attempt; ETIMEDOUT at the deadline.
 int try_connect(const Fd& socket, const SocketAddress& address, const Patience& patience) {
-  const auto* to = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::connect(socket.get(), to, address.length) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
+  const int begun = begin_connect(socket, address, patience);
+  if (begun != EINPROGRESS) return begun;
   if (!ready(socket.get(), POLLOUT, patience)) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
@@ -78,7 +93,11 @@ Stream Stream::connect(const Endpoint& endpoint, const Patience& patience) {
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const int family = addresses[i].storage.ss_family;
     Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket) throw_errno("socket");
+    if (!socket && errno != EAFNOSUPPORT) throw_errno("socket");
+    if (!socket) {
+      error = EAFNOSUPPORT;
+      continue;
+    }
     if (family != AF_UNIX) tune_tcp(socket);
     const auto share = left_until(patience.deadline) / static_cast<int>(addresses.size() - i);
     const Deadline until = patience.deadline == never ? never : later(BootClock::now(), share);

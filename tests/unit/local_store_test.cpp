@@ -79,7 +79,7 @@ TEST_CASE("a renewable hold has a lease, and the same request again has the same
   CHECK(once.lease.valid_until <= later(before, claim.ttl));
   const auto renewed = store.renew(claim.key, claim.token, milliseconds(500), {});
   REQUIRE(renewed);
-  CHECK(renewed->length == milliseconds(500));
+  CHECK(renewed->lease.length == milliseconds(500));
   CHECK(!store.renew(claim.key, new_token(claim.owner), std::nullopt, {}));
   CHECK(store.inspect({{claim.key}, {}}, {})[0].holders[0].lease_left);
 }
@@ -191,10 +191,10 @@ TEST_CASE("a sleeper is told of a hand-over, and of nothing when its time has co
   store.release(first.key, first.token, ReleaseMode::normal, {});
   const Wake wake = other.sleep(second, never, -1);
   CHECK(wake.why == Wake::Why::granted);
-  CHECK(wake.fence.value > 0);
   const auto confirmed = other.renew(second.key, second.token, std::nullopt, {});
   REQUIRE(confirmed);
-  CHECK(confirmed->valid_until == never);
+  CHECK(confirmed->fence.value > 0);
+  CHECK(confirmed->lease.valid_until == never);
 }
 
 TEST_CASE("the first waiter is told when the lease that blocks it becomes shorter") {

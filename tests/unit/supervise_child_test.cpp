@@ -154,7 +154,7 @@ TEST_CASE("without a terminal SIGTSTP stops the child alone, and SIGCONT continu
   CHECK(eventually([&] { return state(command) == 'T'; }));
   dlock.signal(SIGCONT);
   CHECK(eventually([&] { return state(command) == 'S'; }));
-  CHECK(state(dlock.pid()) == 'S');
+  CHECK(eventually([&] { return state(dlock.pid()) == 'S'; }));
   dlock.signal(SIGTERM);
   CHECK(dlock.wait().signal == SIGTERM);
 }

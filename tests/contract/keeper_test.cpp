@@ -101,9 +101,9 @@ TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and 
 TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  const Held held = take(*store, "k", milliseconds(200));
+  const Held held = take(*store, "k", milliseconds(600));
   LeaseKeeper keeper(*store, {held});
-  const auto end = later(BootClock::now(), milliseconds(800));
+  const auto end = later(BootClock::now(), milliseconds(1200));
   int looks = 0, too_late = 0, renewals = 0;
   for (auto last = keeper.safe_until(); BootClock::now() < end; ++looks) {
     // Read first: a renewal in between can only make the engine's end later.
@@ -118,10 +118,11 @@ TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
     }
     if (safe > last) ++renewals;
     last = safe;
+    std::this_thread::sleep_for(milliseconds(1));
   }
   CHECK(too_late == 0);
   CHECK(looks > 100);
-  CHECK(renewals >= 5);
+  CHECK(renewals >= 3);
 }
 
 TEST_OF_ENGINES("a keeper in a hurry renews at once") {

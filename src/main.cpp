@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -30,6 +31,11 @@ int carry_out(const Settings& settings) {
     log.error(
         "no server configured: locking only this user's jobs on this host; "
         "set DLOCK_SERVER, or --server local: if that is meant");
+  }
+  // `run` and `acquire` see to signals themselves; a file size limit must not end the others in
+  // the middle, but be told of.
+  if (settings.command != Command::run && settings.command != Command::acquire) {
+    std::signal(SIGXFSZ, SIG_IGN);
   }
   switch (settings.command) {
     case Command::run:

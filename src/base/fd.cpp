@@ -56,9 +56,20 @@ int poll_once(std::span<pollfd> fds, int timeout_ms) {
 /// as the timer and saves it.
 constexpr milliseconds longest_plain_poll{20};
 
+constexpr milliseconds slice_without_timer{500};
+
+int poll_in_slices(std::span<pollfd> fds, Deadline deadline) {
+  while (true) {
+    const auto left = left_until(deadline);
+    const int ready = poll_once(fds, static_cast<int>(std::min(left, slice_without_timer).count()));
+    if (ready > 0 || (ready == 0 && left <= slice_without_timer)) return ready;
+  }
+}
+
 int poll_with_timer(std::span<pollfd> fds, Deadline deadline) {
   const Fd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!timer) throw_errno("timerfd_create");
+  // No fd to be had: whoever holds a lock must not end for that.
+  if (!timer) return poll_in_slices(fds, deadline);
   const auto at = deadline.time_since_epoch();
   const auto seconds = std::chrono::floor<std::chrono::seconds>(at);
   itimerspec when{};

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstring>
 
 #include "base/duration.hpp"
@@ -126,9 +127,12 @@ Program Run::program(const std::vector<LockFence>& fences) const {
 
 /// A signal that came after the grant and before the command exists: then it never will.
 std::optional<int> Run::signal_before_start() {
+  bool stop = false;
   while (const auto event = signals_.take()) {
     if (ends_waiting(event->number)) return event->number;
+    stop = true;
   }
+  if (stop) raise(SIGTSTP);  // heard again once there is a job to stop
   return std::nullopt;
 }
 

@@ -18,6 +18,8 @@ namespace {
 
 /// From here on a file that has become mostly empty is cut.
 constexpr std::size_t worth_cutting = 65536;
+/// More than a hundred thousand waiters take.
+constexpr std::size_t largest = 64 * 1024 * 1024;
 constexpr int open_flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 /// Waits a little for the `tries`-th time. flock(2) knows no deadline, and others are inside for
@@ -121,6 +123,9 @@ bool KeyFile::lock_and_check(Use use, const Patience& patience) {
 }
 
 std::string_view KeyFile::read() {
+  if (size_ > largest) {
+    throw Error(Trouble::wrong_data, directory_->shown(name_) + " is too large to be a lock");
+  }
   content_.resize(size_);
   std::size_t filled = 0;
   while (filled < size_) {

@@ -1,6 +1,9 @@
 #include "local/local_store.hpp"
 
+#include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -79,6 +82,13 @@ bool needs_mailbox(LockTable& table, const Token& token) {
   if (table.find_waiter(token) != table.queue.end()) return true;
   const HoldEntry* hold = table.find_hold(token);
   return hold != nullptr && hold->inside() && hold->backing.by_process;
+}
+
+/// Whether a glob is to look at it: a plain file that this user may read.
+bool can_be_ours(const Directory& directory, const std::string& name) {
+  struct stat info {};
+  return fstatat(directory.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISREG(info.st_mode) && faccessat(directory.fd(), name.c_str(), R_OK, AT_EACCESS) == 0;
 }
 
 /// A glob meets whatever lies in the directory: what is no lock is none of its matches, while a key
@@ -236,7 +246,7 @@ std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& g
                                                const Patience& patience) const {
   std::vector<LockKey> keys;
   for (const std::string& name : names_in(directory_, SIZE_MAX)) {
-    if (!is_key_file_name(name)) continue;
+    if (!is_key_file_name(name) || !can_be_ours(directory_, name)) continue;
     auto key = key_of_file_name(name);
     if (!key) key = unless_foreign([&] { return key_inside(directory_, name, patience); });
     const bool wanted = key && std::any_of(globs.begin(), globs.end(), [&](const auto& glob) {

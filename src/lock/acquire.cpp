@@ -17,7 +17,7 @@ constexpr milliseconds longest_sleep{25'000};
 constexpr std::size_t ask_at_once = 3;
 constexpr int spread_ms = 50;
 /// How long giving back may take once the user has said stop, or the time is up.
-constexpr milliseconds time_to_leave{1000};
+constexpr milliseconds time_to_leave{500};
 /// How long the time may be overrun to tell the user how things stand.
 constexpr milliseconds time_for_a_last_look{200};
 constexpr milliseconds first_pause{50};

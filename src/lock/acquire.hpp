@@ -19,7 +19,7 @@ class AcquireListener {
   /// When the waiting for a key begins; once more where all has to begin again.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
   virtual void let_in(const LockKey& key, milliseconds waited) = 0;
-  virtual void server_lost(const std::string& why) = 0;                  ///< while waiting
+  virtual void server_lost(const std::string& why) = 0;  ///< while waiting
   virtual void server_back(milliseconds away) = 0;
 };
 

@@ -34,7 +34,13 @@ LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held) : store_(store) {
   }
   update_safe_until();
   try {
-    thread_ = std::thread([this] { work(); });
+    thread_ = std::thread([this] {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        note(leases_.front(), false, error.what(), true);
+      }
+    });
   } catch (const std::system_error& error) {
     throw Error(Trouble::host_refused, std::string("cannot start a thread: ") + error.what());
   }

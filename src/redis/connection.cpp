@@ -38,16 +38,19 @@ auto named(const Endpoint& endpoint, const Body& body) {
 std::vector<Reply> Connection::exchange(std::span<const Request> requests,
                                         const Patience& patience) {
   return named(endpoint_, [&] {
+    // A server drops idle connections, and all of them when it restarts.
+    if (is_open() && link_->stream.has_ended()) close();
     const bool reused = is_open();
+    was_sent_twice_ = false;
     try {
       return try_exchange(requests, patience);
     } catch (const Error& error) {
       drop_unless_usable(error);
-      // A server drops idle connections and forgets all of them when it restarts; a first failure
-      // on an old connection says nothing about the server yet.
+      // That an old link breaks says nothing about the server yet.
       const bool in_time = left_until(patience.deadline) > milliseconds(0);
       if (!reused || error.trouble() != Trouble::unavailable || !in_time) throw;
     }
+    was_sent_twice_ = true;
     try {
       return try_exchange(requests, patience);
     } catch (const Error& error) {

@@ -42,6 +42,9 @@ class Connection {
   std::optional<Published> next_message(const Patience& patience);
 
   bool is_open() const { return link_.has_value(); }
+  /// Whether the last exchange had to be sent a second time, on a new link: then the server may
+  /// have done the first one, too.
+  bool was_sent_twice() const { return was_sent_twice_; }
   /// How many links there have been; 0: nothing can ever have been sent.
   int links() const { return links_; }
   void close() { link_.reset(); }
@@ -71,6 +74,7 @@ class Connection {
   Endpoint endpoint_;
   std::optional<Link> link_;
   int links_ = 0;
+  bool was_sent_twice_ = false;
   bool was_repeated_ = false;
 };
 

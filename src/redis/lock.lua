@@ -24,7 +24,7 @@
 -- The channel <holds key>:<channel> hears "grant <server now> <lease ms> <fence>" and "next <ms>".
 
 local op, token = ARGV[1], ARGV[2]
-local fence_life = 604800
+local fence_life, largest_fence = 604800, 9007199254740991  -- a larger one is none of ours
 
 -- A free key with nobody waiting: the common case stands before any function is made.
 if op == 'acquire' and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
@@ -33,7 +33,7 @@ if op == 'acquire' and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local stamp = string.format('%.0f', now)
   local fence = stamp
   local last = tonumber(redis.call('SET', KEYS[4], stamp, 'EX', fence_life, 'GET') or 0) or 0
-  if last >= now then
+  if last >= now and last < largest_fence then
     fence = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[4], fence, 'EX', fence_life)
   end
@@ -177,7 +177,7 @@ end
 
 local function next_fence()
   local last = tonumber(redis.call('GET', KEYS[4]) or 0) or 0
-  return string.format('%.0f', math.max(last + 1, now))
+  return string.format('%.0f', last < largest_fence and math.max(last + 1, now) or now)
 end
 
 -- `hold` has the request's fields; verdict and outer come from rule().

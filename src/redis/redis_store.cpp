@@ -223,8 +223,10 @@ Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode
                           patience);
   unanswered_.erase(asked);
   const bool may_be_done = connection_.was_repeated();
+  const bool first_may_have_done_it = connection_.was_sent_twice();
   tidy(key, item(reply, 1), patience);
   if (word(reply, 0) == "released") return Released::yes;
+  if (word(reply, 0) == "absent" && first_may_have_done_it) return Released::yes;
   if (word(reply, 0) == "absent" && may_be_done) return Released::yes;
   return word(reply, 0) == "left" ? Released::left_queue : Released::not_held;
 }

@@ -112,6 +112,12 @@ void Stream::await(short events, const Patience& patience, const char* doing) {
   if (!ready(socket_.get(), events, patience)) unavailable(std::string("no answer ") + doing);
 }
 
+bool Stream::has_ended() const {
+  char next = 0;
+  const auto got = recv(socket_.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 void Stream::send(std::string_view bytes, const Patience& patience) {
   while (!bytes.empty()) {
     const auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -16,6 +16,8 @@ class Stream {
   /// Tries every address the host resolves to, each for its share of the time left.
   static Stream connect(const Endpoint& endpoint, const Patience& patience);
 
+  /// Whether the peer has closed it, as far as is known here; what has arrived may still be read.
+  bool has_ended() const;
   void send(std::string_view bytes, const Patience& patience);
   /// At least one byte; the end of the stream is trouble.
   std::string receive(const Patience& patience);

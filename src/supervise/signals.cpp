@@ -5,19 +5,29 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <span>
+
 #include "base/error.hpp"
 
 namespace dlock {
 
 namespace {
 
-constexpr int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM};
+/// Never blocked: they tell of a fault in dlock itself, or cannot be.
+constexpr int untouched_signals[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
+                                     SIGILL,  SIGTRAP, SIGABRT, SIGSYS};
 
 /// Blocked and never told. TTOU: taking the terminal back is a background group's tcsetpgrp.
-/// TTIN: dlock stops with its child (see JobControl), not before it.
+/// TTIN: dlock stops with its child, not before it.
 constexpr int silenced_signals[] = {SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
 
-constexpr int child_signals[] = {SIGWINCH, SIGCONT, SIGCHLD};
+/// Without effect on a process that does not ask for them, so only a child is told.
+constexpr int child_signals[] = {SIGWINCH, SIGCONT, SIGCHLD, SIGURG};
+
+bool is_one_of(std::span<const int> signals, int signal) {
+  return std::find(signals.begin(), signals.end(), signal) != signals.end();
+}
 
 bool ignored(int signal) {
   struct sigaction found {};
@@ -36,7 +46,9 @@ Signals::Signals() {
     sigaddset(&heard_, signal);
     sigaddset(&blocked, signal);
   };
-  for (const int signal : ending_signals) hear(signal);
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    if (ends_waiting(signal)) hear(signal);
+  }
   hear(SIGTSTP);
   for (const int signal : silenced_signals) sigaddset(&blocked, signal);
   for (const int signal : child_signals) sigaddset(&blocked, signal);
@@ -67,10 +79,10 @@ void Signals::restore_in_child() const {
 }
 
 bool ends_waiting(int signal) {
-  for (const int ending : ending_signals) {
-    if (signal == ending) return true;
-  }
-  return false;
+  const bool between_libc_and_kernel = signal > SIGSYS && signal < SIGRTMIN;
+  return signal > 0 && signal != SIGTSTP && !between_libc_and_kernel &&
+         !is_one_of(untouched_signals, signal) && !is_one_of(silenced_signals, signal) &&
+         !is_one_of(child_signals, signal);
 }
 
 bool stop_by(int signal, Stop what) {

@@ -10,9 +10,10 @@ namespace dlock {
 /// The signals sent to dlock, as events on a fd. Made once, by main, before any thread exists:
 /// from then on they are blocked in every thread and interrupt nothing.
 ///
-/// Until `hear_all()` the fd tells of those that end or stop a waiting process: HUP INT QUIT TERM
-/// USR1 USR2 ALRM and TSTP. What was ignored on entry (nohup, a background job of a script) stays
-/// ignored and is never told. SIGPIPE and SIGXFSZ are blocked too: writing fails with EPIPE, EFBIG.
+/// Until `hear_all()` the fd tells of those that by default end or stop a process, be it HUP, TERM
+/// or a real-time signal, but for those of faults. What was ignored on entry (nohup, a background
+/// job of a script) stays ignored and is never told. SIGPIPE and SIGXFSZ are blocked too: writing
+/// fails with EPIPE, EFBIG.
 class Signals {
  public:
   Signals();
@@ -30,7 +31,7 @@ class Signals {
   int fd() const { return fd_.get(); }
   std::optional<Event> take();
 
-  /// Called when a child is about to exist: from here on also WINCH, CONT and CHLD.
+  /// Called when a child is about to exist: from here on also WINCH, CONT, URG and CHLD.
   void hear_all();
 
   /// Async-signal-safe, for the child between fork and exec: mask and dispositions as found on

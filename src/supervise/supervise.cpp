@@ -160,7 +160,7 @@ Ending Supervisor::stop(Why why) {
   auto survivors = by_itself ? std::vector<pid_t>{} : kill_tree();
   Ending ending{why, child_.reap().value_or(ChildEnd{}), loss_noticed_, std::move(survivors)};
   child_.terminal.take_back();
-  if (!by_itself) child_.terminal.reset_modes();
+  child_.terminal.reset_modes();
   return ending;
 }
 

@@ -40,7 +40,8 @@ class Terminal {
   bool given() const { return given_; }
   /// Puts dlock's group back into the foreground, if it was given away.
   void take_back();
-  /// The modes as they were at the start, after a child that could not clean up.
+  /// The modes as they were at the start, after a child that was stopped and may not have cleaned
+  /// up.
   void reset_modes() const;
 
  private:

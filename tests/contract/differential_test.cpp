@@ -248,7 +248,7 @@ class ScriptSide {
     exchange(listens_, {"SUBSCRIBE", "nobody"});
   }
 
-  Words take(const Step& step, microseconds clock, Fence fence_to_force) {
+  Words take(const Step& step, microseconds clock, Fence fence_to_force, bool listen = true) {
     Words words;
     const std::string token = token_name(step.token);
     const Claim claim = claim_of(step);
@@ -282,7 +282,7 @@ class ScriptSide {
       case Op::advance:
         break;
     }
-    heard(words);
+    if (listen) heard(words);
     return words;
   }
 
@@ -403,8 +403,11 @@ class Twins {
         if (back) settle(table, script, clock);
       }
       const Fence fence = table.some_fence();
-      const Words theirs = script.take(step, clock, fence);
       const Words ours = table.take(step, clock);
+      // To look costs a round trip: a message too many is found a few steps later.
+      const bool told = std::any_of(ours.begin(), ours.end(),
+                                    [](const auto& word) { return word.starts_with("to "); });
+      const Words theirs = script.take(step, clock, fence, told || at % 5 == 0);
       if (ours != theirs) return "C++:\n" + text(ours) + "Lua:\n" + text(theirs);
     }
     return std::nullopt;

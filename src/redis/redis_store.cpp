@@ -61,7 +61,7 @@ RedisStore::RedisStore(Endpoint endpoint, std::string prefix)
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                       const Patience& patience) {
-  const Reply reply = call(key, arguments, "", patience);
+  Reply reply = call(key, arguments, "", patience);
   check(reply);
   return reply;
 }

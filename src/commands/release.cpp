@@ -29,7 +29,8 @@ ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, cons
     log.detail("released " + escaped(key.text));
     return ExitCode::ok;
   }
-  log.error(escaped(key.text) + " is no longer held by this token");
+  log.error(escaped(key.text) +
+            " is not held by this token: it was released or thrown out, or its lease has ended");
   return ExitCode::lost;
 }
 

@@ -14,7 +14,8 @@ int renew_command(const Settings& settings, const Log& log) {
       log.detail("renewed " + escaped(key.text) + " for " + human_duration(renewed->lease.length));
       return ExitCode::ok;
     }
-    log.error(escaped(key.text) + " is no longer held by this token");
+    log.error(escaped(key.text) +
+              " is not held by this token: it was released or thrown out, or its lease has ended");
     return ExitCode::lost;
   });
 }

@@ -62,14 +62,16 @@ RedisStore::RedisStore(Endpoint endpoint, std::string prefix)
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                       const Patience& patience) {
   Reply reply = call(key, arguments, "", patience);
-  check(reply);
+  check(key, reply);
   return reply;
 }
 
-void RedisStore::check(const Reply& reply) const {
+void RedisStore::check(const LockKey& key, const Reply& reply) const {
   if (!reply.is_error()) return;
   const Error error = server_error(reply);
-  throw Error(error.trouble(), name() + ": " + error.what());
+  const bool of_the_key = error.trouble() == Trouble::wrong_data;
+  throw Error(error.trouble(),
+              name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") + error.what());
 }
 
 Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
@@ -164,7 +166,7 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
   const Deadline sent = BootClock::now();
   const Reply reply = call(claim.key, arguments, channel, patience);
   note_answered(asked);
-  check(reply);
+  check(claim.key, reply);
   if (word(reply, 0) == "granted") {
     const milliseconds lease = span(reply, 2);
     more = false;

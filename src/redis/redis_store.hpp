@@ -37,7 +37,7 @@ class RedisStore final : public Store {
              const std::string& channel, const Patience& patience);
   Reply run(const LockKey& key, const std::vector<std::string>& arguments,
             const Patience& patience);
-  void check(const Reply& reply) const;
+  void check(const LockKey& key, const Reply& reply) const;
   Reply call_once(const KeyNames& names, const std::vector<std::string>& arguments,
                   const std::string& channel, bool by_text, const Patience& patience);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that

@@ -16,8 +16,9 @@ void append_formatted(std::string& out, const Request& request) {
     lengths.push_back(argument.size());
   }
   char* formatted = nullptr;
-  const int size = redisFormatCommandArgv(&formatted, static_cast<int>(request.size()),
-                                          arguments.data(), lengths.data());
+  // An int in hiredis 0.14, a long long in 1.2.
+  const auto size = redisFormatCommandArgv(&formatted, static_cast<int>(request.size()),
+                                           arguments.data(), lengths.data());
   if (size < 0) throw Error(Trouble::host_refused, "out of memory");
   out.append(formatted, static_cast<std::size_t>(size));
   redisFreeCommand(formatted);

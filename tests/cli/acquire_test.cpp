@@ -1,0 +1,193 @@
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> names(const Json& object) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : object.items()) all.push_back(name);
+  return all;
+}
+
+TEST_CASE("acquire: prints the token alone, and the lock stays when it has left") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.dlock({"acquire", "-k", "a", "-t", "1m"});
+    CHECK(result.exit_code == 0);
+    CHECK(result.err == "");
+    CHECK(count_lines(result.out) == 1);
+    const auto token = result.out.substr(0, result.out.size() - 1);
+    CHECK(token.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "-._:@/") == std::string::npos);
+    CHECK(!place.is_free("a"));
+    CHECK(!holds(place.dlock({"inspect", "--json"}).out, token));
+    CHECK(!holds(place.dlock({"inspect", "a"}).out, token));
+  });
+}
+
+TEST_CASE("acquire: gives up the hold when the ttl is over") {
+  on_each_engine([](const Place& place) {
+    CHECK(place.dlock({"acquire", "a", "-t", "300ms"}).exit_code == 0);
+    CHECK(eventually([&] { return place.is_free("a"); }));
+    CHECK(place.dlock({"run", "-n", "-k", "a", "--", "true"}).exit_code == 0);
+  });
+}
+
+TEST_CASE("acquire: --json, --env and -q") {
+  on_each_engine([](const Place& place) {
+    const auto object = Json::parse(place.dlock({"acquire", "b", "a", "-t", "5s", "--json"}).out);
+    CHECK(names(object) == std::vector<std::string>{"token", "ttl_ms", "locks"});
+    CHECK(object["ttl_ms"] == 5000);
+    CHECK(object["locks"].size() == 2);
+    CHECK(names(object["locks"][0]) == std::vector<std::string>{"key", "fence"});
+    CHECK(object["locks"][0]["key"] == "b");
+    CHECK(place.dlock({"release", "a", "b", "--token", object["token"]}).exit_code == 0);
+
+    const auto sourced = place.shell(
+        R"sh("$D" acquire -k b -k a -t 5s --env >env && . ./env && cat env &&
+           [ "$("$D" inspect b --json | grep -c "${DLOCK_FENCE%,*}")" = 1 ] &&
+           [ "$("$D" inspect a --json | grep -c "${DLOCK_FENCE#*,}")" = 1 ] &&
+           "$D" release a b --token "$DLOCK_TOKEN" && echo done)sh");
+    CHECK(count_lines(sourced.out) == 3);
+    CHECK(sourced.out.starts_with("DLOCK_TOKEN="));
+    CHECK(holds(sourced.out, "\nDLOCK_FENCE="));
+    CHECK(sourced.out.ends_with("\ndone\n"));
+
+    const auto quiet = place.dlock({"acquire", "-q", "a", "-t", "5s"});
+    CHECK(quiet.exit_code == 0);
+    CHECK(quiet.out + quiet.err == "");
+    CHECK(!place.is_free("a"));
+  });
+}
+
+TEST_CASE("acquire: a script takes, renews and gives back, and then the token is worth nothing") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(
+        R"(set -e
+           T=$("$D" acquire -k a -t 5s)
+           "$D" renew -k a --token "$T" -t 1h
+           DLOCK_TOKEN=$T "$D" renew a
+           DLOCK_TOKEN=$T "$D" release a
+           set +e
+           "$D" inspect -q a; echo "free $?"
+           "$D" release a --token "$T"; echo "release $?"
+           "$D" renew a --token "$T"; echo "renew $?"
+           "$D" release a --token "$T"; echo "release $?")");
+    CHECK(result.out == "free 1\nrelease 79\nrenew 79\nrelease 79\n");
+    CHECK(count_lines(result.err) == 3);
+  });
+}
+
+TEST_CASE("acquire: stops a script under set -e when the lock was not had") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a");
+    const auto result = place.shell(R"(set -e; T=$("$D" acquire -q -n -k a -t 5s); echo went on)");
+    CHECK(result.exit_code == 75);
+    CHECK(result.out == "");
+  });
+}
+
+TEST_CASE("acquire: a wrong or old token releases nothing") {
+  on_each_engine([](const Place& place) {
+    const auto old = place.acquired("a");
+    CHECK(place.dlock({"release", "a", "--token", old}).exit_code == 0);
+    const auto token = place.acquired("a");
+    for (const std::string& wrong : {old, old + "0", std::string("x"), token + "/a"}) {
+      for (const char* command : {"release", "renew"}) {
+        const auto result = place.dlock({command, "a", "--token", wrong});
+        CHECK(result.exit_code == 79);
+        CHECK(is_one_message(result.err));
+        CHECK(!holds(result.err, wrong + " "));
+      }
+    }
+    CHECK(!place.is_free("a"));
+    CHECK(place.dlock({"release", "a", "--token", token}).exit_code == 0);
+  });
+}
+
+TEST_CASE("renew: without -t by the ttl of the grant, with -t by that") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a");
+    const auto left = [&] { return place.state("a")["holders"][0]["lease_left_ms"].get<long>(); };
+    CHECK(place.dlock({"renew", "a", "--token", token, "-t", "10s"}).exit_code == 0);
+    CHECK(left() <= 10'000);
+    ProcessOptions options;
+    options.env["DLOCK_TTL"] = "1h";  // a setting of run and acquire
+    CHECK(place.dlock({"renew", "a", "--token", token}, options).exit_code == 0);
+    CHECK(left() > 30'000);
+    CHECK(left() <= 60'000);
+  });
+}
+
+TEST_CASE("release: --force throws out all holders, or the one with this fence, and says whom") {
+  on_each_engine([](const Place& place) {
+    const auto first = place.acquired("a", {"-s", "--label", "one"});
+    const auto second = place.acquired("a", {"-s", "--label", "two"});
+    const auto fence = std::to_string(place.state("a")["holders"][1]["fence"].get<long>());
+
+    const auto one = place.dlock({"release", "--force", "--fence", fence, "a"});
+    CHECK(one.exit_code == 0);
+    CHECK(is_one_message(one.err));
+    CHECK(holds(one.err, "[two]"));
+    CHECK(holds(one.err, fence));
+    CHECK(place.state("a")["holders"].size() == 1);
+
+    const auto again = place.dlock({"release", "--force", "--fence", fence, "a"});
+    CHECK(again.exit_code == 79);
+    CHECK(is_one_message(again.err));
+
+    const auto all = place.dlock({"release", "--force", "-k", "a"});
+    CHECK(all.exit_code == 0);
+    CHECK(holds(all.err, "[one]"));
+    CHECK(place.is_free("a"));
+    CHECK(place.dlock({"release", "a", "--token", first}).exit_code == 79);
+
+    const auto nobody = place.dlock({"release", "--force", "a"});
+    CHECK(nobody.exit_code == 0);
+    CHECK(nobody.out == "");
+    CHECK(is_one_message(nobody.err));
+  });
+}
+
+TEST_CASE("acquire: gives the lock back when its output cannot be written") {
+  on_each_engine([](const Place& place) {
+    for (const char* target : {">&-", ">/dev/full"}) {
+      for (const char* format : {"", "--json", "--env"}) {
+        const std::string line = R"("$D" acquire -k a -t 1m )";
+        const auto result = place.shell(line + format + " " + target);
+        CHECK(result.exit_code == 71);
+        CHECK(is_one_message(result.err));
+        CHECK(holds(result.err, "given back"));
+        CHECK(place.is_free("a"));
+      }
+    }
+    CHECK(place.shell(R"("$D" acquire -q -k a -t 1m >&-)").exit_code == 0);
+    CHECK(!place.is_free("a"));
+  });
+}
+
+TEST_CASE("acquire: gives the lock back when nobody reads its output") {
+  on_each_engine([](const Place& place) {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    close(ends[0]);
+    ProcessOptions options;
+    options.stdout_fd = ends[1];
+    const auto result = place.dlock({"acquire", "-k", "a", "-t", "1m"}, options);
+    close(ends[1]);
+    CHECK(result.exit_code == 71);
+    CHECK(is_one_message(result.err));
+    CHECK(place.is_free("a"));
+  });
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,131 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/place.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+void check_refused(const std::string& url, const std::string& says) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"run", "-k", "a", "--", "echo", "ran"},
+        {"acquire", "a", "-t", "5s"},
+        {"inspect"}}) {
+    ProcessOptions options;
+    options.env["DLOCK_SERVER"] = url;
+    const auto result = dlock(words, options);
+    CAPTURE(words[0]);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 71);
+    CHECK(result.out == "");
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, says));
+  }
+}
+
+TEST_CASE("bad host: the directory of local must be there and be one") {
+  const TempDir dir;
+  write_file(dir / "file", "");
+  check_refused("local:" + (dir / "missing"), dir / "missing");
+  check_refused("local:" + (dir / "file"), dir / "file");
+  check_refused("local:" + (dir / "file/below"), dir / "file/below");
+}
+
+TEST_CASE("bad host: a directory that this user may not write") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: needs root to become another user");
+    return;
+  }
+  const TempDir dir;
+  REQUIRE(chmod(dir.path().c_str(), 0755) == 0);
+  const std::string program = dir / "dlock";
+  const std::string line = "cp \"$D\" " + program + " && chmod 755 " + program +
+                           " && cd / && setpriv --reuid 65534 --clear-groups " + program +
+                           " run --server local:" + dir.path() + " -k a -- echo ran";
+  ProcessOptions options;
+  options.env["D"] = dlock_path();
+  options.env["HOME"] = "/";
+  const auto result = run({"sh", "-c", line}, clean(options));
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 71);
+  CHECK(result.out == "");
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, dir.path()));
+}
+
+TEST_CASE("bad host: a full disk") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: needs root to mount a small file system");
+    return;
+  }
+  const TempDir dir;
+  ProcessOptions options;
+  options.env["D"] = dlock_path();
+  options.env["DISK"] = dir.path();
+  const std::string line =
+      R"(mount -t tmpfs -o size=16k none "$DISK" || exit 99
+         "$D" run --server local:"$DISK" -k before -- true || exit 98
+         cat /dev/zero >"$DISK/filler" 2>/dev/null
+         "$D" run --server local:"$DISK" -k a -- echo ran; echo "run $?"
+         "$D" acquire --server local:"$DISK" a -t 5s; echo "acquire $?"
+         rm "$DISK/filler"
+         "$D" run --server local:"$DISK" -k a -- echo again; echo "run $?")";
+  const auto result = run({"unshare", "-m", "sh", "-c", line}, clean(options));
+  if (result.exit_code == 99 || holds(result.err, "unshare")) {
+    MESSAGE("skipped: no mount here");
+    return;
+  }
+  CAPTURE(result.err);
+  CHECK(result.out == "run 71\nacquire 71\nagain\nrun 0\n");
+  CHECK(count_lines(result.err) == 2);
+  CHECK(holds(result.err, dir.path()));
+  CHECK(holds(result.err, "No space left on device"));
+}
+
+TEST_CASE("bad host: entries of the directory that are links are not followed") {
+  const Place place(Engine::local);
+  const std::string locks = place.url().substr(6);
+  CHECK(place.dlock({"run", "-k", "a", "--", "true"}).exit_code == 0);
+  write_file(place.dir() / "victim", "precious");
+  const auto linked =
+      place.shell("cd " + locks +
+                  " && for f in $(ls -A); do rm -rf \"$f\"; ln -s \"$OLDPWD/victim\" \"$f\"; "
+                  "done; ls -A | wc -l");
+  CHECK(linked.out != "0\n");
+  const auto result = place.dlock({"run", "-k", "a", "--", "echo", "ran"});
+  CAPTURE(result.err);
+  CHECK(read_file(place.dir() / "victim") == "precious");
+  if (result.exit_code != 0) {
+    CHECK(result.exit_code == 71);
+    CHECK(result.out == "");
+    CHECK(is_one_message(result.err));
+  }
+}
+
+TEST_CASE("bad host: no process can be made") {
+  const Place place(Engine::local);
+  if (geteuid() != 0) {
+    MESSAGE("skipped: needs root to become a user without processes");
+    return;
+  }
+  const TempDir dir;
+  REQUIRE(chmod(dir.path().c_str(), 01777) == 0);
+  const std::string program = dir / "dlock";
+  const std::string line = "cp \"$D\" " + program + " && chmod 755 " + program +
+                           " && mkdir -m 1777 " + (dir / "locks") +
+                           " && cd / && ulimit -u 1 && exec setpriv --reuid 54399 --clear-groups " +
+                           program + " run --server local:" + (dir / "locks") + " -k a -- echo ran";
+  ProcessOptions options;
+  options.env["D"] = dlock_path();
+  options.env["HOME"] = "/";
+  const auto result = run({"bash", "-c", line}, clean(options));
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 71);
+  CHECK(result.out == "");
+  CHECK(is_one_message(result.err));
+}
+
+}  // namespace
+}  // namespace dlock::test

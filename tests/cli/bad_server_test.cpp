@@ -1,0 +1,239 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include "cli/place.hpp"
+#include "support/fake_server.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// As much address space as a dlock needs and a reply of any size does not get.
+void limit_memory() {
+  const rlimit most{512UL << 20, 512UL << 20};
+  setrlimit(RLIMIT_AS, &most);
+}
+
+/// The largest resident size of any child so far, in KiB.
+long largest_child() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return usage.ru_maxrss;
+}
+
+std::vector<std::vector<std::string>> all_commands() {
+  return {{"run", "-k", "a", "--", "echo", "ran"},
+          {"run", "-k", "a", "-w", "10", "--", "echo", "ran"},
+          {"acquire", "a", "-t", "5s"},
+          {"renew", "a", "--token", "t"},
+          {"release", "a", "--token", "t"},
+          {"release", "a", "--force"},
+          {"inspect", "a"},
+          {"inspect"}};
+}
+
+void check_fails(const std::string& url, const std::vector<std::string>& words, int code,
+                 const std::string& says, milliseconds within) {
+  ProcessOptions options;
+  options.env["DLOCK_SERVER"] = url;
+  options.before_exec = limit_memory;
+  const auto result = dlock(words, options);
+  CAPTURE(words[0]);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == code);
+  CHECK(result.out == "");
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, url.substr(0, url.find('?'))));
+  CHECK(holds(result.err, says));
+  CHECK(result.duration < within);
+}
+
+void check_all_fail(const std::string& url, int code, const std::string& says,
+                    milliseconds within = milliseconds(5000)) {
+  for (const auto& words : all_commands()) check_fails(url, words, code, says, within);
+}
+
+TEST_CASE("bad server: nobody there") {
+  const TempDir dir;
+  check_all_fail("unix://" + (dir / "no.sock"), 69, "cannot connect: No such file or directory");
+  Address closed;
+  { const Fd listener = listen_at(closed); }
+  check_all_fail(closed.url(), 69, "cannot connect: Connection refused");
+  write_file(dir / "file", "");
+  check_all_fail("unix://" + (dir / "file"), 69, "cannot connect: ");
+  check_fails("redis://no-such-host.invalid", {"inspect"}, 69, "no-such-host.invalid",
+              milliseconds(8000));
+}
+
+TEST_CASE("bad server: one that is silent counts as unreachable after 5 s, or ttl/6 if less") {
+  const Place place(Engine::redis);
+  const auto holder = place.hold("a", {"-t", "1h"});
+  place.server().stop();
+  const auto begun = BootClock::now();
+  check_fails(place.url(), {"run", "-t", "1.2s", "-k", "b", "--", "true"}, 69, "no answer",
+              milliseconds(2500));
+  check_fails(place.url(), {"acquire", "-t", "600ms", "-w", "20", "b"}, 69, "no answer",
+              milliseconds(2500));
+  check_fails(place.url(), {"inspect", "b"}, 69, "no answer", milliseconds(7500));
+  CHECK(BootClock::now() - begun > milliseconds(5000));
+  place.server().cont();
+}
+
+TEST_CASE("bad server: FakeServers that never answer") {
+  FakeServer unix_silence(std::vector<Step>{silence()});
+  FakeServer tcp_silence(std::vector<Step>{silence()}, true);
+  check_fails(unix_silence.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69, "no answer",
+              milliseconds(3000));
+  check_fails(tcp_silence.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69, "no answer",
+              milliseconds(3000));
+}
+
+TEST_CASE("bad server: each kind of refusal has its code and its words") {
+  struct Refusal {
+    const char* said;
+    int code;
+    const char* told;
+  };
+  const std::vector<Refusal> refusals{
+      {"-LOADING Redis is loading the dataset in memory", 69, "still loading"},
+      {"-OOM command not allowed when used memory > 'maxmemory'.", 69, "out of memory"},
+      {"-MISCONF Redis is configured to save RDB snapshots", 69, "cannot save to disk"},
+      {"-BUSY Redis is busy running a script.", 69, "busy"},
+      {"-NOREPLICAS Not enough good replicas to write.", 69, "too few replicas"},
+      {"-MASTERDOWN Link with MASTER is down", 69, "replica that has lost its master"},
+      {"-CLUSTERDOWN The cluster is down", 69, "Cluster is down"},
+      {"-MOVED 3999 127.0.0.1:6381", 69, "Cluster node"},
+      {"-ASK 3999 127.0.0.1:6381", 69, "Cluster node"},
+      {"-READONLY You can't write against a read only replica.", 69, "read-only replica"},
+      {"-ERR max number of clients reached", 69, "too many clients"},
+      {"-ERR unknown command 'EVALSHA'", 69, "lacks a command"},
+      {"-ERR DB index is out of range", 69, "no such database"},
+      {"-ERR \x1b[31msomething else\x07", 69, "something else"},
+      {"-NOAUTH Authentication required.", 77, "password"},
+      {"-WRONGPASS invalid username-password pair", 77, "password"},
+      {"-NOPERM this user has no permissions", 77, "ACL"},
+      {"-DENIED Redis is running in protected mode", 77, "protected mode"},
+      {"-WRONGTYPE Operation against a key", 65, "not a lock"},
+  };
+  for (const auto& refusal : refusals) {
+    CAPTURE(refusal.said);
+    FakeServer server(std::vector<Step>{say(std::string(refusal.said) + "\r\n")});
+    check_all_fail(server.url(), refusal.code, refusal.told);
+  }
+}
+
+TEST_CASE("bad server: one that is no Redis") {
+  const std::vector<std::string> rubbish{
+      "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>",
+      "SSH-2.0-OpenSSH_9.2p1\r\n",
+      std::string("\x00\x01\x02\xff", 4) + "\r\n",
+      "\r\n",
+      "+OK\r\n",
+      ":1\r\n",
+      "$-1\r\n",
+      "*0\r\n",
+      "*2\r\n$7\r\ngranted\r\n:1\r\n",
+      "*5\r\n$7\r\ngranted\r\n$3\r\nabc\r\n$1\r\n1\r\n$1\r\n1\r\n:0\r\n",
+      "$-7\r\n",
+      "$abc\r\n",
+      "*99999999999999999999\r\n",
+      "%1\r\n+a\r\n+b\r\n",
+  };
+  for (const auto& bytes : rubbish) {
+    CAPTURE(bytes);
+    FakeServer server(std::vector<Step>{say_and_close(bytes)});
+    check_all_fail(server.url(), 69, "");
+    FakeServer greeting(std::vector<Step>{silence()}, false, say_and_close(bytes));
+    check_fails(greeting.url(), {"run", "-k", "a", "--", "echo", "ran"}, 69, "",
+                milliseconds(5500));
+  }
+}
+
+TEST_CASE("bad server: half a reply, a closed and a reset connection") {
+  for (const std::string half : {"", "*", "*3\r\n$7\r\ngran", "$100\r\nabc", "-ERR half", ":"}) {
+    CAPTURE(half);
+    FakeServer closing(std::vector<Step>{say_and_close(half)});
+    check_all_fail(closing.url(), 69, "closed the connection");
+    FakeServer resetting(std::vector<Step>{say_and_reset(half)}, true);
+    check_all_fail(resetting.url(), 69, "");
+    FakeServer hanging(std::vector<Step>{say(half), silence()});
+    check_fails(hanging.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69, "no answer",
+                milliseconds(3000));
+  }
+}
+
+TEST_CASE("bad server: a gigabyte of reply is refused and never kept") {
+  std::string nested;
+  for (int i = 0; i < 100'000; ++i) nested += "*1\r\n";
+  for (const std::string& begin :
+       {std::string("$1000000000\r\n"), std::string("+"), std::string("-"), std::string(""), nested,
+        std::string("*1000000000\r\n$1\r\n"), std::string("*1000000\r\n$-1\r\n$60000000\r\n"),
+        std::string("*8\r\n$8000000\r\n")}) {
+    CAPTURE(begin.substr(0, 30));
+    FakeServer server(std::vector<Step>{flood(begin)});
+    check_fails(server.url(), {"run", "-k", "a", "-t", "6s", "--", "echo", "ran"}, 69, "",
+                milliseconds(5000));
+    CHECK(largest_child() < 64 * 1024);
+  }
+}
+
+TEST_CASE("bad server: keys that hold somebody else's data are 65 and stay as they are") {
+  const Place place(Engine::redis);
+  auto& server = place.server();
+  server.command({"SET", "dlock:{text}", "x"});
+  server.command({"HSET", "dlock:{hash}", "field", "value"});
+  server.command({"RPUSH", "dlock:{list}", "x"});
+  for (const std::string& key : {std::string("text"), std::string("hash"), std::string("list")}) {
+    CAPTURE(key);
+    for (auto words : all_commands()) {
+      if (words == std::vector<std::string>{"inspect"}) continue;
+      for (auto& word : words) {
+        if (word == "a") word = key;
+      }
+      const auto result = place.dlock(words);
+      CAPTURE(words[0]);
+      CAPTURE(result.err);
+      CHECK(result.exit_code == 65);
+      CHECK(result.out == "");
+      CHECK(is_one_message(result.err));
+      CHECK(holds(result.err, key));
+    }
+  }
+  CHECK(server.command({"GET", "dlock:{text}"}).text == "x");
+  CHECK(server.command({"HGETALL", "dlock:{hash}"}).items.size() == 2);
+  CHECK(server.command({"LLEN", "dlock:{list}"}).number == 1);
+}
+
+TEST_CASE("bad server: a read-only replica, a full and an out-of-range server") {
+  const Place place(Engine::redis);
+  auto& server = place.server();
+  const auto run_true = std::vector<std::string>{"run", "-k", "a", "--", "true"};
+  check_fails(place.url() + "?db=16", run_true, 69, "no such database", milliseconds(5000));
+  check_fails(place.url() + "?db=2147483647", run_true, 69, "no such database", milliseconds(5000));
+  server.command({"CONFIG", "SET", "maxmemory", "1"});
+  check_fails(place.url(), run_true, 69, "out of memory", milliseconds(5000));
+  server.command({"CONFIG", "SET", "maxmemory", "0"});
+  server.command({"REPLICAOF", "127.0.0.1", "1"});
+  check_fails(place.url(), run_true, 69, "replica", milliseconds(5000));
+  server.command({"REPLICAOF", "NO", "ONE"});
+  CHECK(place.dlock(run_true).exit_code == 0);
+}
+
+TEST_CASE("bad server: what a real one says with too few replicas, or too many clients") {
+  const Place place(Engine::redis);
+  auto& server = place.server();
+  const auto run_true = std::vector<std::string>{"run", "-k", "a", "-t", "3s", "--", "true"};
+  server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  check_fails(place.url(), run_true, 69, "too few replicas", milliseconds(5000));
+  server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+  server.command({"CONFIG", "SET", "maxclients", "1"});
+  Fd other = connect_to(server.address());
+  REQUIRE(send_all(other.get(), "PING\r\n"));
+  REQUIRE(holds(receive_some(other.get()), "PONG"));
+  // It says so and hangs up at once; whether that is read depends on who is quicker.
+  check_fails(place.url(), run_true, 69, "", milliseconds(5000));
+  other.reset();
+}
+
+}  // namespace
+}  // namespace dlock::test

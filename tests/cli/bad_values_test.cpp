@@ -1,0 +1,262 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "cli/place.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+struct BadLine {
+  std::vector<std::string> words;
+  std::string says;  ///< part of the one line
+};
+
+void check_refused(const Place& place, const BadLine& line, int code) {
+  std::string shown;
+  for (const auto& word : line.words) shown += word + " ";
+  CAPTURE(shown);
+  const auto result = place.dlock(line.words);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == code);
+  CHECK(result.out == "");
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, line.says));
+}
+
+BadLine run_with(std::vector<std::string> flags, std::string says) {
+  flags.insert(flags.begin(), {"run", "-k", "a"});
+  flags.insert(flags.end(), {"--", "echo", "ran"});
+  return {std::move(flags), std::move(says)};
+}
+
+BadLine with_key(const std::string& key, std::string says) {
+  return {{"run", "-k", key, "--", "echo", "ran"}, std::move(says)};
+}
+
+TEST_CASE("bad values: keys that cannot be") {
+  const Place place(Engine::local);
+  const std::vector<BadLine> lines{
+      with_key("", "--key: the value is empty"),
+      {{"run", "--key=", "echo", "ran"}, "--key: the value is empty"},
+      with_key(std::string(513, 'k'), "longer than 512 bytes"),
+      with_key("\xff\xfe", "UTF-8"),
+      with_key("\xc0\xaf", "UTF-8"),
+      with_key("\xed\xa0\x80", "UTF-8"),
+      with_key("cut\xe2\x82", "UTF-8"),
+      with_key("two\nlines", "line break"),
+      with_key("cr\r", "line break"),
+      {{"inspect", ""}, "is empty"},
+      {{"inspect", "a\n*"}, "line break"},
+      {{"acquire", "-t", "5s", "\xff"}, "UTF-8"},
+      {{"run", "--", "echo", "ran"}, "missing key"},
+      {{"acquire", "-t", "5s"}, "missing key"},
+      {{"release", "--force"}, "missing key"},
+      {{"renew", "--token", "t"}, "missing key"},
+  };
+  for (const auto& line : lines) check_refused(place, line, 64);
+}
+
+TEST_CASE("bad values: keys that look bad work, and are shown escaped") {
+  on_each_engine([](const Place& place) {
+    for (const std::string& key : {std::string("with space"),
+                                   std::string(" "),
+                                   std::string("}{"),
+                                   std::string("{"),
+                                   std::string("}"),
+                                   std::string("%"),
+                                   std::string("%41"),
+                                   std::string("*"),
+                                   std::string("a*b?[c]"),
+                                   std::string("\x1b[31mred\x07"),
+                                   std::string("tab\t"),
+                                   std::string("\\"),
+                                   std::string("../../etc/passwd"),
+                                   std::string("."),
+                                   std::string(".."),
+                                   std::string("/"),
+                                   std::string("-k"),
+                                   std::string("--"),
+                                   std::string("\xe2\x80\xae"
+                                               "abc"),
+                                   std::string("\xf0\x9f\x94\x92"),
+                                   std::string(512, 'k'),
+                                   std::string("a:f")}) {
+      CAPTURE(key);
+      auto holder = place.hold(key);
+      CHECK(place.state(key)["key"] == key);
+      const auto refused = place.dlock({"run", "-n", "-k", key, "--", "true"});
+      CHECK(refused.exit_code == 75);
+      CHECK(is_one_message(refused.err));
+      CHECK(!holds(refused.err, "\xe2\x80\xae"));
+      const auto table = place.dlock({"inspect"}).out;
+      CHECK(count_lines(table) == 2);
+      CHECK(!holds(table, "\x1b"));
+      holder.signal(SIGTERM);
+      holder.wait();
+    }
+  });
+}
+
+TEST_CASE("bad values: durations") {
+  const Place place(Engine::local);
+  for (const char* bad : {"",    " ",     "x",     "5x",  "5 s",    "-1",   "+1",
+                          "1e3", "0x10",  "1.2.3", "5s3", "1m1h",   "366d", "99999999999999999999",
+                          "s",   ".",     "1,5",   "5S",  "\x1b[m", "5\n",  "nan",
+                          "inf", "1h 30m"}) {
+    for (const char* flag : {"-w", "-t", "--grace", "--max-hold", "--min-hold"}) {
+      check_refused(place, run_with({flag, bad}, ""), 64);
+    }
+  }
+  for (const char* bad : {"99ms", "25h", "0"})
+    check_refused(place, run_with({"-t", bad}, "24h"), 64);
+  check_refused(place, run_with({"--max-hold", "0"}, "--max-hold"), 64);
+  check_refused(place, run_with({"--grace", "11s"}, "--grace: \"11s\" is more than a third"), 64);
+  check_refused(place, run_with({"-t", "1s", "--grace", "0.5"}, "--grace"), 64);
+  for (const char* good : {"10", "0.25", "500ms", "30s", "5m", "1h30m", "1d", "365d", "0"}) {
+    CHECK(place.dlock({"run", "-k", "a", "-w", good, "--", "true"}).exit_code == 0);
+  }
+}
+
+TEST_CASE("bad values: numbers, signals and words") {
+  const Place place(Engine::local);
+  for (const char* bad : {"-1", "256", "x", "1x", " 1", "1.0", "0x1", "9999999999999999999999"}) {
+    check_refused(place, run_with({"-E", bad}, "--conflict-exit-code"), 64);
+    check_refused(place, run_with({"--status-fd", bad}, "--status-fd"), 64);
+  }
+  for (const char* bad : {"0", "-1", "x", "1x", "9999999999999999999999"}) {
+    check_refused(place, run_with({"--limit", bad}, "--limit"), 64);
+    check_refused(place, {{"release", "a", "--force", "--fence", bad}, "--fence"}, 64);
+  }
+  check_refused(place, {{"release", "a", "--force", "--fence", "9007199254740992"}, "--fence"}, 64);
+  for (const char* bad : {"0", "-9", "65", "SIGNOPE", "TERM ", "x"}) {
+    check_refused(place, run_with({"--signal", bad}, "--signal"), 64);
+  }
+  check_refused(place, run_with({"--on-lost", "ask"}, "--on-lost"), 64);
+  check_refused(place, run_with({"--owner", "a/b"}, "--owner"), 64);
+  check_refused(place, run_with({"--owner", "a b"}, "--owner"), 64);
+  check_refused(place, run_with({"--owner", std::string(129, 'o')}, "--owner"), 64);
+  check_refused(place, run_with({"--label", std::string(201, 'l')}, "--label"), 64);
+  check_refused(place, run_with({"--label", "a\nb"}, "--label"), 64);
+  check_refused(place, run_with({"--label", "\xff"}, "--label"), 64);
+  check_refused(place, run_with({"--prefix", "a{b"}, "--prefix"), 64);
+  check_refused(place, {{"renew", "a", "--token", "a b"}, "--token"}, 64);
+}
+
+TEST_CASE("bad values: flags that do not exist, or not there") {
+  const Place place(Engine::local);
+  const std::vector<BadLine> lines{
+      run_with({"--tll", "5s"}, "unknown flag --tll: did you mean --ttl?"),
+      run_with({"--serv", "x"}, "did you mean --server?"),
+      run_with({"--nonblok"}, "did you mean --nonblock?"),
+      run_with({"--zzzzzzzz"}, "unknown flag --zzzzzzzz"),
+      run_with({"-Z"}, "unknown flag -Z"),
+      run_with({"-nZ"}, "unknown flag -Z in -nZ"),
+      run_with({"--nonblock=1"}, "takes no value"),
+      run_with({"-F"}, "flock"),
+      run_with({"--no-fork"}, "flock"),
+      run_with({"-o"}, "flock"),
+      run_with({"--close"}, "flock"),
+      run_with({"-u"}, "dlock release"),
+      run_with({"--unlock"}, "dlock release"),
+      run_with({"--timeout", "5"}, "--wait"),
+      run_with({"--json"}, "no flag of run"),
+      run_with({"--\x1b[31m"}, "unknown flag"),
+      {{"acquire", "a", "-t", "5s", "-E", "3"}, "no flag of acquire"},
+      {{"acquire", "a", "-t", "5s", "--json", "--env"}, "exclude each other"},
+      {{"acquire", "a"}, "-t"},
+      {{"release", "a"}, "DLOCK_TOKEN"},
+      {{"renew", "a"}, "DLOCK_TOKEN"},
+      {{"release", "a", "--token", "t", "--force"}, "exclude each other"},
+      {{"release", "a", "--token", "t", "--fence", "1"}, "--force"},
+      {{"run", "-k"}, "--key needs a value"},
+      {{"run", "-k", "a", "--wait"}, "--wait needs a value"},
+      {{"run", "-k", "a"}, "missing command"},
+      {{"run", "-k", "a", "--"}, "missing command"},
+      {{"run"}, "missing command"},
+      {{"rnu"}, "did you mean run?"},
+      {{"frobnicate"}, "unknown command"},
+      {{""}, "unknown command"},
+      {{"-k", "a", "run"}, "before the command"},
+      {{"--wait-tree", "run"}, "before the command"},
+      {{"acquire", "a", "--attach", "1"}, "unknown flag --attach"},
+      {{"inspect", "--watch"}, "unknown flag --watch"},
+      {{"run", "-k", "a", "--wait-tree", "true"}, "unknown flag --wait-tree"},
+  };
+  for (const auto& line : lines) check_refused(place, line, 64);
+}
+
+TEST_CASE("bad values: server URLs") {
+  const Place place(Engine::local);
+  const std::string secret = "hunter2";
+  for (const std::string& bad : {std::string("http://host"),
+                                 std::string("redi://host"),
+                                 std::string("host"),
+                                 std::string("host:6379"),
+                                 std::string("redis://"),
+                                 std::string("redis://host:0"),
+                                 std::string("redis://host:65536"),
+                                 std::string("redis://host:x"),
+                                 std::string("redis://host:"),
+                                 std::string("redis://host/x"),
+                                 std::string("redis://host/-1"),
+                                 std::string("redis://host/99999999999"),
+                                 std::string("redis://host/0/1"),
+                                 std::string("redis://host?db=1"),
+                                 std::string("unix://"),
+                                 std::string("unix://rel/sock"),
+                                 std::string("unix:///sock?database=1"),
+                                 std::string("unix:///sock?db=x"),
+                                 "unix:///" + std::string(120, 's'),
+                                 std::string("local:relative"),
+                                 std::string("local://x"),
+                                 std::string("redis://::1"),
+                                 std::string("redis://[::1"),
+                                 std::string("redis://ho st"),
+                                 std::string("rediss://host"),
+                                 std::string("redis+sentinel://a,b/m"),
+                                 std::string("redis+cluster://a"),
+                                 "redis://user:" + secret + "@",
+                                 "http://:" + secret + "@h",
+                                 "redis://user:" + secret + "@host:99999",
+                                 "redis://:" + secret + "@host/x",
+                                 std::string("redis://user@host"),
+                                 std::string("redis://@host"),
+                                 std::string("redis://u:@host"),
+                                 std::string("redis://host/\x1b[31m")}) {
+    CAPTURE(bad);
+    const auto flag = place.dlock({"run", "-k", "a", "--server", bad, "--", "echo", "ran"});
+    CHECK(flag.exit_code == 64);
+    CHECK(flag.out == "");
+    CHECK(is_one_message(flag.err));
+    CHECK(flag.err.starts_with("dlock: --server: "));
+    CHECK(!holds(flag.err, secret));
+    ProcessOptions options;
+    options.env["DLOCK_SERVER"] = bad;
+    const auto variable = place.dlock({"inspect"}, options);
+    CHECK(variable.exit_code == 64);
+    CHECK(variable.err.starts_with("dlock: DLOCK_SERVER: "));
+  }
+  check_refused(place, {{"inspect", "--server", "redis://a", "--server", "redis://b"}, "more than"},
+                64);
+}
+
+TEST_CASE("help: on stdout with 0 where it is asked for, on stderr with 64 where it is not") {
+  const auto alone = dlock({});
+  CHECK(alone.exit_code == 64);
+  CHECK(alone.out == "");
+  CHECK(holds(alone.err, "Usage: dlock COMMAND"));
+  CHECK(dlock({"--help"}).out == alone.err);
+  for (const char* command : {"run", "acquire", "renew", "release", "inspect"}) {
+    for (const char* flag : {"-h", "--help"}) {
+      const auto help = dlock({command, flag});
+      CHECK(help.exit_code == 0);
+      CHECK(help.err == "");
+      CHECK(help.out.starts_with("Usage: dlock " + std::string(command)));
+    }
+    CHECK(dlock({command, "-V"}).out == dlock({"--version"}).out);
+  }
+}
+
+}  // namespace
+}  // namespace dlock::test

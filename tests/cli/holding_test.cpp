@@ -1,0 +1,271 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/overlap.hpp"
+
+namespace dlock::test {
+namespace {
+
+ProcessOptions with_stamp(const Place& place) {
+  ProcessOptions options;
+  options.env["STAMP"] = stamp_path();
+  options.env["LOG"] = place.dir() / "log";
+  return options;
+}
+
+/// The time from the start of the hold until `key` is free for others.
+milliseconds time_until_free(const Place& place, const std::string& key) {
+  const auto begun = BootClock::now();
+  CHECK(place.dlock({"run", "-q", "-k", key, "-w", "20", "--", "true"}).exit_code == 0);
+  return std::chrono::floor<milliseconds>(BootClock::now() - begun);
+}
+
+TEST_CASE("holding: a nested run of the same key does not block, and the outer keeps the lock") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(
+        R"("$D" run -k a -- sh -c '
+             "$D" run -k a -w 5 -- echo inner
+             "$D" inspect -q a; echo "held $?"
+             env -u DLOCK_OWNER "$D" run -q -n -k a -- echo stranger; echo "stranger $?"'
+           "$D" inspect -q a; echo "after $?")");
+    CHECK(result.out == "inner\nheld 0\nstranger 75\nafter 1\n");
+  });
+}
+
+TEST_CASE("holding: the outer keeps the lock when the inner is killed with SIGKILL") {
+  on_each_engine([](const Place& place) {
+    auto outer = place.start_shell(
+        R"("$D" run -k a -- sh -c '
+             "$D" run -k a -t 300ms -- sh -c "echo inner; exec sleep 60" & inner=$!
+             while [ ! -e kill ]; do sleep 0.01; done
+             kill -9 $inner; wait $inner
+             echo killed
+             while [ ! -e end ]; do sleep 0.01; done')");
+    REQUIRE(eventually([&] { return outer.out() == "inner\n"; }));
+    CHECK(place.state("a")["holders"][0]["holds"] == 2);
+    write_file(place.dir() / "kill", "");
+    REQUIRE(eventually([&] { return outer.out() == "inner\nkilled\n"; }));
+    REQUIRE(eventually([&] {
+      const auto holders = place.state("a")["holders"];
+      return holders.size() == 1 && holders[0]["holds"] == 1;
+    }));
+    CHECK(place.dlock({"run", "-q", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+    write_file(place.dir() / "end", "");
+    CHECK(outer.wait().exit_code == 0);
+    CHECK(place.is_free("a"));
+  });
+}
+
+TEST_CASE("holding: eight parallel runs inside one job exclude each other on another key") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(
+        R"("$D" run -k a -- sh -c '
+             for i in 1 2 3 4 5 6 7 8; do
+               "$D" run -q -k b -- sh -c "\"\$STAMP\" \"\$LOG\" start b; sleep 0.02;
+                                        \"\$STAMP\" \"\$LOG\" end b" &
+             done; wait')",
+        with_stamp(place));
+    CHECK(result.exit_code == 0);
+    CHECK(tenures(place.dir() / "log").size() == 8);
+    CHECK(overlaps(place.dir() / "log").empty());
+  });
+}
+
+TEST_CASE("holding: a daemon left behind is a stranger once its job's lock is free") {
+  on_each_engine([](const Place& place) {
+    const auto left = place.start_shell(
+        R"("$D" run -k a -- sh -c '
+             setsid sh -c ": >left; while [ ! -e go ]; do sleep 0.01; done
+                           \"\$D\" run -n -k a -- true; echo \$? >seen.new; mv seen.new seen" \
+               >/dev/null 2>&1 &'
+           exec sleep 60)");
+    REQUIRE(wait_for_file(place.dir() / "left"));
+    REQUIRE(eventually([&] { return place.is_free("a"); }));
+    const auto other = place.hold("a");
+    write_file(place.dir() / "go", "");
+    REQUIRE(wait_for_file(place.dir() / "seen"));
+    CHECK(read_file(place.dir() / "seen") == "75\n");
+  });
+}
+
+TEST_CASE("holding: all who say the same --owner share the lock") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a", {"--owner", "build-7"});
+    CHECK(place.dlock({"run", "-n", "-k", "a", "--owner", "build-7", "-c", "echo $DLOCK_OWNER"})
+              .out == "build-7\n");
+    CHECK(
+        place.dlock({"run", "-q", "-n", "-k", "a", "--owner", "build-8", "--", "true"}).exit_code ==
+        75);
+    ProcessOptions options;
+    options.env["DLOCK_OWNER"] = "build-7";
+    CHECK(place.dlock({"run", "-n", "-k", "a", "--", "true"}, options).exit_code == 0);
+    options.env["DLOCK_OWNER"] = "build-77";
+    CHECK(place.dlock({"run", "-q", "-n", "-k", "a", "--", "true"}, options).exit_code == 75);
+  });
+}
+
+TEST_CASE("holding: owners are sixteen deep at most") {
+  const Place place(Engine::local);
+  ProcessOptions options;
+  options.env["DLOCK_OWNER"] = "a";
+  for (int depth = 2; depth <= 15; ++depth) options.env["DLOCK_OWNER"] += "/a";
+  CHECK(place.dlock({"run", "-k", "a", "--", "true"}, options).exit_code == 0);
+  options.env["DLOCK_OWNER"] += "/a";
+  const auto result = place.dlock({"run", "-k", "a", "--", "true"}, options);
+  CHECK(result.exit_code == 64);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, "DLOCK_OWNER"));
+}
+
+TEST_CASE("holding: a re-entry that asks for fewer than are inside is refused at once") {
+  on_each_engine([](const Place& place) {
+    const auto other = place.hold("a", {"-s"});
+    const auto result =
+        place.shell(R"("$D" run -s -k a -- sh -c '"$D" run -x -k a -- echo alone; echo $?')");
+    CHECK(result.out == "75\n");
+    CHECK(is_one_message(result.err));
+  });
+}
+
+TEST_CASE("holding: --max-hold stops the command and exits with 124, also if it took SIGKILL") {
+  on_each_engine([](const Place& place) {
+    const auto gentle = place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--", "sleep", "60"});
+    CHECK(gentle.exit_code == 124);
+    CHECK(is_one_message(gentle.err));
+    CHECK(gentle.duration < milliseconds(5000));
+    const auto stubborn = place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--grace", "0.2",
+                                       "-c", "trap '' TERM; while :; do sleep 0.01; done"});
+    CHECK(stubborn.exit_code == 124);
+    CHECK(stubborn.duration >= milliseconds(400));
+    CHECK(stubborn.duration < milliseconds(5000));
+    const auto answered =
+        place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--signal", "usr1", "-c",
+                     "trap 'echo asked; exit 3' USR1; echo in; while :; do sleep 0.01; done"});
+    CHECK(answered.exit_code == 124);
+    CHECK(answered.out == "in\nasked\n");
+    CHECK(place.dlock({"run", "-k", "a", "--max-hold", "1m", "-c", "exit 3"}).exit_code == 3);
+    CHECK(place.is_free("a"));
+  });
+}
+
+TEST_CASE("holding: --min-hold keeps the key for a while, and dlock does not linger") {
+  on_each_engine([](const Place& place) {
+    const auto first = place.dlock({"run", "-k", "a", "--min-hold", "1.5s", "--", "true"});
+    CHECK(first.exit_code == 0);
+    CHECK(first.duration < milliseconds(1200));
+    const auto refused = place.dlock({"run", "-n", "-k", "a", "--", "true"});
+    CHECK(refused.exit_code == 75);
+    CHECK(is_one_message(refused.err));
+    CHECK(holds(refused.err, "--min-hold"));
+    CHECK(time_until_free(place, "a") < milliseconds(3000));
+  });
+}
+
+TEST_CASE("holding: --min-hold that is over when the command ends keeps nothing") {
+  on_each_engine([](const Place& place) {
+    CHECK(place.dlock({"run", "-k", "a", "--min-hold", "50ms", "--", "sleep", "0.1"}).exit_code ==
+          0);
+    CHECK(place.is_free("a"));
+  });
+}
+
+TEST_CASE("holding: a holder that was thrown out stops its command and exits with 79") {
+  on_each_engine([](const Place& place) {
+    auto holder = place.start_shell(
+        R"("$D" run -t 900ms -k a -E 3 --status-fd 3 -- sh -c "echo in; exec sleep 60" 3>status)");
+    REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
+    const auto thrown = place.dlock({"release", "--force", "-k", "a"});
+    CHECK(thrown.exit_code == 0);
+    CHECK(is_one_message(thrown.err));
+    const auto result = holder.wait(milliseconds(5000));
+    CHECK(result.exit_code == 79);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, "dlock: lost a: "));
+    const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
+    CHECK(status["outcome"] == "lost");
+    CHECK(status["exit_code"] == 79);
+    CHECK(status["child_signal"] == SIGTERM);
+  });
+}
+
+TEST_CASE("holding: under --on-lost ignore the command runs on, and its code is the exit code") {
+  on_each_engine([](const Place& place) {
+    auto holder = place.start_shell(
+        R"("$D" run -t 600ms -k a --on-lost ignore --status-fd 3 -- \
+             sh -c "echo in; while [ ! -e end ]; do sleep 0.01; done; exit 5" 3>status)");
+    REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
+    CHECK(place.dlock({"release", "--force", "-k", "a"}).exit_code == 0);
+    REQUIRE(eventually([&] { return holds(holder.err(), "--on-lost ignore"); }));
+    CHECK(holder.running());
+    write_file(place.dir() / "end", "");
+    const auto result = holder.wait();
+    CHECK(result.exit_code == 5);
+    CHECK(is_one_message(result.err));
+    const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
+    CHECK(status["outcome"] == "exited");
+    CHECK(status["exit_code"] == 5);
+    CHECK(status["lost"] == true);
+  });
+}
+
+TEST_CASE("holding: a loss found only at release is warned of and changes no exit code") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(
+        R"("$D" run -t 1m -k a --status-fd 3 -- \
+             sh -c '"$D" release -q --force -k a; exit 5' 3>status)");
+    const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
+    // A holder on this host hears of it at once, and may be quicker than its command's end.
+    const bool at_release = status["outcome"] == "exited";
+    CHECK((at_release || (place.is_local() && status["outcome"] == "lost")));
+    CHECK(result.exit_code == (at_release ? 5 : 79));
+    CHECK(is_one_message(result.err));
+    if (at_release) CHECK(status["lost"] == true);
+  });
+}
+
+TEST_CASE("holding: Redis stopped under a holder: the command is gone before the lease ends") {
+  const Place place(Engine::redis);
+  auto holder = place.start({"run", "-k", "a", "-t", "2s", "--", "sh", "-c",
+                             "echo $$; trap '' TERM; while :; do sleep 0.01; done"});
+  REQUIRE(eventually([&] { return count_lines(holder.out()) == 1; }));
+  const auto command = std::stoi(holder.out());
+  place.server().stop();
+  const auto begun = BootClock::now();
+  REQUIRE(eventually([&] { return !is_alive(command); }));
+  CHECK(BootClock::now() - begun < milliseconds(2000));
+  const auto result = holder.wait();
+  place.server().cont();
+  CHECK(result.exit_code == 79);
+  CHECK(result.err.starts_with("dlock: lost a: "));
+  CHECK(count_lines(result.err) <= 2);
+}
+
+TEST_CASE("holding: Redis restarted empty: the holder notices, and fences go on growing") {
+  const Place place(Engine::redis);
+  const long before = std::stol(place.dlock({"run", "-k", "a", "-c", "echo $DLOCK_FENCE"}).out);
+  auto holder = place.hold("a", {"-t", "900ms"});
+  place.server().restart();
+  CHECK(holder.wait(milliseconds(5000)).exit_code == 79);
+  CHECK(std::stol(place.dlock({"run", "-k", "a", "-c", "echo $DLOCK_FENCE"}).out) > before);
+}
+
+TEST_CASE("holding: a waiter outlives a server that goes away, and says so twice") {
+  const Place place(Engine::redis);
+  auto holder = place.hold("a", {"-t", "1s"});
+  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"});
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  place.server().kill_hard();
+  REQUIRE(eventually([&] { return holds(waiter.err(), "still waiting, trying again"); }));
+  holder.wait(milliseconds(5000));
+  place.server().restart();
+  const auto result = waiter.wait();
+  CHECK(result.out == "ran\n");
+  CHECK(count_lines(result.err) == 4);
+  CHECK(holds(result.err, "the server answers again after "));
+}
+
+}  // namespace
+}  // namespace dlock::test

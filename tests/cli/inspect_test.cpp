@@ -1,0 +1,158 @@
+#include <doctest/doctest.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <regex>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> names(const Json& object) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : object.items()) all.push_back(name);
+  return all;
+}
+
+bool matches(const std::string& text, const std::string& pattern) {
+  return std::regex_match(text, std::regex(pattern));
+}
+
+/// The keys of `inspect --json`, in its order.
+std::vector<std::string> keys_of(const Place& place, const std::vector<std::string>& operands) {
+  std::vector<std::string> words{"inspect", "--json"};
+  words.insert(words.end(), operands.begin(), operands.end());
+  std::istringstream lines(place.dlock(words).out);
+  std::vector<std::string> keys;
+  for (std::string line; std::getline(lines, line);) keys.push_back(Json::parse(line)["key"]);
+  return keys;
+}
+
+using Keys = std::vector<std::string>;
+
+TEST_CASE("inspect: --json has these names in this order, and true values") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("nightly", {"--label", "a label", "-t", "20s"});
+    const auto waiter = place.start({"run", "-s", "-k", "nightly", "--", "/bin/true", "secret"});
+    REQUIRE(eventually([&] { return place.waiters("nightly") == 1; }));
+    const auto text = place.dlock({"inspect", "nightly", "--json"}).out;
+    CHECK(count_lines(text) == 1);
+    CHECK(!holds(text, "secret"));
+    const auto object = Json::parse(text);
+    CHECK(names(object) == Keys{"key", "holders", "waiters"});
+    const auto& held = object["holders"][0];
+    CHECK(names(held) == Keys{"owner", "host", "pid", "user", "command", "label", "acquired_at",
+                              "held_ms", "lease_left_ms", "limit", "holds", "fence"});
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    CHECK(object["key"] == "nightly");
+    CHECK(held["host"] == host);
+    CHECK(held["pid"] == holder.pid());
+    CHECK(held["user"] == getpwuid(geteuid())->pw_name);
+    CHECK(held["command"] == "sh");
+    CHECK(held["label"] == "a label");
+    CHECK(matches(held["acquired_at"], R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)"));
+    CHECK(held["held_ms"] < 20'000);
+    CHECK(held["limit"] == 1);
+    CHECK(held["holds"] == 1);
+    if (place.is_local()) CHECK(held["lease_left_ms"] == nullptr);
+    if (!place.is_local()) CHECK(held["lease_left_ms"] <= 20'000);
+    const auto& waits = object["waiters"][0];
+    CHECK(names(waits) == Keys{"position", "owner", "host", "pid", "user", "command", "label",
+                               "waiting_ms", "limit"});
+    CHECK(waits["position"] == 1);
+    CHECK(waits["pid"] == waiter.pid());
+    CHECK(waits["command"] == "true");
+    CHECK(waits["limit"] == nullptr);
+  });
+}
+
+TEST_CASE("inspect: one key in words, its holders and its queue") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("nightly", {"--label", "job 7"});
+    const auto waiter = place.start({"run", "-k", "nightly", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("nightly") == 1; }));
+    const auto text = place.dlock({"inspect", "nightly"}).out;
+    CAPTURE(text);
+    const std::string lease = place.is_local() ? "" : R"(, lease \d+s left)";
+    CHECK(matches(text, R"(nightly\n  held by \S+@\S+ pid )" + std::to_string(holder.pid()) +
+                            R"( \(sh\) \[job 7\] for \S+, since \S+Z)" + lease +
+                            R"(, limit 1, fence \d+\n  1\. \S+@\S+ pid )" +
+                            std::to_string(waiter.pid()) +
+                            R"( \(true\) waiting for \S+, since \S+Z, limit 1\n)"));
+  });
+}
+
+TEST_CASE("inspect: says free, and -q says it with the exit code") {
+  on_each_engine([](const Place& place) {
+    CHECK(place.dlock({"inspect", "a"}).out == "free\n");
+    CHECK(place.dlock({"inspect", "a"}).exit_code == 0);
+    CHECK(place.dlock({"inspect", "a", "--json"}).out ==
+          "{\"key\":\"a\",\"holders\":[],\"waiters\":[]}\n");
+    CHECK(place.dlock({"inspect", "-q", "a"}).exit_code == 1);
+    const auto token = place.acquired("b");
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"inspect", "-q", "b"},
+                                                  {"inspect", "-q", "a", "b"},
+                                                  {"inspect", "-q", "?"},
+                                                  {"inspect", "-q"}}) {
+      const auto result = place.dlock(words);
+      CHECK(result.exit_code == 0);
+      CHECK(result.out + result.err == "");
+    }
+    CHECK(place.dlock({"inspect", "-q", "a", "c"}).exit_code == 1);
+    CHECK(place.dlock({"inspect", "-q", "z*"}).exit_code == 1);
+  });
+}
+
+TEST_CASE("inspect: globs match, -k is exact, and what matches nothing prints nothing") {
+  on_each_engine([](const Place& place) {
+    for (const char* key : {"build-2", "build-1", "deploy", "star*", "{odd}%", "with space"}) {
+      place.acquired(key);
+    }
+    CHECK(keys_of(place, {}) ==
+          Keys{"build-1", "build-2", "deploy", "star*", "with space", "{odd}%"});
+    CHECK(keys_of(place, {"build-*"}) == Keys{"build-1", "build-2"});
+    CHECK(keys_of(place, {"build-?", "dep*"}) == Keys{"build-1", "build-2", "deploy"});
+    CHECK(keys_of(place, {"build-[2-9]"}) == Keys{"build-2"});
+    CHECK(keys_of(place, {"{o*"}) == Keys{"{odd}%"});
+    CHECK(keys_of(place, {"* *"}) == Keys{"with space"});
+    CHECK(keys_of(place, {"-k", "star*"}) == Keys{"star*"});
+    CHECK(keys_of(place, {"-k", "build-*"}) == Keys{"build-*"});
+    const auto nothing = place.dlock({"inspect", "none*"});
+    CHECK(nothing.exit_code == 0);
+    CHECK(nothing.out + nothing.err == "");
+    const auto table = place.dlock({"inspect"}).out;
+    CHECK(count_lines(table) == 7);
+    CHECK(table.find("build-1") < table.find("build-2"));
+  });
+}
+
+TEST_CASE("inspect: an empty place prints nothing") {
+  on_each_engine([](const Place& place) {
+    for (const char* format : {"-v", "--json"}) {
+      const auto result = place.dlock({"inspect", format});
+      CHECK(result.exit_code == 0);
+      CHECK(result.out == "");
+    }
+  });
+}
+
+TEST_CASE("inspect: 71 when its output cannot be written") {
+  on_each_engine([](const Place& place) {
+    place.acquired("a");
+    for (const char* line :
+         {"inspect a >&-", "inspect a --json >/dev/full", "--help >/dev/full", "-V >&-"}) {
+      const auto result = place.shell(R"("$D" )" + std::string(line));
+      CHECK(result.exit_code == 71);
+      CHECK(is_one_message(result.err));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace dlock::test

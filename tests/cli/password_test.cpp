@@ -1,0 +1,148 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+constexpr const char* password = "s3cret-of-the-test";
+
+RedisOptions guarded() {
+  RedisOptions options;
+  options.tcp = true;
+  options.password = password;
+  return options;
+}
+
+void write_secret(const std::string& path, const std::string& text) {
+  write_file(path, text);
+  REQUIRE(chmod(path.c_str(), 0600) == 0);
+}
+
+Result run_with(const RedisServer& server, ProcessOptions options,
+                std::vector<std::string> flags = {}) {
+  options.env.emplace("DLOCK_SERVER", server.tcp_url());
+  flags.insert(flags.begin(), {"run", "-v", "-k", "a"});
+  flags.insert(flags.end(), {"--", "true"});
+  auto result = dlock(flags, options);
+  CHECK(!holds(result.err + result.out, password));
+  return result;
+}
+
+ProcessOptions with(const std::string& name, const std::string& value) {
+  ProcessOptions options;
+  options.env[name] = value;
+  return options;
+}
+
+TEST_CASE("password: taken from each place it may stand in") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  write_secret(dir / "password", std::string(password) + "\n");
+  write_secret(dir / "conf", std::string("password = ") + password + "\n");
+  write_secret(dir / "conf-file", "password-file = " + (dir / "password") + "\n");
+  CHECK(run_with(server, {}, {"--password-file", dir / "password"}).exit_code == 0);
+  CHECK(run_with(server, with("DLOCK_PASSWORD_FILE", dir / "password")).exit_code == 0);
+  CHECK(run_with(server, with("DLOCK_PASSWORD", password)).exit_code == 0);
+  CHECK(run_with(server, with("REDISCLI_AUTH", password)).exit_code == 0);
+  CHECK(run_with(server, with("DLOCK_CONFIG", dir / "conf")).exit_code == 0);
+  CHECK(run_with(server, with("DLOCK_CONFIG", dir / "conf-file")).exit_code == 0);
+  const std::string url =
+      "redis://:" + std::string(password) + "@127.0.0.1:" + std::to_string(server.port());
+  CHECK(run_with(server, with("DLOCK_SERVER", url)).exit_code == 0);
+}
+
+TEST_CASE("password: 77 where it is missing or wrong, and it is never shown") {
+  const RedisServer server(guarded());
+  const RedisServer open;
+  const TempDir dir;
+  write_secret(dir / "long", std::string(1000, 'w') + "\n\n");
+  for (const auto& options : {ProcessOptions{}, with("DLOCK_PASSWORD", "wrong-one"),
+                              with("DLOCK_PASSWORD_FILE", dir / "long")}) {
+    auto result = run_with(server, options);
+    CHECK(result.exit_code == 77);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, "redis://127.0.0.1:" + std::to_string(server.port())));
+    CHECK(!holds(result.err, "wrong-one"));
+    CHECK(!holds(result.err, "wwww"));
+  }
+  const auto unwanted =
+      dlock({"inspect", "--server", open.url()}, with("DLOCK_PASSWORD", password));
+  CHECK(unwanted.exit_code == 77);
+  CHECK(is_one_message(unwanted.err));
+}
+
+TEST_CASE("password: in a URL on the command line it is warned of and gone from there") {
+  const RedisServer server(guarded());
+  const std::string url =
+      "redis://default:" + std::string(password) + "@127.0.0.1:" + std::to_string(server.port());
+  const auto holder =
+      start_dlock({"run", "-k", "a", "--server", url, "--", "sh", "-c", "echo in; exec sleep 60"});
+  REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
+  const auto argv = read_file("/proc/" + std::to_string(holder.pid()) + "/cmdline");
+  CHECK(!holds(argv, password));
+  CHECK(holds(argv, "@127.0.0.1"));
+  CHECK(is_one_message(holder.err()));
+  CHECK(holds(holder.err(), "warning: a password on the command line"));
+  CHECK(holds(holder.err(), "--password-file"));
+  const auto refused = dlock({"run", "-q", "-n", "-k", "a", "--server", url, "--", "true"});
+  CHECK(refused.exit_code == 75);
+  CHECK(!holds(refused.err, password));
+}
+
+TEST_CASE("password: a file that others may read is warned of") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  write_file(dir / "password", password);
+  REQUIRE(chmod((dir / "password").c_str(), 0644) == 0);
+  const auto result = dlock({"run", "-k", "a", "--server", server.url(), "--password-file",
+                             dir / "password", "--", "true"});
+  CHECK(result.exit_code == 0);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, dir / "password"));
+}
+
+TEST_CASE("password: users of the ACL, and a user without a password is refused") {
+  const RedisServer server(guarded());
+  const std::string address = "@127.0.0.1:" + std::to_string(server.port());
+  REQUIRE(server
+              .command({"ACL", "SETUSER", "jobs", "on", ">" + std::string(password), "~dlock:*",
+                        "&dlock:*", "+@all", "-@dangerous"})
+              .text == "OK");
+  REQUIRE(server.command({"ACL", "SETUSER", "reader", "on", "nopass", "~*", "&*", "+@read"}).text ==
+          "OK");
+  auto options = with("DLOCK_SERVER", "redis://jobs" + address);
+  options.env["DLOCK_PASSWORD"] = password;
+  CHECK(run_with(server, options).exit_code == 0);
+  const auto foreign = run_with(server, options, {"--prefix", "other:"});
+  CHECK(foreign.exit_code == 77);
+  CHECK(is_one_message(foreign.err));
+  options.env["DLOCK_SERVER"] = "redis://reader" + address;
+  const auto reader = run_with(server, options);
+  CHECK(reader.exit_code == 77);
+  CHECK(is_one_message(reader.err));
+  const auto bare =
+      run_with(server, with("DLOCK_SERVER", "redis://" + std::string(password) + address));
+  CHECK(bare.exit_code == 64);
+  CHECK(is_one_message(bare.err));
+}
+
+TEST_CASE("password: a file that cannot be had is an error that names it") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  write_secret(dir / "empty", "\n");
+  write_secret(dir / "huge", std::string(100'000, 'x'));
+  for (const std::string& path : {dir / "missing", dir / "empty", dir / "huge", dir.path()}) {
+    CAPTURE(path);
+    const auto result = run_with(server, {}, {"--password-file", path});
+    CHECK(result.exit_code == 64);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, path));
+  }
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,172 @@
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "cli/place.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+constexpr const char* notice =
+    "dlock: no server configured: locking only this user's jobs on this host; set DLOCK_SERVER, "
+    "or --server local: if that is meant\n";
+
+/// Runs a script where /run and the user's home are the script's own; nothing where that cannot
+/// be had.
+std::optional<Result> in_own_world(const std::string& script) {
+  if (geteuid() != 0) return std::nullopt;
+  ProcessOptions options;
+  options.env["D"] = dlock_path();
+  const std::string mounts = "mount -t tmpfs none /run && mount -t tmpfs none /root && ";
+  auto result =
+      run({"unshare", "-m", "sh", "-c", mounts + "echo own >&2; " + script}, clean(options));
+  if (!result.err.starts_with("own\n")) return std::nullopt;
+  result.err.erase(0, 4);
+  return result;
+}
+
+TEST_CASE("settings: without a server it locks this user's jobs on this host, and says so") {
+  const auto result = in_own_world(
+      R"("$D" run -k a -- stat -c %a /run/dlock; "$D" inspect -q a; "$D" run -q -k a -- true)");
+  if (!result) {
+    MESSAGE("skipped: needs root and mount namespaces");
+    return;
+  }
+  CHECK(result->out == "700\n");
+  CHECK(result->err == std::string(notice) + notice + notice);
+}
+
+TEST_CASE("settings: a server that is configured leaves nothing to notice") {
+  const auto result =
+      in_own_world(R"("$D" run --server local: -k a -- echo 1; DLOCK_SERVER=local: "$D" inspect)");
+  if (!result) {
+    MESSAGE("skipped: needs root and mount namespaces");
+    return;
+  }
+  CHECK(result->out == "1\n");
+  CHECK(result->err == "");
+}
+
+TEST_CASE("settings: another user's locks are in the home that the user database names") {
+  const auto result = in_own_world(
+      R"(cp "$D" /root/dlock && mkdir /root/home && chown 54321 /root/home && cd / &&
+         echo 'somebody:x:54321:54321::/root/home:/bin/sh' | cat - /etc/passwd >/root/passwd &&
+         mount --bind /root/passwd /etc/passwd || exit
+         HOME=/nowhere setpriv --reuid 54321 --clear-groups /root/dlock run -q -k a -- true
+         find /root/home/.local/state/dlock -mindepth 1 -maxdepth 1 -printf '%m %U %y\n')");
+  if (!result) {
+    MESSAGE("skipped: needs root and mount namespaces");
+    return;
+  }
+  CAPTURE(result->err);
+  CHECK(result->out == "700 54321 d\n");
+}
+
+TEST_CASE("settings: flag before variable before file") {
+  const Place by_flag(Engine::local);
+  const Place by_variable(Engine::local);
+  const Place by_file(Engine::local);
+  const std::string file = by_file.dir() / "dlock.conf";
+  write_file(file, "# where\nserver = " + by_file.url() + "\nlabel = from the file \n\n");
+  ProcessOptions options;
+  options.env["DLOCK_CONFIG"] = file;
+  CHECK(dlock({"acquire", "-t", "1m", "a"}, options).exit_code == 0);
+  CHECK(by_file.state("a")["holders"][0]["label"] == "from the file");
+  options.env["DLOCK_SERVER"] = by_variable.url();
+  options.env["DLOCK_LABEL"] = "from the variable";
+  CHECK(dlock({"acquire", "-t", "1m", "a"}, options).exit_code == 0);
+  CHECK(by_variable.state("a")["holders"][0]["label"] == "from the variable");
+  CHECK(dlock({"acquire", "-t", "1m", "a", "--server", by_flag.url(), "--label", "from the flag"},
+              options)
+            .exit_code == 0);
+  CHECK(by_flag.state("a")["holders"][0]["label"] == "from the flag");
+}
+
+TEST_CASE("settings: the file in the home directory is found") {
+  const Place place(Engine::local);
+  REQUIRE(place.shell("mkdir .config").exit_code == 0);
+  write_file(place.dir() / ".config/dlock.conf", "server = " + place.url() + "\nwait = 0\n");
+  ProcessOptions options;
+  options.env["HOME"] = place.dir().path();
+  const auto holder = place.hold("a");
+  const auto result = dlock({"run", "-k", "a", "--", "true"}, options);
+  CHECK(result.exit_code == 75);
+  CHECK(is_one_message(result.err));
+}
+
+TEST_CASE("settings: --prefix starts every key in Redis") {
+  const Place place(Engine::redis);
+  CHECK(place.dlock({"acquire", "a", "-t", "1m", "--prefix", "mine:"}).exit_code == 0);
+  CHECK(place.is_free("a"));
+  const auto keys = place.server().command({"KEYS", "*"});
+  REQUIRE(!keys.items.empty());
+  for (const auto& key : keys.items) CHECK(key.text.starts_with("mine:"));
+  ProcessOptions options;
+  options.env["DLOCK_PREFIX"] = "mine:";
+  CHECK(place.dlock({"inspect", "-q", "a"}, options).exit_code == 0);
+}
+
+TEST_CASE("settings: a database of its own has locks of its own") {
+  const Place place(Engine::redis);
+  const std::string other = place.url() + "?db=3";
+  CHECK(place.dlock({"acquire", "a", "-t", "1m", "--server", other}).exit_code == 0);
+  CHECK(place.is_free("a"));
+  CHECK(place.dlock({"inspect", "-q", "a", "--server", other}).exit_code == 0);
+}
+
+TEST_CASE("settings: what is wrong in a file is 78 and told with file and line") {
+  const TempDir dir;
+  const std::string file = dir / "dlock.conf";
+  for (const char* text :
+       {"server = local:/tmp\nno such = 1\n", "\nnonsense\n", "# x\nttl = 5x\n", "\nttl =\n",
+        "\nserver = http://x\n", "\nwait = -1\n", "wait = 1\nwait = 2\n", "\ntoken = x\n",
+        "\nlabel = \x1b[31m\xff\n", "\ngrace = 1h1\n"}) {
+    CAPTURE(text);
+    write_file(file, text);
+    const auto result = dlock({"run", "-k", "a", "--config", file, "--", "echo", "ran"});
+    CHECK(result.exit_code == 78);
+    CHECK(result.out == "");
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, file + ":2: "));
+  }
+  for (const std::string& bad : {dir / "missing", dir.path(), std::string("/dev/null/x")}) {
+    const auto result = dlock({"run", "-k", "a", "--config", bad, "--", "echo", "ran"});
+    CHECK(result.exit_code == 78);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, bad));
+  }
+}
+
+TEST_CASE("settings: an unknown name in a file comes with a suggestion") {
+  const TempDir dir;
+  write_file(dir / "conf", "sever = local:\n");
+  const auto result = dlock({"inspect", "--config", dir / "conf"});
+  CHECK(result.exit_code == 78);
+  CHECK(holds(result.err, "did you mean server?"));
+}
+
+TEST_CASE("settings: each empty variable is an error that names it") {
+  const Place place(Engine::redis);
+  for (const char* name :
+       {"DLOCK_SERVER", "DLOCK_PREFIX", "DLOCK_TTL", "DLOCK_WAIT", "DLOCK_GRACE", "DLOCK_LABEL",
+        "DLOCK_PASSWORD_FILE", "DLOCK_PASSWORD", "REDISCLI_AUTH", "DLOCK_CONFIG", "DLOCK_OWNER"}) {
+    CAPTURE(name);
+    ProcessOptions options;
+    options.env[name] = "";
+    const auto result = place.dlock({"run", "-k", "a", "--", "echo", "ran"}, options);
+    CHECK(result.exit_code == 64);
+    CHECK(result.out == "");
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, name));
+  }
+  ProcessOptions options;
+  options.env["DLOCK_TOKEN"] = "";
+  CHECK(place.dlock({"release", "a"}, options).exit_code == 64);
+  options.env.clear();
+  options.env["DLOCK_KEY"] = "";
+  options.env["DLOCK_FENCE"] = "rubbish";
+  CHECK(place.dlock({"run", "-k", "a", "--", "true"}, options).exit_code == 0);
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,125 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// `dlock run --status-fd 3 ARGUMENTS`, and what it wrote there.
+Json status_of(const Place& place, const std::string& arguments, int exit_code) {
+  const auto result =
+      place.shell(R"("$D" run -q --status-fd 3 )" + arguments + " 3>status; exit $?");
+  CHECK(result.exit_code == exit_code);
+  const std::string text = read_file(place.dir() / "status");
+  CHECK(count_lines(text) == 1);
+  return Json::parse(text);
+}
+
+std::vector<std::string> names(const Json& object) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : object.items()) all.push_back(name);
+  return all;
+}
+
+TEST_CASE("status: one object with these names in this order") {
+  on_each_engine([](const Place& place) {
+    const auto status = status_of(place, "-k a -- sh -c 'sleep 0.05; exit 3'", 3);
+    CHECK(names(status) == std::vector<std::string>{"outcome", "exit_code", "child_exit",
+                                                    "child_signal", "reason", "locks", "waited_ms",
+                                                    "held_ms"});
+    CHECK(names(status["locks"][0]) == std::vector<std::string>{"key", "fence"});
+    CHECK(status["outcome"] == "exited");
+    CHECK(status["exit_code"] == 3);
+    CHECK(status["child_exit"] == 3);
+    CHECK(status["child_signal"] == nullptr);
+    CHECK(status["locks"][0]["key"] == "a");
+    CHECK(status["held_ms"] >= 50);
+    CHECK(status["waited_ms"] < 5000);
+  });
+}
+
+TEST_CASE("status: tells how the command ended from how dlock ended") {
+  on_each_engine([](const Place& place) {
+    const auto signalled = status_of(place, "-k a -- sh -c 'kill -USR1 $$'", 138);
+    CHECK(signalled["outcome"] == "signalled");
+    CHECK(signalled["exit_code"] == 138);
+    CHECK(signalled["child_exit"] == nullptr);
+    CHECK(signalled["child_signal"] == SIGUSR1);
+
+    const auto max_hold = status_of(place, "-k a --max-hold 0.1 -- sleep 60", 124);
+    CHECK(max_hold["outcome"] == "max-hold");
+    CHECK(max_hold["exit_code"] == 124);
+    CHECK(max_hold["child_signal"] == SIGTERM);
+    CHECK(holds(max_hold["reason"], "--max-hold"));
+
+    for (const auto& [word, code] : {std::pair("no-such-command", 127), std::pair("/tmp", 126)}) {
+      const auto not_started = status_of(place, std::string("-k a -- ") + word, code);
+      CHECK(not_started["outcome"] == "not-started");
+      CHECK(not_started["exit_code"] == code);
+      CHECK(not_started["child_exit"] == nullptr);
+      CHECK(holds(not_started["reason"], word));
+    }
+  });
+}
+
+TEST_CASE("status: tells what came instead of the command") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    const auto refused = status_of(place, "-k a -n -E 9 -- true", 9);
+    CHECK(refused["outcome"] == "not-acquired");
+    CHECK(refused["exit_code"] == 9);
+    CHECK(refused["locks"].empty());
+    CHECK(holds(refused["reason"], "a is held by "));
+
+    const auto late = status_of(place, "-k a -w 0.2 -- true", 75);
+    CHECK(late["outcome"] == "not-acquired");
+    CHECK(late["waited_ms"] >= 200);
+
+    auto waiter = place.start_shell(R"(exec "$D" run -q --status-fd 3 -k a -- true 3>status)");
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    waiter.signal(SIGINT);
+    CHECK(waiter.wait().signal == SIGINT);
+    const auto interrupted = Json::parse(read_file(place.dir() / "status"));
+    CHECK(interrupted["outcome"] == "interrupted");
+    CHECK(interrupted["exit_code"] == 130);
+    CHECK(interrupted["reason"] == "signal INT");
+  });
+  const Place place(Engine::local);
+  const auto error = status_of(place, "-k a --server unix:///nothing/here -- true", 69);
+  CHECK(error["outcome"] == "error");
+  CHECK(error["exit_code"] == 69);
+  CHECK(holds(error["reason"], "unix:///nothing/here"));
+}
+
+TEST_CASE("status: the command does not get the descriptor, and dlock says if it is of no use") {
+  const Place place(Engine::local);
+  const auto hidden = place.shell(
+      R"("$D" run -k a --status-fd 5 -- sh -c '[ -e /proc/self/fd/5 ] || echo hidden' 5>status)");
+  CHECK(hidden.out == "hidden\n");
+  const auto closed = place.shell(R"("$D" run -k a --status-fd 5 -- true 5>&-)");
+  CHECK(closed.exit_code == 64);
+  CHECK(is_one_message(closed.err));
+  const auto for_reading = place.shell(R"("$D" run -k a --status-fd 5 -- true 5</dev/null)");
+  CHECK(for_reading.exit_code == 64);
+  CHECK(is_one_message(for_reading.err));
+  const auto full = place.shell(R"("$D" run -k a --status-fd 5 -- sh -c 'exit 4' 5>/dev/full)");
+  CHECK(full.exit_code == 4);
+  CHECK(is_one_message(full.err));
+}
+
+TEST_CASE("status: dlock outlives a reader that has gone") {
+  const Place place(Engine::local);
+  const auto result = place.shell(
+      R"({ "$D" run -k a --status-fd 5 -- sh -c 'exit 4' 5>&1 >/dev/null; echo $? >code; } | true)");
+  REQUIRE(wait_for_file(place.dir() / "code"));
+  REQUIRE(eventually([&] { return !read_file(place.dir() / "code").empty(); }));
+  CHECK(read_file(place.dir() / "code") == "4\n");
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,116 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "output/json.hpp"
+#include "output/sentences.hpp"
+#include "output/table.hpp"
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string hostile = "\x1b[2Jx\n\xff\xe2\x80\xae\x07\\";
+const std::string shown = R"(\x1B[2Jx\x0A\xFF\xE2\x80\xAE\x07\\)";
+
+Who somebody(const std::string& text) { return Who{text, 42, text, text, text}; }
+
+Holder holder(const Who& who, std::optional<milliseconds> lease_left = 24s) {
+  Holder made;
+  made.owner = "owner";
+  made.who = who;
+  made.held = 61s;
+  made.lease_left = lease_left;
+  made.limit = exclusive;
+  made.holds = 1;
+  made.fence = Fence{7};
+  return made;
+}
+
+Refusal refusal(std::vector<Holder> holders, std::size_t waiting = 0) {
+  Refusal made;
+  made.holders = holders.size();
+  made.held_by = std::move(holders);
+  made.waiting = waiting;
+  return made;
+}
+
+/// Whether nothing in it could move a cursor or begin a line.
+bool is_plain(const std::string& text) {
+  return text.find('\x1b') == std::string::npos && text.find('\n') == std::string::npos &&
+         text.find('\xff') == std::string::npos && text.find("\xe2\x80\xae") == std::string::npos;
+}
+
+TEST_CASE("output: a refusal reads as the manual has it") {
+  const Who deploy{"web1", 4242, "deploy", "backup.sh", ""};
+  CHECK(refusal_text(LockKey{"nightly"}, refusal({holder(deploy)}, 2)) ==
+        "nightly is held by deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s left, 2 waiting");
+  CHECK(refusal_text(LockKey{"nightly"}, refusal({holder(deploy, std::nullopt)})) ==
+        "nightly is held by deploy@web1 pid 4242 (backup.sh) for 1m01s");
+}
+
+TEST_CASE("output: a refusal names three holders and counts the others") {
+  const Who who{"h", 1, "u", "c", "l"};
+  const std::vector<Holder> five(5, holder(who, std::nullopt));
+  const std::string one = "u@h pid 1 (c) [l] for 1m01s";
+  CHECK(refusal_text(LockKey{"k"}, refusal(five)) ==
+        "k is held by 5 owners: " + one + "; " + one + "; " + one + "; and 2 more");
+}
+
+TEST_CASE("output: a refusal escapes what others wrote") {
+  const auto text = refusal_text(LockKey{hostile}, refusal({holder(somebody(hostile))}));
+  CHECK(is_plain(text));
+  CHECK(text == shown + " is held by " + shown + "@" + shown + " pid 42 (" + shown + ") [" + shown +
+                    "] for 1m01s, lease 24s left");
+}
+
+TEST_CASE("output: tables escape what others wrote, a row or line each") {
+  KeyState state;
+  state.key = LockKey{hostile};
+  state.holders = {holder(somebody(hostile))};
+  Waiter waiter;
+  waiter.position = 1;
+  waiter.who = somebody(hostile);
+  waiter.limit = no_limit;
+  state.waiters = {waiter};
+  for (const std::string& text : {key_text(state), overview_text({state})}) {
+    std::string lines = text;
+    const auto count = std::erase(lines, '\n');
+    CHECK(count == (text.starts_with("KEY") ? 2 : 3));
+    CHECK(is_plain(lines));
+    CHECK(lines.find(shown) != std::string::npos);
+  }
+}
+
+TEST_CASE("output: columns of a table line up under their headings") {
+  KeyState wide;
+  wide.key = LockKey{"schl\xc3\xbcssel"};
+  wide.holders = {holder(Who{"host", 1, "user", "command", ""})};
+  KeyState narrow;
+  narrow.key = LockKey{"k"};
+  CHECK(overview_text({wide, narrow}) ==
+        "KEY        HOLDER     PID  COMMAND  HELD   LEASE  WAITING\n"
+        "schl\xc3\xbcssel  user@host  1    command  1m01s  24s    0\n"
+        "k          free       -    -        -      -      0\n");
+  CHECK(overview_text({}).empty());
+  CHECK(key_text(narrow) == "free\n");
+}
+
+TEST_CASE("output: JSON stays JSON whatever others wrote") {
+  KeyState state;
+  state.key = LockKey{hostile};
+  state.holders = {holder(somebody(hostile))};
+  const std::string text = key_json(state);
+  CHECK(text.find('\n') == text.size() - 1);
+  CHECK(text.find('\x1b') == std::string::npos);
+  const auto object = nlohmann::json::parse(text);
+  CHECK(object["holders"][0]["user"].get<std::string>().starts_with("\x1b[2Jx\n"));
+  RunStatus status;
+  status.outcome = "error";
+  status.reason = hostile;
+  CHECK(nlohmann::json::parse(status_json(status))["reason"].is_string());
+}
+
+}  // namespace
+}  // namespace dlock

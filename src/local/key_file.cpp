@@ -45,8 +45,8 @@ void wait_a_little(int tries, const Patience& patience, const std::string& where
   if (ppoll(&interrupt, 1, &timeout, nullptr) > 0) throw Error(Trouble::interrupted, "interrupted");
 }
 
-void lock_file(int fd, int kind, const Patience& patience, const std::string& where) {
-  for (int tries = 0; flock(fd, kind | LOCK_NB) != 0; ++tries) {
+void lock_file(int fd, const Patience& patience, const std::string& where) {
+  for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
     if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("cannot lock " + where);
     wait_a_little(tries, patience, where);
   }
@@ -99,7 +99,7 @@ std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::stri
     auto [fd, created] = open_or_create(directory, name, use, patience);
     if (!fd) return std::nullopt;
     KeyFile file(directory, name, std::move(fd), created);
-    if (file.lock_and_check(use, patience)) return file;
+    if (file.lock_and_check(patience)) return file;
   }
 }
 
@@ -109,9 +109,10 @@ KeyFile::~KeyFile() {
 }
 
 /// False if the file was removed before the lock was had.
-bool KeyFile::lock_and_check(Use use, const Patience& patience) {
+bool KeyFile::lock_and_check(const Patience& patience) {
   const std::string where = directory_->shown(name_);
-  lock_file(fd_.get(), use == Use::read ? LOCK_SH : LOCK_EX, patience, where);
+  // Readers too lock it for themselves alone: shared locks that overlap would starve a writer.
+  lock_file(fd_.get(), patience, where);
   struct stat info {};
   if (fstat(fd_.get(), &info) != 0) throw_errno("cannot look at " + where);
   if (!S_ISREG(info.st_mode)) refuse(where, "is not a plain file: refused");

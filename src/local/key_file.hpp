@@ -50,7 +50,7 @@ class KeyFile {
  private:
   KeyFile(const Directory& directory, std::string name, Fd fd, bool created)
       : directory_(&directory), name_(std::move(name)), fd_(std::move(fd)), created_(created) {}
-  bool lock_and_check(Use use, const Patience& patience);
+  bool lock_and_check(const Patience& patience);
   void write_at(std::string_view bytes, std::size_t offset) const;
 
   const Directory* directory_;

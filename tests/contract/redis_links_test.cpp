@@ -1,0 +1,95 @@
+// Redis only: what is left of a request when the connection it went out on has gone, or was broken
+// off in the middle.
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+#include "engines.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+
+namespace dlock::test {
+namespace {
+
+Patience briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
+
+}  // namespace
+
+TEST_CASE("a login that was broken off before its answer is never relied upon") {
+  RedisEngine engine;
+  FaultProxy proxy(engine.server.address());
+  Endpoint endpoint = endpoint_at(proxy.address());
+  endpoint.database = 999;  // refused by the server
+  const auto store = redis_store(endpoint);
+  const Claim claim = claim_on("k");
+  const Event interrupt;
+  interrupt.raise();
+  proxy.hold(Direction::replies);
+  CHECK_THROWS_AS(store->acquire(claim, {}, {never, interrupt.fd()}), Error);
+  proxy.heal();
+  CHECK_THROWS_AS(store->acquire(claim, {}, soon()), Error);
+}
+
+TEST_CASE("an acquire that arrives after its release is a ghost, for each key of a token alone") {
+  RedisEngine engine;
+  FaultProxy proxy(engine.server.address());
+  const auto store = redis_store(endpoint_at(proxy.address()));
+  Claim a = claim_on("a");
+  granted(*store, a);
+  Claim b = a;
+  b.key = LockKey{"b"};
+  proxy.hold(Direction::requests, Whom::open_now);
+  CHECK_THROWS_AS(store->acquire(b, {}, briefly()), Error);
+  CHECK(release(*store, a) == Released::yes);
+  CHECK(release(*store, b) == Released::not_held);
+  const int before = proxy.requests();
+  proxy.deliver_held(Direction::requests);
+  const auto watcher = engine.open();
+  CHECK(refused(*watcher, b).why == Refusal::Why::gone);
+  CHECK(state_of(*watcher, "b").holders.empty());
+  CHECK(proxy.requests() == before);
+}
+
+TEST_CASE("a hold that was found and released leaves a tombstone for a copy still under way") {
+  RedisEngine engine;
+  FaultProxy proxy(engine.server.address());
+  const auto store = redis_store(endpoint_at(proxy.address()));
+  const Claim claim = claim_on("k");
+  renew(*store, claim_on("warm"));
+  proxy.hold(Direction::requests, Whom::open_now);
+  CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
+  granted(*store, claim);  // on another connection
+  CHECK(release(*store, claim) == Released::yes);
+  proxy.deliver_held(Direction::requests);
+  const auto watcher = engine.open();
+  CHECK(refused(*watcher, claim).why == Refusal::Why::gone);
+}
+
+TEST_CASE("an acquire that the server refused leaves nothing behind when it is given back") {
+  RedisEngine engine;
+  const auto store = engine.open();
+  const Claim claim = claim_on("k");
+  engine.server.command({"CONFIG", "SET", "maxmemory", "1"});
+  CHECK_THROWS_AS(store->acquire(claim, {}, soon()), Error);
+  engine.server.command({"CONFIG", "SET", "maxmemory", "0"});
+  CHECK(release(*store, claim) == Released::not_held);
+  CHECK(engine.server.command({"DBSIZE"}).number == 0);
+}
+
+TEST_CASE("a client whose old request still queues is never told on its new one's behalf") {
+  RedisEngine engine;
+  const auto holder = engine.open();
+  const auto store = engine.open();
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  const Claim old = claim_on("k");
+  queue_up(*store, old);
+  const Claim fresh = claim_on("k");
+  queue_up(*store, fresh);  // listens for itself alone from here on
+  release(*holder, held);
+  // The old one heard nothing and was passed over.
+  CHECK(let_in(*store, fresh));
+  CHECK(state_of(*store, "k").waiters.empty());
+  CHECK(release(*store, fresh) == Released::yes);
+}
+
+}  // namespace dlock::test

@@ -46,7 +46,7 @@ std::vector<Reply> Connection::exchange(std::span<const Request> requests,
     try {
       return try_exchange(requests, patience);
     } catch (const Error& error) {
-      drop_unless_usable(error);
+      if (error.trouble() != Trouble::interrupted) close();
       // That an old link breaks says nothing about the server yet.
       const bool in_time = left_until(patience.deadline) > milliseconds(0);
       if (!reused || error.trouble() != Trouble::unavailable || !in_time) throw;
@@ -55,29 +55,27 @@ std::vector<Reply> Connection::exchange(std::span<const Request> requests,
     try {
       return try_exchange(requests, patience);
     } catch (const Error& error) {
-      drop_unless_usable(error);
+      if (error.trouble() != Trouble::interrupted) close();
       throw;
     }
   });
 }
 
-void Connection::drop_unless_usable(const Error& error) {
-  const bool usable = error.trouble() == Trouble::interrupted && is_open() && link_->set_up;
-  if (!usable) close();
-}
-
 std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
                                             const Patience& patience) {
-  std::string bytes;
-  std::vector<Request> first;
   if (is_open()) {
     check_in_step();
   } else {
     link_.emplace(Stream::connect(endpoint_, patience));
     ++links_;
-    first = set_up();
   }
-  for (const Request& request : first) append_formatted(bytes, request);
+  std::string bytes;
+  if (!link_->greeted) {
+    link_->setting_up = set_up();
+    link_->owed = link_->setting_up.size();
+    for (const Request& request : link_->setting_up) append_formatted(bytes, request);
+    link_->greeted = true;
+  }
   for (const Request& request : requests) append_formatted(bytes, request);
   try {
     link_->stream.send(bytes, patience);
@@ -85,13 +83,18 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
     close();  // part of it may have gone out: nothing can follow
     throw;
   }
-  link_->owed += first.size() + requests.size();
-  while (link_->owed > first.size() + requests.size()) next_reply(patience);
-  for (const Request& request : first) check_set_up(next_reply(patience), request);
-  link_->set_up = true;
+  link_->owed += requests.size();
+  while (link_->owed > requests.size()) take_owed(next_reply(patience));
   std::vector<Reply> replies;
   for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(patience));
   return replies;
+}
+
+void Connection::take_owed(const Reply& reply) {
+  if (link_->setting_up.empty()) return;
+  const Request request = std::move(link_->setting_up.front());
+  link_->setting_up.pop_front();
+  check_set_up(reply, request);
 }
 
 void Connection::check_in_step() {
@@ -99,6 +102,7 @@ void Connection::check_in_step() {
     if (take_message(*reply)) continue;
     if (link_->owed == 0) throw Error(Trouble::unavailable, "it sent a reply nobody asked for");
     --link_->owed;
+    take_owed(*reply);
   }
 }
 
@@ -144,8 +148,8 @@ std::optional<Published> Connection::next_message(const Patience& patience) {
   });
 }
 
-std::vector<Request> Connection::set_up() const {
-  std::vector<Request> requests;
+std::deque<Request> Connection::set_up() const {
+  std::deque<Request> requests;
   if (endpoint_.password && endpoint_.user) {
     requests.push_back({"AUTH", *endpoint_.user, *endpoint_.password});
   } else if (endpoint_.password) {

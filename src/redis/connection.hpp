@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
 #include "redis/endpoint.hpp"
 #include "redis/reply.hpp"
 #include "redis/stream.hpp"
@@ -56,19 +55,20 @@ class Connection {
     Stream stream;
     ReplyReader reader;
     std::deque<Published> inbox;
-    std::size_t owed = 0;  ///< replies to an interrupted exchange
-    bool set_up = false;   ///< AUTH, SELECT and the like were answered, and well
+    bool greeted = false;            ///< the set-up went out
+    std::size_t owed = 0;            ///< replies to an interrupted exchange
+    std::deque<Request> setting_up;  ///< of the owed replies the first are to these, and matter
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests, const Patience& patience);
   Reply next_reply(const Patience& patience);
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
-  std::vector<Request> set_up() const;
+  std::deque<Request> set_up() const;
   /// Throws if replies are there that nobody asked for: from here on each would answer another.
   void check_in_step();
-  /// After an error: an interrupt leaves the link usable if it was set up, all else ends it.
-  void drop_unless_usable(const Error& error);
+  /// A reply to an exchange that was interrupted.
+  void take_owed(const Reply& reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 
   Endpoint endpoint_;

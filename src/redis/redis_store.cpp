@@ -214,23 +214,39 @@ std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
 
 Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
                              const Patience& patience) {
-  // A request that was sent and never answered may still reach the server after this release.
-  constexpr milliseconds tombstone_life{60'000};
   const Asked asked{key, token};
-  const bool unsure = unanswered_.contains(asked);
-  if (unsure && connection_.links() == 0) return Released::not_held;
+  if (unanswered_.contains(asked) && connection_.links() == 0) return Released::not_held;
+  bool unsure = may_come_after(asked);
+  Released answer = release_once(asked, mode, unsure, patience);
+  // The link broke meanwhile: what was to be done in order on it may now be done later.
+  if (!unsure && may_come_after(asked)) {
+    const Released again = release_once(asked, mode, true, patience);
+    if (answer == Released::not_held) answer = again;
+  }
+  unanswered_.erase(asked);
+  return answer;
+}
+
+/// A request sent on another link than the one we have may be done after what is sent now.
+bool RedisStore::may_come_after(const Asked& asked) const {
+  const auto found = unanswered_.find(asked);
+  if (found == unanswered_.end()) return false;
+  return !connection_.is_open() || found->second != connection_.links();
+}
+
+Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,
+                                  const Patience& patience) {
+  constexpr milliseconds tombstone_life{60'000};
+  const auto& [key, token] = asked;
   const Reply reply = run(key,
                           {"release", token.text, unsure ? "1" : "0",
                            mode == ReleaseMode::ignore_floor ? "1" : "0", text_of(tombstone_life)},
                           patience);
-  unanswered_.erase(asked);
-  const bool may_be_done = connection_.was_repeated();
   const bool first_may_have_done_it = connection_.was_sent_twice();
   tidy(key, item(reply, 1), patience);
   if (word(reply, 0) == "released") return Released::yes;
-  if (word(reply, 0) == "absent" && first_may_have_done_it) return Released::yes;
-  if (word(reply, 0) == "absent" && may_be_done) return Released::yes;
-  return word(reply, 0) == "left" ? Released::left_queue : Released::not_held;
+  if (word(reply, 0) == "left") return Released::left_queue;
+  return first_may_have_done_it ? Released::yes : Released::not_held;
 }
 
 std::vector<Holder> RedisStore::force_release(const LockKey& key, std::optional<Fence> fence,

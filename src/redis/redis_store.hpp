@@ -61,6 +61,9 @@ class RedisStore final : public Store {
   /// unless one went out on an earlier link.
   void note_asked(const Asked& asked);
   void note_answered(const Asked& asked);
+  bool may_come_after(const Asked& asked) const;
+  Released release_once(const Asked& asked, ReleaseMode mode, bool unsure,
+                        const Patience& patience);
 
   /// The last part of the channel on which a token hears of its key: random, for the token itself
   /// must not show, and one a token, for the script must never publish to the one who asks.

@@ -12,22 +12,28 @@ prepare_tests() {
 
 # run_tests PRESET [ctest arguments]: closes with the counts.
 run_tests() {
-  local preset=$1 status=0 began=$SECONDS head report=$root/build/$1/tests.xml
+  local preset=$1 status=0 began=$SECONDS
   shift
-  rm -f "$report"
+  rm -f "$(report_of "$preset")"
   # Most tests wait most of the time: more of them than there are processors.
-  (cd "$root" && ctest --preset "$preset" -j $((2 * $(nproc))) --output-junit "$report" "$@") \
-    </dev/null || status=$?
-  counts="$preset: no tests ran"
-  if [[ -e $report ]]; then
-    head=$(head -n 12 "$report" | tr '\n' ' ')
-    count_of() { [[ $head =~ [[:space:]]$1=\"([0-9]+)\" ]] && echo "${BASH_REMATCH[1]}"; }
-    local tests failed skipped
-    tests=$(count_of tests) failed=$(count_of failures)
-    skipped=$(($(count_of skipped) + $(count_of disabled)))
-    counts="$preset: $((tests - failed - skipped)) passed, $failed failed, $skipped skipped"
-    counts+=" in $((SECONDS - began)) s"
-  fi
+  (cd "$root" && ctest --preset "$preset" -j $((2 * $(nproc))) \
+    --output-junit "$(report_of "$preset")" "$@") </dev/null || status=$?
+  read_counts "$preset" $((SECONDS - began))
   say "$counts"
   return "$status"
+}
+
+report_of() { echo "$root/build/$1/tests.xml"; }
+
+# read_counts PRESET SECONDS: the counts of its last run, in $counts.
+read_counts() {
+  local head tests failed skipped report
+  report=$(report_of "$1")
+  counts="$1: no tests ran"
+  [[ -e $report ]] || return 0
+  head=$(head -n 12 "$report" | tr '\n' ' ')
+  count_of() { [[ $head =~ [[:space:]]$1=\"([0-9]+)\" ]] && echo "${BASH_REMATCH[1]}"; }
+  tests=$(count_of tests) failed=$(count_of failures)
+  skipped=$(($(count_of skipped) + $(count_of disabled)))
+  counts="$1: $((tests - failed - skipped)) passed, $failed failed, $skipped skipped in $2 s"
 }

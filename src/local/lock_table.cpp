@@ -179,18 +179,27 @@ void Operation::let_in() {
 }
 
 /// Whoever is first must hear if what blocks it ends sooner than it was told: it sleeps until then.
+/// Who was told of a moment soon enough before will ask then, and is left in peace.
 void Operation::tell_next() {
   const auto earliest = earliest_end();
   if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
   const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
-  for (; !table_.queue.empty(); --budget_) {
-    if (budget_ == 0) {
+  const std::size_t first_few = wakes_.told_at_once();
+  for (std::size_t place = 0; place < first_few && place < table_.queue.size();) {
+    if (budget_-- == 0) {
       more_ = true;
       return;
     }
-    const WaiterEntry& head = table_.queue.front();
-    if (head.token == self_ || wakes_.wake(head, message)) return;
-    table_.queue.pop_front();
+    WaiterEntry& waiter = table_.queue[place];
+    const bool soon = waiter.told > now() && waiter.told <= *earliest + provisional_lease;
+    if (waiter.token == self_ || soon) {
+      ++place;
+    } else if (wakes_.wake(waiter, message)) {
+      waiter.told = *earliest;
+      ++place;
+    } else {
+      table_.queue.erase(table_.queue.begin() + static_cast<std::ptrdiff_t>(place));
+    }
   }
 }
 
@@ -239,8 +248,8 @@ bool end_hold(LockTable& table, HoldEntry& hold, microseconds now) {
     table.holds.erase(table.holds.begin() + (&hold - table.holds.data()));
     return true;
   }
-  hold.lease = left;
-  hold.at = now;
+  hold.lease = hold.floor;
+  hold.at = std::min(hold.since, now);
   hold.flag = Flag::kept;
   hold.owner = nobody;
   return false;
@@ -294,8 +303,8 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     op.settle();
     return finish(same);
   }
-  const WaiterEntry asker{claim.token, claim.owner, {},        op.now(), claim.ttl,
-                          claim.floor, claim.limit, claim.who, backing};
+  const WaiterEntry asker{claim.token, claim.owner, {},          op.now(),  {},
+                          claim.ttl,   claim.floor, claim.limit, claim.who, backing};
   const auto verdict = op.rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {
     const Granted granted = op.admit(asker, verdict, Flag::held, claim.ttl);

@@ -60,6 +60,8 @@ struct WaiterEntry {
   Owner owner;
   Ticket ticket;
   microseconds seen{0};
+  microseconds told{
+      0};  ///< when it will ask of itself, having been told; 0: not told since it asked
   milliseconds ttl{0};
   milliseconds floor{0};
   Limit limit;
@@ -87,6 +89,9 @@ class Wakes {
   virtual ~Wakes() = default;
   /// Tells one waiter; false if nobody listens there any more.
   virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
+  /// How many of the first are told when what blocks ends sooner: a few, because one alone might be
+  /// about to die unseen; one, where the dead are seen.
+  virtual std::size_t told_at_once() const { return 3; }
 };
 
 struct Granted {

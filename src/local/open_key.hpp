@@ -18,6 +18,8 @@ class Knocks final : public Wakes {
  public:
   explicit Knocks(const Directory& directory) : directory_(directory) {}
   bool wake(const WaiterEntry& waiter, const Message& message) override;
+  /// Each waiter watches the one before it.
+  std::size_t told_at_once() const override { return 1; }
   bool wake(const WaiterEntry& waiter);
   /// A holder: its hold has been taken from it.
   void tell(const Backing& thrown_out);

@@ -62,8 +62,9 @@ std::string hold_line(const HoldEntry& hold) {
 std::string waiter_line(const WaiterEntry& waiter) {
   Line line("wait");
   line.add(waiter.token.text).add(waiter.owner.text);
-  for (const std::int64_t number : {waiter.ticket.value, waiter.seen.count(), waiter.ttl.count(),
-                                    waiter.floor.count(), waiter.limit.owners}) {
+  for (const std::int64_t number :
+       {waiter.ticket.value, waiter.seen.count(), waiter.told.count(), waiter.ttl.count(),
+        waiter.floor.count(), waiter.limit.owners}) {
     line.add_number(number);
   }
   return line.add_who(waiter.who).add_backing(waiter.backing).str();
@@ -180,6 +181,7 @@ WaiterEntry read_waiter(Reader& in) {
   waiter.owner.text = in.text();
   waiter.ticket.value = in.number<std::int64_t>();
   waiter.seen = in.span<microseconds>();
+  waiter.told = in.span<microseconds>();
   waiter.ttl = in.span<milliseconds>();
   waiter.floor = in.span<milliseconds>();
   waiter.limit.owners = in.number<std::int64_t>();

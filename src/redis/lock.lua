@@ -3,9 +3,9 @@
 --
 -- KEYS  1 holds    hash   token -> "at since fence lease ttl limit flag floor owner who"
 --       2 queue    zset   ticket -> token
---       3 waiters  hash   token -> "seen channel lease ttl limit flag floor owner who"
+--       3 waiters  hash   token -> "seen told channel lease ttl limit flag floor owner who"
 --       4 fence    string the last fence granted
--- at, since, fence, ticket and seen are microseconds of this server's clock, lease, ttl and floor
+-- All times are microseconds of this server's clock but lease, ttl and floor, which are
 -- milliseconds; limit 0 is "no limit"; flag is h held, p provisional (handed over, not confirmed),
 -- k kept (--min-hold, the work is over), t tombstone (the token must never be granted again).
 --
@@ -19,8 +19,8 @@
 --
 -- Replies: {"granted", fence, lease, now, more}; {"refused", why, ticket, ahead, waiting, ask again
 -- in ms, owners, now, more, hold ... (8 at most)} with why = held | upgrade | gone; {"renewed",
--- lease, now, fence, more}; {"gone", more}; {"released" | "left" | "absent", more}; {"forced", now, more,
--- hold ...}; {"tidied", more}. more = 1: waiters remain to be looked at; call tidy.
+-- lease, now, fence, more}; {"gone", more}; {"released" | "left" | "absent", more}; {"forced", now,
+-- more, hold ...}; {"tidied", more}. more = 1: waiters remain to be looked at; call tidy.
 -- The channel <holds key>:<channel> hears "grant <server now> <lease ms> <fence>" and "next <ms>".
 
 local op, token = ARGV[1], ARGV[2]
@@ -67,7 +67,8 @@ if own_value and redis.call('EXISTS', KEYS[2]) == 0 then
   end
 end
 
-local provisional_lease, head_patience, queue_life, budget = 2000, 75000000, 120000, 500
+local provisional_lease, head_patience, queue_life, waiters_told = 2000, 75000000, 120000, 3
+local budget = 500
 local holds, earliest_before = {}, math.huge
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 
@@ -108,7 +109,7 @@ end
 local function store(id, hold)
   holds[id] = hold
   redis.call('HSET', KEYS[1], id, packed(hold))
-  local life = math.max(hold.lease, hold.flag == 'k' and 0 or floor_left(hold), 1)
+  local life = math.max(hold.flag == 'k' and 0 or hold.lease, floor_left(hold), 1)
   if redis.call('PTTL', KEYS[1]) < life then redis.call('PEXPIRE', KEYS[1], life) end
 end
 
@@ -117,18 +118,11 @@ local function remove(id)
   redis.call('HDEL', KEYS[1], id)
 end
 
--- The work of this hold is over, but its floor is not: the key stays taken, by nobody.
-local function keep(id, hold)
-  hold.lease, hold.at, hold.flag, hold.owner = floor_left(hold), now, 'k', '-'
-  store(id, hold)
-end
-
+-- Where the work of a hold is over and its floor is not, the key stays taken, by nobody.
 local function drop_or_keep(id, hold)
-  if (hold.flag == 'h' or hold.flag == 'p') and floor_left(hold) > 0 then
-    keep(id, hold)
-  else
-    remove(id)
-  end
+  if (hold.flag ~= 'h' and hold.flag ~= 'p') or floor_left(hold) <= 0 then return remove(id) end
+  hold.lease, hold.at, hold.flag, hold.owner = hold.floor, math.min(hold.since, now), 'k', '-'
+  store(id, hold)
 end
 
 -- Reads all holds and drops what has expired; false if the hash is not a lock's.
@@ -195,10 +189,11 @@ local function admit(id, hold, verdict, outer, fence)
 end
 
 local function parse_waiter(value)
-  local seen, channel, lease, ttl, limit, floor, owner, who =
-    string.match(value or '', '^(%d+) (%S+) (%d+) (%d+) (%d+) h (%d+) (%S+) (.*)$')
+  local seen, told, channel, lease, ttl, limit, floor, owner, who =
+    string.match(value or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) h (%d+) (%S+) (.*)$')
   if not seen then return nil end
-  return {seen = tonumber(seen), channel = channel}, {lease = tonumber(lease), ttl = tonumber(ttl),
+  return {seen = tonumber(seen), told = tonumber(told), channel = channel},
+    {lease = tonumber(lease), ttl = tonumber(ttl),
     limit = tonumber(limit), flag = 'h', floor = tonumber(floor), owner = owner, who = who}
 end
 
@@ -244,20 +239,29 @@ local function earliest_end()
   return earliest
 end
 
--- Tells the first waiter that listens when what blocks it now ends sooner than anyone was told.
+-- Tells the first few waiters when what blocks ends sooner than anyone was told: one alone might be
+-- about to die. Who was told of a moment soon enough before will ask then, and is left in peace.
 local function tell_next(self)
   local earliest = earliest_end()
-  if earliest >= earliest_before then return 0 end
-  local message = string.format('next %.0f', math.ceil((earliest - now) / 1000))
-  while budget > 0 do
-    local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-    if not head or head == self then return 0 end
+  local place = earliest < earliest_before and 0 or waiters_told
+  local message = string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
+  while place < waiters_told do
+    local id = redis.call('ZRANGE', KEYS[2], place, place)[1]
+    if not id then return 0 end
+    if budget == 0 then return 1 end
     budget = budget - 1
-    local waiter = parse_waiter(redis.call('HGET', KEYS[3], head))
-    if waiter and tell(waiter.channel, message) ~= 0 then return 0 end
-    unqueue(head)
+    local value = redis.call('HGET', KEYS[3], id)
+    local waiter = parse_waiter(value)
+    local soon = waiter and waiter.told > now and waiter.told <= earliest + provisional_lease * 1000
+    local heard = (id == self or soon) and 1 or waiter and tell(waiter.channel, message) or 0
+    if heard < 0 then return 0 end
+    if heard > 0 then place = place + 1 else unqueue(id) end
+    if heard > 0 and id ~= self and not soon then
+      value = string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1)
+      redis.call('HSET', KEYS[3], id, value)
+    end
   end
-  return 1
+  return 0
 end
 
 local function settle(self)
@@ -293,13 +297,13 @@ local function join(ticket)
   if not place or (ticket and ticket < tonumber(place)) then
     redis.call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
   end
-  redis.call('HSET', KEYS[3], token, stamp .. ' ' .. ARGV[11] .. ARGV[3])
+  redis.call('HSET', KEYS[3], token, stamp .. ' 0 ' .. ARGV[11] .. ARGV[3])
   local life = math.max(queue_life, redis.call('PTTL', KEYS[2]))
   redis.call('PEXPIRE', KEYS[2], life)
   redis.call('PEXPIRE', KEYS[3], life)
 end
 
-local function requested() return select(2, parse_waiter('0 -' .. ARGV[3])) end
+local function requested() return select(2, parse_waiter('0 0 -' .. ARGV[3])) end
 
 local function acquire()
   local owner, limit, wait = ARGV[4], tonumber(ARGV[6]), ARGV[9] == '1'

@@ -136,6 +136,7 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now) {
   Waiter waiter;
   take_number(value);  // seen
+  take_number(value);  // told
   take_word(value);    // channel
   take_number(value);  // lease
   take_number(value);  // ttl

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <list>
 #include <string>
 
 #include "place.hpp"
@@ -69,6 +70,21 @@ TEST_CASE("a file size limit is told, and nothing dies of it") {
     CHECK(holds(result.out, "File too large"));
   }
   CHECK(place.dlock({"release", "-k", "k", "--token", token}).exit_code == 0);
+}
+
+TEST_CASE(
+    "two waiters that stand still at the head cost the others two short leases, not a long one") {
+  const Place place(Engine::redis);
+  const std::string token = place.acquired("k");
+  std::list<Process> waiters;
+  for (std::size_t i = 0; i < 3; ++i) {
+    waiters.push_back(place.start({"run", "-k", "k", "--", "true"}));
+    REQUIRE(eventually([&] { return place.waiters("k") == i + 1; }));
+  }
+  waiters.front().signal(SIGSTOP);
+  std::next(waiters.begin())->signal(SIGSTOP);
+  REQUIRE(place.dlock({"release", "-k", "k", "--token", token}).exit_code == 0);
+  CHECK(waiters.back().wait(milliseconds(15'000)).exit_code == 0);
 }
 
 TEST_CASE("release and renew go through all keys, whatever is wrong with one") {

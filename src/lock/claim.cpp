@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 
 #include "base/escape.hpp"
@@ -21,9 +22,13 @@ bool only_of(std::string_view text, std::string_view punctuation) {
 
 std::string user_name() {
   const uid_t uid = geteuid();
-  // No thread runs yet, or none that looks up users.
-  const passwd* entry = getpwuid(uid);  // NOLINT(concurrency-mt-unsafe)
-  return entry != nullptr ? entry->pw_name : std::to_string(uid);
+  std::array<char, 4096> texts{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(uid, &entry, texts.data(), texts.size(), &found) == 0 && found != nullptr) {
+    return entry.pw_name;
+  }
+  return std::to_string(uid);
 }
 
 }  // namespace

@@ -63,18 +63,15 @@ std::vector<Reply> Connection::exchange(std::span<const Request> requests,
 
 std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
                                             const Patience& patience) {
+  std::string bytes;
   if (is_open()) {
     check_in_step();
   } else {
     link_.emplace(Stream::connect(endpoint_, patience));
     ++links_;
-  }
-  std::string bytes;
-  if (!link_->greeted) {
     link_->setting_up = set_up();
     link_->owed = link_->setting_up.size();
     for (const Request& request : link_->setting_up) append_formatted(bytes, request);
-    link_->greeted = true;
   }
   for (const Request& request : requests) append_formatted(bytes, request);
   try {

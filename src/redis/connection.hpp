@@ -55,7 +55,6 @@ class Connection {
     Stream stream;
     ReplyReader reader;
     std::deque<Published> inbox;
-    bool greeted = false;            ///< the set-up went out
     std::size_t owed = 0;            ///< replies to an interrupted exchange
     std::deque<Request> setting_up;  ///< of the owed replies the first are to these, and matter
   };

@@ -12,12 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string> names(const Json& object) {
-  std::vector<std::string> all;
-  for (const auto& [name, value] : object.items()) all.push_back(name);
-  return all;
-}
-
 TEST_CASE("acquire: prints the token alone, and the lock stays when it has left") {
   on_each_engine([](const Place& place) {
     const auto result = place.dlock({"acquire", "-k", "a", "-t", "1m"});

@@ -13,12 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string> names(const Json& object) {
-  std::vector<std::string> all;
-  for (const auto& [name, value] : object.items()) all.push_back(name);
-  return all;
-}
-
 bool matches(const std::string& text, const std::string& pattern) {
   return std::regex_match(text, std::regex(pattern));
 }

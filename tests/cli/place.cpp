@@ -87,6 +87,12 @@ bool is_one_message(const std::string& text) {
   return clean && text.starts_with("dlock: ") && count_lines(text) == 1 && text.back() == '\n';
 }
 
+std::vector<std::string> names(const nlohmann::ordered_json& object) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : object.items()) all.push_back(name);
+  return all;
+}
+
 bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

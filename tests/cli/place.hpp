@@ -61,6 +61,9 @@ std::vector<std::string> staying();
 /// Whether `text` is one whole line that begins with "dlock: " and holds nothing of a terminal's.
 bool is_one_message(const std::string& text);
 
+/// The names in a JSON object, in their order.
+std::vector<std::string> names(const nlohmann::ordered_json& object);
+
 bool holds(const std::string& text, const std::string& part);
 
 }  // namespace dlock::test

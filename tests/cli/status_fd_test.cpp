@@ -20,12 +20,6 @@ Json status_of(const Place& place, const std::string& arguments, int exit_code) 
   return Json::parse(text);
 }
 
-std::vector<std::string> names(const Json& object) {
-  std::vector<std::string> all;
-  for (const auto& [name, value] : object.items()) all.push_back(name);
-  return all;
-}
-
 TEST_CASE("status: one object with these names in this order") {
   on_each_engine([](const Place& place) {
     const auto status = status_of(place, "-k a -- sh -c 'sleep 0.05; exit 3'", 3);

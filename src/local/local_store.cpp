@@ -146,7 +146,7 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const Patience& a
 /// What a sleeper sees when it looks at its key.
 struct LocalStore::Look {
   std::optional<Wake> news;
-  std::optional<milliseconds> ends_in;  ///< when what blocks ends, if anything with an end does
+  std::optional<Deadline> ends_at;  ///< when what blocks ends, if anything with an end does
   Watch watch;
 };
 
@@ -154,18 +154,20 @@ LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) 
   Look look;
   auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience);
   if (!key) {
-    look.news = Wake{Wake::Why::due, milliseconds(0)};
+    look.news = Wake{Wake::Why::due, {}};
     return look;
   }
   const auto settled = key->table.settle(key->now, key->knocks);
   key->save(claim.token, settled.more);
   const HoldEntry* own = key->table.find_hold(claim.token);
   if (own != nullptr && own->inside()) {
-    look.news = Wake{Wake::Why::granted, milliseconds(0)};
+    look.news = Wake{Wake::Why::granted, {}};
   } else if (key->table.find_waiter(claim.token) == key->table.queue.end()) {
-    look.news = Wake{Wake::Why::due, milliseconds(0)};
+    look.news = Wake{Wake::Why::due, {}};
   } else {
-    look.ends_in = key->until_next_end();
+    if (const auto left = key->until_next_end()) {
+      look.ends_at = later(Deadline(key->now.lease_clock), *left);
+    }
     look.watch = watch_before(key->table, directory_, claim.token);
   }
   return look;
@@ -176,16 +178,15 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     mailbox_.empty();  // before the look, so that whatever comes after it is still there to poll
     const Look seen = look(claim, patience_for(until));
     if (seen.news) return *seen.news;
-    const auto now = BootClock::now();
-    if (seen.watch.first && seen.ends_in && later(now, *seen.ends_in + noteworthy) < until) {
-      return Wake{Wake::Why::changed, *seen.ends_in};
+    if (seen.watch.first && seen.ends_at && later(*seen.ends_at, noteworthy) < until) {
+      return Wake{Wake::Why::changed, *seen.ends_at};
     }
     std::vector<pollfd> fds{{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
     for (const Fd& end : seen.watch.ends) fds.push_back({end.get(), POLLIN, 0});
-    const auto pause = seen.watch.look_again ? later(now, hidden_group_pause) : never;
+    const auto pause = seen.watch.look_again ? later(BootClock::now(), hidden_group_pause) : never;
     poll_until(fds, std::min(until, pause));
-    if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, milliseconds(0)};
-    if (BootClock::now() >= until) return Wake{Wake::Why::due, milliseconds(0)};
+    if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, {}};
+    if (BootClock::now() >= until) return Wake{Wake::Why::due, {}};
   }
 }
 

@@ -142,7 +142,7 @@ std::optional<Grant> Attempt::sleep(int interrupt_fd) {
     const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), interrupt_fd);
     if (wake.why == Wake::Why::granted) return confirm(interrupt_fd);
     if (wake.why != Wake::Why::changed) return std::nullopt;
-    until = std::min(later(BootClock::now(), wake.ask_again_in), sign_of_life);
+    until = std::min(wake.ask_again_at, sign_of_life);
   }
 }
 

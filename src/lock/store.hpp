@@ -31,11 +31,11 @@ struct Wake {
   enum class Why {
     due,      ///< the time given has come
     granted,  ///< the lock was handed over; it must be confirmed by renew() before use
-    changed,  ///< what blocks ends sooner than was told: sleep at most `ask_again_in`
+    changed,  ///< what blocks ends sooner than was told: sleep until `ask_again_at` at most
     interrupted,
   };
   Why why = Why::due;
-  milliseconds ask_again_in{0};
+  Deadline ask_again_at{};
 };
 
 enum class Released {

@@ -193,7 +193,8 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     const std::string_view text = message->payload;
     if (text.starts_with("grant ")) return Wake{Wake::Why::granted, {}};
     if (text.starts_with("next ")) {
-      return Wake{Wake::Why::changed, milliseconds(server_number(text.substr(5)))};
+      const milliseconds ends_in(server_number(text.substr(5)));
+      return Wake{Wake::Why::changed, later(BootClock::now(), ends_in)};
     }
   }
 }

@@ -33,7 +33,7 @@ bool sleep_for_lock(LocalStore& store, const Claim& claim, Deadline until, int& 
       return store.renew(claim.key, claim.token, std::nullopt, {}).has_value();
     }
     if (wake.why != Wake::Why::changed) return false;
-    until = later(BootClock::now(), wake.ask_again_in);
+    until = wake.ask_again_at;
   }
 }
 

@@ -26,6 +26,10 @@ WallTime wall_now() {
   return std::chrono::time_point_cast<microseconds>(std::chrono::system_clock::now());
 }
 
+WallTime wall_at(Deadline then) {
+  return wall_now() - std::chrono::duration_cast<microseconds>(BootClock::now() - then);
+}
+
 std::string iso8601(WallTime time) {
   const auto since_epoch = std::chrono::floor<milliseconds>(time.time_since_epoch());
   const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since_epoch).count();

@@ -33,6 +33,8 @@ milliseconds left_until(Deadline deadline);
 /// The wall clock, for what people read and for fences; never for a deadline.
 using WallTime = std::chrono::sys_time<microseconds>;
 WallTime wall_now();
+/// What the wall clock, as it is set now, showed at `then`.
+WallTime wall_at(Deadline then);
 
 /// `2026-01-02T03:04:05.678Z`.
 std::string iso8601(WallTime time);

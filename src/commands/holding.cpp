@@ -20,8 +20,11 @@ constexpr milliseconds pause_between_releases{20};
 class Holding::Keeping final : public StopSource {
  public:
   explicit Keeping(const LeaseKeeper& keeper) : keeper_(keeper) {}
-  int fd() const override { return keeper_.lost_fd(); }
-  bool lost() const override { return true; }
+  int fd() const override { return keeper_.news_fd(); }
+  bool lost() const override {
+    keeper_.take_news();
+    return keeper_.lost();
+  }
   Deadline must_be_gone_by() const override { return keeper_.safe_until(); }
 
  private:
@@ -131,7 +134,7 @@ const StopSource* Holding::stop_source() const { return source_.get(); }
 
 std::string Holding::loss_text() const {
   const auto loss = keeper_ ? keeper_->loss() : loss_;
-  if (!loss) return "lost the lock: its lease was not renewed in time";
+  if (!loss) return "lost the lock: its lease ran out while dlock was suspended or stopped";
   return "lost " + escaped(loss->key.text) + ": " + loss->reason;
 }
 

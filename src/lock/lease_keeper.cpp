@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "base/duration.hpp"
-#include "base/error.hpp"
 
 namespace dlock {
 namespace {
 
 constexpr int renewals_a_lease = 3;
+
+/// A wall clock that is merely corrected moves less between two looks.
+constexpr std::chrono::seconds noteworthy_step{1};
+
+/// How long a hold that may be over already is asked for before it is given up.
+constexpr milliseconds longest_doubt{500};
 
 milliseconds pause_after_failure(milliseconds ttl) {
   return std::clamp(ttl / 30, milliseconds(10), milliseconds(1000));
@@ -71,9 +77,10 @@ std::vector<Held> LeaseKeeper::stop() {
 
 void LeaseKeeper::work() {
   while (true) {
-    pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {hurry_.fd(), POLLIN, 0}};
+    pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {hurry_.fd(), POLLIN, 0}, {steps_.fd(), POLLIN, 0}};
     poll_until(fds, next_due());
     if (stop_.raised()) return;
+    doubt(steps_.taken());
     const bool all = hurry_.raised();
     hurry_.clear();
     for (Upkept& lease : leases_) {
@@ -89,18 +96,31 @@ void LeaseKeeper::work() {
   }
 }
 
+void LeaseKeeper::doubt(std::chrono::nanoseconds step) {
+  if (std::chrono::abs(step) < noteworthy_step) return;
+  for (Upkept& lease : leases_) {
+    if (lease.next == never) continue;
+    lease.hidden += std::max(step, std::chrono::nanoseconds(0));
+    lease.next = BootClock::now();
+  }
+}
+
+void LeaseKeeper::ended(Upkept& lease) {
+  const auto over =
+      std::chrono::floor<milliseconds>(BootClock::now() - lease.held.grant.lease.valid_until);
+  note(lease, false,
+       "its lease ended " + human_duration(over) + " ago, while dlock was suspended or stopped",
+       true);
+  lease.next = never;
+}
+
 void LeaseKeeper::renew(Upkept& lease) {
   const Claim& claim = lease.held.claim;
   const auto now = BootClock::now();
   const Deadline end = lease.held.grant.lease.valid_until;
-  if (now >= end) {
-    const auto since = lease.failing_since.value_or(end);
-    const auto failing = std::chrono::floor<milliseconds>(now - since);
-    note(lease, false, "not renewed for " + human_duration(failing), true);
-    lease.next = never;
-    return;
-  }
-  const Deadline until = std::min(end, later(now, request_timeout(claim.ttl)));
+  if (now >= end) return ended(lease);
+  const auto patience = later(now, lease.hidden) < end ? request_timeout(claim.ttl) : longest_doubt;
+  const Deadline until = std::min({end, later(now, patience)});
   try {
     const auto renewed = store_.renew(claim.key, claim.token, std::nullopt, {until, stop_.fd()});
     if (!renewed) {
@@ -110,20 +130,31 @@ void LeaseKeeper::renew(Upkept& lease) {
     }
     lease.held.grant.lease = renewed->lease;
     lease.failing_since.reset();
+    lease.hidden = std::chrono::nanoseconds(0);
     lease.next = later(now, claim.ttl / renewals_a_lease);
     update_safe_until();
     const std::lock_guard guard(mutex_);
     if (!lost_.raised()) loss_.reset();
   } catch (const Error& error) {
-    if (error.trouble() != Trouble::interrupted) failed(lease, error.what());
+    if (error.trouble() != Trouble::interrupted) failed(lease, now, error);
   } catch (const std::exception& error) {
-    failed(lease, error.what());
+    failed(lease, now, Error(Trouble::host_refused, error.what()));
   }
 }
 
-void LeaseKeeper::failed(Upkept& lease, const std::string& why) {
+void LeaseKeeper::failed(Upkept& lease, Deadline since, const Error& error) {
   const auto now = BootClock::now();
-  if (!lease.failing_since) lease.failing_since = now;
+  if (!lease.failing_since) lease.failing_since = since;
+  const bool away = error.trouble() == Trouble::unavailable;
+  std::string why = (away ? "server unreachable since " : "not renewed since ") +
+                    iso8601(wall_at(*lease.failing_since)) + ": " + error.what();
+  if (lease.hidden > std::chrono::nanoseconds(0)) {
+    why = "the clock of this host was set forward by " +
+          human_duration(std::chrono::floor<milliseconds>(lease.hidden)) +
+          ", so that its lease may have passed; " + why;
+    lease.held.grant.lease.valid_until -= std::exchange(lease.hidden, {});
+    update_safe_until();
+  }
   note(lease, false, why, false);
   lease.next = std::min(later(now, pause_after_failure(lease.held.claim.ttl)),
                         lease.held.grant.lease.valid_until);
@@ -135,7 +166,9 @@ void LeaseKeeper::note(const Upkept& lease, bool gone, const std::string& why, b
   // What made the renewals fail says more than that they failed until the end.
   if (!final || gone || !loss_) loss_ = Loss{lease.held.claim.key, gone, final, why};
   loss_->final = final;
-  if (final) lost_.raise();
+  if (!final) return;
+  lost_.raise();
+  news_.raise();
 }
 
 Deadline LeaseKeeper::next_due() const {
@@ -147,7 +180,8 @@ Deadline LeaseKeeper::next_due() const {
 void LeaseKeeper::update_safe_until() {
   Deadline safe = never;
   for (const Upkept& lease : leases_) safe = std::min(safe, lease.held.grant.lease.valid_until);
-  safe_until_ = safe.time_since_epoch().count();
+  const auto before = safe_until_.exchange(safe.time_since_epoch().count());
+  if (before > safe.time_since_epoch().count()) news_.raise();
 }
 
 }  // namespace dlock

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock_steps.hpp"
+#include "base/error.hpp"
 #include "base/fd.hpp"
 #include "lock/store.hpp"
 
@@ -24,7 +26,7 @@ struct Loss {
   LockKey key;
   bool gone = false;   ///< the engine says so; otherwise it could not be asked in time
   bool final = false;  ///< otherwise renewals fail at this moment, and may succeed yet
-  std::string reason;  ///< a sentence part for people: "the server no longer has the lock"
+  std::string reason;  ///< a sentence part for people: "server unreachable since …: …"
 };
 
 /// Renews the leases of some holds from a thread of its own: every third of a ttl, and after a
@@ -32,6 +34,10 @@ struct Loss {
 /// construction and stop(). Losing is told by an fd; how long the holds are good for at least is an
 /// atomic that the supervisor reads itself, so that a renewal stuck anywhere still ends the child
 /// in time.
+///
+/// If the wall clock is set, time may have passed that no clock of this machine has counted: every
+/// hold is renewed at once, and one that cannot be is taken to be older by what the clock has
+/// moved.
 class LeaseKeeper {
  public:
   /// Throws Error{host_refused} if there can be no thread.
@@ -42,9 +48,13 @@ class LeaseKeeper {
 
   /// Becomes readable when a hold is lost or its lease has run out.
   int lost_fd() const { return lost_.fd(); }
+  bool lost() const { return lost_.raised(); }
+  /// Readable then, too, and when safe_until() has become earlier; until the news are taken.
+  int news_fd() const { return news_.fd(); }
+  void take_news() const { news_.clear(); }
   /// Until then all holds are ours, whatever happens; `never` if none has a lease.
   Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_.load())); }
-  /// Why lost_fd is readable, or why renewals fail at this moment.
+  /// Why a hold is lost, or why renewals fail at this moment.
   std::optional<Loss> loss() const;
   /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
   /// passed. For whoever is about to be stopped.
@@ -58,21 +68,27 @@ class LeaseKeeper {
     Held held;
     Deadline next;  ///< when to renew
     std::optional<Deadline> failing_since;
+    /// What may have passed uncounted since the lease was confirmed.
+    std::chrono::nanoseconds hidden{0};
   };
 
   void work();
+  void doubt(std::chrono::nanoseconds step);
   void renew(Upkept& lease);
-  void failed(Upkept& lease, const std::string& why);
+  void ended(Upkept& lease);
+  void failed(Upkept& lease, Deadline since, const Error& error);
   void note(const Upkept& lease, bool gone, const std::string& why, bool final);
   Deadline next_due() const;
   void update_safe_until();
 
   Store& store_;
   std::vector<Upkept> leases_;  ///< the thread's, until stop()
+  ClockSteps steps_;
+  Event news_;
   Event lost_;
   Event stop_;
   Event hurry_;
-  std::atomic<BootClock::rep> safe_until_;
+  std::atomic<BootClock::rep> safe_until_{0};
   mutable std::mutex mutex_;
   std::condition_variable renewed_;
   std::optional<Loss> loss_;  ///< guarded by mutex_

@@ -2,9 +2,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include "base/error.hpp"
+#include "base/process.hpp"
 #include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
 #include "output/json.hpp"
@@ -14,10 +14,7 @@ namespace {
 
 /// What others will see is the script that called: dlock itself is gone in a moment.
 Who calling_process(const std::string& label) {
-  std::string name;
-  std::ifstream comm("/proc/" + std::to_string(getppid()) + "/comm");
-  std::getline(comm, name);
-  Who who = this_process(name, label);
+  Who who = this_process(command_name(getppid()), label);
   who.pid = getppid();
   return who;
 }

@@ -1,85 +1,36 @@
 #include "supervise/process_tree.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <csignal>
-#include <memory>
-#include <string>
 
-#include "base/fd.hpp"
+#include "base/process.hpp"
 
 namespace dlock {
 
-namespace {
-
-std::string contents(const std::string& path) {
-  std::string all;
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char block[4096];
-  ssize_t got = 0;
-  while (file && (got = read(file.get(), block, sizeof block)) > 0) {
-    all.append(block, static_cast<std::size_t>(got));
+std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strangers) {
+  std::vector<Descendant> tree{{root, 0}};
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    const pid_t parent = tree[i].pid;
+    for (const pid_t pid : children_of(parent)) {
+      if (!strangers.contains(pid)) tree.push_back({pid, parent});
+    }
   }
-  return all;
+  tree.erase(tree.begin());
+  return tree;
 }
 
-void append_numbers(const std::string& text, std::vector<pid_t>& numbers) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at < end) {
-    pid_t number = 0;
-    const auto [rest, error] = std::from_chars(at, end, number);
-    if (error == std::errc()) numbers.push_back(number);
-    at = rest + 1;
-  }
-}
-
-/// A process's children are listed by the thread that forked them.
-std::vector<pid_t> children_of(const std::string& process) {
-  std::vector<pid_t> children;
-  const std::string tasks = "/proc/" + process + "/task";
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(tasks.c_str()), closedir);
-  while (const dirent* task = folder ? readdir(folder.get()) : nullptr) {
-    if (task->d_name[0] == '.') continue;
-    append_numbers(contents(tasks + "/" + task->d_name + "/children"), children);
-  }
-  return children;
-}
-
-/// 0 if there is no such process.
-pid_t parent_of(pid_t pid) {
-  const std::string stat = contents("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = stat.rfind(')');  // the name may hold anything: ") S 1"
-  pid_t parent = 0;
-  if (name_end != std::string::npos && name_end + 4 < stat.size()) {
-    std::from_chars(stat.data() + name_end + 4, stat.data() + stat.size(), parent);
-  }
-  return parent;
-}
-
-struct Found {
-  pid_t parent;
-  pid_t pid;
-};
-
-/// A pidfd names the process that has the number at the moment of opening. It is the one found if
-/// its parent is still the same, or if it has become our orphan meanwhile.
-void send(const Found& found, int signal) {
-  const Fd handle(static_cast<int>(syscall(SYS_pidfd_open, found.pid, 0)));
+void send(const Descendant& found, int signal, pid_t reaper) {
+  const Fd handle = open_pidfd(found.pid);
   if (!handle) return;
-  const pid_t parent = parent_of(found.pid);
-  if (parent != found.parent && parent != getpid()) return;
+  const auto now = stat_of(found.pid);
+  if (!now || (now->parent != found.parent && now->parent != reaper)) return;
   syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
 }
-
-}  // namespace
 
 ProcessTree::ProcessTree() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -87,22 +38,16 @@ ProcessTree::ProcessTree() {
   // costs less than reading the list.
   siginfo_t any{};
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD) return;
-  const auto children = children_of("self");
+  const auto children = children_of(getpid());
   strangers_.insert(children.begin(), children.end());
 }
 
 void ProcessTree::signal(int signal, pid_t except_group) const {
-  std::vector<Found> tree{{0, getpid()}};
-  for (std::size_t i = 0; i < tree.size(); ++i) {
-    const pid_t parent = tree[i].pid;
-    for (const pid_t pid : children_of(std::to_string(parent))) {
-      if (!strangers_.contains(pid)) tree.push_back({parent, pid});
-    }
-  }
   // All are found before the first is sent anything, and the lowest come first: who ends leaves
   // its children to us, where nobody would look for them any more.
-  for (std::size_t i = tree.size() - 1; i > 0; --i) {
-    if (except_group == 0 || getpgid(tree[i].pid) != except_group) send(tree[i], signal);
+  const auto tree = descendants_of(getpid(), strangers_);
+  for (auto found = tree.rbegin(); found != tree.rend(); ++found) {
+    if (except_group == 0 || getpgid(found->pid) != except_group) send(*found, signal, getpid());
   }
 }
 
@@ -117,7 +62,7 @@ void ProcessTree::reap_adopted(pid_t child) {
 }
 
 std::vector<pid_t> ProcessTree::reap_beside(pid_t child) {
-  auto left = children_of("self");
+  auto left = children_of(getpid());
   std::erase_if(left,
                 [&](pid_t pid) { return pid == child || strangers_.contains(pid) || reap(pid); });
   return left;

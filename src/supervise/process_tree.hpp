@@ -7,6 +7,21 @@
 
 namespace dlock {
 
+/// A process found below another, and who its parent was then.
+struct Descendant {
+  pid_t pid;
+  pid_t parent;
+};
+
+/// All that live below `root`, in whatever session, parents before their children; without
+/// `strangers` and what is below them. Whoever is forked meanwhile may be missed.
+std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strangers = {});
+
+/// Sends through a pidfd, which names the process that has the number at the moment of opening. It
+/// is the one found if its parent is still the same, or if it has become an orphan that fell to
+/// `reaper`. An error (gone, not ours to signal) is not told.
+void send(const Descendant& found, int signal, pid_t reaper);
+
 /// Everything the child has started, however far it moved away: dlock is made the reaper of its
 /// orphans (PR_SET_CHILD_SUBREAPER), so whatever lives of them stands below dlock in /proc.
 /// Processes that dlock already had for children when it was executed are not part of it.

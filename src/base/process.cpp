@@ -1,0 +1,141 @@
+#include "base/process.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+
+namespace dlock {
+namespace {
+
+std::string proc_path(pid_t pid, const char* file) {
+  return "/proc/" + std::to_string(pid) + "/" + file;
+}
+
+/// `use` gets the name of every entry.
+template <typename Use>
+void for_each_entry(const std::string& folder, const Use& use) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(opendir(folder.c_str()), closedir);
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  while (const dirent* entry = open_folder ? readdir(open_folder.get()) : nullptr) {
+    use(entry->d_name);
+  }
+}
+
+void append_numbers(const std::string& text, std::vector<pid_t>& numbers) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    pid_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error == std::errc()) numbers.push_back(number);
+    at = rest + 1;
+  }
+}
+
+std::uint64_t own_pid_space() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+}  // namespace
+
+std::string proc_text(const std::string& path) {
+  std::string all;
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char block[4096];
+  ssize_t got = 0;
+  while (file && (got = read(file.get(), block, sizeof block)) > 0) {
+    all.append(block, static_cast<std::size_t>(got));
+  }
+  return all;
+}
+
+/// The command's name stands in parentheses and may hold anything, so fields count from the last
+/// ')': 3 is the state, 4 the parent, 5 the group, 6 the session, 22 the start time.
+std::optional<ProcessStat> stat_of(pid_t pid) {
+  const std::string text = proc_text(proc_path(pid, "stat"));
+  const auto close = text.rfind(')');
+  if (close == std::string::npos || close + 2 >= text.size()) return std::nullopt;
+  ProcessStat stat;
+  const char* at = text.c_str() + close + 2;
+  stat.state = *at++;
+  for (int field = 4; field <= 22 && *at != '\0'; ++field) {
+    char* end = nullptr;
+    const unsigned long long value = std::strtoull(at, &end, 10);
+    if (field == 4) stat.parent = static_cast<pid_t>(value);
+    if (field == 5) stat.group = static_cast<pid_t>(value);
+    if (field == 6) stat.session = static_cast<pid_t>(value);
+    if (field == 22) stat.started = value;
+    at = end;
+  }
+  return stat;
+}
+
+std::string command_name(pid_t pid) {
+  std::string name = proc_text(proc_path(pid, "comm"));
+  if (!name.empty() && name.back() == '\n') name.pop_back();
+  return name;
+}
+
+/// Children are listed by the thread that forked them.
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  const std::string tasks = proc_path(pid, "task");
+  for_each_entry(tasks, [&](const char* task) {
+    if (task[0] != '.') append_numbers(proc_text(tasks + "/" + task + "/children"), children);
+  });
+  return children;
+}
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> all;
+  for_each_entry("/proc", [&](const char* name) {
+    const auto pid = static_cast<pid_t>(std::strtol(name, nullptr, 10));
+    if (pid > 0) all.push_back(pid);
+  });
+  return all;
+}
+
+Fd open_pidfd(pid_t pid) { return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+
+const ProcessId& own_process() {
+  static ProcessId self;
+  if (self.pid != getpid()) self = process_now(getpid());
+  return self;
+}
+
+ProcessId process_now(pid_t pid) {
+  static const std::uint64_t pid_space = own_pid_space();
+  const auto stat = stat_of(pid);
+  return ProcessId{pid, stat ? stat->started : 0, pid_space};
+}
+
+Life process_life(const ProcessId& process) {
+  if (process.pid <= 0) return Life::over;
+  if (process == own_process()) return Life::alive;
+  if (process.pid_space != own_process().pid_space) return Life::unknown;
+  const auto stat = stat_of(process.pid);
+  if (!stat) {
+    const bool gone = kill(process.pid, 0) != 0 && errno == ESRCH;
+    return gone ? Life::over : Life::unknown;
+  }
+  if (process.started == 0) return Life::unknown;
+  return stat->started == process.started && stat->runs() ? Life::alive : Life::over;
+}
+
+Fd process_end(const ProcessId& process) {
+  Fd fd = open_pidfd(process.pid);
+  // Looked at after the open: had the pid been given to another by then, this one has ended.
+  if (fd && process_life(process) == Life::over) fd.reset();
+  return fd;
+}
+
+}  // namespace dlock

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+
+namespace dlock {
+
+/// All of a file of the kernel's (/proc, /sys); empty if it cannot be read.
+std::string proc_text(const std::string& path);
+
+/// What dlock needs of /proc/PID/stat (proc(5)).
+struct ProcessStat {
+  char state = '?';
+  pid_t parent = 0;
+  pid_t group = 0;
+  pid_t session = 0;
+  std::uint64_t started = 0;  ///< clock ticks since boot
+  /// A zombie does not.
+  bool runs() const { return state != 'Z' && state != 'X'; }
+};
+
+/// Nothing if there is no such process or /proc hides it.
+std::optional<ProcessStat> stat_of(pid_t pid);
+
+/// The name of its program as the kernel keeps it: 15 bytes at most, any bytes; empty like stat_of.
+std::string command_name(pid_t pid);
+
+/// Zombies too; empty like stat_of.
+std::vector<pid_t> children_of(pid_t pid);
+
+/// All numbers that /proc shows.
+std::vector<pid_t> all_processes();
+
+/// Readable when the process ends; empty if there is none. Which process it is must be checked
+/// after the open: the number may have been given to another.
+Fd open_pidfd(pid_t pid);
+
+/// A process as those of the same boot can recognise it: a pid alone is used again.
+struct ProcessId {
+  pid_t pid = 0;                ///< 0: nobody
+  std::uint64_t started = 0;    ///< as in ProcessStat; 0: /proc did not say
+  std::uint64_t pid_space = 0;  ///< inode of the pid namespace `pid` counts in
+  bool operator==(const ProcessId&) const = default;
+};
+
+/// What can be said from here about a process or a group.
+enum class Life {
+  alive,
+  over,
+  unknown,  ///< another pid namespace, or /proc hides it
+};
+
+/// The calling process. Asked of the kernel once a process; a forked child asks anew.
+const ProcessId& own_process();
+
+/// Process `pid` of this namespace as it is now; `started` is 0 if it has gone or is hidden.
+ProcessId process_now(pid_t pid);
+
+/// Whether the process runs. A zombie does not.
+Life process_life(const ProcessId& process);
+
+/// Readable when the process ends; empty if that has happened or cannot be watched.
+Fd process_end(const ProcessId& process);
+
+}  // namespace dlock

@@ -104,6 +104,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   terms.max_hold = settings_.max_hold;
   terms.loss = holding.stop_source();
   terms.keep_running_on_loss = settings_.on_lost == OnLost::ignore;
+  terms.wait_tree = settings_.wait_tree;
   terms.on_loss = [&] {
     log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
   };

@@ -32,6 +32,7 @@ struct Flags {
   std::optional<std::string> max_hold, min_hold, on_lost, status_fd;
   std::optional<std::string> token, fence;
   std::optional<std::string> prefix, password_file, config;
+  bool wait_tree = false;
   bool force = false;
   bool json = false;
   bool env = false;

@@ -43,6 +43,7 @@ const Option option_table[] = {
     {"signal", 0, "SIG", run, &Flags::signal, "in place of SIGTERM: INT, SIGINT or 2"},
     {"max-hold", 0, "DUR", run, &Flags::max_hold, "stop COMMAND after DUR, exit 124"},
     {"min-hold", 0, "DUR", run, &Flags::min_hold, "keep the key taken for at least DUR"},
+    {"wait-tree", 0, nullptr, run, &Flags::wait_tree, "hold until all descendants of COMMAND end"},
     {"on-lost", 0, "ACTION", run, &Flags::on_lost, "stop COMMAND (default), or ignore the loss"},
     {"status-fd", 0, "N", run, &Flags::status_fd, "write how it ended to fd N, as JSON"},
     {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",

@@ -161,6 +161,7 @@ class Resolver {
     settings_.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     settings_.max_hold = duration("max-hold", milliseconds(1), longest_duration);
     settings_.min_hold = duration("min-hold", milliseconds(1), longest_duration);
+    settings_.wait_tree = flags_.wait_tree;
     settings_.on_lost = setting("on-lost", on_lost_from).value_or(OnLost::stop);
     settings_.status_fd = setting("status-fd", status_fd_from);
     resolve_grace();

@@ -47,6 +47,7 @@ struct Settings {
   int stop_signal = 0;
   std::optional<milliseconds> max_hold;
   std::optional<milliseconds> min_hold;
+  bool wait_tree = false;
   OnLost on_lost = OnLost::stop;
   std::optional<int> status_fd;
 

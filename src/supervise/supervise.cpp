@@ -28,6 +28,7 @@ class Supervisor {
 
  private:
   std::optional<Why> reason_to_stop();
+  std::optional<ChildEnd> end();
   Deadline next_deadline() const;
   bool loss_matters() const { return terms_.loss != nullptr && !loss_noticed_; }
   Deadline loss_deadline() const;
@@ -36,6 +37,7 @@ class Supervisor {
 
   void hear_signals();
   void pass_on(const Signals::Event& event);
+  void pass_on_to_rest(const Signals::Event& event);
   void continue_child();
   void stop_with_child(int signal);
 
@@ -45,7 +47,7 @@ class Supervisor {
   void let_it_end(Deadline stopped_at);
   std::vector<pid_t> kill_tree();
   bool tree_gone();
-  void signal_tree(int signal) const;
+  void signal_tree(int signal, bool sent_to_own_group = false) const;
 
   Child& child_;
   Signals& signals_;
@@ -53,6 +55,7 @@ class Supervisor {
   bool loss_told_ = false;
   bool loss_noticed_ = false;
   bool stopping_ = false;
+  bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
 };
 
 Ending Supervisor::run() {
@@ -61,14 +64,25 @@ Ending Supervisor::run() {
     // After a suspend, a SIGSTOP or a freeze the deadlines come first: before a signal is passed
     // on and before the child is continued.
     const auto reason = reason_to_stop();
-    if (const auto end = child_.reap()) return ended_by_itself(*end);
+    if (const auto ended = end()) return ended_by_itself(*ended);
     if (reason) return stop(*reason);
     hear_signals();
   }
 }
 
+/// How the child ended, once what is waited for has gone.
+std::optional<ChildEnd> Supervisor::end() {
+  if (!terms_.wait_tree) return child_.reap();
+  if (!child_.ended()) return std::nullopt;
+  if (!only_rest_left_) child_.terminal.take_back();
+  only_rest_left_ = true;
+  if (!child_.tree.reap_beside(child_.pid()).empty()) return std::nullopt;
+  return child_.reap();
+}
+
 void Supervisor::sleep() {
-  pollfd fds[] = {{child_.fd(), POLLIN, 0},
+  // Orphans that fell to us tell their end by SIGCHLD; the child's pidfd would wake us for ever.
+  pollfd fds[] = {{only_rest_left_ ? -1 : child_.fd(), POLLIN, 0},
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
   poll_until(fds, next_deadline());
@@ -118,10 +132,19 @@ void Supervisor::hear_signals() {
 }
 
 void Supervisor::pass_on(const Signals::Event& event) {
+  if (only_rest_left_) return pass_on_to_rest(event);
   if (event.number == SIGCONT) return continue_child();
   // The terminal has sent it to the whole group already.
   if (event.from_terminal && child_.shares_group()) return;
   child_.send(event.number);
+}
+
+/// The terminal is dlock's again by then, so it is here that ^Z stops the job.
+void Supervisor::pass_on_to_rest(const Signals::Event& event) {
+  signal_tree(event.number, event.from_terminal && child_.shares_group());
+  if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
+  if (terms_.before_stop) terms_.before_stop();
+  if (!stop_by(SIGTSTP, Stop::whole_job)) raise(SIGCONT);  // nobody else would continue them
 }
 
 void Supervisor::continue_child() {
@@ -205,10 +228,11 @@ bool Supervisor::tree_gone() {
   return child_.ended() && child_.tree.reap_beside(child_.pid()).empty();
 }
 
-void Supervisor::signal_tree(int signal) const {
+void Supervisor::signal_tree(int signal, bool sent_to_own_group) const {
   // A group is told at once, for those who fork meanwhile, but never the one we are in. It comes
   // last, see ProcessTree::signal.
-  child_.tree.signal(signal, child_.shares_group() ? 0 : child_.group());
+  const bool group_is_told = sent_to_own_group || !child_.shares_group();
+  child_.tree.signal(signal, group_is_told ? child_.group() : 0);
   if (!child_.shares_group()) child_.send(signal);
 }
 

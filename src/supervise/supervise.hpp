@@ -33,6 +33,8 @@ struct Terms {
   /// Null: nothing can be lost.
   const StopSource* loss = nullptr;
   bool keep_running_on_loss = false;
+  /// The end is that of all the child has started, not of the child alone.
+  bool wait_tree = false;
   /// Called once, when a loss is noticed and the child runs on. A loss that stops it is told by
   /// the Ending alone: a message that blocks (a full pipe) must not delay the kill.
   std::function<void()> on_loss;
@@ -50,9 +52,10 @@ struct Ending {
   std::vector<pid_t> survivors;
 };
 
-/// Waits for the child, passing signals on, and stops it with all it started when the terms say
+/// Waits for the child, passing signals on (to all that is left, once only its descendants are),
+/// and stops it with all it started when the terms say
 /// so. Nothing of it is alive at `must_be_gone_by`, as far as this machine runs dlock in time.
-/// A child that ends by itself leaves what it started alone.
+/// A child that ends by itself leaves what it started alone, but for `wait_tree`.
 Ending supervise(Child& child, Signals& signals, const Terms& terms);
 
 }  // namespace dlock

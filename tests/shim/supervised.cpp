@@ -2,6 +2,7 @@
 //   lease=MS      nothing may run MS after the start     renewals=N   N renewals, every lease/3
 //   lost=FILE     the loss is told when FILE is there    keep=1       the child runs on then
 //   grace=MS  stop=SIGNUMBER  max-hold=MS  hide=FD  env=NAME=VALUE
+//   wait-tree=1   the end is that of all descendants
 //   gate=FILE     the process group is written there, slowly, before the command begins
 // Its last line on stderr says how it ended; its exit code is dlock's.
 #include <unistd.h>
@@ -98,6 +99,7 @@ int supervised(const Options& options, Program program) {
   if (options.contains("max-hold")) terms.max_hold = duration(options, "max-hold");
   terms.loss = &lease;
   terms.keep_running_on_loss = options.contains("keep");
+  terms.wait_tree = options.contains("wait-tree");
   terms.on_loss = [] { std::fputs("loss\n", stderr); };
   terms.before_stop = [] { std::fputs("stopping\n", stderr); };
 

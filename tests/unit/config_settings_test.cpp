@@ -251,6 +251,14 @@ TEST_CASE("--on-lost is stop or ignore") {
         "--on-lost: \"Stop\" is neither stop nor ignore");
 }
 
+TEST_CASE("--wait-tree is off unless it is asked for, and belongs to run") {
+  Surroundings place;
+  CHECK_FALSE(place.resolve(run({})).wait_tree);
+  CHECK(place.resolve(run({"--wait-tree"})).wait_tree);
+  CHECK(place.usage_error(run({"--wait-tree=1"})) == "--wait-tree takes no value");
+  CHECK_THROWS_AS(place.resolve(acquire({"--wait-tree"})), Error);
+}
+
 TEST_CASE("an owner is chosen by its flag, or stands below DLOCK_OWNER") {
   Surroundings place;
   place.variables["DLOCK_OWNER"] = "a/b";

@@ -228,6 +228,28 @@ TEST_CASE("a job continued after its lease is killed before it runs another inst
   CHECK(desk.count("asked") == 0);
 }
 
+TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
+  Desk desk;
+  // Not by the shell's `&`, which would have it ignore INT.
+  desk.type(
+      "$D wait-tree=1 -- sh -c 'setsid -f sh -c \"sleep 60 & trap \\\"echo got-cont\\\" CONT;"
+      "trap \\\"echo got-int; kill \\$!; exit\\\" INT; echo read\\\"\\\"y; while :; do wait; "
+      "done\";"
+      "exit 4'; echo code-$?");
+  REQUIRE(desk.shows("ready"));
+  REQUIRE(desk.in_front("supervised"));
+  desk.press("\x1a");
+  REQUIRE(desk.shows("stopping"));
+  REQUIRE(desk.shows("Stopped"));
+  REQUIRE(desk.shows("code-148"));
+  desk.type("fg; echo fg-code-$?");
+  REQUIRE(desk.shows("got-cont"));
+  desk.press("\x03");
+  CHECK(desk.shows("got-int"));
+  CHECK(desk.shows("fg-code-4"));
+  CHECK(desk.count("got-int\r") == 1);
+}
+
 TEST_CASE("in a pipeline nobody's foreground is taken") {
   Desk desk;
   // The reader at the end reads keys from the terminal, as less does.

@@ -1,0 +1,116 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "base/process.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/process.hpp"
+#include "support/supervised.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+namespace {
+
+/// A shell loop that ends when `file` is there.
+std::string until(const std::string& file) {
+  return "while [ ! -e " + file + " ]; do sleep 0.01; done";
+}
+
+/// Leaves a daemon (double fork, own session) and a member of its own group, and exits with 7.
+/// Both say what they hear; TERM ends them. They wait in a builtin: dash forgets a signal that
+/// comes in the middle of its vfork.
+std::string leaves_two() {
+  const auto hears = [](const std::string& who) {
+    return "sh -c \"sleep 60 & trap 'echo " + who + " USR1' USR1; trap 'echo " + who +
+           " TERM; kill \\$!; exit' TERM; echo; while :; do wait; done\"";
+  };
+  return "(setsid " + hears("daemon") + " &); " + hears("member") + " & echo $$; exit 7";
+}
+
+bool has(const Process& process, const std::string& text) {
+  return process.out().find(text) != std::string::npos;
+}
+
+/// What leaves_two() left is ready to hear, and the command is a zombie.
+bool only_rest_left(const Process& dlock) {
+  const auto command = [&] {
+    const auto at = dlock.out().find_first_of("123456789");
+    return at == std::string::npos ? 0 : std::stoi(dlock.out().substr(at));
+  };
+  const auto lines = [&] { return count_lines(dlock.out()); };
+  return eventually([&] { return lines() == 3 && command() > 0 && !is_alive(command()); });
+}
+
+}  // namespace
+
+TEST_CASE("wait-tree: the end is that of the last descendant, the code the child's own") {
+  const TempDir dir;
+  const auto script =
+      shell("(setsid sh -c '" + until(dir / "go") + "; touch " + (dir / "done") + "' &); exit 3");
+  auto dlock = Process(supervised(script, {"wait-tree=1"}));
+  REQUIRE(eventually([&] {
+    const auto children = children_of(dlock.pid());
+    return children.size() == 2 && (!is_alive(children[0]) || !is_alive(children[1]));
+  }));
+  CHECK(dlock.running());
+  write_file(dir / "go", "");
+  const auto result = dlock.wait();
+  CHECK(result.exit_code == 3);
+  CHECK(says(result, "exited code=3"));
+  CHECK(read_file(dir / "done") == "");
+  const auto killed = run(supervised(shell("sleep 0.1 & kill -9 $$"), {"wait-tree=1"}));
+  CHECK(killed.signal == SIGKILL);
+  CHECK(killed.duration > milliseconds(100));
+}
+
+TEST_CASE("wait-tree: a signal reaches all that is left, each time it comes") {
+  auto dlock = Process(supervised(shell(leaves_two()), {"wait-tree=1"}));
+  REQUIRE(only_rest_left(dlock));
+  dlock.signal(SIGUSR1);
+  CHECK(eventually([&] { return has(dlock, "daemon USR1") && has(dlock, "member USR1"); }));
+  dlock.signal(SIGTERM);
+  const auto result = dlock.wait();
+  CHECK(result.exit_code == 7);
+  CHECK(result.out.find("daemon TERM") != std::string::npos);
+  CHECK(result.out.find("member TERM") != std::string::npos);
+}
+
+TEST_CASE("wait-tree: waiting for what is left costs no time of a processor") {
+  auto dlock = Process(supervised(shell(leaves_two()), {"wait-tree=1"}));
+  REQUIRE(only_rest_left(dlock));
+  const auto ticks = [&] {
+    const auto stat = read_file("/proc/" + std::to_string(dlock.pid()) + "/stat");
+    const char* at = stat.c_str() + stat.rfind(')') + 1;
+    for (int field = 3; field < 14; ++field) at = strchr(at + 1, ' ');
+    char* rest = nullptr;
+    const long user = std::strtol(at, &rest, 10);
+    return user + std::strtol(rest, nullptr, 10);
+  };
+  const long before = ticks();
+  const Deadline later_on = later(BootClock::now(), milliseconds(300));
+  REQUIRE(eventually([&] { return BootClock::now() > later_on; }));
+  CHECK(ticks() - before <= 5);
+}
+
+TEST_CASE("wait-tree: a loss and max-hold stop what is left, and the code says so") {
+  const std::string daemon = "(trap '' TERM; setsid sleep 60 & echo $!) & wait; exit 5";
+  const auto lost = run(supervised(shell(daemon), {"wait-tree=1", "lease=500", "grace=100"}));
+  CHECK(lost.exit_code == 79);
+  CHECK(says(lost, "lost code=5 signal=0 error=0 noticed=1 survivors=0"));
+  CHECK_FALSE(is_alive(std::stoi(lost.out)));
+  const auto long_run = run(supervised(shell(daemon), {"wait-tree=1", "max-hold=300", "grace=10"}));
+  CHECK(long_run.exit_code == 124);
+  CHECK(says(long_run, "max-hold code=5"));
+  CHECK_FALSE(is_alive(std::stoi(long_run.out)));
+}
+
+TEST_CASE("wait-tree: a command that cannot be executed is told at once") {
+  CHECK(says(run(supervised({"/nonexistent"}, {"wait-tree=1"})), "not-started"));
+}
+
+}  // namespace dlock::test

@@ -98,12 +98,18 @@ void Holding::lost(const Claim& claim) {
   loss_ = Loss{claim.key, true, true, store_.name() + " no longer has it"};
 }
 
-void Holding::keep() {
+Deadline Holding::granted_until() const {
+  Deadline until = never;
+  for (const Held& held : held_) until = std::min(until, held.grant.lease.valid_until);
+  return until;
+}
+
+void Holding::keep(std::atomic<BootClock::rep>* safe_until) {
   if (!needs_renewal()) {
     source_ = std::make_unique<Listening>(*this);
     return;
   }
-  keeper_ = std::make_unique<LeaseKeeper>(store_, held_);
+  keeper_ = std::make_unique<LeaseKeeper>(store_, held_, safe_until);
   source_ = std::make_unique<Keeping>(*keeper_);
 }
 

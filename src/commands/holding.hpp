@@ -28,7 +28,10 @@ class Holding {
   bool command_started(pid_t group);
   /// Begins to renew, where leases need it, and to listen where they do not. Called once the
   /// command's process exists, so that the fork happens in a process of one thread.
-  void keep();
+  /// `safe_until` as in LeaseKeeper.
+  void keep(std::atomic<BootClock::rep>* safe_until = nullptr);
+  /// Until then all holds are ours as things stand; before keep().
+  Deadline granted_until() const;
   void renew_now();
   /// Null where nothing can be lost.
   const StopSource* stop_source() const;

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <csignal>
 #include <cstring>
 
@@ -10,6 +12,7 @@
 #include "output/json.hpp"
 #include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
+#include "supervise/watchdog.hpp"
 
 namespace dlock {
 namespace {
@@ -38,6 +41,7 @@ class Run {
 
  private:
   int hold_and_run(std::vector<Held> held);
+  Terms terms(Holding& holding) const;
   Program program(const std::vector<LockFence>& fences) const;
   std::optional<int> signal_before_start();
   int lost_before_start(Holding& holding);
@@ -74,30 +78,42 @@ int Run::operator()() {
 int Run::hold_and_run(std::vector<Held> held) {
   const auto granted = BootClock::now();
   status_.locks = acquiring_.fences(held);
+  std::optional<Watchdog> watchdog;
   Holding holding(acquiring_.store(), std::move(held), log_);
   if (const auto signal = signal_before_start()) {
     holding.give_back(ReleaseMode::ignore_floor);
     return interrupted(*signal);
   }
   if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
+  const bool stops_on_loss = settings_.on_lost == OnLost::stop;
   bool held_at_start = true;
-  std::function<void(pid_t)> record;
-  if (!holding.needs_renewal()) {
-    record = [&](pid_t group) {
-      held_at_start = holding.command_started(group);
-      if (!held_at_start) throw Error(Trouble::unavailable, "lost before COMMAND started");
-    };
-  }
+  const auto record = [&](pid_t group) {
+    if (watchdog && group != getpgrp()) watchdog->child_started(group);
+    if (holding.needs_renewal()) return;
+    held_at_start = holding.command_started(group);
+    if (!held_at_start) throw Error(Trouble::unavailable, "lost before COMMAND started");
+  };
+  const bool worth_recording = settings_.watchdog || !holding.needs_renewal();
   std::optional<Child> child;
   try {
-    child.emplace(start(program(status_.locks), signals_, record));
-    holding.keep();
+    if (settings_.watchdog) watchdog.emplace(stops_on_loss ? holding.granted_until() : never);
+    child.emplace(start(program(status_.locks), signals_,
+                        worth_recording ? std::function<void(pid_t)>(record) : nullptr));
+    holding.keep(watchdog && stops_on_loss ? &watchdog->gone_by() : nullptr);
   } catch (const std::exception&) {
     child.reset();
     if (!held_at_start) return lost_before_start(holding);
     holding.give_back(ReleaseMode::ignore_floor);
     throw;
   }
+  Ending ending = supervise(*child, signals_, terms(holding));
+  if (watchdog) watchdog->dismiss();
+  if (watchdog && watchdog->has_killed()) ending.why = Ending::Why::lost;
+  status_.held = std::chrono::floor<milliseconds>(BootClock::now() - granted);
+  return finished(ending, holding);
+}
+
+Terms Run::terms(Holding& holding) const {
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;
@@ -109,9 +125,7 @@ int Run::hold_and_run(std::vector<Held> held) {
     log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
   };
   terms.before_stop = [&] { holding.renew_now(); };
-  const Ending ending = supervise(*child, signals_, terms);
-  status_.held = std::chrono::floor<milliseconds>(BootClock::now() - granted);
-  return finished(ending, holding);
+  return terms;
 }
 
 Program Run::program(const std::vector<LockFence>& fences) const {

@@ -36,6 +36,7 @@ struct Flags {
   bool force = false;
   bool json = false;
   bool env = false;
+  bool watchdog = false;
   bool quiet = false;
   bool verbose = false;
 };

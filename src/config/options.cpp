@@ -45,6 +45,8 @@ const Option option_table[] = {
     {"min-hold", 0, "DUR", run, &Flags::min_hold, "keep the key taken for at least DUR"},
     {"wait-tree", 0, nullptr, run, &Flags::wait_tree, "hold until all descendants of COMMAND end"},
     {"on-lost", 0, "ACTION", run, &Flags::on_lost, "stop COMMAND (default), or ignore the loss"},
+    {"watchdog", 0, nullptr, run, &Flags::watchdog,
+     "a second process stops COMMAND if dlock cannot"},
     {"status-fd", 0, "N", run, &Flags::status_fd, "write how it ended to fd N, as JSON"},
     {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
      "DLOCK_TOKEN"},

@@ -163,6 +163,7 @@ class Resolver {
     settings_.min_hold = duration("min-hold", milliseconds(1), longest_duration);
     settings_.wait_tree = flags_.wait_tree;
     settings_.on_lost = setting("on-lost", on_lost_from).value_or(OnLost::stop);
+    settings_.watchdog = flags_.watchdog;
     settings_.status_fd = setting("status-fd", status_fd_from);
     resolve_grace();
   }

@@ -49,6 +49,7 @@ struct Settings {
   std::optional<milliseconds> min_hold;
   bool wait_tree = false;
   OnLost on_lost = OnLost::stop;
+  bool watchdog = false;
   std::optional<int> status_fd;
 
   // acquire, inspect

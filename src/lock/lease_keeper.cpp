@@ -28,7 +28,9 @@ milliseconds request_timeout(milliseconds ttl) {
   return std::min(silence_of_a_dead_server, ttl / 6);
 }
 
-LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held) : store_(store) {
+LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
+                         std::atomic<BootClock::rep>* safe_until)
+    : store_(store), safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_) {
   const auto now = BootClock::now();
   for (Held& each : held) {
     const auto rest = each.grant.lease.valid_until - now;
@@ -180,7 +182,7 @@ Deadline LeaseKeeper::next_due() const {
 void LeaseKeeper::update_safe_until() {
   Deadline safe = never;
   for (const Upkept& lease : leases_) safe = std::min(safe, lease.held.grant.lease.valid_until);
-  const auto before = safe_until_.exchange(safe.time_since_epoch().count());
+  const auto before = safe_until_->exchange(safe.time_since_epoch().count());
   if (before > safe.time_since_epoch().count()) news_.raise();
 }
 

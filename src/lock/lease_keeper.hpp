@@ -40,8 +40,10 @@ struct Loss {
 /// moved.
 class LeaseKeeper {
  public:
+  /// Where `safe_until` is given, that is kept there, on BootClock, for another process to read.
   /// Throws Error{host_refused} if there can be no thread.
-  LeaseKeeper(Store& store, std::vector<Held> held);
+  LeaseKeeper(Store& store, std::vector<Held> held,
+              std::atomic<BootClock::rep>* safe_until = nullptr);
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
@@ -53,7 +55,7 @@ class LeaseKeeper {
   int news_fd() const { return news_.fd(); }
   void take_news() const { news_.clear(); }
   /// Until then all holds are ours, whatever happens; `never` if none has a lease.
-  Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_.load())); }
+  Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }
   /// Why a hold is lost, or why renewals fail at this moment.
   std::optional<Loss> loss() const;
   /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
@@ -88,7 +90,8 @@ class LeaseKeeper {
   Event lost_;
   Event stop_;
   Event hurry_;
-  std::atomic<BootClock::rep> safe_until_{0};
+  std::atomic<BootClock::rep> own_safe_until_{0};
+  std::atomic<BootClock::rep>* safe_until_;
   mutable std::mutex mutex_;
   std::condition_variable renewed_;
   std::optional<Loss> loss_;  ///< guarded by mutex_

@@ -5,7 +5,13 @@
 #include <set>
 #include <vector>
 
+#include "base/clock.hpp"
+
 namespace dlock {
+
+/// SIGKILL is sent this long before the moment at which nothing may run: what it takes a busy
+/// machine to wake us, to find the tree, and to tear the processes down.
+constexpr milliseconds kill_cost{20};
 
 /// A process found below another, and who its parent was then.
 struct Descendant {

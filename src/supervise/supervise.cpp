@@ -8,10 +8,6 @@ namespace {
 
 using Why = Ending::Why;
 
-/// SIGKILL is sent this long before the moment at which nothing may run: what it takes a busy
-/// machine to wake us, to find the tree, and to tear the processes down.
-constexpr milliseconds kill_cost{20};
-
 /// How long killed processes are waited for. Freeing many gigabytes takes seconds; what is stuck
 /// in the kernel longer than this is reported.
 constexpr std::chrono::seconds longest_burial{5};

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+
+namespace dlock {
+
+/// A second process that does what dlock cannot do while it is itself stopped or stuck: nothing of
+/// the child runs after the moment when it must be gone. If dlock is killed, it kills the child's
+/// process group, of which the kernel ends the child alone. It has a session of its own, so that
+/// whatever is done to dlock's job or terminal does not reach it, and keeps no fd of the caller.
+class Watchdog {
+ public:
+  /// Forks: called from a process of one thread, before the child exists. Nothing of the child may
+  /// run after `gone_by`. Throws Error{host_refused} if there can be no process.
+  explicit Watchdog(Deadline gone_by);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Where `gone_by` is read, on BootClock; whoever renews moves it on, from any thread.
+  std::atomic<BootClock::rep>& gone_by() { return shared_->gone_by; }
+  /// The child runs as this process group, which is not dlock's own.
+  void child_started(pid_t group) { shared_->group = group; }
+  /// Whether it found dlock too late to stop the child.
+  bool has_killed() const { return shared_->has_killed; }
+  /// The child has ended, or was stopped, by dlock itself: ends the watchdog.
+  void dismiss();
+
+ private:
+  /// In memory that both processes see.
+  struct Shared {
+    std::atomic<BootClock::rep> gone_by;
+    std::atomic<pid_t> group{0};
+    std::atomic<bool> has_killed{false};
+  };
+  class Guard;
+
+  Shared* shared_;
+  Fd pidfd_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,130 @@
+// --watchdog: what holds when dlock itself cannot act.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/process.hpp"
+#include "scenario.hpp"
+
+namespace dlock::test {
+namespace {
+
+const char* const beats = "while :; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
+
+Process start_guarded(const Scene& scene, const std::string& script,
+                      const std::vector<std::string>& flags = {}) {
+  std::vector<std::string> arguments{"run", "-k", "k", "--watchdog"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  arguments.insert(arguments.end(), {"--", "sh", "-c", script});
+  return scene.start(arguments);
+}
+
+/// The child of `dlock` that is a dlock.
+pid_t watchdog_of(pid_t dlock) {
+  const auto children = children_of(dlock);
+  const auto found = std::find_if(children.begin(), children.end(), [&](pid_t child) {
+    return command_name(child) == command_name(dlock);
+  });
+  return found == children.end() ? 0 : *found;
+}
+
+bool beats_in(const Scene& scene) {
+  return eventually([&] { return !read_file(scene.log()).empty(); });
+}
+
+std::int64_t last_beat(const Scene& scene) {
+  const auto all = tenures(scene.log());
+  return all.empty() ? 0 : all.back().end_ns;
+}
+
+void takes_the_group_along(const Scene& scene) {
+  Process dlock = start_guarded(scene, "sleep 61 & echo $! >helper; wait");
+  REQUIRE(
+      eventually([&] { return scene.has("helper") && !read_file(scene.path("helper")).empty(); }));
+  const pid_t helper = std::stoi(read_file(scene.path("helper")));
+  const pid_t watchdog = watchdog_of(dlock.pid());
+  REQUIRE(watchdog != 0);
+  dlock.signal(SIGKILL);
+  CHECK(eventually([&] { return !is_alive(helper); }));
+  CHECK(eventually([&] { return !is_alive(watchdog); }));
+  dlock.wait();
+}
+
+}  // namespace
+
+TEST_CASE("watchdog: dlock alone is stopped: nothing of the command outlives the lease, 79") {
+  RedisScene scene;
+  const std::string stubborn =
+      "trap '' TERM INT HUP; \"$STAMP\" \"$LOG\" start k 1; setsid sh -c '" + std::string(beats) +
+      "' & " + beats;
+  Process dlock = start_guarded(scene, stubborn, {"-t", "1500ms"});
+  REQUIRE(beats_in(scene));
+  dlock.signal(SIGSTOP);
+  dlock.wait_until_stopped();
+  const Deadline end = lease_end(scene.server, "k");
+  const pid_t watchdog = watchdog_of(dlock.pid());
+  REQUIRE(eventually([&] {
+    const auto below = children_of(dlock.pid());
+    return std::none_of(below.begin(), below.end(),
+                        [&](pid_t pid) { return pid != watchdog && is_alive(pid); });
+  }));
+  CHECK(last_beat(scene) > 0);
+  CHECK(last_beat(scene) < end.time_since_epoch().count());
+  dlock.signal(SIGCONT);
+  const Result result = dlock.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "while dlock was suspended or stopped; COMMAND was stopped") == 1);
+}
+
+TEST_CASE("watchdog: dlock is killed: the command's whole process group goes with it") {
+  takes_the_group_along(RedisScene());
+  LocalScene local;
+  takes_the_group_along(local);
+  CHECK(eventually([&] { return !local.is_held("k"); }));
+}
+
+TEST_CASE("watchdog: leaves a renewed lease and what the command leaves behind alone") {
+  RedisScene scene;
+  Process dlock = start_guarded(
+      scene, "setsid sh -c 'until [ -e go ]; do sleep 0.02; done; echo >daemon' & sleep 3",
+      {"-t", "1500ms"});
+  CHECK(dlock.wait().exit_code == 0);
+  scene.touch("go");
+  CHECK(eventually([&] { return scene.has("daemon"); }));
+}
+
+TEST_CASE(
+    "watchdog: is a process of its own session that holds nothing open, and goes with dlock") {
+  LocalScene scene;
+  Process dlock = start_guarded(scene, "echo >in; until [ -e go ]; do sleep 0.02; done");
+  REQUIRE(eventually([&] { return scene.has("in"); }));
+  const pid_t watchdog = watchdog_of(dlock.pid());
+  REQUIRE(watchdog != 0);
+  CHECK(stat_of(watchdog)->session == watchdog);
+  const std::string fds = "/proc/" + std::to_string(watchdog) + "/fd";
+  CHECK(
+      eventually([&] { return std::distance(std::filesystem::directory_iterator(fds), {}) == 1; }));
+  scene.touch("go");
+  CHECK(dlock.wait().exit_code == 0);
+  CHECK(!is_alive(watchdog));
+}
+
+TEST_CASE("watchdog: under --on-lost ignore it kills nobody") {
+  RedisScene scene;
+  Process dlock = start_guarded(scene, "echo >in; until [ -e go ]; do sleep 0.02; done; exit 3",
+                                {"-t", "1500ms", "--on-lost", "ignore"});
+  REQUIRE(eventually([&] { return scene.has("in"); }));
+  dlock.signal(SIGSTOP);
+  dlock.wait_until_stopped();
+  REQUIRE(eventually([&] { return !scene.is_held("k"); }));
+  usleep(100'000);  // a watchdog that was wrong would have killed by now
+  dlock.signal(SIGCONT);
+  scene.touch("go");
+  CHECK(dlock.wait().exit_code == 3);
+}
+
+}  // namespace dlock::test

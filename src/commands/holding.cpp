@@ -152,6 +152,16 @@ void Holding::stop_keeping() {
   keeper_.reset();
 }
 
+std::string Holding::outlive_by(pid_t group) {
+  if (needs_renewal()) return "and ends with its lease";
+  if (group <= 0) return "and ends with the process group of COMMAND";
+  // The process group of COMMAND may be empty: the survivor can have left it.
+  bool held = true;
+  for (const Held& each : held_) held = store_.command_started(each.claim, group) && held;
+  if (!held) return "but was lost before";
+  return "and ends with process group " + std::to_string(group);
+}
+
 Holding::GivenBack Holding::give_back(ReleaseMode mode) {
   auto worst = GivenBack::all;
   for (const Held& held : held_) worst = std::max(worst, give_back(held, mode));

@@ -39,6 +39,10 @@ class Holding {
 
   void stop_keeping();
 
+  /// In place of give_back(), when process group `group` (0: unknown) lives on and dlock ends:
+  /// tells until when the key stays taken.
+  std::string outlive_by(pid_t group);
+
   enum class GivenBack { all, was_lost, unknown };
   /// After stop_keeping(). Repeats until answered, at most until the leases end or 2 s; tells what
   /// came of it unless all went well.

@@ -28,6 +28,14 @@ std::string joined(const List& list, const char* separator, const Text& text) {
   return all;
 }
 
+/// `pid 4242 (backup), owned by root`.
+std::string survivor_text(const Survivor& survivor) {
+  std::string text = "pid " + std::to_string(survivor.pid);
+  if (!survivor.name.empty()) text += " (" + escaped(survivor.name) + ")";
+  if (!survivor.why.empty()) text += ", " + survivor.why;
+  return text;
+}
+
 /// One `dlock run`, from the settings to the exit code.
 class Run {
  public:
@@ -50,6 +58,7 @@ class Run {
   int finished(const Ending& ending, Holding& holding);
   int not_started(int error, Holding& holding);
   void give_back_after(const Ending& ending, Holding& holding);
+  void let_lapse(const std::vector<Survivor>& survivors, Holding& holding);
   void describe(const Ending& ending, const Holding& holding);
   int done(int exit_code);
 
@@ -206,6 +215,8 @@ int Run::finished(const Ending& ending, Holding& holding) {
 }
 
 void Run::describe(const Ending& ending, const Holding& holding) {
+  const std::string stopped =
+      ending.survivors.empty() ? "was stopped" : "was stopped as far as possible";
   status_.child_exit = ending.child.exit_code;
   status_.child_signal = ending.child.signal;
   status_.lost = ending.loss_noticed && ending.why != Ending::Why::lost;
@@ -221,12 +232,12 @@ void Run::describe(const Ending& ending, const Holding& holding) {
     case Ending::Why::lost:
       status_.outcome = "lost";
       status_.reason = holding.loss_text();
-      log_.error(status_.reason + "; COMMAND was stopped");
+      log_.error(status_.reason + "; COMMAND " + stopped);
       break;
     case Ending::Why::max_hold:
       status_.outcome = "max-hold";
       status_.reason = "COMMAND ran longer than --max-hold " + human_duration(*settings_.max_hold);
-      log_.error(status_.reason + " and was stopped");
+      log_.error(status_.reason + " and " + stopped);
       break;
   }
   if (!status_.lost) return;
@@ -238,17 +249,19 @@ void Run::describe(const Ending& ending, const Holding& holding) {
 /// Only once nothing of the command is left: what may still run must not meet the next holder.
 void Run::give_back_after(const Ending& ending, Holding& holding) {
   holding.stop_keeping();
-  if (!ending.survivors.empty()) {
-    log_.error("could not kill pid " +
-               joined(ending.survivors, ", ", [](pid_t pid) { return std::to_string(pid); }) +
-               ": the lock is not released and ends with its lease");
-    return;
-  }
+  if (!ending.survivors.empty()) return let_lapse(ending.survivors, holding);
   if (holding.give_back(ReleaseMode::normal) == Holding::GivenBack::was_lost &&
       ending.why != Ending::Why::lost) {
     status_.lost = true;
     if (status_.reason.empty()) status_.reason = "lost before the release";
   }
+}
+
+/// What could not be killed may still touch what the lock protects.
+void Run::let_lapse(const std::vector<Survivor>& survivors, Holding& holding) {
+  const std::string until = holding.outlive_by(survivors.front().group);
+  log_.error("could not kill " + joined(survivors, "; ", survivor_text) +
+             ": the lock is not released, " + until);
 }
 
 int Run::done(int exit_code) {

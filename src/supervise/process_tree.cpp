@@ -7,15 +7,48 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 
+#include "base/clock.hpp"
 #include "base/process.hpp"
 
 namespace dlock {
 
-std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strangers) {
+namespace {
+
+constexpr milliseconds longest_freeze{100};
+
+/// The user whom kill(2) asks for; empty if /proc hides it.
+std::string owner_of(pid_t pid) {
+  const std::string status = proc_text("/proc/" + std::to_string(pid) + "/status");
+  const auto line = status.find("\nUid:\t");
+  if (line == std::string::npos) return "";
+  const auto uid = std::strtoul(status.c_str() + line + 6, nullptr, 10);
+  return uid == 0 ? "root" : "uid " + std::to_string(uid);
+}
+
+bool is_reapable(pid_t child) {
+  siginfo_t end{};
+  waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOHANG | WNOWAIT);
+  return end.si_pid != 0;
+}
+
+std::string why_it_lives(pid_t pid, char state) {
+  if (kill(pid, 0) != 0 && errno == EPERM) {
+    const std::string owner = owner_of(pid);
+    return owner.empty() ? "another user's" : "owned by " + owner;
+  }
+  return state == 'D' ? "in uninterruptible sleep or frozen" : "";
+}
+
+}  // namespace
+
+std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strangers,
+                                       const std::function<void(const Descendant&)>& visit) {
   std::vector<Descendant> tree{{root, 0}};
   for (std::size_t i = 0; i < tree.size(); ++i) {
     const pid_t parent = tree[i].pid;
+    if (i > 0) visit(tree[i]);
     for (const pid_t pid : children_of(parent)) {
       if (!strangers.contains(pid)) tree.push_back({pid, parent});
     }
@@ -24,12 +57,13 @@ std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strang
   return tree;
 }
 
-void send(const Descendant& found, int signal, pid_t reaper) {
+bool send(const Descendant& found, int signal, pid_t reaper) {
   const Fd handle = open_pidfd(found.pid);
-  if (!handle) return;
+  if (!handle) return true;
   const auto now = stat_of(found.pid);
-  if (!now || (now->parent != found.parent && now->parent != reaper)) return;
-  syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
+  // What /proc hides is another user's, so that the kernel refuses the signal.
+  if (now && now->parent != found.parent && now->parent != reaper) return true;
+  return syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0) == 0 || errno != EPERM;
 }
 
 ProcessTree::ProcessTree() {
@@ -42,13 +76,43 @@ ProcessTree::ProcessTree() {
   strangers_.insert(children.begin(), children.end());
 }
 
-void ProcessTree::signal(int signal, pid_t except_group) const {
+std::vector<Descendant> ProcessTree::signal(int signal, pid_t except_group) const {
   // All are found before the first is sent anything, and the lowest come first: who ends leaves
   // its children to us, where nobody would look for them any more.
-  const auto tree = descendants_of(getpid(), strangers_);
+  const auto tree = all();
+  std::vector<Descendant> refused;
   for (auto found = tree.rbegin(); found != tree.rend(); ++found) {
-    if (except_group == 0 || getpgid(found->pid) != except_group) send(*found, signal, getpid());
+    const bool excepted = except_group != 0 && getpgid(found->pid) == except_group;
+    if (!excepted && !send(*found, signal, getpid())) refused.push_back(*found);
   }
+  return refused;
+}
+
+void ProcessTree::freeze() const {
+  const Deadline give_up = later(BootClock::now(), longest_freeze);
+  std::set<pid_t> told;
+  std::size_t told_before = 0;
+  do {
+    told_before = told.size();
+    // Top down, so that who forks is stopped before its children are listed.
+    descendants_of(getpid(), strangers_, [&](const Descendant& found) {
+      if (told.insert(found.pid).second) send(found, SIGSTOP, getpid());
+    });
+  } while (told.size() > told_before && BootClock::now() < give_up);
+}
+
+std::vector<Descendant> ProcessTree::all() const { return descendants_of(getpid(), strangers_); }
+
+std::vector<Survivor> ProcessTree::survivors() const {
+  std::vector<Survivor> left;
+  for (const Descendant& each : all()) {
+    const auto stat = stat_of(each.pid);
+    // A child of ours that cannot be reaped may look like a zombie: one of its threads is stuck.
+    if (stat && !stat->runs() && (each.parent != getpid() || is_reapable(each.pid))) continue;
+    left.push_back({each.pid, stat ? stat->group : 0, command_name(each.pid),
+                    why_it_lives(each.pid, stat ? stat->state : '?')});
+  }
+  return left;
 }
 
 void ProcessTree::reap_adopted(pid_t child) {
@@ -61,11 +125,18 @@ void ProcessTree::reap_adopted(pid_t child) {
   }
 }
 
-std::vector<pid_t> ProcessTree::reap_beside(pid_t child) {
-  auto left = children_of(getpid());
-  std::erase_if(left,
-                [&](pid_t pid) { return pid == child || strangers_.contains(pid) || reap(pid); });
-  return left;
+bool ProcessTree::nobody_beside(pid_t child) {
+  // Who was listed alive and is reaped a moment later may have left us a child of its own after
+  // the list was read: only a list with nobody on it is proof.
+  constexpr int most_lists = 8;
+  for (int list = 0; list < most_lists; ++list) {
+    auto others = children_of(getpid());
+    std::erase_if(others, [&](pid_t pid) { return pid == child || strangers_.contains(pid); });
+    if (others.empty()) return true;
+    std::erase_if(others, [&](pid_t pid) { return reap(pid); });
+    if (!others.empty()) return false;
+  }
+  return false;
 }
 
 bool ProcessTree::reap(pid_t pid) {

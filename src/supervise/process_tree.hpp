@@ -2,7 +2,9 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -20,13 +22,24 @@ struct Descendant {
 };
 
 /// All that live below `root`, in whatever session, parents before their children; without
-/// `strangers` and what is below them. Whoever is forked meanwhile may be missed.
-std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strangers = {});
+/// `strangers` and what is below them. Each is shown to `visit` before its own children are looked
+/// for. Whoever is forked meanwhile may be missed.
+std::vector<Descendant> descendants_of(
+    pid_t root, const std::set<pid_t>& strangers = {},
+    const std::function<void(const Descendant&)>& visit = [](const Descendant&) {});
 
 /// Sends through a pidfd, which names the process that has the number at the moment of opening. It
 /// is the one found if its parent is still the same, or if it has become an orphan that fell to
-/// `reaper`. An error (gone, not ours to signal) is not told.
-void send(const Descendant& found, int signal, pid_t reaper);
+/// `reaper`. False if it is there but not ours to signal.
+bool send(const Descendant& found, int signal, pid_t reaper);
+
+/// A process that SIGKILL did not end.
+struct Survivor {
+  pid_t pid;
+  pid_t group;       ///< 0: /proc hides it
+  std::string name;  ///< of its program, any bytes; empty: hidden
+  std::string why;   ///< "owned by root"; empty: nothing is known
+};
 
 /// Everything the child has started, however far it moved away: dlock is made the reaper of its
 /// orphans (PR_SET_CHILD_SUBREAPER), so whatever lives of them stands below dlock in /proc.
@@ -38,16 +51,27 @@ class ProcessTree {
   ProcessTree(ProcessTree&&) = default;
 
   /// Sends `signal` to all of it that is not in process group `except_group`, each process through
-  /// a pidfd that was checked to be the one found.
-  void signal(int signal, pid_t except_group) const;
+  /// a pidfd that was checked to be the one found. Returns who is not ours to signal.
+  std::vector<Descendant> signal(int signal, pid_t except_group) const;
+
+  /// Sends SIGSTOP until nobody is found who had not been sent it: then nobody forks any more, but
+  /// for those who are not ours to signal. Gives up after a tenth of a second.
+  void freeze() const;
+
+  /// All that are left, the child and zombies included.
+  std::vector<Descendant> all() const;
+
+  /// Who of them SIGKILL did not end.
+  std::vector<Survivor> survivors() const;
 
   /// Reaps what was adopted and has ended, while `child` runs.
   void reap_adopted(pid_t child);
 
   /// The same after `child` may have ended, without ever reaping it: its number, which is its
-  /// group's, stays taken. Returns who is left right below dlock, `child` not counted. If nobody
-  /// is and `child` has ended, then nothing of the tree is alive, for orphans come up to us.
-  std::vector<pid_t> reap_beside(pid_t child);
+  /// group's, stays taken. True if nobody but `child` is left right below dlock: if that has ended
+  /// too, then nothing of the tree is alive, for orphans come up to us. False also while they come
+  /// and end too fast to say; SIGCHLD tells when to ask again.
+  bool nobody_beside(pid_t child);
 
  private:
   bool reap(pid_t pid);

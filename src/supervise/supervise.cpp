@@ -1,6 +1,9 @@
 #include "supervise/supervise.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "supervise/kill_cgroup.hpp"
 
 namespace dlock {
 
@@ -41,7 +44,7 @@ class Supervisor {
   Ending stop(Why why);
   Deadline kill_deadline(Deadline stopped_at) const;
   void let_it_end(Deadline stopped_at);
-  std::vector<pid_t> kill_tree();
+  std::vector<Survivor> kill_tree();
   bool tree_gone();
   void signal_tree(int signal, bool sent_to_own_group = false) const;
 
@@ -51,6 +54,7 @@ class Supervisor {
   bool loss_told_ = false;
   bool loss_noticed_ = false;
   bool stopping_ = false;
+  bool look_again_ = false;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
 };
 
@@ -72,7 +76,7 @@ std::optional<ChildEnd> Supervisor::end() {
   if (!child_.ended()) return std::nullopt;
   if (!only_rest_left_) child_.terminal.take_back();
   only_rest_left_ = true;
-  if (!child_.tree.reap_beside(child_.pid()).empty()) return std::nullopt;
+  if (!child_.tree.nobody_beside(child_.pid())) return std::nullopt;
   return child_.reap();
 }
 
@@ -81,7 +85,8 @@ void Supervisor::sleep() {
   pollfd fds[] = {{only_rest_left_ ? -1 : child_.fd(), POLLIN, 0},
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
-  poll_until(fds, next_deadline());
+  // A SIGCHLD that was taken may tell of what ended after it was looked for.
+  poll_until(fds, std::exchange(look_again_, false) ? BootClock::now() : next_deadline());
   loss_told_ = fds[2].revents != 0 && terms_.loss->lost();
 }
 
@@ -119,6 +124,7 @@ void Supervisor::hear_signals() {
       pass_on(*event);
       continue;
     }
+    look_again_ = only_rest_left_;
     child_.tree.reap_adopted(child_.pid());
     const auto stopped = child_.stopped();
     if (!stopped || stopping_) continue;
@@ -176,7 +182,7 @@ Ending Supervisor::stop(Why why) {
   stopping_ = true;
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();
-  auto survivors = by_itself ? std::vector<pid_t>{} : kill_tree();
+  auto survivors = by_itself ? std::vector<Survivor>{} : kill_tree();
   Ending ending{why, child_.reap().value_or(ChildEnd{}), loss_noticed_, std::move(survivors)};
   child_.terminal.take_back();
   child_.terminal.reset_modes();
@@ -203,26 +209,26 @@ void Supervisor::let_it_end(Deadline stopped_at) {
   }
 }
 
-std::vector<pid_t> Supervisor::kill_tree() {
+/// One sweep ends most trees. Whoever forks faster than a sweep is stopped first, and whoever may
+/// not be signalled is killed by cgroup where that is possible.
+std::vector<Survivor> Supervisor::kill_tree() {
   const Deadline give_up = later(BootClock::now(), longest_burial);
-  while (true) {
+  KillCgroup last_resort;
+  for (bool first = true; true; first = false) {
     child_.send(SIGKILL);
-    child_.tree.signal(SIGKILL, 0);
+    if (!first) child_.tree.freeze();
+    const auto refused = child_.tree.signal(SIGKILL, 0);
+    if (!refused.empty()) last_resort.kill(refused);
     if (tree_gone()) return {};
-    if (BootClock::now() >= give_up) break;
+    if (BootClock::now() >= give_up) return child_.tree.survivors();
     pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
     poll_until(fds, later(BootClock::now(), sweep_interval));
     while (signals_.take()) {
     }
   }
-  auto survivors = child_.tree.reap_beside(child_.pid());
-  if (!child_.ended()) survivors.insert(survivors.begin(), child_.pid());
-  return survivors;
 }
 
-bool Supervisor::tree_gone() {
-  return child_.ended() && child_.tree.reap_beside(child_.pid()).empty();
-}
+bool Supervisor::tree_gone() { return child_.ended() && child_.tree.nobody_beside(child_.pid()); }
 
 void Supervisor::signal_tree(int signal, bool sent_to_own_group) const {
   // A group is told at once, for those who fork meanwhile, but never the one we are in. It comes

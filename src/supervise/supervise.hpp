@@ -49,7 +49,7 @@ struct Ending {
   ChildEnd child;
   bool loss_noticed = false;
   /// What could not be killed; the lock must lapse then, not be released.
-  std::vector<pid_t> survivors;
+  std::vector<Survivor> survivors;
 };
 
 /// Waits for the child, passing signals on (to all that is left, once only its descendants are),

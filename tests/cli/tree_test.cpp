@@ -4,6 +4,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/privileges.hpp"
 
 namespace dlock::test {
 namespace {
@@ -62,6 +63,66 @@ TEST_CASE("tree: TERM to dlock reaches a daemon that is all that is left") {
     CHECK(result.out.ends_with("in\nasked\n"));
     CHECK(place.is_free("a"));
   });
+}
+
+TEST_CASE("tree: what cannot be killed is named, and the lock is left to lapse") {
+  const TestCgroup freezer("freezer");
+  if (freezer.path().empty()) {
+    MESSAGE("skipped: no cgroup v1 freezer that may be written");
+    return;
+  }
+  const std::string freezes_itself = "echo $$; echo $$ >" + freezer.path() +
+                                     "/cgroup.procs; echo FROZEN >" + freezer.path() +
+                                     "/freezer.state; exec sleep 60";
+  const Place places[] = {Place(Engine::redis), Place(Engine::local)};
+  std::vector<Process> held;
+  for (const Place& place : places) {
+    held.push_back(start_in(place, {"run", "-k", "a", "-t", "10s", "--max-hold", "2s", "--grace",
+                                    "0", "--status-fd", "2", "-c", freezes_itself}));
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    CAPTURE(places[i].url());
+    const auto result = held[i].wait();
+    CHECK(!places[i].is_free("a"));
+    CHECK(result.exit_code == 124);
+    const std::string pid = result.out.substr(0, result.out.find('\n'));
+    const std::string until = places[i].is_local() ? "process group " + pid : "its lease";
+    CHECK(holds(result.err, "could not kill pid " + pid +
+                                " (sh), in uninterruptible sleep or frozen: the lock is not "
+                                "released, and ends with " +
+                                until + "\n"));
+    CHECK(holds(result.err, R"("outcome":"max-hold","exit_code":124,"child_exit":null)"));
+  }
+  freezer.write("freezer.state", "THAWED");
+  CHECK(eventually([&] { return places[1].is_free("a"); }));
+}
+
+TEST_CASE("tree: on local: what became root and left the group keeps the lock until it ends") {
+  const std::string missing = not_root_here();
+  if (!missing.empty()) {
+    MESSAGE("skipped: ", missing);
+    return;
+  }
+  const OrdinaryUser user;
+  const std::string dlock = user.own_copy(dlock_path());
+  ProcessOptions options;
+  options.env["HOME"] = user.dir().path();
+  const auto run_dlock = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {dlock, "run", "--server", "local:" + user.dir().path(), "-k", "a"});
+    return run(user.run_as(more), clean(options));
+  };
+  const auto result = run_dlock({"--max-hold", "1500ms", "--grace", "0", "-c",
+                                 "setsid " + user.sleep_as_root() + " & echo $!; wait"});
+  REQUIRE(result.exit_code == 124);
+  const std::string pid = result.out.substr(0, result.out.find('\n'));
+  CHECK(holds(result.err, "could not kill pid " + pid +
+                              " (sleep), owned by root: the lock is not "
+                              "released, and ends with process group " +
+                              pid + "\n"));
+  CHECK(run_dlock({"-n", "--", "true"}).exit_code == 75);
+  REQUIRE(is_alive(std::stoi(pid)));
+  kill(std::stoi(pid), SIGKILL);
+  CHECK(run_dlock({"-w", "10", "--", "true"}).exit_code == 0);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ const char* const leaves_a_daemon =
 /// The same until TERM comes; before, it says its own number.
 const char* const leaves_one_to_be_asked =
     "echo $$; (setsid sh -c 'sleep 60 & trap \"kill $!; echo asked; exit\" TERM; echo in;"
-    "while :; do wait; done' &); exit 3";
+    "until wait; do :; done' &); exit 3";
 
 Process start_in(const Place& place, std::vector<std::string> words) {
   ProcessOptions options;

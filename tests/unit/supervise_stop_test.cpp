@@ -31,7 +31,7 @@ const char* const stubborn_family =
 
 /// It waits in a builtin: dash forgets a signal that comes in the middle of its vfork.
 const char* const handles_term =
-    "trap 'echo asked; exit 0' TERM; sleep 60 & echo ready; while :; do wait; done";
+    "trap 'echo asked; exit 0' TERM; sleep 60 & echo ready; until wait; do :; done";
 
 void check_all_dead(const std::string& out, std::size_t expected) {
   const auto family = pids(out);
@@ -50,7 +50,7 @@ TEST_CASE("a family that ignores TERM and left its session is dead when the leas
 
 TEST_CASE("descendants in a group of their own are asked to end before they are killed") {
   const auto result = run(supervised(shell("setsid sh -c \"trap 'echo daemon asked; exit' TERM; "
-                                           "sleep 60 & while :; do wait; done\" &"
+                                           "sleep 60 & until wait; do :; done\" &"
                                            "trap 'wait; exit 3' TERM; wait; wait"),
                                      {"max-hold=400", "grace=5000"}));
   CHECK(result.out == "daemon asked\n");
@@ -60,7 +60,7 @@ TEST_CASE("descendants in a group of their own are asked to end before they are 
 
 TEST_CASE("the grace goes on for what is left when the command itself has ended") {
   const auto result = run(supervised(
-      shell("(trap 'sleep 0.2; echo cleaned up; exit' TERM; sleep 60 & while :; do wait; done) &"
+      shell("(trap 'sleep 0.2; echo cleaned up; exit' TERM; sleep 60 & until wait; do :; done) &"
             "trap 'exit 0' TERM; wait"),
       {"max-hold=400", "grace=5000"}));
   CHECK(result.out == "cleaned up\n");

@@ -116,7 +116,7 @@ class Desk {
 /// in the middle of its vfork.
 const char* const counts_int =
     "sh -c 'sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; echo read\"\"y; "
-    "while :; do wait; done'";
+    "until wait; do :; done'";
 
 }  // namespace
 
@@ -173,7 +173,7 @@ TEST_CASE("in a pipeline, where ^C has reached the child already, it is not pass
   desk.type(
       "$D -- sh -c 'trap \"echo got-int\" INT; sleep 60 & trap \"kill $!; echo got-te\"\"rm; "
       "exit\" "
-      "TERM; echo dlock=$PPID.; while :; do wait; done' | (trap '' INT; cat)");
+      "TERM; echo dlock=$PPID.; until wait; do :; done' | (trap '' INT; cat)");
   REQUIRE(desk.shows("dlock="));
   const pid_t dlock = desk.number();
   // Two signals that come close together are one to the child, so dlock is held back a while.

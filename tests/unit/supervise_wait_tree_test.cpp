@@ -26,7 +26,7 @@ std::string until(const std::string& file) {
 std::string leaves_two() {
   const auto hears = [](const std::string& who) {
     return "sh -c \"sleep 60 & trap 'echo " + who + " USR1' USR1; trap 'echo " + who +
-           " TERM; kill \\$!; exit' TERM; echo; while :; do wait; done\"";
+           " TERM; kill \\$!; exit' TERM; echo; until wait; do :; done\"";
   };
   return "(setsid " + hears("daemon") + " &); " + hears("member") + " & echo $$; exit 7";
 }
@@ -93,6 +93,8 @@ TEST_CASE("wait-tree: dlock sleeps while it waits for what is left") {
     usleep(1000);
   }
   CHECK(awake < 30);
+  dlock.signal(SIGTERM);  // the daemon is out of the test's reach
+  CHECK(dlock.wait().exit_code == 7);
 }
 
 TEST_CASE("wait-tree: a loss and max-hold stop what is left, and the code says so") {

@@ -1,116 +1,19 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pty.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "base/fd.hpp"
+#include "support/desk.hpp"
 #include "support/eventually.hpp"
-#include "support/files.hpp"
-#include "support/process.hpp"
-#include "support/supervised.hpp"
-#include "support/temp_dir.hpp"
 
 namespace dlock::test {
 
 namespace {
-
-/// Somebody at a terminal, with a shell that has job control: types, and reads the screen.
-class Desk {
- public:
-  Desk() {
-    int master = -1;
-    shell_ = forkpty(&master, nullptr, nullptr, nullptr);
-    if (shell_ == 0) {
-      setenv("PS1", "", 1);
-      setenv("TERM", "dumb", 1);
-      setenv("D", DLOCK_SUPERVISED, 1);
-      execlp("bash", "bash", "--norc", "--noprofile", "--noediting", "-i", nullptr);
-      _exit(127);
-    }
-    master_ = Fd(master);
-    fcntl(master, F_SETFL, O_NONBLOCK);
-    fcntl(master, F_SETFD, FD_CLOEXEC);
-    type("stty -echo noflsh; PS1=; echo desk-$((1+1))");
-    REQUIRE(shows("desk-2"));
-  }
-
-  ~Desk() {
-    const pid_t foreground = tcgetpgrp(master_.get());
-    if (foreground > 1) kill(-foreground, SIGKILL);
-    kill(shell_, SIGKILL);
-    waitpid(shell_, nullptr, 0);
-  }
-
-  void type(const std::string& line) { press(line + "\n"); }
-
-  void press(const std::string& keys) {
-    CHECK(write(master_.get(), keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
-  }
-
-  void resize(unsigned short columns) {
-    const winsize size{24, columns, 0, 0};
-    ioctl(master_.get(), TIOCSWINSZ, &size);
-  }
-
-  /// Waits until `text` is on the screen after what was shown before.
-  bool shows(const std::string& text) {
-    const bool there = eventually(
-        [&] {
-          read_screen();
-          return screen_.find(text, seen_) != std::string::npos;
-        },
-        milliseconds(5000));
-    if (there) seen_ = screen_.find(text, seen_) + text.size();
-    if (!there) MESSAGE(screen_);
-    return there;
-  }
-
-  /// Waits until the foreground process group is led by a program of this name.
-  bool in_front(const std::string& program) {
-    return eventually([&] {
-      const pid_t group = tcgetpgrp(master_.get());
-      if (group <= 1 || !is_alive(group)) return false;
-      return read_file("/proc/" + std::to_string(group) + "/comm") == program + "\n";
-    });
-  }
-
-  /// The number that follows what was shown last, and ends with a full stop.
-  pid_t number() {
-    const auto at = seen_;
-    CHECK(shows("."));
-    return std::atoi(screen_.c_str() + at);
-  }
-
-  std::size_t count(const std::string& text) {
-    read_screen();
-    std::size_t found = 0;
-    for (auto at = screen_.find(text); at != std::string::npos; at = screen_.find(text, at + 1)) {
-      ++found;
-    }
-    return found;
-  }
-
- private:
-  void read_screen() {
-    char block[4096];
-    ssize_t got = 0;
-    while ((got = read(master_.get(), block, sizeof block)) > 0) {
-      screen_.append(block, static_cast<std::size_t>(got));
-    }
-  }
-
-  pid_t shell_ = -1;
-  Fd master_;
-  std::string screen_;
-  std::size_t seen_ = 0;
-};
 
 /// Says so for each INT, ends on QUIT. It waits in a builtin, for dash forgets a signal that comes
 /// in the middle of its vfork.
@@ -121,7 +24,7 @@ const char* const counts_int =
 }  // namespace
 
 TEST_CASE("the child reads from the terminal, and the shell has it again afterwards") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"'; echo code-$?");
   REQUIRE(desk.shows("ready"));
   desk.type("hello");
@@ -133,7 +36,7 @@ TEST_CASE("the child reads from the terminal, and the shell has it again afterwa
 }
 
 TEST_CASE("the child is in the foreground from its first instruction on") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type(
       "$D -- sh -c 'read -r p c s pp group se tty front rest </proc/$$/stat; "
       "[ $group = $front ] && echo in-fro\"\"nt'");
@@ -141,7 +44,7 @@ TEST_CASE("the child is in the foreground from its first instruction on") {
 }
 
 TEST_CASE("a script without job control has the terminal again after dlock") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type("sh -c '\"$D\" -- true; echo read\"\"y; read x; echo \"<$x>\"'");
   REQUIRE(desk.shows("ready"));
   desk.type("hello");
@@ -154,7 +57,7 @@ TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead
        {command, command + " | (trap '' INT QUIT; cat)", "echo | " + command,
         command + " </dev/null", command + " & fg"}) {
     CAPTURE(line);
-    Desk desk;
+    Desk desk(DLOCK_SUPERVISED);
     desk.type(line);
     REQUIRE(desk.shows("ready"));
     for (int i = 0; i < 3; ++i) {
@@ -169,7 +72,7 @@ TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead
 }
 
 TEST_CASE("in a pipeline, where ^C has reached the child already, it is not passed on again") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type(
       "$D -- sh -c 'trap \"echo got-int\" INT; sleep 60 & trap \"kill $!; echo got-te\"\"rm; "
       "exit\" "
@@ -187,7 +90,7 @@ TEST_CASE("in a pipeline, where ^C has reached the child already, it is not pass
 }
 
 TEST_CASE("^C that kills the child stops a loop of the shell") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type("for i in 1 2 3; do $D -- sh -c 'echo read\"\"y; exec sleep 60'; done; echo over");
   REQUIRE(desk.shows("ready"));
   desk.press("\x03");
@@ -197,7 +100,7 @@ TEST_CASE("^C that kills the child stops a loop of the shell") {
 }
 
 TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"; exit 4'; echo code-$?");
   REQUIRE(desk.shows("ready"));
   desk.press("\x1a");
@@ -215,7 +118,7 @@ TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it")
 }
 
 TEST_CASE("a job continued after its lease is killed before it runs another instruction") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type(
       "$D lease=700 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
       "read x'");
@@ -251,7 +154,7 @@ TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
 }
 
 TEST_CASE("in a pipeline nobody's foreground is taken") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   // The reader at the end reads keys from the terminal, as less does.
   desk.type(
       "$D -- sh -c 'echo data; sleep 0.2' | (cat; echo read\"\"y; read x </dev/tty; "
@@ -263,7 +166,7 @@ TEST_CASE("in a pipeline nobody's foreground is taken") {
 }
 
 TEST_CASE("a child fed by a pipe gets the terminal when it reads from it") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type("echo data | $D -- sh -c 'cat; read x </dev/tty; echo \"<$x>\"'; echo code-$?");
   REQUIRE(desk.shows("data"));
   desk.type("key");
@@ -272,7 +175,7 @@ TEST_CASE("a child fed by a pipe gets the terminal when it reads from it") {
 }
 
 TEST_CASE("a job in the background leaves the terminal alone until it is brought forward") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"' & echo bg-$((1+1))");
   REQUIRE(desk.shows("bg-2"));
   REQUIRE(desk.shows("stopping"));
@@ -285,7 +188,7 @@ TEST_CASE("a job in the background leaves the terminal alone until it is brought
 }
 
 TEST_CASE("a shell below dlock has job control, and sees the window change") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   desk.type("$D -- bash --norc --noprofile --noediting -i");
   desk.type("trap 'echo width-$(stty size)' WINCH; echo inner-$((1+1))");
   REQUIRE(desk.shows("inner-2"));

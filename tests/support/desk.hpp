@@ -1,0 +1,44 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+
+#include "base/fd.hpp"
+
+namespace dlock::test {
+
+/// Somebody at a terminal, with a bash that has job control: types, and reads the screen. All that
+/// was started there is gone with it.
+class Desk {
+ public:
+  /// The shell knows `program` as $D; `variables` are set in its environment.
+  explicit Desk(const std::string& program,
+                const std::map<std::string, std::string>& variables = {});
+  ~Desk();
+  Desk(const Desk&) = delete;
+  Desk& operator=(const Desk&) = delete;
+
+  void type(const std::string& line) { press(line + "\n"); }
+  void press(const std::string& keys);
+  void resize(unsigned short columns);
+
+  /// Waits until `text` is on the screen after what was shown before.
+  bool shows(const std::string& text);
+  /// Waits until the foreground process group is led by a program of this name.
+  bool in_front(const std::string& program);
+  /// The number that follows what was shown last, and ends with a full stop.
+  pid_t number();
+  std::size_t count(const std::string& text);
+
+ private:
+  void read_screen();
+
+  pid_t shell_ = -1;
+  Fd master_;
+  std::string screen_;
+  std::size_t seen_ = 0;
+};
+
+}  // namespace dlock::test

@@ -3,8 +3,10 @@
 #include <sys/resource.h>
 
 #include <set>
+#include <sstream>
 
 #include "cli/place.hpp"
+#include "support/chance.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 
@@ -38,6 +40,15 @@ void check_same_inside(const Place& place, const std::string& before, const std:
   CHECK(inside.err == "");
 }
 
+/// By default. Two real-time signals are libc's own.
+bool ends_a_process(int signal) {
+  for (const int harmless :
+       {SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}) {
+    if (signal == harmless) return false;
+  }
+  return signal <= SIGSYS || signal >= SIGRTMIN;
+}
+
 TEST_CASE("run: exits with each code that its command can return") {
   on_each_engine([](const Place& place) {
     const int step = place.is_local() ? 1 : 15;
@@ -50,14 +61,16 @@ TEST_CASE("run: exits with each code that its command can return") {
   });
 }
 
-TEST_CASE("run: dies of the signal that ended its command") {
+TEST_CASE("run: dies of each signal that can end its command, those that dump core too") {
   on_each_engine([](const Place& place) {
     ProcessOptions options;
     options.before_exec = [] {
       const rlimit none{0, 0};
       setrlimit(RLIMIT_CORE, &none);
     };
-    for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGUSR1, SIGSEGV}) {
+    const int step = place.is_local() ? 1 : 3;
+    for (int signal = 1; signal <= SIGRTMAX; signal += step) {
+      if (!ends_a_process(signal)) continue;
       CAPTURE(signal);
       const std::string kill = "kill -" + std::to_string(signal) + " $$";
       CHECK(place.dlock(command("a", {"sh", "-c", kill}), options).signal == signal);
@@ -65,6 +78,37 @@ TEST_CASE("run: dies of the signal that ended its command") {
     }
     const auto told = place.shell(R"("$D" run -k a -- sh -c 'kill -TERM $$'; echo $?)");
     CHECK(told.out == "143\n");
+  });
+}
+
+TEST_CASE("run: a command that ends at once is never missed, also where SIGCHLD is ignored") {
+  const int count = runs_of_this_test(150);
+  on_each_engine([&](const Place& place) {
+    for (const std::string before : {"", "env --ignore-signal=CHLD "}) {
+      CAPTURE(before);
+      const std::string loop = "i=0; while [ $i -lt " + std::to_string(count) + " ]; do " + before +
+                               "\"$D\" run -q -k a -- false; [ $? = 1 ] || exit 2; i=$((i+1)); "
+                               "done; echo all";
+      const Result result = place.start_shell(loop).wait(milliseconds(200'000));
+      CHECK(result.out == "all\n");
+      CHECK(result.err == "");
+    }
+  });
+}
+
+TEST_CASE("run --max-hold: of a command that ignores TERM and its daemon nothing lives on, 124") {
+  on_each_engine([](const Place& place) {
+    const Result result =
+        place.dlock({"run", "-k", "a", "--max-hold", "500ms", "--grace", "100ms", "--", "sh", "-c",
+                     "trap '' TERM INT HUP; (setsid sh -c 'sleep 60 & echo $! $$; wait' &); "
+                     "echo $$; while :; do sleep 0.05; done"});
+    CHECK(result.exit_code == 124);
+    std::istringstream words(result.out);
+    std::vector<pid_t> family;
+    for (pid_t pid = 0; words >> pid;) family.push_back(pid);
+    CHECK(family.size() == 3);
+    for (const pid_t pid : family) CHECK_FALSE(is_alive(pid));
+    CHECK(place.is_free("a"));
   });
 }
 

@@ -1,0 +1,191 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "cli/place.hpp"
+#include "support/desk.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// Somebody at a terminal, in the directory of the test, whose locks are `place`.
+class User : public Desk {
+ public:
+  explicit User(const Place& place)
+      : Desk(dlock_path(), {{"DLOCK_SERVER", place.url()}, {"DLOCK_CONFIG", "/dev/null"}}) {
+    resize(80);
+    type("cd " + place.dir().path() + "; echo here-$((1+1))");
+    REQUIRE(shows("here-2"));
+  }
+
+  /// The shell answers, has its terminal, and nothing is left stopped.
+  void is_back() {
+    type("jobs; echo back-$((1+1))");
+    CHECK(shows("back-2"));
+    CHECK(count("Stopped") == 0);
+  }
+};
+
+/// It waits in a builtin, for dash forgets a signal that comes in the middle of its vfork.
+const char* const counts_int =
+    "'sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; echo read\"\"y; "
+    "while :; do wait; done'";
+
+}  // namespace
+
+TEST_CASE("terminal: ^C reaches the command exactly once, with -c and without") {
+  const Place place(Engine::local);
+  for (const std::string how : {"-- sh -c ", "-c "}) {
+    CAPTURE(how);
+    User user(place);
+    user.type("$D run -k a " + how + counts_int + "; echo code-$?");
+    REQUIRE(user.shows("ready"));
+    for (int i = 0; i < 3; ++i) {
+      user.press("\x03");
+      REQUIRE(user.shows("got-int"));
+    }
+    user.press("\x1c");
+    REQUIRE(user.shows("code-9"));
+    CHECK(user.count("got-int\r") == 3);
+    CHECK(place.is_free("a"));
+  }
+}
+
+TEST_CASE("terminal: ^C while waiting for the lock leaves the queue, 130") {
+  on_each_engine([](const Place& place) {
+    const Process holder = place.hold("a");
+    User user(place);
+    user.type("$D run -k a -- true");
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    user.press("\x03");
+    user.type("echo code-$?");
+    CHECK(user.shows("code-130"));
+    CHECK(place.waiters("a") == 0);
+  });
+}
+
+TEST_CASE(
+    "terminal: ^Z stops the job, which keeps its lock while the lease lasts, and fg goes on") {
+  on_each_engine([](const Place& place) {
+    User user(place);
+    user.type("$D run -k a -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"'; echo code-$?");
+    REQUIRE(user.shows("ready"));
+    user.press("\x1a");
+    REQUIRE(user.shows("Stopped"));
+    CHECK(user.shows("code-148"));
+    CHECK(!place.is_free("a"));
+    user.type("fg; echo code-$?");
+    REQUIRE(user.in_front("sh"));
+    user.type("hello");
+    CHECK(user.shows("<hello>"));
+    CHECK(user.shows("code-0"));
+    CHECK(place.is_free("a"));
+  });
+}
+
+TEST_CASE("terminal: ^Z for longer than the ttl, then fg: the command does not run again, 79") {
+  const Place place(Engine::redis);
+  User user(place);
+  user.type(
+      "$D run -k a -t 600ms -- sh -c 'trap \"printf ran-%s again\" TERM CONT; echo read\"\"y; "
+      "read x; printf ran-%s again'");
+  REQUIRE(user.shows("ready"));
+  user.press("\x1a");
+  REQUIRE(user.shows("Stopped"));
+  CHECK(place.dlock({"run", "-k", "a", "-w", "20", "--", "true"}).exit_code == 0);
+  user.type("fg; echo code-$?");
+  CHECK(user.shows("code-79"));
+  CHECK(user.count("ran-again") == 0);
+}
+
+TEST_CASE("terminal: an editor opens a file, changes and saves it") {
+  const Place place(Engine::local);
+  struct Editor {
+    std::string program;
+    std::string command;
+    std::string shown;
+    std::vector<std::pair<std::string, std::string>> keys;  ///< and what then appears
+  };
+  const std::vector<Editor> editors{
+      {"nano",
+       "nano -I text",
+       "nano",
+       {{"words\x0f", "Name to Write"}, {"\r", "1 line"}, {"\x18", ""}}},
+      {"vim", "vim -u NONE -n text", "~", {{"iwords", "words"}, {"\x1b:wq\r", ""}}}};
+  int found = 0;
+  for (const Editor& editor : editors) {
+    if (run({"sh", "-c", "command -v " + editor.program}).exit_code != 0) continue;
+    CAPTURE(editor.program);
+    ++found;
+    User user(place);
+    user.type("rm -f text; TERM=xterm $D run -k a -- " + editor.command + "; echo code-$?");
+    REQUIRE(user.shows(editor.shown));
+    for (const auto& [keys, then] : editor.keys) {
+      user.press(keys);
+      REQUIRE(user.shows(then));
+    }
+    CHECK(user.shows("code-0"));
+    CHECK(read_file(place.dir() / "text") == "words\n");
+    user.is_back();
+  }
+  if (found == 0) MESSAGE("not run: neither nano nor vim is here");
+}
+
+TEST_CASE("terminal: bash -i has job control") {
+  const Place place(Engine::local);
+  User user(place);
+  user.type("$D run -k a -- bash --norc --noprofile --noediting -i; echo code-$?");
+  user.type("echo inner-$((1+1))");
+  REQUIRE(user.shows("inner-2"));
+  user.type("sleep 100 &");
+  user.type("jobs; echo listed-$((1+1))");
+  CHECK(user.shows("Running"));
+  REQUIRE(user.shows("listed-2"));
+  user.type("fg");
+  REQUIRE(user.in_front("sleep"));
+  user.press("\x1a");
+  REQUIRE(user.shows("Stopped"));
+  user.type("fg");
+  REQUIRE(user.in_front("sleep"));
+  user.press("\x03");
+  REQUIRE(user.in_front("bash"));
+  user.type("echo after-$?; exit 3");
+  CHECK(user.shows("after-130"));
+  CHECK(user.shows("code-3"));
+  CHECK(user.count("no job control") == 0);
+  CHECK(place.is_free("a"));
+}
+
+TEST_CASE("terminal: the command hears of a new window size, and sees it") {
+  const Place place(Engine::local);
+  User user(place);
+  user.type(
+      "$D run -k a -- sh -c 'sleep 60 & trap \"kill $!; stty size; exit\" WINCH; echo read\"\"y; "
+      "while :; do wait; done'");
+  REQUIRE(user.shows("ready"));
+  user.resize(123);
+  CHECK(user.shows("24 123"));
+  user.is_back();
+}
+
+TEST_CASE("terminal: in a pipeline with less, less has its keys and nobody is stopped") {
+  on_each_engine([](const Place& place) {
+    User user(place);
+    user.type("$D run -k a -- seq 1000 | TERM=xterm less; echo code-$?");
+    REQUIRE(user.shows("23"));
+    user.press(" ");
+    REQUIRE(user.shows("46"));
+    user.press("q");
+    CHECK(user.shows("code-0"));
+    user.is_back();
+    // And with a command that still writes when less has gone.
+    user.type("$D run -k a -- sh -c 'while echo more; do :; done' 2>/dev/null | TERM=xterm less");
+    REQUIRE(user.shows("more"));
+    user.press("q");
+    user.is_back();
+    CHECK(eventually([&] { return place.is_free("a"); }));
+  });
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,144 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <map>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+const std::string plain = "plain";
+
+/// What a user may have written before COMMAND. A script has it as $W.
+std::map<std::string, std::string> wrappers(const Place& place) {
+  return {{plain, ""},
+          {"timeout", "timeout 60"},
+          {"flock", "flock " + (place.dir() / "flocked")},
+          {"dlock", dlock_path() + " run -k a --"}};
+}
+
+std::string ending(const Result& result) {
+  if (result.signal != 0) return "signal " + std::to_string(result.signal);
+  return "exit code " + std::to_string(result.exit_code);
+}
+
+struct Script {
+  std::string text;
+  /// Who rightly differs, and what is then seen.
+  std::map<std::string, std::string> differs;
+};
+
+const Script scripts[] = {
+    {"for c in 0 1 7 75 79 124 126 127 128 255; do $W sh -c \"exit $c\"; echo $?; done", {}},
+    {"for s in HUP INT QUIT TERM KILL USR1 PIPE; do $W sh -c 'kill -'$s' $$'; echo $?; done", {}},
+    {"$W no-such-command-anywhere 2>/dev/null; echo $?; $W /etc/passwd 2>/dev/null; echo $?",
+     {{"flock", "69\n69\nexit code 0"}}},
+    {"printf '1\\n2\\n3\\n' | $W tr 1-3 a-c | cat", {}},
+    {"printf '1\\n2\\n' | { $W sh -c 'read x; echo \"first $x\"'; read y; echo \"then $y\"; }", {}},
+    {"head -c 300000 /dev/zero | $W cat | wc -c", {}},
+    {"$W head -c 300000 /dev/zero | wc -c", {}},
+    {"$W yes | head -n 1; echo ${PIPESTATUS[0]}", {}},
+    {"X='a  b' Y= $W sh -c 'echo \"<$X>\" \"<$Y>\" \"${Z-unset}\"'", {}},
+    {"$W printf '<%s>' 'a  b' '' '*' -- -x -k '[a,b]' $'new\\nline'", {}},
+    {"printf 'a\\0b c\\0' | xargs -0 -n 1 $W printf '<%s>'", {}},
+    {"$W sh -c 'echo out; echo err >&2; echo out' 2>&1", {}},
+    {"$W sh -c 'echo seven >&7' 7>seven; cat seven; $W /bin/echo >&- 2>&1; echo $?", {}},
+    {"cd /; umask 027; ulimit -n 99; $W sh -c 'pwd; umask; ulimit -n'", {}},
+    {"$W sh -c '(sleep 0.2; echo late) & echo early' | cat", {}},
+    {"set -e; for i in 1 2 3; do echo $i; $W sh -c \"[ $i != 2 ]\"; done; echo over", {}},
+    {"if $W false; then echo yes; else echo no; fi; $W true && ! $W false && echo both", {}},
+    {"x=$($W sh -c 'echo inside; exit 4'); echo \"$x $?\"", {}},
+    {"while read -r n; do $W echo \"line $n\" </dev/null; done <<< $'1\\n2'", {}},
+    {"$W sh -c 'sleep 0.1; exit 6' & wait $!; echo $?", {}},
+    {"trap '' INT TERM; $W sh -c 'kill -INT $$; kill -TERM $$; echo ignored'; echo $?",
+     {{"timeout", "130\nexit code 0"}}},
+};
+
+/// A signal to what stands before COMMAND, or to plain COMMAND. Where the others differ, it is
+/// because they keep it to themselves and leave COMMAND running without its wrapper.
+struct Signalled {
+  int signal;
+  bool timeout_passes_on;
+};
+
+constexpr Signalled signalled[] = {{SIGTERM, true}, {SIGINT, true},   {SIGHUP, true},
+                                   {SIGQUIT, true}, {SIGUSR1, false}, {SIGUSR2, false}};
+
+std::string observed(const Place& place, const std::string& wrapper, const std::string& script,
+                     int signal) {
+  ProcessOptions options;
+  options.env["W"] = wrapper;
+  options.env["DLOCK_SERVER"] = place.url();
+  options.cwd = place.dir().path();
+  Process process({"bash", "-c", script}, clean(options));
+  if (signal != 0) {
+    if (!eventually([&] { return process.out().ends_with(".\n"); })) return "did not begin";
+    process.signal(signal);
+  }
+  const Result result = process.wait();
+  std::string all = result.out + ending(result);
+  const auto command = all.find("pid ");
+  if (command == std::string::npos) return all;
+  const auto end = all.find(".\n");
+  const bool alive = is_alive(static_cast<pid_t>(std::stol(all.substr(command + 4))));
+  return all.erase(command, end + 2 - command) + (alive ? ", COMMAND runs on" : "");
+}
+
+}  // namespace
+
+TEST_CASE("alike: scripts see the same below flock, timeout, dlock and nothing") {
+  const Place place(Engine::local);
+  for (const Script& script : scripts) {
+    CAPTURE(script.text);
+    const std::string expected = observed(place, "", script.text, 0);
+    for (const auto& [name, wrapper] : wrappers(place)) {
+      CAPTURE(name);
+      const auto other = script.differs.find(name);
+      CHECK(observed(place, wrapper, script.text, 0) ==
+            (other == script.differs.end() ? expected : other->second));
+    }
+  }
+}
+
+TEST_CASE("alike: a signal to dlock does what it does to the plain command, unlike with flock") {
+  const Place place(Engine::local);
+  const std::string heeds =
+      "exec $W sh -c 'trap \"echo got; exit 3\" TERM INT HUP QUIT USR1 USR2; echo pid $$.; "
+      "while :; do sleep 0.01; done'";
+  const std::string dies = "exec $W sh -c 'echo pid $$.; exec sleep 60'";
+  for (const auto& [signal, timeout_passes_on] : signalled) {
+    CAPTURE(signal);
+    const std::string died = "signal " + std::to_string(signal);
+    for (const auto& [name, wrapper] : wrappers(place)) {
+      CAPTURE(name);
+      const bool passes_on = name != "flock" && (name != "timeout" || timeout_passes_on);
+      CHECK(observed(place, wrapper, heeds, signal) ==
+            (passes_on ? "got\nexit code 3" : died + ", COMMAND runs on"));
+      CHECK(observed(place, wrapper, dies, signal) ==
+            (passes_on ? died : died + ", COMMAND runs on"));
+    }
+  }
+}
+
+/// As a terminal does it: to the shell and all that it waits for. timeout leaves the group.
+TEST_CASE("alike: INT to the whole job stops a loop of the shell") {
+  const Place place(Engine::local);
+  for (const auto& [name, wrapper] : wrappers(place)) {
+    if (name == "timeout") continue;
+    CAPTURE(name);
+    ProcessOptions options;
+    options.env["W"] = wrapper;
+    options.env["DLOCK_SERVER"] = place.url();
+    const std::string loop = "for i in 1 2 3; do $W sh -c 'echo in; exec sleep 60'; done; echo on";
+    Process process({"bash", "-c", loop}, clean(options));
+    REQUIRE(eventually([&] { return process.out() == "in\n"; }));
+    kill(-process.pid(), SIGINT);
+    const Result result = process.wait();
+    CHECK(result.signal == SIGINT);
+    CHECK(result.out == "in\n");
+  }
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,243 @@
+#include "cli/duel.hpp"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "base/error.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// For whatever must happen, on a machine that does much else.
+constexpr milliseconds long_time{30'000};
+
+[[noreturn]] void fail(const std::string& what) { throw Error(Trouble::bug, what); }
+
+/// A fence is the server's clock at the grant.
+Deadline granted_at(std::int64_t fence) {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  return BootClock::now() + (microseconds(fence) - wall);
+}
+
+/// The machine was too slow for a short ttl before anything was put to the test.
+struct TooSlow {};
+
+/// It found no server in time, or lost the lock with nothing done to it.
+void throw_if_too_slow(Process& process) {
+  if (process.running()) return;
+  const int code = process.wait().exit_code;
+  if (code == 69 || code == 79) throw TooSlow();
+}
+
+std::string end_of(Process& process) {
+  if (process.running()) return "it runs, and says: " + process.err();
+  const Result result = process.wait();
+  return "exit code " + std::to_string(result.exit_code) + ", signal " +
+         std::to_string(result.signal) + ": " + result.err;
+}
+
+Deadline moment(std::int64_t ns) { return Deadline(std::chrono::nanoseconds(ns)); }
+
+}  // namespace
+
+Duel::Duel(Arena& arena, Chance& chance, std::string key, const Rules& rules)
+    : arena_(arena),
+      chance_(chance),
+      rules_(rules),
+      freezer_(rules.in_freezer ? Freezer::make() : std::nullopt),
+      key_(std::move(key)),
+      ttl_(chance.between(milliseconds(300), milliseconds(900))),
+      first_(start("first", arena.scene.url(), manners())),
+      second_([&] {
+        const bool begun = wait_for_first();
+        if (!begun) throw_if_too_slow(first_);
+        if (!begun) fail("the first does not begin: " + end_of(first_));
+        command_ = static_cast<pid_t>(beats("first").front().pid);
+        return start("second", arena.scene.server.url(), {});
+      }()) {
+  // On a busy machine the first may have lost the lock by now.
+  const auto seen = [&] { return times(second_.err(), "waiting: ") > 0 || second_is_in(); };
+  eventually([&] { return seen() || !second_.running(); }, long_time);
+  if (seen()) return;
+  throw_if_too_slow(second_);
+  fail("the second does not queue up: " + end_of(second_));
+}
+
+Duel::~Duel() {
+  if (freezer_) freezer_->thaw();
+  for (const char* const name : {"first", "second"}) unlink(file(name).c_str());
+}
+
+std::string Duel::file(const std::string& name) const {
+  return arena_.scene.path(key_ + "-" + name);
+}
+
+/// Some heed no TERM, so that they live until they are killed. Some never sleep, so that the
+/// machine is busy.
+std::vector<std::string> Duel::manners() {
+  std::vector<std::string> words;
+  if (rules_.with_daemon) words.emplace_back("daemon");
+  if (rules_.with_daemon || chance_.up_to(1) == 0) words.emplace_back("stubborn");
+  if (chance_.up_to(5) == 0) words.emplace_back("spin");
+  return words;
+}
+
+Process Duel::start(const std::string& name, const std::string& url,
+                    std::vector<std::string> words) {
+  std::vector<std::string> arguments{"run",
+                                     "-t",
+                                     std::to_string(ttl_.count()) + "ms",
+                                     "-k",
+                                     key_,
+                                     "--server",
+                                     url,
+                                     "--",
+                                     DLOCK_HEART,
+                                     file(name),
+                                     file("resource")};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  ProcessOptions options = arena_.scene.options();
+  if (freezer_ && name == "first") options.before_exec = [this] { freezer_->join(); };
+  return start_dlock(arguments, options);
+}
+
+std::vector<Beat> Duel::beats(const std::string& name) const {
+  if (access(file(name).c_str(), F_OK) != 0) return {};
+  const std::string bytes = read_file(file(name));
+  std::vector<Beat> all(bytes.size() / sizeof(Beat));
+  if (!all.empty()) std::memcpy(all.data(), bytes.data(), all.size() * sizeof(Beat));
+  return all;
+}
+
+void Duel::pause(double least, double most) {
+  const auto ms = [&](double ttls) {
+    return milliseconds(static_cast<int>(ttls * static_cast<double>(ttl_.count())));
+  };
+  std::this_thread::sleep_for(chance_.between(ms(least), ms(most)));
+}
+
+bool Duel::wait_for_first() const {
+  eventually([&] { return !beats("first").empty() || !first_.running(); }, long_time);
+  return !beats("first").empty();
+}
+
+bool Duel::second_is_in() const { return !beats("second").empty(); }
+
+void Duel::wait_for_second() {
+  eventually([&] { return second_is_in() || !second_.running(); }, long_time);
+  if (second_is_in()) return;
+  throw_if_too_slow(second_);
+  fail("the second does not get in: " + end_of(second_));
+}
+
+void Duel::end_first() {
+  if (first_.running()) first_.signal(SIGUSR1);
+  const Result result = first_.wait(long_time);
+  if (result.exit_code != 79 && result.signal != SIGUSR1)
+    fail("the first ends with " + end_of(first_));
+}
+
+void Duel::check_kept() {
+  throw_if_too_slow(first_);
+  if (second_is_in()) fail("the lock was not kept");
+}
+
+void Duel::first_loses() {
+  const Result result = first_.wait(long_time);
+  if (result.exit_code != 79) fail("the first ends with " + end_of(first_));
+}
+
+Duel::Outcome Duel::outcome() {
+  constexpr std::size_t some = 20;
+  wait_for_second();
+  first_.wait(long_time);
+  eventually([&] { return beats("second").size() >= some || !second_.running(); }, long_time);
+  second_.signal(SIGTERM);
+  const Result end = second_.wait(long_time);
+  if (end.signal != SIGTERM && end.exit_code != 79) fail("the second ends with " + end_of(second_));
+
+  const auto old = beats("first");
+  const auto fresh = beats("second");
+  const Deadline grant = granted_at(fresh.front().fence);
+  Outcome outcome;
+  outcome.last_beat =
+      moment(std::max_element(old.begin(), old.end(), [](const Beat& a, const Beat& b) {
+               return a.before_ns < b.before_ns;
+             })->before_ns);
+  outcome.margin = grant - outcome.last_beat;
+  std::set<pid_t> pids;
+  for (const Beat& beat : old) {
+    pids.insert(static_cast<pid_t>(beat.pid));
+    if (moment(beat.before_ns) > grant) ++outcome.late;
+    const bool after_a_write = beat.before_ns > fresh.front().after_ns;
+    if (after_a_write && beat.accepted != 0) ++outcome.late_taken;
+  }
+  if (fresh.front().fence <= old.front().fence)
+    fail("the second has no larger fence than the first");
+  if (std::any_of(fresh.begin(), fresh.end(), [](const Beat& beat) { return beat.accepted == 0; }))
+    fail("the resource refuses the second");
+  if (std::any_of(pids.begin(), pids.end(), is_alive))
+    fail("of the first's command something lives");
+  if (pids.size() != (rules_.with_daemon ? 2 : 1)) fail("the daemon did not begin");
+  return outcome;
+}
+
+namespace {
+
+Duel::Outcome one_duel(const std::function<void(Duel&)>& story, const Rules& rules,
+                       std::unique_ptr<Arena>& arena, std::uint64_t seed, const std::string& key) {
+  constexpr int attempts = 10;
+  Duel::Outcome outcome;
+  for (int attempt = 1; attempt <= attempts; ++attempt) {
+    try {
+      if (!arena) arena = std::make_unique<Arena>();
+      Chance chance(seed);
+      Duel duel(*arena, chance, key + "." + std::to_string(attempt), rules);
+      story(duel);
+      outcome = duel.outcome();
+      arena->proxy.heal();
+      return outcome;
+    } catch (const TooSlow&) {
+      outcome.trouble = "the machine is too slow for this test";
+    } catch (const std::exception& error) {
+      outcome.trouble = error.what();
+      break;
+    }
+  }
+  arena.reset();  // what is left of a failure must not reach the next
+  return outcome;
+}
+
+}  // namespace
+
+std::vector<Duel::Outcome> duels(const std::function<void(Duel&)>& story, const Rules& rules) {
+  constexpr int most_at_once = 20;
+  const int count = runs_of_this_test(20);
+  const std::uint64_t seed = seed_of_this_run();
+  MESSAGE("DLOCK_TEST_SEED=" << seed);
+  std::vector<Duel::Outcome> all(static_cast<std::size_t>(count));
+  std::atomic<int> next = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < std::min(count, most_at_once); ++i) {
+    threads.emplace_back([&] {
+      std::unique_ptr<Arena> arena;
+      for (int number = next++; number < count; number = next++) {
+        all[static_cast<std::size_t>(number)] =
+            one_duel(story, rules, arena, seed + static_cast<std::uint64_t>(number),
+                     "k" + std::to_string(number));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return all;
+}
+
+}  // namespace dlock::test

@@ -2,12 +2,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "scenario.hpp"
+#include "support/chance.hpp"
 
 namespace dlock::test {
 namespace {
@@ -68,19 +68,6 @@ milliseconds from_the_end_of_the_lease() {
   return late;
 }
 
-class Chance {
- public:
-  Chance() : seed_(std::random_device{}()), engine_(seed_) { MESSAGE("seed " << seed_); }
-  int up_to(int most) { return std::uniform_int_distribution(0, most)(engine_); }
-  void pause_up_to(microseconds most) {
-    std::this_thread::sleep_for(microseconds(up_to(static_cast<int>(most.count()))));
-  }
-
- private:
-  unsigned seed_;
-  std::minstd_rand engine_;
-};
-
 std::vector<pid_t> pids_in(const std::string& text) {
   std::istringstream words(text);
   std::vector<pid_t> found;
@@ -105,7 +92,9 @@ void warm_up(const Scene& scene) {
 }
 
 void term_at_any_moment(const Scene& scene) {
-  Chance chance;
+  const std::uint64_t seed = seed_of_this_run();
+  MESSAGE("DLOCK_TEST_SEED=" << seed);
+  Chance chance(seed);
   write_file(scene.path("pids"), "");
   warm_up(scene);
   for (int i = 0; i < 300; ++i) {
@@ -117,18 +106,6 @@ void term_at_any_moment(const Scene& scene) {
   }
   CHECK(none_alive(scene));
   CHECK(scene.kept() == scene.may_stay({"k"}));
-}
-
-/// The signal that ended it is the one sent, whatever it was doing.
-int end_somehow(const Scene& scene, Chance& chance, const std::string& key) {
-  const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGKILL, SIGKILL, SIGKILL};
-  const int signal = ends[chance.up_to(7)];
-  Process job =
-      scene.start({"run", "-q", "-t", "500ms", "-k", key, "--", "sh", "-c", tell_and_stay});
-  chance.pause_up_to(while_starting);
-  job.signal(signal);
-  CHECK(job.wait().signal == signal);
-  return signal;
 }
 
 }  // namespace
@@ -151,41 +128,6 @@ TEST_CASE("local: TERM at any moment of the start leaves no lock, process or fil
 
 TEST_CASE("Redis: TERM at any moment of the start leaves no lock, process or key") {
   term_at_any_moment(RedisScene());
-}
-
-TEST_CASE("local: whatever ends a run whenever, the lock is free and nothing is left") {
-  const LocalScene scene;
-  Chance chance;
-  write_file(scene.path("pids"), "");
-  for (int i = 0; i < 300; ++i) {
-    end_somehow(scene, chance, "k");
-    // The kernel kills the command after dlock.
-    CHECK(scene.run({"run", "-q", "-w", "5", "-k", "k", "--", "true"}).exit_code == 0);
-  }
-  CHECK(none_alive(scene));
-  // Who is killed between making its mailbox and writing down its name leaves the mailbox; a minute
-  // later the next new key sweeps it up.
-  scene.make_older(std::chrono::minutes(2));
-  CHECK(scene.run({"run", "-q", "-n", "-k", "new", "--", "true"}).exit_code == 0);
-  CHECK(scene.kept() == scene.may_stay({"k", "new"}));
-}
-
-TEST_CASE(
-    "Redis: whatever ends a run whenever, the lock is free after a lease and nothing is left") {
-  const RedisScene scene;
-  Chance chance;
-  write_file(scene.path("pids"), "");
-  warm_up(scene);
-  std::vector<std::string> keys;
-  for (int i = 0; i < 300; ++i) {
-    keys.push_back("k" + std::to_string(i));
-    if (end_somehow(scene, chance, keys.back()) == SIGKILL) continue;
-    CHECK(scene.run({"run", "-q", "-n", "-k", keys.back(), "--", "true"}).exit_code == 0);
-  }
-  CHECK(eventually([&] { return none_alive(scene); }, milliseconds(1000) * slower));
-  // Those killed before they asked have left nothing at all.
-  CHECK(eventually([&] { return times(scene.kept(), "}") == times(scene.kept(), "}:fence"); },
-                   milliseconds(1000)));
 }
 
 }  // namespace dlock::test

@@ -131,17 +131,21 @@ Stat stat_of(const std::string& pid) {
   return stat;
 }
 
-/// The living members of a session or group, without its leader.
-std::vector<pid_t> members(pid_t leader, bool by_session) {
-  std::vector<pid_t> found;
+void for_each_process(const std::function<void(pid_t, const Stat&)>& look) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const pid_t pid = static_cast<pid_t>(std::stol(name));
-    const Stat stat = stat_of(name);
+    look(static_cast<pid_t>(std::stol(name)), stat_of(name));
+  }
+}
+
+/// The living members of a session or group, without its leader.
+std::vector<pid_t> members(pid_t leader, bool by_session) {
+  std::vector<pid_t> found;
+  for_each_process([&](pid_t pid, const Stat& stat) {
     const bool member = (by_session ? stat.session : stat.group) == leader;
     if (pid != leader && stat.alive() && member) found.push_back(pid);
-  }
+  });
   return found;
 }
 
@@ -250,5 +254,11 @@ Result run(const std::vector<std::string>& argv, const ProcessOptions& options) 
 }
 
 bool is_alive(pid_t pid) { return stat_of(std::to_string(pid)).alive(); }
+
+std::size_t processes_of_session(pid_t session) {
+  std::size_t count = 0;
+  for_each_process([&](pid_t, const Stat& stat) { count += stat.session == session ? 1 : 0; });
+  return count;
+}
 
 }  // namespace dlock::test

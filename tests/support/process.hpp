@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -83,5 +84,8 @@ Result run(const std::vector<std::string>& argv, const ProcessOptions& options =
 
 /// Whether a process of this number runs; one that has ended and waits to be reaped does not.
 bool is_alive(pid_t pid);
+
+/// How many processes of this session there are, those that wait to be reaped included.
+std::size_t processes_of_session(pid_t session);
 
 }  // namespace dlock::test

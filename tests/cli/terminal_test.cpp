@@ -30,7 +30,7 @@ class User : public Desk {
 /// It waits in a builtin, for dash forgets a signal that comes in the middle of its vfork.
 const char* const counts_int =
     "'sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; echo read\"\"y; "
-    "while :; do wait; done'";
+    "until wait; do :; done'";
 
 }  // namespace
 
@@ -162,7 +162,7 @@ TEST_CASE("terminal: the command hears of a new window size, and sees it") {
   User user(place);
   user.type(
       "$D run -k a -- sh -c 'sleep 60 & trap \"kill $!; stty size; exit\" WINCH; echo read\"\"y; "
-      "while :; do wait; done'");
+      "until wait; do :; done'");
   REQUIRE(user.shows("ready"));
   user.resize(123);
   CHECK(user.shows("24 123"));

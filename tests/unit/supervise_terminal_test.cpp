@@ -132,7 +132,7 @@ TEST_CASE("a job continued after its lease is killed before it runs another inst
 }
 
 TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
-  Desk desk;
+  Desk desk(DLOCK_SUPERVISED);
   // Not by the shell's `&`, which would have it ignore INT.
   desk.type(
       "$D wait-tree=1 -- sh -c 'setsid -f sh -c \"sleep 60 & trap \\\"echo got-cont\\\" CONT;"

@@ -273,12 +273,20 @@ std::vector<KeyState> LocalStore::inspect(const Query& query, const Patience& pa
 }
 
 bool LocalStore::command_started(const Claim& claim, pid_t group) {
+  return change_backing(claim, [&](Backing& backing) { backing.command = process_now(group); });
+}
+
+bool LocalStore::live_with(const Claim& claim, pid_t pid) {
+  return change_backing(claim, [&](Backing& backing) { backing.process = process_now(pid); });
+}
+
+bool LocalStore::change_backing(const Claim& claim, const std::function<void(Backing&)>& change) {
   if (needs_renewal(claim)) return true;
   auto key =
       OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience_for(never));
   HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
   if (own == nullptr || !own->inside()) return false;
-  own->backing.command = process_now(group);
+  change(own->backing);
   key->save(claim.token, false);
   return true;
 }

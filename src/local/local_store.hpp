@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ class LocalStore final : public Store {
                                     const Patience& patience) override;
   std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
   bool command_started(const Claim& claim, pid_t group) override;
+  bool live_with(const Claim& claim, pid_t pid) override;
+  void leave_to(pid_t pid) override { mailbox_.leave_to(pid); }
   bool needs_renewal(const Claim& claim) const override;
   int news_fd() const override { return mailbox_.fd(); }
   void take_news() override { mailbox_.empty(); }
@@ -37,6 +40,8 @@ class LocalStore final : public Store {
  private:
   struct Look;
   Look look(const Claim& claim, const Patience& patience);
+  /// Changes what stands behind a hold by process; false if that has gone.
+  bool change_backing(const Claim& claim, const std::function<void(Backing&)>& change);
   KeyState state_of(const LockKey& key, const Patience& patience) const;
   std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
                                      const Patience& patience) const;

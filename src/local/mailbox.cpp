@@ -22,7 +22,7 @@ Mailbox::Mailbox(const Directory& directory)
     : directory_(directory), name_(std::string(name_start) + random_hex(random_bytes)) {}
 
 Mailbox::~Mailbox() {
-  if (fd_ && maker_ == getpid()) remove_mailbox(directory_, name_);
+  if (fd_ && keeper_ == getpid()) remove_mailbox(directory_, name_);
 }
 
 void Mailbox::open() {
@@ -30,7 +30,7 @@ void Mailbox::open() {
   if (mkfifoat(directory_.fd(), name_.c_str(), 0600) != 0) {
     throw_errno("cannot make " + directory_.shown(name_));
   }
-  maker_ = getpid();
+  keeper_ = getpid();
   // Also for writing, so that the FIFO never reads as at its end when a writer leaves.
   fd_.reset(openat(directory_.fd(), name_.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (!fd_) {

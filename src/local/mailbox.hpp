@@ -23,6 +23,8 @@ class Mailbox {
   const std::string& name() const { return name_; }
   /// Makes the FIFO, once. Throws Error{host_refused}.
   void open();
+  /// The one process that removes the FIFO at its end; by default the one that made it.
+  void leave_to(pid_t pid) { keeper_ = pid; }
   /// Readable when there is a byte; -1 before open().
   int fd() const { return fd_.get(); }
   /// Takes all bytes out.
@@ -32,7 +34,7 @@ class Mailbox {
   const Directory& directory_;
   std::string name_;
   Fd fd_;
-  pid_t maker_ = 0;
+  pid_t keeper_ = 0;
 };
 
 /// The other end of a mailbox.

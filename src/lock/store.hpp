@@ -91,6 +91,14 @@ class Store {
   /// command must not run. Nothing to do for engines that go by leases.
   virtual bool command_started(const Claim& claim, pid_t group);
 
+  /// A hold with Upkeep::process lives with process `pid` from here on, no longer with the one that
+  /// asked. False if the hold has gone. Nothing to do for engines that go by leases.
+  virtual bool live_with(const Claim& claim, pid_t pid);
+
+  /// Said on both sides of a fork: from here on process `pid` alone uses this store, and clears up
+  /// after it.
+  virtual void leave_to(pid_t pid);
+
   /// Whether a hold of this claim must be renewed at all.
   virtual bool needs_renewal(const Claim& claim) const = 0;
 

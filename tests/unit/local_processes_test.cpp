@@ -281,3 +281,48 @@ TEST_CASE("nothing but the key's file is left of holders and waiters that were k
   stage.store.release(claim.key, claim.token, ReleaseMode::normal, {});
   CHECK(stage.files() <= 2);  // the key's file, and our own mailbox while the store lives
 }
+
+TEST_CASE("a hold that lives with another process outlives the one that asked, and ends with it") {
+  Stage stage;
+  Forked other(sleep_for_ever);
+  Forked asker([&] {
+    LocalStore own(stage.settings);
+    const Claim claim = claim_on("k");
+    wait_for_lock(own, claim);
+    if (!own.live_with(claim, other.pid())) _exit(2);
+  });
+  CHECK(asker.wait() == 0);
+  CHECK(stage.held("k"));
+  Forked waiter([&] { stage.hold_and_stay("k"); });
+  REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
+  other.signal(SIGKILL);
+  CHECK(eventually([&] { return stage.shared->value == 1; }));
+}
+
+TEST_CASE("a hold that has gone cannot be made to live with another process") {
+  Stage stage;
+  CHECK(!stage.store.live_with(claim_on("k"), getpid()));
+  const Claim claim = claim_on("k");
+  wait_for_lock(stage.store, claim);
+  stage.store.force_release(claim.key, std::nullopt, {});
+  CHECK(!stage.store.live_with(claim, getpid()));
+}
+
+TEST_CASE("a store left to a forked process is cleared up by that one alone") {
+  Stage stage;
+  const Claim claim = claim_on("k");
+  std::optional<LocalStore> first(stage.settings);
+  wait_for_lock(*first, claim);
+  Forked second([&] {
+    first->leave_to(getpid());
+    while (stage.shared->value == 0) usleep(1000);
+    first->release(claim.key, claim.token, ReleaseMode::normal, {});
+    first.reset();
+  });
+  first->leave_to(second.pid());
+  first.reset();
+  CHECK(stage.files() == 2);  // the key's, and the mailbox
+  stage.shared->value = 1;
+  CHECK(second.wait() == 0);
+  CHECK(stage.files() == 1);
+}

@@ -2,20 +2,24 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
+#include "commands/keeper.hpp"
+#include "commands/keeper_process.hpp"
 #include "output/json.hpp"
+#include "supervise/watched_process.hpp"
 
 namespace dlock {
 namespace {
 
-/// What others will see is the script that called: dlock itself is gone in a moment.
-Who calling_process(const std::string& label) {
-  Who who = this_process(command_name(getppid()), label);
-  who.pid = getppid();
+/// What others will see is the script: dlock itself is gone in a moment, or in the background.
+Who script_as_seen(pid_t pid, const std::string& label) {
+  Who who = this_process(command_name(pid), label);
+  who.pid = pid;
   return who;
 }
 
@@ -31,36 +35,117 @@ std::string report(const Settings& settings, const std::vector<Held>& held,
   return "DLOCK_TOKEN=" + token.text + "\nDLOCK_FENCE=" + numbers + "\n";
 }
 
-}  // namespace
+/// One `dlock acquire`, from the settings to the exit code.
+class Acquire {
+ public:
+  Acquire(const Settings& settings, const Log& log)
+      : settings_(settings),
+        log_(log),
+        script_(script_of(settings)),
+        acquiring_(settings, log, signals_, script_ ? Upkeep::process : Upkeep::renewal,
+                   script_as_seen(settings.attach.value_or(getppid()), settings.label),
+                   script_ ? script_->fd() : -1) {}
 
-int acquire_command(const Settings& settings, const Log& log) {
-  Signals signals;
-  Acquiring acquiring(settings, log, signals, Upkeep::renewal, calling_process(settings.label));
-  const auto result = acquiring.acquire();
-  if (result.signal) acquiring.die_of(*result.signal);
+  int operator()();
+
+ private:
+  static std::optional<WatchedProcess> script_of(const Settings& settings);
+  int start_keeper(const std::vector<Held>& held);
+  int abandoned();
+  void give_all_back(const std::vector<Held>& held);
+  void die_if_told(const std::vector<Held>& held);
+  int lost_already();
+
+  const Settings& settings_;
+  const Log& log_;
+  Signals signals_;
+  std::optional<WatchedProcess> script_;
+  Acquiring acquiring_;
+  std::optional<Keeper> keeper_;
+};
+
+std::optional<WatchedProcess> Acquire::script_of(const Settings& settings) {
+  if (!settings.attach) return std::nullopt;
+  try {
+    return WatchedProcess(*settings.attach);
+  } catch (const Error& error) {
+    throw Error(error.trouble(), std::string("--attach: ") + error.what());
+  }
+}
+
+int Acquire::operator()() {
+  const auto result = acquiring_.acquire();
+  if (result.signal) acquiring_.die_of(*result.signal);
+  if (result.abandoned) return abandoned();
   if (result.gave_up) {
-    tell_refusal(log, *result.gave_up, result.waited);
+    tell_refusal(log_, *result.gave_up, result.waited);
     return static_cast<int>(ExitCode::not_acquired);
   }
-  const auto give_all_back = [&] {
-    std::vector<Claim> claims;
-    for (const Held& held : result.held) claims.push_back(held.claim);
-    constexpr milliseconds time_to_give_back{2000};
-    give_back(acquiring.store(), claims, {later(BootClock::now(), time_to_give_back), -1});
-  };
-  while (const auto event = signals.take()) {
-    if (!ends_waiting(event->number)) continue;
-    give_all_back();
-    acquiring.die_of(event->number);
+  die_if_told(result.held);
+  if (script_) {
+    const int code = start_keeper(result.held);
+    if (code != 0) return code;
   }
-  if (settings.quiet) return 0;
-  if (!write_all(STDOUT_FILENO, report(settings, result.held, acquiring.fences(result.held)))) {
-    const std::string why = std::strerror(errno);
-    give_all_back();
-    throw Error(Trouble::host_refused,
-                "cannot write the token, so the lock was given back: " + why);
+  if (!settings_.quiet) {
+    const auto text = report(settings_, result.held, acquiring_.fences(result.held));
+    if (!write_all(STDOUT_FILENO, text)) {
+      const std::string why = std::strerror(errno);
+      give_all_back(result.held);
+      throw Error(Trouble::host_refused,
+                  "cannot write the token, so the lock was given back: " + why);
+    }
   }
+  if (keeper_ && !keeper_->commit()) return lost_already();
   return 0;
 }
+
+int Acquire::start_keeper(const std::vector<Held>& held) {
+  try {
+    keeper_.emplace(acquiring_, held, *script_, settings_.stop_signal);
+  } catch (const Error&) {
+    give_all_back(held);
+    throw;
+  }
+  while (true) {
+    const auto start = keeper_->await(signals_.fd());
+    if (start == Keeper::Start::lost) return lost_already();
+    die_if_told(held);
+    if (start == Keeper::Start::keeps) return 0;
+  }
+}
+
+void Acquire::die_if_told(const std::vector<Held>& held) {
+  while (const auto event = signals_.take()) {
+    if (!ends_waiting(event->number)) continue;
+    give_all_back(held);
+    acquiring_.die_of(event->number);
+  }
+}
+
+void Acquire::give_all_back(const std::vector<Held>& held) {
+  if (keeper_) return keeper_->dismiss();
+  std::vector<Claim> claims;
+  for (const Held& each : held) claims.push_back(each.claim);
+  give_back(acquiring_.store(), claims, {later(BootClock::now(), time_to_give_back), -1});
+}
+
+/// 75, as for all who did not come to hold it: a shell that had wanted the lock has gone, but it is
+/// not always the one that called.
+int Acquire::abandoned() {
+  log_.notice("not acquired: process " + std::to_string(script_->pid()) + ", for whom it was, " +
+              "has ended");
+  return static_cast<int>(ExitCode::not_acquired);
+}
+
+int Acquire::lost_already() {
+  if (script_->ended()) return abandoned();
+  log_.error("lost the lock just after it was acquired: " + acquiring_.store().name() +
+             " no longer has it");
+  return static_cast<int>(ExitCode::lost);
+}
+
+}  // namespace
+
+int acquire_command(const Settings& settings, const Log& log) { return Acquire(settings, log)(); }
 
 }  // namespace dlock

@@ -38,12 +38,13 @@ milliseconds since(Deadline begun) {
 }  // namespace
 
 Acquiring::Acquiring(const Settings& settings, const Log& log, Signals& signals, Upkeep upkeep,
-                     Who who)
+                     Who who, int abandon_fd)
     : settings_(settings),
       log_(log),
       signals_(signals),
       upkeep_(upkeep),
       who_(std::move(who)),
+      abandon_fd_(abandon_fd),
       owner_(settings.owner ? *settings.owner : new_owner_below(settings.above)),
       store_(open_store(settings)) {}
 
@@ -59,12 +60,15 @@ std::vector<Claim> Acquiring::claims() const {
 
 Acquiring::Result Acquiring::acquire() {
   Teller teller(log_);
+  const int fds[] = {signals_.fd(), abandon_fd_};
+  std::optional<AnyOf> either;
+  if (abandon_fd_ >= 0) either.emplace(fds);
   const auto begun = BootClock::now();
   while (true) {
     AcquireTerms terms;
     terms.wait = settings_.wait;
     if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - since(begun));
-    terms.interrupt_fd = signals_.fd();
+    terms.interrupt_fd = either ? either->fd() : signals_.fd();
     terms.open_second = [this] { return open_store(settings_); };
     Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
     Result result;
@@ -88,6 +92,10 @@ Acquiring::Result Acquiring::acquire() {
         return result;
       }
       stop_by(event->number, Stop::myself);
+    }
+    if (abandon_fd_ >= 0 && readable(abandon_fd_)) {
+      result.abandoned = true;
+      return result;
     }
   }
 }

@@ -15,19 +15,24 @@ namespace dlock {
 /// the way, and signals that end the waiting.
 class Acquiring {
  public:
-  /// `who` is what others will see.
-  Acquiring(const Settings& settings, const Log& log, Signals& signals, Upkeep upkeep, Who who);
+  /// `who` is what others will see. `abandon_fd` becomes readable when nobody needs the lock any
+  /// more; -1: never.
+  Acquiring(const Settings& settings, const Log& log, Signals& signals, Upkeep upkeep, Who who,
+            int abandon_fd = -1);
 
   struct Result {
     std::vector<Held> held;  ///< in byte order of the keys; empty if not had
     std::optional<GaveUp> gave_up;
     std::optional<int> signal;  ///< the signal that ended the waiting
+    bool abandoned = false;     ///< abandon_fd did
     milliseconds waited{0};
   };
   /// Acquires once; a stop (^Z) meanwhile leaves the queue and begins again when continued.
   Result acquire();
 
   Store& store() { return *store_; }
+  /// For a forked child that goes on with it.
+  StorePtr take_store() { return std::move(store_); }
   const Owner& owner() const { return owner_; }
   /// The fences of `held`, in the order the user named the keys.
   std::vector<LockFence> fences(const std::vector<Held>& held) const;
@@ -42,6 +47,7 @@ class Acquiring {
   Signals& signals_;
   Upkeep upkeep_;
   Who who_;
+  int abandon_fd_;
   Owner owner_;
   StorePtr store_;
 };

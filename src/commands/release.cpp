@@ -1,6 +1,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "commands/commands.hpp"
+#include "commands/keeper_door.hpp"
 #include "commands/place.hpp"
 #include "output/sentences.hpp"
 
@@ -24,7 +25,9 @@ ExitCode throw_out(Store& store, const LockKey& key, std::optional<Fence> fence,
 }
 
 ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, const Log& log) {
+  const ReleaseNotice notice(token, key);
   const auto answer = store.release(key, token, ReleaseMode::normal, short_patience());
+  notice.answered(answer != Released::not_held);
   if (answer != Released::not_held) {
     log.detail("released " + escaped(key.text));
     return ExitCode::ok;

@@ -27,7 +27,7 @@ struct Flags {
   bool exclusive = false;
   std::optional<std::string> limit;
 
-  std::optional<std::string> ttl, owner, label;
+  std::optional<std::string> ttl, owner, label, attach;
   std::optional<std::string> command_string, conflict_exit_code, grace, signal;
   std::optional<std::string> max_hold, min_hold, on_lost, status_fd;
   std::optional<std::string> token, fence;

@@ -28,11 +28,14 @@ constexpr Page pages[] = {
      "  COMMAND's own; killed by signal N: 128+N; 75 not had in time; 79 lock lost;\n"
      "  124 --max-hold; 126, 127 COMMAND not executable, not found; 64 usage;\n"
      "  69 server not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::acquire, "acquire -k KEY -t TTL [OPTIONS]",
-     "Take the lock and leave; prints the token that renews and releases it.\n",
+    {Command::acquire, "acquire -k KEY (-t TTL | --attach PID) [OPTIONS]",
+     "Take the lock and leave; prints the token that renews and releases it.\n"
+     "--attach leaves a process in the background that keeps the lock for PID, mostly\n"
+     "\"$$\", the calling script: if the lock is lost, PID gets SIGTERM, or --signal.\n",
      "  T=$(dlock acquire -k deploy -t 10m) || exit\n"
      "  dlock release -k deploy --token \"$T\"\n"
-     "  dlock acquire -k deploy -t 1m -w 5m --env > lock.env && . ./lock.env\n",
+     "  dlock acquire -k deploy -t 1m -w 5m --env > lock.env && . ./lock.env\n"
+     "  T=$(dlock acquire -k deploy --attach \"$$\") || exit\n",
      "  0 taken; 75 not had in time; 64 usage; 69 server not reached; 77 refused by\n"
      "  it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},
     {Command::renew, "renew -k KEY [--token T] [-t TTL]",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <limits>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
@@ -51,6 +52,7 @@ class Resolver {
     resolve_output();
     if (settings_.command == Command::run) resolve_command();
     resolve_keys();
+    resolve_attach();
     resolve_waiting();
     resolve_owner();
     if (settings_.command == Command::run) resolve_run();
@@ -122,6 +124,14 @@ class Resolver {
     if (settings_.keys.empty() && settings_.patterns.empty()) settings_.patterns = {"*"};
   }
 
+  void resolve_attach() {
+    if (!has("signal")) return;
+    settings_.attach = number("attach", "process id", 1, std::numeric_limits<pid_t>::max());
+    settings_.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
+    const bool nobody_to_tell = has("attach") && !settings_.attach;
+    if (flags_.signal && nobody_to_tell) refuse("--signal goes with --attach PID: it is sent to PID");
+  }
+
   void resolve_waiting() {
     if (has("wait")) {
       settings_.wait = duration("wait", milliseconds(0), longest_duration);
@@ -138,10 +148,10 @@ class Resolver {
   void resolve_ttl() {
     settings_.ttl = duration("ttl", shortest_ttl, longest_ttl);
     if (settings_.ttl) return;
-    if (settings_.command == Command::acquire) {
+    if (settings_.command == Command::acquire && !settings_.attach) {
       refuse("missing ttl: nobody renews what acquire takes, so choose how long it lasts: -t DUR");
     }
-    if (settings_.command == Command::run) settings_.ttl = usual_ttl;
+    if (settings_.command != Command::renew) settings_.ttl = usual_ttl;
   }
 
   void resolve_owner() {
@@ -158,7 +168,6 @@ class Resolver {
 
   void resolve_run() {
     settings_.conflict_exit_code = number("conflict-exit-code", "exit code", 0, 255);
-    settings_.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     settings_.max_hold = duration("max-hold", milliseconds(1), longest_duration);
     settings_.min_hold = duration("min-hold", milliseconds(1), longest_duration);
     settings_.wait_tree = flags_.wait_tree;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -39,12 +41,15 @@ struct Settings {
   std::optional<Owner> owner;       ///< --owner: be exactly this one, whatever `above` says
   std::optional<Owner> above;       ///< DLOCK_OWNER
   std::string label;
+  int stop_signal = 0;  ///< to COMMAND, or to the process of `attach`
+
+  // acquire
+  std::optional<pid_t> attach;  ///< a positive number, not looked at yet
 
   // run
   std::vector<std::string> command_argv;  ///< with -c: /bin/sh -c STRING
   std::optional<int> conflict_exit_code;
   milliseconds grace{0};
-  int stop_signal = 0;
   std::optional<milliseconds> max_hold;
   std::optional<milliseconds> min_hold;
   bool wait_tree = false;

@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "cli/place.hpp"
+#include "support/eventually.hpp"
 #include "support/files.hpp"
 
 namespace dlock::test {
@@ -179,11 +181,52 @@ TEST_CASE("bad values: flags that do not exist, or not there") {
       {{""}, "unknown command"},
       {{"-k", "a", "run"}, "before the command"},
       {{"--wait-tree", "run"}, "before the command"},
-      {{"acquire", "a", "--attach", "1"}, "unknown flag --attach"},
       {{"inspect", "--watch"}, "unknown flag --watch"},
-      {{"run", "-k", "a", "--wait-tree", "true"}, "unknown flag --wait-tree"},
   };
   for (const auto& line : lines) check_refused(place, line, 64);
+}
+
+TEST_CASE("bad values: processes to attach to") {
+  const Place place(Engine::local);
+  for (const char* bad : {"x", "0", "-1", "1.5", "0x1", "4294967297", " 1", "1 "}) {
+    check_refused(place, {{"acquire", "a", "--attach", bad}, "--attach: "}, 64);
+  }
+  Process ended({"true"});
+  REQUIRE(eventually([&] { return !ended.running(); }));
+  const auto pid = std::to_string(ended.pid());
+  const std::vector<BadLine> lines{
+      {{"acquire", "a", "--attach"}, "--attach needs a value: --attach PID"},
+      {{"acquire", "a", "--attach="}, "--attach: the value is empty"},
+      {{"acquire", "a", "--attach", "2147483647"}, "--attach: there is no process 2147483647"},
+      {{"acquire", "a", "--attach", pid}, "there is no process " + pid},
+      {{"acquire", "a", "-t", "5s", "--signal", "TERM"}, "--signal goes with --attach"},
+      {{"acquire", "a", "--attach", "1", "--signal", "NOPE"}, "--signal: \"NOPE\""},
+      {{"acquire", "a", "--attach", "1", "-t", "25h"}, "24h"},
+      {{"renew", "a", "--token", "t", "--attach", "1"}, "no flag of renew, but of acquire"},
+      {{"run", "-k", "a", "--attach", "1", "true"}, "no flag of run, but of acquire"},
+  };
+  for (const auto& line : lines) check_refused(place, line, 64);
+  const auto itself = place.shell(R"(exec "$D" acquire -k a --attach $$)");
+  CHECK(itself.exit_code == 64);
+  CHECK(is_one_message(itself.err));
+  CHECK(holds(itself.err, "is dlock itself"));
+  CHECK(place.is_free("a"));
+}
+
+TEST_CASE("bad values: processes to attach to that are not the user's") {
+  if (geteuid() != 0) return;
+  const Place place(Engine::local);
+  constexpr uid_t nobody = 65534;
+  ProcessOptions options;
+  options.env["HOME"] = "/nowhere";
+  options.before_exec = [] { [[maybe_unused]] const int changed = setuid(nobody); };
+  const auto result = dlock({"acquire", "a", "--attach", "1", "--server", "local:/tmp"}, options);
+  CHECK(result.exit_code == 64);
+  CHECK(holds(result.err, "--attach: process 1 is another user's"));
+  CHECK(is_one_message(result.err));
+  Process thread_of_kernel({"sh", "-c", "cat /proc/2/comm"});
+  if (thread_of_kernel.wait().out != "kthreadd\n") return;
+  check_refused(place, {{"acquire", "a", "--attach", "2"}, "is a thread of the kernel"}, 64);
 }
 
 TEST_CASE("bad values: server URLs") {

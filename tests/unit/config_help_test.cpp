@@ -46,6 +46,8 @@ std::vector<std::vector<std::string>> examples_of(const std::string& text) {
     examples.push_back(words_of(line.substr(from + 6)));
     std::replace(examples.back().begin(), examples.back().end(), std::string("$T"),
                  std::string("token"));
+    std::replace(examples.back().begin(), examples.back().end(), std::string("$$"),
+                 std::string("42"));
     if (line.find("DLOCK_TOKEN=$T") != std::string::npos) {
       examples.back().insert(examples.back().end(), {"--token", "token"});
     }

@@ -183,6 +183,24 @@ TEST_CASE("acquire must be told a ttl, by flag, variable or file") {
   CHECK(place.resolve({"acquire", "-k", "K"}).ttl == 2min);
 }
 
+TEST_CASE("acquire --attach has a ttl of its own, and a signal") {
+  Surroundings place;
+  const Settings usual = place.resolve({"acquire", "-k", "K", "--attach", "42"});
+  CHECK(usual.attach == 42);
+  CHECK(usual.ttl == 30s);
+  CHECK(usual.stop_signal == SIGTERM);
+  const Settings chosen =
+      place.resolve({"acquire", "-k", "K", "--attach=42", "-t", "10m", "--signal", "HUP"});
+  CHECK(chosen.ttl == 10min);
+  CHECK(chosen.stop_signal == SIGHUP);
+  place.variables["DLOCK_TTL"] = "2m";
+  CHECK(place.resolve({"acquire", "-k", "K", "--attach", "42"}).ttl == 2min);
+  CHECK(place.usage_error({"acquire", "-k", "K", "--attach", "0"}) ==
+        "--attach: \"0\" is no process id: it is a number of 1 to 2147483647");
+  CHECK(place.usage_error({"acquire", "-k", "K", "--signal", "HUP"})
+            .starts_with("--signal goes with --attach"));
+}
+
 TEST_CASE("renew takes a ttl of its flag alone") {
   Surroundings place;
   place.user("ttl = 1m");

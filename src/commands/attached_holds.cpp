@@ -1,0 +1,194 @@
+#include "commands/attached_holds.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/fd.hpp"
+#include "lock/acquire.hpp"
+
+namespace dlock {
+namespace {
+
+/// What a script has to stop in, before a lease that cannot be renewed ends.
+milliseconds time_to_stop(milliseconds ttl) { return std::min(milliseconds(5000), ttl / 3); }
+
+std::string loss_text(const LockKey& key, const std::string& why) {
+  return "lost " + escaped(key.text) + ": " + why;
+}
+
+auto by_key(const LockKey& key) {
+  return [&key](const Held& held) { return held.claim.key == key; };
+}
+
+}  // namespace
+
+AttachedHolds::AttachedHolds(Store& store, std::vector<Held> held)
+    : store_(store), held_(std::move(held)) {
+  resume();
+}
+
+bool AttachedHolds::has_leases() const {
+  return !held_.empty() && store_.needs_renewal(held_.front().claim);
+}
+
+int AttachedHolds::fd() const {
+  if (keeper_) return keeper_->news_fd();
+  return held_.empty() ? -1 : store_.news_fd();
+}
+
+Deadline AttachedHolds::warn_at() const {
+  if (!keeper_ || warned_ || keeper_->safe_until() == never) return never;
+  return keeper_->safe_until() - time_to_stop(held_.front().claim.ttl);
+}
+
+Deadline AttachedHolds::look_by() const { return std::min(warn_at(), look_again_); }
+
+std::optional<std::string> AttachedHolds::look() {
+  if (has_leases()) return look_at_leases();
+  if (BootClock::now() < look_again_ && !(fd() >= 0 && readable(fd()))) return std::nullopt;
+  return look_at_processes();
+}
+
+std::optional<std::string> AttachedHolds::look_at_leases() {
+  keeper_->take_news();
+  if (!keeper_->lost()) return BootClock::now() < warn_at() ? std::nullopt : warn();
+  const auto loss = keeper_->loss();
+  pause();
+  const auto lost = std::find_if(held_.begin(), held_.end(), by_key(loss->key));
+  const bool released = may_have_been_released(*lost);
+  if (!loss->gone) ended_.push_back(lost->claim);
+  forget(loss->key);
+  resume();
+  if (released) return std::nullopt;
+  return loss_text(loss->key, loss->reason);
+}
+
+/// Some lease is near its end, and the engine could not be asked.
+std::optional<std::string> AttachedHolds::warn() {
+  const auto trouble = keeper_->loss();
+  std::optional<LockKey> ending;
+  // Whatever keeps the renewal busy must not keep the warning back.
+  if (leaving_.empty()) {
+    ending = trouble ? trouble->key : held_.front().claim.key;
+  } else {
+    ending = give_up_leaving();
+  }
+  if (!ending) return std::nullopt;
+  warned_ = true;
+  return loss_text(*ending, trouble ? trouble->reason : "not renewed in time");
+}
+
+/// Renews no more what is near its end and may have been released; answers another key that is near
+/// its end.
+std::optional<LockKey> AttachedHolds::give_up_leaving() {
+  std::optional<LockKey> ending;
+  pause();
+  for (std::size_t i = 0; i < held_.size();) {
+    const Claim claim = held_[i].claim;
+    const auto stop_at = held_[i].grant.lease.valid_until - time_to_stop(claim.ttl);
+    const bool ends = stop_at <= BootClock::now();
+    if (ends && may_have_been_released(held_[i])) {
+      ended_.push_back(claim);
+      forget(claim.key);
+      continue;
+    }
+    if (ends) ending = claim.key;
+    ++i;
+  }
+  resume();
+  return ending;
+}
+
+std::optional<std::string> AttachedHolds::look_at_processes() {
+  // In the thread that has to notice the script's end.
+  constexpr milliseconds longest_look{200};
+  constexpr milliseconds pause_after_trouble{1000};
+  look_again_ = never;
+  store_.take_news();
+  for (std::size_t i = 0; i < held_.size();) {
+    const Claim claim = held_[i].claim;
+    const auto leaving = leaving_.find(claim.key);
+    try {
+      const Patience patience{later(BootClock::now(), longest_look), -1};
+      if (store_.renew(claim.key, claim.token, std::nullopt, patience)) {
+        if (leaving != leaving_.end() && leaving->second.under_way == 0) leaving_.erase(leaving);
+        ++i;
+        continue;
+      }
+    } catch (const std::exception&) {
+      look_again_ = later(BootClock::now(), pause_after_trouble);
+      ++i;
+      continue;
+    }
+    const bool released = leaving != leaving_.end();
+    forget(claim.key);
+    if (released) continue;
+    look_again_ = BootClock::now();
+    return loss_text(claim.key, store_.name() + " no longer has it");
+  }
+  return std::nullopt;
+}
+
+/// Also after a release that did not succeed, until a renewal that was asked for when it could no
+/// longer be done has found the lock in place.
+bool AttachedHolds::may_have_been_released(const Held& held) const {
+  const auto leaving = leaving_.find(held.claim.key);
+  if (leaving == leaving_.end()) return false;
+  const Lease& confirmed = held.grant.lease;
+  return leaving->second.under_way > 0 ||
+         confirmed.valid_until < valid_until(leaving->second.done_by, confirmed.length);
+}
+
+bool AttachedHolds::about_to_be_released(const LockKey& key) {
+  if (std::none_of(held_.begin(), held_.end(), by_key(key))) return false;
+  ++leaving_[key].under_way;
+  return true;
+}
+
+void AttachedHolds::release_ended(const LockKey& key, ReleaseEnd end) {
+  // How long a request may be on its way to a server after its sender has given up.
+  constexpr milliseconds longest_way{60'000};
+  const auto leaving = leaving_.find(key);
+  if (leaving == leaving_.end()) return;
+  if (end == ReleaseEnd::released) {
+    pause();
+    forget(key);
+    resume();
+    return;
+  }
+  Leaving& mark = leaving->second;
+  --mark.under_way;
+  const auto now = BootClock::now();
+  const bool may_come_later = end == ReleaseEnd::unknown && keeper_;
+  mark.done_by = std::max(mark.done_by, may_come_later ? later(now, longest_way) : now);
+  if (keeper_) {
+    keeper_->renew_now(milliseconds(0));
+  } else {
+    look_again_ = now;
+  }
+}
+
+void AttachedHolds::give_back(milliseconds at_most) {
+  pause();
+  std::vector<Claim> claims = ended_;
+  for (const Held& held : held_) claims.push_back(held.claim);
+  dlock::give_back(store_, claims, {later(BootClock::now(), at_most), -1});
+}
+
+void AttachedHolds::forget(const LockKey& key) {
+  leaving_.erase(key);
+  std::erase_if(held_, by_key(key));
+}
+
+void AttachedHolds::pause() {
+  if (!keeper_) return;
+  held_ = keeper_->stop();
+  keeper_.reset();
+}
+
+void AttachedHolds::resume() {
+  if (has_leases()) keeper_.emplace(store_, held_);
+}
+
+}  // namespace dlock

@@ -1,0 +1,75 @@
+#include "commands/keeper.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "commands/keeper_process.hpp"
+#include "lock/acquire.hpp"
+
+namespace dlock {
+namespace {
+
+/// The next message; empty if there is none and never will be.
+std::string receive(int fd) {
+  char text[longest_keeper_message];
+  const auto got = recv(fd, text, sizeof text, 0);
+  return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
+}
+
+}  // namespace
+
+Keeper::Keeper(Acquiring& acquiring, const std::vector<Held>& held, const WatchedProcess& script,
+               int loss_signal)
+    : acquiring_(acquiring), held_(held) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) throw_errno("socketpair");
+  channel_.reset(ends[0]);
+  Fd other(ends[1]);
+  const pid_t pid = fork();
+  if (pid < 0) throw_errno("cannot start a process to keep the lock: fork");
+  if (pid == 0) {
+    channel_.reset();
+    be_keeper(acquiring.take_store(), held, script, loss_signal, std::move(other));
+  }
+  acquiring.store().leave_to(pid);
+}
+
+Keeper::Start Keeper::await(int interrupt_fd) {
+  pollfd fds[] = {{channel_.get(), POLLIN, 0}, {interrupt_fd, POLLIN, 0}};
+  poll_until(fds, never);
+  if (fds[0].revents == 0) return Start::interrupted;
+  const std::string message = receive(channel_.get());
+  if (message == keeper_keeps) return Start::keeps;
+  if (message == keeper_lost) return Start::lost;
+  const std::size_t kind = sizeof keeper_error - 1;
+  if (message.size() > kind && message.starts_with(keeper_error)) {
+    throw Error(static_cast<Trouble>(message[kind]), message.substr(kind + 1));
+  }
+  // It was killed: what it had done of its work is undone here.
+  std::vector<Claim> claims;
+  for (const Held& held : held_) claims.push_back(held.claim);
+  give_back(acquiring_.store(), claims, {later(BootClock::now(), time_to_give_back), -1});
+  throw Error(Trouble::host_refused, "the process that was to keep the lock ended too soon");
+}
+
+bool Keeper::commit() {
+  constexpr milliseconds time_to_answer{2000};
+  const std::string word = keeper_commit;
+  send(channel_.get(), word.data(), word.size(), MSG_NOSIGNAL);
+  pollfd answer[] = {{channel_.get(), POLLIN, 0}};
+  // A keeper that is stopped finds the word when it goes on.
+  if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
+  return receive(channel_.get()) == keeper_keeps;
+}
+
+void Keeper::dismiss() {
+  constexpr milliseconds time_to_end{1000};
+  shutdown(channel_.get(), SHUT_WR);
+  const Deadline until = later(BootClock::now(), time_to_give_back + time_to_end);
+  pollfd fds[] = {{channel_.get(), POLLIN, 0}};
+  while (poll_until(fds, until) > 0 && !receive(channel_.get()).empty()) {
+  }
+}
+
+}  // namespace dlock

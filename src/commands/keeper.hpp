@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "base/fd.hpp"
+#include "commands/acquiring.hpp"
+#include "lock/lease_keeper.hpp"
+#include "supervise/watched_process.hpp"
+
+namespace dlock {
+
+/// The process that `acquire --attach` leaves behind, as the one that leaves sees it. It keeps the
+/// locks until the script has ended or has released them, and sends the script a signal if one is
+/// lost. Until commit() it is on trial: whatever becomes of us, it gives the locks back and ends.
+class Keeper {
+ public:
+  /// Forks, so there must be one thread; from here on `acquiring`'s store is the keeper's alone.
+  /// Throws Error{host_refused}, with the locks still ours.
+  Keeper(Acquiring& acquiring, const std::vector<Held>& held, const WatchedProcess& script,
+         int loss_signal);
+
+  enum class Start { keeps, lost, interrupted };
+  /// Waits until it keeps the locks; `interrupted` when `interrupt_fd` is readable. Throws the
+  /// Error that it failed with; then the locks have been given back.
+  Start await(int interrupt_fd);
+  /// The token has been told: false if the locks have gone meanwhile.
+  bool commit();
+  /// The locks are not wanted after all; returns when they have been given back.
+  void dismiss();
+
+ private:
+  Acquiring& acquiring_;
+  std::vector<Held> held_;
+  Fd channel_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <poll.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "commands/attached_holds.hpp"
+#include "lock/claim.hpp"
+
+namespace dlock {
+
+/// Where the process that `acquire --attach` left behind hears that its locks are about to be
+/// released: a Unix socket without a file, whose name can be had from the token alone and does not
+/// tell it. Whoever knocks must be the same user or root, and show the token.
+class KeeperDoor {
+ public:
+  /// Throws Error{host_refused}.
+  explicit KeeperDoor(Token token);
+
+  /// What to poll before serve().
+  void add_to(std::vector<pollfd>& fds) const;
+  /// Takes all that has arrived, without waiting.
+  void serve(AttachedHolds& holds);
+
+ private:
+  struct Visitor {
+    Fd fd;
+    std::optional<LockKey> releases;
+  };
+
+  void let_in();
+  enum class Heard { something, nothing, end };
+  Heard hear(Visitor& visitor, AttachedHolds& holds) const;
+  bool hear_request(Visitor& visitor, const std::string& text, AttachedHolds& holds) const;
+
+  Token token_;
+  Fd listener_;
+  std::vector<Visitor> visitors_;
+};
+
+/// One release as the keeper is told of it, if there is one: it will not take it for a loss.
+class ReleaseNotice {
+ public:
+  /// Waits until the keeper has taken note, but not for one that is stopped.
+  ReleaseNotice(const Token& token, const LockKey& key);
+  /// What the engine said to the release. After a yes, returns once the keeper has dropped the key,
+  /// and has ended if it was its last. Not called, it may have been done or not.
+  void answered(bool yes) const;
+
+ private:
+  Fd keeper_;
+  bool noted_ = false;
+};
+
+}  // namespace dlock

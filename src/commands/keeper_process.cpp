@@ -1,0 +1,159 @@
+#include "commands/keeper_process.hpp"
+
+#include <sys/socket.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/process.hpp"
+#include "commands/attached_holds.hpp"
+#include "commands/keeper_door.hpp"
+#include "lock/acquire.hpp"
+#include "supervise/background.hpp"
+
+namespace dlock {
+namespace {
+
+/// Who has gone needs nothing, but others may wait for the lock.
+constexpr milliseconds time_to_release{30'000};
+
+class KeeperProcess {
+ public:
+  KeeperProcess(StorePtr store, const std::vector<Held>& held, const WatchedProcess& script,
+                int loss_signal, Fd channel)
+      : store_(std::move(store)),
+        held_(held),
+        script_(script),
+        loss_signal_(loss_signal),
+        channel_(std::move(channel)) {}
+
+  void live();
+
+ private:
+  bool take_over();
+  bool bind_to_script();
+  void keep();
+  /// False if the one who forked us has gone without a commit.
+  bool hear_parent();
+  void tell_loss(const std::string& text);
+  void give_all_back();
+  void say(const std::string& text) const {
+    send(channel_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  bool on_trial() const { return static_cast<bool>(channel_); }
+
+  StorePtr store_;
+  const std::vector<Held>& held_;
+  const WatchedProcess& script_;
+  const int loss_signal_;
+  Fd channel_;
+  std::optional<KeeperDoor> door_;
+  std::optional<AttachedHolds> holds_;
+  bool signalled_ = false;
+};
+
+void KeeperProcess::live() {
+  if (!take_over()) return;
+  say(keeper_keeps);
+  try {
+    keep();
+  } catch (const std::exception& error) {
+    // Without a keeper the locks end with their leases, so nothing is given back here.
+    if (on_trial()) give_all_back();
+    if (!on_trial()) tell_loss(std::string("the keeper of the lock failed: ") + error.what());
+  }
+}
+
+bool KeeperProcess::take_over() {
+  try {
+    store_->leave_to(getpid());
+    let_go_of_caller();
+    if (!bind_to_script()) {
+      give_all_back();
+      say(keeper_lost);
+      return false;
+    }
+    door_.emplace(held_.front().claim.token);
+    holds_.emplace(*store_, held_);
+    return true;
+  } catch (const Error& error) {
+    give_all_back();
+    say(std::string(keeper_error) + static_cast<char>(error.trouble()) + error.what());
+  }
+  return false;
+}
+
+bool KeeperProcess::bind_to_script() {
+  for (const Held& held : held_) {
+    if (!store_->live_with(held.claim, script_.pid())) return false;
+  }
+  return true;
+}
+
+void KeeperProcess::keep() {
+  while (!holds_->empty()) {
+    std::vector<pollfd> fds{
+        {script_.fd(), POLLIN, 0}, {holds_->fd(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
+    door_->add_to(fds);
+    poll_until(fds, holds_->look_by());
+    if (script_.ended()) return holds_->give_back(time_to_release);
+    if (on_trial() && readable(channel_.get()) && !hear_parent()) {
+      return holds_->give_back(time_to_give_back);
+    }
+    // Before the look: what a visitor is about to release is no loss.
+    door_->serve(*holds_);
+    while (const auto loss = holds_->look()) {
+      if (on_trial()) return holds_->give_back(time_to_give_back);
+      tell_loss(*loss);
+    }
+  }
+}
+
+bool KeeperProcess::hear_parent() {
+  char word[longest_keeper_message];
+  const auto got = recv(channel_.get(), word, sizeof word, 0);
+  if (got <= 0) return false;
+  say(keeper_keeps);
+  channel_.reset();
+  return true;
+}
+
+void KeeperProcess::tell_loss(const std::string& text) {
+  std::string told;
+  if (!signalled_) {
+    signalled_ = true;
+    const bool sent = script_.send(loss_signal_);
+    const char* name = sigabbrev_np(loss_signal_);
+    told = std::string(sent ? "; sent" : "; could not send") + " signal " +
+           (name != nullptr ? name : std::to_string(loss_signal_)) + " to process " +
+           std::to_string(script_.pid()) + " (" + escaped(command_name(script_.pid())) + ")";
+  }
+  openlog("dlock", LOG_PID, LOG_USER);
+  syslog(LOG_ERR, "%s%s", text.c_str(), told.c_str());
+  closelog();
+}
+
+void KeeperProcess::give_all_back() {
+  std::vector<Claim> claims;
+  for (const Held& held : held_) claims.push_back(held.claim);
+  give_back(*store_, claims, {later(BootClock::now(), time_to_give_back), -1});
+}
+
+}  // namespace
+
+void be_keeper(StorePtr store, const std::vector<Held>& held, const WatchedProcess& script,
+               int loss_signal, Fd channel) {
+  try {
+    KeeperProcess(std::move(store), held, script, loss_signal, std::move(channel)).live();
+  } catch (...) {
+    // Nobody is there to be told.
+  }
+  _exit(0);
+}
+
+}  // namespace dlock

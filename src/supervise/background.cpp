@@ -1,0 +1,57 @@
+#include "supervise/background.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+
+namespace dlock {
+namespace {
+
+std::vector<int> open_fds() {
+  std::vector<int> fds;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
+  while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
+    int fd = -1;
+    std::from_chars(entry->d_name, entry->d_name + std::strlen(entry->d_name), fd);
+    fds.push_back(fd);
+  }
+  if (!fds.empty()) return fds;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  for (int fd = 0; fd < static_cast<int>(limit.rlim_cur); ++fd) fds.push_back(fd);
+  return fds;
+}
+
+/// An exec closes what is close-on-exec, so nothing that came through ours is; all that dlock opens
+/// is.
+bool came_through_exec(int fd) {
+  const int flags = fcntl(fd, F_GETFD);
+  return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+}
+
+}  // namespace
+
+void let_go_of_caller() {
+  if (setsid() < 0) throw_errno("setsid");
+  if (chdir("/") < 0) throw_errno("chdir to /");
+  const Fd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!nothing) throw_errno("cannot open /dev/null");
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (dup2(nothing.get(), fd) < 0) throw_errno("dup2");
+  }
+  for (const int fd : open_fds()) {
+    if (fd > STDERR_FILENO && came_through_exec(fd)) close(fd);
+  }
+}
+
+}  // namespace dlock

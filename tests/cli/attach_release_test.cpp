@@ -1,0 +1,156 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "cli/attached.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A script that says what becomes of its locks: it writes "told" when it is sent SIGTERM, does
+/// what a test writes to the file `do`, and ends with the file `end`.
+const std::string obedient = R"sh(
+    until [ -e end ]; do
+      if [ -e do ]; then mv do doing; . ./doing; echo "did $?"; fi
+      sleep 0.01
+    done)sh";
+const std::string say_told = "trap 'echo told' TERM";
+
+/// Has `script` do something and waits until it has.
+std::string have_done(const Place& place, const Process& script, const std::string& what) {
+  const auto before = script.out().size();
+  write_file(place.dir() / "do.new", what);
+  rename((place.dir() / "do.new").c_str(), (place.dir() / "do").c_str());
+  const bool done = eventually([&] { return holds(script.out().substr(before), "did "); });
+  return done ? script.out().substr(before) : "not done: " + script.out();
+}
+
+TEST_CASE("attach: release from the script ends the keeper, and is no loss") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(R"(
+        trap 'echo told' TERM
+        for i in 1 2 3 4 5 6 7 8 9 10; do
+          T=$("$D" acquire -k a --attach $$) || echo "not had"
+          "$D" renew -k a --token "$T" || echo "not renewed"
+          DLOCK_TOKEN=$T "$D" release -k a || echo "not released"
+          "$D" inspect -q a && echo "still held"
+        done
+        "$D" release -k a --token "$T"
+        echo $?)");
+    CHECK(result.out == "79\n");
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, "is not held by this token"));
+  });
+}
+
+TEST_CASE("attach: when release returns, the keeper has gone with all it had") {
+  const Place place(Engine::local);
+  const std::string dir = place.url().substr(std::string("local:").size());
+  const auto result = place.shell(R"(
+      T=$("$D" acquire -k a -k b --attach $$)
+      ls -A )" + dir + R"( | grep -c '^[.]wait'
+      "$D" release -k a --token "$T"
+      "$D" inspect -q b && echo "b stays"
+      "$D" release -k b --token "$T"
+      ls -A )" + dir);
+  CHECK(result.out == "1\nb stays\na.dlock\nb.dlock\n");
+  CHECK(result.err == "");
+}
+
+TEST_CASE("attach: of two locks one is released, and the other is kept and its loss told") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -k b -t 3s", obedient, say_told);
+    CHECK(have_done(place, script, R"("$D" release -k a --token "$T")") == "did 0\n");
+    CHECK(place.is_free("a"));
+    CHECK(!place.is_free("b"));
+    CHECK(keepers_of(script.pid()).size() == 1);
+    CHECK(place.dlock({"release", "-q", "--force", "b"}).exit_code == 0);
+    CHECK(eventually([&] { return script.out() == "in\ndid 0\ntold\n"; }));
+    CHECK(keepers_leave(script.pid()));
+    CHECK(script.running());
+  });
+}
+
+TEST_CASE("attach: one release of all keys at once") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -k b -k c", obedient, say_told);
+    CHECK(have_done(place, script, R"("$D" release a b c --token "$T")") == "did 0\n");
+    CHECK(keepers_leave(script.pid()));
+    CHECK(script.out() == "in\ndid 0\n");
+  });
+}
+
+TEST_CASE("attach: a release that the server does not answer is no loss, whenever it is done") {
+  const Place place(Engine::redis);
+  auto script = attached(place, "-k a -t 6s", obedient, say_told);
+  place.server().stop();
+  const auto tried = have_done(place, script, R"("$D" release -k a --token "$T" 2>err)");
+  CHECK(tried == "did 69\n");
+  place.server().cont();
+  CHECK(eventually([&] { return place.is_free("a"); }));
+  CHECK(script.out() == "in\ndid 69\n");
+  script.signal(SIGKILL);
+  CHECK(keepers_leave(script.pid()));
+}
+
+TEST_CASE("attach: a release that went elsewhere leaves the lock kept, and its loss told") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 3s", obedient, say_told);
+    const std::string elsewhere = R"("$D" release -k a --token "$T" --server "local:$PWD" 2>err)";
+    CHECK(have_done(place, script, elsewhere) == "did 79\n");
+    CHECK(keepers_of(script.pid()).size() == 1);
+    CHECK(!place.is_free("a"));
+    // It has to be found in place by a renewal of later.
+    const auto renewed = [&] {
+      const auto state = place.state("a")["holders"].at(0);
+      return place.is_local() || state["held_ms"] > 1500;
+    };
+    CHECK(eventually(renewed));
+    CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
+    CHECK(eventually([&] { return script.out() == "in\ndid 79\ntold\n"; }));
+  });
+}
+
+TEST_CASE("attach: a release that reached no server leaves the lock kept") {
+  const Place place(Engine::redis);
+  auto script = attached(place, "-k a -t 3s", obedient, say_told);
+  const std::string nowhere = R"("$D" release -k a --token "$T" --server unix:///nowhere 2>err)";
+  CHECK(have_done(place, script, nowhere) == "did 69\n");
+  CHECK(eventually([&] { return place.state("a")["holders"].at(0)["held_ms"] > 3500; }));
+  CHECK(script.out() == "in\ndid 69\n");
+  CHECK(have_done(place, script, R"("$D" release -k a --token "$T")") == "did 0\n");
+  CHECK(keepers_leave(script.pid()));
+}
+
+TEST_CASE("attach: a keeper that is stopped holds up no release, and takes it for no loss later") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 6s", obedient, say_told);
+    const auto keepers = keepers_of(script.pid());
+    REQUIRE(keepers.size() == 1);
+    kill(keepers[0], SIGSTOP);
+    CHECK(have_done(place, script, R"("$D" release -k a --token "$T")") == "did 0\n");
+    CHECK(place.is_free("a"));
+    kill(keepers[0], SIGCONT);
+    CHECK(keepers_leave(script.pid()));
+    CHECK(script.out() == "in\ndid 0\n");
+  });
+}
+
+TEST_CASE("attach: whoever has another token cannot speak to the keeper") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 3s", obedient, say_told);
+    CHECK(have_done(place, script, R"("$D" release -k a --token "${T}0" 2>err)") == "did 79\n");
+    CHECK(have_done(place, script, R"("$D" release -k other --token "$T" 2>err)") == "did 79\n");
+    CHECK(keepers_of(script.pid()).size() == 1);
+    const auto sockets = read_file("/proc/net/unix");
+    const auto token = have_done(place, script, R"(echo "$T")");
+    CHECK(token.size() > 40);
+    CHECK(!holds(sockets, token.substr(token.find(':') + 1, 32)));
+    CHECK(!place.is_free("a"));
+    CHECK(end_script(script));
+  });
+}
+
+}  // namespace
+}  // namespace dlock::test

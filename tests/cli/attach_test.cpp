@@ -1,0 +1,324 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/attached.hpp"
+#include "cli/scenario.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+TEST_CASE("attach: the lock is the script's until it ends, however it ends") {
+  on_each_engine([](const Place& place) {
+    struct Way {
+      std::string then;
+      int signal;
+    };
+    const std::vector<Way> ways{{"exec sleep 60", SIGKILL},
+                                {"exec sleep 60", SIGTERM},
+                                {"until [ -e end ]; do sleep 0.01; done; exit 7", 0}};
+    for (const Way& way : ways) {
+      CAPTURE(way.signal);
+      auto script = attached(place, "-k a", way.then);
+      const auto holder = place.state("a")["holders"].at(0);
+      CHECK(holder["pid"] == script.pid());
+      CHECK(holder["command"] != "dlock");
+      CHECK(place.dlock({"run", "-q", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+      auto next = place.start({"run", "-q", "-k", "a", "--", "true"});
+      REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+      if (way.signal != 0) script.signal(way.signal);
+      if (way.signal == 0) write_file(place.dir() / "end", "");
+      const auto result = script.wait();
+      CHECK(result.signal == way.signal);
+      if (way.signal == 0) CHECK(result.exit_code == 7);
+      CHECK(next.wait(milliseconds(10'000)).exit_code == 0);  // the lease is of 30 s
+      CHECK(keepers_leave(script.pid()));
+    }
+  });
+}
+
+TEST_CASE("attach: on a server the lease is renewed many times, on this host there is none") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 2s");
+    const auto before = place.state("a")["holders"].at(0);
+    CHECK(before["lease_left_ms"].is_null() == place.is_local());
+    if (place.is_local()) {
+      CHECK(end_script(script));
+      return;
+    }
+    CHECK(eventually([&] {
+      const auto holders = place.state("a")["holders"];
+      return holders.empty() || holders[0]["held_ms"] > 4100;
+    }));
+    const auto holders = place.state("a")["holders"];
+    REQUIRE(holders.size() == 1);
+    CHECK(holders[0]["fence"] == before["fence"]);
+    CHECK(script.running());
+    CHECK(end_script(script));
+  });
+}
+
+TEST_CASE("attach: the ttl is 30 s where nothing else is said") {
+  const Place place(Engine::redis);
+  auto script = attached(place, "-k a");
+  CHECK(place.state("a")["holders"].at(0)["lease_left_ms"] > 20'000);
+  auto other = attached(place, "-k b -t 1h");
+  CHECK(place.state("b")["holders"].at(0)["lease_left_ms"] > 3'500'000);
+  CHECK(end_script(script));
+  CHECK(end_script(other));
+}
+
+TEST_CASE("attach: the keeper holds nothing of its caller's") {
+  on_each_engine([](const Place& place) {
+    auto script = place.start_shell(R"(
+        exec 9>file
+        flock 9
+        x=$("$D" acquire -k a --attach $$)
+        "$D" acquire -k b --attach $$ | cat >/dev/null
+        "$D" acquire -k c --attach $$ >c.out 2>&1
+        exec 9>&-
+        flock -n file echo let go
+        exec sleep 60)");
+    REQUIRE(eventually([&] { return script.out() == "let go\n"; }));
+    const auto keepers = keepers_of(script.pid());
+    CHECK(keepers.size() == 3);
+    for (const pid_t keeper : keepers) {
+      const std::string proc = "/proc/" + std::to_string(keeper) + "/";
+      for (const char* fd : {"fd/0", "fd/1", "fd/2"}) {
+        CHECK(std::filesystem::read_symlink(proc + fd) == "/dev/null");
+      }
+      CHECK(std::filesystem::read_symlink(proc + "cwd") == "/");
+      CHECK(getsid(keeper) == keeper);
+      const std::string stat = read_file(proc + "stat");
+      int terminal = -1;
+      std::sscanf(stat.c_str() + stat.rfind(')'), ") %*c %*d %*d %*d %d", &terminal);
+      CHECK(terminal == 0);
+    }
+    CHECK(end_script(script));
+  });
+}
+
+TEST_CASE("attach: the keeper is no child of the script, which has none it did not start") {
+  const Place place(Engine::local);
+  auto script = attached(place, "-k a",
+                         "cat /proc/$$/task/$$/children; echo; wait; echo waited; exec sleep 60");
+  CHECK(eventually([&] { return script.out().ends_with("waited\n"); }));
+  const auto keepers = keepers_of(script.pid());
+  REQUIRE(keepers.size() == 1);
+  CHECK(!holds(script.out(), std::to_string(keepers[0])));
+  CHECK(end_script(script));
+}
+
+TEST_CASE("attach: a lock that is thrown out ends the script by SIGTERM, or by --signal") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 3s");
+    CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
+    CHECK(script.wait().signal == SIGTERM);
+    CHECK(keepers_leave(script.pid()));
+
+    auto chosen = attached(place, "-k a -t 3s --signal usr1", "while :; do sleep 0.01; done",
+                           "trap 'echo told; exit 3' USR1");
+    CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
+    const auto result = chosen.wait();
+    CHECK(result.exit_code == 3);
+    CHECK(result.out == "in\ntold\n");
+    CHECK(keepers_leave(chosen.pid()));
+  });
+}
+
+TEST_CASE(
+    "attach: of several locks the others stay when one is lost, and the script is told once") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -k b -k c -t 3s", "until [ -e end ]; do sleep 0.01; done",
+                           "trap 'echo told' TERM");
+    CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
+    REQUIRE(eventually([&] { return script.out() == "in\ntold\n"; }));
+    CHECK(place.dlock({"release", "-q", "--force", "b"}).exit_code == 0);
+    CHECK(!place.is_free("c"));
+    write_file(place.dir() / "end", "");
+    CHECK(script.wait().out == "in\ntold\n");
+    CHECK(eventually([&] { return place.is_free("c"); }));
+    CHECK(keepers_leave(script.pid()));
+  });
+}
+
+TEST_CASE("attach: a server that is cut off has the script told before the lease ends") {
+  const Place place(Engine::redis);
+  auto script = attached(place, "-k a -t 4s");
+  const auto just_renewed = [&] {
+    const auto left = place.state("a")["holders"].at(0)["lease_left_ms"];
+    return left > 3000 && left < 3800;
+  };
+  REQUIRE(eventually(just_renewed));
+  const auto end = lease_end(place.server(), "a");
+  place.server().stop();
+  CHECK(script.wait().signal == SIGTERM);
+  CHECK(BootClock::now() < end);
+  place.server().cont();
+  CHECK(eventually([&] { return place.is_free("a"); }));
+  CHECK(keepers_leave(script.pid()));
+}
+
+TEST_CASE("attach: a script that ends while dlock waits leaves the queue") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    const auto free_one = place.acquired("b");
+    CHECK(place.dlock({"release", "b", "--token", free_one}).exit_code == 0);
+    Process script({"sleep", "60"});
+    auto waiter =
+        place.start({"acquire", "-k", "a", "-k", "b", "--attach", std::to_string(script.pid())});
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    script.signal(SIGKILL);  // and nobody reaps it yet
+    const auto result = waiter.wait(milliseconds(10'000));
+    CHECK(result.exit_code == 75);
+    CHECK(result.out == "");
+    CHECK(holds(result.err, "has ended"));
+    CHECK(place.waiters("a") == 0);
+    CHECK(place.is_free("b"));
+  });
+}
+
+TEST_CASE("attach: the keeper killed: on this host the lock stays, on a server its lease ends") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 2s");
+    const auto keepers = keepers_of(script.pid());
+    REQUIRE(keepers.size() == 1);
+    kill(keepers[0], SIGKILL);
+    REQUIRE(keepers_leave(script.pid()));
+    if (place.is_local()) {
+      const auto refused = place.dlock({"run", "-q", "-k", "a", "-w", "2500ms", "--", "true"});
+      CHECK(refused.exit_code == 75);
+      script.signal(SIGKILL);
+    }
+    CHECK(eventually([&] { return place.is_free("a"); }));
+    CHECK(script.running() != place.is_local());
+  });
+}
+
+TEST_CASE("attach: a keeper ends by its script alone, not by what a session or a host sends") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a");
+    const auto keepers = keepers_of(script.pid());
+    REQUIRE(keepers.size() == 1);
+    for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGTSTP, SIGPIPE}) {
+      kill(keepers[0], signal);
+    }
+    auto other = place.hold("b");
+    CHECK(keepers_of(script.pid()) == keepers);
+    CHECK(!place.is_free("a"));
+    script.signal(SIGKILL);
+    CHECK(eventually([&] { return place.is_free("a"); }));
+    CHECK(keepers_leave(script.pid()));
+  });
+}
+
+TEST_CASE("attach: a token that cannot be written is no lock, and leaves no keeper") {
+  on_each_engine([](const Place& place) {
+    for (const char* target : {">&-", ">/dev/full"}) {
+      auto script = place.start_shell(std::string(R"("$D" acquire -k a --attach $$ )") + target +
+                                      "; echo $?; exec sleep 60");
+      REQUIRE(eventually([&] { return script.out() == "71\n"; }));
+      CHECK(is_one_message(script.err()));
+      CHECK(holds(script.err(), "given back"));
+      CHECK(place.is_free("a"));
+      CHECK(keepers_leave(script.pid()));
+    }
+    auto script = place.start_shell(R"("$D" acquire -q -k a --attach $$ >&-; exec sleep 60)");
+    const auto kept = [&] { return !place.is_free("a") && keepers_of(script.pid()).size() == 1; };
+    CHECK(eventually(kept));
+    CHECK(end_script(script));
+  });
+}
+
+/// What programs write to the system's log in a mount namespace of their own, as root can have it.
+class SystemLog {
+ public:
+  explicit SystemLog(const std::string& path)
+      : fd_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    path.copy(name.sun_path, sizeof name.sun_path - 1);
+    REQUIRE(bind(fd_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0);
+  }
+  std::string next() const {
+    char text[2000];
+    const auto got = recv(fd_.get(), text, sizeof text, 0);
+    return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
+  }
+
+ private:
+  Fd fd_;
+};
+
+TEST_CASE("attach: a loss is told to the system's log, with its reason and who was signalled") {
+  if (run({"unshare", "-m", "true"}).exit_code != 0) {
+    MESSAGE("skipped: no mount namespace to be had");
+    return;
+  }
+  on_each_engine([](const Place& place) {
+    const SystemLog log(place.dir() / "log");
+    auto script = place.start_shell(R"(exec unshare -m sh -ec '
+        mkdir -p dev
+        : >dev/null
+        mount --bind /dev/null dev/null
+        ln -sf "$PWD/log" dev/log
+        mount --rbind dev /dev
+        "$D" acquire -k "a	b" -t 3s --attach $$ >token
+        echo in
+        exec sleep 60')");
+    REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
+    CAPTURE(script.err());
+    CHECK(place.dlock({"release", "-q", "--force", "a\tb"}).exit_code == 0);
+    CHECK(script.wait().signal == SIGTERM);
+    std::string line;
+    CHECK(eventually([&] { return !(line = log.next()).empty(); }));
+    CAPTURE(line);
+    CHECK(line.starts_with("<11>"));  // user, error
+    CHECK(holds(line, " dlock["));
+    CHECK(holds(line, "]: lost a\\x09b: "));
+    CHECK(holds(line, " no longer has it; sent signal TERM to process " +
+                          std::to_string(script.pid()) + " (s"));
+    CHECK(keepers_leave(script.pid()));
+  });
+}
+
+TEST_CASE("attach: dlock ended at any moment leaves a lock that is kept, or none") {
+  on_each_engine([](const Place& place) {
+    Process script({"sleep", "60"});
+    const std::string pid = std::to_string(script.pid());
+    constexpr int runs = 30;
+    const auto key_of = [](int run) { return "k" + std::to_string(run); };
+    for (int run = 0; run < runs; ++run) {
+      CAPTURE(run);
+      auto asker = place.start({"acquire", "-k", key_of(run), "-t", "2s", "--attach", pid});
+      poll_until({}, later(BootClock::now(), microseconds(run * 400)));
+      asker.signal(run % 2 == 0 ? SIGKILL : SIGTERM);
+      const auto result = asker.wait();
+      CHECK(count_lines(result.err) == 0);
+      const bool done = result.signal == 0;
+      if (done) CHECK(result.exit_code == 0);
+      if (done) CHECK(!place.is_free(key_of(run)));
+      // It may have been killed after its last step, but the token was out by then.
+      if (result.out.empty()) continue;
+      const auto token = result.out.substr(0, result.out.size() - 1);
+      const auto released = place.dlock({"release", key_of(run), "--token", token});
+      CHECK((released.exit_code == 0 || !done));
+    }
+    for (int run = 0; run < runs; ++run) {
+      CAPTURE(run);
+      CHECK(eventually([&] { return place.is_free(key_of(run)); }));
+    }
+    CHECK(keepers_leave(script.pid()));
+    CHECK(script.running());
+  });
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,221 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "base/error.hpp"
+#include "commands/attached_holds.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A server whose answers the test decides; every lease is of `ttl`.
+class FakeStore final : public Store {
+ public:
+  enum class Mode { renews, gone, silent };
+  explicit FakeStore(milliseconds ttl) : ttl_(ttl) {}
+
+  void answer(const std::string& key, Mode mode) {
+    const std::lock_guard guard(mutex_);
+    modes_[key] = mode;
+  }
+  /// From here on a renewal does not come back until let_go().
+  void stop_in_renewal() { stopping_ = true; }
+  bool is_in_renewal() const { return in_renewal_; }
+  void let_go() { stopping_ = false; }
+  int renewals() const { return renewals_; }
+
+  std::optional<Grant> renew(const LockKey& key, const Token&, std::optional<milliseconds>,
+                             const Patience&) override {
+    const Deadline sent = BootClock::now();
+    in_renewal_ = true;
+    while (stopping_) poll_until({}, later(BootClock::now(), milliseconds(1)));
+    in_renewal_ = false;
+    ++renewals_;
+    const std::lock_guard guard(mutex_);
+    const Mode mode = modes_[key.text];
+    if (mode == Mode::silent) throw Error(Trouble::unavailable, "no answer in time");
+    if (mode == Mode::gone) return std::nullopt;
+    return Grant{Fence{1}, Lease{ttl_, valid_until(sent, ttl_)}};
+  }
+  Answer acquire(const Claim&, const Ask&, const Patience&) override { return Refusal{}; }
+  Wake sleep(const Claim&, Deadline, int) override { return {}; }
+  Released release(const LockKey& key, const Token&, ReleaseMode, const Patience&) override {
+    const std::lock_guard guard(mutex_);
+    released_ += key.text;
+    return Released::yes;
+  }
+  std::vector<Holder> force_release(const LockKey&, std::optional<Fence>,
+                                    const Patience&) override {
+    return {};
+  }
+  std::vector<KeyState> inspect(const Query&, const Patience&) override { return {}; }
+  bool needs_renewal(const Claim&) const override { return true; }
+  std::string name() const override { return "fake"; }
+  std::string released() const {
+    const std::lock_guard guard(mutex_);
+    return released_;
+  }
+
+ private:
+  milliseconds ttl_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Mode> modes_;
+  std::string released_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> in_renewal_ = false;
+  std::atomic<int> renewals_ = 0;
+};
+
+constexpr milliseconds pace{100};
+constexpr milliseconds long_lease{60'000};
+constexpr milliseconds within{10'000};
+const LockKey a{"a"};
+const LockKey b{"b"};
+
+/// Holds of a and b, renewed every `pace`, and what came of looking at them. Once the first renewal
+/// has been answered, the leases are of `lease`.
+struct Kept {
+  explicit Kept(milliseconds lease = long_lease) : store(lease), holds(store, granted()) {}
+
+  static std::vector<Held> granted() {
+    std::vector<Held> held;
+    for (const LockKey& key : {a, b}) {
+      Claim claim;
+      claim.key = key;
+      claim.ttl = 3 * pace;
+      const auto end = valid_until(BootClock::now(), claim.ttl);
+      held.push_back({claim, Grant{Fence{1}, Lease{claim.ttl, end}}});
+    }
+    return held;
+  }
+  /// What was lost, as soon as there is something to see.
+  std::optional<std::string> next_loss(milliseconds at_most) {
+    const Deadline end = later(BootClock::now(), at_most);
+    while (BootClock::now() < end) {
+      pollfd fds[] = {{holds.fd(), POLLIN, 0}};
+      poll_until(fds, std::min(end, holds.look_by()));
+      if (auto loss = holds.look()) return loss;
+      if (holds.empty()) return std::nullopt;
+    }
+    return std::nullopt;
+  }
+  /// All of them, by requests that are sent from now on.
+  bool renewed_again() {
+    const int before = store.renewals();
+    return eventually([&] { return store.renewals() > before + 4; });
+  }
+
+  FakeStore store;
+  AttachedHolds holds;
+};
+
+constexpr milliseconds some_renewals = 5 * pace;
+
+TEST_CASE("attached holds: one that is gone is a loss, told once, and the other is kept") {
+  Kept kept;
+  REQUIRE(kept.renewed_again());
+  kept.store.answer("a", FakeStore::Mode::gone);
+  CHECK(kept.next_loss(within) == "lost a: fake no longer has it");
+  CHECK(!kept.next_loss(some_renewals));
+  CHECK(!kept.holds.about_to_be_released(a));
+  kept.holds.give_back(milliseconds(1000));
+  CHECK(kept.store.released() == "b");
+}
+
+TEST_CASE("attached holds: one that is gone while it is released is no loss") {
+  Kept kept;
+  REQUIRE(kept.renewed_again());
+  kept.store.stop_in_renewal();
+  REQUIRE(eventually([&] { return kept.store.is_in_renewal(); }));
+  CHECK(kept.holds.about_to_be_released(a));
+  kept.store.answer("a", FakeStore::Mode::gone);
+  kept.store.let_go();
+  CHECK(!kept.next_loss(some_renewals));
+  kept.holds.release_ended(a, ReleaseEnd::released);
+  CHECK(!kept.holds.empty());
+  CHECK(kept.holds.about_to_be_released(b));
+}
+
+TEST_CASE("attached holds: a renewal under way when the release is done asks for no key again") {
+  Kept kept;
+  REQUIRE(kept.renewed_again());
+  CHECK(kept.holds.about_to_be_released(a));
+  kept.store.stop_in_renewal();
+  REQUIRE(eventually([&] { return kept.store.is_in_renewal(); }));
+  kept.store.answer("a", FakeStore::Mode::gone);
+  kept.store.let_go();
+  kept.holds.release_ended(a, ReleaseEnd::released);
+  CHECK(!kept.next_loss(some_renewals));
+  CHECK(kept.holds.about_to_be_released(b));
+  kept.holds.release_ended(b, ReleaseEnd::released);
+  CHECK(kept.holds.empty());
+  CHECK(kept.holds.fd() == -1);
+}
+
+TEST_CASE("attached holds: a release that was refused changes nothing once that is confirmed") {
+  Kept kept;
+  REQUIRE(kept.renewed_again());
+  CHECK(kept.holds.about_to_be_released(a));
+  kept.holds.release_ended(a, ReleaseEnd::refused);
+  CHECK(kept.renewed_again());
+  kept.store.answer("a", FakeStore::Mode::gone);
+  CHECK(kept.next_loss(within) == "lost a: fake no longer has it");
+}
+
+TEST_CASE("attached holds: a release without an answer may be done later, and is no loss then") {
+  Kept kept;
+  REQUIRE(kept.renewed_again());
+  CHECK(kept.holds.about_to_be_released(a));
+  kept.holds.release_ended(a, ReleaseEnd::unknown);
+  CHECK(kept.renewed_again());
+  kept.store.answer("a", FakeStore::Mode::gone);
+  CHECK(!kept.next_loss(some_renewals));
+  CHECK(!kept.holds.about_to_be_released(a));
+}
+
+TEST_CASE("attached holds: a server that is silent is told of once, before the lease ends") {
+  Kept kept(milliseconds(2000));
+  REQUIRE(kept.renewed_again());
+  kept.store.answer("a", FakeStore::Mode::silent);
+  kept.store.answer("b", FakeStore::Mode::silent);
+  const Deadline end = later(BootClock::now(), milliseconds(2000));
+  CHECK(kept.next_loss(within).value_or("").ends_with(": no answer in time"));
+  CHECK(BootClock::now() < end);
+  kept.store.answer("a", FakeStore::Mode::renews);
+  kept.store.answer("b", FakeStore::Mode::renews);
+  CHECK(kept.renewed_again());
+  CHECK(!kept.next_loss(some_renewals));
+}
+
+TEST_CASE("attached holds: a renewal that never comes back does not keep the warning back") {
+  Kept kept(milliseconds(1000));
+  REQUIRE(kept.renewed_again());
+  kept.store.stop_in_renewal();
+  const auto loss = kept.next_loss(within);
+  CHECK(kept.store.is_in_renewal());
+  kept.store.let_go();
+  CHECK(loss.value_or("").starts_with("lost "));
+}
+
+TEST_CASE("attached holds: what cannot be renewed while it is released ends without a word") {
+  Kept kept(milliseconds(600));
+  CHECK(kept.holds.about_to_be_released(a));
+  CHECK(kept.holds.about_to_be_released(b));
+  kept.store.answer("a", FakeStore::Mode::silent);
+  kept.store.answer("b", FakeStore::Mode::silent);
+  CHECK(!kept.next_loss(milliseconds(1000)));
+  CHECK(!kept.holds.empty());  // the server may have them yet
+  kept.holds.give_back(milliseconds(1000));
+  CHECK(kept.store.released().size() == 2);
+}
+
+TEST_CASE("attached holds: a key that is not held cannot be released") {
+  Kept kept;
+  CHECK(!kept.holds.about_to_be_released(LockKey{"c"}));
+}
+
+}  // namespace
+}  // namespace dlock::test

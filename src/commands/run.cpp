@@ -89,11 +89,11 @@ int Run::hold_and_run(std::vector<Held> held) {
   status_.locks = acquiring_.fences(held);
   std::optional<Watchdog> watchdog;
   Holding holding(acquiring_.store(), std::move(held), log_);
+  if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
   if (const auto signal = signal_before_start()) {
     holding.give_back(ReleaseMode::ignore_floor);
     return interrupted(*signal);
   }
-  if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
   const bool stops_on_loss = settings_.on_lost == OnLost::stop;
   bool held_at_start = true;
   const auto record = [&](pid_t group) {

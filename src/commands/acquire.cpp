@@ -4,12 +4,12 @@
 #include <cstring>
 #include <optional>
 
+#include "attach/keeper.hpp"
+#include "attach/keeper_process.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
-#include "commands/keeper.hpp"
-#include "commands/keeper_process.hpp"
 #include "output/json.hpp"
 #include "supervise/watched_process.hpp"
 
@@ -101,7 +101,7 @@ int Acquire::operator()() {
 
 int Acquire::start_keeper(const std::vector<Held>& held) {
   try {
-    keeper_.emplace(acquiring_, held, *script_, settings_.stop_signal);
+    keeper_.emplace(acquiring_.store_ptr(), held, *script_, settings_.stop_signal);
   } catch (const Error&) {
     give_all_back(held);
     throw;

@@ -31,8 +31,8 @@ class Acquiring {
   Result acquire();
 
   Store& store() { return *store_; }
-  /// For a forked child that goes on with it.
-  StorePtr take_store() { return std::move(store_); }
+  /// A forked child that goes on with it takes it from here.
+  StorePtr& store_ptr() { return store_; }
   const Owner& owner() const { return owner_; }
   /// The fences of `held`, in the order the user named the keys.
   std::vector<LockFence> fences(const std::vector<Held>& held) const;

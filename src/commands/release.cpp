@@ -1,7 +1,7 @@
+#include "attach/keeper_door.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "commands/commands.hpp"
-#include "commands/keeper_door.hpp"
 #include "commands/place.hpp"
 #include "output/sentences.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/escape.hpp"
-#include "local/hash.hpp"
+#include "base/hash.hpp"
 
 namespace dlock {
 namespace {

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <string>
 
-#include "local/hash.hpp"
+#include "base/hash.hpp"
 
 namespace dlock {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "local/hash.hpp"
+#include "base/hash.hpp"
 
 namespace dlock {
 namespace {

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/error.hpp"
-#include "commands/attached_holds.hpp"
+#include "attach/attached_holds.hpp"
 #include "support/eventually.hpp"
 
 namespace dlock::test {

@@ -8,18 +8,8 @@
 #include "base/escape.hpp"
 #include "base/fd.hpp"
 #include "base/random.hpp"
-#include "base/sha256.hpp"
 
 namespace dlock {
-
-TEST_CASE("a SHA-256 is what the examples of FIPS 180 say") {
-  CHECK(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  CHECK(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  CHECK(sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
-        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  CHECK(sha256_hex(std::string(1'000'000, 'a')) ==
-        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-}
 
 TEST_CASE("a duration is a number of seconds, or numbers with units, the largest first") {
   const auto ms = [](const char* text) { return parse_duration(text).value().count(); };

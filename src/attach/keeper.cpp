@@ -1,10 +1,10 @@
-#include "commands/keeper.hpp"
+#include "attach/keeper.hpp"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "attach/keeper_process.hpp"
 #include "base/error.hpp"
-#include "commands/keeper_process.hpp"
 #include "lock/acquire.hpp"
 
 namespace dlock {
@@ -19,9 +19,9 @@ std::string receive(int fd) {
 
 }  // namespace
 
-Keeper::Keeper(Acquiring& acquiring, const std::vector<Held>& held, const WatchedProcess& script,
+Keeper::Keeper(StorePtr& store, const std::vector<Held>& held, const WatchedProcess& script,
                int loss_signal)
-    : acquiring_(acquiring), held_(held) {
+    : store_(*store), held_(held) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) throw_errno("socketpair");
   channel_.reset(ends[0]);
@@ -30,9 +30,9 @@ Keeper::Keeper(Acquiring& acquiring, const std::vector<Held>& held, const Watche
   if (pid < 0) throw_errno("cannot start a process to keep the lock: fork");
   if (pid == 0) {
     channel_.reset();
-    be_keeper(acquiring.take_store(), held, script, loss_signal, std::move(other));
+    be_keeper(std::move(store), held, script, loss_signal, std::move(other));
   }
-  acquiring.store().leave_to(pid);
+  store_.leave_to(pid);
 }
 
 Keeper::Start Keeper::await(int interrupt_fd) {
@@ -49,7 +49,7 @@ Keeper::Start Keeper::await(int interrupt_fd) {
   // It was killed: what it had done of its work is undone here.
   std::vector<Claim> claims;
   for (const Held& held : held_) claims.push_back(held.claim);
-  give_back(acquiring_.store(), claims, {later(BootClock::now(), time_to_give_back), -1});
+  give_back(store_, claims, {later(BootClock::now(), time_to_give_back), -1});
   throw Error(Trouble::host_refused, "the process that was to keep the lock ended too soon");
 }
 

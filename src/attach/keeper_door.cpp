@@ -1,4 +1,4 @@
-#include "commands/keeper_door.hpp"
+#include "attach/keeper_door.hpp"
 
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -10,12 +10,12 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/sha256.hpp"
+#include "base/hash.hpp"
 
 namespace dlock {
 namespace {
 
-// A visitor says "release PROOF KEY" and is answered "noted"; then "released" or "refused", or it
+// A visitor says "release TOKEN KEY" and is answered "noted"; then "released" or "refused", or it
 // hangs up.
 const std::string request_start = "release ";
 const std::string noted = "noted";
@@ -32,19 +32,16 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-/// In the abstract namespace: it goes with the process, and /proc/net/unix shows it to everybody.
+/// In the abstract namespace: it goes with the process. /proc/net/unix shows it to everybody, so it
+/// gives away half as many bits as are random in the token.
 Address address_of(const Token& token) {
-  const std::string text = "dlock-" + sha256_hex("where " + token.text);
+  const std::string text = "dlock-" + std::to_string(fnv1a(token.text));
   Address address;
   address.name.sun_family = AF_UNIX;
   std::memcpy(address.name.sun_path + 1, text.data(), text.size());
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   return address;
 }
-
-/// What only those can say who have the token, and from which it cannot be had: once the keeper has
-/// gone, anybody may listen under its name.
-std::string proof_of(const Token& token) { return sha256_hex("who has " + token.text); }
 
 bool is_same_user_or_root(int fd) {
   ucred peer{};
@@ -109,7 +106,7 @@ KeeperDoor::Heard KeeperDoor::hear(Visitor& visitor, AttachedHolds& holds) const
 
 bool KeeperDoor::hear_request(Visitor& visitor, const std::string& text,
                               AttachedHolds& holds) const {
-  const std::string start = request_start + proof_of(token_) + " ";
+  const std::string start = request_start + token_.text + " ";
   if (!text.starts_with(start)) return false;
   const LockKey key{text.substr(start.size())};
   if (!holds.about_to_be_released(key)) return false;
@@ -124,7 +121,9 @@ ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key) {
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest_wait, sizeof longest_wait);
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &longest_wait, sizeof longest_wait);
   if (connect(fd.get(), address.get(), address.length) != 0) return;
-  if (!say(fd.get(), request_start + proof_of(token) + " " + key.text)) return;
+  // Once the keeper has gone, anybody may listen under its name.
+  if (!is_same_user_or_root(fd.get()) && geteuid() != 0) return;
+  if (!say(fd.get(), request_start + token.text + " " + key.text)) return;
   char answer[longest_message];
   const auto got = recv(fd.get(), answer, sizeof answer, 0);
   if (got == 0) return;

@@ -1,4 +1,4 @@
-#include "commands/keeper_process.hpp"
+#include "attach/keeper_process.hpp"
 
 #include <sys/socket.h>
 #include <syslog.h>
@@ -8,11 +8,11 @@
 #include <cstring>
 #include <optional>
 
+#include "attach/attached_holds.hpp"
+#include "attach/keeper_door.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/process.hpp"
-#include "commands/attached_holds.hpp"
-#include "commands/keeper_door.hpp"
 #include "lock/acquire.hpp"
 #include "supervise/background.hpp"
 

@@ -1,4 +1,4 @@
-#include "commands/attached_holds.hpp"
+#include "attach/attached_holds.hpp"
 
 #include <algorithm>
 

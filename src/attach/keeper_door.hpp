@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "attach/attached_holds.hpp"
 #include "base/fd.hpp"
-#include "commands/attached_holds.hpp"
 #include "lock/claim.hpp"
 
 namespace dlock {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/fd.hpp"
-#include "commands/acquiring.hpp"
 #include "lock/lease_keeper.hpp"
+#include "lock/store.hpp"
 #include "supervise/watched_process.hpp"
 
 namespace dlock {
@@ -14,9 +14,9 @@ namespace dlock {
 /// lost. Until commit() it is on trial: whatever becomes of us, it gives the locks back and ends.
 class Keeper {
  public:
-  /// Forks, so there must be one thread; from here on `acquiring`'s store is the keeper's alone.
+  /// Forks, so there must be one thread; the store is the keeper's from here on, and outlives this.
   /// Throws Error{host_refused}, with the locks still ours.
-  Keeper(Acquiring& acquiring, const std::vector<Held>& held, const WatchedProcess& script,
+  Keeper(StorePtr& store, const std::vector<Held>& held, const WatchedProcess& script,
          int loss_signal);
 
   enum class Start { keeps, lost, interrupted };
@@ -29,7 +29,7 @@ class Keeper {
   void dismiss();
 
  private:
-  Acquiring& acquiring_;
+  Store& store_;
   std::vector<Held> held_;
   Fd channel_;
 };

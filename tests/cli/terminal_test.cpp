@@ -27,9 +27,11 @@ class User : public Desk {
   }
 };
 
-/// It waits in a builtin, for dash forgets a signal that comes in the middle of its vfork.
+/// It waits in a builtin, for dash forgets a signal that comes in the middle of its vfork; and what
+/// it waits for ignores INT from its fork on.
 const char* const counts_int =
-    "'sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; echo read\"\"y; "
+    "'trap \"\" INT QUIT; sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; "
+    "echo read\"\"y; "
     "until wait; do :; done'";
 
 }  // namespace

@@ -16,9 +16,10 @@ namespace dlock::test {
 namespace {
 
 /// Says so for each INT, ends on QUIT. It waits in a builtin, for dash forgets a signal that comes
-/// in the middle of its vfork.
+/// in the middle of its vfork; and what it waits for ignores both from its fork on.
 const char* const counts_int =
-    "sh -c 'sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; echo read\"\"y; "
+    "sh -c 'trap \"\" INT QUIT; sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" "
+    "INT; echo read\"\"y; "
     "until wait; do :; done'";
 
 }  // namespace
@@ -74,7 +75,8 @@ TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead
 TEST_CASE("in a pipeline, where ^C has reached the child already, it is not passed on again") {
   Desk desk(DLOCK_SUPERVISED);
   desk.type(
-      "$D -- sh -c 'trap \"echo got-int\" INT; sleep 60 & trap \"kill $!; echo got-te\"\"rm; "
+      "$D -- sh -c 'trap \"\" INT; sleep 60 & trap \"echo got-int\" INT; trap \"kill $!; echo "
+      "got-te\"\"rm; "
       "exit\" "
       "TERM; echo dlock=$PPID.; until wait; do :; done' | (trap '' INT; cat)");
   REQUIRE(desk.shows("dlock="));

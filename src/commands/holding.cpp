@@ -80,7 +80,7 @@ bool Holding::ready_to_start(milliseconds grace) {
       lost(claim);
       return false;
     }
-    held.grant = *renewed;
+    held = {held.claim, *renewed};
   }
   return true;
 }

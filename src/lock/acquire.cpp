@@ -279,7 +279,7 @@ bool Acquisition::refresh() {
       const auto renewed = store_.renew(held.claim.key, held.claim.token, std::nullopt,
                                         patience_for(held.claim, terms_.interrupt_fd));
       if (!renewed) return false;
-      held.grant = *renewed;
+      held = {held.claim, *renewed};
     } catch (const Error& error) {
       if (!is_unavailable(error) || !may_wait()) throw;
       return false;
@@ -329,6 +329,12 @@ bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& p
     }
   }
   return answered;
+}
+
+bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most) {
+  std::vector<Claim> claims;
+  for (const Held& each : held) claims.push_back(each.claim);
+  return give_back(store, claims, {later(BootClock::now(), at_most), -1});
 }
 
 }  // namespace dlock

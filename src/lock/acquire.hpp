@@ -53,5 +53,6 @@ Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& te
 /// Gives back whatever these claims hold or wait for; repeats until answered, at most until
 /// `patience` ends. True if the engine answered for all.
 bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& patience);
+bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most);
 
 }  // namespace dlock

@@ -34,11 +34,12 @@ LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
   const auto now = BootClock::now();
   for (Held& each : held) {
     const auto rest = each.grant.lease.valid_until - now;
-    const auto due =
-        each.grant.lease.valid_until == never
-            ? never
-            : later(now, rest - each.claim.ttl * (renewals_a_lease - 1) / renewals_a_lease);
-    leases_.push_back({std::move(each), due, std::nullopt});
+    auto due = never;
+    if (each.grant.lease.valid_until != never) {
+      due = later(now, rest - each.claim.ttl * (renewals_a_lease - 1) / renewals_a_lease);
+      if (each.hidden > std::chrono::nanoseconds(0)) due = now;
+    }
+    leases_.push_back({std::move(each), due});
   }
   update_safe_until();
   try {
@@ -102,7 +103,7 @@ void LeaseKeeper::doubt(std::chrono::nanoseconds step) {
   if (std::chrono::abs(step) < noteworthy_step) return;
   for (Upkept& lease : leases_) {
     if (lease.next == never) continue;
-    lease.hidden += std::max(step, std::chrono::nanoseconds(0));
+    lease.held.hidden += std::max(step, std::chrono::nanoseconds(0));
     lease.next = BootClock::now();
   }
 }
@@ -121,7 +122,8 @@ void LeaseKeeper::renew(Upkept& lease) {
   const auto now = BootClock::now();
   const Deadline end = lease.held.grant.lease.valid_until;
   if (now >= end) return ended(lease);
-  const auto patience = later(now, lease.hidden) < end ? request_timeout(claim.ttl) : longest_doubt;
+  const auto patience =
+      later(now, lease.held.hidden) < end ? request_timeout(claim.ttl) : longest_doubt;
   const Deadline until = std::min({end, later(now, patience)});
   try {
     const auto renewed = store_.renew(claim.key, claim.token, std::nullopt, {until, stop_.fd()});
@@ -131,8 +133,8 @@ void LeaseKeeper::renew(Upkept& lease) {
       return;
     }
     lease.held.grant.lease = renewed->lease;
-    lease.failing_since.reset();
-    lease.hidden = std::chrono::nanoseconds(0);
+    lease.held.failing_since.reset();
+    lease.held.hidden = std::chrono::nanoseconds(0);
     lease.next = later(now, claim.ttl / renewals_a_lease);
     update_safe_until();
     const std::lock_guard guard(mutex_);
@@ -146,15 +148,15 @@ void LeaseKeeper::renew(Upkept& lease) {
 
 void LeaseKeeper::failed(Upkept& lease, Deadline since, const Error& error) {
   const auto now = BootClock::now();
-  if (!lease.failing_since) lease.failing_since = since;
+  if (!lease.held.failing_since) lease.held.failing_since = since;
   const bool away = error.trouble() == Trouble::unavailable;
   std::string why = (away ? "server unreachable since " : "not renewed since ") +
-                    iso8601(wall_at(*lease.failing_since)) + ": " + error.what();
-  if (lease.hidden > std::chrono::nanoseconds(0)) {
+                    iso8601(wall_at(*lease.held.failing_since)) + ": " + error.what();
+  if (lease.held.hidden > std::chrono::nanoseconds(0)) {
     why = "the clock of this host was set forward by " +
-          human_duration(std::chrono::floor<milliseconds>(lease.hidden)) +
+          human_duration(std::chrono::floor<milliseconds>(lease.held.hidden)) +
           ", so that its lease may have passed; " + why;
-    lease.held.grant.lease.valid_until -= std::exchange(lease.hidden, {});
+    lease.held.grant.lease.valid_until -= std::exchange(lease.held.hidden, {});
     update_safe_until();
   }
   note(lease, false, why, false);

@@ -19,6 +19,9 @@ namespace dlock {
 struct Held {
   Claim claim;
   Grant grant;
+  std::optional<Deadline> failing_since{};  ///< no renewal has succeeded since
+  /// What may have passed uncounted since the lease was confirmed.
+  std::chrono::nanoseconds hidden{0};
 };
 
 /// Why a lease could not be kept.
@@ -62,16 +65,13 @@ class LeaseKeeper {
   /// passed. For whoever is about to be stopped.
   void renew_now(milliseconds at_most);
   /// Ends the thread, breaking off a renewal under way; the store is the caller's again. Returns
-  /// the holds with the leases last confirmed.
+  /// the holds with the leases last confirmed, and what is in doubt about them.
   std::vector<Held> stop();
 
  private:
   struct Upkept {
     Held held;
     Deadline next;  ///< when to renew
-    std::optional<Deadline> failing_since;
-    /// What may have passed uncounted since the lease was confirmed.
-    std::chrono::nanoseconds hidden{0};
   };
 
   void work();

@@ -26,9 +26,12 @@ std::vector<int> open_fds() {
     fds.push_back(fd);
   }
   if (!fds.empty()) return fds;
+  // Without /proc; the limit may be none, and numbers are given from below.
+  constexpr rlim_t most = 65'536;
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  for (int fd = 0; fd < static_cast<int>(limit.rlim_cur); ++fd) fds.push_back(fd);
+  const int end = static_cast<int>(std::min(limit.rlim_cur, most));
+  for (int fd = 0; fd < end; ++fd) fds.push_back(fd);
   return fds;
 }
 

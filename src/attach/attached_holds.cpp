@@ -37,12 +37,17 @@ int AttachedHolds::fd() const {
   return held_.empty() ? -1 : store_.news_fd();
 }
 
-Deadline AttachedHolds::warn_at() const {
-  if (!keeper_ || warned_ || keeper_->safe_until() == never) return never;
+Deadline AttachedHolds::warning_due() const {
+  if (!keeper_ || keeper_->safe_until() == never) return never;
   return keeper_->safe_until() - time_to_stop(held_.front().claim.ttl);
 }
 
-Deadline AttachedHolds::look_by() const { return std::min(warn_at(), look_again_); }
+Deadline AttachedHolds::look_by() const {
+  // That renewals succeed again is no news.
+  constexpr milliseconds pause_in_trouble{200};
+  if (warned_ && keeper_) return later(BootClock::now(), pause_in_trouble);
+  return std::min(warn_at(), look_again_);
+}
 
 std::optional<std::string> AttachedHolds::look() {
   if (has_leases()) return look_at_leases();
@@ -52,16 +57,24 @@ std::optional<std::string> AttachedHolds::look() {
 
 std::optional<std::string> AttachedHolds::look_at_leases() {
   keeper_->take_news();
-  if (!keeper_->lost()) return BootClock::now() < warn_at() ? std::nullopt : warn();
+  if (!keeper_->lost()) {
+    if (BootClock::now() < warning_due()) warned_ = false;
+    return BootClock::now() < warn_at() ? std::nullopt : warn();
+  }
   const auto loss = keeper_->loss();
   pause();
-  const auto lost = std::find_if(held_.begin(), held_.end(), by_key(loss->key));
-  const bool released = may_have_been_released(*lost);
-  if (!loss->gone) ended_.push_back(lost->claim);
+  const auto held = std::find_if(held_.begin(), held_.end(), by_key(loss->key));
+  const bool released = may_have_been_released(*held);
+  if (!loss->gone) ended_.push_back(*held);
   forget(loss->key);
   resume();
   if (released) return std::nullopt;
-  return loss_text(loss->key, loss->reason);
+  return lost(loss->key, loss->reason);
+}
+
+std::string AttachedHolds::lost(const LockKey& key, const std::string& why) {
+  lost_ = true;
+  return loss_text(key, why);
 }
 
 /// Some lease is near its end, and the engine could not be asked.
@@ -89,7 +102,7 @@ std::optional<LockKey> AttachedHolds::give_up_leaving() {
     const auto stop_at = held_[i].grant.lease.valid_until - time_to_stop(claim.ttl);
     const bool ends = stop_at <= BootClock::now();
     if (ends && may_have_been_released(held_[i])) {
-      ended_.push_back(claim);
+      ended_.push_back(held_[i]);
       forget(claim.key);
       continue;
     }
@@ -125,7 +138,7 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
     forget(claim.key);
     if (released) continue;
     look_again_ = BootClock::now();
-    return loss_text(claim.key, store_.name() + " no longer has it");
+    return lost(claim.key, store_.name() + " no longer has it");
   }
   return std::nullopt;
 }
@@ -171,9 +184,9 @@ void AttachedHolds::release_ended(const LockKey& key, ReleaseEnd end) {
 
 void AttachedHolds::give_back(milliseconds at_most) {
   pause();
-  std::vector<Claim> claims = ended_;
-  for (const Held& held : held_) claims.push_back(held.claim);
-  dlock::give_back(store_, claims, {later(BootClock::now(), at_most), -1});
+  std::vector<Held> all = ended_;
+  all.insert(all.end(), held_.begin(), held_.end());
+  dlock::give_back(store_, all, at_most);
 }
 
 void AttachedHolds::forget(const LockKey& key) {

@@ -31,6 +31,8 @@ class AttachedHolds {
   /// What has been lost, for people; called again until it says nothing. A lease that cannot be
   /// renewed is told before it ends, so that the script has time to stop.
   std::optional<std::string> look();
+  /// Something has been lost, or was told to be near its end and has not been renewed since.
+  bool in_trouble() const { return lost_ || warned_; }
 
   /// False if the key is not held here.
   bool about_to_be_released(const LockKey& key);
@@ -48,7 +50,9 @@ class AttachedHolds {
   };
 
   bool has_leases() const;
-  Deadline warn_at() const;
+  Deadline warning_due() const;
+  Deadline warn_at() const { return warned_ ? never : warning_due(); }
+  std::string lost(const LockKey& key, const std::string& why);
   std::optional<std::string> look_at_leases();
   std::optional<std::string> warn();
   std::optional<LockKey> give_up_leaving();
@@ -60,10 +64,11 @@ class AttachedHolds {
 
   Store& store_;
   std::vector<Held> held_;
-  std::vector<Claim> ended_;  ///< not renewed in time; the engine may have them yet
+  std::vector<Held> ended_;  ///< not renewed in time; the engine may have them yet
   std::map<LockKey, Leaving> leaving_;
   std::optional<LeaseKeeper> keeper_;
   bool warned_ = false;
+  bool lost_ = false;
   Deadline look_again_ = never;
 };
 

@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "attach/keeper_process.hpp"
 #include "base/error.hpp"
 #include "lock/acquire.hpp"
@@ -13,15 +15,17 @@ namespace {
 /// The next message; empty if there is none and never will be.
 std::string receive(int fd) {
   char text[longest_keeper_message];
-  const auto got = recv(fd, text, sizeof text, 0);
+  auto got = recv(fd, text, sizeof text, 0);
+  // An end that did not read all of ours is told once, before what it said last.
+  if (got < 0 && errno == ECONNRESET) got = recv(fd, text, sizeof text, 0);
   return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
 }  // namespace
 
-Keeper::Keeper(StorePtr& store, const std::vector<Held>& held, const WatchedProcess& script,
-               int loss_signal)
-    : store_(*store), held_(held) {
+Keeper::Keeper(StorePtr& store, std::function<StorePtr()> open_store, const std::vector<Held>& held,
+               const WatchedProcess& script, int loss_signal)
+    : store_(store), open_store_(std::move(open_store)), held_(held) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) throw_errno("socketpair");
   channel_.reset(ends[0]);
@@ -32,7 +36,7 @@ Keeper::Keeper(StorePtr& store, const std::vector<Held>& held, const WatchedProc
     channel_.reset();
     be_keeper(std::move(store), held, script, loss_signal, std::move(other));
   }
-  store_.leave_to(pid);
+  store_->leave_to(pid);
 }
 
 Keeper::Start Keeper::await(int interrupt_fd) {
@@ -46,11 +50,23 @@ Keeper::Start Keeper::await(int interrupt_fd) {
   if (message.size() > kind && message.starts_with(keeper_error)) {
     throw Error(static_cast<Trouble>(message[kind]), message.substr(kind + 1));
   }
-  // It was killed: what it had done of its work is undone here.
-  std::vector<Claim> claims;
-  for (const Held& held : held_) claims.push_back(held.claim);
-  give_back(store_, claims, {later(BootClock::now(), time_to_give_back), -1});
-  throw Error(Trouble::host_refused, "the process that was to keep the lock ended too soon");
+  ended_too_soon();
+}
+
+/// It was killed: what it had done of its work is undone here. Its last request may not have been
+/// answered to the end, so no connection of its is used again.
+bool Keeper::give_back_in_its_place() {
+  StorePtr anew = open_store_();
+  store_->leave_to(getpid());
+  store_ = std::move(anew);
+  return give_back(*store_, held_, time_to_give_back);
+}
+
+void Keeper::ended_too_soon() {
+  const std::string what = "the process that was to keep the lock ended too soon";
+  throw Error(Trouble::host_refused,
+              what + (give_back_in_its_place() ? ", so the lock was given back"
+                                               : ", and the lock could not be given back"));
 }
 
 bool Keeper::commit() {
@@ -60,7 +76,9 @@ bool Keeper::commit() {
   pollfd answer[] = {{channel_.get(), POLLIN, 0}};
   // A keeper that is stopped finds the word when it goes on.
   if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
-  return receive(channel_.get()) == keeper_keeps;
+  const std::string message = receive(channel_.get());
+  if (message.empty()) ended_too_soon();
+  return message == keeper_keeps;
 }
 
 void Keeper::dismiss() {
@@ -68,7 +86,13 @@ void Keeper::dismiss() {
   shutdown(channel_.get(), SHUT_WR);
   const Deadline until = later(BootClock::now(), time_to_give_back + time_to_end);
   pollfd fds[] = {{channel_.get(), POLLIN, 0}};
-  while (poll_until(fds, until) > 0 && !receive(channel_.get()).empty()) {
+  std::string last;
+  while (poll_until(fds, until) > 0) {
+    const std::string message = receive(channel_.get());
+    const bool killed = message.empty() && (last.empty() || last == keeper_keeps);
+    if (killed) give_back_in_its_place();
+    if (message.empty()) return;
+    last = message;
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -15,21 +16,27 @@ namespace dlock {
 class Keeper {
  public:
   /// Forks, so there must be one thread; the store is the keeper's from here on, and outlives this.
+  /// If the keeper is killed on trial, `open_store` takes its place and the locks are given back.
   /// Throws Error{host_refused}, with the locks still ours.
-  Keeper(StorePtr& store, const std::vector<Held>& held, const WatchedProcess& script,
-         int loss_signal);
+  Keeper(StorePtr& store, std::function<StorePtr()> open_store, const std::vector<Held>& held,
+         const WatchedProcess& script, int loss_signal);
 
   enum class Start { keeps, lost, interrupted };
   /// Waits until it keeps the locks; `interrupted` when `interrupt_fd` is readable. Throws the
   /// Error that it failed with; then the locks have been given back.
   Start await(int interrupt_fd);
-  /// The token has been told: false if the locks have gone meanwhile.
+  /// The token has been told: false if the locks have gone meanwhile. Throws Error{host_refused} if
+  /// the keeper has.
   bool commit();
   /// The locks are not wanted after all; returns when they have been given back.
   void dismiss();
 
  private:
-  Store& store_;
+  bool give_back_in_its_place();
+  [[noreturn]] void ended_too_soon();
+
+  StorePtr& store_;
+  std::function<StorePtr()> open_store_;
   std::vector<Held> held_;
   Fd channel_;
 };

@@ -67,8 +67,8 @@ KeeperDoor::KeeperDoor(Token token)
 }
 
 void KeeperDoor::add_to(std::vector<pollfd>& fds) const {
-  const bool full = visitors_.size() == most_visitors;
-  fds.push_back({full ? -1 : listener_.get(), POLLIN, 0});
+  const bool shut = shut_until_ || visitors_.size() == most_visitors;
+  fds.push_back({shut ? -1 : listener_.get(), POLLIN, 0});
   for (const Visitor& visitor : visitors_) fds.push_back({visitor.fd.get(), POLLIN, 0});
 }
 
@@ -83,9 +83,14 @@ void KeeperDoor::serve(AttachedHolds& holds) {
 }
 
 void KeeperDoor::let_in() {
+  constexpr milliseconds pause_without_descriptor{200};
+  shut_until_.reset();
   while (visitors_.size() < most_visitors) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd) return;
+    if (!fd) {
+      if (errno != EAGAIN) shut_until_ = later(BootClock::now(), pause_without_descriptor);
+      return;
+    }
     if (is_same_user_or_root(fd.get())) visitors_.push_back({std::move(fd), std::nullopt});
   }
 }

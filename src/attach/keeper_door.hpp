@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attach/attached_holds.hpp"
+#include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "lock/claim.hpp"
 
@@ -20,8 +21,9 @@ class KeeperDoor {
   /// Throws Error{host_refused}.
   explicit KeeperDoor(Token token);
 
-  /// What to poll before serve().
+  /// What to poll before serve(), and until when at most.
   void add_to(std::vector<pollfd>& fds) const;
+  Deadline open_by() const { return shut_until_.value_or(never); }
   /// Takes all that has arrived, without waiting.
   void serve(AttachedHolds& holds);
 
@@ -39,6 +41,7 @@ class KeeperDoor {
   Token token_;
   Fd listener_;
   std::vector<Visitor> visitors_;
+  std::optional<Deadline> shut_until_;  ///< there was no descriptor for a visitor
 };
 
 /// One release as the keeper is told of it, if there is one: it will not take it for a loss.

@@ -4,6 +4,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <optional>
@@ -37,11 +38,12 @@ class KeeperProcess {
  private:
   bool take_over();
   bool bind_to_script();
+  /// On trial it returns with the locks given back.
   void keep();
   /// False if the one who forked us has gone without a commit.
   bool hear_parent();
   void tell_loss(const std::string& text);
-  void give_all_back();
+  void give_all_back() { give_back(*store_, held_, time_to_give_back); }
   void say(const std::string& text) const {
     send(channel_.get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
@@ -62,10 +64,12 @@ void KeeperProcess::live() {
   say(keeper_keeps);
   try {
     keep();
+    if (on_trial()) say(keeper_lost);
   } catch (const std::exception& error) {
-    // Without a keeper the locks end with their leases, so nothing is given back here.
-    if (on_trial()) give_all_back();
-    if (!on_trial()) tell_loss(std::string("the keeper of the lock failed: ") + error.what());
+    // The script may be at work: without a keeper its locks end with their leases, or, where they
+    // have none, with the script.
+    if (on_trial()) return holds_->give_back(time_to_give_back);
+    tell_loss(std::string("the keeper of the lock failed: ") + error.what());
   }
 }
 
@@ -100,7 +104,7 @@ void KeeperProcess::keep() {
     std::vector<pollfd> fds{
         {script_.fd(), POLLIN, 0}, {holds_->fd(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
     door_->add_to(fds);
-    poll_until(fds, holds_->look_by());
+    poll_until(fds, std::min(holds_->look_by(), door_->open_by()));
     if (script_.ended()) return holds_->give_back(time_to_release);
     if (on_trial() && readable(channel_.get()) && !hear_parent()) {
       return holds_->give_back(time_to_give_back);
@@ -111,6 +115,7 @@ void KeeperProcess::keep() {
       if (on_trial()) return holds_->give_back(time_to_give_back);
       tell_loss(*loss);
     }
+    if (!holds_->in_trouble()) signalled_ = false;
   }
 }
 
@@ -136,12 +141,6 @@ void KeeperProcess::tell_loss(const std::string& text) {
   openlog("dlock", LOG_PID, LOG_USER);
   syslog(LOG_ERR, "%s%s", text.c_str(), told.c_str());
   closelog();
-}
-
-void KeeperProcess::give_all_back() {
-  std::vector<Claim> claims;
-  for (const Held& held : held_) claims.push_back(held.claim);
-  give_back(*store_, claims, {later(BootClock::now(), time_to_give_back), -1});
 }
 
 }  // namespace

@@ -10,8 +10,9 @@
 
 namespace dlock {
 
-// What the two sides of a Keeper say to each other, each a message of its own. An error is told by
-// its kind, one byte, and its line.
+// What the two sides of a Keeper say to each other, each a message of its own. "lost": the locks
+// have been lost or given back. An error, told by its kind, one byte, and its line: given back,
+// too.
 inline constexpr char keeper_keeps[] = "keeps";
 inline constexpr char keeper_lost[] = "lost";
 inline constexpr char keeper_error[] = "error ";

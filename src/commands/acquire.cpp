@@ -10,6 +10,7 @@
 #include "base/process.hpp"
 #include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
+#include "commands/place.hpp"
 #include "output/json.hpp"
 #include "supervise/watched_process.hpp"
 
@@ -101,7 +102,8 @@ int Acquire::operator()() {
 
 int Acquire::start_keeper(const std::vector<Held>& held) {
   try {
-    keeper_.emplace(acquiring_.store_ptr(), held, *script_, settings_.stop_signal);
+    const auto open = [this] { return open_store(settings_); };
+    keeper_.emplace(acquiring_.store_ptr(), open, held, *script_, settings_.stop_signal);
   } catch (const Error&) {
     give_all_back(held);
     throw;
@@ -124,9 +126,7 @@ void Acquire::die_if_told(const std::vector<Held>& held) {
 
 void Acquire::give_all_back(const std::vector<Held>& held) {
   if (keeper_) return keeper_->dismiss();
-  std::vector<Claim> claims;
-  for (const Held& each : held) claims.push_back(each.claim);
-  give_back(acquiring_.store(), claims, {later(BootClock::now(), time_to_give_back), -1});
+  give_back(acquiring_.store(), held, time_to_give_back);
 }
 
 /// 75, as for all who did not come to hold it: a shell that had wanted the lock has gone, but it is

@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
+
+#include <cstdio>
 
 #include "cli/attached.hpp"
 #include "support/eventually.hpp"
@@ -24,6 +27,16 @@ std::string have_done(const Place& place, const Process& script, const std::stri
   rename((place.dir() / "do.new").c_str(), (place.dir() / "do").c_str());
   const bool done = eventually([&] { return holds(script.out().substr(before), "did "); });
   return done ? script.out().substr(before) : "not done: " + script.out();
+}
+
+/// What a process has computed so far, in hundredths of a second.
+long cpu_ticks(pid_t pid) {
+  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  long user = 0;
+  long system = 0;
+  std::sscanf(stat.c_str() + stat.rfind(')'),
+              ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &system);
+  return user + system;
 }
 
 TEST_CASE("attach: release from the script ends the keeper, and is no loss") {
@@ -132,6 +145,26 @@ TEST_CASE("attach: a keeper that is stopped holds up no release, and takes it fo
     CHECK(have_done(place, script, R"("$D" release -k a --token "$T")") == "did 0\n");
     CHECK(place.is_free("a"));
     kill(keepers[0], SIGCONT);
+    CHECK(keepers_leave(script.pid()));
+    CHECK(script.out() == "in\ndid 0\n");
+  });
+}
+
+TEST_CASE("attach: a keeper that gets no descriptor for a visitor waits for one without spinning") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 30s", obedient, say_told);
+    const auto keepers = keepers_of(script.pid());
+    REQUIRE(keepers.size() == 1);
+    rlimit before{};
+    rlimit few{};
+    REQUIRE(prlimit(keepers[0], RLIMIT_NOFILE, nullptr, &before) == 0);
+    few.rlim_cur = 5;  // enough to poll, and all in use
+    few.rlim_max = before.rlim_max;
+    REQUIRE(prlimit(keepers[0], RLIMIT_NOFILE, &few, nullptr) == 0);
+    const auto spent = cpu_ticks(keepers[0]);
+    CHECK(have_done(place, script, R"("$D" release -k a --token "$T")") == "did 0\n");
+    CHECK(cpu_ticks(keepers[0]) < spent + 20);
+    REQUIRE(prlimit(keepers[0], RLIMIT_NOFILE, &before, nullptr) == 0);
     CHECK(keepers_leave(script.pid()));
     CHECK(script.out() == "in\ndid 0\n");
   });

@@ -166,6 +166,26 @@ TEST_CASE("attach: a server that is cut off has the script told before the lease
   CHECK(keepers_leave(script.pid()));
 }
 
+TEST_CASE("attach: a server that is cut off once more has the script told once more") {
+  const Place place(Engine::redis);
+  auto script =
+      attached(place, "-k a -t 6s", "while :; do sleep 0.01; done", "trap 'echo told' TERM");
+  std::string told = "in\n";
+  for (int outage = 0; outage < 2; ++outage) {
+    CAPTURE(outage);
+    place.server().stop();
+    told += "told\n";
+    CHECK(eventually([&] { return script.out() == told; }));
+    place.server().cont();
+    REQUIRE(eventually([&] {
+      const auto holders = place.state("a")["holders"];
+      return holders.empty() || holders[0]["lease_left_ms"] > 4000;
+    }));
+    CHECK(!place.is_free("a"));
+  }
+  CHECK(end_script(script));
+}
+
 TEST_CASE("attach: a script that ends while dlock waits leaves the queue") {
   on_each_engine([](const Place& place) {
     const auto holder = place.hold("a");
@@ -199,6 +219,31 @@ TEST_CASE("attach: the keeper killed: on this host the lock stays, on a server i
     }
     CHECK(eventually([&] { return place.is_free("a"); }));
     CHECK(script.running() != place.is_local());
+  });
+}
+
+TEST_CASE("attach: the keeper killed while the token is written: an error, and no lock is left") {
+  on_each_engine([](const Place& place) {
+    auto script = place.start_shell(R"(
+        { head -c 65536 /dev/zero; "$D" acquire -k a --attach $$; echo "code $?" >&2; } |
+          { until [ -e go ]; do sleep 0.01; done; cat >/dev/null; }
+        exec sleep 60)");
+    pid_t keeper = 0;
+    REQUIRE(eventually([&] {
+      for (const pid_t each : keepers_of(script.pid())) {
+        if (getsid(each) == each) keeper = each;
+      }
+      return keeper != 0;
+    }));
+    // Most likely dlock stands before the full pipe then; the same holds for any moment before.
+    poll_until({}, later(BootClock::now(), milliseconds(200)));
+    kill(keeper, SIGKILL);
+    write_file(place.dir() / "go", "");
+    CHECK(eventually([&] { return script.err().ends_with("code 71\n"); }));
+    CAPTURE(script.err());
+    CHECK(holds(script.err(), "ended too soon, so the lock was given back"));
+    CHECK(place.is_free("a"));
+    CHECK(end_script(script));
   });
 }
 

@@ -15,7 +15,7 @@ class ClockSteps {
   /// Readable once the wall clock has been set: ask taken(). -1 where there are no fds to spare.
   int fd() const { return timer_.get(); }
   /// How far the wall clock has moved against BootClock since it was asked last; leaves fd()
-  /// unreadable. Clocks that are merely corrected drift by half a millisecond a second.
+  /// unreadable. A clock that is merely slewed takes BootClock along.
   std::chrono::nanoseconds taken();
 
  private:

@@ -19,14 +19,16 @@ std::string proc_path(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-/// `use` gets the name of every entry.
+/// `use` gets the name of every entry; false, with errno, if the folder cannot be read.
 template <typename Use>
-void for_each_entry(const std::string& folder, const Use& use) {
+bool for_each_entry(const std::string& folder, const Use& use) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(opendir(folder.c_str()), closedir);
+  if (!open_folder) return false;
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
-  while (const dirent* entry = open_folder ? readdir(open_folder.get()) : nullptr) {
+  while (const dirent* entry = readdir(open_folder.get())) {
     use(entry->d_name);
   }
+  return true;
 }
 
 void append_numbers(const std::string& text, std::vector<pid_t>& numbers) {
@@ -40,6 +42,18 @@ void append_numbers(const std::string& text, std::vector<pid_t>& numbers) {
   }
 }
 
+std::string text_of(const Fd& file) {
+  std::string all;
+  char block[4096];
+  ssize_t got = 0;
+  while (file && (got = read(file.get(), block, sizeof block)) > 0) {
+    all.append(block, static_cast<std::size_t>(got));
+  }
+  return all;
+}
+
+bool is_gone(int error) { return error == ENOENT || error == ESRCH; }
+
 std::uint64_t own_pid_space() {
   struct stat info {};
   return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
@@ -48,14 +62,7 @@ std::uint64_t own_pid_space() {
 }  // namespace
 
 std::string proc_text(const std::string& path) {
-  std::string all;
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char block[4096];
-  ssize_t got = 0;
-  while (file && (got = read(file.get(), block, sizeof block)) > 0) {
-    all.append(block, static_cast<std::size_t>(got));
-  }
-  return all;
+  return text_of(Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)));
 }
 
 /// The command's name stands in parentheses and may hold anything, so fields count from the last
@@ -86,12 +93,25 @@ std::string command_name(pid_t pid) {
 }
 
 /// Children are listed by the thread that forked them.
-std::vector<pid_t> children_of(pid_t pid) {
+std::optional<std::vector<pid_t>> children_of(pid_t pid) {
   std::vector<pid_t> children;
   const std::string tasks = proc_path(pid, "task");
-  for_each_entry(tasks, [&](const char* task) {
-    if (task[0] != '.') append_numbers(proc_text(tasks + "/" + task + "/children"), children);
+  bool read_one = false;
+  bool failed = false;
+  const bool listed = for_each_entry(tasks, [&](const char* task) {
+    if (task[0] == '.') return;
+    const Fd file(open((tasks + "/" + task + "/children").c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) {
+      failed = failed || !is_gone(errno);
+      return;
+    }
+    read_one = true;
+    append_numbers(text_of(file), children);
   });
+  failed = failed || (!listed && !is_gone(errno));
+  // A kernel that lists no children, or no /proc, looks like a process that has gone.
+  const bool gone = !read_one && kill(pid, 0) != 0 && errno == ESRCH;
+  if (failed || (!read_one && !gone)) return std::nullopt;
   return children;
 }
 

@@ -31,8 +31,9 @@ std::optional<ProcessStat> stat_of(pid_t pid);
 /// The name of its program as the kernel keeps it: 15 bytes at most, any bytes; empty like stat_of.
 std::string command_name(pid_t pid);
 
-/// Zombies too; empty like stat_of.
-std::vector<pid_t> children_of(pid_t pid);
+/// Zombies too; none if there is no such process. Nothing if /proc cannot be read now: no file
+/// descriptor to be had, or no /proc.
+std::optional<std::vector<pid_t>> children_of(pid_t pid);
 
 /// All numbers that /proc shows.
 std::vector<pid_t> all_processes();

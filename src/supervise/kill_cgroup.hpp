@@ -9,7 +9,8 @@ namespace dlock {
 
 /// The last resort against what dlock may not signal (a command that became root): a cgroup is
 /// killed by whoever may write there, asking nobody else. `dlock-PID` is made below dlock's own
-/// cgroup (v2) the first time it is needed, if that cgroup was delegated, and removed at the end.
+/// cgroup (v2) the first time it is needed, if that cgroup was delegated, and removed at the end
+/// unless somebody survived in it.
 ///
 /// Writable alone is not delegated: where systemd runs it owns the cgroups, root's and the user's,
 /// and marks those it leaves to others by an extended attribute (systemd.io/CGROUP_DELEGATION).

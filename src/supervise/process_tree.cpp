@@ -1,5 +1,6 @@
 #include "supervise/process_tree.hpp"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -8,15 +9,20 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
+#include "supervise/background.hpp"
 
 namespace dlock {
 
 namespace {
 
 constexpr milliseconds longest_freeze{100};
+
+/// A folder of /proc, a file in it, and a pidfd.
+constexpr int spare_fds = 3;
 
 /// The user whom kill(2) asks for; empty if /proc hides it.
 std::string owner_of(pid_t pid) {
@@ -26,6 +32,10 @@ std::string owner_of(pid_t pid) {
   const auto uid = std::strtoul(status.c_str() + line + 6, nullptr, 10);
   return uid == 0 ? "root" : "uid " + std::to_string(uid);
 }
+
+/// A process of dlock's own in the background falls to us like any orphan, but belongs to the
+/// script that it keeps locks for: to wait for it may be to wait for ourselves.
+bool is_of_the_command(pid_t child) { return command_name(child) != background_name; }
 
 bool is_reapable(pid_t child) {
   siginfo_t end{};
@@ -49,8 +59,9 @@ std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strang
   for (std::size_t i = 0; i < tree.size(); ++i) {
     const pid_t parent = tree[i].pid;
     if (i > 0) visit(tree[i]);
-    for (const pid_t pid : children_of(parent)) {
-      if (!strangers.contains(pid)) tree.push_back({pid, parent});
+    for (const pid_t pid : children_of(parent).value_or(std::vector<pid_t>{})) {
+      if (strangers.contains(pid) || (i == 0 && !is_of_the_command(pid))) continue;
+      tree.push_back({pid, parent});
     }
   }
   tree.erase(tree.begin());
@@ -59,22 +70,33 @@ std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strang
 
 bool send(const Descendant& found, int signal, pid_t reaper) {
   const Fd handle = open_pidfd(found.pid);
-  if (!handle) return true;
+  if (!handle) {
+    // Without a descriptor to be had: a child of our own keeps its number until we reap it.
+    const bool own = errno != ESRCH && found.parent == getpid();
+    return !own || kill(found.pid, signal) == 0 || errno != EPERM;
+  }
   const auto now = stat_of(found.pid);
   // What /proc hides is another user's, so that the kernel refuses the signal.
   if (now && now->parent != found.parent && now->parent != reaper) return true;
   return syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0) == 0 || errno != EPERM;
 }
 
-ProcessTree::ProcessTree() {
+ProcessTree::ProcessTree() : root_(getpid()) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  for (int i = 0; i < spare_fds; ++i) {
+    Fd spare(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (spare) spares_.push_back(std::move(spare));
+  }
   // Whoever does `sleep 9 & exec dlock …` has us inherit a child; asking whether there is any
   // costs less than reading the list.
   siginfo_t any{};
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD) return;
-  const auto children = children_of(getpid());
+  const auto children = children_of(root_).value_or(std::vector<pid_t>{});
   strangers_.insert(children.begin(), children.end());
 }
+
+ProcessTree::ProcessTree(pid_t dlock, std::set<pid_t> strangers)
+    : root_(dlock), strangers_(std::move(strangers)) {}
 
 std::vector<Descendant> ProcessTree::signal(int signal, pid_t except_group) const {
   // All are found before the first is sent anything, and the lowest come first: who ends leaves
@@ -83,7 +105,7 @@ std::vector<Descendant> ProcessTree::signal(int signal, pid_t except_group) cons
   std::vector<Descendant> refused;
   for (auto found = tree.rbegin(); found != tree.rend(); ++found) {
     const bool excepted = except_group != 0 && getpgid(found->pid) == except_group;
-    if (!excepted && !send(*found, signal, getpid())) refused.push_back(*found);
+    if (!excepted && !send(*found, signal, root_)) refused.push_back(*found);
   }
   return refused;
 }
@@ -95,16 +117,17 @@ void ProcessTree::freeze() const {
   do {
     told_before = told.size();
     // Top down, so that who forks is stopped before its children are listed.
-    descendants_of(getpid(), strangers_, [&](const Descendant& found) {
-      if (told.insert(found.pid).second) send(found, SIGSTOP, getpid());
+    descendants_of(root_, strangers_, [&](const Descendant& found) {
+      if (told.insert(found.pid).second) send(found, SIGSTOP, root_);
     });
   } while (told.size() > told_before && BootClock::now() < give_up);
 }
 
-std::vector<Descendant> ProcessTree::all() const { return descendants_of(getpid(), strangers_); }
+std::vector<Descendant> ProcessTree::all() const { return descendants_of(root_, strangers_); }
 
 std::vector<Survivor> ProcessTree::survivors() const {
   std::vector<Survivor> left;
+  if (!children_of(root_)) left.push_back({0, 0, "", "what /proc does not show"});
   for (const Descendant& each : all()) {
     const auto stat = stat_of(each.pid);
     // A child of ours that cannot be reaped may look like a zombie: one of its threads is stuck.
@@ -130,11 +153,14 @@ bool ProcessTree::nobody_beside(pid_t child) {
   // the list was read: only a list with nobody on it is proof.
   constexpr int most_lists = 8;
   for (int list = 0; list < most_lists; ++list) {
-    auto others = children_of(getpid());
-    std::erase_if(others, [&](pid_t pid) { return pid == child || strangers_.contains(pid); });
-    if (others.empty()) return true;
-    std::erase_if(others, [&](pid_t pid) { return reap(pid); });
-    if (!others.empty()) return false;
+    auto others = children_of(root_);
+    if (!others) return false;
+    std::erase_if(*others, [&](pid_t pid) {
+      return pid == child || strangers_.contains(pid) || !is_of_the_command(pid);
+    });
+    if (others->empty()) return true;
+    std::erase_if(*others, [&](pid_t pid) { return reap(pid); });
+    if (!others->empty()) return false;
   }
   return false;
 }

@@ -7,13 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.hpp"
+#include "base/fd.hpp"
 
 namespace dlock {
-
-/// SIGKILL is sent this long before the moment at which nothing may run: what it takes a busy
-/// machine to wake us, to find the tree, and to tear the processes down.
-constexpr milliseconds kill_cost{20};
 
 /// A process found below another, and who its parent was then.
 struct Descendant {
@@ -35,7 +31,7 @@ bool send(const Descendant& found, int signal, pid_t reaper);
 
 /// A process that SIGKILL did not end.
 struct Survivor {
-  pid_t pid;
+  pid_t pid;         ///< 0: whatever there is that /proc does not show
   pid_t group;       ///< 0: /proc hides it
   std::string name;  ///< of its program, any bytes; empty: hidden
   std::string why;   ///< "owned by root"; empty: nothing is known
@@ -43,11 +39,15 @@ struct Survivor {
 
 /// Everything the child has started, however far it moved away: dlock is made the reaper of its
 /// orphans (PR_SET_CHILD_SUBREAPER), so whatever lives of them stands below dlock in /proc.
-/// Processes that dlock already had for children when it was executed are not part of it.
+/// Processes that dlock already had for children when it was executed are not part of it, nor are
+/// those that `acquire --attach` has left behind.
 class ProcessTree {
  public:
   /// Before the child is forked.
   ProcessTree();
+  /// The same of a dlock that is another process, and has `strangers` for children. Of the tree's
+  /// members this one can signal, but reap none.
+  ProcessTree(pid_t dlock, std::set<pid_t> strangers);
   ProcessTree(ProcessTree&&) = default;
 
   /// Sends `signal` to all of it that is not in process group `except_group`, each process through
@@ -67,16 +67,21 @@ class ProcessTree {
   /// Reaps what was adopted and has ended, while `child` runs.
   void reap_adopted(pid_t child);
 
+  /// Called before the tree is killed: descriptors to read /proc with where there are none left.
+  void release_spares() { spares_.clear(); }
+
   /// The same after `child` may have ended, without ever reaping it: its number, which is its
   /// group's, stays taken. True if nobody but `child` is left right below dlock: if that has ended
   /// too, then nothing of the tree is alive, for orphans come up to us. False also while they come
-  /// and end too fast to say; SIGCHLD tells when to ask again.
+  /// and end too fast to say, and where /proc does not tell; SIGCHLD tells when to ask again.
   bool nobody_beside(pid_t child);
 
  private:
   bool reap(pid_t pid);
 
+  pid_t root_;
   std::set<pid_t> strangers_;
+  std::vector<Fd> spares_;
 };
 
 }  // namespace dlock

@@ -96,7 +96,7 @@ Deadline Supervisor::loss_deadline() const {
   if (!loss_matters()) return never;
   const Deadline gone_by = terms_.loss->must_be_gone_by();
   if (gone_by == never || terms_.keep_running_on_loss) return gone_by;
-  return gone_by - std::max(terms_.grace, kill_cost);
+  return gone_by - std::max(terms_.grace, terms_.kill_cost);
 }
 
 Deadline Supervisor::max_hold_deadline() const {
@@ -124,7 +124,7 @@ void Supervisor::hear_signals() {
       pass_on(*event);
       continue;
     }
-    look_again_ = only_rest_left_;
+    look_again_ = true;
     child_.tree.reap_adopted(child_.pid());
     const auto stopped = child_.stopped();
     if (!stopped || stopping_) continue;
@@ -192,7 +192,7 @@ Ending Supervisor::stop(Why why) {
 Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
   const Deadline patience = later(stopped_at, terms_.grace);
   if (terms_.loss == nullptr || terms_.keep_running_on_loss) return patience;
-  return std::min(patience, terms_.loss->must_be_gone_by() - kill_cost);
+  return std::min(patience, terms_.loss->must_be_gone_by() - terms_.kill_cost);
 }
 
 /// The grace: all of the tree is asked to end, and waited for.
@@ -214,6 +214,7 @@ void Supervisor::let_it_end(Deadline stopped_at) {
 std::vector<Survivor> Supervisor::kill_tree() {
   const Deadline give_up = later(BootClock::now(), longest_burial);
   KillCgroup last_resort;
+  child_.tree.release_spares();
   for (bool first = true; true; first = false) {
     child_.send(SIGKILL);
     if (!first) child_.tree.freeze();

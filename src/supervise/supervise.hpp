@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -24,10 +25,18 @@ class StopSource {
   virtual Deadline must_be_gone_by() const = 0;
 };
 
+/// What it takes a machine to wake us, to find the tree, and to tear the processes down: so long
+/// before nothing may run any more, SIGKILL is sent. Where there is time, there is some for a
+/// machine with twenty busy processes a processor; under 20 ms even a quiet one is too slow.
+constexpr milliseconds kill_cost(milliseconds ttl) {
+  return std::clamp(ttl / 20, milliseconds(20), milliseconds(500));
+}
+
 struct Terms {
   int stop_signal = SIGTERM;
   /// Between `stop_signal` and SIGKILL.
   milliseconds grace{0};
+  milliseconds kill_cost = dlock::kill_cost(milliseconds(0));
   /// Counted from the child's start.
   std::optional<milliseconds> max_hold;
   /// Null: nothing can be lost.

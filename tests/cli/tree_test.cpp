@@ -16,7 +16,8 @@ const char* const leaves_a_daemon =
 
 /// The same until TERM comes; before, it says its own number.
 const char* const leaves_one_to_be_asked =
-    "echo $$; (setsid sh -c 'sleep 60 & trap \"kill $!; echo asked; exit\" TERM; echo in;"
+    "echo $$; (setsid sh -c 'trap \"\" TERM; sleep 60 & trap \"kill -9 $!; echo asked; exit\" "
+    "TERM; echo in;"
     "until wait; do :; done' &); exit 3";
 
 Process start_in(const Place& place, std::vector<std::string> words) {
@@ -38,6 +39,20 @@ TEST_CASE("tree: --wait-tree holds until the last descendant has gone, with the 
     CHECK(result.out == "in\nover\n");
     CHECK(result.err == "");
     CHECK(place.is_free("a"));
+  });
+}
+
+TEST_CASE("tree: a keeper of acquire --attach is not waited for, nor stopped with the command") {
+  on_each_engine([](const Place& place) {
+    auto script = place.start_shell(
+        "\"$D\" run -k outer --wait-tree -- \"$D\" acquire -q -k inner --attach $$ && echo on;"
+        "\"$D\" run -k outer --max-hold 200ms --grace 100ms -- sleep 60; echo $?; exec sleep 60");
+    REQUIRE(eventually([&] { return count_lines(script.out()) == 2; }));
+    CHECK(script.out() == "on\n124\n");
+    CHECK(!place.is_free("inner"));
+    script.signal(SIGKILL);
+    script.wait();
+    CHECK(eventually([&] { return place.is_free("inner"); }));
   });
 }
 

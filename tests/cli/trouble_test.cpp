@@ -60,6 +60,23 @@ TEST_CASE("a holder without file descriptors to spare goes on holding") {
   });
 }
 
+TEST_CASE("without file descriptors to spare dlock still ends all that the command has started") {
+  on_each_engine([](const Place& place) {
+    for (const int most : {10, 11, 12, 13, 14, 16}) {
+      CAPTURE(most);
+      const std::string pid_file = place.dir() / ("daemon" + std::to_string(most));
+      const Result result = place.shell("ulimit -n " + std::to_string(most) +
+                                        "; exec \"$D\" run -k k --max-hold 200ms --grace 0 -- sh "
+                                        "-c '(setsid sleep 61 & echo $! >" +
+                                        pid_file + "); sleep 62'");
+      if (result.exit_code == 71) continue;  // too few to begin with
+      CHECK(result.exit_code == 124);
+      CHECK(!is_alive(std::stoi(read_file(pid_file))));
+      CHECK(place.is_free("k"));
+    }
+  });
+}
+
 TEST_CASE("a file size limit is told, and nothing dies of it") {
   const Place place(Engine::local);
   const std::string token = place.acquired("k");

@@ -1,6 +1,7 @@
 #include "supervise/watchdog.hpp"
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,12 @@ static_assert(std::atomic<BootClock::rep>::is_always_lock_free);
 constexpr std::chrono::seconds longest_hunt{5};
 constexpr milliseconds hunt_interval{5};
 
+std::set<pid_t> with_this_process(const std::vector<pid_t>& pids) {
+  std::set<pid_t> all(pids.begin(), pids.end());
+  all.insert(getpid());
+  return all;
+}
+
 /// It would keep a pipe open that somebody reads to its end.
 void close_all_but(int kept) {
   const auto fd = static_cast<unsigned>(kept);
@@ -38,18 +45,12 @@ class Watchdog::Guard {
  public:
   /// `strangers` were dlock's children before.
   Guard(pid_t dlock, const Fd& dlock_end, Shared& shared, const std::vector<pid_t>& strangers)
-      : dlock_(dlock),
-        dlock_end_(dlock_end),
-        shared_(shared),
-        strangers_(strangers.begin(), strangers.end()) {
-    strangers_.insert(getpid());
-  }
+      : dlock_end_(dlock_end), shared_(shared), tree_(dlock, with_this_process(strangers)) {}
 
   [[noreturn]] void watch() const {
     pollfd end[] = {{dlock_end_.get(), POLLIN, 0}};
     while (poll_until(end, kill_at()) == 0) {
       if (BootClock::now() < kill_at()) continue;  // renewed meanwhile
-      shared_.has_killed = true;
       kill_tree();
       poll_until(end, never);
     }
@@ -60,48 +61,55 @@ class Watchdog::Guard {
  private:
   Deadline kill_at() const {
     const Deadline gone_by{BootClock::duration(shared_.gone_by)};
-    return gone_by == never ? never : gone_by - kill_cost;
+    return gone_by == never ? never : gone_by - shared_.kill_cost;
   }
 
+  /// As the supervisor does it, but that nobody can be reaped here.
   void kill_tree() const {
     const Deadline give_up = later(BootClock::now(), longest_hunt);
-    while (BootClock::now() < give_up) {
-      auto tree = descendants_of(dlock_, strangers_);
-      std::erase_if(tree, [](const Descendant& found) {
-        const auto now = stat_of(found.pid);
-        return !now || !now->runs();
+    for (bool first = true; BootClock::now() < give_up; first = false) {
+      if (!first) tree_.freeze();
+      auto left = tree_.all();
+      std::erase_if(left, [](const Descendant& each) {
+        const auto now = stat_of(each.pid);
+        return now && !now->runs();
       });
-      if (tree.empty()) return;
+      if (left.empty()) return;
+      shared_.has_killed = true;
       // Reaped by a dlock that runs, the child no longer keeps its group's number from others.
-      const bool child_is_there = std::any_of(tree.begin(), tree.end(), [&](const auto& found) {
-        return getpgid(found.pid) == shared_.group;
+      const bool group_is_there = std::any_of(left.begin(), left.end(), [&](const auto& each) {
+        return getpgid(each.pid) == shared_.group;
       });
-      if (shared_.group > 0 && child_is_there) kill(-shared_.group, SIGKILL);
-      for (auto found = tree.rbegin(); found != tree.rend(); ++found) send(*found, SIGKILL, dlock_);
+      if (shared_.group > 0 && group_is_there) kill(-shared_.group, SIGKILL);
+      tree_.signal(SIGKILL, 0);
       poll_until({}, later(BootClock::now(), hunt_interval));
     }
   }
 
-  pid_t dlock_;
   const Fd& dlock_end_;
   Shared& shared_;
-  std::set<pid_t> strangers_;
+  ProcessTree tree_;
 };
 
-Watchdog::Watchdog(Deadline gone_by) {
+Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost) {
   void* page =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) throw_errno("cannot start the watchdog: mmap");
-  shared_ = new (page) Shared{gone_by.time_since_epoch().count()};
+  shared_ = new (page) Shared{gone_by.time_since_epoch().count(), kill_cost};
   const pid_t dlock = getpid();
-  const Fd dlock_end = open_pidfd(dlock);
   // Looked for here: by the time the other process runs, the child may be among them.
-  const auto strangers = children_of(dlock);
+  const auto strangers = children_of(dlock).value_or(std::vector<pid_t>{});
+  const Fd dlock_end = open_pidfd(dlock);
   const pid_t pid = dlock_end ? fork() : -1;
   if (pid == 0) {
-    setsid();
-    close_all_but(dlock_end.get());
-    Guard(dlock, dlock_end, *shared_, strangers).watch();
+    try {
+      setsid();
+      prctl(PR_SET_NAME, "dlock-watchdog");
+      close_all_but(dlock_end.get());
+      Guard(dlock, dlock_end, *shared_, strangers).watch();
+    } catch (...) {
+      _exit(1);  // never into the code of the one that was forked
+    }
   }
   if (pid > 0) pidfd_ = open_pidfd(pid);
   if (pid > 0 && pidfd_) return;

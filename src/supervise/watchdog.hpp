@@ -16,8 +16,9 @@ namespace dlock {
 class Watchdog {
  public:
   /// Forks: called from a process of one thread, before the child exists. Nothing of the child may
-  /// run after `gone_by`. Throws Error{host_refused} if there can be no process.
-  explicit Watchdog(Deadline gone_by);
+  /// run after `gone_by`, and `kill_cost` before that it is killed. Throws Error{host_refused} if
+  /// there can be no process.
+  Watchdog(Deadline gone_by, milliseconds kill_cost);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -26,7 +27,7 @@ class Watchdog {
   std::atomic<BootClock::rep>& gone_by() { return shared_->gone_by; }
   /// The child runs as this process group, which is not dlock's own.
   void child_started(pid_t group) { shared_->group = group; }
-  /// Whether it found dlock too late to stop the child.
+  /// Whether it had to do what dlock was too late for.
   bool has_killed() const { return shared_->has_killed; }
   /// The child has ended, or was stopped, by dlock itself: ends the watchdog.
   void dismiss();
@@ -35,6 +36,7 @@ class Watchdog {
   /// In memory that both processes see.
   struct Shared {
     std::atomic<BootClock::rep> gone_by;
+    const milliseconds kill_cost;
     std::atomic<pid_t> group{0};
     std::atomic<bool> has_killed{false};
   };

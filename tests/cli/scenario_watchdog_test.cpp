@@ -8,12 +8,13 @@
 #include <filesystem>
 
 #include "base/process.hpp"
-#include "scenario.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {
 
-const char* const beats = "while :; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
+const char* const beats =
+    "while [ $((i += 1)) -lt 4000 ]; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
 
 Process start_guarded(const Scene& scene, const std::string& script,
                       const std::vector<std::string>& flags = {}) {
@@ -23,13 +24,20 @@ Process start_guarded(const Scene& scene, const std::string& script,
   return scene.start(arguments);
 }
 
-/// The child of `dlock` that is a dlock.
+/// 0: none.
 pid_t watchdog_of(pid_t dlock) {
-  const auto children = children_of(dlock);
+  const auto children = children_of(dlock).value();
   const auto found = std::find_if(children.begin(), children.end(), [&](pid_t child) {
-    return command_name(child) == command_name(dlock);
+    return command_name(child) == "dlock-watchdog";
   });
   return found == children.end() ? 0 : *found;
+}
+
+bool nothing_runs_below(pid_t dlock) {
+  const pid_t watchdog = watchdog_of(dlock);
+  const auto below = children_of(dlock).value();
+  return std::none_of(below.begin(), below.end(),
+                      [&](pid_t pid) { return pid != watchdog && is_alive(pid); });
 }
 
 bool beats_in(const Scene& scene) {
@@ -66,18 +74,28 @@ TEST_CASE("watchdog: dlock alone is stopped: nothing of the command outlives the
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
   const Deadline end = lease_end(scene.server, "k");
-  const pid_t watchdog = watchdog_of(dlock.pid());
-  REQUIRE(eventually([&] {
-    const auto below = children_of(dlock.pid());
-    return std::none_of(below.begin(), below.end(),
-                        [&](pid_t pid) { return pid != watchdog && is_alive(pid); });
-  }));
+  REQUIRE(eventually([&] { return nothing_runs_below(dlock.pid()); }));
   CHECK(last_beat(scene) > 0);
   CHECK(last_beat(scene) < end.time_since_epoch().count());
   dlock.signal(SIGCONT);
   const Result result = dlock.wait();
   CHECK(result.exit_code == 79);
   CHECK(times(result.err, "while dlock was suspended or stopped; COMMAND was stopped") == 1);
+}
+
+TEST_CASE("watchdog: a command that ended by itself before the lease keeps its exit code") {
+  RedisScene scene;
+  Process dlock = start_guarded(scene, "echo >in; until [ -e go ]; do sleep 0.02; done; exit 3",
+                                {"-t", "1500ms"});
+  REQUIRE(eventually([&] { return scene.has("in"); }));
+  dlock.signal(SIGSTOP);
+  dlock.wait_until_stopped();
+  const Deadline end = lease_end(scene.server, "k");
+  scene.touch("go");
+  REQUIRE(eventually([&] { return nothing_runs_below(dlock.pid()); }));
+  REQUIRE(eventually([&] { return BootClock::now() > end + milliseconds(100); }));
+  dlock.signal(SIGCONT);
+  CHECK(dlock.wait().exit_code == 3);
 }
 
 TEST_CASE("watchdog: dlock is killed: the command's whole process group goes with it") {

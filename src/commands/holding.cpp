@@ -144,12 +144,18 @@ std::string Holding::loss_text() const {
   return "lost " + escaped(loss->key.text) + ": " + loss->reason;
 }
 
-void Holding::stop_keeping() {
+void Holding::stop_keeping(bool lost) {
   if (!keeper_) return;
   loss_ = keeper_->loss();
   held_ = keeper_->stop();
   source_.reset();
   keeper_.reset();
+  const auto now = BootClock::now();
+  for (const Held& held : held_) {
+    if (!lost || loss_ || held.grant.lease.valid_until > now) continue;
+    loss_ =
+        Loss{held.claim.key, false, true, "its lease ran out while dlock was suspended or stopped"};
+  }
 }
 
 std::string Holding::outlive_by(pid_t group) {
@@ -172,6 +178,11 @@ Holding::GivenBack Holding::give_back(const Held& held, ReleaseMode mode) {
   const Claim& claim = held.claim;
   const std::string key = escaped(claim.key.text);
   const auto now = BootClock::now();
+  const auto lost = [&] {
+    if (!loss_ || !loss_->final) log_.error(key + " was no longer held when it was to be released");
+    return GivenBack::was_lost;
+  };
+  if (now >= held.grant.lease.valid_until) return lost();
   const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
   // A connection that has died without a word swallows the first request: half of the time is left
   // for a second one, on a new connection.
@@ -185,9 +196,7 @@ Holding::GivenBack Holding::give_back(const Held& held, ReleaseMode mode) {
         log_.detail("released " + key);
         return GivenBack::all;
       }
-      if (!loss_ || !loss_->final)
-        log_.error(key + " was no longer held when it was to be released");
-      return GivenBack::was_lost;
+      return lost();
     } catch (const Error& error) {
       if (later(BootClock::now(), pause_between_releases) < until) {
         poll_until({}, later(BootClock::now(), pause_between_releases));

@@ -37,7 +37,8 @@ class Holding {
   const StopSource* stop_source() const;
   std::string loss_text() const;
 
-  void stop_keeping();
+  /// `lost`: a loss was noticed, by the keeper or by the clock.
+  void stop_keeping(bool lost);
 
   /// In place of give_back(), when process group `group` (0: unknown) lives on and dlock ends:
   /// tells until when the key stays taken.

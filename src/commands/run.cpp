@@ -30,6 +30,7 @@ std::string joined(const List& list, const char* separator, const Text& text) {
 
 /// `pid 4242 (backup), owned by root`.
 std::string survivor_text(const Survivor& survivor) {
+  if (survivor.pid == 0) return survivor.why;
   std::string text = "pid " + std::to_string(survivor.pid);
   if (!survivor.name.empty()) text += " (" + escaped(survivor.name) + ")";
   if (!survivor.why.empty()) text += ", " + survivor.why;
@@ -49,6 +50,10 @@ class Run {
 
  private:
   int hold_and_run(std::vector<Held> held);
+  void start_child(std::optional<Child>& child, Holding& holding,
+                   std::optional<Watchdog>& watchdog);
+  void keep_or_stop(Child& child, Holding& holding, std::optional<Watchdog>& watchdog);
+  bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
   Terms terms(Holding& holding) const;
   Program program(const std::vector<LockFence>& fences) const;
   std::optional<int> signal_before_start();
@@ -57,7 +62,6 @@ class Run {
   int interrupted(int signal);
   int finished(const Ending& ending, Holding& holding);
   int not_started(int error, Holding& holding);
-  void give_back_after(const Ending& ending, Holding& holding);
   void let_lapse(const std::vector<Survivor>& survivors, Holding& holding);
   void describe(const Ending& ending, const Holding& holding);
   int done(int exit_code);
@@ -89,32 +93,23 @@ int Run::hold_and_run(std::vector<Held> held) {
   status_.locks = acquiring_.fences(held);
   std::optional<Watchdog> watchdog;
   Holding holding(acquiring_.store(), std::move(held), log_);
-  if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
-  if (const auto signal = signal_before_start()) {
-    holding.give_back(ReleaseMode::ignore_floor);
-    return interrupted(*signal);
-  }
-  const bool stops_on_loss = settings_.on_lost == OnLost::stop;
-  bool held_at_start = true;
-  const auto record = [&](pid_t group) {
-    if (watchdog && group != getpgrp()) watchdog->child_started(group);
-    if (holding.needs_renewal()) return;
-    held_at_start = holding.command_started(group);
-    if (!held_at_start) throw Error(Trouble::unavailable, "lost before COMMAND started");
-  };
-  const bool worth_recording = settings_.watchdog || !holding.needs_renewal();
   std::optional<Child> child;
   try {
-    if (settings_.watchdog) watchdog.emplace(stops_on_loss ? holding.granted_until() : never);
-    child.emplace(start(program(status_.locks), signals_,
-                        worth_recording ? std::function<void(pid_t)>(record) : nullptr));
-    holding.keep(watchdog && stops_on_loss ? &watchdog->gone_by() : nullptr);
+    if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
+    if (settings_.watchdog)
+      watchdog.emplace(stops_on_loss() ? holding.granted_until() : never,
+                       kill_cost(*settings_.ttl));
+    if (const auto signal = signal_before_start()) {
+      holding.give_back(ReleaseMode::ignore_floor);
+      return interrupted(*signal);
+    }
+    start_child(child, holding, watchdog);
+    if (!child) return lost_before_start(holding);
   } catch (const std::exception&) {
-    child.reset();
-    if (!held_at_start) return lost_before_start(holding);
     holding.give_back(ReleaseMode::ignore_floor);
     throw;
   }
+  keep_or_stop(*child, holding, watchdog);
   Ending ending = supervise(*child, signals_, terms(holding));
   if (watchdog) watchdog->dismiss();
   if (watchdog && watchdog->has_killed()) ending.why = Ending::Why::lost;
@@ -122,13 +117,51 @@ int Run::hold_and_run(std::vector<Held> held) {
   return finished(ending, holding);
 }
 
+/// Leaves `child` empty if a hold has gone.
+void Run::start_child(std::optional<Child>& child, Holding& holding,
+                      std::optional<Watchdog>& watchdog) {
+  bool held = true;
+  const auto record = [&](pid_t group) {
+    if (watchdog && group != getpgrp()) watchdog->child_started(group);
+    if (holding.needs_renewal()) return;
+    held = holding.command_started(group);
+    if (!held) throw Error(Trouble::unavailable, "lost before COMMAND started");
+  };
+  const bool worth_recording = watchdog || !holding.needs_renewal();
+  try {
+    child.emplace(start(program(status_.locks), signals_,
+                        worth_recording ? std::function<void(pid_t)>(record) : nullptr));
+  } catch (const std::exception&) {
+    if (held) throw;
+  }
+}
+
+/// A command whose lock cannot be kept is stopped like one whose lock was lost.
+void Run::keep_or_stop(Child& child, Holding& holding, std::optional<Watchdog>& watchdog) {
+  try {
+    holding.keep(watchdog && stops_on_loss() ? &watchdog->gone_by() : nullptr);
+  } catch (const std::exception&) {
+    Terms at_once;
+    at_once.grace = settings_.grace;
+    at_once.max_hold = milliseconds(0);
+    const Ending ending = supervise(child, signals_, at_once);
+    if (ending.survivors.empty()) {
+      holding.give_back(ReleaseMode::normal);
+    } else {
+      let_lapse(ending.survivors, holding);
+    }
+    throw;
+  }
+}
+
 Terms Run::terms(Holding& holding) const {
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;
+  terms.kill_cost = kill_cost(*settings_.ttl);
   terms.max_hold = settings_.max_hold;
   terms.loss = holding.stop_source();
-  terms.keep_running_on_loss = settings_.on_lost == OnLost::ignore;
+  terms.keep_running_on_loss = !stops_on_loss();
   terms.wait_tree = settings_.wait_tree;
   terms.on_loss = [&] {
     log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
@@ -163,8 +196,8 @@ std::optional<int> Run::signal_before_start() {
 int Run::lost_before_start(Holding& holding) {
   status_.outcome = "lost";
   status_.reason = holding.loss_text();
-  log_.error(status_.reason + "; COMMAND was not started");
   holding.give_back(ReleaseMode::ignore_floor);
+  log_.error(status_.reason + "; COMMAND was not started");
   return done(static_cast<int>(ExitCode::lost));
 }
 
@@ -177,7 +210,7 @@ int Run::not_acquired(const GaveUp& gave_up) {
 
 int Run::interrupted(int signal) {
   status_.outcome = "interrupted";
-  status_.reason = std::string("signal ") + sigabbrev_np(signal);
+  status_.reason = "signal " + signal_name(signal);
   done(signal_base + signal);
   acquiring_.die_of(signal);
 }
@@ -189,18 +222,27 @@ int Run::not_started(int error, Holding& holding) {
   status_.outcome = "not-started";
   status_.reason = "cannot run \"" + escaped(name) + "\": " + std::strerror(error);
   if (searched) status_.reason += " in PATH";
-  log_.error(status_.reason);
   holding.give_back(ReleaseMode::ignore_floor);
+  log_.error(status_.reason);
   return done(static_cast<int>(missing ? ExitCode::not_found : ExitCode::not_executable));
 }
 
 int Run::finished(const Ending& ending, Holding& holding) {
-  if (ending.child.exec_error) {
-    holding.stop_keeping();
-    return not_started(*ending.child.exec_error, holding);
+  holding.stop_keeping(ending.loss_noticed);
+  if (ending.child.exec_error) return not_started(*ending.child.exec_error, holding);
+  // Nobody may read what is told, and must not keep the lock from others by that. Where it is lost,
+  // its lease ends anyway, and the release may take a while.
+  const bool lost = ending.why == Ending::Why::lost;
+  if (lost) describe(ending, holding);
+  const bool released = ending.survivors.empty();
+  const bool was_lost =
+      released && holding.give_back(ReleaseMode::normal) == Holding::GivenBack::was_lost;
+  if (!lost) describe(ending, holding);
+  if (!released) let_lapse(ending.survivors, holding);
+  if (was_lost && !lost) {
+    status_.lost = true;
+    if (status_.reason.empty()) status_.reason = "lost before the release";
   }
-  describe(ending, holding);
-  give_back_after(ending, holding);
   switch (ending.why) {
     case Ending::Why::lost:
       return done(static_cast<int>(ExitCode::lost));
@@ -244,17 +286,6 @@ void Run::describe(const Ending& ending, const Holding& holding) {
   status_.reason = holding.loss_text();
   const bool told = settings_.on_lost == OnLost::ignore;
   if (!told) log_.error(status_.reason + "; COMMAND had ended by then");
-}
-
-/// Only once nothing of the command is left: what may still run must not meet the next holder.
-void Run::give_back_after(const Ending& ending, Holding& holding) {
-  holding.stop_keeping();
-  if (!ending.survivors.empty()) return let_lapse(ending.survivors, holding);
-  if (holding.give_back(ReleaseMode::normal) == Holding::GivenBack::was_lost &&
-      ending.why != Ending::Why::lost) {
-    status_.lost = true;
-    if (status_.reason.empty()) status_.reason = "lost before the release";
-  }
 }
 
 /// What could not be killed may still touch what the lock protects.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int renewals_a_lease = 3;
 
-/// A wall clock that is merely corrected moves less between two looks.
+/// Less is how NTP corrects a clock when it begins.
 constexpr std::chrono::seconds noteworthy_step{1};
 
 /// How long a hold that may be over already is asked for before it is given up.
@@ -167,12 +167,14 @@ void LeaseKeeper::failed(Upkept& lease, Deadline since, const Error& error) {
 void LeaseKeeper::note(const Upkept& lease, bool gone, const std::string& why, bool final) {
   const std::lock_guard guard(mutex_);
   if (lost_.raised()) return;
+  // First, for making a text may fail; who asks for it waits for the mutex.
+  if (final) {
+    lost_.raise();
+    news_.raise();
+  }
   // What made the renewals fail says more than that they failed until the end.
   if (!final || gone || !loss_) loss_ = Loss{lease.held.claim.key, gone, final, why};
   loss_->final = final;
-  if (!final) return;
-  lost_.raise();
-  news_.raise();
 }
 
 Deadline LeaseKeeper::next_due() const {

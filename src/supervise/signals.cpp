@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 #include "base/error.hpp"
@@ -76,6 +77,11 @@ void Signals::hear_all() {
 void Signals::restore_in_child() const {
   if (chld_on_entry_.sa_handler == SIG_IGN) sigaction(SIGCHLD, &chld_on_entry_, nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_on_entry_, nullptr);
+}
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? name : std::to_string(signal);
 }
 
 bool ends_waiting(int signal) {

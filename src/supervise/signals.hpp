@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <optional>
+#include <string>
 
 #include "base/fd.hpp"
 
@@ -44,6 +45,9 @@ class Signals {
   struct sigaction chld_on_entry_ {};
   Fd fd_;
 };
+
+/// `TERM`; the number of one that has no name.
+std::string signal_name(int signal);
 
 /// Whether `signal` ends a dlock that has no child yet.
 bool ends_waiting(int signal);

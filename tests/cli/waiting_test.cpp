@@ -123,6 +123,19 @@ TEST_CASE("waiting: a signal ends it as it ends any program, and leaves nothing 
   });
 }
 
+TEST_CASE("waiting: a signal without a name ends it like any other, and the status tells it") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    auto waiter = place.start({"run", "-k", "a", "--status-fd", "1", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    waiter.signal(SIGRTMIN + 2);
+    const auto result = waiter.wait();
+    CHECK(result.signal == SIGRTMIN + 2);
+    CHECK(holds(result.out, "\"reason\":\"signal " + std::to_string(SIGRTMIN + 2) + "\""));
+    CHECK(place.waiters("a") == 0);
+  });
+}
+
 TEST_CASE("waiting: killed waiters delay nobody") {
   on_each_engine([](const Place& place) {
     auto holder = place.hold("a");

@@ -186,7 +186,11 @@ void AttachedHolds::give_back(milliseconds at_most) {
   pause();
   std::vector<Held> all = ended_;
   all.insert(all.end(), held_.begin(), held_.end());
-  dlock::give_back(store_, all, at_most);
+  // What has ended anyway need not be given back; but the engine may be late with it.
+  constexpr milliseconds least{200};
+  Deadline end{};
+  for (const Held& held : all) end = std::max(end, held.grant.lease.valid_until);
+  dlock::give_back(store_, all, std::min(at_most, std::max(least, left_until(end))));
 }
 
 void AttachedHolds::forget(const LockKey& key) {

@@ -120,6 +120,12 @@ bool KeeperDoor::hear_request(Visitor& visitor, const std::string& text,
   return true;
 }
 
+bool is_attached(const Token& token) {
+  const Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Address address = address_of(token);
+  return connect(fd.get(), address.get(), address.length) == 0 || errno == EAGAIN;
+}
+
 ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key) {
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const Address address = address_of(token);

@@ -44,6 +44,9 @@ class KeeperDoor {
   std::optional<Deadline> shut_until_;  ///< there was no descriptor for a visitor
 };
 
+/// Whether a process of `acquire --attach` keeps the locks of this token, seen from here.
+bool is_attached(const Token& token);
+
 /// One release as the keeper is told of it, if there is one: it will not take it for a loss.
 class ReleaseNotice {
  public:

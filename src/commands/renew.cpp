@@ -1,3 +1,4 @@
+#include "attach/keeper_door.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -7,6 +8,13 @@
 namespace dlock {
 
 int renew_command(const Settings& settings, const Log& log) {
+  // Its keeper would sleep for longer than a shorter lease, and cut a longer one short.
+  if (settings.ttl && is_attached(*settings.token)) {
+    throw Error(
+        Trouble::usage,
+        "--ttl: this token is kept by acquire --attach with the ttl it began with: renew it "
+        "without --ttl");
+  }
   const StorePtr store = open_store(settings);
   return for_each_key(settings, log, [&](const LockKey& key) {
     const auto renewed = store->renew(key, *settings.token, settings.ttl, short_patience());

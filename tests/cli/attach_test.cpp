@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "cli/attached.hpp"
-#include "cli/scenario.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {
@@ -366,4 +366,14 @@ TEST_CASE("attach: dlock ended at any moment leaves a lock that is kept, or none
 }
 
 }  // namespace
+TEST_CASE("attach: renew with a ttl of its own is refused, for the keeper goes by the first") {
+  on_each_engine([](const Place& place) {
+    const Result result = place.shell(
+        "T=$(\"$D\" acquire -k a --attach $$) && \"$D\" renew -k a --token $T && echo renewed;"
+        "\"$D\" renew -k a --token $T -t 1s; echo $?; \"$D\" inspect -q a && echo held");
+    CHECK(result.out == "renewed\n64\nheld\n");
+    CHECK(is_one_message(result.err));
+  });
+}
+
 }  // namespace dlock::test

@@ -1,10 +1,10 @@
-// The wall clock of the host that runs dlock is set while it holds. Row 7 and the rule on clocks
-// that part: a step is verified, and stops nobody as long as the server answers.
+// The wall clock of the host that runs dlock is set while it holds: the holds are verified, and
+// nobody is stopped as long as the server answers.
 
 #include <doctest/doctest.h>
 
-#include "scenario.hpp"
 #include "support/clock_control.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "scenario.hpp"
 #include "support/chance.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "scenario.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "scenario.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "scenario.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {

@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "scenario.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {
 
-const char* const beats = "while :; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
+const char* const beats =
+    "while [ $((i += 1)) -lt 4000 ]; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
 const char* const tenure = "\"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
 
 std::vector<std::string> beating(const std::string& beside = "") {

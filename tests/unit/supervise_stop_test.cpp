@@ -29,9 +29,11 @@ const char* const stubborn_family =
     "(setsid sh -c 'sleep 60 & echo $! $$; wait' &);"
     "echo $$; while :; do sleep 0.05; done";
 
-/// It waits in a builtin: dash forgets a signal that comes in the middle of its vfork.
+/// It waits in a builtin: dash forgets a signal that comes in the middle of its vfork;
+/// and what it waits for ignores TERM from its fork on.
 const char* const handles_term =
-    "trap 'echo asked; exit 0' TERM; sleep 60 & echo ready; until wait; do :; done";
+    "trap '' TERM; sleep 60 & trap 'echo asked; kill -9 $!; exit 0' TERM; echo ready; until wait; "
+    "do :; done";
 
 void check_all_dead(const std::string& out, std::size_t expected) {
   const auto family = pids(out);
@@ -49,10 +51,11 @@ TEST_CASE("a family that ignores TERM and left its session is dead when the leas
 }
 
 TEST_CASE("descendants in a group of their own are asked to end before they are killed") {
-  const auto result = run(supervised(shell("setsid sh -c \"trap 'echo daemon asked; exit' TERM; "
-                                           "sleep 60 & until wait; do :; done\" &"
-                                           "trap 'wait; exit 3' TERM; wait; wait"),
-                                     {"max-hold=400", "grace=5000"}));
+  const auto result = run(
+      supervised(shell("setsid sh -c \"trap '' TERM; sleep 60 & trap "
+                       "'echo daemon asked; kill -9 \\$!; exit' TERM; until wait; do :; done\" &"
+                       "trap 'wait; exit 3' TERM; wait; wait"),
+                 {"max-hold=400", "grace=5000"}));
   CHECK(result.out == "daemon asked\n");
   CHECK(says(result, "max-hold code=3"));
   CHECK(result.duration < milliseconds(4000));
@@ -60,7 +63,8 @@ TEST_CASE("descendants in a group of their own are asked to end before they are 
 
 TEST_CASE("the grace goes on for what is left when the command itself has ended") {
   const auto result = run(supervised(
-      shell("(trap 'sleep 0.2; echo cleaned up; exit' TERM; sleep 60 & until wait; do :; done) &"
+      shell("(trap '' TERM; sleep 60 & trap 'kill -9 $!; sleep 0.2; echo cleaned up; exit' TERM; "
+            "until wait; do :; done) &"
             "trap 'exit 0' TERM; wait"),
       {"max-hold=400", "grace=5000"}));
   CHECK(result.out == "cleaned up\n");

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "scenario.hpp"
 #include "support/chance.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {

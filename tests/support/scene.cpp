@@ -1,4 +1,4 @@
-#include "scenario.hpp"
+#include "support/scene.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

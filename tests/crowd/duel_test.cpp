@@ -1,4 +1,4 @@
-#include "cli/duel.hpp"
+#include "duel.hpp"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "scenario.hpp"
 #include "support/chance.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/freezer.hpp"
 #include "support/heart.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 

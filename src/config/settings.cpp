@@ -129,7 +129,8 @@ class Resolver {
     settings_.attach = number("attach", "process id", 1, std::numeric_limits<pid_t>::max());
     settings_.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     const bool nobody_to_tell = has("attach") && !settings_.attach;
-    if (flags_.signal && nobody_to_tell) refuse("--signal goes with --attach PID: it is sent to PID");
+    if (flags_.signal && nobody_to_tell)
+      refuse("--signal goes with --attach PID: it is sent to PID");
   }
 
   void resolve_waiting() {

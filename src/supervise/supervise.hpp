@@ -29,7 +29,7 @@ class StopSource {
 /// before nothing may run any more, SIGKILL is sent. Where there is time, there is some for a
 /// machine with twenty busy processes a processor; under 20 ms even a quiet one is too slow.
 constexpr milliseconds kill_cost(milliseconds ttl) {
-  return std::clamp(ttl / 20, milliseconds(20), milliseconds(500));
+  return std::clamp(ttl / 10, milliseconds(20), milliseconds(500));
 }
 
 struct Terms {

@@ -219,7 +219,7 @@ Duel::Outcome one_duel(const std::function<void(Duel&)>& story, const Rules& rul
 }  // namespace
 
 std::vector<Duel::Outcome> duels(const std::function<void(Duel&)>& story, const Rules& rules) {
-  constexpr int most_at_once = 20;
+  constexpr int most_at_once = 10;
   const int count = runs_of_this_test(20);
   const std::uint64_t seed = seed_of_this_run();
   MESSAGE("DLOCK_TEST_SEED=" << seed);

@@ -95,6 +95,7 @@ int supervised(const Options& options, Program program) {
   Lease lease(ttl.count() > 0 ? later(BootClock::now(), ttl) : never, text("lost"));
   Terms terms;
   terms.grace = duration(options, "grace");
+  terms.kill_cost = kill_cost(ttl);
   if (options.contains("stop")) terms.stop_signal = std::stoi(text("stop"));
   if (options.contains("max-hold")) terms.max_hold = duration(options, "max-hold");
   terms.loss = &lease;

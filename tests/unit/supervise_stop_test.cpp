@@ -44,7 +44,7 @@ void check_all_dead(const std::string& out, std::size_t expected) {
 }  // namespace
 
 TEST_CASE("a family that ignores TERM and left its session is dead when the lease ends") {
-  const auto result = run(supervised(shell(stubborn_family), {"lease=400", "grace=100"}));
+  const auto result = run(supervised(shell(stubborn_family), {"lease=2000", "grace=100"}));
   CHECK(result.exit_code == 79);
   CHECK(says(result, "lost code=-1 signal=9 error=0 noticed=1 survivors=0 in-time=1"));
   check_all_dead(result.out, 3);
@@ -79,10 +79,10 @@ TEST_CASE("a child that ends with 0 in the grace has lost the lock all the same"
 }
 
 TEST_CASE("without a grace the child is killed just before the lease ends, not after it") {
-  const auto result = run(supervised({"sleep", "60"}, {"lease=300", "grace=0"}));
+  const auto result = run(supervised({"sleep", "60"}, {"lease=2000", "grace=0"}));
   CHECK(says(result, "lost code=-1 signal=9"));
   CHECK(says(result, "in-time=1"));
-  CHECK(result.duration > milliseconds(250));
+  CHECK(result.duration > milliseconds(1750));
 }
 
 TEST_CASE("renewals move the moment at which the child must stop") {
@@ -162,11 +162,11 @@ TEST_CASE("a child that had ended before a late wake keeps its exit code") {
 
 TEST_CASE("a stopped child is waited for, and is killed in time when the lease ends") {
   auto dlock = Process(supervised(shell("echo $$; kill -STOP $$; exit 8"),
-                                  {"lease=300", "grace=100", "renewals=3"}));
+                                  {"lease=1200", "grace=100", "renewals=2"}));
   const auto result = dlock.wait();
   CHECK(result.exit_code == 79);
   CHECK(says(result, "in-time=1"));
-  CHECK(result.duration > milliseconds(350));
+  CHECK(result.duration > milliseconds(1300));
 }
 
 TEST_CASE("what dlock had for children before it was executed is not killed") {

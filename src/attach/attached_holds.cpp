@@ -3,19 +3,11 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
 #include "base/fd.hpp"
 #include "lock/acquire.hpp"
 
 namespace dlock {
 namespace {
-
-/// What a script has to stop in, before a lease that cannot be renewed ends.
-milliseconds time_to_stop(milliseconds ttl) { return std::min(milliseconds(5000), ttl / 3); }
-
-std::string loss_text(const LockKey& key, const std::string& why) {
-  return "lost " + escaped(key.text) + ": " + why;
-}
 
 auto by_key(const LockKey& key) {
   return [&key](const Held& held) { return held.claim.key == key; };
@@ -39,7 +31,7 @@ int AttachedHolds::fd() const {
 
 Deadline AttachedHolds::warning_due() const {
   if (!keeper_ || keeper_->safe_until() == never) return never;
-  return keeper_->safe_until() - time_to_stop(held_.front().claim.ttl);
+  return keeper_->safe_until() - usual_grace(held_.front().claim.ttl);
 }
 
 Deadline AttachedHolds::look_by() const {
@@ -74,7 +66,7 @@ std::optional<std::string> AttachedHolds::look_at_leases() {
 
 std::string AttachedHolds::lost(const LockKey& key, const std::string& why) {
   lost_ = true;
-  return loss_text(key, why);
+  return lost_text(key, why);
 }
 
 /// Some lease is near its end, and the engine could not be asked.
@@ -89,7 +81,7 @@ std::optional<std::string> AttachedHolds::warn() {
   }
   if (!ending) return std::nullopt;
   warned_ = true;
-  return loss_text(*ending, trouble ? trouble->reason : "not renewed in time");
+  return lost_text(*ending, trouble ? trouble->reason : "not renewed in time");
 }
 
 /// Renews no more what is near its end and may have been released; answers another key that is near
@@ -99,7 +91,7 @@ std::optional<LockKey> AttachedHolds::give_up_leaving() {
   pause();
   for (std::size_t i = 0; i < held_.size();) {
     const Claim claim = held_[i].claim;
-    const auto stop_at = held_[i].grant.lease.valid_until - time_to_stop(claim.ttl);
+    const auto stop_at = held_[i].grant.lease.valid_until - usual_grace(claim.ttl);
     const bool ends = stop_at <= BootClock::now();
     if (ends && may_have_been_released(held_[i])) {
       ended_.push_back(held_[i]);
@@ -114,23 +106,17 @@ std::optional<LockKey> AttachedHolds::give_up_leaving() {
 }
 
 std::optional<std::string> AttachedHolds::look_at_processes() {
-  // In the thread that has to notice the script's end.
-  constexpr milliseconds longest_look{200};
   constexpr milliseconds pause_after_trouble{1000};
   look_again_ = never;
   store_.take_news();
   for (std::size_t i = 0; i < held_.size();) {
     const Claim claim = held_[i].claim;
     const auto leaving = leaving_.find(claim.key);
-    try {
-      const Patience patience{later(BootClock::now(), longest_look), -1};
-      if (store_.renew(claim.key, claim.token, std::nullopt, patience)) {
-        if (leaving != leaving_.end() && leaving->second.under_way == 0) leaving_.erase(leaving);
-        ++i;
-        continue;
-      }
-    } catch (const std::exception&) {
-      look_again_ = later(BootClock::now(), pause_after_trouble);
+    const auto there = is_still_held(store_, claim);
+    if (!there) look_again_ = later(BootClock::now(), pause_after_trouble);
+    if (there.value_or(true)) {
+      const bool settled = there && leaving != leaving_.end() && leaving->second.under_way == 0;
+      if (settled) leaving_.erase(leaving);
       ++i;
       continue;
     }
@@ -138,7 +124,7 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
     forget(claim.key);
     if (released) continue;
     look_again_ = BootClock::now();
-    return lost(claim.key, store_.name() + " no longer has it");
+    return lost(claim.key, gone_from(store_));
   }
   return std::nullopt;
 }

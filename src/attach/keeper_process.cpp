@@ -16,6 +16,7 @@
 #include "base/process.hpp"
 #include "lock/acquire.hpp"
 #include "supervise/background.hpp"
+#include "supervise/signals.hpp"
 
 namespace dlock {
 namespace {
@@ -133,10 +134,9 @@ void KeeperProcess::tell_loss(const std::string& text) {
   if (!signalled_) {
     signalled_ = true;
     const bool sent = script_.send(loss_signal_);
-    const char* name = sigabbrev_np(loss_signal_);
     told = std::string(sent ? "; sent" : "; could not send") + " signal " +
-           (name != nullptr ? name : std::to_string(loss_signal_)) + " to process " +
-           std::to_string(script_.pid()) + " (" + escaped(command_name(script_.pid())) + ")";
+           signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) + " (" +
+           escaped(command_name(script_.pid())) + ")";
   }
   openlog("dlock", LOG_PID, LOG_USER);
   syslog(LOG_ERR, "%s%s", text.c_str(), told.c_str());

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 namespace dlock {
@@ -115,16 +116,21 @@ std::optional<std::vector<pid_t>> children_of(pid_t pid) {
   return children;
 }
 
-std::vector<pid_t> all_processes() {
-  std::vector<pid_t> all;
-  for_each_entry("/proc", [&](const char* name) {
-    const auto pid = static_cast<pid_t>(std::strtol(name, nullptr, 10));
-    if (pid > 0) all.push_back(pid);
+std::vector<int> numbers_in(const std::string& folder) {
+  std::vector<int> numbers;
+  for_each_entry(folder, [&](const char* name) {
+    int number = 0;
+    const auto [rest, error] = std::from_chars(name, name + std::strlen(name), number);
+    if (error == std::errc() && *rest == '\0') numbers.push_back(number);
   });
-  return all;
+  return numbers;
 }
 
 Fd open_pidfd(pid_t pid) { return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+
+bool send_signal(const Fd& pidfd, int signal) {
+  return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
 
 const ProcessId& own_process() {
   static ProcessId self;

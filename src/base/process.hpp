@@ -35,12 +35,16 @@ std::string command_name(pid_t pid);
 /// descriptor to be had, or no /proc.
 std::optional<std::vector<pid_t>> children_of(pid_t pid);
 
-/// All numbers that /proc shows.
-std::vector<pid_t> all_processes();
+/// What is named by a number in a folder of /proc: its processes, or the fds of one; empty if it
+/// cannot be read.
+std::vector<int> numbers_in(const std::string& folder);
 
 /// Readable when the process ends; empty if there is none. Which process it is must be checked
 /// after the open: the number may have been given to another.
 Fd open_pidfd(pid_t pid);
+
+/// False, with errno, if it has ended or is not ours to signal.
+bool send_signal(const Fd& pidfd, int signal);
 
 /// A process as those of the same boot can recognise it: a pid alone is used again.
 struct ProcessId {

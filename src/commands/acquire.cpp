@@ -29,11 +29,7 @@ std::string report(const Settings& settings, const std::vector<Held>& held,
   const Token& token = held.front().claim.token;
   if (settings.json) return grant_json(token, *settings.ttl, fences);
   if (!settings.env) return token.text + "\n";
-  std::string numbers;
-  for (const LockFence& lock : fences) {
-    numbers += (numbers.empty() ? "" : ",") + std::to_string(lock.fence.value);
-  }
-  return "DLOCK_TOKEN=" + token.text + "\nDLOCK_FENCE=" + numbers + "\n";
+  return "DLOCK_TOKEN=" + token.text + "\nDLOCK_FENCE=" + fence_list(fences) + "\n";
 }
 
 /// One `dlock acquire`, from the settings to the exit code.
@@ -139,8 +135,7 @@ int Acquire::abandoned() {
 
 int Acquire::lost_already() {
   if (script_->ended()) return abandoned();
-  log_.error("lost the lock just after it was acquired: " + acquiring_.store().name() +
-             " no longer has it");
+  log_.error("lost the lock just after it was acquired: " + gone_from(acquiring_.store()));
   return static_cast<int>(ExitCode::lost);
 }
 

@@ -110,6 +110,14 @@ std::vector<LockFence> Acquiring::fences(const std::vector<Held>& held) const {
   return fences;
 }
 
+std::string fence_list(const std::vector<LockFence>& locks) {
+  std::string list;
+  for (const LockFence& lock : locks) {
+    list += (list.empty() ? "" : ",") + std::to_string(lock.fence.value);
+  }
+  return list;
+}
+
 void Acquiring::die_of(int signal) {
   store_.reset();
   dlock::die_of(signal);

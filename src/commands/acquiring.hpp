@@ -52,6 +52,9 @@ class Acquiring {
   StorePtr store_;
 };
 
+/// As DLOCK_FENCE shows them: a comma between several.
+std::string fence_list(const std::vector<LockFence>& locks);
+
 /// Tells on stderr why it was not had, unless -q.
 void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited);
 

@@ -14,6 +14,8 @@ namespace {
 constexpr milliseconds longest_release{2000};
 constexpr milliseconds pause_between_releases{20};
 
+constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopped";
+
 }  // namespace
 
 /// What the supervisor watches where leases are renewed: the keeper's fd and deadline.
@@ -94,9 +96,7 @@ bool Holding::command_started(pid_t group) {
   return true;
 }
 
-void Holding::lost(const Claim& claim) {
-  loss_ = Loss{claim.key, true, true, store_.name() + " no longer has it"};
-}
+void Holding::lost(const Claim& claim) { loss_ = Loss{claim.key, true, true, gone_from(store_)}; }
 
 Deadline Holding::granted_until() const {
   Deadline until = never;
@@ -114,19 +114,12 @@ void Holding::keep(std::atomic<BootClock::rep>* safe_until) {
 }
 
 std::optional<bool> Holding::thrown_out() {
-  // In the supervisor's own thread, which must not be kept from its deadlines.
-  constexpr milliseconds longest_look{200};
   std::optional<bool> out = false;
   for (const Held& held : held_) {
-    const Claim& claim = held.claim;
-    try {
-      const Patience patience{later(BootClock::now(), longest_look), -1};
-      if (store_.renew(claim.key, claim.token, std::nullopt, patience)) continue;
-    } catch (const std::exception&) {
-      out.reset();
-      continue;
-    }
-    lost(claim);
+    const auto there = is_still_held(store_, held.claim);
+    if (!there) out.reset();
+    if (there.value_or(true)) continue;
+    lost(held.claim);
     return true;
   }
   return out;
@@ -140,8 +133,7 @@ const StopSource* Holding::stop_source() const { return source_.get(); }
 
 std::string Holding::loss_text() const {
   const auto loss = keeper_ ? keeper_->loss() : loss_;
-  if (!loss) return "lost the lock: its lease ran out while dlock was suspended or stopped";
-  return "lost " + escaped(loss->key.text) + ": " + loss->reason;
+  return loss ? lost_text(loss->key, loss->reason) : std::string("lost the lock: ") + ran_out;
 }
 
 void Holding::stop_keeping(bool lost) {
@@ -153,8 +145,7 @@ void Holding::stop_keeping(bool lost) {
   const auto now = BootClock::now();
   for (const Held& held : held_) {
     if (!lost || loss_ || held.grant.lease.valid_until > now) continue;
-    loss_ =
-        Loss{held.claim.key, false, true, "its lease ran out while dlock was suspended or stopped"};
+    loss_ = Loss{held.claim.key, false, true, ran_out};
   }
 }
 

@@ -175,8 +175,7 @@ Program Run::program(const std::vector<LockFence>& fences) const {
   program.argv = settings_.command_argv;
   program.environment = {
       {"DLOCK_KEY", joined(fences, "\n", [](const LockFence& lock) { return lock.key.text; })},
-      {"DLOCK_FENCE",
-       joined(fences, ",", [](const LockFence& lock) { return std::to_string(lock.fence.value); })},
+      {"DLOCK_FENCE", fence_list(fences)},
       {"DLOCK_OWNER", acquiring_.owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
   return program;

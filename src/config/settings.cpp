@@ -10,6 +10,7 @@
 #include "config/server_choice.hpp"
 #include "config/sources.hpp"
 #include "config/values.hpp"
+#include "lock/lease_keeper.hpp"
 
 namespace dlock {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 constexpr milliseconds shortest_ttl{100};
 constexpr milliseconds longest_ttl = std::chrono::hours(24);
 constexpr milliseconds usual_ttl = std::chrono::seconds(30);
-constexpr milliseconds usual_grace = std::chrono::seconds(5);
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(Trouble::usage, message); }
 
@@ -181,7 +181,7 @@ class Resolver {
   void resolve_grace() {
     const milliseconds most = *settings_.ttl / 3;
     const auto grace = duration("grace", milliseconds(0), longest_duration);
-    settings_.grace = grace.value_or(std::min(usual_grace, most));
+    settings_.grace = grace.value_or(usual_grace(*settings_.ttl));
     if (settings_.grace <= most) return;
     const Given given = sources_.of(option("grace")).front().front();
     given.refuse(in_quotes(given.text) + " is more than a third of the ttl, which is " +

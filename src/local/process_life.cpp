@@ -14,7 +14,7 @@ namespace {
 bool proc_shows_all() { return stat_of(1).has_value(); }
 
 std::vector<pid_t> running_members(pid_t group) {
-  auto members = all_processes();
+  auto members = numbers_in("/proc");
   std::erase_if(members, [&](pid_t pid) {
     const auto stat = stat_of(pid);
     return !stat || stat->group != group || !stat->runs();

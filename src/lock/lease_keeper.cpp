@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/duration.hpp"
+#include "base/escape.hpp"
 
 namespace dlock {
 namespace {
@@ -26,6 +27,12 @@ milliseconds pause_after_failure(milliseconds ttl) {
 milliseconds request_timeout(milliseconds ttl) {
   constexpr milliseconds silence_of_a_dead_server{5000};
   return std::min(silence_of_a_dead_server, ttl / 6);
+}
+
+milliseconds usual_grace(milliseconds ttl) { return std::min(milliseconds(5000), ttl / 3); }
+
+std::string lost_text(const LockKey& key, const std::string& reason) {
+  return "lost " + escaped(key.text) + ": " + reason;
 }
 
 LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
@@ -128,7 +135,7 @@ void LeaseKeeper::renew(Upkept& lease) {
   try {
     const auto renewed = store_.renew(claim.key, claim.token, std::nullopt, {until, stop_.fd()});
     if (!renewed) {
-      note(lease, true, store_.name() + " no longer has it", true);
+      note(lease, true, gone_from(store_), true);
       lease.next = never;
       return;
     }

@@ -99,6 +99,13 @@ class LeaseKeeper {
   std::thread thread_;        ///< last: starts when all else is there
 };
 
+/// Where nobody says otherwise, what somebody has to end in before a lease of this ttl may end
+/// elsewhere.
+milliseconds usual_grace(milliseconds ttl);
+
+/// `lost nightly: REASON`, for people.
+std::string lost_text(const LockKey& key, const std::string& reason);
+
 /// How long one request may take for a hold with this ttl: a server silent for longer counts as
 /// unreachable.
 milliseconds request_timeout(milliseconds ttl);

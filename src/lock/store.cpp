@@ -1,5 +1,7 @@
 #include "lock/store.hpp"
 
+#include <exception>
+
 namespace dlock {
 
 bool Store::command_started(const Claim&, pid_t) { return true; }
@@ -7,6 +9,18 @@ bool Store::command_started(const Claim&, pid_t) { return true; }
 bool Store::live_with(const Claim&, pid_t) { return true; }
 
 void Store::leave_to(pid_t) {}
+
+std::string gone_from(const Store& store) { return store.name() + " no longer has it"; }
+
+std::optional<bool> is_still_held(Store& store, const Claim& claim) {
+  constexpr milliseconds longest_look{200};
+  try {
+    const Patience patience{later(BootClock::now(), longest_look), -1};
+    return store.renew(claim.key, claim.token, std::nullopt, patience).has_value();
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
 
 milliseconds drift_allowance(milliseconds lease) { return lease / 100 + milliseconds(2); }
 

@@ -113,6 +113,13 @@ class Store {
 
 using StorePtr = std::unique_ptr<Store>;
 
+/// `redis://db1:6379/0 no longer has it`, for people.
+std::string gone_from(const Store& store);
+
+/// Whether a hold that needs no renewal is still there; nothing if it could not be asked for at
+/// once. For a thread that must not be kept from its deadlines.
+std::optional<bool> is_still_held(Store& store, const Claim& claim);
+
 /// What a lease loses to clocks that run at different rates, and to rounding: 1 % + 2 ms, the
 /// figure of the Redlock page
 /// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).

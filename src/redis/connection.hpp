@@ -33,10 +33,6 @@ class Connection {
   /// exchange, so what was sent is done by the server before what comes next.
   std::vector<Reply> exchange(std::span<const Request> requests, const Patience& patience);
 
-  /// Whether the last exchange was sent twice, as an old connection broke: the server may have done
-  /// it the first time.
-  bool was_repeated() const { return was_repeated_; }
-
   /// The next published message, or nothing at the deadline.
   std::optional<Published> next_message(const Patience& patience);
 
@@ -74,7 +70,6 @@ class Connection {
   std::optional<Link> link_;
   int links_ = 0;
   bool was_sent_twice_ = false;
-  bool was_repeated_ = false;
 };
 
 }  // namespace dlock

@@ -1,31 +1,22 @@
 #include "supervise/background.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
-#include <memory>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
+#include "base/process.hpp"
 
 namespace dlock {
 namespace {
 
 std::vector<int> open_fds() {
-  std::vector<int> fds;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
-  while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
-    int fd = -1;
-    std::from_chars(entry->d_name, entry->d_name + std::strlen(entry->d_name), fd);
-    fds.push_back(fd);
-  }
+  std::vector<int> fds = numbers_in("/proc/self/fd");
   if (!fds.empty()) return fds;
   // Without /proc; the limit may be none, and numbers are given from below.
   constexpr rlim_t most = 65'536;

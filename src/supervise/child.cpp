@@ -2,7 +2,6 @@
 
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/process.hpp"
 
 namespace dlock {
 
@@ -78,7 +78,7 @@ Child::Child(ProcessTree the_tree, Terminal the_terminal, pid_t pid, Fd channel)
       terminal(std::move(the_terminal)),
       pid_(pid),
       group_(terminal.shares_group() ? getpgrp() : pid),
-      pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))),
+      pidfd_(open_pidfd(pid)),
       channel_(std::move(channel)),
       started_at_(BootClock::now()) {
   // Here and in the child, as either may run first; fails once the child has executed.

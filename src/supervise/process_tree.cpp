@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,7 +77,7 @@ bool send(const Descendant& found, int signal, pid_t reaper) {
   const auto now = stat_of(found.pid);
   // What /proc hides is another user's, so that the kernel refuses the signal.
   if (now && now->parent != found.parent && now->parent != reaper) return true;
-  return syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0) == 0 || errno != EPERM;
+  return send_signal(handle, signal) || errno != EPERM;
 }
 
 ProcessTree::ProcessTree() : root_(getpid()) {

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,7 +126,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::dismiss() {
   if (!pidfd_) return;
-  syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+  send_signal(pidfd_, SIGKILL);
   siginfo_t end{};
   waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &end, WEXITED);
   pidfd_.reset();

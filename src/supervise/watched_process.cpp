@@ -1,6 +1,5 @@
 #include "supervise/watched_process.hpp"
 
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,8 +38,6 @@ WatchedProcess::WatchedProcess(pid_t pid) : pid_(pid) {
   if (belongs_to_kernel(pid) && !ended()) refuse(name + " is a thread of the kernel");
 }
 
-bool WatchedProcess::send(int signal) const {
-  return syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0) == 0;
-}
+bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal); }
 
 }  // namespace dlock

@@ -27,13 +27,6 @@ class User : public Desk {
   }
 };
 
-/// It waits in a builtin, for dash forgets a signal that comes in the middle of its vfork; and what
-/// it waits for ignores INT from its fork on.
-const char* const counts_int =
-    "'trap \"\" INT QUIT; sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; "
-    "echo read\"\"y; "
-    "until wait; do :; done'";
-
 }  // namespace
 
 TEST_CASE("terminal: ^C reaches the command exactly once, with -c and without") {

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "cli/place.hpp"
+#include "support/cgroup.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/privileges.hpp"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "support/cgroup.hpp"
 #include "support/chance.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/freezer.hpp"
 #include "support/heart.hpp"
 #include "support/scene.hpp"
 

@@ -16,6 +16,10 @@
 
 namespace dlock::test {
 
+const char* const counts_int =
+    "'trap \"\" INT QUIT; sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; "
+    "echo read\"\"y; until wait; do :; done'";
+
 Desk::Desk(const std::string& program, const std::map<std::string, std::string>& variables) {
   int master = -1;
   shell_ = forkpty(&master, nullptr, nullptr, nullptr);

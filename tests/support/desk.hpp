@@ -9,6 +9,11 @@
 
 namespace dlock::test {
 
+/// For `sh -c`, in quotes: says so for each INT, ends with 9 on QUIT. It waits in a builtin, for
+/// dash forgets a signal that comes in the middle of its vfork; and what it waits for ignores both
+/// from its fork on.
+extern const char* const counts_int;
+
 /// Somebody at a terminal, with a bash that has job control: types, and reads the screen. All that
 /// was started there is gone with it.
 class Desk {

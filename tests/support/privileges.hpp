@@ -1,11 +1,16 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
+
+/// The ordinary user.
+constexpr uid_t nobody = 65534;
 
 /// An ordinary user who starts a program that becomes root, as sudo does; needs to be root. The
 /// directory is open to that user.
@@ -27,20 +32,5 @@ class OrdinaryUser {
 
 /// Why what root can do cannot be tried here; empty if it can.
 std::string not_root_here();
-
-/// A cgroup that is made and removed, with all that is in it killed; empty path: not possible here.
-class TestCgroup {
- public:
-  /// `controller`: "" for v2, or one of v1's.
-  explicit TestCgroup(const std::string& controller);
-  TestCgroup(const TestCgroup&) = delete;
-  TestCgroup& operator=(const TestCgroup&) = delete;
-  ~TestCgroup();
-  const std::string& path() const { return path_; }
-  void write(const std::string& file, const std::string& word) const;
-
- private:
-  std::string path_;
-};
 
 }  // namespace dlock::test

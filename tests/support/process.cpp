@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -112,40 +112,14 @@ bool place(int fd, int to) { return fd == to ? fcntl(fd, F_SETFD, 0) == 0 : dup2
   _exit(127);
 }
 
-struct Stat {
-  char state = 'X';
-  pid_t group = -1;
-  pid_t session = -1;
-  bool alive() const { return state != 'Z' && state != 'X'; }
-};
-
-Stat stat_of(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const auto end_of_name = line.rfind(')');
-  Stat stat;
-  if (end_of_name == std::string::npos) return stat;
-  std::sscanf(line.c_str() + end_of_name + 1, " %c %*d %d %d", &stat.state, &stat.group,
-              &stat.session);
-  return stat;
-}
-
-void for_each_process(const std::function<void(pid_t, const Stat&)>& look) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    look(static_cast<pid_t>(std::stol(name)), stat_of(name));
-  }
-}
-
 /// The living members of a session or group, without its leader.
 std::vector<pid_t> members(pid_t leader, bool by_session) {
   std::vector<pid_t> found;
-  for_each_process([&](pid_t pid, const Stat& stat) {
-    const bool member = (by_session ? stat.session : stat.group) == leader;
-    if (pid != leader && stat.alive() && member) found.push_back(pid);
-  });
+  for (const pid_t pid : numbers_in("/proc")) {
+    const auto stat = stat_of(pid);
+    if (pid == leader || !stat || !stat->runs()) continue;
+    if ((by_session ? stat->session : stat->group) == leader) found.push_back(pid);
+  }
   return found;
 }
 
@@ -177,7 +151,7 @@ Process::Process(const std::vector<std::string>& argv, const ProcessOptions& opt
   if (pid_ < 0) throw_errno("fork");
   if (pid_ == 0) become(launch);
   report_out.reset();
-  pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  pidfd_ = open_pidfd(pid_);
   int cause = 0;
   if (read(report_in.get(), &cause, sizeof cause) == sizeof cause) {
     reap();
@@ -193,9 +167,7 @@ Process::~Process() {
   if (!result_) reap();
 }
 
-void Process::signal(int number) const {
-  syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0);
-}
+void Process::signal(int number) const { send_signal(pidfd_, number); }
 
 void Process::wait_until_stopped() const {
   siginfo_t stop{};
@@ -253,11 +225,17 @@ Result run(const std::vector<std::string>& argv, const ProcessOptions& options) 
   return Process(argv, options).wait();
 }
 
-bool is_alive(pid_t pid) { return stat_of(std::to_string(pid)).alive(); }
+bool is_alive(pid_t pid) {
+  const auto stat = stat_of(pid);
+  return stat && stat->runs();
+}
 
 std::size_t processes_of_session(pid_t session) {
   std::size_t count = 0;
-  for_each_process([&](pid_t, const Stat& stat) { count += stat.session == session ? 1 : 0; });
+  for (const pid_t pid : numbers_in("/proc")) {
+    const auto stat = stat_of(pid);
+    if (stat && stat->session == session) ++count;
+  }
   return count;
 }
 

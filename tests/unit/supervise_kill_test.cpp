@@ -8,6 +8,7 @@
 
 #include "base/process.hpp"
 #include "supervise/kill_cgroup.hpp"
+#include "support/cgroup.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/privileges.hpp"
@@ -20,7 +21,7 @@ namespace dlock::test {
 namespace {
 
 std::vector<pid_t> running(const std::string& program) {
-  auto all = all_processes();
+  auto all = numbers_in("/proc");
   std::erase_if(all, [&](pid_t pid) { return command_name(pid) != program || !is_alive(pid); });
   return all;
 }

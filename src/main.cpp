@@ -12,7 +12,7 @@
 #include "commands/commands.hpp"
 #include "config/flags.hpp"
 #include "config/help.hpp"
-#include "config/server_url.hpp"
+#include "config/redaction.hpp"
 #include "config/settings.hpp"
 #include "output/log.hpp"
 

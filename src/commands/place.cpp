@@ -4,24 +4,15 @@
 #include "redis/redis_store.hpp"
 
 namespace dlock {
-namespace {
-
-Endpoint endpoint_of(const RedisTarget& target) {
-  Endpoint endpoint;
-  endpoint.host = target.host;
-  endpoint.port = target.port;
-  endpoint.socket_path = target.socket;
-  endpoint.database = target.db;
-  endpoint.user = target.user;
-  endpoint.password = target.password;
-  return endpoint;
-}
-
-}  // namespace
-
 StorePtr open_store(const Settings& settings) {
-  if (const auto* redis = std::get_if<RedisTarget>(&settings.server)) {
-    return std::make_unique<RedisStore>(endpoint_of(*redis), settings.prefix);
+  const auto* one = std::get_if<Endpoint>(&settings.server);
+  const bool plain = std::holds_alternative<LocalTarget>(settings.server) || (one && !one->tls);
+  if (!plain || settings.replicas > 0) {
+    throw Error(Trouble::usage,
+                "TLS, Sentinel, Cluster and --replicas are not supported by this version");
+  }
+  if (const auto* redis = std::get_if<Endpoint>(&settings.server)) {
+    return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(*redis), settings.prefix);
   }
   const auto& local = std::get<LocalTarget>(settings.server);
   const DirectorySettings directory = local.dir ? DirectorySettings{*local.dir, false}

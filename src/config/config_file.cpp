@@ -8,7 +8,7 @@
 
 #include "base/escape.hpp"
 #include "base/fd.hpp"
-#include "config/server_url.hpp"
+#include "config/redaction.hpp"
 #include "config/sources.hpp"
 #include "config/suggestion.hpp"
 
@@ -101,10 +101,10 @@ std::string read_whole(const std::string& path, std::size_t at_most) {
   }
 }
 
-std::string exposed_warning(const std::string& path) {
+std::string exposed_warning(const std::string& path, const char* secret) {
   if (!others_may_read(path)) return "";
   const std::string name = escaped(path);
-  return name + " holds a password and every user may read it: chmod o-r " + name;
+  return name + " holds " + secret + " and every user may read it: chmod o-r " + name;
 }
 
 ConfigFile read_config_file(const std::string& path, bool may_be_missing) {
@@ -126,7 +126,7 @@ ConfigFile read_config_file(const std::string& path, bool may_be_missing) {
     check_alone(file.entries, entry);
     file.entries.push_back(std::move(entry));
   }
-  const std::string warning = exposed_warning(path);
+  const std::string warning = exposed_warning(path, "a password");
   const bool secret = std::any_of(file.entries.begin(), file.entries.end(), is_secret);
   if (secret && !warning.empty()) file.warnings.push_back(warning);
   return file;

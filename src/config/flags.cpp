@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "config/options.hpp"
-#include "config/server_url.hpp"
+#include "config/redaction.hpp"
 #include "config/suggestion.hpp"
 
 namespace dlock {
@@ -83,8 +83,10 @@ class Cutter {
     const std::string& operand = arguments_[next_++];
     if (command_ == Command::inspect && operand.find_first_of("*?[") != std::string::npos) {
       flags_.patterns.push_back(operand);
-    } else {
+    } else if (option("key").belongs_to(command_)) {
       add(option("key"), operand);
+    } else {
+      refuse(std::string(subcommand(command_).name) + " takes no operand: " + in_quotes(operand));
     }
   }
 
@@ -222,13 +224,16 @@ Flags before_command(const std::string& argument) {
 
 Command command_named(const std::string& name) {
   std::vector<std::string> names;
+  std::string list;
   for (const Subcommand& each : subcommands()) {
     if (name == each.name) return each.command;
+    const bool last = each.command == subcommands().back().command;
+    list += std::string(list.empty() ? "" : last ? " or " : ", ") + each.name;
     names.emplace_back(each.name);
   }
   const std::string suggestion = did_you_mean(name, names);
   refuse("unknown command " + in_quotes(name) +
-         (suggestion.empty() ? ": it is run, acquire, renew, release or inspect" : suggestion));
+         (suggestion.empty() ? ": it is " + list : suggestion));
 }
 
 }  // namespace

@@ -31,7 +31,9 @@ struct Flags {
   std::optional<std::string> command_string, conflict_exit_code, grace, signal;
   std::optional<std::string> max_hold, min_hold, on_lost, status_fd;
   std::optional<std::string> token, fence;
-  std::optional<std::string> prefix, password_file, config;
+  std::optional<std::string> prefix, password_file, config, replicas;
+  std::optional<std::string> tls_ca, tls_cert, tls_key, tls_server_name;
+  std::optional<std::string> sentinel_user, sentinel_password_file;
   bool wait_tree = false;
   bool force = false;
   bool json = false;

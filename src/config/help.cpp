@@ -100,18 +100,32 @@ std::vector<std::string> variables_of(Command command) {
   for (const Option& each : options()) {
     const bool setting = each.commands == 0 || each.belongs_to(command);
     const bool flag_alone = (each.flag_alone & only(command)) != 0;
-    if (each.variable != nullptr && setting && !flag_alone) names.emplace_back(each.variable);
+    const bool rare = each.commands != 0 && *each.help == '\0';
+    if (each.variable != nullptr && setting && !flag_alone && !rare) {
+      names.emplace_back(each.variable);
+    }
   }
   names.emplace_back("REDISCLI_AUTH");
   if (option("owner").belongs_to(command)) names.emplace_back("DLOCK_OWNER");
   return names;
 }
 
+/// Options that have no line of their own.
+std::vector<std::string> rare_options(Command command) {
+  std::vector<std::string> words;
+  for (const Option& each : options()) {
+    if (!each.belongs_to(command) || *each.help != '\0') continue;
+    words.push_back(each.shown() + " " + each.value);
+  }
+  return words;
+}
+
 std::string page_text(const Page& page) {
   std::string text = std::string("Usage: dlock ") + page.usage + "\n" + page.about + "\nOptions:\n";
   for (const Option& each : options()) {
-    if (each.belongs_to(page.command)) text += option_line(each);
+    if (each.belongs_to(page.command) && *each.help != '\0') text += option_line(each);
   }
+  text += wrapped("Also, each with a variable as DLOCK_TLS_CA:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
   text += "DUR is 10 or 0.25 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
   text += std::string("\nExamples:\n") + page.examples;

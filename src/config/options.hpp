@@ -37,7 +37,7 @@ struct Option {
   const char* value;  ///< what the help calls its value; nullptr if it takes none
   Commands commands;
   Slot slot;
-  const char* help;
+  const char* help;                ///< empty: few need it, and it stands with others in a line
   const char* variable = nullptr;  ///< the environment variable behind it
   bool in_file = false;            ///< whether it may stand in a configuration file
   char one_of = 0;                 ///< of the options with the same mark the later wins

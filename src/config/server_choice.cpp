@@ -1,6 +1,7 @@
 #include "config/server_choice.hpp"
 
 #include "base/escape.hpp"
+#include "config/values.hpp"
 
 namespace dlock {
 namespace {
@@ -40,7 +41,7 @@ std::string password_in(const Given& file, std::vector<std::string>& warnings) {
   }
   if (content.ends_with('\n')) content.pop_back();
   if (content.empty()) file.refuse("the password in " + escaped(file.text) + " is empty");
-  const auto warning = exposed_warning(file.text);
+  const auto warning = exposed_warning(file.text, "a password");
   if (!warning.empty()) warnings.push_back(warning);
   return content;
 }
@@ -52,9 +53,7 @@ std::optional<std::string> password_of_files(const Sources& sources,
     for (const auto& [name, given] : file.entries) {
       if (name == "password") return given.text;
       if (name != "password-file") continue;
-      // Cron, a login and systemd start in different directories.
-      if (!given.text.starts_with('/')) given.refuse("is no absolute path");
-      return password_in(given, warnings);
+      return password_in(absolute_in_file(given), warnings);
     }
   }
   return std::nullopt;
@@ -76,19 +75,92 @@ std::optional<std::string> find_password(const Sources& sources, std::optional<s
   return password_of_files(sources, warnings);
 }
 
+/// The servers that locks live on, as far as the URL knows them.
+std::vector<Endpoint*> servers_in(Target& target) {
+  std::vector<Endpoint*> servers;
+  if (auto* redis = std::get_if<Endpoint>(&target)) servers.push_back(redis);
+  if (auto* sentinel = std::get_if<SentinelTarget>(&target)) servers.push_back(&sentinel->master);
+  if (auto* cluster = std::get_if<ClusterTarget>(&target)) {
+    for (Endpoint& seed : cluster->seeds) servers.push_back(&seed);
+  }
+  return servers;
+}
+
 void add_password(const Given& given, const Sources& sources, ChosenServer& chosen) {
-  auto* redis = std::get_if<RedisTarget>(&chosen.target);
-  if (redis == nullptr) return;
-  if (redis->password && given.place == option("server").shown()) {
+  const auto servers = servers_in(chosen.target);
+  if (servers.empty()) return;
+  const Endpoint& first = *servers.front();
+  if (first.password && given.place == option("server").shown()) {
     chosen.warnings.emplace_back(
         "a password on the command line can be seen by every user of this host: use "
         "--password-file");
   }
-  redis->password = find_password(sources, redis->password, chosen.warnings);
-  if (redis->user && !redis->password) {
+  const auto password = find_password(sources, first.password, chosen.warnings);
+  if (first.user && !password) {
     given.refuse(
         "a user without a password, which redis-cli would read as the password: write "
         "user:password@, or use --password-file or DLOCK_PASSWORD");
+  }
+  for (Endpoint* server : servers) server->password = password;
+}
+
+/// The strongest value of an option that is a path; all are checked.
+std::optional<Given> path_of(const char* name, const Sources& sources) {
+  const auto places = sources.of(option(name));
+  for (const auto& place : places) readable_path_from(place.front());
+  if (places.empty()) return std::nullopt;
+  return places.front().front();
+}
+
+std::string text_of(const std::optional<Given>& given) { return given ? given->text : ""; }
+
+/// Refuses what was typed for another kind of server than was chosen; a variable or a file may
+/// serve several.
+void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
+                  const char* why) {
+  for (const char* name : names) {
+    for (const Given& given : sources.in_flags(option(name))) given.refuse(why);
+  }
+}
+
+void add_tls(const Sources& sources, ChosenServer& chosen) {
+  const auto certificate = path_of("tls-cert", sources);
+  const auto key = path_of("tls-key", sources);
+  const auto names = sources.of(option("tls-server-name"));
+  TlsSettings settings{text_of(path_of("tls-ca", sources)), text_of(certificate), text_of(key), ""};
+  if (certificate && !key) certificate->refuse("needs the key of the certificate: --tls-key FILE");
+  if (key && !certificate) key->refuse("needs the certificate of the key: --tls-cert FILE");
+  if (!names.empty()) settings.server_name = host_name_from(names.front().front());
+  auto servers = servers_in(chosen.target);
+  if (auto* sentinel = std::get_if<SentinelTarget>(&chosen.target)) {
+    for (Endpoint& each : sentinel->sentinels) servers.push_back(&each);
+  }
+  if (servers.empty() || !servers.front()->tls) {
+    return refuse_flags(sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
+                        "the server's URL does not begin with rediss, so there is no TLS");
+  }
+  for (Endpoint* server : servers) server->tls = settings;
+  const auto warning = settings.key.empty() ? "" : exposed_warning(settings.key, "a private key");
+  if (!warning.empty()) chosen.warnings.push_back(warning);
+}
+
+void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
+  const auto users = sources.of(option("sentinel-user"));
+  const auto files = sources.of(option("sentinel-password-file"));
+  auto* target = std::get_if<SentinelTarget>(&chosen.target);
+  if (target == nullptr) {
+    return refuse_flags(sources, {"sentinel-user", "sentinel-password-file"},
+                        "the server's URL names no sentinels");
+  }
+  if (!users.empty() && files.empty()) {
+    users.front().front().refuse("needs the password: --sentinel-password-file FILE");
+  }
+  if (files.empty()) return;
+  const std::string password =
+      password_in(absolute_in_file(files.front().front()), chosen.warnings);
+  for (Endpoint& sentinel : target->sentinels) {
+    if (!users.empty()) sentinel.user = users.front().front().text;
+    sentinel.password = password;
   }
 }
 
@@ -109,6 +181,8 @@ ChosenServer choose_server(const Sources& sources) {
   chosen.configured = true;
   chosen.target = parse_at(strongest.front());
   add_password(strongest.front(), sources, chosen);
+  add_tls(sources, chosen);
+  add_sentinel_login(sources, chosen);
   return chosen;
 }
 

@@ -6,26 +6,17 @@
 #include <algorithm>
 #include <cctype>
 #include <climits>
-#include <cstring>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "config/redaction.hpp"
 #include "config/suggestion.hpp"
 
 namespace dlock {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Trouble::usage, why); }
-
-/// `text` escaped, without the end of what is too long for a message.
-std::string clipped(std::string_view text) {
-  constexpr std::size_t longest = 80;
-  if (text.size() <= longest) return escaped(text);
-  std::size_t end = longest;
-  while (end > longest - 4 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return escaped(text.substr(0, end)) + "...";
-}
 
 /// What stands before the first of `marks`, cut off the front of `text`.
 std::string_view cut_until(std::string_view& text, std::string_view marks) {
@@ -68,7 +59,7 @@ int parse_db(std::string_view text) {
 }
 
 /// `user:pw@`, `:pw@` or `user@`, cut off the front of `authority`.
-void take_credentials(std::string_view& authority, RedisTarget& target) {
+void take_credentials(std::string_view& authority, Endpoint& target) {
   const auto at = authority.rfind('@');
   if (at == std::string_view::npos) return;
   const auto credentials = authority.substr(0, at);
@@ -129,21 +120,85 @@ std::string_view take_authority(std::string_view& rest, bool path_may_have_at) {
   return authority;
 }
 
-RedisTarget parse_redis(std::string_view rest) {
-  RedisTarget target;
-  auto authority = take_authority(rest, false);
-  take_credentials(authority, target);
-  target.host = take_host(authority);
-  if (authority.starts_with(':')) {
-    target.port = parse_port(authority.substr(1));
-  } else if (!authority.empty()) {
-    refuse("\"" + redacted(authority) + "\" behind the host is no :PORT");
+/// `HOST[:PORT]`, all of `text`.
+void take_address(std::string_view text, Endpoint& endpoint) {
+  endpoint.host = take_host(text);
+  if (text.starts_with(':')) {
+    endpoint.port = parse_port(text.substr(1));
+  } else if (!text.empty()) {
+    refuse("\"" + redacted(text) + "\" behind the host is no :PORT");
   }
+}
+
+/// `H1[:P1],H2,...`, each with what `like` has beside.
+std::vector<Endpoint> take_addresses(std::string_view hosts, const Endpoint& like) {
+  std::vector<Endpoint> endpoints;
+  while (true) {
+    Endpoint endpoint = like;
+    take_address(cut_until(hosts, ","), endpoint);
+    const bool twice = std::find(endpoints.begin(), endpoints.end(), endpoint) != endpoints.end();
+    if (twice) refuse(endpoint.address() + " stands there twice");
+    endpoints.push_back(std::move(endpoint));
+    if (hosts.empty()) return endpoints;
+    hosts.remove_prefix(1);
+  }
+}
+
+/// What a URL of the redis family holds: `scheme://CREDENTIALS@HOSTS/PATH`.
+struct Parts {
+  Endpoint login;
+  std::string_view hosts;
+  std::string_view path;  ///< behind the first slash
+};
+
+Parts take_parts(std::string_view rest, bool tls, const char* form) {
+  Parts parts;
+  if (tls) parts.login.tls.emplace();
+  parts.hosts = take_authority(rest, false);
+  take_credentials(parts.hosts, parts.login);
   if (rest.find_first_of("?#") != std::string_view::npos) {
-    refuse("redis:// takes nothing behind the database: redis://HOST[:PORT][/DB]");
+    refuse(std::string("nothing may stand behind ") + form);
   }
-  if (rest.size() > 1) target.db = parse_db(rest.substr(1));
+  if (!rest.empty()) parts.path = rest.substr(1);
+  return parts;
+}
+
+Endpoint parse_redis(std::string_view rest, bool tls) {
+  Parts parts = take_parts(rest, tls, "redis://HOST[:PORT][/DB]");
+  take_address(parts.hosts, parts.login);
+  if (!parts.path.empty()) parts.login.database = parse_db(parts.path);
+  return parts.login;
+}
+
+/// Sentinel knows masters by names of these characters alone (sentinel.c).
+bool is_master_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
+  });
+}
+
+SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
+  Parts parts = take_parts(rest, tls, "redis+sentinel://HOST[:PORT],.../NAME[/DB]");
+  const auto name = cut_until(parts.path, "/");
+  if (name.empty()) {
+    refuse("the name of the master is missing: redis+sentinel://HOST[:PORT],.../NAME[/DB]");
+  }
+  if (!is_master_name(name)) refuse("\"" + redacted(name) + "\" is no name of a master");
+  constexpr int usual_sentinel_port = 26379;
+  Endpoint sentinel;
+  sentinel.port = usual_sentinel_port;
+  sentinel.tls = parts.login.tls;
+  SentinelTarget target{take_addresses(parts.hosts, sentinel), std::string(name), parts.login};
+  if (parts.path.size() > 1) target.master.database = parse_db(parts.path.substr(1));
   return target;
+}
+
+ClusterTarget parse_cluster(std::string_view rest, bool tls) {
+  Parts parts = take_parts(rest, tls, "redis+cluster://HOST[:PORT],...");
+  if (!parts.path.empty() && parse_db(parts.path) != 0) {
+    refuse("a Cluster has database 0 only: redis+cluster://HOST[:PORT],...");
+  }
+  return ClusterTarget{take_addresses(parts.hosts, parts.login)};
 }
 
 /// `db=N`, all that a query may hold.
@@ -155,33 +210,33 @@ int parse_query(std::string_view query) {
   return parse_db(query.substr(name.size() + 1));
 }
 
-RedisTarget parse_unix(std::string_view rest) {
-  RedisTarget target;
+Endpoint parse_unix(std::string_view rest) {
+  Endpoint target;
   auto authority = take_authority(rest, rest.starts_with('/'));
   take_credentials(authority, target);
   if (!authority.empty()) {
     refuse("\"" + redacted(authority) +
            "\" stands before the path: unix:///PATH has three slashes");
   }
-  target.socket = absolute_path(cut_until(rest, "?#"), "unix://");
-  if (target.socket.size() >= sizeof(sockaddr_un::sun_path)) {
+  target.socket_path = absolute_path(cut_until(rest, "?#"), "unix://");
+  if (target.socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
     refuse("the path of a socket is at most " + std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
            " bytes");
   }
   if (rest.starts_with('#')) refuse("unix:// takes nothing behind the path but ?db=N");
-  if (rest.starts_with('?')) target.db = parse_query(rest.substr(1));
+  if (rest.starts_with('?')) target.database = parse_query(rest.substr(1));
   return target;
 }
 
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
-  for (const char* later :
-       {"rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}) {
-    if (scheme == later) refuse(redacted(scheme) + ":// is not supported by this version");
-  }
   const std::string suggestion =
-      did_you_mean(std::string(scheme) + "://", {"local:", "redis://", "unix://"});
+      did_you_mean(std::string(scheme) + "://",
+                   {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
+                    "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"});
   refuse("unknown scheme " + redacted(scheme) + "://" +
-         (suggestion.empty() ? ": it is local:, redis:// or unix://" : suggestion));
+         (suggestion.empty() ? ": it is local:, redis://, rediss://, unix://, redis+sentinel:// or "
+                               "redis+cluster://"
+                             : suggestion));
 }
 
 }  // namespace
@@ -195,50 +250,14 @@ Target parse_server_url(std::string_view text) {
   }
   const auto scheme = text.substr(0, colon);
   const auto rest = text.substr(colon + 3);
-  if (scheme == "redis") return parse_redis(rest);
   if (scheme == "unix") return parse_unix(rest);
+  const auto plus = scheme.find('+');
+  const bool tls = scheme.substr(0, plus) == "rediss";
+  if (!tls && scheme.substr(0, plus) != "redis") refuse_scheme(scheme);
+  if (plus == std::string_view::npos) return parse_redis(rest, tls);
+  if (scheme.substr(plus) == "+sentinel") return parse_sentinel(rest, tls);
+  if (scheme.substr(plus) == "+cluster") return parse_cluster(rest, tls);
   refuse_scheme(scheme);
-}
-
-std::string shown(const Target& target) {
-  if (const auto* local = std::get_if<LocalTarget>(&target)) {
-    return "local:" + escaped(local->dir.value_or(""));
-  }
-  const auto& redis = std::get<RedisTarget>(target);
-  const std::string db = std::to_string(redis.db);
-  if (!redis.socket.empty()) return "unix://" + escaped(redis.socket) + "?db=" + db;
-  const bool ipv6 = redis.host.find(':') != std::string::npos;
-  const std::string host = ipv6 ? "[" + redis.host + "]" : redis.host;
-  return "redis://" + escaped(host) + ":" + std::to_string(redis.port) + "/" + db;
-}
-
-std::string redacted(std::string_view text) {
-  const auto at = text.rfind('@');
-  if (at == std::string_view::npos) return clipped(text);
-  const auto colon = text.substr(0, at).find("://");
-  const auto scheme = colon == std::string_view::npos ? "" : text.substr(0, colon + 3);
-  return clipped(scheme) + "***" + clipped(text.substr(at));
-}
-
-std::string in_quotes(std::string_view text) {
-  const bool url = text.find("://") != std::string_view::npos;
-  return "\"" + (url ? redacted(text) : clipped(text)) + "\"";
-}
-
-bool holds_password(std::string_view text) {
-  const auto scheme = text.find("://");
-  const auto at = text.rfind('@');
-  if (scheme == std::string_view::npos || at == std::string_view::npos) return false;
-  const auto colon = text.find(':', scheme + 3);
-  return colon < at;
-}
-
-void scrub_passwords(int argc, char** argv) {
-  for (int i = 0; i < argc; ++i) {
-    char* from = std::strstr(argv[i], "://");
-    char* to = std::strrchr(argv[i], '@');
-    if (from != nullptr && to != nullptr && from + 3 < to) std::fill(from + 3, to, '*');
-  }
 }
 
 }  // namespace dlock

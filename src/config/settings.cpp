@@ -7,6 +7,7 @@
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "config/redaction.hpp"
 #include "config/server_choice.hpp"
 #include "config/sources.hpp"
 #include "config/values.hpp"
@@ -51,7 +52,7 @@ class Resolver {
     settings_.verbose = flags_.verbose;
     resolve_output();
     if (settings_.command == Command::run) resolve_command();
-    resolve_keys();
+    if (has("key")) resolve_keys();
     resolve_attach();
     resolve_waiting();
     resolve_owner();
@@ -212,8 +213,18 @@ class Resolver {
     auto choice = choose_server(sources_);
     settings_.server_is_default = !choice.configured;
     settings_.server = std::move(choice.target);
+    resolve_replicas();
     settings_.warnings.insert(settings_.warnings.end(), choice.warnings.begin(),
                               choice.warnings.end());
+  }
+
+  void resolve_replicas() {
+    constexpr int most_replicas = 1000;
+    settings_.replicas =
+        number("replicas", "number of replicas", 1, most_replicas).value_or(settings_.replicas);
+    if (settings_.replicas > 0 && std::holds_alternative<LocalTarget>(settings_.server)) {
+      refuse("--replicas: locks on this host have none: it goes with a Redis server");
+    }
   }
 
   const Flags& flags_;

@@ -46,6 +46,9 @@ struct Settings {
   // acquire
   std::optional<pid_t> attach;  ///< a positive number, not looked at yet
 
+  // run, acquire
+  int replicas = 0;  ///< how many must have a lock before it counts
+
   // run
   std::vector<std::string> command_argv;  ///< with -c: /bin/sh -c STRING
   std::optional<int> conflict_exit_code;
@@ -77,6 +80,9 @@ Environment process_environment();
 /// not looked at, unknown names in a file always are. A bad value is an error even where a better
 /// place overrides it: Error{usage} from the command line or the environment, Error{configuration}
 /// from a file; the message begins with the place (`--ttl`, `DLOCK_TTL`, `FILE:LINE: ttl`).
+///
+/// TLS settings in variables and files count for `rediss` URLs alone; as flags they are refused
+/// with others, as are those for sentinels.
 ///
 /// The password of a Redis server: `--password-file`, else the one in the URL (it belongs to that
 /// URL, wherever that stands), else DLOCK_PASSWORD_FILE, DLOCK_PASSWORD, REDISCLI_AUTH, else

@@ -40,8 +40,9 @@ ConfigFile read_config_file(const std::string& path, bool may_be_missing);
 /// The small files dlock reads whole. Throws Error{host_refused} with the reason alone.
 std::string read_whole(const std::string& path, std::size_t at_most);
 
-/// The line that warns of a file with a password which every user may read; empty if all is well.
-std::string exposed_warning(const std::string& path);
+/// The line that warns of a file with `secret` ("a password") which every user may read; empty if
+/// all is well.
+std::string exposed_warning(const std::string& path, const char* secret);
 
 /// Where settings stand: flags over variables over files.
 class Sources {

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
-#include "config/server_url.hpp"
+#include "base/fd.hpp"
+#include "config/redaction.hpp"
 
 namespace dlock {
 namespace {
@@ -80,6 +83,31 @@ int status_fd_from(const Given& given) {
   if (mode < 0) given.refuse(given.text + " is not open: write, for instance, 3>FILE behind it");
   if ((mode & O_ACCMODE) == O_RDONLY) given.refuse(given.text + " is not open for writing");
   return fd;
+}
+
+const Given& absolute_in_file(const Given& given) {
+  const bool in_file = given.trouble == Trouble::configuration;
+  if (in_file && !given.text.starts_with('/')) given.refuse("is no absolute path");
+  return given;
+}
+
+std::string readable_path_from(const Given& given) {
+  const std::string path = absolute_in_file(given).text;
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) given.refuse("cannot read " + in_quotes(path) + ": " + std::strerror(errno));
+  return path;
+}
+
+std::string host_name_from(const Given& given) {
+  constexpr std::size_t longest_name = 253;
+  const bool plain = std::all_of(given.text.begin(), given.text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' ||
+           c == ':';
+  });
+  if (!plain || given.text.size() > longest_name) {
+    given.refuse(in_quotes(given.text) + " is no host name or address");
+  }
+  return given.text;
 }
 
 LockKey key_from(const Given& given) {

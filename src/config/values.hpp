@@ -22,6 +22,15 @@ int signal_from(const Given& given);
 /// A descriptor that is open for writing.
 int status_fd_from(const Given& given);
 
+/// The same, if it may stand where it does: in a file a path must be absolute, for cron, a login
+/// and systemd start in different directories.
+const Given& absolute_in_file(const Given& given);
+
+/// A file or directory that can be opened.
+std::string readable_path_from(const Given& given);
+
+std::string host_name_from(const Given& given);
+
 /// Throws if a check of lock/claim found a fault.
 LockKey key_from(const Given& given);
 Owner owner_from(const Given& given);

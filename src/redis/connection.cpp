@@ -2,6 +2,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "redis/server_error.hpp"
 
@@ -26,37 +28,62 @@ void append_formatted(std::string& out, const Request& request) {
 
 /// Runs `body`; whatever it throws is told with the server's name in front.
 template <typename Body>
-auto named(const Endpoint& endpoint, const Body& body) {
+auto named(const Route& route, const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
-    throw Error(error.trouble(), endpoint.name() + ": " + error.what());
+    throw Error(error.trouble(), route.name() + ": " + error.what());
   }
+}
+
+constexpr milliseconds first_pause{20};
+constexpr milliseconds longest_pause{200};
+
+/// Lets a server that moves arrive.
+void rest(milliseconds pause, const Patience& patience) {
+  pollfd fds[] = {{patience.interrupt_fd, POLLIN, 0}};
+  if (poll_until(fds, later(BootClock::now(), pause)) > 0) {
+    throw Error(Trouble::interrupted, "interrupted");
+  }
+}
+
+/// The first word of ROLE's answer (https://redis.io/docs/latest/commands/role/).
+void check_role(const Reply& reply) {
+  const std::string role = reply.is_array(1) ? reply.items[0].text : "";
+  if (role == "master") return;
+  std::string is = "does not say that it is a master";
+  if (role == "slave") is = "is a replica, not the master it was named as";
+  if (role == "sentinel") is = "is a sentinel, not the master it was named as";
+  throw Error(Trouble::unavailable, "the server " + is);
 }
 
 }  // namespace
 
 std::vector<Reply> Connection::exchange(std::span<const Request> requests,
                                         const Patience& patience) {
-  return named(endpoint_, [&] {
+  return named(*route_, [&] {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
-    const bool reused = is_open();
     was_sent_twice_ = false;
-    try {
-      return try_exchange(requests, patience);
-    } catch (const Error& error) {
-      if (error.trouble() != Trouble::interrupted) close();
+    milliseconds pause = first_pause;
+    while (true) {
       // That an old link breaks says nothing about the server yet.
-      const bool in_time = left_until(patience.deadline) > milliseconds(0);
-      if (!reused || error.trouble() != Trouble::unavailable || !in_time) throw;
-    }
-    was_sent_twice_ = true;
-    try {
-      return try_exchange(requests, patience);
-    } catch (const Error& error) {
-      if (error.trouble() != Trouble::interrupted) close();
-      throw;
+      const bool worth_another_try = is_open() || route_->may_move();
+      const bool again_at_once = is_open();
+      const int links_before = links_;
+      try {
+        return try_exchange(requests, patience);
+      } catch (const Error& error) {
+        if (error.trouble() == Trouble::interrupted) throw;
+        close();
+        const bool in_time =
+            left_until(patience.deadline) > (again_at_once ? milliseconds(0) : pause);
+        if (!worth_another_try || error.trouble() != Trouble::unavailable || !in_time) throw;
+      }
+      if (again_at_once || links_ != links_before) was_sent_twice_ = true;
+      if (again_at_once) continue;
+      rest(pause, patience);
+      pause = std::min(pause * 2, longest_pause);
     }
   });
 }
@@ -67,11 +94,7 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
   if (is_open()) {
     check_in_step();
   } else {
-    link_.emplace(Stream::connect(endpoint_, patience));
-    ++links_;
-    link_->setting_up = set_up();
-    link_->owed = link_->setting_up.size();
-    for (const Request& request : link_->setting_up) append_formatted(bytes, request);
+    bytes = open(patience);
   }
   for (const Request& request : requests) append_formatted(bytes, request);
   try {
@@ -85,6 +108,17 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
   std::vector<Reply> replies;
   for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(patience));
   return replies;
+}
+
+std::string Connection::open(const Patience& patience) {
+  const Endpoint endpoint = route_->find(patience);
+  link_.emplace(Stream::connect(endpoint, patience));
+  ++links_;
+  link_->setting_up = set_up(endpoint);
+  link_->owed = link_->setting_up.size();
+  std::string bytes;
+  for (const Request& request : link_->setting_up) append_formatted(bytes, request);
+  return bytes;
 }
 
 void Connection::take_owed(const Reply& reply) {
@@ -121,7 +155,7 @@ Reply Connection::next_reply(const Patience& patience) {
 }
 
 std::optional<Published> Connection::next_message(const Patience& patience) {
-  return named(endpoint_, [&]() -> std::optional<Published> {
+  return named(*route_, [&]() -> std::optional<Published> {
     if (!is_open()) throw Error(Trouble::unavailable, "the connection broke");
     try {
       while (link_->inbox.empty()) {
@@ -145,16 +179,17 @@ std::optional<Published> Connection::next_message(const Patience& patience) {
   });
 }
 
-std::deque<Request> Connection::set_up() const {
+std::deque<Request> Connection::set_up(const Endpoint& endpoint) const {
   std::deque<Request> requests;
-  if (endpoint_.password && endpoint_.user) {
-    requests.push_back({"AUTH", *endpoint_.user, *endpoint_.password});
-  } else if (endpoint_.password) {
-    requests.push_back({"AUTH", *endpoint_.password});
+  if (endpoint.password && endpoint.user) {
+    requests.push_back({"AUTH", *endpoint.user, *endpoint.password});
+  } else if (endpoint.password) {
+    requests.push_back({"AUTH", *endpoint.password});
   }
-  if (endpoint_.database != 0) {
-    requests.push_back({"SELECT", std::to_string(endpoint_.database)});
+  if (endpoint.database != 0) {
+    requests.push_back({"SELECT", std::to_string(endpoint.database)});
   }
+  if (route_->may_move()) requests.push_back({"ROLE"});
   requests.push_back({"CLIENT", "SETNAME", "dlock"});
   return requests;
 }
@@ -163,6 +198,7 @@ void Connection::check_set_up(const Reply& reply, const Request& request) const 
   // The name is for CLIENT LIST alone, and a lean ACL does not allow it.
   const bool optional = request.front() == "CLIENT";
   if (reply.is_error() && (!optional || reply.is_error("NOAUTH"))) throw server_error(reply);
+  if (request.front() == "ROLE") check_role(reply);
 }
 
 }  // namespace dlock

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "redis/endpoint.hpp"
 #include "redis/reply.hpp"
+#include "redis/route.hpp"
 #include "redis/stream.hpp"
 
 namespace dlock {
@@ -21,12 +21,13 @@ struct Published {
   std::string payload;
 };
 
-/// One RESP2 connection, opened when it is first needed and again after it broke. Requests go out
-/// together with the set-up (AUTH, SELECT, CLIENT SETNAME) in one write. What was published to us
-/// waits in an inbox. Trouble is Error{unavailable} or {denied}, prefixed with the server's name.
+/// One RESP2 connection, opened when it is first needed and again after it broke, to wherever its
+/// route says. Requests go out together with the set-up (AUTH, SELECT, ROLE, CLIENT SETNAME) in one
+/// write. What was published to us waits in an inbox. Trouble is Error{unavailable} or {denied},
+/// prefixed with the server's name.
 class Connection {
  public:
-  explicit Connection(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  explicit Connection(std::unique_ptr<Route> route) : route_(std::move(route)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If an
   /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
@@ -43,7 +44,7 @@ class Connection {
   /// How many links there have been; 0: nothing can ever have been sent.
   int links() const { return links_; }
   void close() { link_.reset(); }
-  std::string name() const { return endpoint_.name(); }
+  std::string name() const { return route_->name(); }
 
  private:
   struct Link {
@@ -56,17 +57,19 @@ class Connection {
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests, const Patience& patience);
+  /// Opens a link; what is to be sent on it first.
+  std::string open(const Patience& patience);
   Reply next_reply(const Patience& patience);
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
-  std::deque<Request> set_up() const;
+  std::deque<Request> set_up(const Endpoint& endpoint) const;
   /// Throws if replies are there that nobody asked for: from here on each would answer another.
   void check_in_step();
   /// A reply to an exchange that was interrupted.
   void take_owed(const Reply& reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 
-  Endpoint endpoint_;
+  std::unique_ptr<Route> route_;
   std::optional<Link> link_;
   int links_ = 0;
   bool was_sent_twice_ = false;

@@ -56,8 +56,8 @@ std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 
 }  // namespace
 
-RedisStore::RedisStore(Endpoint endpoint, std::string prefix)
-    : prefix_(std::move(prefix)), connection_(std::move(endpoint)) {}
+RedisStore::RedisStore(std::unique_ptr<Route> route, std::string prefix)
+    : prefix_(std::move(prefix)), connection_(std::move(route)) {}
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                       const Patience& patience) {

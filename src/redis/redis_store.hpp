@@ -15,7 +15,7 @@ namespace dlock {
 /// thread at a time.
 class RedisStore final : public Store {
  public:
-  RedisStore(Endpoint endpoint, std::string prefix);
+  RedisStore(std::unique_ptr<Route> route, std::string prefix);
 
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;

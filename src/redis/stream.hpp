@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/endpoint.hpp"
 #include "base/fd.hpp"
 #include "lock/store.hpp"
-#include "redis/endpoint.hpp"
 
 namespace dlock {
 

@@ -243,7 +243,9 @@ class TableSide final : public Wakes {
 /// The Lua side, on a real server: one connection asks, another one listens for all waiters.
 class ScriptSide {
  public:
-  explicit ScriptSide(const Endpoint& endpoint) : asks_(endpoint), listens_(endpoint) {
+  explicit ScriptSide(const Endpoint& endpoint)
+      : asks_(std::make_unique<FixedRoute>(endpoint)),
+        listens_(std::make_unique<FixedRoute>(endpoint)) {
     exchange(asks_, {"FLUSHALL"});
     exchange(listens_, {"SUBSCRIBE", "nobody"});
   }

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/endpoint.hpp"
 #include "local/key_file.hpp"
 #include "lock/acquire.hpp"
 #include "lock/store.hpp"
-#include "redis/endpoint.hpp"
 #include "support/redis_server.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"

@@ -38,8 +38,9 @@ TEST_CASE("an unknown name is an error with file, line and suggestion") {
   const std::string expected = file + ":3: unknown setting \"wiat\": did you mean wait?";
   CHECK(place.file_error(a_run) == expected);
   CHECK(place.file_error({"inspect"}) == expected);
-  for (const char* name : {"config", "key", "nonblock", "token", "owner", "tls-ca", "sentinel-user",
-                           "TTL", "--ttl", "DLOCK_TTL", "", "ttl x", "[section]", "limit"}) {
+  for (const char* name :
+       {"config", "key", "nonblock", "token", "owner", "tls", "sentinel", "replicas", "TTL",
+        "--ttl", "DLOCK_TTL", "", "ttl x", "[section]", "limit"}) {
     place.user(std::string(name) + " = 5");
     CHECK(place.file_error(a_run).starts_with(file + ":1: unknown setting \"" + name + "\""));
   }

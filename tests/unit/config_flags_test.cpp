@@ -218,9 +218,7 @@ TEST_CASE("a flag of another command is told from an unknown one") {
 }
 
 TEST_CASE("what comes later does not exist yet") {
-  for (const char* flag : {"--watch", "--replicas", "--compat", "--all-kinds", "--metrics",
-                           "--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name",
-                           "--sentinel-user", "--sentinel-password-file", "--quiet"}) {
+  for (const char* flag : {"--watch", "--compat", "--all-kinds", "--metrics", "--quiet"}) {
     for (const Subcommand& each : subcommands()) {
       CHECK(refusal({each.name, flag, "1"}).starts_with("unknown flag " + std::string(flag)));
     }

@@ -83,13 +83,15 @@ TEST_CASE("the help of a command has all of its flags, the others' none") {
     for (const Option& option : options()) {
       if (option.commands == 0 || *option.name == '\0') continue;
       CAPTURE(option.shown());
+      const bool rare = *option.help == '\0';
+      const std::string flag = option.shown() + " " + (rare ? option.value : "");
       std::size_t listed = 0;
       for (const std::string& line : lines_of(text)) {
-        const std::string flag = option.shown() + " ";
-        if (line.starts_with("  ") && line.find(flag) == 6) ++listed;
+        const auto at = line.find(flag);
+        const bool found = rare ? at != std::string::npos : line.starts_with("  ") && at == 6;
+        if (found) ++listed;
       }
       CHECK(listed == (option.belongs_to(each.command) ? 1 : 0));
-      if (option.belongs_to(each.command)) CHECK(*option.help != '\0');
     }
     CHECK(text.find("Exit codes:") != std::string::npos);
     CHECK(text.find("DLOCK_SERVER") != std::string::npos);

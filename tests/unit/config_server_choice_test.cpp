@@ -9,23 +9,28 @@ namespace {
 using test::Surroundings;
 using Words = std::vector<std::string>;
 
+/// The one Redis chosen.
+std::string server_of(const Settings& settings) {
+  return std::get<Endpoint>(settings.server).name();
+}
+
 Words inspect(const std::string& server) { return {"inspect", "--server", server}; }
 
 std::optional<std::string> password(const Settings& settings) {
-  return std::get<RedisTarget>(settings.server).password;
+  return std::get<Endpoint>(settings.server).password;
 }
 
 TEST_CASE("the server comes from flag, variable, user's file, system's file") {
   Surroundings place;
   CHECK(place.resolve({"inspect"}).server_is_default);
   place.system("server = redis://system");
-  CHECK(shown(place.resolve({"inspect"}).server) == "redis://system:6379/0");
+  CHECK(server_of(place.resolve({"inspect"})) == "redis://system:6379");
   CHECK_FALSE(place.resolve({"inspect"}).server_is_default);
   place.user("server = redis://user");
-  CHECK(shown(place.resolve({"inspect"}).server) == "redis://user:6379/0");
+  CHECK(server_of(place.resolve({"inspect"})) == "redis://user:6379");
   place.variables["DLOCK_SERVER"] = "  redis://variable  ";
-  CHECK(shown(place.resolve({"inspect"}).server) == "redis://variable:6379/0");
-  CHECK(shown(place.resolve(inspect("local:")).server) == "local:");
+  CHECK(server_of(place.resolve({"inspect"})) == "redis://variable:6379");
+  CHECK(place.resolve(inspect("local:")).server == Target(LocalTarget{}));
   CHECK_FALSE(place.resolve(inspect("local:")).server_is_default);
 }
 
@@ -36,7 +41,7 @@ TEST_CASE("more than one server is refused") {
         "--server" + tail);
   place.variables["DLOCK_SERVER"] = "redis://a redis://b";
   CHECK(place.usage_error({"inspect"}) == "DLOCK_SERVER" + tail);
-  CHECK(shown(place.resolve(inspect("local:")).server) == "local:");
+  CHECK(place.resolve(inspect("local:")).server == Target(LocalTarget{}));
 }
 
 TEST_CASE("a wrong URL is refused where it stands") {
@@ -49,10 +54,8 @@ TEST_CASE("a wrong URL is refused where it stands") {
   place.variables["DLOCK_SERVER"] = " ";
   CHECK(place.usage_error({"inspect"}) ==
         "DLOCK_SERVER: holds spaces alone: unset it, or give it a value");
-  place.variables["DLOCK_SERVER"] = "rediss://h";
-  CHECK(place.usage_error({"inspect"}) ==
-        "DLOCK_SERVER: rediss:// is not supported by this version");
-  CHECK(place.usage_error(inspect("local:")).starts_with("DLOCK_SERVER: rediss://"));
+  place.variables["DLOCK_SERVER"] = "redis://h/x";
+  CHECK(place.usage_error(inspect("local:")).starts_with("DLOCK_SERVER: \"x\" is no database"));
   place.variables.erase("DLOCK_SERVER");
   const std::string file = place.user("\nserver = redis://:secret@h/x");
   CHECK(place.file_error({"inspect"}) ==
@@ -129,7 +132,7 @@ TEST_CASE("a user without a password from anywhere is refused") {
   place.variables["DLOCK_PASSWORD"] = "pw";
   const Settings settings = place.resolve(inspect("redis://app@h"));
   CHECK(password(settings) == "pw");
-  CHECK(std::get<RedisTarget>(settings.server).user == "app");
+  CHECK(std::get<Endpoint>(settings.server).user == "app");
   CHECK(settings.warnings.empty());
 }
 
@@ -144,6 +147,85 @@ TEST_CASE("a password on the command line or open to all is warned of, without t
   chmod(file.c_str(), 0644);
   CHECK(place.resolve({"inspect", "--password-file", file}).warnings ==
         Words{file + " holds a password and every user may read it: chmod o-r " + file});
+}
+
+TEST_CASE("the password is for every node of a Cluster, and for the master behind sentinels") {
+  Surroundings place;
+  place.variables["DLOCK_PASSWORD"] = "pw";
+  const auto cluster = place.resolve(inspect("redis+cluster://app@n1,n2")).server;
+  for (const Endpoint& seed : std::get<ClusterTarget>(cluster).seeds) CHECK(seed.password == "pw");
+  const auto server = place.resolve(inspect("redis+sentinel://app@s1/m")).server;
+  const auto& target = std::get<SentinelTarget>(server);
+  CHECK(target.master.password == "pw");
+  CHECK(target.master.user == "app");
+  CHECK_FALSE(target.sentinels.front().password);
+  CHECK_FALSE(target.sentinels.front().user);
+}
+
+TEST_CASE("sentinels have a login of their own") {
+  Surroundings place;
+  const std::string file = place.file("secret", "hush\n");
+  place.variables["DLOCK_SENTINEL_USER"] = "watch";
+  place.variables["DLOCK_SENTINEL_PASSWORD_FILE"] = file;
+  const auto server = place.resolve(inspect("redis+sentinel://s1,s2/m")).server;
+  for (const Endpoint& sentinel : std::get<SentinelTarget>(server).sentinels) {
+    CHECK(sentinel.user == "watch");
+    CHECK(sentinel.password == "hush");
+  }
+  CHECK_FALSE(std::get<SentinelTarget>(server).master.password);
+  CHECK_FALSE(std::get<Endpoint>(place.resolve(inspect("redis://h")).server).password);
+  place.variables.erase("DLOCK_SENTINEL_PASSWORD_FILE");
+  CHECK(place.usage_error(inspect("redis+sentinel://s1/m")) ==
+        "DLOCK_SENTINEL_USER: needs the password: --sentinel-password-file FILE");
+  CHECK(place.usage_error({"inspect", "--server=redis://h", "--sentinel-user=x"}) ==
+        "--sentinel-user: the server's URL names no sentinels");
+}
+
+TEST_CASE("TLS settings reach every server of the URL") {
+  Surroundings place;
+  const std::string ca = place.file("ca.pem", "x");
+  place.variables["DLOCK_TLS_CA"] = ca;
+  place.variables["DLOCK_TLS_SERVER_NAME"] = "db.example.com";
+  const TlsSettings settings{ca, "", "", "db.example.com"};
+  CHECK(std::get<Endpoint>(place.resolve(inspect("rediss://h")).server).tls == settings);
+  CHECK_FALSE(std::get<Endpoint>(place.resolve(inspect("redis://h")).server).tls);
+  const auto sentinel = place.resolve(inspect("rediss+sentinel://s1/m")).server;
+  CHECK(std::get<SentinelTarget>(sentinel).master.tls == settings);
+  CHECK(std::get<SentinelTarget>(sentinel).sentinels.front().tls == settings);
+  const auto cluster = place.resolve(inspect("rediss+cluster://n1,n2")).server;
+  CHECK(std::get<ClusterTarget>(cluster).seeds.back().tls == settings);
+}
+
+TEST_CASE("bad TLS settings are refused where they stand") {
+  Surroundings place;
+  const std::string file = place.file("x.pem", "x");
+  const std::string url = "--server=rediss://h";
+  CHECK(place.usage_error({"inspect", url, "--tls-ca=/nowhere"}) ==
+        "--tls-ca: cannot read \"/nowhere\": No such file or directory");
+  CHECK(place.usage_error({"inspect", url, "--tls-cert=" + file}) ==
+        "--tls-cert: needs the key of the certificate: --tls-key FILE");
+  CHECK(place.usage_error({"inspect", url, "--tls-key=" + file}) ==
+        "--tls-key: needs the certificate of the key: --tls-cert FILE");
+  CHECK(place.usage_error({"inspect", url, "--tls-server-name=a b"}) ==
+        "--tls-server-name: \"a b\" is no host name or address");
+  CHECK(place.usage_error({"inspect", "--server=redis://h", "--tls-ca=" + file}) ==
+        "--tls-ca: the server's URL does not begin with rediss, so there is no TLS");
+  const std::string config = place.user("tls-ca = ca.pem");
+  CHECK(place.file_error({"inspect", url}) == config + ":1: tls-ca: is no absolute path");
+}
+
+TEST_CASE("replicas are counted of Redis servers alone") {
+  Surroundings place;
+  const Words words{"acquire", "-kx", "-t1", "--replicas=2", "--server"};
+  const auto with = [&](const char* url) {
+    Words all = words;
+    all.emplace_back(url);
+    return all;
+  };
+  CHECK(place.resolve(with("redis://h")).replicas == 2);
+  CHECK(place.usage_error(with("local:")) ==
+        "--replicas: locks on this host have none: it goes with a Redis server");
+  CHECK(place.usage_error({"acquire", "-kx", "-t1", "--replicas=0"}).starts_with("--replicas: "));
 }
 
 }  // namespace

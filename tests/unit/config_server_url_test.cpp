@@ -2,13 +2,14 @@
 
 #include <cstring>
 
+#include "config/redaction.hpp"
 #include "config/server_url.hpp"
 #include "unit/config_support.hpp"
 
 namespace dlock {
 namespace {
 
-RedisTarget redis(const std::string& url) { return std::get<RedisTarget>(parse_server_url(url)); }
+Endpoint redis(const std::string& url) { return std::get<Endpoint>(parse_server_url(url)); }
 
 /// The line a URL is refused with; empty if it is taken.
 std::string fault(const std::string& url) {
@@ -34,15 +35,15 @@ TEST_CASE("local: names a directory or none") {
 }
 
 TEST_CASE("redis:// has a host, a port of 6379 and database 0 unless told") {
-  CHECK(redis("redis://db1") == RedisTarget{"db1", 6379, "", 0, {}, {}});
-  CHECK(redis("redis://db1/") == RedisTarget{"db1", 6379, "", 0, {}, {}});
-  CHECK(redis("redis://db1:1/15") == RedisTarget{"db1", 1, "", 15, {}, {}});
-  CHECK(redis("redis://10.0.0.1:65535") == RedisTarget{"10.0.0.1", 65535, "", 0, {}, {}});
+  CHECK(redis("redis://db1") == Endpoint{"db1", 6379, "", 0, {}, {}, {}});
+  CHECK(redis("redis://db1/") == Endpoint{"db1", 6379, "", 0, {}, {}, {}});
+  CHECK(redis("redis://db1:1/15") == Endpoint{"db1", 1, "", 15, {}, {}, {}});
+  CHECK(redis("redis://10.0.0.1:65535") == Endpoint{"10.0.0.1", 65535, "", 0, {}, {}, {}});
   CHECK(redis("redis://a_b.c-d.example./2").host == "a_b.c-d.example.");
 }
 
 TEST_CASE("an IPv6 address stands in brackets") {
-  CHECK(redis("redis://[::1]:6380/3") == RedisTarget{"::1", 6380, "", 3, {}, {}});
+  CHECK(redis("redis://[::1]:6380/3") == Endpoint{"::1", 6380, "", 3, {}, {}, {}});
   CHECK(redis("redis://[::1]").host == "::1");
   CHECK(redis("redis://[fe80::1%25eth0]:1").host == "fe80::1%eth0");
   CHECK(fault("redis://::1").find("brackets") != std::string::npos);
@@ -55,7 +56,7 @@ TEST_CASE("an IPv6 address stands in brackets") {
 }
 
 TEST_CASE("user and password are percent-decoded") {
-  const RedisTarget both = redis("redis://app:p%40s%2Fs%3A@db1:6379/1");
+  const Endpoint both = redis("redis://app:p%40s%2Fs%3A@db1:6379/1");
   CHECK(both.user == "app");
   CHECK(both.password == "p@s/s:");
   CHECK(redis("redis://:pw@db1").password == "pw");
@@ -69,12 +70,12 @@ TEST_CASE("user and password are percent-decoded") {
 }
 
 TEST_CASE("unix:// has an absolute path and perhaps a database") {
-  CHECK(redis("unix:///run/redis.sock") == RedisTarget{"", 6379, "/run/redis.sock", 0, {}, {}});
-  CHECK(redis("unix:///run/redis.sock?db=7").db == 7);
-  CHECK(redis("unix:///a%20b%3F").socket == "/a b?");
-  CHECK(redis("unix:///a@b.sock").socket == "/a@b.sock");
-  CHECK(redis("unix://u:p@/run/r") == RedisTarget{"", 6379, "/run/r", 0, "u", "p"});
-  CHECK(redis("unix:///" + std::string(106, 'x')).socket.size() == 107);
+  CHECK(redis("unix:///run/redis.sock") == Endpoint{"", 6379, "/run/redis.sock", 0, {}, {}, {}});
+  CHECK(redis("unix:///run/redis.sock?db=7").database == 7);
+  CHECK(redis("unix:///a%20b%3F").socket_path == "/a b?");
+  CHECK(redis("unix:///a@b.sock").socket_path == "/a@b.sock");
+  CHECK(redis("unix://u:p@/run/r") == Endpoint{"", 6379, "/run/r", 0, "u", "p", {}});
+  CHECK(redis("unix:///" + std::string(106, 'x')).socket_path.size() == 107);
   CHECK(fault("unix:///" + std::string(107, 'x')).find("at most 107 bytes") != std::string::npos);
   CHECK(fault("unix://run/r").find("three slashes") != std::string::npos);
   for (const char* bad :
@@ -113,17 +114,18 @@ TEST_CASE("a wrong scheme is refused, with what was meant") {
   CHECK(fault("rdis://h") == "unknown scheme rdis://: did you mean redis://?");
   CHECK(fault("REDIS://h").starts_with("unknown scheme REDIS://"));
   CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
-  CHECK(fault("http://h") == "unknown scheme http://: it is local:, redis:// or unix://");
+  CHECK(fault("http://h") ==
+        "unknown scheme http://: it is local:, redis://, rediss://, unix://, redis+sentinel:// or "
+        "redis+cluster://");
   CHECK(fault("://h").starts_with("unknown scheme ://"));
   for (const char* bad : {"", "localhost", "localhost:6379", "/run/r.sock", "redis:h", "unix:/a",
                           "local", "redis:/h", " redis"}) {
     CAPTURE(bad);
     CHECK(fault(bad).find("is no URL: local:[/DIR], redis://") != std::string::npos);
   }
-  for (const char* later :
-       {"rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}) {
-    CHECK(fault(std::string(later) + "://h/x") ==
-          std::string(later) + ":// is not supported by this version");
+  for (const char* bad : {"rediss+redlock://h", "unix+sentinel:///h/m", "redis+://h"}) {
+    CAPTURE(bad);
+    CHECK(fault(bad).starts_with("unknown scheme "));
   }
 }
 
@@ -142,7 +144,10 @@ TEST_CASE("no message shows what stands before an @") {
                           "redis://:secret@[x]",
                           "redis://:secret@::1",
                           "rdis://:secret@h",
-                          "rediss://:secret@h",
+                          "rediss://:secret@h:x",
+                          "redis+sentinel://:secret@h",
+                          "rediss+sentinel://u:secret@h,/m",
+                          "redis+cluster://:secret@h/1",
                           "redis:secret@h",
                           ":secret@h",
                           "secret@h",
@@ -165,12 +170,55 @@ TEST_CASE("no message shows what stands before an @") {
   }
 }
 
-TEST_CASE("a target is shown without user and password, and escaped") {
-  CHECK(shown(parse_server_url("local:")) == "local:");
-  CHECK(shown(parse_server_url("local:/a%0Ab")) == "local:/a\\x0Ab");
-  CHECK(shown(parse_server_url("redis://u:p@db1")) == "redis://db1:6379/0");
-  CHECK(shown(parse_server_url("redis://:p@[::1]:1/2")) == "redis://[::1]:1/2");
-  CHECK(shown(parse_server_url("unix://u:p@/run/r?db=3")) == "unix:///run/r?db=3");
+TEST_CASE("a server is named without user and password, and escaped") {
+  CHECK(redis("redis://u:p@db1").name() == "redis://db1:6379");
+  CHECK(redis("redis://:p@[::1]:1/2").name() == "redis://[::1]:1/2");
+  CHECK(redis("rediss://u:p@db1/2").name() == "rediss://db1:6379/2");
+  CHECK(redis("unix://u:p@/run/r%0A?db=3").name() == "unix:///run/r\\x0A?db=3");
+}
+
+TEST_CASE("rediss:// is redis:// under TLS") {
+  CHECK(redis("rediss://u:p@db1:1/2") == Endpoint{"db1", 1, "", 2, "u", "p", TlsSettings{}});
+  CHECK_FALSE(redis("redis://db1").tls);
+}
+
+TEST_CASE("redis+sentinel:// names sentinels, a master, and how to log in to that") {
+  const auto target = std::get<SentinelTarget>(
+      parse_server_url("redis+sentinel://app:pw@s1,s2:5,[::1]:6/my-master_1.x/3"));
+  CHECK(target.sentinels.size() == 3);
+  CHECK(target.sentinels[0] == Endpoint{"s1", 26379, "", 0, {}, {}, {}});
+  CHECK(target.sentinels[1].port == 5);
+  CHECK(target.sentinels[2] == Endpoint{"::1", 6, "", 0, {}, {}, {}});
+  CHECK(target.master_name == "my-master_1.x");
+  CHECK(target.master == Endpoint{"", 6379, "", 3, "app", "pw", {}});
+  const auto secure = std::get<SentinelTarget>(parse_server_url("rediss+sentinel://s1/m"));
+  CHECK(secure.master.tls);
+  CHECK(secure.sentinels.front().tls);
+  CHECK(secure.master.database == 0);
+  for (const char* bad :
+       {"redis+sentinel://s1", "redis+sentinel://s1/", "redis+sentinel://s1//1",
+        "redis+sentinel://s1/m/x", "redis+sentinel://s1/m/1/2", "redis+sentinel://s1/a b",
+        "redis+sentinel:///m", "redis+sentinel://,/m", "redis+sentinel://s1,/m",
+        "redis+sentinel://s1,s1/m", "redis+sentinel://s1/m?db=1", "redis+sentinel://s1 s2/m"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(fault(bad).empty());
+  }
+}
+
+TEST_CASE("redis+cluster:// names some of the nodes") {
+  const auto target =
+      std::get<ClusterTarget>(parse_server_url("rediss+cluster://app:pw@n1,n2:7001"));
+  CHECK(target.seeds.size() == 2);
+  CHECK(target.seeds[0] == Endpoint{"n1", 6379, "", 0, "app", "pw", TlsSettings{}});
+  CHECK(target.seeds[1] == Endpoint{"n2", 7001, "", 0, "app", "pw", TlsSettings{}});
+  CHECK(parse_server_url("redis+cluster://n1/0") == parse_server_url("redis+cluster://n1"));
+  CHECK(fault("redis+cluster://n1/1") ==
+        "a Cluster has database 0 only: redis+cluster://HOST[:PORT],...");
+  for (const char* bad : {"redis+cluster://", "redis+cluster://n1/x", "redis+cluster://n1,,n2",
+                          "redis+cluster://n1:0", "redis+cluster://n1#x"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(fault(bad).empty());
+  }
 }
 
 TEST_CASE("text that may be a URL is shown without what stands before its last @") {

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace dlock {
+
+/// How a connection is encrypted. Certificate and name of the server are always verified.
+struct TlsSettings {
+  std::string ca;           ///< PEM file, or directory of hashed ones; empty: the system's
+  std::string certificate;  ///< PEM file with the client's own chain; empty: none
+  std::string key;          ///< PEM file with its key
+  std::string server_name;  ///< the name the server must prove, in place of its host
+  bool operator==(const TlsSettings&) const = default;
+};
+
+/// One Redis or Valkey server, or Sentinel, and how to log in to it. Made from a URL and settings,
+/// constant from there on; never shown but through name().
+struct Endpoint {
+  std::string host;  ///< name or address, IPv6 without brackets; unused with a socket
+  int port = 6379;
+  std::string socket_path;  ///< absolute path of a Unix socket, in place of host and port
+  int database = 0;
+  std::optional<std::string> user;
+  std::optional<std::string> password;
+  std::optional<TlsSettings> tls;  ///< nothing: in plain text
+
+  bool is_unix() const { return !socket_path.empty(); }
+  /// `db1:6379`, `[::1]:6379`, `/run/redis.sock`: escaped.
+  std::string address() const;
+  /// `redis://db1:6379/2`, `unix:///run/redis.sock`: escaped, without credentials.
+  std::string name() const;
+  bool operator==(const Endpoint&) const = default;
+};
+
+}  // namespace dlock

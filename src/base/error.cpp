@@ -12,6 +12,7 @@ ExitCode exit_code(Trouble trouble) {
     case Trouble::wrong_data:
       return ExitCode::wrong_data;
     case Trouble::unavailable:
+    case Trouble::not_replicated:
       return ExitCode::unavailable;
     case Trouble::host_refused:
       return ExitCode::host_refused;

@@ -29,6 +29,7 @@ enum class Trouble {
   usage,
   wrong_data,
   unavailable,
+  not_replicated,  ///< the server is there, but too few of its replicas are
   bug,
   host_refused,
   denied,

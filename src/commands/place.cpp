@@ -2,18 +2,30 @@
 
 #include "local/local_store.hpp"
 #include "redis/redis_store.hpp"
+#include "redis/sentinel_route.hpp"
 
 namespace dlock {
+namespace {
+
+[[noreturn]] void refuse_unbuilt() {
+  throw Error(Trouble::usage, "TLS and Cluster are not supported by this version");
+}
+
+}  // namespace
+
 StorePtr open_store(const Settings& settings) {
-  const auto* one = std::get_if<Endpoint>(&settings.server);
-  const bool plain = std::holds_alternative<LocalTarget>(settings.server) || (one && !one->tls);
-  if (!plain || settings.replicas > 0) {
-    throw Error(Trouble::usage,
-                "TLS, Sentinel, Cluster and --replicas are not supported by this version");
+  const RedisTerms terms{settings.prefix, settings.replicas};
+  if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
+    if (one->tls) refuse_unbuilt();
+    return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(*one), terms);
   }
-  if (const auto* redis = std::get_if<Endpoint>(&settings.server)) {
-    return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(*redis), settings.prefix);
+  if (const auto* target = std::get_if<SentinelTarget>(&settings.server)) {
+    if (target->master.tls) refuse_unbuilt();
+    return std::make_unique<RedisStore>(
+        std::make_unique<SentinelRoute>(target->sentinels, target->master_name, target->master),
+        terms);
   }
+  if (std::holds_alternative<ClusterTarget>(settings.server)) refuse_unbuilt();
   const auto& local = std::get<LocalTarget>(settings.server);
   const DirectorySettings directory = local.dir ? DirectorySettings{*local.dir, false}
                                                 : DirectorySettings{default_directory(), true};

@@ -112,7 +112,11 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
 
 std::string Connection::open(const Patience& patience) {
   const Endpoint endpoint = route_->find(patience);
-  link_.emplace(Stream::connect(endpoint, patience));
+  // Where it was named first it may be dead, and be named elsewhere soon.
+  constexpr int tries = 3;
+  const auto left = left_until(patience.deadline) / (route_->may_move() ? tries : 1);
+  const auto until = std::min(patience.deadline, later(BootClock::now(), left));
+  link_.emplace(Stream::connect(endpoint, {until, patience.interrupt_fd}));
   ++links_;
   link_->setting_up = set_up(endpoint);
   link_->owed = link_->setting_up.size();

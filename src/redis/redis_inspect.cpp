@@ -69,7 +69,7 @@ std::vector<KeyState> RedisStore::states_of(const std::vector<LockKey>& keys, No
     const std::size_t end = std::min(keys.size(), first + keys_a_write);
     std::vector<Request> requests;
     for (std::size_t i = first; i < end; ++i) {
-      const KeyNames names(prefix_, keys[i]);
+      const KeyNames names(terms_.prefix, keys[i]);
       requests.push_back({"HGETALL", names.holds});
       requests.push_back({"ZRANGE", names.queue, "0", "-1", "WITHSCORES"});
       requests.push_back({"HGETALL", names.waiters});
@@ -94,7 +94,7 @@ std::vector<LockKey> RedisStore::matching_keys(const std::vector<std::string>& g
   std::vector<LockKey> keys;
   std::string cursor = "0";
   do {
-    const Request scan{"SCAN", cursor, "MATCH", scan_pattern(prefix_), "COUNT", "1000"};
+    const Request scan{"SCAN", cursor, "MATCH", scan_pattern(terms_.prefix), "COUNT", "1000"};
     const auto replies = connection_.exchange(std::span(&scan, 1), patience);
     const Reply& page = replies.front();
     if (page.is_error()) {
@@ -104,7 +104,7 @@ std::vector<LockKey> RedisStore::matching_keys(const std::vector<std::string>& g
     if (!page.is_array(2)) throw Error(Trouble::unavailable, name() + ": no answer to SCAN");
     cursor = page.items[0].text;
     for (const Reply& name : page.items[1].items) {
-      const auto key = key_of(prefix_, name.text);
+      const auto key = key_of(terms_.prefix, name.text);
       if (key && matches_any(key->text, globs)) keys.push_back(*key);
     }
   } while (cursor != "0");

@@ -56,8 +56,8 @@ std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 
 }  // namespace
 
-RedisStore::RedisStore(std::unique_ptr<Route> route, std::string prefix)
-    : prefix_(std::move(prefix)), connection_(std::move(route)) {}
+RedisStore::RedisStore(std::unique_ptr<Route> route, RedisTerms terms)
+    : terms_(std::move(terms)), connection_(std::move(route)) {}
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                       const Patience& patience) {
@@ -76,8 +76,13 @@ void RedisStore::check(const LockKey& key, const Reply& reply) const {
 
 Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
                        const std::string& channel, const Patience& patience) {
-  const KeyNames names(prefix_, key);
+  const KeyNames names(terms_.prefix, key);
   Reply reply = call_once(names, arguments, channel, false, patience);
+  const bool deposed = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
+  if (deposed && connection_.may_move()) {
+    connection_.close();
+    reply = call_once(names, arguments, channel, false, patience);
+  }
   if (reply.is_error("NOSCRIPT")) reply = call_once(names, arguments, channel, true, patience);
   return reply;
 }
@@ -111,6 +116,26 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
   }
   if (!replies.back().is_array(2)) connection_.close();
   return item(replies.back(), 1);
+}
+
+void RedisStore::replicate(const LockKey& key, const Patience& patience) {
+  if (terms_.replicas == 0) return;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Trouble::not_replicated, name() + ": " + escaped(key.text) + ": " + why);
+  };
+  stop_listening(patience);
+  const int link = connection_.links();
+  // The rest is for the answer to come, and for giving back.
+  const auto limit = left_until(patience.deadline) * 3 / 4;
+  const Request wait{"WAIT", std::to_string(terms_.replicas),
+                     text_of(std::max(limit, milliseconds(1)))};
+  const Reply reply = connection_.exchange(std::span(&wait, 1), patience).front();
+  check(key, reply);
+  // A new connection has written nothing, so that every replica would have all of it.
+  if (connection_.links() != link) refuse("the connection broke while replicas were waited for");
+  if (reply.integer >= terms_.replicas) return;
+  refuse("only " + std::to_string(reply.integer) + " of " + std::to_string(terms_.replicas) +
+         " replicas have the lock, so it is given back");
 }
 
 const std::string& RedisStore::channel_of(const Token& token) {
@@ -171,6 +196,7 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
     const milliseconds lease = span(reply, 2);
     more = false;
     tidy(claim.key, item(reply, 4), patience);
+    replicate(claim.key, patience);
     return Grant{Fence{number(reply, 1)}, Lease{lease, valid_until(sent, lease)}};
   }
   if (word(reply, 0) != "refused") unexpected_answer();
@@ -179,7 +205,7 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
 }
 
 Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
-  const std::string own = KeyNames(prefix_, claim.key).holds + ":" + channel_of(claim.token);
+  const std::string own = KeyNames(terms_.prefix, claim.key).holds + ":" + channel_of(claim.token);
   while (true) {
     std::optional<Published> message;
     try {
@@ -191,7 +217,10 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     if (!message) return Wake{Wake::Why::due, {}};
     if (message->channel != own) continue;
     const std::string_view text = message->payload;
-    if (text.starts_with("grant ")) return Wake{Wake::Why::granted, {}};
+    if (text.starts_with("grant ")) {
+      handed_over_.insert({claim.key, claim.token});
+      return Wake{Wake::Why::granted, {}};
+    }
     if (text.starts_with("next ")) {
       const milliseconds ends_in(server_number(text.substr(5)));
       return Wake{Wake::Why::changed, later(BootClock::now(), ends_in)};
@@ -210,6 +239,7 @@ std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
   tidy(key, item(reply, 4), patience);
+  if (handed_over_.erase({key, token}) > 0) replicate(key, patience);
   return Grant{Fence{number(reply, 3)}, Lease{lease, valid_until(sent, lease)}};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,11 +12,17 @@
 
 namespace dlock {
 
+/// What goes for all locks of a store.
+struct RedisTerms {
+  std::string prefix = "dlock:";  ///< of every key and channel
+  int replicas = 0;               ///< how many must have a grant before it counts
+};
+
 /// Locks on one Redis or Valkey server: every request is one run of lock.lua. Owned and used by one
 /// thread at a time.
 class RedisStore final : public Store {
  public:
-  RedisStore(std::unique_ptr<Route> route, std::string prefix);
+  RedisStore(std::unique_ptr<Route> route, RedisTerms terms);
 
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
@@ -38,6 +45,9 @@ class RedisStore final : public Store {
   Reply run(const LockKey& key, const std::vector<std::string>& arguments,
             const Patience& patience);
   void check(const LockKey& key, const Reply& reply) const;
+  /// Waits until enough replicas have what this connection has written. Throws
+  /// Error{not_replicated}, also where the connection breaks, for then nobody knows.
+  void replicate(const LockKey& key, const Patience& patience);
   Reply call_once(const KeyNames& names, const std::vector<std::string>& arguments,
                   const std::string& channel, bool by_text, const Patience& patience);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
@@ -69,9 +79,10 @@ class RedisStore final : public Store {
   /// must not show, and one a token, for the script must never publish to the one who asks.
   const std::string& channel_of(const Token& token);
 
-  std::string prefix_;
+  const RedisTerms terms_;
   Connection connection_;
   std::map<Token, std::string> channels_;
+  std::set<Asked> handed_over_;      ///< granted by a message, not confirmed yet
   std::string subscribed_;           ///< the whole name of the channel listened to now, if any
   std::map<Asked, int> unanswered_;  ///< acquires under way, and the link they first went out on
 };

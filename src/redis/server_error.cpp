@@ -78,13 +78,17 @@ Error made(Trouble trouble, std::string_view meaning, std::string_view said) {
 
 }  // namespace
 
-Error server_error(const Reply& reply) {
+bool is_of_class(const Reply& reply, std::string_view code) {
+  if (!reply.is_error()) return false;
   const std::string_view text = reply.text;
   const bool wrapped = text.starts_with("ERR Error running script");
+  return wrapped ? has_code(text, code) : text.substr(0, text.find(' ')) == code;
+}
+
+Error server_error(const Reply& reply) {
+  const std::string_view text = reply.text;
   for (const Class& each : classes) {
-    if (wrapped ? has_code(text, each.code) : text.substr(0, text.find(' ')) == each.code) {
-      return made(each.trouble, each.meaning, text);
-    }
+    if (is_of_class(reply, each.code)) return made(each.trouble, each.meaning, text);
   }
   for (const Phrase& phrase : phrases) {
     if (text.find(phrase.text) != std::string_view::npos) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "base/error.hpp"
 #include "redis/reply.hpp"
 
@@ -9,5 +11,8 @@ namespace dlock {
 /// told apart, and none is ever read as "held by another". Inside a script Redis 6.2 wraps the
 /// class in an ERR of its own, so the text is searched for it.
 Error server_error(const Reply& reply);
+
+/// Whether `reply` is an error of this class, as itself or wrapped.
+bool is_of_class(const Reply& reply, std::string_view code);
 
 }  // namespace dlock

@@ -18,7 +18,7 @@ Endpoint endpoint_at(const Address& address) {
 }
 
 StorePtr redis_store(Endpoint endpoint) {
-  return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(std::move(endpoint)), "dlock:");
+  return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(std::move(endpoint)), RedisTerms{});
 }
 
 std::string RedisEngine::litter() {

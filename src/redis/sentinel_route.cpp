@@ -1,0 +1,112 @@
+#include "redis/sentinel_route.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "redis/announced.hpp"
+#include "redis/connection.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+/// Another sentinel may answer at once.
+constexpr milliseconds longest_silence{1000};
+
+std::string name_of(const std::vector<Endpoint>& sentinels, const std::string& master_name) {
+  std::string hosts;
+  for (const Endpoint& each : sentinels) hosts += (hosts.empty() ? "" : ",") + each.address();
+  const bool tls = sentinels.front().tls.has_value();
+  return (tls ? "rediss+sentinel://" : "redis+sentinel://") + hosts + "/" + master_name;
+}
+
+/// The sentinels in the answer to SENTINEL SENTINELS: a list of fields and values each. A user may
+/// be denied the list, and then it stays as it is.
+std::vector<Announced> sentinels_in(const Reply& reply) {
+  std::vector<Announced> found;
+  for (const Reply& fields : reply.items) {
+    std::string_view host;
+    std::string_view port;
+    for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
+      if (fields.items[i].text == "ip") host = fields.items[i + 1].text;
+      if (fields.items[i].text == "port") port = fields.items[i + 1].text;
+    }
+    if (auto one = announced(host, port)) found.push_back(std::move(*one));
+  }
+  return found;
+}
+
+}  // namespace
+
+SentinelRoute::SentinelRoute(std::vector<Endpoint> sentinels, std::string master_name,
+                             Endpoint master)
+    : sentinels_(std::move(sentinels)),
+      master_name_(std::move(master_name)),
+      master_(std::move(master)),
+      name_(name_of(sentinels_, master_name_)) {}
+
+Endpoint SentinelRoute::find(const Patience& patience) {
+  std::vector<Error> troubles;
+  for (std::size_t i = 0; i < sentinels_.size(); ++i) {
+    const auto share = left_until(patience.deadline) / static_cast<int>(sentinels_.size() - i);
+    const auto until = later(BootClock::now(), std::min(share, longest_silence));
+    try {
+      const auto answer = ask(sentinels_[i], {until, patience.interrupt_fd});
+      std::swap(sentinels_[0], sentinels_[i]);
+      learn(answer.others);
+      return answer.master;
+    } catch (const Error& error) {
+      if (error.trouble() == Trouble::interrupted) throw;
+      troubles.push_back(error);
+    }
+  }
+  // One that refuses us says more than one that is away.
+  const auto refusal = std::find_if(troubles.begin(), troubles.end(), [](const Error& error) {
+    return error.trouble() != Trouble::unavailable;
+  });
+  const Error& worst = refusal == troubles.end() ? troubles.front() : *refusal;
+  const std::string many = "none of " + std::to_string(troubles.size()) + " sentinels helps: ";
+  throw Error(worst.trouble(), (troubles.size() > 1 ? many : "") + worst.what());
+}
+
+SentinelRoute::Answer SentinelRoute::ask(const Endpoint& sentinel, const Patience& patience) {
+  Connection connection(std::make_unique<FixedRoute>(sentinel));
+  const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name_},
+                              {"SENTINEL", "sentinels", master_name_}};
+  const auto replies = connection.exchange(requests, patience);
+  const Reply& address = replies[0];
+  if (address.is_error()) {
+    const Error error = server_error(address);
+    throw Error(error.trouble(), sentinel.name() + ": " + error.what());
+  }
+  if (!address.is_array(2)) {
+    throw Error(Trouble::unavailable,
+                sentinel.name() + ": it knows no master named " + master_name_);
+  }
+  const std::string& host = address.items[0].text;
+  const std::string& port = address.items[1].text;
+  const auto named = announced(host, port);
+  if (!named) {
+    throw Error(Trouble::unavailable, sentinel.name() + ": it names a master that cannot be: \"" +
+                                          escaped(host) + "\" port \"" + escaped(port) + "\"");
+  }
+  Answer answer{master_, sentinels_in(replies[1])};
+  answer.master.host = named->host;
+  answer.master.port = named->port;
+  return answer;
+}
+
+void SentinelRoute::learn(const std::vector<Announced>& others) {
+  constexpr std::size_t most = 32;
+  for (const Announced& each : others) {
+    Endpoint sentinel = sentinels_.front();
+    sentinel.host = each.host;
+    sentinel.port = each.port;
+    const bool known =
+        std::find(sentinels_.begin(), sentinels_.end(), sentinel) != sentinels_.end();
+    if (!known && sentinels_.size() < most) sentinels_.push_back(std::move(sentinel));
+  }
+}
+
+}  // namespace dlock

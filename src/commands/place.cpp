@@ -14,7 +14,8 @@ namespace {
 }  // namespace
 
 StorePtr open_store(const Settings& settings) {
-  const RedisTerms terms{settings.prefix, settings.replicas};
+  const bool may_move = !std::holds_alternative<Endpoint>(settings.server);
+  const RedisTerms terms{settings.prefix, settings.replicas, may_move};
   if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
     if (one->tls) refuse_unbuilt();
     return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(*one), terms);

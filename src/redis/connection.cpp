@@ -3,6 +3,7 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "redis/server_error.hpp"
@@ -28,7 +29,7 @@ void append_formatted(std::string& out, const Request& request) {
 
 /// Runs `body`; whatever it throws is told with the server's name in front.
 template <typename Body>
-auto named(const Route& route, const Body& body) {
+decltype(auto) named(const Route& route, const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
@@ -59,43 +60,58 @@ void check_role(const Reply& reply) {
 
 }  // namespace
 
+template <typename Body>
+auto Connection::persist(const Patience& patience, const Body& body) {
+  milliseconds pause = first_pause;
+  while (true) {
+    // That an old link breaks says nothing about the server yet.
+    const bool old_link = is_open();
+    const milliseconds needed = old_link ? milliseconds(0) : pause;
+    try {
+      return body();
+    } catch (const Error& error) {
+      if (error.trouble() == Trouble::interrupted) throw;
+      close();
+      const bool worth_it = old_link || route_->may_move();
+      const bool in_time = left_until(patience.deadline) > needed;
+      if (!worth_it || error.trouble() != Trouble::unavailable || !in_time) throw;
+    }
+    if (old_link) continue;
+    rest(pause, patience);
+    pause = std::min(pause * 2, longest_pause);
+  }
+}
+
+const Endpoint& Connection::connect(const Patience& patience) {
+  return named(*route_, [&]() -> const Endpoint& {
+    // A server drops idle connections, and all of them when it restarts.
+    if (is_open() && link_->stream.has_ended()) close();
+    persist(patience, [&] {
+      if (!is_open()) open(patience);
+    });
+    return link_->to;
+  });
+}
+
 std::vector<Reply> Connection::exchange(std::span<const Request> requests,
                                         const Patience& patience) {
   return named(*route_, [&] {
-    // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
-    milliseconds pause = first_pause;
-    while (true) {
-      // That an old link breaks says nothing about the server yet.
-      const bool worth_another_try = is_open() || route_->may_move();
-      const bool again_at_once = is_open();
-      const int links_before = links_;
-      try {
-        return try_exchange(requests, patience);
-      } catch (const Error& error) {
-        if (error.trouble() == Trouble::interrupted) throw;
-        close();
-        const bool in_time =
-            left_until(patience.deadline) > (again_at_once ? milliseconds(0) : pause);
-        if (!worth_another_try || error.trouble() != Trouble::unavailable || !in_time) throw;
-      }
-      if (again_at_once || links_ != links_before) was_sent_twice_ = true;
-      if (again_at_once) continue;
-      rest(pause, patience);
-      pause = std::min(pause * 2, longest_pause);
-    }
+    bool sent = false;
+    return persist(patience, [&] {
+      was_sent_twice_ = sent;
+      if (!is_open()) open(patience);
+      sent = true;
+      return try_exchange(requests, patience);
+    });
   });
 }
 
 std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
                                             const Patience& patience) {
-  std::string bytes;
-  if (is_open()) {
-    check_in_step();
-  } else {
-    bytes = open(patience);
-  }
+  check_in_step();
+  std::string bytes = std::exchange(link_->unsent, "");
   for (const Request& request : requests) append_formatted(bytes, request);
   try {
     link_->stream.send(bytes, patience);
@@ -110,19 +126,18 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
   return replies;
 }
 
-std::string Connection::open(const Patience& patience) {
-  const Endpoint endpoint = route_->find(patience);
+void Connection::open(const Patience& patience) {
+  Endpoint endpoint = route_->find(patience);
   // Where it was named first it may be dead, and be named elsewhere soon.
   constexpr int tries = 3;
   const auto left = left_until(patience.deadline) / (route_->may_move() ? tries : 1);
   const auto until = std::min(patience.deadline, later(BootClock::now(), left));
-  link_.emplace(Stream::connect(endpoint, {until, patience.interrupt_fd}));
+  Stream stream = Stream::connect(endpoint, {until, patience.interrupt_fd});
+  link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;
-  link_->setting_up = set_up(endpoint);
+  link_->setting_up = set_up(link_->to);
   link_->owed = link_->setting_up.size();
-  std::string bytes;
-  for (const Request& request : link_->setting_up) append_formatted(bytes, request);
-  return bytes;
+  for (const Request& request : link_->setting_up) append_formatted(link_->unsent, request);
 }
 
 void Connection::take_owed(const Reply& reply) {

@@ -34,6 +34,10 @@ class Connection {
   /// exchange, so what was sent is done by the server before what comes next.
   std::vector<Reply> exchange(std::span<const Request> requests, const Patience& patience);
 
+  /// Opens a link where there is none that is known to work, sending nothing yet, and says where it
+  /// leads.
+  const Endpoint& connect(const Patience& patience);
+
   /// The next published message, or nothing at the deadline.
   std::optional<Published> next_message(const Patience& patience);
 
@@ -49,8 +53,11 @@ class Connection {
 
  private:
   struct Link {
-    explicit Link(Stream connected) : stream(std::move(connected)) {}
+    Link(Endpoint leads_to, Stream connected)
+        : to(std::move(leads_to)), stream(std::move(connected)) {}
+    Endpoint to;
     Stream stream;
+    std::string unsent;  ///< the set-up, until it goes out with the first exchange
     ReplyReader reader;
     std::deque<Published> inbox;
     std::size_t owed = 0;            ///< replies to an interrupted exchange
@@ -58,8 +65,10 @@ class Connection {
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests, const Patience& patience);
-  /// Opens a link; what is to be sent on it first.
-  std::string open(const Patience& patience);
+  /// Runs `body`; where the server may move, again until it succeeds or the time is up.
+  template <typename Body>
+  auto persist(const Patience& patience, const Body& body);
+  void open(const Patience& patience);
   Reply next_reply(const Patience& patience);
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);

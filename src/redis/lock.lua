@@ -16,6 +16,8 @@
 --   release  3 unsure 0|1  4 ignore the floor 0|1  5 ttl (how long a tombstone stays)
 --   force    3 fence, or "" for everybody          (token unused)
 --   tidy     nothing more: lets the queue in       (token unused)
+-- and last, for all: a word for this server where the lock may come to live on another, or "". Who
+-- waits puts it behind its channel, as channel@word.
 --
 -- Replies: {"granted", fence, lease, now, more}; {"refused", why, ticket, ahead, waiting, ask again
 -- in ms, owners, now, more, hold ... (8 at most)} with why = held | upgrade | gone; {"renewed",
@@ -68,8 +70,7 @@ if own_value and redis.call('EXISTS', KEYS[2]) == 0 then
 end
 
 local provisional_lease, head_patience, queue_life, waiters_told = 2000, 75000000, 120000, 3
-local budget = 500
-local holds, earliest_before = {}, math.huge
+local budget, holds, earliest_before = 500, {}, math.huge
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 
 local function is_live(hold) return hold.flag ~= 't' end
@@ -198,10 +199,13 @@ local function parse_waiter(value)
 end
 
 -- How many heard it; -1 where this user may not publish. That must not raise: the release that
--- tells the next in line has to go through all the same.
+-- tells the next in line has to go through all the same. Who queued up at another server than this
+-- is on its way here after a failover, or hears it over the Cluster's bus, and keeps its turn.
 local function tell(channel, message)
-  local heard = redis.pcall('PUBLISH', KEYS[1] .. ':' .. channel, message)
-  return type(heard) == 'number' and heard or -1
+  local name, joined_at = string.match(channel, '^([^@]*)@?(.*)$')
+  local heard = redis.pcall('PUBLISH', KEYS[1] .. ':' .. name, message)
+  if type(heard) ~= 'number' then return -1 end
+  return heard == 0 and joined_at ~= ARGV[#ARGV] and 1 or heard
 end
 
 -- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/hash.hpp"
 #include "base/random.hpp"
 #include "redis/lock_script.hpp"
 #include "redis/server_error.hpp"
@@ -90,9 +91,11 @@ Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& argum
 Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string>& arguments,
                             const std::string& channel, bool by_text, const Patience& patience) {
   const bool listen = !channel.empty();
+  const int link = connection_.links();
+  const std::string here = place(patience);
   const std::string whole_channel = listen ? names.holds + ":" + channel : "";
   std::vector<Request> requests;
-  if (!connection_.is_open()) subscribed_.clear();
+  if (!connection_.is_open() || connection_.links() != link) subscribed_.clear();
   if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
   if (listen) {
     requests.push_back({"MULTI"});
@@ -106,6 +109,8 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
                  names.waiters,
                  names.fence};
   script.insert(script.end(), arguments.begin(), arguments.end());
+  if (listen && !here.empty()) script.back() += "@" + here;
+  script.push_back(here);
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
   subscribed_ = whole_channel;
@@ -143,6 +148,11 @@ const std::string& RedisStore::channel_of(const Token& token) {
   auto& channel = channels_[token];
   if (channel.empty()) channel = random_hex(bytes_of_a_channel);
   return channel;
+}
+
+std::string RedisStore::place(const Patience& patience) {
+  if (!terms_.may_move) return "";
+  return std::to_string(fnv1a(connection_.connect(patience).address()));
 }
 
 void RedisStore::note_asked(const Asked& asked) {

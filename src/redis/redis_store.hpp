@@ -16,6 +16,7 @@ namespace dlock {
 struct RedisTerms {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant before it counts
+  bool may_move = false;          ///< locks may come to live on another server
 };
 
 /// Locks on one Redis or Valkey server: every request is one run of lock.lua. Owned and used by one
@@ -48,6 +49,9 @@ class RedisStore final : public Store {
   /// Waits until enough replicas have what this connection has written. Throws
   /// Error{not_replicated}, also where the connection breaks, for then nobody knows.
   void replicate(const LockKey& key, const Patience& patience);
+  /// The word for the server that a request goes to: lock.lua tells those who queued up there from
+  /// those who did elsewhere.
+  std::string place(const Patience& patience);
   Reply call_once(const KeyNames& names, const std::vector<std::string>& arguments,
                   const std::string& channel, bool by_text, const Patience& patience);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that

@@ -303,6 +303,7 @@ class ScriptSide {
         "EVALSHA",  std::string(lock_script_sha1), "4", names.holds, names.queue, names.waiters,
         names.fence};
     request.insert(request.end(), arguments.begin(), arguments.end());
+    request.emplace_back();
     Reply reply = exchange(asks_, request);
     if (reply.is_error("NOSCRIPT")) {
       request[0] = "EVAL";

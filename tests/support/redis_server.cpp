@@ -130,7 +130,9 @@ void RedisServer::start() {
   options.cwd = dir_.path();
   options.merge = true;
   process_.reset();
-  process_.emplace(std::vector{server_program(), dir_ / "redis.conf"}, options);
+  std::vector<std::string> words{server_program(), dir_ / "redis.conf"};
+  if (options_.sentinel) words.emplace_back("--sentinel");
+  process_.emplace(words, options);
   const bool up = eventually([&] { return !process_->running() || came_up(); });
   if (!up || !process_->running()) {
     throw Error(Trouble::unavailable, "redis-server did not start: " + log());

@@ -23,6 +23,7 @@ struct Reply {
 
 struct RedisOptions {
   bool tcp = false;                        ///< also on a free port of 127.0.0.1
+  bool sentinel = false;                   ///< a Sentinel instead
   std::string password;                    ///< requirepass; `command` uses it
   std::vector<std::string> config;         ///< further lines of redis.conf, after ours
   std::map<std::string, std::string> env;  ///< such as ShimClock::environment()

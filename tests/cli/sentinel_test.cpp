@@ -1,0 +1,277 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/fake_server.hpp"
+#include "support/resp.hpp"
+#include "support/scene.hpp"
+#include "support/sentinels.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A job that takes `key` by way of sentinels.
+class SentinelScene final : public Scene {
+ public:
+  explicit SentinelScene(SentinelOptions options = {}) : fleet(std::move(options)) {}
+  std::string url() const override { return fleet.url(); }
+  std::string kept() const override { return ""; }
+  std::string may_stay(std::vector<std::string>) const override { return ""; }
+
+  mutable Sentinels fleet;
+};
+
+/// What runs until the file `go` is there, and says when.
+std::string long_job(const std::string& number, const std::string& go) {
+  return "\"$STAMP\" \"$LOG\" start k " + number + "; until [ -e " + go +
+         " ]; do \"$STAMP\" \"$LOG\" beat k " + number +
+         "; sleep 0.02; done; \"$STAMP\" \"$LOG\" " + "end k " + number;
+}
+
+/// Its words, with the fence it was granted behind them.
+const char* const short_job =
+    "echo $DLOCK_FENCE >>fences; \"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
+
+bool replicated(SentinelScene& scene, const std::string& key) {
+  for (RedisServer* each : scene.fleet.replicas()) {
+    if (each->command({"EXISTS", key}).number != 1) return false;
+  }
+  return true;
+}
+
+bool has_begun(const Scene& scene) {
+  return eventually([&] { return !read_file(scene.log()).empty(); });
+}
+
+/// A sentinel that names this address, whatever it is asked.
+FakeServer sentinel_naming(const std::string& host, const std::string& port) {
+  return FakeServer(
+      [=](const std::vector<std::string>& words) {
+        if (words.front() == "SENTINEL" && words.at(1) == "sentinels") return say("*0\r\n");
+        return words.front() == "SENTINEL" ? say(request({host, port})) : say("+OK\r\n");
+      },
+      true);
+}
+
+std::string url_through(const FakeServer& sentinel) {
+  return "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.address().port) + "/locks";
+}
+
+Result try_lock(const std::string& url, const std::string& ttl = "2s") {
+  return dlock({"run", "-n", "-k", "k", "-t", ttl, "--server", url, "--", "echo", "ran"});
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the master dies under a holder and ten waiters: it keeps the lock, they follow in order") {
+  constexpr long waiters = 10;
+  SentinelScene scene;
+  const std::string before =
+      scene.run({"run", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE"}).out;
+  Process holder =
+      scene.start({"run", "-t", "5", "-k", "k", "--", "sh", "-c", long_job("99", "go")});
+  REQUIRE(has_begun(scene));
+  std::vector<Process> queue;
+  for (long i = 1; i <= waiters; ++i) {
+    queue.push_back(scene.queue_up("k", static_cast<std::size_t>(i), short_job, {"-t", "5"}));
+  }
+  REQUIRE(eventually([&] { return replicated(scene, "dlock:{k}:queue"); }));
+  const int port = scene.fleet.master().port();
+  scene.fleet.master().kill_hard();
+  REQUIRE(scene.fleet.failed_over(port));
+  REQUIRE(eventually([&] { return scene.waiting("k") == waiters; }, milliseconds(20'000)));
+  CHECK(holder.running());
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  for (Process& waiter : queue) CHECK(waiter.wait().exit_code == 0);
+  CHECK(overlaps(scene.log()).empty());
+  std::vector<long> order = order_of(scene.log());
+  REQUIRE(order.size() == waiters + 1);
+  order.erase(order.begin());
+  CHECK(order == first_numbers(waiters));
+  std::vector<long long> fences{std::stoll(before)};
+  std::istringstream lines(read_file(scene.path("fences")));
+  for (long long fence = 0; lines >> fence;) {
+    CHECK(fence > fences.back());
+    fences.push_back(fence);
+  }
+  CHECK(fences.size() == waiters + 1);
+}
+
+TEST_CASE("a master that never heard of the lock: the command is stopped before another can run") {
+  SentinelScene scene;
+  const auto replicas = scene.fleet.replicas();
+  for (RedisServer* replica : replicas) replica->stop();
+  // What they had not read yet they would read when they go on.
+  scene.fleet.master().command({"CLIENT", "KILL", "TYPE", "replica"});
+  Process holder =
+      scene.start({"run", "-t", "5", "-k", "k", "--", "sh", "-c", long_job("1", "go")});
+  REQUIRE(has_begun(scene));
+  const int port = scene.fleet.master().port();
+  scene.fleet.master().kill_hard();
+  for (RedisServer* replica : replicas) replica->cont();
+  const Result lost = holder.wait();
+  CHECK(lost.exit_code == 79);
+  CHECK(times(lost.err, "dlock: lost k: ") == 1);
+  REQUIRE(scene.fleet.failed_over(port));
+  CHECK(
+      scene.run({"run", "-k", "k", "--", "sh", "-c", "i=2; " + std::string(short_job)}).exit_code ==
+      0);
+  CHECK(overlaps(scene.log()).empty());
+}
+
+TEST_CASE("--replicas: a lock counts once so many replicas have it, and else leaves nothing") {
+  SentinelScene scene({2, 1, {}, {}, ""});
+  const auto one_shot = [&](const std::string& replicas) {
+    return scene.run(
+        {"run", "-n", "-t", "2", "-k", "k", "--replicas", replicas, "--", "echo", "ran"});
+  };
+  CHECK(one_shot("2").out == "ran\n");
+  const Result too_many = one_shot("3");
+  CHECK(too_many.exit_code == 69);
+  CHECK(too_many.out == "");
+  CHECK(too_many.err.find("k: only 2 of 3 replicas have the lock, so it is given back\n") !=
+        std::string::npos);
+  CHECK_FALSE(scene.is_held("k"));
+
+  RedisServer& slow = *scene.fleet.replicas().front();
+  Process holder = scene.hold("k", "go");
+  Process waiter = scene.queue_up("k", 1, "echo ran", {"-t", "2", "--replicas", "2"});
+  slow.stop();
+  scene.touch("go");
+  const Result refused = waiter.wait();
+  CHECK(refused.exit_code == 69);
+  CHECK(refused.out == "");
+  CHECK(times(refused.err, "only 1 of 2 replicas have the lock, so it is given back\n") == 1);
+  CHECK(holder.wait().exit_code == 0);
+  slow.cont();
+  CHECK_FALSE(scene.is_held("k"));
+  CHECK(one_shot("2").out == "ran\n");
+
+  RedisServer& master = scene.fleet.master();
+  master.command({"CONFIG", "SET", "min-replicas-to-write", "3"});
+  const Result unwilling = one_shot("2");
+  CHECK(unwilling.exit_code == 69);
+  CHECK(unwilling.err.find("too few replicas") != std::string::npos);
+}
+
+TEST_CASE("master and sentinels each have their password, and neither gets the other's") {
+  RedisServer master({true, false, "of-master", {}, {}});
+  RedisServer sentinel({true,
+                        true,
+                        "",
+                        {"sentinel monitor locks 127.0.0.1 " + std::to_string(master.port()) + " 1",
+                         "sentinel auth-pass locks of-master"},
+                        {}});
+  sentinel.command({"ACL", "SETUSER", "watch", "on", ">of-sentinel", "+@all"});
+  sentinel.command({"ACL", "SETUSER", "default", "resetpass", "-@all"});
+  TempDir dir;
+  write_file(dir / "m", "of-master\n");
+  write_file(dir / "s", "of-sentinel\n");
+  const std::string url =
+      "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port()) + "/locks";
+  const std::vector<std::string> job{"run", "-n", "-k", "k", "-t", "2", "--server", url};
+  const auto with = [&](std::vector<std::string> flags) {
+    std::vector<std::string> words = job;
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", "echo", "ran"});
+    return dlock(words);
+  };
+  CHECK(with({"--password-file", dir / "m", "--sentinel-user", "watch", "--sentinel-password-file",
+              dir / "s"})
+            .out == "ran\n");
+  const Result no_login = with({"--password-file", dir / "m"});
+  CHECK(no_login.exit_code == 77);
+  CHECK(no_login.err.find("redis://127.0.0.1:" + std::to_string(sentinel.port())) !=
+        std::string::npos);
+  CHECK(with({"--sentinel-user", "watch", "--sentinel-password-file", dir / "s"}).exit_code == 77);
+  const Result swapped = with({"--password-file", dir / "s", "--sentinel-user", "watch",
+                               "--sentinel-password-file", dir / "m"});
+  CHECK(swapped.exit_code == 77);
+  CHECK(swapped.err.find("of-") == std::string::npos);
+}
+
+TEST_CASE("a sentinel that names what is no master is not believed, and the line says why") {
+  const auto refusal = [](const std::string& host, const std::string& port,
+                          const std::string& why) {
+    const FakeServer sentinel = sentinel_naming(host, port);
+    const Result result = try_lock(url_through(sentinel), "600ms");
+    CHECK(result.exit_code == 69);
+    CHECK(result.out == "");
+    CHECK(times(result.err, "\n") == 1);
+    CAPTURE(result.err);
+    CHECK(result.err.find(why) != std::string::npos);
+  };
+  refusal("127.0.0.1", "1", "cannot connect: Connection refused");
+  refusal("no such\nhost", "6379", "it names a master that cannot be: \"no such\\x0Ahost\"");
+  refusal("127.0.0.1", "0", "it names a master that cannot be");
+  refusal("", "", "it names a master that cannot be");
+
+  RedisServer master({true, false, "", {}, {}});
+  RedisServer replica(
+      {true, false, "", {"replicaof 127.0.0.1 " + std::to_string(master.port())}, {}});
+  refusal("127.0.0.1", std::to_string(replica.port()),
+          "the server is a replica, not the master it was named as");
+  RedisServer sentinel(
+      {true,
+       true,
+       "",
+       {"sentinel monitor locks 127.0.0.1 " + std::to_string(master.port()) + " 1"},
+       {}});
+  refusal("127.0.0.1", std::to_string(sentinel.port()),
+          "the server is a sentinel, not the master it was named as");
+  const std::string at = "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port());
+  CHECK(try_lock(at + "/locks").out == "ran\n");
+  const Result unknown = try_lock(at + "/lokcs", "600ms");
+  CHECK(unknown.exit_code == 69);
+  CHECK(unknown.err.find("it knows no master named lokcs") != std::string::npos);
+}
+
+TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
+  RedisServer master({true, false, "", {}, {}});
+  FakeServer silent({silence()}, true);
+  FakeServer naming = sentinel_naming("127.0.0.1", std::to_string(master.port()));
+  const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
+  const std::string rest = at(master.port()) + "," + at(silent.address().port) + ",127.0.0.1:1";
+  CHECK(try_lock("redis+sentinel://" + rest + "," + at(naming.address().port) + "/locks").out ==
+        "ran\n");
+  const Result none = try_lock("redis+sentinel://" + rest + "/locks", "600ms");
+  CHECK(none.exit_code == 69);
+  CHECK(none.err.find("none of 3 sentinels helps: ") != std::string::npos);
+}
+
+TEST_CASE("a master that became a replica is left for the new one, also on an open connection") {
+  RedisServer first({true, false, "", {"repl-diskless-sync-delay 0"}, {}});
+  RedisServer second({true, false, "", {}, {}});
+  std::atomic<int> port{first.port()};
+  FakeServer sentinel(
+      [&](const std::vector<std::string>& words) {
+        if (words.front() != "SENTINEL") return say("+OK\r\n");
+        if (words.at(1) == "sentinels") return say("*0\r\n");
+        return say(request({"127.0.0.1", std::to_string(port)}));
+      },
+      true);
+  second.command({"REPLICAOF", "127.0.0.1", std::to_string(first.port())});
+  RedisScene scene;
+  scene.go_through(url_through(sentinel));
+  Process holder = scene.hold("k", "go", {"-t", "2"});
+  REQUIRE(eventually([&] { return second.command({"EXISTS", "dlock:{k}"}).number == 1; }));
+  second.command({"REPLICAOF", "NO", "ONE"});
+  port = second.port();
+  first.command({"REPLICAOF", "127.0.0.1", std::to_string(second.port())});
+  const std::string before = second.command({"HVALS", "dlock:{k}"}).items.at(0).text;
+  CHECK(eventually([&] {
+    const auto holds = second.command({"HVALS", "dlock:{k}"}).items;
+    return !holds.empty() && holds[0].text != before;
+  }));
+  scene.touch("go");
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(times(result.err, "dlock: ") == 0);
+}
+
+}  // namespace dlock::test

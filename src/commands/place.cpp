@@ -8,7 +8,7 @@ namespace dlock {
 namespace {
 
 [[noreturn]] void refuse_unbuilt() {
-  throw Error(Trouble::usage, "TLS and Cluster are not supported by this version");
+  throw Error(Trouble::usage, "Cluster is not supported by this version");
 }
 
 }  // namespace
@@ -17,11 +17,9 @@ StorePtr open_store(const Settings& settings) {
   const bool may_move = !std::holds_alternative<Endpoint>(settings.server);
   const RedisTerms terms{settings.prefix, settings.replicas, may_move};
   if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
-    if (one->tls) refuse_unbuilt();
     return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(*one), terms);
   }
   if (const auto* target = std::get_if<SentinelTarget>(&settings.server)) {
-    if (target->master.tls) refuse_unbuilt();
     return std::make_unique<RedisStore>(
         std::make_unique<SentinelRoute>(target->sentinels, target->master_name, target->master),
         terms);

@@ -50,6 +50,10 @@ class Connection {
   int links() const { return links_; }
   void close() { link_.reset(); }
   std::string name() const { return route_->name(); }
+  /// Of the open link; nothing in plain text, or without a link.
+  std::optional<TlsFacts> tls_facts() const {
+    return link_ ? link_->stream.tls_facts() : std::nullopt;
+  }
 
  private:
   struct Link {

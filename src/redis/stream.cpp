@@ -1,145 +1,155 @@
 #include "redis/stream.hpp"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <span>
+#include <utility>
 
 #include "base/error.hpp"
-#include "redis/resolve.hpp"
 
 namespace dlock {
 namespace {
 
+using namespace std::string_view_literals;
+
 [[noreturn]] void unavailable(const std::string& what) { throw Error(Trouble::unavailable, what); }
 
-[[noreturn]] void unavailable_errno(const std::string& doing, int error) {
-  unavailable(doing + ": " + std::strerror(error));
+/// The least of a ClientHello (RFC 5246, 7.4.1.2): TLS 1.2, a random of zeros, one cipher suite.
+constexpr auto client_hello =
+    "\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03"
+    "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+    "\x00\x00\x02\x00\x2f\x01\x00"sv;
+
+/// Whether it is the beginning of an alert or of a handshake, in any version of TLS.
+bool looks_like_tls(std::string_view bytes) {
+  return bytes.starts_with("\x15\x03") || bytes.starts_with("\x16\x03");
 }
 
-/// Waits for `events` on `fd`; false at the deadline.
-bool ready(int fd, short events, const Patience& patience) {
-  pollfd fds[] = {{fd, events, 0}, {patience.interrupt_fd, POLLIN, 0}};
-  if (poll_until(fds, patience.deadline) == 0) return false;
-  if (fds[0].revents == 0) throw Error(Trouble::interrupted, "interrupted");
-  return true;
-}
-
-/// connect(2): 0 or errno. A Unix socket whose backlog is full answers EAGAIN at once, and is tried
-/// again until the deadline.
-int begin_connect(const Fd& socket, const SocketAddress& address, const Patience& patience) {
-  constexpr milliseconds pause{2};
-  const auto* to = reinterpret_cast<const sockaddr*>(&address.storage);
-  while (true) {
-    if (::connect(socket.get(), to, address.length) == 0) return 0;
-    const int error = errno;
-    const Deadline again = later(BootClock::now(), pause);
-    if (error != EAGAIN || again >= patience.deadline) return error;
-    if (ready(patience.interrupt_fd, POLLIN, {again, -1})) {
-      throw Error(Trouble::interrupted, "interrupted");
-    }
-  }
-}
-
-/// 0, or the errno of the failed attempt; ETIMEDOUT at the deadline.
-int try_connect(const Fd& socket, const SocketAddress& address, const Patience& patience) {
-  const int begun = begin_connect(socket, address, patience);
-  if (begun != EINPROGRESS) return begun;
-  if (!ready(socket.get(), POLLOUT, patience)) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof error;
-  getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
-}
-
-SocketAddress unix_address(const std::string& path) {
-  SocketAddress address;
-  auto* to = reinterpret_cast<sockaddr_un*>(&address.storage);
-  if (path.size() >= sizeof to->sun_path) {
-    unavailable("the path of the socket is longer than " + std::to_string(sizeof to->sun_path - 1) +
-                " bytes");
-  }
-  to->sun_family = AF_UNIX;
-  std::memcpy(to->sun_path, path.c_str(), path.size() + 1);
-  address.length = sizeof *to;
-  return address;
-}
-
-/// A peer that vanished without a word is noticed by the kernel within half a minute, so that a
-/// waiter does not sit on a dead connection.
-void tune_tcp(const Fd& socket) {
-  const auto set = [&](int level, int name, int value) {
-    setsockopt(socket.get(), level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-}
+constexpr const char* server_closed = "the server closed the connection";
+constexpr const char* write_rediss = "it speaks TLS: write rediss:// in place of redis://";
 
 }  // namespace
 
 Stream Stream::connect(const Endpoint& endpoint, const Patience& patience) {
-  const auto addresses = endpoint.is_unix() ? std::vector{unix_address(endpoint.socket_path)}
-                                            : resolve(endpoint.host, endpoint.port, patience);
-  int error = 0;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const int family = addresses[i].storage.ss_family;
-    Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket && errno != EAFNOSUPPORT) throw_errno("socket");
-    if (!socket) {
-      error = EAFNOSUPPORT;
-      continue;
-    }
-    if (family != AF_UNIX) tune_tcp(socket);
-    const auto share = left_until(patience.deadline) / static_cast<int>(addresses.size() - i);
-    const Deadline until = patience.deadline == never ? never : later(BootClock::now(), share);
-    error = try_connect(socket, addresses[i], {until, patience.interrupt_fd});
-    if (error == 0) return Stream(std::move(socket));
+  Stream stream(Socket::connect(endpoint, patience));
+  if (endpoint.tls) {
+    stream.tls_ = std::make_unique<TlsSession>(endpoint);
+    stream.shake_hands(patience);
   }
-  if (error == ETIMEDOUT) unavailable("no answer to the attempt to connect");
-  unavailable_errno("cannot connect", error);
+  return stream;
 }
 
-void Stream::await(short events, const Patience& patience, const char* doing) {
-  if (!ready(socket_.get(), events, patience)) unavailable(std::string("no answer ") + doing);
+void Stream::shake_hands(const Patience& patience) {
+  while (true) {
+    try {
+      // What ends the handshake goes out with the first request, in one write.
+      if (tls_->shake_hands()) return;
+    } catch (const Error&) {
+      socket_.send_now(tls_->outgoing());  // the alert: for the server's log
+      throw;
+    }
+    to_send_ += tls_->outgoing();
+    if (!socket_.send(to_send_, patience)) ended_in_tls();
+    if (!heard_) look_for_plain_text(patience);
+    const std::string bytes = socket_.receive(patience, "to the TLS handshake in time");
+    if (bytes.empty()) ended_in_tls();
+    heard_ = true;
+    tls_->arrive(bytes);
+  }
 }
 
-bool Stream::has_ended() const {
-  char next = 0;
-  const auto got = recv(socket_.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+void Stream::look_for_plain_text(const Patience& patience) const {
+  // Redis takes a ClientHello for the beginning of a line and waits for the rest.
+  constexpr milliseconds long_for_a_first_byte{1000};
+  const auto quiet = std::min(long_for_a_first_byte, left_until(patience.deadline) / 2);
+  if (socket_.readable_by(later(BootClock::now(), quiet), patience.interrupt_fd)) return;
+  const std::string answer = probe("PING\r\n", patience);
+  if (answer.starts_with('+') || answer.starts_with('-')) unavailable(speaks_no_tls);
+}
+
+/// What the server answers to `bytes` on a connection of their own, in plain text; empty if it does
+/// not answer at once. Whatever it says, it says before it was verified: good for a hint alone.
+std::string Stream::probe(std::string_view bytes, const Patience& patience) const {
+  constexpr milliseconds at_once{500};
+  const auto time = std::min(at_once, left_until(patience.deadline) / 2);
+  const Patience brief{later(BootClock::now(), time), patience.interrupt_fd};
+  try {
+    Socket other = socket_.again(brief);
+    std::string to_send(bytes);
+    other.send(to_send, brief);
+    return other.receive(brief, "in time");
+  } catch (const Error& error) {
+    if (error.trouble() == Trouble::interrupted) throw;
+    return "";
+  }
+}
+
+void Stream::ended(const Patience& patience) {
+  if (tls_) ended_in_tls();
+  // Redis closes a connection without a word where TLS was to begin; so do others for other
+  // reasons.
+  const bool mute = !heard_ && socket_.is_tcp();
+  if (mute && looks_like_tls(probe(client_hello, patience))) unavailable(write_rediss);
+  unavailable(socket_.broke().empty() ? server_closed : socket_.broke());
+}
+
+void Stream::ended_in_tls() {
+  const std::string broke = socket_.broke();
+  // The reason may have arrived before the end: a send that fails is told no more than that.
+  for (auto bytes = socket_.receive_arrived(); !bytes.empty(); bytes = socket_.receive_arrived()) {
+    tls_->arrive(bytes);
+    if (tls_->shake_hands()) tls_->read();
+  }
+  throw tls_->ended(broke);
+}
+
+bool Stream::has_ended() {
+  if (!tls_) return socket_.has_ended();
+  // What has arrived may be a session ticket or a farewell: TLS alone can tell.
+  constexpr int most_of_an_idle_time = 4;
+  try {
+    for (int i = 0; i < most_of_an_idle_time && !tls_->is_closed(); ++i) {
+      const std::string bytes = socket_.receive_arrived();
+      if (bytes.empty()) return socket_.at_end();
+      tls_->arrive(bytes);
+      arrived_ += tls_->read();
+    }
+  } catch (const Error&) {
+    return true;
+  }
+  return tls_->is_closed();
 }
 
 void Stream::send(std::string_view bytes, const Patience& patience) {
-  while (!bytes.empty()) {
-    const auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN || errno == EINTR) {
-      await(POLLOUT, patience, "while sending");
-    } else {
-      unavailable_errno("the connection broke", errno);
-    }
+  if (tls_) {
+    tls_->write(bytes);
+    to_send_ += tls_->outgoing();
+  } else {
+    to_send_ += bytes;
   }
+  if (!socket_.send(to_send_, patience)) ended(patience);
 }
 
 std::string Stream::receive(const Patience& patience) {
-  std::array<char, 16 * 1024> buffer;
-  while (true) {
-    const auto got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
-    if (got > 0) return std::string(buffer.data(), static_cast<std::size_t>(got));
-    if (got == 0) unavailable("the server closed the connection");
-    if (errno != EAGAIN && errno != EINTR) unavailable_errno("the connection broke", errno);
-    await(POLLIN, patience, "in time");
+  while (arrived_.empty()) {
+    if (tls_ && tls_->is_closed()) unavailable(server_closed);
+    const std::string bytes = socket_.receive(patience, "in time");
+    if (bytes.empty()) ended(patience);
+    if (!tls_) {
+      if (!heard_ && looks_like_tls(bytes)) unavailable(write_rediss);
+      heard_ = true;
+      return bytes;
+    }
+    tls_->arrive(bytes);
+    arrived_ = tls_->read();
+    // An answer of TLS's own, such as new keys.
+    to_send_ += tls_->outgoing();
+    if (!socket_.send(to_send_, patience)) ended(patience);
   }
+  return std::exchange(arrived_, "");
+}
+
+std::optional<TlsFacts> Stream::tls_facts() const {
+  if (!tls_) return std::nullopt;
+  return tls_->facts();
 }
 
 }  // namespace dlock

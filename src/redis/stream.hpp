@@ -1,32 +1,48 @@
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/endpoint.hpp"
-#include "base/fd.hpp"
 #include "lock/store.hpp"
+#include "redis/socket.hpp"
+#include "redis/tls.hpp"
 
 namespace dlock {
 
-/// A connected byte stream to a server over TCP or a Unix socket. Every call has a deadline and can
-/// be interrupted; trouble is Error{unavailable}, after which the stream is of no further use.
+/// A connected byte stream to a server, in plain text or under TLS. Every call has a deadline and
+/// can be interrupted; trouble is Error{unavailable} or, of TLS, {denied}, after which the stream
+/// is of no further use.
 class Stream {
  public:
-  /// Tries every address the host resolves to, each for its share of the time left.
+  /// Connects, and with TLS does the handshake, within the same time. Throws Error{usage} too,
+  /// about files that the settings of TLS name.
   static Stream connect(const Endpoint& endpoint, const Patience& patience);
 
   /// Whether the peer has closed it, as far as is known here; what has arrived may still be read.
-  bool has_ended() const;
+  bool has_ended();
   void send(std::string_view bytes, const Patience& patience);
   /// At least one byte; the end of the stream is trouble.
   std::string receive(const Patience& patience);
+  /// Nothing in plain text.
+  std::optional<TlsFacts> tls_facts() const;
 
  private:
-  explicit Stream(Fd socket) : socket_(std::move(socket)) {}
-  void await(short events, const Patience& patience, const char* doing);
+  explicit Stream(Socket socket) : socket_(std::move(socket)) {}
+  void shake_hands(const Patience& patience);
+  /// Throws if the server speaks plain text, which a handshake would wait for in vain.
+  void look_for_plain_text(const Patience& patience) const;
+  [[noreturn]] void ended(const Patience& patience);
+  [[noreturn]] void ended_in_tls();
+  std::string probe(std::string_view bytes, const Patience& patience) const;
 
-  Fd socket_;
+  Socket socket_;
+  std::unique_ptr<TlsSession> tls_;
+  std::string to_send_;  ///< not yet taken by the socket
+  std::string arrived_;  ///< not yet received
+  bool heard_ = false;   ///< the server has said something
 };
 
 }  // namespace dlock

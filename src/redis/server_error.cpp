@@ -43,6 +43,9 @@ struct Phrase {
   std::string_view meaning;
 };
 
+constexpr std::string_view no_scripts =
+    "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA (Lua)";
+
 /// What has no class of its own.
 constexpr Phrase phrases[] = {
     {"invalid password", Trouble::denied, "the password is wrong"},
@@ -57,6 +60,8 @@ constexpr Phrase phrases[] = {
     {"DB index is out of range", Trouble::unavailable, "the server has no such database"},
     {"invalid DB index", Trouble::unavailable, "the server has no such database"},
     {"SELECT is not allowed in cluster", Trouble::unavailable, "a Cluster has database 0 only"},
+    {"unknown command 'EVAL", Trouble::unavailable, no_scripts},
+    {"unknown command `EVAL", Trouble::unavailable, no_scripts},
     {"unknown command", Trouble::unavailable, "the server lacks a command dlock needs"},
     {"max number of clients reached", Trouble::unavailable, "the server has too many clients"},
 };

@@ -106,7 +106,9 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
       {"-ASK 3999 127.0.0.1:6381", 69, "Cluster node"},
       {"-READONLY You can't write against a read only replica.", 69, "read-only replica"},
       {"-ERR max number of clients reached", 69, "too many clients"},
-      {"-ERR unknown command 'EVALSHA'", 69, "lacks a command"},
+      {"-ERR unknown command 'EVALSHA'", 69, "the server runs no scripts"},
+      {"-ERR unknown command `EVALSHA`, with args beginning with: ", 69, "runs no scripts"},
+      {"-ERR unknown command 'SCAN'", 69, "lacks a command"},
       {"-ERR DB index is out of range", 69, "no such database"},
       {"-ERR \x1b[31msomething else\x07", 69, "something else"},
       {"-NOAUTH Authentication required.", 77, "password"},
@@ -120,6 +122,14 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
     FakeServer server(std::vector<Step>{say(std::string(refusal.said) + "\r\n")});
     check_all_fail(server.url(), refusal.code, refusal.told);
   }
+}
+
+TEST_CASE("bad server: one whose scripts are disabled says so in one line") {
+  const RedisServer server(
+      {false, false, "", {"rename-command EVALSHA \"\"", "rename-command EVAL \"\""}, {}});
+  check_fails(server.url(), {"run", "-k", "a", "--", "true"}, 69,
+              "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA",
+              milliseconds(5000));
 }
 
 TEST_CASE("bad server: one that is no Redis") {

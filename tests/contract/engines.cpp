@@ -18,14 +18,31 @@ Endpoint endpoint_at(const Address& address) {
 }
 
 StorePtr redis_store(Endpoint endpoint) {
-  return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(std::move(endpoint)), RedisTerms{});
+  return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(std::move(endpoint)),
+                                      RedisTerms{});
 }
 
-std::string RedisEngine::litter() {
+void DeployedEngine::freeze(const LockKey& key) {
+  frozen_ = &deployment_->server_of(key);
+  frozen_->stop();
+}
+
+void DeployedEngine::thaw() {
+  if (frozen_ != nullptr) frozen_->cont();
+  frozen_ = nullptr;
+}
+
+std::string litter_of(const RedisServer& server) {
   std::string names;
   for (const Reply& name : server.command({"KEYS", "*"}).items) {
     if (!name.text.ends_with(":fence")) names += name.text + "\n";
   }
+  return names;
+}
+
+std::string DeployedEngine::litter() {
+  std::string names;
+  for (const RedisServer* server : deployment_->servers()) names += litter_of(*server);
   return names;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
+#include "contract/deployment.hpp"
 #include "local/key_file.hpp"
 #include "lock/acquire.hpp"
 #include "lock/store.hpp"
@@ -26,21 +27,34 @@ Endpoint endpoint_at(const Address& address);
 /// A client of the server at `address`, with the prefix of the shipped defaults.
 StorePtr redis_store(Endpoint endpoint);
 
-/// One Redis server. What every test of the contract needs of an engine: a client more, the engine
-/// made to stand still, and what it keeps that it should have forgotten.
+/// The names of all that is there and that no key needs for its fence.
+std::string litter_of(const RedisServer& server);
+
+/// One Redis server of the test's own.
 class RedisEngine {
  public:
   explicit RedisEngine(RedisOptions options = {}) : server(std::move(options)) {}
 
   /// Another client; it dies with the object.
   StorePtr open() { return redis_store(endpoint_at(server.address())); }
+
+  RedisServer server;
+};
+
+/// Redis as it is deployed. What every test of the contract needs of an engine: a client more, the
+/// engine made to stand still, and what it keeps that it should have forgotten.
+class DeployedEngine {
+ public:
+  StorePtr open() { return deployment_->open(); }
   /// Nobody who asks for `key` gets an answer until thaw().
-  void freeze(const LockKey&) { server.stop(); }
-  void thaw() { server.cont(); }
+  void freeze(const LockKey& key);
+  void thaw();
   /// The names of all that is there and that no key needs for its fence; of all that is held.
   std::string litter();
 
-  RedisServer server;
+ private:
+  std::shared_ptr<Deployment> deployment_ = new_deployment();
+  RedisServer* frozen_ = nullptr;
 };
 
 /// The same of the local engine, in an explicit directory.
@@ -145,9 +159,9 @@ std::vector<Held> had(const Acquired& acquired);
 
 }  // namespace dlock::test
 
-TYPE_TO_STRING_AS("redis", dlock::test::RedisEngine);
+TYPE_TO_STRING_AS("redis", dlock::test::DeployedEngine);
 TYPE_TO_STRING_AS("local", dlock::test::LocalEngine);
 
 /// A test of both engines; `Engine` is the one under test.
 #define TEST_OF_ENGINES(name) \
-  TEST_CASE_TEMPLATE(name, Engine, dlock::test::RedisEngine, dlock::test::LocalEngine)
+  TEST_CASE_TEMPLATE(name, Engine, dlock::test::DeployedEngine, dlock::test::LocalEngine)

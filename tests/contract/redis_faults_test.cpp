@@ -133,7 +133,7 @@ TEST_CASE("a renewal and a release repeated after their replies were lost do wha
   CHECK_THROWS_AS(store->release(claim.key, claim.token, ReleaseMode::normal, briefly()), Error);
   CHECK(state_of(*watcher, "k").holders.empty());
   CHECK(release(*store, claim) == Released::not_held);
-  CHECK(net.engine.litter() == "");
+  CHECK(litter_of(net.engine.server) == "");
 }
 
 TEST_CASE("an acquire that arrives after its unsure release is granted nothing") {

@@ -209,8 +209,8 @@ TEST_CASE("every key expires, and after the lease all but the fence is gone") {
   check();
   release(*holder, floored);
   check();
-  CHECK(engine.litter() != "");
-  CHECK(eventually([&] { return engine.litter() == ""; }));
+  CHECK(litter_of(engine.server) != "");
+  CHECK(eventually([&] { return litter_of(engine.server) == ""; }));
   CHECK(engine.server.command({"TTL", "dlock:{k}:fence"}).number > 6 * 86400);
 }
 

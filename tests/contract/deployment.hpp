@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lock/store.hpp"
+#include "support/redis_server.hpp"
+
+namespace dlock::test {
+
+/// Redis as somebody runs it.
+class Deployment {
+ public:
+  virtual ~Deployment() = default;
+
+  /// Another client of it.
+  virtual StorePtr open() = 0;
+  /// Where locks may live.
+  virtual std::vector<RedisServer*> servers() = 0;
+  virtual RedisServer& server_of(const LockKey& key) = 0;
+};
+
+/// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `sentinel`; by
+/// default one server on a Unix socket.
+/// Where it is more than one process, all tests of this process share it.
+std::shared_ptr<Deployment> new_deployment();
+
+}  // namespace dlock::test

@@ -27,13 +27,13 @@ void append_formatted(std::string& out, const Request& request) {
   redisFreeCommand(formatted);
 }
 
-/// Runs `body`; whatever it throws is told with the server's name in front.
+/// Runs `body`; whatever it throws is told with `name` in front, if there is one.
 template <typename Body>
-decltype(auto) named(const Route& route, const Body& body) {
+decltype(auto) named(const std::string& name, const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
-    throw Error(error.trouble(), route.name() + ": " + error.what());
+    throw Error(error.trouble(), (name.empty() ? "" : name + ": ") + error.what());
   }
 }
 
@@ -49,13 +49,13 @@ void rest(milliseconds pause, const Patience& patience) {
 }
 
 /// The first word of ROLE's answer (https://redis.io/docs/latest/commands/role/).
-void check_role(const Reply& reply) {
+void check_role(const Endpoint& server, const Reply& reply) {
   const std::string role = reply.is_array(1) ? reply.items[0].text : "";
   if (role == "master") return;
-  std::string is = "does not say that it is a master";
-  if (role == "slave") is = "is a replica, not the master it was named as";
-  if (role == "sentinel") is = "is a sentinel, not the master it was named as";
-  throw Error(Trouble::unavailable, "the server " + is);
+  std::string is = " does not say that it is a master";
+  if (role == "slave") is = " is a replica, not the master it was named as";
+  if (role == "sentinel") is = " is a sentinel, not the master it was named as";
+  throw Error(Trouble::unavailable, server.address() + is);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ auto Connection::persist(const Patience& patience, const Body& body) {
 }
 
 const Endpoint& Connection::connect(const Patience& patience) {
-  return named(*route_, [&]() -> const Endpoint& {
+  return named(route_->name(), [&]() -> const Endpoint& {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
     persist(patience, [&] {
@@ -95,7 +95,7 @@ const Endpoint& Connection::connect(const Patience& patience) {
 
 std::vector<Reply> Connection::exchange(std::span<const Request> requests,
                                         const Patience& patience) {
-  return named(*route_, [&] {
+  return named(route_->name(), [&] {
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
     bool sent = false;
@@ -132,7 +132,9 @@ void Connection::open(const Patience& patience) {
   constexpr int tries = 3;
   const auto left = left_until(patience.deadline) / (route_->may_move() ? tries : 1);
   const auto until = std::min(patience.deadline, later(BootClock::now(), left));
-  Stream stream = Stream::connect(endpoint, {until, patience.interrupt_fd});
+  Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
+    return Stream::connect(endpoint, {until, patience.interrupt_fd});
+  });
   link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;
   link_->setting_up = set_up(link_->to);
@@ -174,7 +176,7 @@ Reply Connection::next_reply(const Patience& patience) {
 }
 
 std::optional<Published> Connection::next_message(const Patience& patience) {
-  return named(*route_, [&]() -> std::optional<Published> {
+  return named(route_->name(), [&]() -> std::optional<Published> {
     if (!is_open()) throw Error(Trouble::unavailable, "the connection broke");
     try {
       while (link_->inbox.empty()) {
@@ -217,7 +219,7 @@ void Connection::check_set_up(const Reply& reply, const Request& request) const 
   // The name is for CLIENT LIST alone, and a lean ACL does not allow it.
   const bool optional = request.front() == "CLIENT";
   if (reply.is_error() && (!optional || reply.is_error("NOAUTH"))) throw server_error(reply);
-  if (request.front() == "ROLE") check_role(reply);
+  if (request.front() == "ROLE") check_role(link_->to, reply);
 }
 
 }  // namespace dlock

@@ -66,27 +66,39 @@ Result try_lock(const std::string& url, const std::string& ttl = "2s") {
 
 }  // namespace
 
-TEST_CASE(
-    "the master dies under a holder and ten waiters: it keeps the lock, they follow in order") {
+/// Returns just after a renewal of the only hold of k.
+void await_renewal(SentinelScene& scene) {
+  const auto hold = [&] {
+    const auto holds = scene.fleet.master().command({"HVALS", "dlock:{k}"}).items;
+    return holds.empty() ? "" : holds.front().text;
+  };
+  const std::string before = hold();
+  REQUIRE(eventually([&] { return hold() != before; }));
+}
+
+TEST_CASE("the master dies under a holder and ten waiters: one after the other, in order") {
   constexpr long waiters = 10;
   SentinelScene scene;
   const std::string before =
       scene.run({"run", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE"}).out;
-  Process holder =
-      scene.start({"run", "-t", "5", "-k", "k", "--", "sh", "-c", long_job("99", "go")});
+  Process holder = scene.start(
+      {"run", "-t", "5", "--grace", "0.2", "-k", "k", "--", "sh", "-c", long_job("99", "go")});
   REQUIRE(has_begun(scene));
   std::vector<Process> queue;
   for (long i = 1; i <= waiters; ++i) {
     queue.push_back(scene.queue_up("k", static_cast<std::size_t>(i), short_job, {"-t", "5"}));
   }
   REQUIRE(eventually([&] { return replicated(scene, "dlock:{k}:queue"); }));
+  await_renewal(scene);
+  const auto died = BootClock::now();
   const int port = scene.fleet.master().port();
   scene.fleet.master().kill_hard();
   REQUIRE(scene.fleet.failed_over(port));
-  REQUIRE(eventually([&] { return scene.waiting("k") == waiters; }, milliseconds(20'000)));
-  CHECK(holder.running());
+  const bool soon_enough = BootClock::now() - died < std::chrono::seconds(3);
   scene.touch("go");
-  CHECK(holder.wait().exit_code == 0);
+  const int code = holder.wait().exit_code;
+  // The lease, which the new master knows, would have ended 4.8 s after the death of the old one.
+  CHECK((code == 0 || (code == 79 && !soon_enough)));
   for (Process& waiter : queue) CHECK(waiter.wait().exit_code == 0);
   CHECK(overlaps(scene.log()).empty());
   std::vector<long> order = order_of(scene.log());
@@ -206,7 +218,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
     CAPTURE(result.err);
     CHECK(result.err.find(why) != std::string::npos);
   };
-  refusal("127.0.0.1", "1", "cannot connect: Connection refused");
+  refusal("127.0.0.1", "1", "/locks: 127.0.0.1:1: cannot connect: Connection refused");
   refusal("no such\nhost", "6379", "it names a master that cannot be: \"no such\\x0Ahost\"");
   refusal("127.0.0.1", "0", "it names a master that cannot be");
   refusal("", "", "it names a master that cannot be");
@@ -215,7 +227,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
   RedisServer replica(
       {true, false, "", {"replicaof 127.0.0.1 " + std::to_string(master.port())}, {}});
   refusal("127.0.0.1", std::to_string(replica.port()),
-          "the server is a replica, not the master it was named as");
+          std::to_string(replica.port()) + " is a replica, not the master it was named as");
   RedisServer sentinel(
       {true,
        true,
@@ -223,7 +235,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
        {"sentinel monitor locks 127.0.0.1 " + std::to_string(master.port()) + " 1"},
        {}});
   refusal("127.0.0.1", std::to_string(sentinel.port()),
-          "the server is a sentinel, not the master it was named as");
+          std::to_string(sentinel.port()) + " is a sentinel, not the master it was named as");
   const std::string at = "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port());
   CHECK(try_lock(at + "/locks").out == "ran\n");
   const Result unknown = try_lock(at + "/lokcs", "600ms");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
@@ -191,6 +192,7 @@ class Acquisition {
   std::size_t asked_ = 0;  ///< of so many claims something may be held or queued
   bool reached_ = false;   ///< the server has answered before
   bool waited_ = false;
+  std::size_t before_wait_ = 0;  ///< so many were had before the last that was waited for
 };
 
 Acquired Acquisition::run() {
@@ -216,6 +218,7 @@ Acquired Acquisition::run() {
 std::optional<Acquired> Acquisition::take_all() {
   held_.clear();
   waited_ = false;
+  before_wait_ = 0;
   for (const Claim& claim : claims_) {
     Attempt attempt(store_, claim, wait_end_, listener_);
     asked_ = held_.size() + 1;
@@ -259,6 +262,7 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
     return Waited::stopped;
   }
   listener_.let_in(claim.key, std::chrono::floor<milliseconds>(BootClock::now() - begun));
+  before_wait_ = held_.size();
   held_.push_back({claim, std::get<Grant>(result)});
   return Waited::granted;
 }
@@ -270,11 +274,10 @@ Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const 
   return GaveUp{claim.key, attempt.refusal(), waited_};
 }
 
-/// Whoever waited for one key has the others on leases already used up in part, and may have lost
-/// those that need no renewal.
+/// Whoever waited for one key has those before it on leases already used up in part, and may have
+/// lost those that need no renewal.
 bool Acquisition::refresh() {
-  if (!waited_) return true;
-  for (Held& held : held_) {
+  for (Held& held : std::span(held_).first(before_wait_)) {
     try {
       const auto renewed = store_.renew(held.claim.key, held.claim.token, std::nullopt,
                                         patience_for(held.claim, terms_.interrupt_fd));

@@ -163,7 +163,7 @@ TEST_CASE("Redis: fifty waiters are served in the order they came, each woken at
   fifty_in_order(RedisScene());
 }
 
-TEST_CASE("Redis: a hand-over takes three calls of the script at most and wakes two at most") {
+TEST_CASE("Redis: a hand-over takes two calls of the script at most and wakes two at most") {
   const RedisScene scene;
   Process holder = scene.hold("q", "go-0");
   std::vector<Process> waiters;
@@ -178,7 +178,7 @@ TEST_CASE("Redis: a hand-over takes three calls of the script at most and wakes 
     const auto at = stats.find(name);
     return at == std::string::npos ? 0 : std::stol(stats.substr(at + name.size()));
   };
-  CHECK(calls("evalsha") <= 3 * 21);
+  CHECK(calls("evalsha") <= 2 * 21);
   CHECK(calls("eval") == 0);
   CHECK(calls("publish") <= 2 * 20);
 }

@@ -48,6 +48,8 @@ int carry_out(const Settings& settings) {
       return release_command(settings, log);
     case Command::inspect:
       return inspect_command(settings, log);
+    case Command::doctor:
+      return doctor_command(settings, log);
   }
   throw Error(Trouble::bug, "a command without a function");
 }

@@ -13,5 +13,6 @@ int acquire_command(const Settings& settings, const Log& log);
 int renew_command(const Settings& settings, const Log& log);
 int release_command(const Settings& settings, const Log& log);
 int inspect_command(const Settings& settings, const Log& log);
+int doctor_command(const Settings& settings, const Log& log);
 
 }  // namespace dlock

@@ -25,10 +25,12 @@ StorePtr open_store(const Settings& settings) {
         terms);
   }
   if (std::holds_alternative<ClusterTarget>(settings.server)) refuse_unbuilt();
-  const auto& local = std::get<LocalTarget>(settings.server);
-  const DirectorySettings directory = local.dir ? DirectorySettings{*local.dir, false}
-                                                : DirectorySettings{default_directory(), true};
-  return std::make_unique<LocalStore>(directory);
+  return std::make_unique<LocalStore>(directory_of(std::get<LocalTarget>(settings.server)));
+}
+
+DirectorySettings directory_of(const LocalTarget& target) {
+  if (target.dir) return {*target.dir, false};
+  return {default_directory(), true};
 }
 
 int for_each_key(const Settings& settings, const Log& log,

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "config/settings.hpp"
+#include "local/directory.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"
 
@@ -12,6 +13,9 @@ namespace dlock {
 /// The engine that `settings` name: the one place where a URL becomes a store. Nothing is opened
 /// or connected yet.
 StorePtr open_store(const Settings& settings);
+
+/// The directory behind `local:`.
+DirectorySettings directory_of(const LocalTarget& target);
 
 /// How long a command without a ttl of its own (release, inspect, renew) waits for an answer.
 Patience short_patience();

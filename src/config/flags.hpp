@@ -6,7 +6,7 @@
 
 namespace dlock {
 
-enum class Command { run, acquire, renew, release, inspect };
+enum class Command { run, acquire, renew, release, inspect, doctor };
 
 /// The command line as it was typed: strings, not yet looked at. Made by parse_command_line and
 /// read by resolve() alone; the table of options (config/options.hpp) says which flag fills what.
@@ -39,6 +39,7 @@ struct Flags {
   bool json = false;
   bool env = false;
   bool watchdog = false;
+  bool acl = false;
   bool quiet = false;
   bool verbose = false;
 };

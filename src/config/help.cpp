@@ -62,6 +62,15 @@ constexpr Page pages[] = {
      "  if dlock inspect -q nightly; then echo still running; fi\n",
      "  0 done; with -q: 0 held, 1 free; 64 usage; 69 server not reached; 77 refused\n"
      "  by it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},
+    {Command::doctor, "doctor [--json | --acl] [-t TTL] [--replicas N]",
+     "Reach the server as a lock would, try one, and say whether it is fit to hold\n"
+     "locks: one line a check, with ok, warning or error, and what to do behind ->.\n"
+     "--acl prints what dlock's user must be allowed, and needs no server.\n",
+     "  dlock doctor --server redis://localhost\n"
+     "  dlock doctor --server redis://localhost -t 10s --replicas 1 --json\n"
+     "  dlock doctor --server redis://localhost --acl\n",
+     "  0 fit; 1 there are warnings; 2 there are errors, the server not reached or\n"
+     "  refusing us among them; 64 usage; 78 configuration; 70 a bug; 71 cannot write\n"},
 };
 
 std::string padded(std::string text, std::size_t width) {

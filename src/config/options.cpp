@@ -11,7 +11,9 @@ constexpr Commands renew = only(Command::renew);
 constexpr Commands release = only(Command::release);
 constexpr Commands inspect = only(Command::inspect);
 constexpr Commands takers = run | acquire;
-constexpr Commands all = run | acquire | renew | release | inspect;
+constexpr Commands doctor = only(Command::doctor);
+constexpr Commands lockers = run | acquire | renew | release | inspect;
+constexpr Commands all = lockers | doctor;
 /// For a setting that is no flag of any command.
 constexpr Commands none = 0;
 
@@ -21,10 +23,11 @@ constexpr Subcommand subcommand_table[] = {
     {Command::renew, "renew", "give a lock taken with acquire more time"},
     {Command::release, "release", "give it back, or throw its holders out"},
     {Command::inspect, "inspect", "who holds and who waits"},
+    {Command::doctor, "doctor", "whether the server is fit to hold locks"},
 };
 
 const Option option_table[] = {
-    {"key", 'k', "KEY", all, &Flags::keys, "name of the lock; may be repeated"},
+    {"key", 'k', "KEY", lockers, &Flags::keys, "name of the lock; may be repeated"},
     {"command", 'c', "STRING", run, &Flags::command_string, "run STRING with /bin/sh -c"},
     {"nonblock", 'n', nullptr, takers, &Flags::nonblock, "do not wait", nullptr, false, 'w'},
     {"wait", 'w', "DUR", takers, &Flags::wait, "wait at most DUR (default: for ever)", "DLOCK_WAIT",
@@ -34,8 +37,8 @@ const Option option_table[] = {
     {"exclusive", 'x', nullptr, takers, &Flags::exclusive, "be alone in it (default)", nullptr,
      false, 'l'},
     {"limit", 0, "N", takers, &Flags::limit, "be at most N together in it", nullptr, false, 'l'},
-    {"ttl", 't', "DUR", takers | renew, &Flags::ttl,
-     "lease, 100ms to 24h (run: 30s; renew: as before)", "DLOCK_TTL", true, 0, renew},
+    {"ttl", 't', "DUR", takers | renew | doctor, &Flags::ttl,
+     "lease, 100ms to 24h (30s; renew: as before)", "DLOCK_TTL", true, 0, renew},
     {"attach", 0, "PID", acquire, &Flags::attach, "renew until PID ends, then release (-t 30s)"},
     {"conflict-exit-code", 'E', "N", run, &Flags::conflict_exit_code,
      "exit code in place of 75, if not had in time"},
@@ -53,9 +56,11 @@ const Option option_table[] = {
      "DLOCK_TOKEN"},
     {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
     {"fence", 0, "N", release, &Flags::fence, "with --force: only the holder with fence N"},
-    {"json", 0, nullptr, acquire | inspect, &Flags::json, "print JSON"},
+    {"json", 0, nullptr, acquire | inspect | doctor, &Flags::json, "print JSON"},
+    {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
     {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=... and DLOCK_FENCE=..."},
-    {"replicas", 0, "N", takers, &Flags::replicas, "a lock counts when N replicas have it"},
+    {"replicas", 0, "N", takers | doctor, &Flags::replicas,
+     "a lock counts when N replicas have it"},
     {"owner", 0, "ID", takers, &Flags::owner, "be ID: all who say ID share the lock"},
     {"label", 0, "TEXT", takers, &Flags::label, "shown to others, e.g. a build URL", "DLOCK_LABEL",
      true},
@@ -73,7 +78,7 @@ const Option option_table[] = {
      "DLOCK_SENTINEL_PASSWORD_FILE", true},
     {"prefix", 0, "STR", all, &Flags::prefix, "", "DLOCK_PREFIX", true},
     {"config", 0, "FILE", all, &Flags::config, "", "DLOCK_CONFIG"},
-    {"", 'q', nullptr, all, &Flags::quiet, "errors alone; inspect, acquire: no output"},
+    {"", 'q', nullptr, all, &Flags::quiet, "errors alone; acquire, inspect, doctor: no output"},
     {"verbose", 'v', nullptr, all, &Flags::verbose, "explain"},
     {"help", 'h', nullptr, all, &Flags::help, "this text"},
     {"version", 'V', nullptr, all, &Flags::version, "the version"},

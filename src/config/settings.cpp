@@ -85,6 +85,8 @@ class Resolver {
     if (flags_.json && flags_.env) refuse("--json and --env exclude each other");
     settings_.json = flags_.json;
     settings_.env = flags_.env;
+    if (flags_.json && flags_.acl) refuse("--json and --acl exclude each other");
+    settings_.acl = flags_.acl;
   }
 
   void resolve_command() {

@@ -46,7 +46,7 @@ struct Settings {
   // acquire
   std::optional<pid_t> attach;  ///< a positive number, not looked at yet
 
-  // run, acquire
+  // run, acquire, doctor
   int replicas = 0;  ///< how many must have a lock before it counts
 
   // run
@@ -60,9 +60,10 @@ struct Settings {
   bool watchdog = false;
   std::optional<int> status_fd;
 
-  // acquire, inspect
+  // acquire, inspect, doctor
   bool json = false;
   bool env = false;
+  bool acl = false;
 
   // renew, release
   std::optional<Token> token;  ///< always there but for `release --force`

@@ -135,6 +135,15 @@ TEST_CASE("an operand is a key in every command but run, in the order given") {
   }
 }
 
+TEST_CASE("doctor has no key, and takes no operand") {
+  CHECK(refusal({"doctor", "-k", "a"}) ==
+        "-k is no flag of doctor, but of run, acquire, renew, release, inspect");
+  CHECK(refusal({"doctor", "redis://u:secret@db1"}) ==
+        "doctor takes no operand: \"redis://***@db1\"");
+  CHECK(refusal({"doctor", "--", "a"}) == "doctor takes no operand: \"a\"");
+  CHECK(parse({"doctor", "--acl"}).acl);
+}
+
 TEST_CASE("an operand of inspect with a glob character is a pattern, -k is exact") {
   const Flags flags = parse({"inspect", "a*", "-k", "b*", "c?", "[d]", "e]", "{f}"});
   CHECK(flags.patterns == Words{"a*", "c?", "[d]"});
@@ -153,8 +162,8 @@ TEST_CASE("help and version are found everywhere before COMMAND, and end the rea
   for (const Subcommand& each : subcommands()) {
     CHECK(parse({each.name, "-h"}).help);
     CHECK(parse({each.name, "--help"}).command == each.command);
-    CHECK(parse({each.name, "-k", "K", "-qV", "--rubbish"}).version);
-    CHECK_FALSE(parse({each.name, "-k", "K", "--version"}).help);
+    CHECK(parse({each.name, "--server", "S", "-qV", "--rubbish"}).version);
+    CHECK_FALSE(parse({each.name, "--server", "S", "--version"}).help);
     CHECK(parse({each.name, "-hq"}).help);
     CHECK(parse({each.name, "-Vq"}).version);
   }
@@ -211,9 +220,9 @@ TEST_CASE("long names are not abbreviated, but suggested") {
 
 TEST_CASE("a flag of another command is told from an unknown one") {
   CHECK(refusal({"inspect", "--ttl", "5"}) ==
-        "--ttl is no flag of inspect, but of run, acquire, renew");
+        "--ttl is no flag of inspect, but of run, acquire, renew, doctor");
   CHECK(refusal({"acquire", "-E", "5"}) == "-E is no flag of acquire, but of run");
-  CHECK(refusal({"run", "--json"}) == "--json is no flag of run, but of acquire, inspect");
+  CHECK(refusal({"run", "--json"}) == "--json is no flag of run, but of acquire, inspect, doctor");
   CHECK(refusal({"release", "-n"}) == "-n is no flag of release, but of run, acquire");
 }
 
@@ -223,7 +232,7 @@ TEST_CASE("what comes later does not exist yet") {
       CHECK(refusal({each.name, flag, "1"}).starts_with("unknown flag " + std::string(flag)));
     }
   }
-  for (const char* command : {"doctor", "latch", "guard", "help", "RUN", "", " run"}) {
+  for (const char* command : {"latch", "guard", "help", "RUN", "", " run"}) {
     CHECK(refusal({command}).starts_with("unknown command \"" + std::string(command) + "\""));
   }
 }
@@ -247,7 +256,7 @@ TEST_CASE("unknown commands are suggested") {
   CHECK(refusal({"aquire", "-k"}) == "unknown command \"aquire\": did you mean acquire?");
   CHECK(refusal({"rel"}) == "unknown command \"rel\": did you mean release?");
   CHECK(refusal({"bananas"}) ==
-        "unknown command \"bananas\": it is run, acquire, renew, release or inspect");
+        "unknown command \"bananas\": it is run, acquire, renew, release, inspect or doctor");
 }
 
 TEST_CASE("options stand after the command's name") {

@@ -51,6 +51,19 @@ TEST_CASE("nothing but a key and a command gives the defaults of run") {
   CHECK(settings.warnings.empty());
 }
 
+TEST_CASE("doctor goes by the ttl and the replicas that run would have") {
+  Surroundings place;
+  CHECK(place.resolve({"doctor"}).ttl == 30s);
+  place.variables["DLOCK_TTL"] = "10";
+  CHECK(place.resolve({"doctor"}).ttl == 10s);
+  const Settings settings =
+      place.resolve({"doctor", "--server", "redis://h", "--replicas", "2", "-t", "5", "--acl"});
+  CHECK(settings.ttl == 5s);
+  CHECK(settings.replicas == 2);
+  CHECK(settings.acl);
+  CHECK(place.usage_error({"doctor", "--acl", "--json"}) == "--json and --acl exclude each other");
+}
+
 TEST_CASE("flag beats variable beats the user's file beats the system's") {
   Surroundings place;
   place.system("ttl = 10\nwait = 1\nlabel = system\nprefix = s:\ngrace = 1\n");

@@ -1,0 +1,82 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "commands/commands.hpp"
+#include "commands/place.hpp"
+#include "doctor/diagnose.hpp"
+#include "doctor/rights.hpp"
+#include "output/diagnosis.hpp"
+
+namespace dlock {
+namespace {
+
+Exam exam_of(const Settings& settings) {
+  return {settings.prefix, *settings.ttl, settings.replicas, Topology::single};
+}
+
+struct Diagnose {
+  Exam exam;
+
+  Diagnosis operator()(const LocalTarget& local) const {
+    return diagnose_directory(directory_of(local));
+  }
+  Diagnosis operator()(const Endpoint& server) const { return diagnose_server(server, exam); }
+  Diagnosis operator()(const SentinelTarget& target) const {
+    return diagnose_sentinels(target.sentinels, target.master_name, target.master, exam);
+  }
+  Diagnosis operator()(const ClusterTarget&) const {
+    throw Error(Trouble::usage, "Cluster is not supported by this version");
+  }
+};
+
+struct AclLines {
+  Exam exam;
+
+  std::string operator()(const LocalTarget&) const {
+    throw Error(Trouble::usage, "--acl: locks on this host need none: it goes with a Redis server");
+  }
+  std::string operator()(const Endpoint& server) const { return acl_line(exam, server) + "\n"; }
+  std::string operator()(const SentinelTarget& target) const {
+    Exam with_role = exam;
+    with_role.topology = Topology::sentinel;
+    return acl_line(with_role, target.master) + "\n" + sentinel_acl_line(target.sentinels.front()) +
+           "\n";
+  }
+  std::string operator()(const ClusterTarget& target) const {
+    Exam in_cluster = exam;
+    in_cluster.topology = Topology::cluster;
+    return acl_line(in_cluster, target.seeds.front()) + "\n";
+  }
+};
+
+/// The width of the terminal on stdout; 0: none, so lines stay whole for grep.
+std::size_t columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+void print(const std::string& text) {
+  if (write_all(STDOUT_FILENO, text)) return;
+  throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
+}
+
+}  // namespace
+
+int doctor_command(const Settings& settings, const Log&) {
+  const Exam exam = exam_of(settings);
+  if (settings.acl) {
+    print(std::visit(AclLines{exam}, settings.server));
+    return 0;
+  }
+  const Diagnosis diagnosis = std::visit(Diagnose{exam}, settings.server);
+  if (!settings.quiet) {
+    print(settings.json ? diagnosis_json(diagnosis) : diagnosis_text(diagnosis, columns()));
+  }
+  return static_cast<int>(diagnosis.verdict());
+}
+
+}  // namespace dlock

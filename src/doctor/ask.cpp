@@ -1,0 +1,90 @@
+#include "doctor/ask.hpp"
+
+#include "base/duration.hpp"
+#include "base/escape.hpp"
+
+namespace dlock {
+
+std::optional<std::string> Told::text(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<long long> Told::number(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : parse_number(found->second, 0, INT64_MAX);
+}
+
+std::vector<Reply> ask_all(Connection& connection, std::span<const Request> requests) {
+  constexpr milliseconds silence_of_a_dead_server{5000};
+  return connection.exchange(requests, {later(BootClock::now(), silence_of_a_dead_server), -1});
+}
+
+Reply ask(Connection& connection, const Request& request) {
+  return ask_all(connection, std::span(&request, 1)).front();
+}
+
+std::string refusal_of(const Reply& reply) {
+  constexpr std::size_t enough = 60;
+  if (!reply.is_error()) return "";
+  const std::string_view text = reply.text;
+  if (text.find("unknown command") != std::string_view::npos) return "unknown command";
+  const auto code = text.substr(0, text.find(' '));
+  return escaped(code == "ERR" ? text.substr(0, enough) : code.substr(0, enough));
+}
+
+std::string text_of(const Reply& reply) {
+  return reply.kind == Reply::Kind::integer ? std::to_string(reply.integer) : reply.text;
+}
+
+Told told_in_lines(const Reply& reply) {
+  Told told;
+  told.refusal = refusal_of(reply);
+  std::string_view rest = reply.text;
+  while (told.refusal.empty() && !rest.empty()) {
+    const auto end = rest.find('\n');
+    auto line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    told.values.emplace(line.substr(0, colon), line.substr(colon + 1));
+  }
+  return told;
+}
+
+Told told_in_pairs(const Reply& reply) {
+  Told told;
+  told.refusal = refusal_of(reply);
+  for (std::size_t i = 0; i + 1 < reply.items.size(); i += 2) {
+    told.values.emplace(reply.items[i].text, text_of(reply.items[i + 1]));
+  }
+  return told;
+}
+
+std::string role_of(const ServerFacts& facts) {
+  for (const Told* told : {&facts.info, &facts.role, &facts.hello}) {
+    if (auto role = told->text("role")) return *role == "replica" ? "slave" : *role;
+  }
+  return "";
+}
+
+std::string mode_of(const ServerFacts& facts) {
+  for (const char* name : {"redis_mode", "server_mode"}) {
+    if (auto mode = facts.info.text(name)) return *mode;
+  }
+  return facts.hello.text("mode").value_or("");
+}
+
+std::string bare_trouble(std::string message, const std::string& name, const std::string& key) {
+  for (const std::string& front : {name + ": ", key + ": "}) {
+    if (message.starts_with(front)) message.erase(0, front.size());
+  }
+  // Redis 7 tells where in the script it happened: ` script: <hash>, on @user_script:8.`
+  const auto from = message.find(" script: ");
+  const auto to = message.find("on @user_script:", from);
+  if (to != std::string::npos) message.erase(from, message.find_first_of(" )", to + 3) - from);
+  return message;
+}
+
+}  // namespace dlock

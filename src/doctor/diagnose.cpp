@@ -1,0 +1,68 @@
+#include "doctor/diagnose.hpp"
+
+#include <future>
+
+#include "base/escape.hpp"
+#include "doctor/examine.hpp"
+#include "doctor/judge.hpp"
+#include "doctor/rehearsal.hpp"
+#include "redis/announced.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr const char* best_effort = "best effort";
+
+std::string addresses(const std::vector<Endpoint>& servers) {
+  std::string list;
+  for (const Endpoint& each : servers) list += (list.empty() ? "" : ",") + each.address();
+  return list;
+}
+
+std::string scheme(const Endpoint& server) { return server.tls ? "rediss" : "redis"; }
+
+void append(Findings& to, Findings more) {
+  for (Finding& each : more) to.push_back(std::move(each));
+}
+
+}  // namespace
+
+Diagnosis diagnose_server(const Endpoint& server, Exam exam) {
+  exam.topology = Topology::single;
+  const ServerFacts facts = examine_server(server, exam, scratch_key());
+  return {server.name(), best_effort, judge_server(facts, exam)};
+}
+
+Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
+                             const Endpoint& master, Exam exam) {
+  exam.topology = Topology::sentinel;
+  Diagnosis diagnosis{
+      scheme(master) + "+sentinel://" + addresses(sentinels) + "/" + escaped(master_name),
+      best_effort,
+      {}};
+  std::vector<std::future<SentinelFacts>> asked;
+  for (const Endpoint& each : sentinels) {
+    asked.push_back(std::async(
+        std::launch::async, [&each, &master_name] { return examine_sentinel(each, master_name); }));
+  }
+  std::vector<SentinelFacts> heard;
+  for (auto& each : asked) heard.push_back(each.get());
+  diagnosis.findings = judge_sentinels(heard, exam);
+  for (const SentinelFacts& each : heard) {
+    const auto named = announced(each.host, each.port);
+    if (!named) continue;
+    Endpoint there = master;
+    there.host = named->host;
+    there.port = named->port;
+    append(diagnosis.findings, judge_server(examine_server(there, exam, scratch_key()), exam));
+    break;
+  }
+  return diagnosis;
+}
+
+Diagnosis diagnose_directory(const DirectorySettings& settings) {
+  const LocalFacts facts = examine_directory(settings);
+  return {"local:" + escaped(settings.path), "safe on this host", judge_local(facts)};
+}
+
+}  // namespace dlock

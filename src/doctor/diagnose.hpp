@@ -1,0 +1,17 @@
+#pragma once
+
+#include "doctor/facts.hpp"
+#include "doctor/finding.hpp"
+#include "local/directory.hpp"
+
+namespace dlock {
+
+// From the place where locks live to a diagnosis: examines, judges, and puts the findings in order.
+
+Diagnosis diagnose_server(const Endpoint& server, Exam exam);
+/// `master` says how to log in to the one that the sentinels name.
+Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
+                             const Endpoint& master, Exam exam);
+Diagnosis diagnose_directory(const DirectorySettings& settings);
+
+}  // namespace dlock

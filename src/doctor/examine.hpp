@@ -1,0 +1,21 @@
+#pragma once
+
+#include "doctor/facts.hpp"
+#include "local/directory.hpp"
+#include "lock/claim.hpp"
+
+namespace dlock {
+
+// Asking around. Trouble with a server is a fact, and never thrown.
+
+/// Looks at one server as dlock would reach it, and tries a lock on `scratch` if it is a master of
+/// the kind expected; takes some 300 ms, for the pace of its clock. Leaves nothing behind.
+ServerFacts examine_server(const Endpoint& endpoint, const Exam& exam, const LockKey& scratch);
+
+/// Asks one sentinel for its master of this name.
+SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& master_name);
+
+/// Tries a lock in the directory, which is made if it is the caller's own.
+LocalFacts examine_directory(const DirectorySettings& settings);
+
+}  // namespace dlock

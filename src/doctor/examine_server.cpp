@@ -1,0 +1,164 @@
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/fd.hpp"
+#include "doctor/ask.hpp"
+#include "doctor/examine.hpp"
+#include "doctor/rehearsal.hpp"
+#include "doctor/rights.hpp"
+#include "redis/redis_store.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr int round_trips = 5;
+/// One percent of this is more than a round trip in a data centre.
+constexpr milliseconds between_samples{300};
+
+const char* const settings_of_interest[] = {
+    "appendonly",       "appendfsync",           "save",    "maxmemory",
+    "maxmemory-policy", "min-replicas-to-write", "timeout", "min-replicas-max-lag",
+    "active-replica",   "multi-master"};
+
+std::optional<WallTime> time_in(const Reply& reply) {
+  if (!reply.is_array(2)) return std::nullopt;
+  try {
+    return WallTime(std::chrono::seconds(server_number(reply.items[0].text)) +
+                    microseconds(server_number(reply.items[1].text)));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::chrono::nanoseconds read_clock(Connection& connection, ServerFacts& facts) {
+  const WallTime here = wall_now();
+  const Deadline sent = BootClock::now();
+  const Reply reply = ask(connection, {"TIME"});
+  const Deadline received = BootClock::now();
+  if (const auto server = time_in(reply)) facts.clock.push_back({sent, received, here, *server});
+  return received - sent;
+}
+
+void reach(Connection& connection, ServerFacts& facts) {
+  facts.seen_at = wall_now();
+  facts.connected_in = read_clock(connection, facts);
+  facts.tls = connection.tls_facts();
+  facts.clock.clear();
+  std::vector<std::chrono::nanoseconds> taken;
+  for (int i = 0; i < round_trips; ++i) taken.push_back(read_clock(connection, facts));
+  std::sort(taken.begin(), taken.end());
+  facts.round_trip = taken[round_trips / 2];
+}
+
+void listen_to(Connection& connection, ServerFacts& facts) {
+  std::vector<Request> requests{{"HELLO", "2"}, {"INFO"}, {"ACL", "WHOAMI"}, {"ROLE"}};
+  for (const char* name : settings_of_interest) requests.push_back({"CONFIG", "GET", name});
+  const auto replies = ask_all(connection, requests);
+  facts.hello = told_in_pairs(replies[0]);
+  facts.info = told_in_lines(replies[1]);
+  if (!replies[2].is_error()) facts.user = replies[2].text;
+  const Reply& role = replies[3];
+  facts.role.refusal = refusal_of(role);
+  const char* const parts[] = {"role", "host", "port", "state"};
+  for (std::size_t i = 0; i < std::size(parts) && role.is_array(i + 1); ++i) {
+    facts.role.values[parts[i]] = text_of(role.items[i]);
+  }
+  for (std::size_t i = 4; i < replies.size(); ++i) {
+    Told one = told_in_pairs(replies[i]);
+    if (!one.refusal.empty()) facts.config.refusal = one.refusal;
+    facts.config.values.merge(one.values);
+  }
+}
+
+/// Locks are tried on what will hold them, not on its replica, a sentinel or one node of many.
+bool is_for_trial(const ServerFacts& facts, const Exam& exam) {
+  const bool master = role_of(facts) == "master" || role_of(facts) == "active-replica";
+  const bool cluster = mode_of(facts) == "cluster";
+  return (master || role_of(facts).empty()) && cluster == (exam.topology == Topology::cluster);
+}
+
+void note_refusal(const Right& right, const Reply& reply, const std::string& pattern,
+                  ServerFacts& facts) {
+  const std::string& text = reply.text;
+  const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
+  const bool of_scripts = right.word == "eval" || right.word == "evalsha";
+  std::string word;
+  if (says("NOPERM")) {  // to EXEC behind other words
+    word = says("channels") ? "&" + pattern : says("keys") ? "~" + pattern : "+" + right.word;
+    auto& missing = facts.missing;
+    if (std::find(missing.begin(), missing.end(), word) == missing.end()) missing.push_back(word);
+  } else if (of_scripts && (says("unknown command") || says("Lua"))) {
+    facts.no_scripts = refusal_of(reply);
+  } else if (says("unknown command")) {
+    facts.absent.push_back(right.word);
+  }
+}
+
+void try_rights(Connection& connection, const Exam& exam, const KeyNames& scratch,
+                ServerFacts& facts) {
+  const std::string pattern = acl_pattern(exam.prefix);
+  std::vector<Right> together;
+  const auto send = [&] {
+    std::vector<Request> requests;
+    for (const Right& right : together) requests.push_back(right.trial);
+    const auto replies = ask_all(connection, requests);
+    for (std::size_t i = 0; i < replies.size(); ++i) {
+      if (replies[i].is_error()) note_refusal(together[i], replies[i], pattern, facts);
+    }
+    if (together.back().spends_link) connection.close();
+    together.clear();
+  };
+  for (Right& right : rights_needed(exam, facts.endpoint, scratch)) {
+    together.push_back(std::move(right));
+    if (together.back().spends_link) send();
+  }
+}
+
+void sweep(Connection& connection, const KeyNames& scratch) {
+  const Request requests[] = {{"PEXPIRE", scratch.holds, "0"},
+                              {"PEXPIRE", scratch.queue, "0"},
+                              {"PEXPIRE", scratch.waiters, "0"},
+                              {"PEXPIRE", scratch.fence, "0"}};
+  ask_all(connection, requests);
+}
+
+void try_lock(Connection& connection, const Exam& exam, const LockKey& key, ServerFacts& facts) {
+  const KeyNames scratch(exam.prefix, key);
+  facts.tried = true;
+  try_rights(connection, exam, scratch, facts);
+  if (facts.no_scripts.empty()) {
+    const RedisTerms terms{exam.prefix, exam.replicas, exam.topology != Topology::single};
+    RedisStore first(std::make_unique<FixedRoute>(facts.endpoint), terms);
+    RedisStore second(std::make_unique<FixedRoute>(facts.endpoint), terms);
+    facts.rehearsal = rehearse(first, second, key);
+    facts.rehearsal.trouble =
+        bare_trouble(facts.rehearsal.trouble, facts.endpoint.name(), key.text);
+  }
+  sweep(connection, scratch);
+}
+
+}  // namespace
+
+ServerFacts examine_server(const Endpoint& endpoint, const Exam& exam, const LockKey& scratch) {
+  ServerFacts facts;
+  facts.endpoint = endpoint;
+  Connection connection(std::make_unique<FixedRoute>(endpoint));
+  bool reached = false;
+  try {
+    reach(connection, facts);
+    reached = true;
+    listen_to(connection, facts);
+    if (is_for_trial(facts, exam)) try_lock(connection, exam, scratch, facts);
+    if (!facts.clock.empty()) {
+      poll_until({}, later(facts.clock.front().received, between_samples));
+    }
+    read_clock(connection, facts);
+  } catch (const Error& error) {
+    const std::string why = bare_trouble(error.what(), endpoint.name());
+    (reached ? facts.broke_off : facts.unreachable) = why;
+  }
+  return facts;
+}
+
+}  // namespace dlock

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/endpoint.hpp"
+#include "redis/tls.hpp"
+
+namespace dlock {
+
+// What was found out about servers, unjudged. Texts from servers are as they came.
+
+/// How the servers stand together, and so what is asked of each.
+enum class Topology { single, sentinel, cluster };
+
+/// What dlock is to be used with.
+struct Exam {
+  std::string prefix = "dlock:";
+  milliseconds ttl{30'000};
+  int replicas = 0;
+  Topology topology = Topology::single;
+};
+
+/// What a server says of itself, or why it does not.
+struct Told {
+  std::map<std::string, std::string> values;
+  std::string refusal;  ///< `NOPERM`, `unknown command`; empty if it answered
+
+  std::optional<std::string> text(const std::string& name) const;
+  std::optional<long long> number(const std::string& name) const;
+};
+
+/// One reading of the server's clock.
+struct ClockSample {
+  Deadline sent;
+  Deadline received;
+  WallTime here;    ///< this host's wall clock at `sent`
+  WallTime server;  ///< somewhere between `sent` and `received`
+};
+
+/// The lock that was taken, waited for, handed over and given back for trial.
+struct Rehearsal {
+  std::string trouble;  ///< empty: all went well
+  std::chrono::nanoseconds handed_over_in{0};
+};
+
+struct ServerFacts {
+  Endpoint endpoint;
+  std::string unreachable;   ///< why; empty if it answered at all
+  bool was_refused = false;  ///< it was reached and let nobody in
+  std::string broke_off;     ///< why it was not heard out
+  std::chrono::nanoseconds connected_in{0};
+  std::chrono::nanoseconds round_trip{0};  ///< the median of some
+  std::vector<ClockSample> clock;
+  WallTime seen_at{};           ///< by this host's clock
+  std::optional<TlsFacts> tls;  ///< nothing in plain text
+  Told hello;                   ///< HELLO: server, version, mode, role
+  Told info;                    ///< INFO, by field
+  Told config;                  ///< CONFIG GET, by name
+  Told role;                    ///< ROLE: role, host, port, state
+  std::string user;             ///< ACL WHOAMI; empty if not told
+
+  bool tried = false;                ///< whether what follows was tried
+  std::vector<std::string> missing;  ///< rights of the user, as ACL SETUSER takes them
+  std::vector<std::string> absent;   ///< commands the server does not have
+  std::string no_scripts;            ///< what it says to EVAL, if it runs no scripts at all
+  Rehearsal rehearsal;
+};
+
+/// One sentinel's view.
+struct SentinelFacts {
+  Endpoint endpoint;
+  std::string unreachable;
+  bool was_refused = false;
+  std::string host;  ///< of the master it names; empty: it knows none of this name
+  std::string port;
+  Told master;               ///< SENTINEL MASTER, by field
+  std::string quorum_fault;  ///< what CKQUORUM complains of
+};
+
+struct LocalFacts {
+  std::string directory;
+  std::string trouble;   ///< why it cannot be used
+  long file_system = 0;  ///< f_type of statfs(2)
+  Rehearsal rehearsal;
+};
+
+}  // namespace dlock

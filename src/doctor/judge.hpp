@@ -1,0 +1,29 @@
+#pragma once
+
+#include "doctor/facts.hpp"
+#include "doctor/finding.hpp"
+
+namespace dlock {
+
+// From facts to findings: pure, and in the order in which people read them.
+
+/// One server that was examined, on its own or as the master of several.
+Findings judge_server(const ServerFacts& facts, const Exam& exam);
+
+// The parts of it that need no more than what the server says of itself, in judge_keeping.cpp: what
+// it forgets, and when.
+Finding judge_eviction(const ServerFacts& facts);
+Finding judge_memory(const ServerFacts& facts);
+Finding judge_persistence(const ServerFacts& facts);
+Finding judge_replication(const ServerFacts& facts, const Exam& exam);
+Finding judge_uptime(const ServerFacts& facts, const Exam& exam);
+Finding judge_clock(const ServerFacts& facts);
+
+/// What locks on this server are worth, and why: the label of the deployment.
+Finding judge_label(const ServerFacts& facts, const Exam& exam);
+
+/// Sentinels: those of the URL, against each other and the ttl.
+Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Exam& exam);
+Findings judge_local(const LocalFacts& facts);
+
+}  // namespace dlock

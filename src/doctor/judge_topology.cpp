@@ -1,0 +1,145 @@
+#include <linux/magic.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/duration.hpp"
+#include "base/escape.hpp"
+#include "doctor/judge.hpp"
+#include "doctor/words.hpp"
+
+namespace dlock {
+namespace {
+
+std::string named_master(const SentinelFacts& sentinel) {
+  return escaped(sentinel.host) + ":" + escaped(sentinel.port);
+}
+
+Finding judge_sentinel(const SentinelFacts& sentinel) {
+  const std::string name = "sentinel";
+  const std::string where = sentinel.endpoint.address() + ": ";
+  if (!sentinel.unreachable.empty()) {
+    return warn(name, where + sentinel.unreachable,
+                sentinel.was_refused
+                    ? "check --sentinel-user, --sentinel-password-file; dlock doctor --acl"
+                    : "is it running? --server may name others");
+  }
+  if (sentinel.host.empty()) {
+    return bad(name, where + "it knows no master of this name",
+               "SENTINEL MASTERS there lists what it knows");
+  }
+  if (!sentinel.quorum_fault.empty()) {
+    return bad(name, where + sentinel.quorum_fault, "bring the other sentinels back");
+  }
+  const auto flags = sentinel.master.text("flags").value_or("");
+  if (flags.find("down") != std::string::npos) {
+    return bad(name,
+               where + "takes " + named_master(sentinel) + " for down (" + escaped(flags) + ")",
+               "look at that server, and at the network between");
+  }
+  const auto quorum = sentinel.master.text("quorum");
+  return good(name, where + "names " + named_master(sentinel) +
+                        (quorum ? ", quorum " + escaped(*quorum) : ""));
+}
+
+/// Whether a lock outlives the time in which there is no master.
+Finding judge_failover_time(const SentinelFacts& sentinel, const Exam& exam) {
+  const std::string name = "failover";
+  const auto told = sentinel.master.number("down-after-milliseconds");
+  if (!told) {
+    const auto& why = sentinel.master.refusal;
+    return not_told(name, "SENTINEL MASTER" + (why.empty() ? "" : ": " + why));
+  }
+  const std::chrono::milliseconds down_after(std::min<long long>(*told, longest_duration.count()));
+  const std::string text = "begins after " + human_duration(down_after) + " of silence";
+  // A holder renews every third of its ttl, so two thirds are sure to be left when it begins.
+  if (down_after < exam.ttl / 3 * 2) return good(name, text);
+  return warn(
+      name,
+      text + ": too late for a ttl of " + human_duration(exam.ttl) + ", so it stops every job",
+      "SENTINEL SET ... down-after-milliseconds 5000, or a longer -t");
+}
+
+Finding judge_majority(const std::vector<const SentinelFacts*>& heard) {
+  const std::string name = "quorum";
+  std::set<std::string> masters;
+  for (const SentinelFacts* each : heard) masters.insert(named_master(*each));
+  if (masters.size() > 1) {
+    std::string list;
+    for (const std::string& each : masters) list += (list.empty() ? "" : ", ") + each;
+    return bad(name, "the sentinels name different masters: " + list,
+               "wait for the failover to end; else SENTINEL RESET the odd one");
+  }
+  const auto others = heard.front()->master.number("num-other-sentinels");
+  if (!others) return not_told(name, "SENTINEL MASTER: " + heard.front()->master.refusal);
+  const long long known = *others + 1;
+  if (known < 3) {
+    return warn(name, counted(known, "sentinel") + " in all: with one lost, none can fail over",
+                "run three or more");
+  }
+  return good(name, counted(known, "sentinel") + " in all, and they agree");
+}
+
+struct FileSystem {
+  long type;
+  const char* name;
+};
+/// Those that several hosts may share: which processes live can be told on one alone. What
+/// linux/magic.h lacks is from statfs(2).
+constexpr std::array shared_file_systems{
+    FileSystem{NFS_SUPER_MAGIC, "nfs"},   FileSystem{SMB_SUPER_MAGIC, "smb"},
+    FileSystem{0xFF534D42, "cifs"},       FileSystem{0xFE534D42, "smb2"},
+    FileSystem{CEPH_SUPER_MAGIC, "ceph"}, FileSystem{AFS_SUPER_MAGIC, "afs"},
+    FileSystem{V9FS_MAGIC, "9p"},         FileSystem{0x65735546, "fuse"},
+    FileSystem{0x0BD00BD0, "lustre"},     FileSystem{0x01161970, "gfs2"},
+    FileSystem{0x7461636F, "ocfs2"},      FileSystem{0x47504653, "gpfs"}};
+
+}  // namespace
+
+Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Exam& exam) {
+  Findings findings;
+  std::vector<const SentinelFacts*> heard;
+  for (const SentinelFacts& each : sentinels) {
+    findings.push_back(judge_sentinel(each));
+    if (each.unreachable.empty() && !each.host.empty()) heard.push_back(&each);
+  }
+  if (heard.empty()) {
+    for (Finding& each : findings) each.level = Level::error;
+    return findings;
+  }
+  findings.push_back(judge_majority(heard));
+  findings.push_back(judge_failover_time(*heard.front(), exam));
+  return findings;
+}
+
+Findings judge_local(const LocalFacts& facts) {
+  const std::string directory = escaped(facts.directory);
+  if (!facts.trouble.empty()) {
+    return {bad("directory", facts.trouble, "mend it, or --server local:/another")};
+  }
+  Findings findings{good("directory", directory)};
+  const auto* const shared =
+      std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
+                   [&](const FileSystem& each) { return each.type == facts.file_system; });
+  if (shared != shared_file_systems.end()) {
+    findings.push_back(warn("file-system",
+                            std::string(shared->name) +
+                                ": if other hosts use it, their processes cannot be seen from here",
+                            "a directory on a disk of this host"));
+  } else {
+    findings.push_back(good("file-system", "of this host"));
+  }
+  const auto& trouble = facts.rehearsal.trouble;
+  findings.push_back(trouble.empty()
+                         ? good("lock", "taken, handed over in " +
+                                            span_text(facts.rehearsal.handed_over_in) +
+                                            ", renewed, given back")
+                         : bad("lock", "cannot be held: " + trouble, "look at that directory"));
+  findings.push_back(good("label",
+                          "safe on this host: nothing to lose but the host; other hosts are not "
+                          "kept out"));
+  return findings;
+}
+
+}  // namespace dlock

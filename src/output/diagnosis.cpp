@@ -1,0 +1,96 @@
+#include "output/diagnosis.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace dlock {
+namespace {
+
+const char* name_of(Level level) {
+  switch (level) {
+    case Level::ok:
+      return "ok";
+    case Level::warning:
+      return "warning";
+    case Level::error:
+      break;
+  }
+  return "error";
+}
+
+constexpr std::size_t level_width = 9;
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+/// `text` behind `indent` columns that are taken already, broken at blanks before the right edge.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
+  constexpr std::size_t least_room = 20;
+  if (columns < indent + least_room) return text;
+  std::string lines;
+  std::string_view rest = text;
+  while (rest.size() > columns - indent) {
+    auto end = rest.rfind(' ', columns - indent);
+    if (end == std::string_view::npos) end = rest.find(' ');
+    if (end == std::string_view::npos) break;
+    lines += std::string(rest.substr(0, end)) + "\n" + std::string(indent, ' ');
+    rest.remove_prefix(end + 1);
+  }
+  return lines + std::string(rest);
+}
+
+std::string counted(std::size_t number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+Finding verdict_line(const Diagnosis& diagnosis) {
+  const auto of_level = [&](Level level) {
+    return static_cast<std::size_t>(
+        std::count_if(diagnosis.findings.begin(), diagnosis.findings.end(),
+                      [&](const Finding& each) { return each.level == level; }));
+  };
+  const std::size_t errors = of_level(Level::error);
+  const std::size_t warnings = of_level(Level::warning);
+  const std::string with = warnings == 0 ? "" : ", " + counted(warnings, "warning");
+  const std::string text = errors == 0
+                               ? "fit to hold locks" + with
+                               : "not fit to hold locks: " + counted(errors, "error") + with;
+  return {diagnosis.verdict(), "verdict", text};
+}
+
+}  // namespace
+
+std::string diagnosis_text(const Diagnosis& diagnosis, std::size_t columns) {
+  Findings lines = diagnosis.findings;
+  lines.push_back(verdict_line(diagnosis));
+  std::size_t check_width = 0;
+  for (const Finding& each : lines) check_width = std::max(check_width, each.check.size() + 2);
+  std::string text = diagnosis.server + "\n";
+  for (const Finding& each : lines) {
+    const std::string advice = each.advice.empty() ? "" : " -> " + each.advice;
+    text += padded(name_of(each.level), level_width) + padded(each.check, check_width) +
+            wrapped(each.text + advice, level_width + check_width, columns) + "\n";
+  }
+  return text;
+}
+
+std::string diagnosis_json(const Diagnosis& diagnosis) {
+  using Json = nlohmann::ordered_json;
+  Json json;
+  json["server"] = diagnosis.server;
+  json["label"] = diagnosis.label;
+  json["verdict"] = name_of(diagnosis.verdict());
+  json["checks"] = Json::array();
+  for (const Finding& each : diagnosis.findings) {
+    Json check;
+    check["check"] = each.check;
+    check["level"] = name_of(each.level);
+    check["text"] = each.text;
+    check["advice"] = each.advice;
+    json["checks"].push_back(std::move(check));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dlock

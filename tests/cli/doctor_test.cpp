@@ -1,0 +1,405 @@
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "cli/place.hpp"
+#include "support/clock_control.hpp"
+#include "support/eventually.hpp"
+#include "support/fake_server.hpp"
+#include "support/files.hpp"
+#include "support/resp.hpp"
+#include "support/sentinels.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Report {
+  Result result;
+  /// The one line of this check, level in front; empty if there is none.
+  std::string line(const std::string& check) const {
+    std::istringstream lines(result.out);
+    for (std::string each; std::getline(lines, each);) {
+      std::istringstream words(each);
+      std::string level;
+      std::string name;
+      words >> level >> name;
+      if (name == check) return each;
+    }
+    return "";
+  }
+  bool says(const std::string& check, const std::string& level, const std::string& part) const {
+    CAPTURE(result.out);
+    CAPTURE(result.err);
+    const std::string found = line(check);
+    const bool as_expected = found.starts_with(level + " ") && holds(found, part);
+    CHECK(as_expected);
+    return as_expected;
+  }
+};
+
+Report doctor(const std::string& url, const Words& flags = {}, const std::string& password = "") {
+  Words words{"doctor", "--server", url};
+  words.insert(words.end(), flags.begin(), flags.end());
+  ProcessOptions options;
+  if (!password.empty()) options.env["DLOCK_PASSWORD"] = password;
+  return {dlock(words, options)};
+}
+
+RedisOptions configured(std::vector<std::string> config) {
+  RedisOptions options;
+  options.config = std::move(config);
+  return options;
+}
+
+RedisOptions keeping_all() { return configured({"appendonly yes", "appendfsync always"}); }
+
+TEST_CASE("doctor: a healthy server is fit, text and JSON say the same, and nothing stays") {
+  const RedisServer server(keeping_all());
+  const Report text = doctor(server.url());
+  CHECK(text.result.exit_code == 0);
+  CHECK(text.result.err == "");
+  CHECK(text.says("lock", "ok", "handed over"));
+  CHECK(text.says("persistence", "ok", "always"));
+  CHECK(text.says("label", "ok", "best effort"));
+  CHECK(text.says("verdict", "ok", "fit to hold locks"));
+  CHECK(server.command({"DBSIZE"}).number == 0);
+
+  const auto json = nlohmann::ordered_json::parse(doctor(server.url(), {"--json"}).result.out);
+  CHECK(names(json) == Words{"server", "label", "verdict", "checks"});
+  CHECK(json["server"] == server.url());
+  CHECK(json["verdict"] == "ok");
+  std::istringstream lines(text.result.out);
+  std::string line;
+  REQUIRE(std::getline(lines, line));
+  CHECK(line == server.url());
+  for (const auto& check : json["checks"]) {
+    CHECK(names(check) == Words{"check", "level", "text", "advice"});
+    REQUIRE(std::getline(lines, line));
+    CHECK(holds(line, check["level"].get<std::string>() + " "));
+    CHECK(holds(line, " " + check["check"].get<std::string>() + " "));
+    const bool varies = check["check"] == "reach" || check["check"] == "lock" ||
+                        check["check"] == "clock" || check["check"] == "uptime" ||
+                        check["check"] == "memory";
+    if (!varies) CHECK(holds(line, check["text"].get<std::string>()));
+  }
+  const auto quiet = doctor(server.url(), {"-q"});
+  CHECK(quiet.result.exit_code == 0);
+  CHECK(quiet.result.out == "");
+}
+
+TEST_CASE("doctor: servers that are set up wrongly, each told with what to do") {
+  SUBCASE("evicts locks, keeps nothing, and has just been started") {
+    const RedisServer server(configured({"maxmemory 100mb", "maxmemory-policy allkeys-lru"}));
+    const Report report = doctor(server.url(), {"-t", "1h"});
+    CHECK(report.result.exit_code == 2);
+    CHECK(report.says("eviction", "error", "-> CONFIG SET maxmemory-policy noeviction"));
+    CHECK(report.says("persistence", "warning", "-> CONFIG SET appendonly yes"));
+    CHECK(report.says("uptime", "warning", "less than the ttl of 1h00m"));
+    CHECK(report.says("verdict", "error", "1 error, 2 warnings"));
+    CHECK(doctor(server.url(), {"-q"}).result.exit_code == 2);
+    server.command({"CONFIG", "SET", "maxmemory", "0"});
+    CHECK(doctor(server.url(), {"-q"}).result.exit_code == 1);
+  }
+  SUBCASE("is full") {
+    const RedisServer server(configured({"maxmemory 1mb"}));
+    const Report report = doctor(server.url());
+    CHECK(report.result.exit_code == 2);
+    CHECK(report.says("lock", "error", "-> raise maxmemory"));
+    CHECK(server.command({"DBSIZE"}).number == 0);
+  }
+  SUBCASE("has too few replicas") {
+    const RedisServer server(configured({"min-replicas-to-write 1"}));
+    const Report report = doctor(server.url());
+    CHECK(report.result.exit_code == 2);
+    CHECK(report.says("lock", "error", "too few replicas"));
+    CHECK(report.says("replication", "error", "min-replicas-to-write 1, but 0 replicas in step"));
+    server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+    const Report counting = doctor(server.url(), {"--replicas", "2"});
+    CHECK(counting.result.exit_code == 2);
+    CHECK(counting.says("lock", "error", "only 0 of 2 replicas"));
+    CHECK(counting.says("replication", "error", "--replicas 2, but 0 replicas in step"));
+    CHECK(server.command({"DBSIZE"}).number == 0);
+  }
+  SUBCASE("runs no scripts, or tells nothing") {
+    const RedisServer mute(configured({"rename-command EVAL \"\"", "rename-command EVALSHA \"\""}));
+    const Report without = doctor(mute.url());
+    CHECK(without.result.exit_code == 2);
+    CHECK(without.says("scripts", "error", "the server runs none"));
+    CHECK(without.line("lock") == "");
+    const RedisServer secretive(
+        configured({"rename-command INFO \"\"", "rename-command ACL \"\"",
+                    "rename-command CONFIG \"\"", "rename-command ROLE \"\""}));
+    const Report untold = doctor(secretive.url());
+    CHECK(untold.result.exit_code == 0);
+    CHECK(untold.says("eviction", "ok", "not told (INFO: unknown command, CONFIG: unknown"));
+    CHECK(untold.says("lock", "ok", "handed over"));
+    CHECK(untold.says("role", "ok", "master"));
+  }
+  SUBCASE("is busy with a script, or still") {
+    const RedisServer server;
+    server.command({"CONFIG", "SET", "busy-reply-threshold", "1"});
+    CHECK(doctor("unix:///nowhere").says("reach", "error", "is it running"));
+    const Process script(
+        {"sh", "-c", "exec redis-cli -s " + server.socket_path() + " EVAL 'while true do end' 0"});
+    REQUIRE(eventually([&] { return server.command({"PING"}).text.starts_with("BUSY"); }));
+    const Report report = doctor(server.url());
+    CHECK(report.result.exit_code == 2);
+    CHECK(report.says("lock", "error", "SCRIPT KILL"));
+    server.command({"SCRIPT", "KILL"});
+  }
+}
+
+TEST_CASE("doctor: a replica, and a clock that stands still") {
+  RedisOptions options = keeping_all();
+  options.tcp = true;
+  options.config.emplace_back("repl-diskless-sync-delay 0");
+  const RedisServer master(options);
+  const RedisServer replica(configured({"replicaof 127.0.0.1 " + std::to_string(master.port())}));
+  const Report report = doctor(replica.url());
+  CHECK(report.result.exit_code == 2);
+  CHECK(report.says("role", "error", "-> --server " + master.tcp_url()));
+  CHECK(report.line("lock") == "");
+  REQUIRE(eventually([&] {
+    return holds(master.command({"INFO", "replication"}).text, "state=online");
+  }));
+  const Report replicated = doctor(master.tcp_url(), {"--replicas", "1"});
+  CHECK(replicated.says("replication", "ok", "1 replica"));
+  CHECK(replicated.says("lock", "ok", "handed over"));
+  CHECK(replicated.result.exit_code == 0);
+
+  const ShimClock clock;
+  RedisOptions stopped = keeping_all();
+  stopped.env = clock.environment();
+  const RedisServer still(stopped);
+  const Report off = doctor(still.url());
+  CHECK(off.result.exit_code == 1);
+  CHECK(off.says("clock", "warning", "stands still"));
+}
+
+TEST_CASE("doctor: passwords and users, from none to the least that is enough") {
+  RedisOptions options = keeping_all();
+  options.password = "of-the-admin";
+  options.tcp = true;
+  const RedisServer server(options);
+  const auto url = [&](const std::string& user) {
+    return "redis://" + user + (user.empty() ? "" : "@") +
+           "127.0.0.1:" + std::to_string(server.port());
+  };
+  CHECK(doctor(url("")).says("reach", "error", "wants a password"));
+  const Report wrong = doctor(url(""), {}, "wrong-one");
+  CHECK(wrong.result.exit_code == 2);
+  CHECK(wrong.says("reach", "error", "check user and password"));
+  CHECK(!holds(wrong.result.out + wrong.result.err, "wrong-one"));
+
+  const auto add = [&](const std::string& name, Words rules) {
+    rules.insert(rules.begin(), {"ACL", "SETUSER", name, "on", ">pw"});
+    REQUIRE(server.command(rules).text == "OK");
+  };
+  add("poor", {"~dlock:*", "&dlock:*", "+@all", "-zrank", "-publish", "-info", "-exec"});
+  const Report poor = doctor(url("poor"), {}, "pw");
+  CHECK(poor.result.exit_code == 2);
+  CHECK(poor.says("rights", "error", "-> ACL SETUSER poor +zrank +publish +exec"));
+  CHECK(poor.says("memory", "ok", "not told (INFO: NOPERM)"));
+  add("foreign", {"~app:*", "resetchannels", "&app:*", "+@all"});
+  CHECK(doctor(url("foreign"), {}, "pw")
+            .says("rights", "error", "-> ACL SETUSER foreign ~dlock:* &dlock:*"));
+  add("nolua", {"~*", "&*", "+@all", "-eval", "-evalsha"});
+  CHECK(doctor(url("nolua"), {}, "pw")
+            .says("scripts", "error", "-> ACL SETUSER nolua +eval +evalsha"));
+  CHECK(server.command({"DBSIZE"}).number == 0);
+}
+
+/// Makes the user of an `--acl` line on the server, as redis-cli would.
+void obey(const RedisServer& server, const std::string& line) {
+  std::istringstream text(line);
+  Words words;
+  for (std::string each; text >> each;) words.push_back(each);
+  REQUIRE(server.command(words).text == "OK");
+}
+
+TEST_CASE("doctor: the user that --acl prints is enough, and none of its rights can go") {
+  const RedisServer server(keeping_all());
+  const std::string prefix = "a*b[c]:";
+  const Words flags{"--prefix", prefix};
+  const std::string url = "unix://dlock@" + server.socket_path() + "?db=3";
+  const auto acl = doctor(url, {"--prefix", prefix, "--acl"}, "PASSWORD");
+  CHECK(acl.result.exit_code == 0);
+  CHECK(holds(acl.result.out, " ~a\\*b\\[c\\]:* "));
+  obey(server, acl.result.out);
+  const Report fit = doctor(url, flags, "PASSWORD");
+  CHECK(fit.result.exit_code == 0);
+  CHECK(fit.says("rights", "ok", "all that dlock needs"));
+  CHECK(fit.says("user", "ok", "dlock, by password"));
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", url}, {"DLOCK_PASSWORD", "PASSWORD"}};
+  CHECK(dlock({"run", "-k", "a", "--prefix", prefix, "--", "true"}, options).exit_code == 0);
+  CHECK(dlock({"inspect", "--prefix", prefix}, options).exit_code == 0);
+  CHECK(dlock({"run", "-k", "a", "--prefix", "ab[c]:", "--", "true"}, options).exit_code == 77);
+
+  const TempDir dir;
+  std::string line = acl.result.out;
+  write_file(dir / "users.acl", "user" + line.substr(std::string("ACL SETUSER").size()));
+  const RedisServer with_file(configured({"aclfile " + (dir / "users.acl")}));
+  obey(with_file, "ACL SETUSER default off");
+  CHECK(doctor("unix://dlock@" + with_file.socket_path() + "?db=3", flags, "PASSWORD")
+            .says("lock", "ok", "handed over"));
+
+  // One user a right that it lacks, all asked at once.
+  Words rights;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    if (word.front() == '+' && word != "+select") rights.push_back(word);
+  }
+  std::vector<Process> asked;
+  for (std::size_t i = 0; i < rights.size(); ++i) {
+    const std::string user = "dlock" + std::to_string(i);
+    std::string rules = line;
+    rules.replace(rules.find(" dlock "), 7, " " + user + " ");
+    obey(server, rules + " -" + rights[i].substr(1));
+    asked.push_back(start_dlock(
+        {"doctor", "--server", "unix://" + user + url.substr(12), "--prefix", prefix}, options));
+  }
+  for (std::size_t i = 0; i < rights.size(); ++i) {
+    const Report less{asked[i].wait()};
+    CAPTURE(rights[i]);
+    CHECK(less.result.exit_code == 2);
+    CHECK(less.says(rights[i].starts_with("+eval") ? "scripts" : "rights", "error",
+                    "-> ACL SETUSER dlock" + std::to_string(i) + " " + rights[i]));
+  }
+}
+
+TEST_CASE("doctor: --acl without a server, and what goes with it") {
+  const auto lines = [](const Words& flags) {
+    Words words{"doctor", "--acl"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return dlock(words).out;
+  };
+  const std::string plain = lines({"--server", "redis://db1"});
+  CHECK(plain.starts_with("ACL SETUSER dlock reset on >PASSWORD -@all ~dlock:* resetchannels "));
+  CHECK(!holds(plain, "+select"));
+  CHECK(!holds(plain, "+wait"));
+  CHECK(holds(lines({"--server", "redis://db1/2", "--replicas", "1"}), " +select +wait "));
+  const std::string sentinel = lines({"--server", "redis+sentinel://s1,s2/locks"});
+  CHECK(holds(sentinel, " +role "));
+  CHECK(holds(sentinel, "\nACL SETUSER dlock reset on >PASSWORD -@all resetchannels +sentinel|"));
+  const std::string cluster = lines({"--server", "redis+cluster://n1"});
+  CHECK(holds(cluster, " +cluster|slots +cluster|myid +asking "));
+  CHECK(dlock({"doctor", "--acl", "--server", "local:/tmp"}).exit_code == 64);
+  CHECK(dlock({"doctor", "--acl", "--json", "--server", "redis://db1"}).exit_code == 64);
+  CHECK(dlock({"doctor", "redis://db1"}).exit_code == 64);
+}
+
+TEST_CASE("doctor: a directory of this host") {
+  const TempDir dir;
+  const Report report = doctor("local:" + dir.path());
+  CHECK(report.result.exit_code == 0);
+  CHECK(report.says("lock", "ok", "handed over"));
+  CHECK(report.says("label", "ok", "safe on this host"));
+  CHECK(run({"ls", "-A", dir.path()}).out == "");
+  const Report missing = doctor("local:" + (dir / "none"));
+  CHECK(missing.result.exit_code == 2);
+  CHECK(missing.says("directory", "error", "No such file"));
+}
+
+std::string bulk(const std::string& text) {
+  return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+}
+
+/// The server's time, `ahead` of this host's.
+std::string time_reply(std::chrono::seconds ahead) {
+  const auto now = (wall_now() + ahead).time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(now);
+  return request(
+      {std::to_string(seconds.count()), std::to_string(microseconds(now - seconds).count())});
+}
+
+/// A server that knows INFO, HELLO and TIME, and answers all else with `otherwise`.
+FakeServer engine(const std::string& info, const std::string& hello, const std::string& otherwise,
+                  std::chrono::seconds ahead = std::chrono::seconds(0)) {
+  return FakeServer([=](const Words& words) {
+    if (words.front() == "INFO") return say(info.empty() ? otherwise : bulk(info));
+    if (words.front() == "HELLO") return say(hello.empty() ? otherwise : hello);
+    if (words.front() == "TIME") return say(time_reply(ahead));
+    return say(otherwise);
+  });
+}
+
+const std::string unknown = "-ERR unknown command\r\n";
+
+TEST_CASE("doctor: engines that are not Redis, by what they are known to answer") {
+  SUBCASE("KeyDB with active replicas") {
+    // INFO of KeyDB 6.3: src/server.cpp, genRedisInfoString; the role is in its documentation,
+    // https://docs.keydb.dev/docs/active-rep/
+    FakeServer server = engine(
+        "# Server\r\nredis_version:6.3.4\r\nredis_mode:standalone\r\nuptime_in_seconds:90000\r\n"
+        "# Replication\r\nrole:active-replica\r\nmaster_global_link_status:up\r\n"
+        "connected_slaves:1\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\n"
+        "# KeyDB\r\nmvcc_depth:0\r\n",
+        "", unknown);
+    const Report report = doctor(server.url());
+    CHECK(report.result.exit_code == 2);
+    CHECK(report.says("engine", "error", "KeyDB 6.3.4 with active replicas"));
+  }
+  SUBCASE("Dragonfly") {
+    // https://www.dragonflydb.io/docs/command-reference/server-management/info
+    FakeServer server = engine(
+        "# Server\r\nredis_version:7.4.0\r\ndragonfly_version:df-v1.40.1\r\n"
+        "redis_mode:standalone\r\nuptime_in_seconds:90000\r\n# Replication\r\nrole:master\r\n",
+        "", unknown);
+    CHECK(doctor(server.url()).says("engine", "warning", "Dragonfly df-v1.40.1"));
+  }
+  SUBCASE("Garnet without --lua") {
+    // libs/server/Metrics/Info/GarnetInfoMetrics.cs, libs/server/Resp/CmdStrings.cs
+    FakeServer server = engine(
+        "# Server\r\ngarnet_version:1.0.83\r\nos:Unix\r\nredis_version:7.4.3\r\n"
+        "redis_mode:standalone\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
+        "", "-ERR This instance has Lua scripting support disabled\r\n");
+    const Report report = doctor(server.url());
+    CHECK(report.says("engine", "warning", "Garnet 1.0.83"));
+    CHECK(report.says("scripts", "error", "start it with --lua"));
+  }
+  SUBCASE("ElastiCache of an old version: INFO, but no CONFIG") {
+    // INFO as ElastiCache 5.0.4 has it; CONFIG is among its restricted commands,
+    // https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/RestrictedCommands.html
+    FakeServer server = engine(
+        "# Server\r\nredis_version:5.0.4\r\nredis_mode:standalone\r\nos:Amazon ElastiCache\r\n"
+        "uptime_in_seconds:13838909\r\n# Memory\r\nused_memory:4947000\r\nmaxmemory:436469760\r\n"
+        "maxmemory_policy:volatile-lru\r\n# Persistence\r\nloading:0\r\naof_enabled:0\r\n"
+        "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
+        "", unknown);
+    const Report report = doctor(server.url());
+    CHECK(report.says("engine", "error", "older than 6.2"));
+    CHECK(report.says("eviction", "error", "volatile-lru"));
+    CHECK(report.says("memory", "ok", "of 416M"));
+  }
+  SUBCASE("a server that says nothing at all of itself, with a clock two hours ahead") {
+    FakeServer server = engine("", "", unknown, std::chrono::hours(2));
+    const Report report = doctor(server.url());
+    CHECK(report.says("engine", "ok", "not told (INFO: unknown command, CONFIG: unknown command)"));
+    CHECK(report.says("scripts", "error", "runs none"));
+    CHECK(report.says("clock", "warning", "7200 s ahead"));
+  }
+  SUBCASE("one that is still loading, and one that is no Redis at all") {
+    FakeServer loading = engine(
+        "# Persistence\r\nloading:1\r\nloading_loaded_perc:35.20\r\n# Replication\r\n"
+        "role:master\r\n",
+        "", "-LOADING Redis is loading the dataset in memory\r\n");
+    CHECK(doctor(loading.url()).says("reach", "error", "35.20 %"));
+    FakeServer web(std::vector<Step>{say("HTTP/1.1 400 Bad Request\r\n\r\n")});
+    const Report report = doctor(web.url());
+    CHECK(report.result.exit_code == 2);
+    CHECK(report.line("reach").starts_with("error"));
+  }
+  SUBCASE("texts that would move the cursor are shown as text") {
+    FakeServer server =
+        engine("redis_version:7.0\x1b]0;pwn\a\r\nrole:mas\x1b[2Jter\r\n", "", unknown);
+    const Report report = doctor(server.url());
+    CHECK(!holds(report.result.out, "\x1b"));
+    CHECK(!holds(report.result.out, "\a"));
+  }
+}
+
+}  // namespace
+}  // namespace dlock::test

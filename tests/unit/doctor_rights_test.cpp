@@ -1,0 +1,89 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include "doctor/rights.hpp"
+#include "support/files.hpp"
+
+namespace dlock {
+namespace {
+
+using Words = std::set<std::string>;
+
+Words words_of(const Exam& exam, const Endpoint& server) {
+  Words words;
+  for (const Right& each : rights_needed(exam, server, KeyNames("dlock:", LockKey{"x"}))) {
+    CHECK(words.insert(each.word).second);
+    std::string sent = each.trial.front();
+    std::transform(sent.begin(), sent.end(), sent.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    CHECK(each.word.substr(0, each.word.find('|')) == sent);
+  }
+  return words;
+}
+
+/// What lock.lua calls, and what is sent beside it.
+Words sent_by_dlock() {
+  Words words{"eval",        "evalsha", "multi",  "exec", "subscribe",
+              "unsubscribe", "scan",    "zrange", "time", "hgetall"};
+  const std::string lua = test::read_file(std::string(DLOCK_SOURCE_DIR) + "/src/redis/lock.lua");
+  const std::regex call("redis\\.p?call\\('([A-Z]+)'");
+  for (std::sregex_iterator at(lua.begin(), lua.end(), call), end; at != end; ++at) {
+    std::string word = (*at)[1];
+    for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    words.insert(word);
+  }
+  return words;
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(more.begin(), more.end());
+  return words;
+}
+
+TEST_CASE("the rights are what the script calls and dlock sends, and no more") {
+  const Words base = sent_by_dlock();
+  Exam exam;
+  CHECK(words_of(exam, {}) == base);
+  Endpoint numbered;
+  numbered.database = 3;
+  CHECK(words_of(exam, numbered) == with(base, {"select"}));
+  exam.replicas = 1;
+  CHECK(words_of(exam, {}) == with(base, {"wait"}));
+  exam.topology = Topology::sentinel;
+  CHECK(words_of(exam, {}) == with(base, {"wait", "role"}));
+  exam.topology = Topology::cluster;
+  CHECK(words_of(exam, {}) == with(base, {"wait", "cluster|slots", "cluster|myid", "asking"}));
+}
+
+TEST_CASE("a prefix becomes a pattern that means the prefix, and that every reader takes") {
+  CHECK(acl_pattern("dlock:") == "dlock:*");
+  CHECK(acl_pattern("a*b?[c]^\\") == "a\\*b\\?\\[c\\]\\^\\\\*");
+  CHECK(acl_pattern("a b\"c'd") == "a?b?c?d*");
+  CHECK(acl_pattern("\xC3\xA9:") == "??:*");
+}
+
+TEST_CASE("the ACL line begins anew, names the user and holds no password") {
+  Endpoint server;
+  CHECK(
+      acl_line({}, server)
+          .starts_with(
+              "ACL SETUSER dlock reset on >PASSWORD -@all ~dlock:* resetchannels &dlock:* +eval "));
+  server.user = "jobs";
+  server.password = "secret";
+  Exam exam;
+  exam.prefix = "team a:";
+  const std::string line = acl_line(exam, server);
+  CHECK(
+      line.starts_with("ACL SETUSER jobs reset on >PASSWORD -@all ~team?a:* resetchannels "
+                       "&team?a:* +eval "));
+  CHECK(line.find("secret") == std::string::npos);
+  CHECK(sentinel_acl_line({}) ==
+        "ACL SETUSER dlock reset on >PASSWORD -@all resetchannels "
+        "+sentinel|get-master-addr-by-name +sentinel|sentinels");
+}
+
+}  // namespace
+}  // namespace dlock

@@ -1,17 +1,11 @@
 #include "commands/place.hpp"
 
 #include "local/local_store.hpp"
+#include "redis/cluster_store.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_route.hpp"
 
 namespace dlock {
-namespace {
-
-[[noreturn]] void refuse_unbuilt() {
-  throw Error(Trouble::usage, "Cluster is not supported by this version");
-}
-
-}  // namespace
 
 StorePtr open_store(const Settings& settings) {
   const bool may_move = !std::holds_alternative<Endpoint>(settings.server);
@@ -24,7 +18,9 @@ StorePtr open_store(const Settings& settings) {
         std::make_unique<SentinelRoute>(target->sentinels, target->master_name, target->master),
         terms);
   }
-  if (std::holds_alternative<ClusterTarget>(settings.server)) refuse_unbuilt();
+  if (const auto* target = std::get_if<ClusterTarget>(&settings.server)) {
+    return std::make_unique<ClusterStore>(target->seeds, terms);
+  }
   return std::make_unique<LocalStore>(directory_of(std::get<LocalTarget>(settings.server)));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@ namespace dlock {
 struct Announced {
   std::string host;
   int port = 0;
+  auto operator<=>(const Announced&) const = default;
 };
 
 /// Host and port as a sentinel or a Cluster node names them: foreign text, so only what can be a

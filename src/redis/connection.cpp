@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "redis/pauses.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
@@ -37,17 +38,6 @@ decltype(auto) named(const std::string& name, const Body& body) {
   }
 }
 
-constexpr milliseconds first_pause{20};
-constexpr milliseconds longest_pause{200};
-
-/// Lets a server that moves arrive.
-void rest(milliseconds pause, const Patience& patience) {
-  pollfd fds[] = {{patience.interrupt_fd, POLLIN, 0}};
-  if (poll_until(fds, later(BootClock::now(), pause)) > 0) {
-    throw Error(Trouble::interrupted, "interrupted");
-  }
-}
-
 /// The first word of ROLE's answer (https://redis.io/docs/latest/commands/role/).
 void check_role(const Endpoint& server, const Reply& reply) {
   const std::string role = reply.is_array(1) ? reply.items[0].text : "";
@@ -62,23 +52,21 @@ void check_role(const Endpoint& server, const Reply& reply) {
 
 template <typename Body>
 auto Connection::persist(const Patience& patience, const Body& body) {
-  milliseconds pause = first_pause;
+  Pauses pauses(patience);
   while (true) {
     // That an old link breaks says nothing about the server yet.
     const bool old_link = is_open();
-    const milliseconds needed = old_link ? milliseconds(0) : pause;
     try {
       return body();
     } catch (const Error& error) {
       if (error.trouble() == Trouble::interrupted) throw;
       close();
       const bool worth_it = old_link || route_->may_move();
-      const bool in_time = left_until(patience.deadline) > needed;
+      const bool in_time =
+          old_link ? left_until(patience.deadline) > milliseconds(0) : pauses.fit();
       if (!worth_it || error.trouble() != Trouble::unavailable || !in_time) throw;
     }
-    if (old_link) continue;
-    rest(pause, patience);
-    pause = std::min(pause * 2, longest_pause);
+    if (!old_link) pauses.take();
   }
 }
 

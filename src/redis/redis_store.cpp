@@ -7,6 +7,7 @@
 #include "base/hash.hpp"
 #include "base/random.hpp"
 #include "redis/lock_script.hpp"
+#include "redis/redirection.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
@@ -57,8 +58,9 @@ std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 
 }  // namespace
 
-RedisStore::RedisStore(std::unique_ptr<Route> route, RedisTerms terms)
-    : terms_(std::move(terms)), connection_(std::move(route)) {}
+RedisStore::RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
+                       std::shared_ptr<Pending> pending)
+    : terms_(std::move(terms)), connection_(std::move(route)), pending_(std::move(pending)) {}
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                       const Patience& patience) {
@@ -71,8 +73,26 @@ void RedisStore::check(const LockKey& key, const Reply& reply) const {
   if (!reply.is_error()) return;
   const Error error = server_error(reply);
   const bool of_the_key = error.trouble() == Trouble::wrong_data;
-  throw Error(error.trouble(),
-              name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") + error.what());
+  const std::string message =
+      name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") + error.what();
+  const auto redirection = terms_.cluster ? redirection_in(reply) : std::nullopt;
+  if (redirection) throw Redirected(*redirection, message);
+  throw Error(error.trouble(), message);
+}
+
+void RedisStore::precede_with(Request request) {
+  preceding_ = std::move(request);
+  said_before_.reset();
+}
+
+std::vector<Reply> RedisStore::exchange_preceded(std::vector<Request>& requests,
+                                                 std::ptrdiff_t place, const Patience& patience) {
+  if (!preceding_.empty()) requests.insert(requests.begin() + place, preceding_);
+  auto replies = connection_.exchange(requests, patience);
+  if (preceding_.empty()) return replies;
+  said_before_ = std::move(replies[static_cast<std::size_t>(place)]);
+  replies.erase(replies.begin() + place);
+  return replies;
 }
 
 Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
@@ -97,6 +117,7 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
   std::vector<Request> requests;
   if (!connection_.is_open() || connection_.links() != link) subscribed_.clear();
   if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
+  const auto place_before = static_cast<std::ptrdiff_t>(requests.size());
   if (listen) {
     requests.push_back({"MULTI"});
     requests.push_back({"SUBSCRIBE", whole_channel});
@@ -114,7 +135,7 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
   subscribed_ = whole_channel;
-  auto replies = connection_.exchange(requests, patience);
+  auto replies = exchange_preceded(requests, place_before, patience);
   if (!listen) return replies.back();
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
@@ -156,12 +177,17 @@ std::string RedisStore::place(const Patience& patience) {
 }
 
 void RedisStore::note_asked(const Asked& asked) {
-  unanswered_.emplace(asked, connection_.links() + (connection_.is_open() ? 0 : 1));
+  auto& sent = pending_->unanswered[asked];
+  const bool went_out = sent.connection != nullptr && sent.link <= sent.connection->links();
+  if (!went_out) sent = {&connection_, connection_.links() + (connection_.is_open() ? 0 : 1)};
 }
 
 void RedisStore::note_answered(const Asked& asked) {
-  const auto found = unanswered_.find(asked);
-  if (found != unanswered_.end() && found->second == connection_.links()) unanswered_.erase(found);
+  const auto found = pending_->unanswered.find(asked);
+  const Pending::Sent here{&connection_, connection_.links()};
+  if (found != pending_->unanswered.end() && found->second == here) {
+    pending_->unanswered.erase(found);
+  }
 }
 
 void RedisStore::tidy(const LockKey& key, const Reply& more, const Patience& patience) {
@@ -228,7 +254,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     if (message->channel != own) continue;
     const std::string_view text = message->payload;
     if (text.starts_with("grant ")) {
-      handed_over_.insert({claim.key, claim.token});
+      pending_->handed_over.insert({claim.key, claim.token});
       return Wake{Wake::Why::granted, {}};
     }
     if (text.starts_with("next ")) {
@@ -249,14 +275,15 @@ std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
   tidy(key, item(reply, 4), patience);
-  if (handed_over_.erase({key, token}) > 0) replicate(key, patience);
+  if (pending_->handed_over.erase({key, token}) > 0) replicate(key, patience);
   return Grant{Fence{number(reply, 3)}, Lease{lease, valid_until(sent, lease)}};
 }
 
 Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
                              const Patience& patience) {
   const Asked asked{key, token};
-  if (unanswered_.contains(asked) && connection_.links() == 0) return Released::not_held;
+  const bool never_sent = connection_.links() == 0 && !terms_.cluster;
+  if (pending_->unanswered.contains(asked) && never_sent) return Released::not_held;
   bool unsure = may_come_after(asked);
   Released answer = release_once(asked, mode, unsure, patience);
   // The link broke meanwhile: what was to be done in order on it may now be done later.
@@ -264,15 +291,16 @@ Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode
     const Released again = release_once(asked, mode, true, patience);
     if (answer == Released::not_held) answer = again;
   }
-  unanswered_.erase(asked);
+  pending_->unanswered.erase(asked);
   return answer;
 }
 
 /// A request sent on another link than the one we have may be done after what is sent now.
 bool RedisStore::may_come_after(const Asked& asked) const {
-  const auto found = unanswered_.find(asked);
-  if (found == unanswered_.end()) return false;
-  return !connection_.is_open() || found->second != connection_.links();
+  const auto found = pending_->unanswered.find(asked);
+  if (found == pending_->unanswered.end()) return false;
+  return !connection_.is_open() ||
+         found->second != Pending::Sent{&connection_, connection_.links()};
 }
 
 Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <map>
-#include <set>
+#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lock/store.hpp"
 #include "redis/connection.hpp"
+#include "redis/pending.hpp"
 #include "redis/protocol_text.hpp"
 
 namespace dlock {
@@ -17,13 +18,16 @@ struct RedisTerms {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant before it counts
   bool may_move = false;          ///< locks may come to live on another server
+  bool cluster = false;           ///< the server is a node of a Cluster, and may redirect
 };
 
 /// Locks on one Redis or Valkey server: every request is one run of lock.lua. Owned and used by one
-/// thread at a time.
+/// thread at a time. On a node of a Cluster every call but sleep() and inspect() may throw
+/// Redirected.
 class RedisStore final : public Store {
  public:
-  RedisStore(std::unique_ptr<Route> route, RedisTerms terms);
+  RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
+             std::shared_ptr<Pending> pending = std::make_shared<Pending>());
 
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
@@ -36,6 +40,20 @@ class RedisStore final : public Store {
   std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
   bool needs_renewal(const Claim& claim) const override;
   std::string name() const override { return connection_.name(); }
+
+  /// Called by ClusterStore: `request` goes out right before everything from here on, in the same
+  /// write, and what was said to it last is kept; an empty one ends that.
+  void precede_with(Request request);
+  const std::optional<Reply>& said_before() const { return said_before_; }
+  /// Plain requests and their replies, errors included.
+  std::vector<Reply> read(const std::vector<Request>& requests, const Patience& patience);
+  /// The keys of this server that match, sorted.
+  std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
+                                     const Patience& patience);
+  /// Whether there is a link, as far as is known, and how many there have been.
+  bool is_open() const { return connection_.is_open(); }
+  void close() { connection_.close(); }
+  int links() const { return connection_.links(); }
 
  private:
   /// Runs the script for `key`, by its hash and, where the server does not know it, by its text.
@@ -60,17 +78,10 @@ class RedisStore final : public Store {
   Answer ask_once(const Claim& claim, const Ask& ask, const Patience& patience, bool& more);
   /// A connection that listens to a channel may not send plain commands.
   void stop_listening(const Patience& patience);
-  std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
-                                     const Patience& patience);
-  KeyState state_of(const LockKey& key, const std::vector<Reply>& replies) const;
-  /// What becomes of a key that holds something else: named by the user it is an error, met by a
-  /// glob it is none of ours.
-  enum class NotALock { reported, skipped };
-  std::vector<KeyState> states_of(const std::vector<LockKey>& keys, NotALock not_a_lock,
-                                  const Patience& patience);
+  /// `requests` with the preceding one at `place`; its reply is kept and taken out.
+  std::vector<Reply> exchange_preceded(std::vector<Request>& requests, std::ptrdiff_t place,
+                                       const Patience& patience);
 
-  /// One key and token: what a request can be under way for.
-  using Asked = std::pair<LockKey, Token>;
   /// Notes that an acquire goes out, and that an answer came: then no copy of it can still arrive,
   /// unless one went out on an earlier link.
   void note_asked(const Asked& asked);
@@ -85,10 +96,11 @@ class RedisStore final : public Store {
 
   const RedisTerms terms_;
   Connection connection_;
+  std::shared_ptr<Pending> pending_;
   std::map<Token, std::string> channels_;
-  std::set<Asked> handed_over_;      ///< granted by a message, not confirmed yet
-  std::string subscribed_;           ///< the whole name of the channel listened to now, if any
-  std::map<Asked, int> unanswered_;  ///< acquires under way, and the link they first went out on
+  std::string subscribed_;  ///< the whole name of the channel listened to now, if any
+  Request preceding_;
+  std::optional<Reply> said_before_;
 };
 
 }  // namespace dlock

@@ -99,7 +99,9 @@ constexpr int port_attempts = 20;
 
 }  // namespace
 
-RedisServer::RedisServer(RedisOptions options) : options_(std::move(options)) {
+RedisServer::RedisServer(RedisOptions options)
+    : options_(std::move(options)), port_(options_.port) {
+  for (const auto& [name, text] : options_.files) write_file(dir_ / name, text);
   for (int attempt = 1; options_.tcp && attempt < port_attempts; ++attempt) {
     port_ = free_port();
     try {

@@ -22,11 +22,13 @@ struct Reply {
 };
 
 struct RedisOptions {
-  bool tcp = false;                        ///< also on a free port of 127.0.0.1
-  bool sentinel = false;                   ///< a Sentinel instead
-  std::string password;                    ///< requirepass; `command` uses it
-  std::vector<std::string> config;         ///< further lines of redis.conf, after ours
-  std::map<std::string, std::string> env;  ///< such as ShimClock::environment()
+  bool tcp = false;                            ///< also on a free port of 127.0.0.1
+  bool sentinel = false;                       ///< a Sentinel instead
+  std::string password;                        ///< requirepass; `command` uses it
+  std::vector<std::string> config;             ///< further lines of redis.conf, after ours
+  std::map<std::string, std::string> env;      ///< such as ShimClock::environment()
+  int port = 0;                                ///< on this port of 127.0.0.1, free or not
+  std::map<std::string, std::string> files{};  ///< put into its directory before it starts
 };
 
 /// A Redis or Valkey of the test's own (DLOCK_TEST_REDIS_SERVER, else redis-server of PATH) on a

@@ -14,16 +14,12 @@
 #include "base/error.hpp"
 
 namespace dlock::test {
-namespace {
-
 std::string sorted(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
   return text;
 }
-
-}  // namespace
 
 Scene::Scene() { write_file(log(), ""); }
 

@@ -98,6 +98,9 @@ class RedisScene final : public Scene {
 /// When a hold of `key` ends by what the server has stored, on the clock of this process.
 Deadline lease_end(const RedisServer& server, const std::string& key);
 
+/// Names in their order, a blank between.
+std::string sorted(std::vector<std::string> names);
+
 /// Each tenure of a log in the order they started, as the number given to stamp.
 std::vector<long> order_of(const std::string& log);
 

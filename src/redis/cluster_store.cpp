@@ -1,0 +1,302 @@
+#include "redis/cluster_store.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "redis/pauses.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+std::string name_of(const std::vector<Endpoint>& seeds) {
+  std::string hosts;
+  for (const Endpoint& each : seeds) hosts += (hosts.empty() ? "" : ",") + each.address();
+  return (seeds.front().tls ? "rediss+cluster://" : "redis+cluster://") + hosts;
+}
+
+RedisTerms for_nodes(RedisTerms terms) {
+  terms.may_move = terms.cluster = true;
+  return terms;
+}
+
+Patience share_of(const Patience& patience, milliseconds share) {
+  return {std::min(patience.deadline, later(BootClock::now(), share)), patience.interrupt_fd};
+}
+
+}  // namespace
+
+/// The way of one request to the node that serves it.
+class ClusterStore::Trip {
+ public:
+  Trip(ClusterStore& cluster, int slot, const Patience& patience)
+      : cluster_(cluster), slot_(slot), patience_(patience), pauses_(patience) {}
+
+  /// Goes on until `visit` came to an end. Returns whether one before may have been done, too.
+  bool run(const Visit& visit) {
+    while (!arrives(visit)) {
+    }
+    return may_be_done_;
+  }
+
+ private:
+  Announced next_stop();
+  Patience share() const;
+  bool arrives(const Visit& visit);
+  void visit_node(const Announced& place, RedisStore& node, const Visit& visit);
+  void hear(const Announced& place, RedisStore& node, bool asking);
+  void follow(const Redirected& redirected, const Announced& place);
+  void look_elsewhere(const Error& error, const Announced& place);
+  bool refreshed(const Announced& avoided);
+  void pause_before_the_next();
+
+  ClusterStore& cluster_;
+  int slot_;
+  Patience patience_;
+  Pauses pauses_;
+  std::optional<Announced> asked_over_;  ///< where an ASK sent us
+  int redirections_ = 0;                 ///< in a row
+  std::size_t dead_seeds_ = 0;
+  bool may_be_done_ = false;
+};
+
+Announced ClusterStore::Trip::next_stop() {
+  if (asked_over_) return *asked_over_;
+  return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
+}
+
+/// Of the time left: another node may answer where one is silent.
+Patience ClusterStore::Trip::share() const {
+  constexpr milliseconds least{100};
+  const auto left = left_until(patience_.deadline);
+  const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
+  return share_of(patience_, std::max(left / static_cast<int>(others), std::min(left, least)));
+}
+
+bool ClusterStore::Trip::arrives(const Visit& visit) {
+  const Announced place = next_stop();
+  RedisStore& node = cluster_.node_at(place);
+  const bool was_open = node.is_open();
+  const int links = node.links();
+  try {
+    visit_node(place, node, visit);
+    return true;
+  } catch (const Redirected& redirected) {
+    follow(redirected, place);
+  } catch (const Error& error) {
+    // A link that is still open has brought an answer, which another node would give, too.
+    if (error.trouble() != Trouble::unavailable || node.is_open()) throw;
+    may_be_done_ = may_be_done_ || was_open || node.links() != links;
+    look_elsewhere(error, place);
+  }
+  return false;
+}
+
+void ClusterStore::Trip::visit_node(const Announced& place, RedisStore& node, const Visit& visit) {
+  const bool asking = asked_over_.has_value();
+  asked_over_.reset();
+  if (asking) {
+    node.precede_with({"ASKING"});
+  } else if (!node.is_open()) {
+    node.precede_with({"CLUSTER", "SLOTS"});
+  }
+  try {
+    visit(node, share());
+  } catch (const Redirected&) {
+    hear(place, node, asking);
+    throw;
+  }
+  hear(place, node, asking);
+  if (!asking && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
+}
+
+void ClusterStore::Trip::hear(const Announced& place, RedisStore& node, bool asking) {
+  const auto said = node.said_before();
+  if (!said) return;
+  if (!asking) return cluster_.take_map(*said, place);
+  if (!said->is_error()) return;
+  const Error error = server_error(*said);
+  throw Error(error.trouble(), node.name() + ": " + error.what());
+}
+
+void ClusterStore::Trip::follow(const Redirected& redirected, const Announced& place) {
+  constexpr int most_redirections = 5;
+  constexpr int usual_redirections = 2;
+  const Redirection& redirection = redirected.redirection();
+  if (redirection.kind == Redirection::Kind::nowhere) throw redirected;
+  if (redirection.kind == Redirection::Kind::later) {
+    redirections_ = 0;
+    pause_before_the_next();
+    refreshed(place);
+    return;
+  }
+  Announced to = redirection.to;
+  if (to.host.empty()) to.host = place.host;
+  const bool in_circles = ++redirections_ > most_redirections;
+  // Two nodes may disagree for a moment about who has a slot that has just moved.
+  if (in_circles || (redirections_ > usual_redirections && !pauses_.fit())) {
+    throw Error(Trouble::unavailable,
+                cluster_.name_ + ": its nodes send each other's requests round in circles: " +
+                    redirected.what());
+  }
+  if (redirections_ > usual_redirections) pauses_.take();
+  if (redirection.kind == Redirection::Kind::moved) {
+    cluster_.map_.move(slot_, to);
+  } else {
+    asked_over_ = to;
+  }
+}
+
+void ClusterStore::Trip::look_elsewhere(const Error& error, const Announced& place) {
+  redirections_ = 0;
+  const auto& seeds = cluster_.seeds_;
+  if (place == seeds[cluster_.seed_]) cluster_.seed_ = (cluster_.seed_ + 1) % seeds.size();
+  if (cluster_.map_.is_empty()) {
+    if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), error);
+    return;
+  }
+  if (refreshed(place) && next_stop() != place) return;
+  pause_before_the_next();
+}
+
+/// Half of the time left at most is spent on it, for the request itself needs some.
+bool ClusterStore::Trip::refreshed(const Announced& avoided) {
+  try {
+    cluster_.refresh(avoided, share_of(patience_, left_until(patience_.deadline) / 2));
+    return true;
+  } catch (const Error& error) {
+    if (error.trouble() == Trouble::interrupted) throw;
+    return false;
+  }
+}
+
+/// Called while an exception is handled: that is what is thrown where no time is left.
+void ClusterStore::Trip::pause_before_the_next() {
+  if (!pauses_.fit()) throw;
+  pauses_.take();
+}
+
+ClusterStore::ClusterStore(std::vector<Endpoint> seeds, RedisTerms terms)
+    : login_(seeds.front()), terms_(for_nodes(std::move(terms))), name_(name_of(seeds)) {
+  for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
+}
+
+Answer ClusterStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+  Answer answer;
+  at_slot(slot(claim.key), patience, [&](RedisStore& node, const Patience& share) {
+    answer = node.acquire(claim, ask, share);
+    if (ask.wait) queued_at_ = &node;
+  });
+  return answer;
+}
+
+Wake ClusterStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
+  return queued_at_->sleep(claim, until, interrupt_fd);
+}
+
+std::optional<Grant> ClusterStore::renew(const LockKey& key, const Token& token,
+                                         std::optional<milliseconds> ttl,
+                                         const Patience& patience) {
+  std::optional<Grant> grant;
+  at_slot(slot(key), patience, [&](RedisStore& node, const Patience& share) {
+    grant = node.renew(key, token, ttl, share);
+  });
+  return grant;
+}
+
+Released ClusterStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
+                               const Patience& patience) {
+  if (pending_->unanswered.contains({key, token}) && !was_reached()) return Released::not_held;
+  Released answer = Released::not_held;
+  const bool may_be_done =
+      at_slot(slot(key), patience, [&](RedisStore& node, const Patience& share) {
+        answer = node.release(key, token, mode, share);
+      });
+  return answer == Released::not_held && may_be_done ? Released::yes : answer;
+}
+
+std::vector<Holder> ClusterStore::force_release(const LockKey& key, std::optional<Fence> fence,
+                                                const Patience& patience) {
+  std::vector<Holder> out;
+  at_slot(slot(key), patience, [&](RedisStore& node, const Patience& share) {
+    out = node.force_release(key, fence, share);
+  });
+  return out;
+}
+
+int ClusterStore::slot(const LockKey& key) const {
+  return slot_of(KeyNames(terms_.prefix, key).holds);
+}
+
+RedisStore& ClusterStore::node_at(const Announced& place) {
+  auto& node = nodes_[place];
+  if (!node) {
+    Endpoint endpoint = login_;
+    endpoint.host = place.host;
+    endpoint.port = place.port;
+    node = std::make_unique<RedisStore>(std::make_unique<FixedRoute>(endpoint), terms_, pending_);
+  }
+  node->precede_with({});
+  return *node;
+}
+
+bool ClusterStore::at_slot(int slot, const Patience& patience, const Visit& visit) {
+  return Trip(*this, slot, patience).run(visit);
+}
+
+void ClusterStore::take_map(const Reply& reply, const Announced& place) {
+  RedisStore& node = node_at(place);
+  try {
+    if (!reply.is_error()) return map_.learn(reply, place);
+  } catch (const Error& error) {
+    node.close();
+    throw Error(error.trouble(), node.name() + ": " + error.what());
+  }
+  if (reply.text.find("cluster support disabled") == std::string::npos) return;
+  // What it was asked beside is void.
+  node.close();
+  throw Error(Trouble::unavailable,
+              node.name() + ": it is no node of a Cluster: a server alone is named by redis://");
+}
+
+void ClusterStore::refresh(const std::optional<Announced>& avoided, const Patience& patience) {
+  constexpr std::size_t most = 8;
+  auto places = map_.nodes();
+  for (const Announced& seed : seeds_) {
+    if (std::find(places.begin(), places.end(), seed) == places.end()) places.push_back(seed);
+  }
+  if (avoided) std::erase(places, *avoided);
+  const auto first = places.empty() ? 0 : refreshes_++ % places.size();
+  std::rotate(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(first), places.end());
+  places.resize(std::min(places.size(), most));
+  std::optional<Error> last;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto share = left_until(patience.deadline) / static_cast<int>(places.size() - i);
+    try {
+      RedisStore& node = node_at(places[i]);
+      const Reply reply = node.read({{"CLUSTER", "SLOTS"}}, share_of(patience, share)).front();
+      take_map(reply, places[i]);
+      if (!reply.is_error()) return;
+      const Error error = server_error(reply);
+      last = Error(error.trouble(), node.name() + ": " + error.what());
+    } catch (const Error& error) {
+      if (error.trouble() == Trouble::interrupted) throw;
+      last = error;
+    }
+  }
+  give_up(places.size(), last.value_or(Error(Trouble::unavailable, "there is no other node")));
+}
+
+void ClusterStore::give_up(std::size_t nodes, const Error& last) const {
+  if (nodes < 2) throw last;
+  throw Error(last.trouble(),
+              name_ + ": none of " + std::to_string(nodes) + " nodes helps: " + last.what());
+}
+
+bool ClusterStore::was_reached() const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const auto& node) { return node.second->links() > 0; });
+}
+
+}  // namespace dlock

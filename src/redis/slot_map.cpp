@@ -1,0 +1,93 @@
+#include "redis/slot_map.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/error.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr int slot_count = 16384;
+
+std::uint16_t crc16(std::string_view bytes) {
+  constexpr std::uint16_t polynomial = 0x1021;
+  std::uint16_t crc = 0;
+  for (const char byte : bytes) {
+    crc = static_cast<std::uint16_t>(crc ^ (static_cast<unsigned char>(byte) << 8));
+    for (int bit = 0; bit < 8; ++bit) {
+      const bool carry = (crc & 0x8000) != 0;
+      crc = static_cast<std::uint16_t>((crc << 1) ^ (carry ? polynomial : 0));
+    }
+  }
+  return crc;
+}
+
+[[noreturn]] void no_map() {
+  throw Error(Trouble::unavailable, "its answer to CLUSTER SLOTS cannot be understood");
+}
+
+int slot_in(const Reply& reply) {
+  const bool fits =
+      reply.kind == Reply::Kind::integer && reply.integer >= 0 && reply.integer < slot_count;
+  if (!fits) no_map();
+  return static_cast<int>(reply.integer);
+}
+
+/// `[host, port, id, ...]`; a node that does not know its own host says nil, "" or "?".
+Announced node_in(const Reply& reply, const Announced& asked) {
+  if (!reply.is_array(2) || reply.items[1].kind != Reply::Kind::integer) no_map();
+  const std::string& host = reply.items[0].text;
+  const bool unknown = host.empty() || host == "?";
+  const auto node = announced(unknown ? asked.host : host, std::to_string(reply.items[1].integer));
+  if (!node) no_map();
+  return *node;
+}
+
+void add(std::vector<Announced>& nodes, const Announced& node) {
+  constexpr std::size_t most_nodes = 2000;  // a Cluster is to have 1000 at most
+  if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return;
+  if (nodes.size() == most_nodes) no_map();
+  nodes.push_back(node);
+}
+
+}  // namespace
+
+int slot_of(std::string_view name) {
+  const auto open = name.find('{');
+  const auto close = open == std::string_view::npos ? open : name.find('}', open + 1);
+  const bool tagged = close != std::string_view::npos && close > open + 1;
+  return crc16(tagged ? name.substr(open + 1, close - open - 1) : name) % slot_count;
+}
+
+void SlotMap::learn(const Reply& reply, const Announced& asked) {
+  SlotMap told;
+  if (reply.kind != Reply::Kind::array) no_map();
+  for (const Reply& range : reply.items) {
+    if (!range.is_array(3)) no_map();
+    told.ranges_.push_back(
+        {slot_in(range.items[0]), slot_in(range.items[1]), node_in(range.items[2], asked)});
+    for (std::size_t i = 2; i < range.items.size(); ++i) {
+      add(told.nodes_, node_in(range.items[i], asked));
+    }
+  }
+  *this = std::move(told);
+}
+
+std::optional<Announced> SlotMap::owner(int slot) const {
+  const auto moved = moved_.find(slot);
+  if (moved != moved_.end()) return moved->second;
+  for (const Range& range : ranges_) {
+    if (range.first <= slot && slot <= range.last) return range.master;
+  }
+  return std::nullopt;
+}
+
+std::vector<Announced> SlotMap::masters() const {
+  std::vector<Announced> masters;
+  for (const Range& range : ranges_) add(masters, range.master);
+  for (const auto& [slot, node] : moved_) add(masters, node);
+  return masters;
+}
+
+}  // namespace dlock

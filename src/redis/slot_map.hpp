@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "redis/announced.hpp"
+#include "redis/reply.hpp"
+
+namespace dlock {
+
+/// The slot of a key's name: CRC16 (XMODEM) of what stands in the first braces, modulo 16384
+/// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model).
+int slot_of(std::string_view name);
+
+/// Which node of a Cluster has which slot, as far as it was told. A plain value.
+class SlotMap {
+ public:
+  /// Takes the answer to CLUSTER SLOTS, in place of all that was known; `asked` stands for nodes
+  /// that do not know their own host. Throws Error{unavailable} where the answer is none.
+  void learn(const Reply& reply, const Announced& asked);
+  /// One slot has another node than the last answer said.
+  void move(int slot, const Announced& node) { moved_[slot] = node; }
+
+  bool is_empty() const { return ranges_.empty() && moved_.empty(); }
+  std::optional<Announced> owner(int slot) const;
+  /// Every node that has slots.
+  std::vector<Announced> masters() const;
+  /// Every node that was named, replicas too.
+  const std::vector<Announced>& nodes() const { return nodes_; }
+
+ private:
+  struct Range {
+    int first = 0;
+    int last = 0;
+    Announced master;
+  };
+  std::vector<Range> ranges_;
+  std::map<int, Announced> moved_;  ///< since the ranges were told
+  std::vector<Announced> nodes_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/endpoint.hpp"
+#include "config/server_url.hpp"
+#include "lock/store.hpp"
+#include "support/redis_server.hpp"
+#include "support/scene.hpp"
+
+namespace dlock::test {
+
+struct ClusterOptions {
+  bool replicas = false;  ///< one for each master
+  std::string password;
+  /// After which silence a node is taken for dead: short only where a test is about that.
+  milliseconds node_timeout{15'000};
+};
+
+/// A Redis Cluster of three masters on free ports of 127.0.0.1: nodes 0, 1 and 2, each with a third
+/// of the slots; with replicas nodes 3, 4 and 5 stand by them in this order. All knowledge of one
+/// another is written for them beforehand, so that it is up after the two seconds that Redis
+/// makes every new master wait.
+class Cluster {
+ public:
+  explicit Cluster(ClusterOptions options = {});
+
+  /// `redis+cluster://` with the masters in this order, the password left out.
+  std::string url(std::vector<std::size_t> seeds = {0, 1, 2}) const;
+  ClusterTarget target() const;
+  /// A client of the whole Cluster.
+  StorePtr open() const;
+
+  RedisServer& node(std::size_t i) const { return *nodes_.at(i); }
+  std::size_t size() const { return nodes_.size(); }
+  /// A key in a slot that master `i` had at first; another for each `number`.
+  static std::string key_of(std::size_t i, int number = 0);
+  static int slot_of(const std::string& key);
+
+  /// Resharding, in the steps of redis-cli: between begin and end the slot is at both.
+  void begin_move(int slot, std::size_t from, std::size_t to) const;
+  void move_keys(int slot, std::size_t from, std::size_t to) const;
+  void end_move(int slot, std::size_t from, std::size_t to) const;
+  void move(int slot, std::size_t from, std::size_t to) const;
+  /// Whether node `i` is a master that serves.
+  bool is_master(std::size_t i) const;
+
+ private:
+  void start();
+  bool is_up() const;
+  std::string known_to(std::size_t self, const std::vector<int>& ports) const;
+
+  ClusterOptions options_;
+  std::vector<std::string> ids_;
+  std::vector<std::unique_ptr<RedisServer>> nodes_;
+};
+
+/// Locks on a Cluster.
+class ClusterScene final : public Scene {
+ public:
+  explicit ClusterScene(ClusterOptions options = {}) : cluster(std::move(options)) {}
+  std::string url() const override { return url_.empty() ? cluster.url() : url_; }
+  std::string kept() const override;
+  std::string may_stay(std::vector<std::string> keys) const override;
+  void go_through(const std::string& url) { url_ = url; }
+
+  Cluster cluster;
+
+ private:
+  std::string url_;
+};
+
+}  // namespace dlock::test

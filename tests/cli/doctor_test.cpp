@@ -2,58 +2,15 @@
 
 #include <sstream>
 
-#include "cli/place.hpp"
+#include "cli/doctor_report.hpp"
 #include "support/clock_control.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
 #include "support/resp.hpp"
-#include "support/sentinels.hpp"
 
 namespace dlock::test {
 namespace {
-
-using Words = std::vector<std::string>;
-
-struct Report {
-  Result result;
-  /// The one line of this check, level in front; empty if there is none.
-  std::string line(const std::string& check) const {
-    std::istringstream lines(result.out);
-    for (std::string each; std::getline(lines, each);) {
-      std::istringstream words(each);
-      std::string level;
-      std::string name;
-      words >> level >> name;
-      if (name == check) return each;
-    }
-    return "";
-  }
-  bool says(const std::string& check, const std::string& level, const std::string& part) const {
-    CAPTURE(result.out);
-    CAPTURE(result.err);
-    const std::string found = line(check);
-    const bool as_expected = found.starts_with(level + " ") && holds(found, part);
-    CHECK(as_expected);
-    return as_expected;
-  }
-};
-
-Report doctor(const std::string& url, const Words& flags = {}, const std::string& password = "") {
-  Words words{"doctor", "--server", url};
-  words.insert(words.end(), flags.begin(), flags.end());
-  ProcessOptions options;
-  if (!password.empty()) options.env["DLOCK_PASSWORD"] = password;
-  return {dlock(words, options)};
-}
-
-RedisOptions configured(std::vector<std::string> config) {
-  RedisOptions options;
-  options.config = std::move(config);
-  return options;
-}
-
-RedisOptions keeping_all() { return configured({"appendonly yes", "appendfsync always"}); }
 
 TEST_CASE("doctor: a healthy server is fit, text and JSON say the same, and nothing stays") {
   const RedisServer server(keeping_all());
@@ -209,14 +166,6 @@ TEST_CASE("doctor: passwords and users, from none to the least that is enough") 
   CHECK(doctor(url("nolua"), {}, "pw")
             .says("scripts", "error", "-> ACL SETUSER nolua +eval +evalsha"));
   CHECK(server.command({"DBSIZE"}).number == 0);
-}
-
-/// Makes the user of an `--acl` line on the server, as redis-cli would.
-void obey(const RedisServer& server, const std::string& line) {
-  std::istringstream text(line);
-  Words words;
-  for (std::string each; text >> each;) words.push_back(each);
-  REQUIRE(server.command(words).text == "OK");
 }
 
 TEST_CASE("doctor: the user that --acl prints is enough, and none of its rights can go") {

@@ -49,7 +49,7 @@ class ClusterStore::Trip {
   void follow(const Redirected& redirected, const Announced& place);
   void look_elsewhere(const Error& error, const Announced& place);
   bool refreshed(const Announced& avoided);
-  void pause_before_the_next();
+  void pause_after(const Error& error);
 
   ClusterStore& cluster_;
   int slot_;
@@ -58,6 +58,8 @@ class ClusterStore::Trip {
   std::optional<Announced> asked_over_;  ///< where an ASK sent us
   int redirections_ = 0;                 ///< in a row
   std::size_t dead_seeds_ = 0;
+  std::optional<Error> first_trouble_;
+  bool hurried_ = false;  ///< to where a slot is now, without a pause
   bool may_be_done_ = false;
 };
 
@@ -127,7 +129,7 @@ void ClusterStore::Trip::follow(const Redirected& redirected, const Announced& p
   if (redirection.kind == Redirection::Kind::nowhere) throw redirected;
   if (redirection.kind == Redirection::Kind::later) {
     redirections_ = 0;
-    pause_before_the_next();
+    pause_after(redirected);
     refreshed(place);
     return;
   }
@@ -152,12 +154,13 @@ void ClusterStore::Trip::look_elsewhere(const Error& error, const Announced& pla
   redirections_ = 0;
   const auto& seeds = cluster_.seeds_;
   if (place == seeds[cluster_.seed_]) cluster_.seed_ = (cluster_.seed_ + 1) % seeds.size();
+  if (!first_trouble_) first_trouble_ = error;
   if (cluster_.map_.is_empty()) {
-    if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), error);
+    if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), *first_trouble_);
     return;
   }
-  if (refreshed(place) && next_stop() != place) return;
-  pause_before_the_next();
+  if (refreshed(place) && next_stop() != place && !std::exchange(hurried_, true)) return;
+  pause_after(error);
 }
 
 /// Half of the time left at most is spent on it, for the request itself needs some.
@@ -171,9 +174,11 @@ bool ClusterStore::Trip::refreshed(const Announced& avoided) {
   }
 }
 
-/// Called while an exception is handled: that is what is thrown where no time is left.
-void ClusterStore::Trip::pause_before_the_next() {
-  if (!pauses_.fit()) throw;
+/// Where no time is left, the trouble that came first says more than the last attempt, which had
+/// hardly any.
+void ClusterStore::Trip::pause_after(const Error& error) {
+  if (!first_trouble_) first_trouble_ = error;
+  if (!pauses_.fit()) throw *first_trouble_;
   pauses_.take();
 }
 

@@ -75,9 +75,11 @@ void RedisStore::check(const LockKey& key, const Reply& reply) const {
   const bool of_the_key = error.trouble() == Trouble::wrong_data;
   const std::string message =
       name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") + error.what();
-  const auto redirection = terms_.cluster ? redirection_in(reply) : std::nullopt;
-  if (redirection) throw Redirected(*redirection, message);
-  throw Error(error.trouble(), message);
+  const auto redirection = redirection_in(reply);
+  if (redirection && terms_.cluster) throw Redirected(*redirection, message);
+  const bool of_a_cluster = redirection && redirection->kind != Redirection::Kind::later;
+  throw Error(error.trouble(),
+              message + (of_a_cluster ? "; a Cluster is named by redis+cluster://" : ""));
 }
 
 void RedisStore::precede_with(Request request) {

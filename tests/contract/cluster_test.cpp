@@ -2,20 +2,50 @@
 
 #include "support/cluster.hpp"
 
+#include <set>
+
 #include "base/error.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "redis/cluster_store.hpp"
 #include "support/eventually.hpp"
-#include "support/fake_server.hpp"
+#include "support/fault_proxy.hpp"
 
 namespace dlock::test {
+namespace {
 
-TEST_CASE(
-    "a Cluster: keys in different slots are had from any seed, and moved under their holders") {
-  const Cluster cluster;
+Patience for_ms(int ms) { return {later(BootClock::now(), milliseconds(ms)), -1}; }
+
+StorePtr open_at(const Cluster& cluster, std::vector<Endpoint> seeds) {
+  for (Endpoint& seed : seeds) seed.password = cluster.target().seeds.front().password;
+  return std::make_unique<ClusterStore>(seeds, RedisTerms{});
+}
+
+Endpoint tcp_at(int port) { return endpoint_at(Address{"", port}); }
+
+/// A port of this host where nobody listens.
+int dead_port() {
+  Address address;
+  const Fd listener = listen_at(address);
+  return address.port;
+}
+
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    CHECK(error.trouble() == Trouble::unavailable);
+    return error.what();
+  }
+  return "";
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void is_served_from_any_seed(const Cluster& cluster) {
   for (std::size_t seed = 0; seed < 3; ++seed) {
-    auto store = std::make_unique<ClusterStore>(
-        std::get<ClusterTarget>(parse_server_url(cluster.url({seed}))).seeds, RedisTerms{});
+    const auto store = open_at(cluster, {tcp_at(cluster.node(seed).port())});
     for (std::size_t at = 0; at < 3; ++at) {
       const Claim claim = claim_on(Cluster::key_of(at));
       granted(*store, claim);
@@ -25,6 +55,155 @@ TEST_CASE(
       CHECK(release(*store, claim) == Released::not_held);
     }
   }
+}
+
+/// The first seed is silent, the second refuses.
+void is_served_though_seeds_are_dead(const Cluster& cluster) {
+  FaultProxy silent(cluster.node(0).address(), true);
+  silent.black_hole(Direction::requests);
+  const auto store = open_at(cluster, {tcp_at(silent.address().port), tcp_at(dead_port()),
+                                       tcp_at(cluster.node(0).port())});
+  const Claim claim = claim_on(Cluster::key_of(1));
+  const auto begun = BootClock::now();
+  CHECK(std::holds_alternative<Grant>(store->acquire(claim, {}, for_ms(3000))));
+  CHECK(BootClock::now() - begun < milliseconds(2500));
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(store->name() == "redis+cluster://127.0.0.1:" + std::to_string(silent.address().port) +
+                             store->name().substr(store->name().find(',')));
+}
+
+void all_masters_are_inspected(const Cluster& cluster) {
+  const auto store = cluster.open();
+  std::vector<Claim> claims;
+  Query query{{}, {"key*"}};
+  for (std::size_t at = 0; at < 3; ++at) {
+    for (int i = 0; i < 5; ++i) claims.push_back(claim_on(Cluster::key_of(at, i)));
+    query.keys.push_back({Cluster::key_of(2 - at)});
+  }
+  query.keys.push_back({"free"});
+  for (const Claim& claim : claims) granted(*store, claim);
+  const auto states = cluster.open()->inspect(query, soon());
+  REQUIRE(states.size() == 16);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(states[i].key == query.keys[i]);
+  CHECK(states[3].holders.empty());
+  CHECK(std::is_sorted(states.begin() + 4, states.end(),
+                       [](const auto& a, const auto& b) { return a.key < b.key; }));
+  std::set<LockKey> all;
+  for (const KeyState& state : states) {
+    all.insert(state.key);
+    CHECK(state.holders.size() == (state.key.text == "free" ? 0 : 1));
+  }
+  CHECK(all.size() == states.size());
+  for (const Claim& claim : claims) {
+    CHECK(store->force_release(claim.key, std::nullopt, soon()).size() == 1);
+  }
+  CHECK(store->inspect({{}, {"*"}}, soon()).empty());
+}
+
+/// All four keys of the lock are there already, so that the new node can serve it.
+void is_served_by_ask_while_it_moves(const Cluster& cluster) {
+  const std::string key = Cluster::key_of(0);
+  const int slot = Cluster::slot_of(key);
+  const auto store = cluster.open(), waiting = cluster.open(), late = cluster.open();
+  const Claim held = claim_on(key), first = claim_on(key), second = claim_on(key);
+  granted(*store, held);
+  queue_up(*waiting, first);
+  cluster.begin_move(slot, 0, 1);
+  CHECK(state_of(*cluster.open(), key).waiters.size() == 1);
+  cluster.move_keys(slot, 0, 1);
+  CHECK(state_of(*cluster.open(), key).holders.size() == 1);
+  CHECK(renew(*store, held));
+  queue_up(*late, second);
+  CHECK(state_of(*cluster.open(), key).waiters.size() == 2);
+  CHECK(release(*store, held) == Released::yes);
+  CHECK(let_in(*waiting, first));
+  cluster.end_move(slot, 0, 1);
+  CHECK(release(*waiting, first) == Released::yes);
+  CHECK(let_in(*late, second));
+  CHECK(release(*late, second) == Released::yes);
+  cluster.move(slot, 1, 0);
+}
+
+/// With its keys half here and half there nobody can, and it is asked for until that is over.
+void is_served_once_it_has_moved(const Cluster& cluster) {
+  const std::string key = Cluster::key_of(0, 1);
+  const int slot = Cluster::slot_of(key);
+  const auto store = cluster.open();
+  const Claim held = claim_on(key);
+  const Fence fence = granted(*store, held).fence;
+  cluster.begin_move(slot, 0, 2);
+  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(100)); }),
+             "the Cluster is moving the key"));
+  CHECK(state_of(*cluster.open(), key).holders.size() == 1);
+  cluster.move_keys(slot, 0, 2);
+  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(100)); }),
+             "the Cluster is moving the key"));
+  CHECK(state_of(*cluster.open(), key).holders.size() == 1);
+  std::thread moving([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    cluster.end_move(slot, 0, 2);
+  });
+  CHECK(renew(*store, held));
+  moving.join();
+  CHECK(release(*store, held) == Released::yes);
+  CHECK(granted(*store, claim_on(key)).fence > fence);
+  cluster.move(slot, 2, 0);
+}
+
+/// The new node sees nobody who listens, yet passes over him alone who joined there and has gone.
+void the_dead_are_passed_over_where_they_joined(const Cluster& cluster) {
+  const std::string key = Cluster::key_of(1);
+  const int slot = Cluster::slot_of(key);
+  const auto store = cluster.open(), first = cluster.open();
+  auto dead = cluster.open();
+  const Claim held = claim_on(key), gone = claim_on(key), next = claim_on(key);
+  granted(*store, held);
+  cluster.move(slot, 1, 2);
+  queue_up(*dead, gone);
+  queue_up(*first, next);
+  dead.reset();
+  REQUIRE(eventually([&] {
+    return cluster.node(2).command({"PUBSUB", "CHANNELS", "*"}).items.size() == 1;
+  }));
+  CHECK(release(*store, held) == Released::yes);
+  CHECK(state_of(*cluster.open(), key).holders.front().who == next.who);
+  CHECK(state_of(*cluster.open(), key).waiters.empty());
+  CHECK(let_in(*first, next));
+  CHECK(release(*first, next) == Released::yes);
+  cluster.move(slot, 2, 1);
+}
+
+void it_waits_for_a_slot_that_nobody_has(const Cluster& cluster) {
+  const std::string key = Cluster::key_of(0, 2);
+  const std::string slot = std::to_string(Cluster::slot_of(key));
+  const auto store = cluster.open();
+  const Claim claim = claim_on(key);
+  for (std::size_t i = 0; i < 3; ++i) cluster.node(i).command({"CLUSTER", "DELSLOTS", slot});
+  const auto begun = BootClock::now();
+  CHECK(says(error_of([&] { store->acquire(claim, {}, for_ms(300)); }), "the Cluster is down"));
+  CHECK(BootClock::now() - begun < milliseconds(1500));
+  std::thread healing([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    cluster.node(0).command({"CLUSTER", "ADDSLOTS", slot});
+  });
+  granted(*store, claim);
+  healing.join();
+  CHECK(release(*store, claim) == Released::yes);
+}
+
+}  // namespace
+
+TEST_CASE("a Cluster: every key is had at the node of its slot, also while the slot moves") {
+  ClusterOptions options;
+  options.password = "of-the-cluster";
+  const Cluster cluster(options);
+  is_served_from_any_seed(cluster);
+  is_served_though_seeds_are_dead(cluster);
+  all_masters_are_inspected(cluster);
+  is_served_by_ask_while_it_moves(cluster);
+  is_served_once_it_has_moved(cluster);
+  the_dead_are_passed_over_where_they_joined(cluster);
+  it_waits_for_a_slot_that_nobody_has(cluster);
 }
 
 }  // namespace dlock::test

@@ -99,21 +99,15 @@ bool Cluster::is_up() const {
 }
 
 std::string Cluster::url(std::vector<std::size_t> seeds) const {
-  std::string text;
+  std::string text = "redis+cluster://";
+  if (!options_.password.empty()) text += ":" + options_.password + "@";
   for (const std::size_t i : seeds) {
-    text += (text.empty() ? "redis+cluster://127.0.0.1:" : ",127.0.0.1:") +
-            std::to_string(node(i).port());
+    text += "127.0.0.1:" + std::to_string(node(i).port()) + (i == seeds.back() ? "" : ",");
   }
   return text;
 }
 
-ClusterTarget Cluster::target() const {
-  auto target = std::get<ClusterTarget>(parse_server_url(url()));
-  for (Endpoint& seed : target.seeds) {
-    if (!options_.password.empty()) seed.password = options_.password;
-  }
-  return target;
-}
+ClusterTarget Cluster::target() const { return std::get<ClusterTarget>(parse_server_url(url())); }
 
 StorePtr Cluster::open() const {
   return std::make_unique<ClusterStore>(target().seeds, RedisTerms{});

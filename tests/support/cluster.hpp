@@ -27,7 +27,7 @@ class Cluster {
  public:
   explicit Cluster(ClusterOptions options = {});
 
-  /// `redis+cluster://` with the masters in this order, the password left out.
+  /// `redis+cluster://` with these nodes, and with the password if there is one.
   std::string url(std::vector<std::size_t> seeds = {0, 1, 2}) const;
   ClusterTarget target() const;
   /// A client of the whole Cluster.

@@ -1,0 +1,217 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/place.hpp"
+#include "support/cluster.hpp"
+#include "support/fake_server.hpp"
+#include "support/resp.hpp"
+
+namespace dlock::test {
+namespace {
+
+constexpr long waiters = 10;
+
+/// What runs until the file `go` is there, and says when.
+const char* const long_job =
+    "\"$STAMP\" \"$LOG\" start k 99; until [ -e go ]; do \"$STAMP\" \"$LOG\" beat k 99; "
+    "sleep 0.02; done; \"$STAMP\" \"$LOG\" end k 99";
+
+/// A short one, and the fence it was granted.
+const char* const short_job =
+    "echo $DLOCK_FENCE >>fences; \"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
+
+/// A holder of `key` and ten who wait for it, in order.
+struct Line {
+  Line(const ClusterScene& scene, const std::string& key)
+      : holder(scene.start({"run", "-t", "5", "--grace", "0.2", "-k", key, "--", "sh", "-c",
+                            std::string("echo $DLOCK_FENCE >>fences; ") + long_job})) {
+    REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
+    for (long i = 1; i <= waiters; ++i) {
+      queue.push_back(scene.queue_up(key, static_cast<std::size_t>(i), short_job, {"-t", "5"}));
+    }
+  }
+
+  Process holder;
+  std::vector<Process> queue;
+};
+
+/// Each of them had it once, in order, with growing fences, and never two at once.
+void was_served_in_order(const ClusterScene& scene, Line& line) {
+  for (Process& waiter : line.queue) {
+    const Result result = waiter.wait();
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+  }
+  CHECK(overlaps(scene.log()).empty());
+  auto order = order_of(scene.log());
+  REQUIRE(order.size() == waiters + 1);
+  CHECK(order.front() == 99);
+  order.erase(order.begin());
+  CHECK(order == first_numbers(waiters));
+  std::istringstream lines(read_file(scene.path("fences")));
+  long long last = 0, count = 0;
+  for (long long fence = 0; lines >> fence; ++count) {
+    CHECK(fence > last);
+    last = fence;
+  }
+  CHECK(count == waiters + 1);
+}
+
+std::string stored_hold(const RedisServer& server, const std::string& key) {
+  const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
+  return holds.items.empty() ? "" : holds.items.front().text;
+}
+
+void await_renewal(const RedisServer& server, const std::string& key) {
+  const std::string before = stored_hold(server, key);
+  REQUIRE(eventually([&] { return stored_hold(server, key) != before; }));
+}
+
+std::size_t requests_by_ask(const RedisServer& server) {
+  const std::string stats = server.command({"INFO", "commandstats"}).text;
+  const auto at = stats.find("cmdstat_asking:calls=");
+  return at == std::string::npos ? 0 : std::stoul(stats.substr(stats.find('=', at) + 1));
+}
+
+Result try_lock(const std::string& url, const std::string& ttl = "3s") {
+  return dlock({"run", "-n", "-k", "k", "-t", ttl, "--server", url, "--", "echo", "ran"});
+}
+
+void is_refused(const std::string& url, const std::string& why, int code = 69) {
+  const Result result = try_lock(url);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == code);
+  CHECK(result.out == "");
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, why));
+  CHECK(result.duration < milliseconds(2000) * slower);
+}
+
+std::string url_of(int port) { return "redis+cluster://127.0.0.1:" + std::to_string(port); }
+
+/// A node without a map that answers every script with this.
+FakeServer node_saying(const std::string& answer) {
+  return FakeServer(
+      [=](const std::vector<std::string>& words) {
+        if (words.front() == "CLUSTER") return say("*0\r\n");
+        return words.front().starts_with("EVAL") ? say(answer) : say("+OK\r\n");
+      },
+      true);
+}
+
+void is_refused_by_node_saying(const std::string& answer, const std::string& why) {
+  const FakeServer node = node_saying(answer);
+  is_refused(url_of(node.address().port), why);
+}
+
+}  // namespace
+
+TEST_CASE("a slot moves under a holder and ten waiters: it keeps the lock, they follow in order") {
+  ClusterScene scene;
+  const std::string key = Cluster::key_of(0);
+  const int slot = Cluster::slot_of(key);
+  Line line(scene, key);
+  scene.cluster.begin_move(slot, 0, 1);
+  scene.cluster.move_keys(slot, 0, 1);
+  const std::size_t asked = requests_by_ask(scene.cluster.node(1));
+  REQUIRE(eventually([&] { return requests_by_ask(scene.cluster.node(1)) > asked; }));
+  scene.cluster.end_move(slot, 0, 1);
+  await_renewal(scene.cluster.node(1), key);
+  scene.touch("go");
+  const Result held = line.holder.wait();
+  CHECK(held.exit_code == 0);
+  CHECK(held.err == "");
+  was_served_in_order(scene, line);
+  CHECK(scene.kept() == scene.may_stay({key}));
+}
+
+TEST_CASE("a master dies under a holder and ten waiters: its replica serves them in order") {
+  ClusterOptions options;
+  options.replicas = true;
+  options.node_timeout = milliseconds(1000);
+  ClusterScene scene(options);
+  const std::string key = Cluster::key_of(0);
+  scene.go_through(scene.cluster.url({0}));
+  Line line(scene, key);
+  scene.go_through(scene.cluster.url({1, 2}));
+  await_renewal(scene.cluster.node(0), key);
+  const auto died = BootClock::now();
+  scene.cluster.node(0).kill_hard();
+  REQUIRE(eventually([&] { return scene.cluster.is_master(3); }, milliseconds(60'000)));
+  const auto away = BootClock::now() - died;
+  MESSAGE("failover took " << std::chrono::floor<milliseconds>(away).count() << " ms");
+  REQUIRE(eventually([&] { return !line.holder.running() || scene.is_held(key); }));
+  if (away < milliseconds(3000)) await_renewal(scene.cluster.node(3), key);
+  scene.touch("go");
+  const Result held = line.holder.wait();
+  CAPTURE(held.err);
+  // The lease, which the replica knows, would have ended 4.8 s after its last renewal.
+  CHECK((held.exit_code == 0 || (held.exit_code == 79 && away >= milliseconds(3000))));
+  was_served_in_order(scene, line);
+}
+
+TEST_CASE("a Cluster of which no node is left: 69, in time, and a holder's command is stopped") {
+  ClusterScene scene;
+  const std::string key = Cluster::key_of(0);
+  Process holder = scene.start({"run", "-t", "2", "-k", key, "--", "sh", "-c", long_job});
+  REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
+  await_renewal(scene.cluster.node(0), key);
+  const Deadline end = lease_end(scene.cluster.node(0), key);
+  for (std::size_t i = 0; i < 3; ++i) scene.cluster.node(i).kill_hard();
+  is_refused(scene.url(), "none of 3 nodes helps: redis://127.0.0.1:");
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(holds(result.err, "server unreachable since"));
+  const auto all = tenures(scene.log());
+  REQUIRE(all.size() == 1);
+  CHECK(all.front().end_ns < end.time_since_epoch().count());
+}
+
+TEST_CASE("a node that sends everybody to itself: 69, round in circles") {
+  std::atomic<int> port = 0;
+  FakeServer node(
+      [&](const std::vector<std::string>& words) {
+        if (words.front() == "CLUSTER") return say("*0\r\n");
+        if (!words.front().starts_with("EVAL")) return say("+OK\r\n");
+        return say("-MOVED 1 127.0.0.1:" + std::to_string(port) + "\r\n");
+      },
+      true);
+  port = node.address().port;
+  is_refused(url_of(port), "round in circles");
+  CHECK(node.connections() == 1);
+}
+
+TEST_CASE("a node that sends to nowhere: 69, and what it said is shown in safe letters") {
+  is_refused_by_node_saying("-MOVED 1 no.such.host.invalid:7000\r\n", "no.such.host.invalid");
+  is_refused_by_node_saying("-MOVED 1 127.0.0.1:99999\r\n", "it said: MOVED 1 127.0.0.1:99999");
+  is_refused_by_node_saying("-ASK 1 a\x1b[2Jb:7000\r\n", "it said: ASK 1 a\\x1B[2Jb:7000");
+  is_refused_by_node_saying("-MOVED\r\n", "it said: MOVED");
+  is_refused_by_node_saying("-CLUSTERDOWN Hash slot not served\r\n", "the Cluster is down");
+  is_refused_by_node_saying("-TRYAGAIN Multiple keys\r\n", "the Cluster is moving the key");
+}
+
+TEST_CASE("a server alone is no Cluster, whoever sends to it: 69, and it keeps no lock") {
+  const RedisServer alone({true, false, "", {}, {}});
+  is_refused(url_of(alone.port()), "it is no node of a Cluster");
+  CHECK(alone.command({"EXISTS", "dlock:{k}"}).number == 0);
+  is_refused_by_node_saying("-MOVED 1 127.0.0.1:" + std::to_string(alone.port()) + "\r\n",
+                            "it is no node of a Cluster");
+  const RedisServer other({true, false, "of-the-other", {}, {}});
+  is_refused(url_of(other.port()), "the server wants a password", 77);
+}
+
+TEST_CASE("a node whose map cannot be understood is no help: 69") {
+  FakeServer node(
+      [](const std::vector<std::string>& words) {
+        if (words.front() == "CLUSTER") return say("*1\r\n*1\r\n$3\r\nall\r\n");
+        return say(words.front().starts_with("EVAL") ? "-MOVED 1 127.0.0.1:1\r\n" : "+OK\r\n");
+      },
+      true);
+  is_refused(url_of(node.address().port), "CLUSTER SLOTS cannot be understood");
+}
+
+}  // namespace dlock::test

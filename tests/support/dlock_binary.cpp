@@ -18,7 +18,7 @@ std::vector<std::string> command_line(const std::vector<std::string>& arguments)
 ProcessOptions clean(ProcessOptions options) {
   static const TempDir home;
   options.unset_prefixes.insert(options.unset_prefixes.end(), {"DLOCK_", "XDG_"});
-  options.unset.push_back("REDISCLI_AUTH");
+  options.unset.insert(options.unset.end(), {"REDISCLI_AUTH", "SSL_CERT_FILE", "SSL_CERT_DIR"});
   options.env.emplace("HOME", home.path());
   return options;
 }

@@ -20,9 +20,9 @@ namespace dlock::test {
 enum class Whom { everyone, open_now };
 
 /// A proxy in front of a server that does to the traffic what the test says, while it runs, in a
-/// thread of its own. It takes whole RESP messages apart and forwards them in order. Every call has
-/// taken effect when it returns. Closing either side closes the other once all is delivered; a
-/// client that leaves does not take back a request that is held.
+/// thread of its own. It takes whole RESP messages apart and forwards them in order; bytes under
+/// TLS go on as they come. Every call has taken effect when it returns. Closing either side closes
+/// the other once all is delivered; a client that leaves does not take back a request that is held.
 class FaultProxy {
  public:
   /// Listens on a Unix socket of its own, or on a free port of 127.0.0.1.

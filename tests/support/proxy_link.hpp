@@ -84,6 +84,7 @@ class ProxyLink {
   Faults& faults_;
   Traffic& traffic_;
   Pipe pipes_[2];
+  bool is_tls_ = false;      ///< its messages cannot be told apart: bytes go on as they come
   int sent_ = 0;             ///< requests forwarded, copies included
   int answered_ = 0;         ///< replies received
   std::set<int> duplicate_;  ///< which of the replies answer a copy

@@ -102,8 +102,9 @@ constexpr int port_attempts = 20;
 RedisServer::RedisServer(RedisOptions options)
     : options_(std::move(options)), port_(options_.port) {
   for (const auto& [name, text] : options_.files) write_file(dir_ / name, text);
-  for (int attempt = 1; options_.tcp && attempt < port_attempts; ++attempt) {
-    port_ = free_port();
+  for (int attempt = 1; (options_.tcp || options_.tls) && attempt < port_attempts; ++attempt) {
+    if (options_.tcp) port_ = free_port();
+    if (options_.tls) tls_port_ = free_port();
     try {
       start();
       return;
@@ -121,6 +122,7 @@ std::string RedisServer::config_text() const {
                      "\nsave \"\"\nappendonly no\ndaemonize no\nlogfile \"\"\n";
   if (major_version() >= 7) text += "enable-debug-command yes\n";
   if (!options_.password.empty()) text += "requirepass " + options_.password + "\n";
+  if (options_.tls) text += "tls-port " + std::to_string(tls_port_) + "\n";
   for (const auto& line : options_.config) text += line + "\n";
   return text;
 }

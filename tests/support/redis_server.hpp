@@ -29,6 +29,7 @@ struct RedisOptions {
   std::map<std::string, std::string> env;      ///< such as ShimClock::environment()
   int port = 0;                                ///< on this port of 127.0.0.1, free or not
   std::map<std::string, std::string> files{};  ///< put into its directory before it starts
+  bool tls = false;  ///< also on a free TLS port; `config` names the files
 };
 
 /// A Redis or Valkey of the test's own (DLOCK_TEST_REDIS_SERVER, else redis-server of PATH) on a
@@ -44,6 +45,7 @@ class RedisServer {
   /// Where a FaultProxy or a raw client reaches it.
   Address address() const { return {socket_path()}; }
   int port() const { return port_; }
+  int tls_port() const { return tls_port_; }
   pid_t pid() const { return process_->pid(); }
   const TempDir& dir() const { return dir_; }
   /// What it has logged since it was started.
@@ -67,6 +69,7 @@ class RedisServer {
   RedisOptions options_;
   TempDir dir_;
   int port_ = 0;
+  int tls_port_ = 0;
   std::optional<Process> process_;
 };
 

@@ -28,6 +28,7 @@ ProcessOptions Scene::options() const {
   options.cwd = work_.path();
   options.env = {
       {"DLOCK_SERVER", url()}, {"DLOCK", dlock_path()}, {"STAMP", stamp_path()}, {"LOG", log()}};
+  options.env.merge(settings());
   return options;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class Scene {
   Scene& operator=(const Scene&) = delete;
 
   virtual std::string url() const = 0;
+  /// What dlock finds in its environment beside the URL.
+  virtual std::map<std::string, std::string> settings() const { return {}; }
   /// What is there of locks: names of keys or files, sorted, a blank between.
   virtual std::string kept() const = 0;
   /// What stays of free keys, and nothing else.

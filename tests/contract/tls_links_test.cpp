@@ -1,0 +1,125 @@
+// Redis only: what becomes of a TLS connection on a bad way, seen from the client's side.
+
+#include "base/error.hpp"
+#include "engines.hpp"
+#include "redis/connection.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/tls_redis.hpp"
+
+namespace dlock::test {
+namespace {
+
+std::unique_ptr<Route> route_to(const Endpoint& endpoint) {
+  return std::make_unique<FixedRoute>(endpoint);
+}
+
+Patience for_half_a_minute() { return {later(BootClock::now(), milliseconds(30'000)), -1}; }
+
+/// PING's answer, or the trouble that came instead.
+std::string ping(Connection& connection) {
+  const Request request{"PING"};
+  try {
+    return connection.exchange({&request, 1}, for_half_a_minute()).front().text;
+  } catch (const Error& error) {
+    CHECK(error.trouble() == Trouble::unavailable);
+    return error.what();
+  }
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("tls: what arrives byte by byte is understood") {
+  TlsRedis redis;
+  FaultProxy proxy(Address{"", redis.server.tls_port()}, true);
+  proxy.one_byte_chunks(true);
+  Connection connection(route_to(redis.endpoint(proxy.address().port)));
+  CHECK(ping(connection) == "PONG");
+}
+
+TEST_CASE("tls: a connection cut at any byte is trouble that is told, and never a reply") {
+  TlsRedis redis;
+  FaultProxy proxy(Address{"", redis.server.tls_port()}, true);
+  const Endpoint endpoint = redis.endpoint(proxy.address().port);
+  for (const char* version : {"TLSv1.3", "TLSv1.2"}) {
+    redis.set("tls-protocols", version);
+    const std::size_t before = proxy.bytes(Direction::replies);
+    Connection whole(route_to(endpoint));
+    REQUIRE(ping(whole) == "PONG");
+    const std::size_t all = proxy.bytes(Direction::replies) - before;
+    whole.close();
+    // The server may say farewell, which is not to count for the next connection.
+    CHECK(eventually([&] { return proxy.open_connections() == 0; }));
+    for (const std::size_t cut : {std::size_t(1), std::size_t(5), std::size_t(200), all / 2}) {
+      CAPTURE(cut);
+      proxy.close_after(Direction::replies, cut);
+      Connection connection(route_to(endpoint));
+      CHECK(has(ping(connection), "during the TLS handshake"));
+    }
+    // Signatures differ by some bytes in length: these are within the last record in any case.
+    for (const std::size_t missing : {8, 15, 24}) {
+      CAPTURE(missing);
+      proxy.close_after(Direction::replies, all - missing);
+      Connection connection(route_to(endpoint));
+      CHECK(has(ping(connection), ": the connection was cut without a TLS close"));
+    }
+  }
+}
+
+TEST_CASE("tls: an idle connection stands, and one that the server closed meanwhile is renewed") {
+  TlsRedis redis;
+  for (const char* version : {"TLSv1.3", "TLSv1.2"}) {
+    redis.set("tls-protocols", version);
+    Connection connection(route_to(redis.endpoint()));
+    CHECK(!connection.tls_facts());
+    for (int i = 0; i < 3; ++i) CHECK(ping(connection) == "PONG");
+    CHECK(connection.links() == 1);
+    const auto facts = connection.tls_facts();
+    REQUIRE(facts);
+    CHECK(facts->version == version);
+    CHECK(facts->subject == "CN=server");
+    CHECK(!facts->cipher.empty());
+    CHECK(facts->expires > wall_now() + std::chrono::hours(24));
+    CHECK(facts->expires < wall_now() + std::chrono::hours(49));
+    CHECK(!facts->own_expires);
+
+    redis.server.command({"CLIENT", "KILL", "TYPE", "normal"});
+    CHECK(eventually([&] {
+      return !has(redis.server.command({"CLIENT", "LIST"}).text, "name=dlock");
+    }));
+    CHECK(ping(connection) == "PONG");
+    // A farewell was seen before anything was sent: nothing went out twice.
+    CHECK(connection.links() == 2);
+    CHECK(!connection.was_sent_twice());
+  }
+}
+
+TEST_CASE("tls: a request of a megabyte and its reply pass") {
+  TlsRedis redis;
+  Connection connection(route_to(redis.endpoint()));
+  const std::string large(500'000, 'x');
+  const Request set{"SET", "k", large}, get{"GET", "k"};
+  const Request requests[] = {set, get, set, get};
+  const auto replies = connection.exchange(requests, for_half_a_minute());
+  REQUIRE(replies.size() == 4);
+  CHECK(replies[3].text == large);
+}
+
+TEST_CASE("tls: a client certificate is told of with its end") {
+  TlsRedis redis;
+  redis.set("tls-auth-clients", "yes");
+  const auto own = redis.ca.issue("client", "DNS:client", 1);
+  Endpoint endpoint = redis.endpoint();
+  endpoint.tls->certificate = own.file;
+  endpoint.tls->key = own.key;
+  Connection connection(route_to(endpoint));
+  CHECK(ping(connection) == "PONG");
+  REQUIRE(connection.tls_facts()->own_expires);
+  CHECK(*connection.tls_facts()->own_expires < wall_now() + std::chrono::hours(25));
+}
+
+}  // namespace dlock::test

@@ -28,8 +28,8 @@ struct Diagnose {
   Diagnosis operator()(const SentinelTarget& target) const {
     return diagnose_sentinels(target.sentinels, target.master_name, target.master, exam);
   }
-  Diagnosis operator()(const ClusterTarget&) const {
-    throw Error(Trouble::usage, "Cluster is not supported by this version");
+  Diagnosis operator()(const ClusterTarget& target) const {
+    return diagnose_cluster(target.seeds, exam);
   }
 };
 

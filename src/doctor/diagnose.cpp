@@ -7,6 +7,8 @@
 #include "doctor/judge.hpp"
 #include "doctor/rehearsal.hpp"
 #include "redis/announced.hpp"
+#include "redis/protocol_text.hpp"
+#include "redis/slot_map.hpp"
 
 namespace dlock {
 namespace {
@@ -20,6 +22,21 @@ std::string addresses(const std::vector<Endpoint>& servers) {
 }
 
 std::string scheme(const Endpoint& server) { return server.tls ? "rediss" : "redis"; }
+
+/// A key that nobody has, in one of these slots.
+LockKey scratch_key_in(const std::vector<std::pair<int, int>>& slots, const std::string& prefix) {
+  constexpr int enough = 500'000;  // to find a single slot of 16384
+  const LockKey any = scratch_key();
+  LockKey key = any;
+  for (int i = 0; i < enough; ++i) {
+    key.text = any.text + "-" + std::to_string(i);
+    const int slot = slot_of(KeyNames(prefix, key).holds);
+    for (const auto& [first, last] : slots) {
+      if (first <= slot && slot <= last) return key;
+    }
+  }
+  return key;
+}
 
 void append(Findings& to, Findings more) {
   for (Finding& each : more) to.push_back(std::move(each));
@@ -57,6 +74,26 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
     append(diagnosis.findings, judge_server(examine_server(there, exam, scratch_key()), exam));
     break;
   }
+  return diagnosis;
+}
+
+Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, Exam exam) {
+  exam.topology = Topology::cluster;
+  Diagnosis diagnosis{scheme(seeds.front()) + "+cluster://" + addresses(seeds), best_effort, {}};
+  const ClusterFacts cluster = examine_cluster(seeds);
+  std::vector<std::future<ServerFacts>> asked;
+  for (const ShardFacts& shard : cluster.shards) {
+    asked.push_back(std::async(std::launch::async, [&shard, &exam] {
+      return examine_server(shard.master, exam, scratch_key_in(shard.slots, exam.prefix));
+    }));
+  }
+  std::vector<std::pair<std::string, Findings>> masters;
+  for (auto& each : asked) {
+    const ServerFacts facts = each.get();
+    masters.emplace_back(facts.endpoint.address(), judge_server(facts, exam));
+  }
+  diagnosis.findings = judge_cluster(cluster);
+  append(diagnosis.findings, merged(masters));
   return diagnosis;
 }
 

@@ -12,6 +12,7 @@ Diagnosis diagnose_server(const Endpoint& server, Exam exam);
 /// `master` says how to log in to the one that the sentinels name.
 Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
                              const Endpoint& master, Exam exam);
+Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, Exam exam);
 Diagnosis diagnose_directory(const DirectorySettings& settings);
 
 }  // namespace dlock

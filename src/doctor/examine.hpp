@@ -15,6 +15,9 @@ ServerFacts examine_server(const Endpoint& endpoint, const Exam& exam, const Loc
 /// Asks one sentinel for its master of this name.
 SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& master_name);
 
+/// Asks each seed; the first that knows says what the Cluster is.
+ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds);
+
 /// Tries a lock in the directory, which is made if it is the caller's own.
 LocalFacts examine_directory(const DirectorySettings& settings);
 

@@ -1,5 +1,7 @@
 #include <sys/statfs.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "doctor/ask.hpp"
@@ -8,9 +10,30 @@
 #include "local/key_file.hpp"
 #include "local/key_name.hpp"
 #include "local/local_store.hpp"
+#include "redis/announced.hpp"
 
 namespace dlock {
 namespace {
+
+/// An entry of CLUSTER SLOTS: first slot, last slot, then [host, port, id, ...] of the master and
+/// of each replica (https://redis.io/docs/latest/commands/cluster-slots/). No host means the one
+/// that was asked. What cannot be is left out, and so its slots count as nobody's.
+void note_range(const Reply& entry, const Endpoint& seed, ClusterFacts& facts) {
+  if (!entry.is_array(3) || !entry.items[2].is_array(2)) return;
+  const auto& node = entry.items[2].items;
+  const auto first = entry.items[0].integer;
+  const auto last = entry.items[1].integer;
+  const bool no_host = node[0].text.empty() || node[0].text == "?";
+  const auto place = announced(no_host ? seed.host : node[0].text, text_of(node[1]));
+  if (!place || first < 0 || last < first || last >= slots_of_a_cluster) return;
+  Endpoint master = seed;
+  master.host = place->host;
+  master.port = place->port;
+  auto shard = std::find_if(facts.shards.begin(), facts.shards.end(),
+                            [&](const ShardFacts& each) { return each.master == master; });
+  if (shard == facts.shards.end()) shard = facts.shards.insert(shard, {master, {}});
+  shard->slots.emplace_back(static_cast<int>(first), static_cast<int>(last));
+}
 
 /// A free key's file would keep its fence for a week.
 void sweep(const DirectorySettings& settings, const LockKey& scratch) {
@@ -41,6 +64,24 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
   } catch (const Error& error) {
     facts.was_refused = error.trouble() == Trouble::denied;
     facts.unreachable = bare_trouble(error.what(), sentinel.name());
+  }
+  return facts;
+}
+
+ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds) {
+  ClusterFacts facts;
+  for (const Endpoint& seed : seeds) {
+    Connection connection(std::make_unique<FixedRoute>(seed));
+    try {
+      const Request requests[] = {{"CLUSTER", "SLOTS"}, {"CLUSTER", "INFO"}};
+      const auto replies = ask_all(connection, requests);
+      if (!facts.shards.empty()) continue;
+      facts.fault = replies[0].is_error() ? escaped(replies[0].text) : "";
+      for (const Reply& entry : replies[0].items) note_range(entry, seed, facts);
+      facts.info = told_in_lines(replies[1]);
+    } catch (const Error& error) {
+      facts.silent_seeds.emplace_back(seed.address(), bare_trouble(error.what(), seed.name()));
+    }
   }
   return facts;
 }

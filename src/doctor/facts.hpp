@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -79,6 +80,21 @@ struct SentinelFacts {
   std::string port;
   Told master;               ///< SENTINEL MASTER, by field
   std::string quorum_fault;  ///< what CKQUORUM complains of
+};
+
+constexpr int slots_of_a_cluster = 16384;
+
+/// One master of a Cluster.
+struct ShardFacts {
+  Endpoint master;
+  std::vector<std::pair<int, int>> slots;  ///< first and last of each range it has
+};
+
+struct ClusterFacts {
+  std::vector<std::pair<std::string, std::string>> silent_seeds;  ///< address, why
+  std::string fault;  ///< what a seed says instead of CLUSTER SLOTS
+  std::vector<ShardFacts> shards;
+  Told info;  ///< CLUSTER INFO, by field
 };
 
 struct LocalFacts {

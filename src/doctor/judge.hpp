@@ -24,6 +24,14 @@ Finding judge_label(const ServerFacts& facts, const Exam& exam);
 
 /// Sentinels: those of the URL, against each other and the ttl.
 Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Exam& exam);
+/// A Cluster as a whole; its masters are judged as servers.
+Findings judge_cluster(const ClusterFacts& facts);
+/// Whether a lock outlives the time in which there is no master, if that begins after `silence`.
+Finding judge_failover(milliseconds silence, const std::string& setting, const Exam& exam);
 Findings judge_local(const LocalFacts& facts);
+
+/// The findings of several servers, with their names, as one list: where they say the same it is
+/// said once.
+Findings merged(const std::vector<std::pair<std::string, Findings>>& servers);
 
 }  // namespace dlock

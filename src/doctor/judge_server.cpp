@@ -275,6 +275,10 @@ Findings judge_server(const ServerFacts& facts, const Exam& exam) {
   findings.push_back(judge_replication(facts, exam));
   findings.push_back(judge_uptime(facts, exam));
   findings.push_back(judge_clock(facts));
+  const auto node_timeout = facts.config.number("cluster-node-timeout");
+  if (exam.topology == Topology::cluster && node_timeout) {
+    findings.push_back(judge_failover(milliseconds(*node_timeout), "cluster-node-timeout", exam));
+  }
   const auto idle = facts.config.number("timeout").value_or(0);
   if (idle > 0) {
     findings.push_back(good("idle", "connections idle for " + std::to_string(idle) +

@@ -12,6 +12,12 @@
 namespace dlock {
 namespace {
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& each : names) list += (list.empty() ? "" : ", ") + each;
+  return list;
+}
+
 std::string named_master(const SentinelFacts& sentinel) {
   return escaped(sentinel.host) + ":" + escaped(sentinel.port);
 }
@@ -43,22 +49,11 @@ Finding judge_sentinel(const SentinelFacts& sentinel) {
                         (quorum ? ", quorum " + escaped(*quorum) : ""));
 }
 
-/// Whether a lock outlives the time in which there is no master.
-Finding judge_failover_time(const SentinelFacts& sentinel, const Exam& exam) {
-  const std::string name = "failover";
+Finding judge_sentinel_failover(const SentinelFacts& sentinel, const Exam& exam) {
   const auto told = sentinel.master.number("down-after-milliseconds");
-  if (!told) {
-    const auto& why = sentinel.master.refusal;
-    return not_told(name, "SENTINEL MASTER" + (why.empty() ? "" : ": " + why));
-  }
-  const std::chrono::milliseconds down_after(std::min<long long>(*told, longest_duration.count()));
-  const std::string text = "begins after " + human_duration(down_after) + " of silence";
-  // A holder renews every third of its ttl, so two thirds are sure to be left when it begins.
-  if (down_after < exam.ttl / 3 * 2) return good(name, text);
-  return warn(
-      name,
-      text + ": too late for a ttl of " + human_duration(exam.ttl) + ", so it stops every job",
-      "SENTINEL SET ... down-after-milliseconds 5000, or a longer -t");
+  if (told) return judge_failover(milliseconds(*told), "down-after-milliseconds", exam);
+  const auto& why = sentinel.master.refusal;
+  return not_told("failover", "SENTINEL MASTER" + (why.empty() ? "" : ": " + why));
 }
 
 Finding judge_majority(const std::vector<const SentinelFacts*>& heard) {
@@ -66,8 +61,7 @@ Finding judge_majority(const std::vector<const SentinelFacts*>& heard) {
   std::set<std::string> masters;
   for (const SentinelFacts* each : heard) masters.insert(named_master(*each));
   if (masters.size() > 1) {
-    std::string list;
-    for (const std::string& each : masters) list += (list.empty() ? "" : ", ") + each;
+    const std::string list = joined({masters.begin(), masters.end()});
     return bad(name, "the sentinels name different masters: " + list,
                "wait for the failover to end; else SENTINEL RESET the odd one");
   }
@@ -79,6 +73,23 @@ Finding judge_majority(const std::vector<const SentinelFacts*>& heard) {
                 "run three or more");
   }
   return good(name, counted(known, "sentinel") + " in all, and they agree");
+}
+
+/// What was found in this check, each with the servers that it is true of.
+std::vector<std::pair<Finding, std::vector<std::string>>> told_by(
+    const std::vector<std::pair<std::string, Findings>>& servers, const std::string& check) {
+  std::vector<std::pair<Finding, std::vector<std::string>>> told;
+  for (const auto& [server, findings] : servers) {
+    for (const Finding& each : findings) {
+      if (each.check != check) continue;
+      auto same = std::find_if(told.begin(), told.end(), [&](const auto& one) {
+        return one.first.text == each.text && one.first.advice == each.advice;
+      });
+      if (same == told.end()) same = told.insert(same, {each, {}});
+      same->second.push_back(server);
+    }
+  }
+  return told;
 }
 
 struct FileSystem {
@@ -109,7 +120,58 @@ Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Exam
     return findings;
   }
   findings.push_back(judge_majority(heard));
-  findings.push_back(judge_failover_time(*heard.front(), exam));
+  findings.push_back(judge_sentinel_failover(*heard.front(), exam));
+  return findings;
+}
+
+Finding judge_failover(milliseconds silence, const std::string& setting, const Exam& exam) {
+  const std::string name = "failover";
+  const auto after = std::min<milliseconds>(silence, longest_duration);
+  const std::string text = "begins after " + human_duration(after) + " of silence";
+  // A holder renews every third of its ttl, so two thirds are sure to be left when it begins.
+  if (after < exam.ttl / 3 * 2) return good(name, text);
+  return warn(
+      name,
+      text + ": too late for a ttl of " + human_duration(exam.ttl) + ", so it stops every job",
+      setting + " 5000, or a longer -t");
+}
+
+Findings judge_cluster(const ClusterFacts& facts) {
+  const std::string name = "cluster";
+  Findings findings;
+  for (const auto& [address, why] : facts.silent_seeds) {
+    findings.push_back(warn(name, address + ": " + why, "is it running? --server may name others"));
+  }
+  if (facts.shards.empty()) {
+    for (Finding& each : findings) each.level = Level::error;
+    if (!facts.fault.empty()) {
+      findings.push_back(bad(name, "it names no nodes: " + facts.fault,
+                             "for a server on its own: --server redis://HOST"));
+    } else if (findings.empty()) {
+      findings.push_back(bad(name, "no node has a slot", "redis-cli --cluster create"));
+    }
+    return findings;
+  }
+  int covered = 0;
+  for (const ShardFacts& shard : facts.shards) {
+    for (const auto& [first, last] : shard.slots) covered += last - first + 1;
+  }
+  const auto state = facts.info.text("cluster_state").value_or("ok");
+  const std::string masters = counted(static_cast<long long>(facts.shards.size()), "master");
+  const auto known = facts.info.number("cluster_known_nodes");
+  const std::string nodes = known ? " of " + counted(*known, "node") : "";
+  if (covered != slots_of_a_cluster || state != "ok") {
+    findings.push_back(bad(name,
+                           "state " + escaped(state) + ", " + masters + ", " +
+                               counted(slots_of_a_cluster - covered, "slot") +
+                               " with nobody: keys cannot be locked",
+                           "redis-cli --cluster fix, or bring the nodes back"));
+  } else if (facts.shards.size() < 3) {
+    findings.push_back(warn(name, masters + ": with one lost there is no majority to fail over",
+                            "run three masters or more"));
+  } else {
+    findings.push_back(good(name, "state ok, " + masters + nodes + ", all slots served"));
+  }
   return findings;
 }
 
@@ -140,6 +202,27 @@ Findings judge_local(const LocalFacts& facts) {
                           "safe on this host: nothing to lose but the host; other hosts are not "
                           "kept out"));
   return findings;
+}
+
+Findings merged(const std::vector<std::pair<std::string, Findings>>& servers) {
+  std::vector<std::string> checks;
+  for (const auto& [server, findings] : servers) {
+    for (const Finding& each : findings) {
+      if (std::find(checks.begin(), checks.end(), each.check) == checks.end()) {
+        checks.push_back(each.check);
+      }
+    }
+  }
+  Findings all;
+  for (const std::string& check : checks) {
+    for (auto& [finding, who] : told_by(servers, check)) {
+      const bool everybody = who.size() == servers.size() && who.size() > 1;
+      finding.text =
+          (everybody ? "all " + std::to_string(who.size()) : joined(who)) + ": " + finding.text;
+      all.push_back(std::move(finding));
+    }
+  }
+  return all;
 }
 
 }  // namespace dlock

@@ -53,7 +53,6 @@ std::vector<Right> rights_needed(const Exam& exam, const Endpoint& server,
   if (exam.topology == Topology::sentinel) rights.push_back({"role", {"ROLE"}});
   if (exam.topology == Topology::cluster) {
     rights.push_back({"cluster|slots", {"CLUSTER", "SLOTS"}});
-    rights.push_back({"cluster|myid", {"CLUSTER", "MYID"}});
     rights.push_back({"asking", {"ASKING"}});
   }
   const std::string channel = scratch.holds + ":channel";

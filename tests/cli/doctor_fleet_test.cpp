@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/doctor_report.hpp"
+#include "support/cluster.hpp"
 #include "support/files.hpp"
 #include "support/sentinels.hpp"
 
@@ -76,6 +77,67 @@ TEST_CASE("doctor: sentinels and their master, sound and not") {
   const Report none = doctor(fleet.url());
   CHECK(none.result.exit_code == 2);
   CHECK(none.says("verdict", "error", "3 errors"));
+}
+
+TEST_CASE("doctor: a Cluster and each of its masters, sound and not") {
+  const Cluster cluster;
+  const auto on_all = [&](const Words& words) {
+    for (std::size_t i = 0; i < cluster.size(); ++i) {
+      REQUIRE(cluster.node(i).command(words).kind != Reply::Kind::error);
+    }
+  };
+  on_all({"CONFIG", "SET", "appendfsync", "always"});
+  on_all({"CONFIG", "SET", "appendonly", "yes"});
+  const auto address = [&](std::size_t i) {
+    return "127.0.0.1:" + std::to_string(cluster.node(i).port());
+  };
+  const std::string seed = "redis+cluster://" + address(1);
+  const Report sound = doctor(seed);
+  CHECK(sound.result.exit_code == 1);
+  CHECK(sound.says("cluster", "ok", "state ok, 3 masters of 3 nodes, all slots served"));
+  CHECK(sound.says("engine", "ok", "all 3: Redis "));
+  CHECK(sound.says("role", "ok", "all 3: master"));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(sound.says("lock", "ok", address(i) + ": taken"));
+  CHECK(sound.says("replication", "warning", "all 3: no replica"));
+  CHECK(sound.says("failover", "ok", "all 3: begins after 15s"));
+  CHECK(sound.says("label", "ok", "all 3: best effort"));
+  CHECK(sound.says("verdict", "warning", "1 warning"));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(cluster.node(i).command({"DBSIZE"}).number == 0);
+  CHECK(doctor("redis://" + address(0)).says("role", "error", "redis+cluster://" + address(0)));
+
+  const std::string url = "redis+cluster://dlock@" + address(0);
+  const std::string line = doctor(url, {"--acl"}, "PASSWORD").result.out;
+  for (std::size_t i = 0; i < 3; ++i) obey(cluster.node(i), line);
+  const Report least = doctor(url, {}, "PASSWORD");
+  CHECK(least.result.exit_code == 0);
+  CHECK(least.says("rights", "ok", "all 3: all that dlock needs"));
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", url}, {"DLOCK_PASSWORD", "PASSWORD"}};
+  CHECK(dlock({"run", "-k", "a", "-k", "b", "-k", "c", "--", "true"}, options).exit_code == 0);
+  CHECK(dlock({"inspect"}, options).exit_code == 0);
+
+  cluster.node(2).command({"CONFIG", "SET", "maxmemory", "100mb"});
+  cluster.node(2).command({"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"});
+  const Report odd = doctor(seed, {"-t", "2s"});
+  CHECK(odd.says("eviction", "error", address(2) + ": volatile-ttl"));
+  CHECK(odd.says("eviction", "ok", address(0) + ", " + address(1) + ": none"));
+  CHECK(odd.says("failover", "warning", "cluster-node-timeout 5000"));
+  const int slot = Cluster::slot_of(Cluster::key_of(1));
+  REQUIRE(cluster.node(1).command({"CLUSTER", "DELSLOTS", std::to_string(slot)}).text == "OK");
+  CHECK(doctor(seed).says("cluster", "error", "state fail, 3 masters, 1 slot with nobody"));
+  cluster.node(0).kill_hard();
+  const Report broken = doctor(seed + "," + address(0));
+  CHECK(broken.result.exit_code == 2);
+  CHECK(broken.says("cluster", "warning", address(0) + ": cannot connect"));
+  CHECK(broken.says("reach", "error", address(0) + ": cannot connect"));
+  CHECK(doctor("redis+cluster://" + address(0)).says("cluster", "error", "cannot connect"));
+  const RedisServer alone([] {
+    RedisOptions on_its_own;
+    on_its_own.tcp = true;
+    return on_its_own;
+  }());
+  const std::string single = "redis+cluster://127.0.0.1:" + std::to_string(alone.port());
+  CHECK(doctor(single).says("cluster", "error", "--server redis://HOST"));
 }
 
 }  // namespace

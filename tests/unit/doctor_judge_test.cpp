@@ -340,6 +340,48 @@ TEST_CASE("doctor: sentinels are heard each, and against each other") {
   CHECK(says(odd, "failover", Level::ok, "not told (SENTINEL MASTER: NOPERM)"));
 }
 
+TEST_CASE("doctor: a Cluster serves all slots, or is not one to lock with") {
+  ClusterFacts facts;
+  facts.info.values = {{"cluster_state", "ok"}, {"cluster_known_nodes", "6"}};
+  for (int i = 0; i < 3; ++i) {
+    Endpoint master;
+    master.port = i;
+    const int first = slots_of_a_cluster * i / 3;
+    facts.shards.push_back({master, {{first, slots_of_a_cluster * (i + 1) / 3 - 1}}});
+  }
+  CHECK(is(judge_cluster(facts).front(), Level::ok, "3 masters of 6 nodes, all slots served"));
+  ClusterFacts odd = facts;
+  odd.silent_seeds = {{"db1:6379", "cannot connect: Connection refused"}};
+  CHECK(is(judge_cluster(odd).front(), Level::warning, "db1:6379: cannot connect"));
+  CHECK(is(judge_cluster(odd).back(), Level::ok, "state ok"));
+  odd = facts;
+  odd.shards[1].slots[0].second -= 2;
+  CHECK(is(judge_cluster(odd).front(), Level::error, "2 slots with nobody"));
+  odd = facts;
+  odd.info.values["cluster_state"] = "fail";
+  CHECK(is(judge_cluster(odd).front(), Level::error, "state fail"));
+  odd = facts;
+  odd.shards.pop_back();
+  odd.shards[1].slots[0].second = slots_of_a_cluster - 1;
+  CHECK(is(judge_cluster(odd).front(), Level::warning, "2 masters"));
+  odd.shards.clear();
+  CHECK(is(judge_cluster(odd).front(), Level::error, "no node has a slot"));
+  odd.fault = "ERR This instance has cluster support disabled";
+  CHECK(is(judge_cluster(odd).front(), Level::error, "cluster support disabled"));
+}
+
+TEST_CASE("doctor: what all masters say is said once") {
+  const Finding same{Level::ok, "role", "master", ""};
+  const auto memory = [](const char* text) { return Finding{Level::ok, "memory", text, ""}; };
+  const Findings all = merged(
+      {{"a", {same, memory("1M")}}, {"b", {same, memory("2M")}}, {"c", {same, memory("1M")}}});
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].text == "all 3: master");
+  CHECK(all[1].text == "a, c: 1M");
+  CHECK(all[2].text == "b: 2M");
+  CHECK(merged({{"a", {same}}}).front().text == "a: master");
+}
+
 TEST_CASE("doctor: a directory that other hosts may share is warned of") {
   LocalFacts facts{"/var/lock/dlock", "", EXT4_SUPER_MAGIC, {}};
   for (const Finding& each : judge_local(facts)) CHECK(is(each, Level::ok, ""));

@@ -55,7 +55,7 @@ TEST_CASE("the rights are what the script calls and dlock sends, and no more") {
   exam.topology = Topology::sentinel;
   CHECK(words_of(exam, {}) == with(base, {"wait", "role"}));
   exam.topology = Topology::cluster;
-  CHECK(words_of(exam, {}) == with(base, {"wait", "cluster|slots", "cluster|myid", "asking"}));
+  CHECK(words_of(exam, {}) == with(base, {"wait", "cluster|slots", "asking"}));
 }
 
 TEST_CASE("a prefix becomes a pattern that means the prefix, and that every reader takes") {

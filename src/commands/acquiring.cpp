@@ -69,6 +69,7 @@ Acquiring::Result Acquiring::acquire() {
     terms.wait = settings_.wait;
     if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - since(begun));
     terms.interrupt_fd = either ? either->fd() : signals_.fd();
+    terms.unconfirmed = settings_.command == Command::run;
     terms.open_second = [this] { return open_store(settings_); };
     Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
     Result result;

@@ -14,6 +14,9 @@ namespace {
 constexpr milliseconds longest_release{2000};
 constexpr milliseconds pause_between_releases{20};
 
+/// The lease of a lock that was only told of is short: a third of it is for the child to end in.
+milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
+
 constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopped";
 
 }  // namespace
@@ -21,16 +24,21 @@ constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopp
 /// What the supervisor watches where leases are renewed: the keeper's fd and deadline.
 class Holding::Keeping final : public StopSource {
  public:
-  explicit Keeping(const LeaseKeeper& keeper) : keeper_(keeper) {}
+  Keeping(const LeaseKeeper& keeper, milliseconds unconfirmed_grace)
+      : keeper_(keeper), unconfirmed_grace_(unconfirmed_grace) {}
   int fd() const override { return keeper_.news_fd(); }
   bool lost() const override {
     keeper_.take_news();
     return keeper_.lost();
   }
   Deadline must_be_gone_by() const override { return keeper_.safe_until(); }
+  milliseconds grace(milliseconds usual) const override {
+    return keeper_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);
+  }
 
  private:
   const LeaseKeeper& keeper_;
+  milliseconds unconfirmed_grace_;
 };
 
 /// The same where the holds live with this process: they end early only if somebody throws them
@@ -73,8 +81,9 @@ bool Holding::needs_renewal() const {
 bool Holding::ready_to_start(milliseconds grace) {
   for (Held& held : held_) {
     const Claim& claim = held.claim;
-    const bool lasts =
-        later(BootClock::now(), grace + claim.ttl / 3) < held.grant.lease.valid_until;
+    const milliseconds needed =
+        held.grant.confirmed ? grace + claim.ttl / 3 : unconfirmed_grace(held.grant);
+    const bool lasts = later(BootClock::now(), needed) < held.grant.lease.valid_until;
     if (lasts) continue;
     const Patience patience{later(BootClock::now(), request_timeout(claim.ttl)), -1};
     const auto renewed = store_.renew(claim.key, claim.token, std::nullopt, patience);
@@ -109,8 +118,12 @@ void Holding::keep(std::atomic<BootClock::rep>* safe_until) {
     source_ = std::make_unique<Listening>(*this);
     return;
   }
+  milliseconds grace = milliseconds::max();
+  for (const Held& held : held_) {
+    if (!held.grant.confirmed) grace = std::min(grace, unconfirmed_grace(held.grant));
+  }
   keeper_ = std::make_unique<LeaseKeeper>(store_, held_, safe_until);
-  source_ = std::make_unique<Keeping>(*keeper_);
+  source_ = std::make_unique<Keeping>(*keeper_, grace);
 }
 
 std::optional<bool> Holding::thrown_out() {

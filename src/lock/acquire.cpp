@@ -40,8 +40,13 @@ class Attempt {
  public:
   enum class Stop { refused, timed_out, interrupted };
 
-  Attempt(Store& store, const Claim& claim, Deadline wait_end, AcquireListener& listener)
-      : store_(store), claim_(claim), wait_end_(wait_end), listener_(listener) {}
+  Attempt(Store& store, const Claim& claim, Deadline wait_end, bool unconfirmed,
+          AcquireListener& listener)
+      : store_(store),
+        claim_(claim),
+        wait_end_(wait_end),
+        unconfirmed_(unconfirmed),
+        listener_(listener) {}
 
   /// With `patient` a server that does not answer counts as a refusal: it was reached before, and
   /// wait() goes on trying.
@@ -62,6 +67,7 @@ class Attempt {
   Store& store_;
   const Claim& claim_;
   Deadline wait_end_;
+  bool unconfirmed_;  ///< a message is enough
   AcquireListener& listener_;
   Refusal refusal_;
   std::optional<Ticket> ticket_;
@@ -141,7 +147,9 @@ std::optional<Grant> Attempt::sleep(int interrupt_fd) {
   auto until = std::min(later(BootClock::now(), refusal_.ask_again_in + spread), sign_of_life);
   while (true) {
     const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), interrupt_fd);
-    if (wake.why == Wake::Why::granted) return confirm(interrupt_fd);
+    if (wake.why == Wake::Why::granted) {
+      return unconfirmed_ && wake.grant ? wake.grant : confirm(interrupt_fd);
+    }
     if (wake.why != Wake::Why::changed) return std::nullopt;
     until = std::min(wake.ask_again_at, sign_of_life);
   }
@@ -220,7 +228,8 @@ std::optional<Acquired> Acquisition::take_all() {
   waited_ = false;
   before_wait_ = 0;
   for (const Claim& claim : claims_) {
-    Attempt attempt(store_, claim, wait_end_, listener_);
+    const bool last = held_.size() + 1 == claims_.size();
+    Attempt attempt(store_, claim, wait_end_, terms_.unconfirmed && last, listener_);
     asked_ = held_.size() + 1;
     const auto first = attempt.ask_once(terms_.interrupt_fd, reached_ && may_wait());
     reached_ = true;

@@ -41,6 +41,9 @@ struct AcquireTerms {
   int interrupt_fd = -1;
   std::function<StorePtr()> open_second;  ///< another connection to the same place, to renew by
                                           ///< while the first one waits
+  /// Whether the last key may be had by a message alone, while its lease is known to last: then the
+  /// grant is not confirmed, and whoever keeps it has to renew it at once.
+  bool unconfirmed = false;
 };
 
 /// Takes all of `claims` or none, in byte order of their keys, so that two users of the same keys

@@ -44,10 +44,11 @@ LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
     auto due = never;
     if (each.grant.lease.valid_until != never) {
       due = later(now, rest - each.claim.ttl * (renewals_a_lease - 1) / renewals_a_lease);
-      if (each.hidden > std::chrono::nanoseconds(0)) due = now;
+      if (each.hidden > std::chrono::nanoseconds(0) || !each.grant.confirmed) due = now;
     }
     leases_.push_back({std::move(each), due});
   }
+  update_confirmed();
   update_safe_until();
   try {
     thread_ = std::thread([this] {
@@ -140,10 +141,12 @@ void LeaseKeeper::renew(Upkept& lease) {
       return;
     }
     lease.held.grant.lease = renewed->lease;
+    lease.held.grant.confirmed = true;
     lease.held.failing_since.reset();
     lease.held.hidden = std::chrono::nanoseconds(0);
     lease.next = later(now, claim.ttl / renewals_a_lease);
     update_safe_until();
+    update_confirmed();
     const std::lock_guard guard(mutex_);
     if (!lost_.raised()) loss_.reset();
   } catch (const Error& error) {
@@ -188,6 +191,11 @@ Deadline LeaseKeeper::next_due() const {
   Deadline due = never;
   for (const Upkept& lease : leases_) due = std::min(due, lease.next);
   return due;
+}
+
+void LeaseKeeper::update_confirmed() {
+  confirmed_ = std::all_of(leases_.begin(), leases_.end(),
+                           [](const Upkept& lease) { return lease.held.grant.confirmed; });
 }
 
 void LeaseKeeper::update_safe_until() {

@@ -59,6 +59,8 @@ class LeaseKeeper {
   void take_news() const { news_.clear(); }
   /// Until then all holds are ours, whatever happens; `never` if none has a lease.
   Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }
+  /// Whether every hold has been confirmed.
+  bool confirmed() const { return confirmed_; }
   /// Why a hold is lost, or why renewals fail at this moment.
   std::optional<Loss> loss() const;
   /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
@@ -82,6 +84,7 @@ class LeaseKeeper {
   void note(const Upkept& lease, bool gone, const std::string& why, bool final);
   Deadline next_due() const;
   void update_safe_until();
+  void update_confirmed();
 
   Store& store_;
   std::vector<Upkept> leases_;  ///< the thread's, until stop()
@@ -90,6 +93,7 @@ class LeaseKeeper {
   Event lost_;
   Event stop_;
   Event hurry_;
+  std::atomic<bool> confirmed_{true};
   std::atomic<BootClock::rep> own_safe_until_{0};
   std::atomic<BootClock::rep>* safe_until_;
   mutable std::mutex mutex_;

@@ -23,7 +23,7 @@
 -- in ms, owners, now, more, hold ... (8 at most)} with why = held | upgrade | gone; {"renewed",
 -- lease, now, fence, more}; {"gone", more}; {"released" | "left" | "absent", more}; {"forced", now,
 -- more, hold ...}; {"tidied", more}. more = 1: waiters remain to be looked at; call tidy.
--- The channel <holds key>:<channel> hears "grant <server now> <lease ms> <fence>" and "next <ms>".
+-- The channel <holds key>:<channel> hears "grant <now> <lease> <fence> <word>", "next <ms>".
 
 local op, token = ARGV[1], ARGV[2]
 local fence_life, largest_fence = 604800, 9007199254740991  -- a larger one is none of ours
@@ -226,7 +226,7 @@ local function let_in(self)
         local fence = verdict == 'enter' and outer.fence or next_fence()
         hold.lease, hold.flag = math.min(provisional_lease, hold.ttl), 'p'
         local heard = tell(waiter.channel,
-          string.format('grant %s %.0f %s', stamp, hold.lease, fence))
+          string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[#ARGV]))
         if heard < 0 then return 0 end
         if heard == 0 then unqueue(head) else admit(head, hold, verdict, outer, fence) end
       end

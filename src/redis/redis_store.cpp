@@ -114,7 +114,7 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
                             const std::string& channel, bool by_text, const Patience& patience) {
   const bool listen = !channel.empty();
   const int link = connection_.links();
-  const std::string here = place(patience);
+  here_ = place(patience);
   const std::string whole_channel = listen ? names.holds + ":" + channel : "";
   std::vector<Request> requests;
   if (!connection_.is_open() || connection_.links() != link) subscribed_.clear();
@@ -132,8 +132,8 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
                  names.waiters,
                  names.fence};
   script.insert(script.end(), arguments.begin(), arguments.end());
-  if (listen && !here.empty()) script.back() += "@" + here;
-  script.push_back(here);
+  if (listen && !here_.empty()) script.back() += "@" + here_;
+  script.push_back(here_);
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
   subscribed_ = whole_channel;
@@ -239,6 +239,7 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
   }
   if (word(reply, 0) != "refused") unexpected_answer();
   more = number(reply, 8) != 0;
+  last_answer_ = {sent, microseconds(number(reply, 7)), connection_.links(), here_};
   return refusal_from(reply);
 }
 
@@ -257,13 +258,35 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     const std::string_view text = message->payload;
     if (text.starts_with("grant ")) {
       pending_->handed_over.insert({claim.key, claim.token});
-      return Wake{Wake::Why::granted, {}};
+      return Wake{Wake::Why::granted, {}, told_grant(text.substr(6))};
     }
     if (text.starts_with("next ")) {
       const milliseconds ends_in(server_number(text.substr(5)));
       return Wake{Wake::Why::changed, later(BootClock::now(), ends_in)};
     }
   }
+}
+
+std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
+  const auto take = [&] {
+    const auto word = told.substr(0, told.find(' '));
+    told.remove_prefix(std::min(told.size(), word.size() + 1));
+    return word;
+  };
+  const microseconds granted_at(server_number(take()));
+  const milliseconds lease(server_number(take()));
+  const Fence fence{server_number(take())};
+  const bool same_clock = told == last_answer_.place && connection_.links() == last_answer_.link;
+  // The message may have waited for us to be continued. By the server's clock it was sent so long
+  // after the answer; that this is more than has passed here means that the clock was set.
+  const auto after = granted_at - last_answer_.server_clock;
+  const auto now = BootClock::now();
+  const bool clock_went_on = after >= microseconds(0) && after <= now - last_answer_.sent;
+  if (terms_.replicas > 0 || !same_clock || !clock_went_on) return std::nullopt;
+  const auto span = std::chrono::floor<milliseconds>(after) + lease;
+  const Deadline until = std::min(valid_until(last_answer_.sent, span), later(now, lease));
+  if (until - now < lease / 2) return std::nullopt;
+  return Grant{fence, Lease{lease, until}, false};
 }
 
 std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,

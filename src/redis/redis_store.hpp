@@ -76,6 +76,9 @@ class RedisStore final : public Store {
   /// it fails does not change our own answer.
   void tidy(const LockKey& key, const Reply& more, const Patience& patience);
   Answer ask_once(const Claim& claim, const Ask& ask, const Patience& patience, bool& more);
+  /// What a message says that was `told` to who waits; nothing in it where it cannot be told how
+  /// old it is.
+  std::optional<Grant> told_grant(std::string_view told) const;
   /// A connection that listens to a channel may not send plain commands.
   void stop_listening(const Patience& patience);
   /// `requests` with the preceding one at `place`; its reply is kept and taken out.
@@ -95,12 +98,22 @@ class RedisStore final : public Store {
   const std::string& channel_of(const Token& token);
 
   const RedisTerms terms_;
+  std::string here_;  ///< the word for the server that the last request went to
   Connection connection_;
   std::shared_ptr<Pending> pending_;
   std::map<Token, std::string> channels_;
   std::string subscribed_;  ///< the whole name of the channel listened to now, if any
   Request preceding_;
   std::optional<Reply> said_before_;
+  /// When a waiter's last answer was asked for, and the server's clock in it: what is published
+  /// later on that link can be dated by them.
+  struct Dated {
+    Deadline sent;
+    microseconds server_clock{0};
+    int link = 0;
+    std::string place;
+  };
+  Dated last_answer_;
 };
 
 }  // namespace dlock

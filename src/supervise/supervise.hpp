@@ -23,6 +23,8 @@ class StopSource {
   /// Nothing of the child may run after this. Moves later as renewals succeed; read anew on every
   /// wake, so it must be thread-safe and cheap.
   virtual Deadline must_be_gone_by() const = 0;
+  /// What of the usual grace there is time for, now.
+  virtual milliseconds grace(milliseconds usual) const { return usual; }
 };
 
 /// What it takes a machine to wake us, to find the tree, and to tear the processes down: so long

@@ -57,7 +57,7 @@ TEST_OF_ENGINES("of several keys all are taken or none") {
   granted(*store, blocking);
   Listener listener;
   const auto answer =
-      acquire(*asking, claims_on({"a", "b", "c"}), {milliseconds(0), -1, {}}, listener);
+      acquire(*asking, claims_on({"a", "b", "c"}), {milliseconds(0), -1, {}, false}, listener);
   REQUIRE(std::holds_alternative<GaveUp>(answer));
   const auto& gave_up = std::get<GaveUp>(answer);
   CHECK(gave_up.key.text == "b");

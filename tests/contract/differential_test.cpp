@@ -147,7 +147,7 @@ class TableSide final : public Wakes {
     std::string text = "to " + number(token) + ": ";
     if (const auto* grant = std::get_if<GrantMessage>(&message)) {
       text += "grant " + number(grant->now.count()) + " " + number(grant->lease.count()) + " " +
-              number(grant->fence.value);
+              number(grant->fence.value) + " ";  // the word for the server is empty
     } else {
       text += "next " + number(std::get<NextMessage>(message).in.count());
     }

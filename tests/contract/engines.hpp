@@ -123,7 +123,7 @@ class Acquiring {
             std::optional<milliseconds> wait = std::nullopt)
       : store(open()), thread_([this, open, claims = std::move(claims), wait] {
           try {
-            result_ = acquire(*store, claims, {wait, interrupt_.fd(), open}, listener);
+            result_ = acquire(*store, claims, {wait, interrupt_.fd(), open, false}, listener);
           } catch (const std::exception& error) {
             trouble_ = error.what();
           }

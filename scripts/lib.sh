@@ -2,7 +2,7 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libcli11-dev nlohmann-json3-dev)
-test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less)
+test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin)
 
 # By what a package is recognised: a command, or a header. Asking dpkg would cost a process each
 # and would not see what was installed by other means.

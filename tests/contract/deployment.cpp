@@ -1,13 +1,17 @@
 #include "contract/deployment.hpp"
 
 #include <cstdlib>
+#include <sstream>
 #include <string>
 
 #include "base/error.hpp"
 #include "contract/engines.hpp"
+#include "doctor/rights.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_route.hpp"
+#include "support/cluster.hpp"
 #include "support/sentinels.hpp"
+#include "support/tls_redis.hpp"
 
 namespace dlock::test {
 namespace {
@@ -43,6 +47,50 @@ class BehindSentinels final : public Deployment {
   Sentinels fleet_{{1, 3, {}, {"sentinel down-after-milliseconds locks 600000"}, ""}};
 };
 
+class UnderTls final : public Deployment {
+ public:
+  StorePtr open() override { return redis_store(redis_.endpoint()); }
+  std::vector<RedisServer*> servers() override { return {&redis_.server}; }
+  RedisServer& server_of(const LockKey&) override { return redis_.server; }
+
+ private:
+  TlsRedis redis_;
+};
+
+/// A user who may do what `dlock doctor --acl` prints, and no more.
+class Restricted final : public Deployment {
+ public:
+  Restricted() {
+    endpoint_.user = "dlock";
+    endpoint_.password = "pw";
+    std::istringstream line(acl_line(Exam{}, endpoint_));
+    std::vector<std::string> words;
+    for (std::string word; line >> word;) words.push_back(word == ">PASSWORD" ? ">pw" : word);
+    if (server_.command(words).text != "OK") throw Error(Trouble::bug, "ACL: " + line.str());
+  }
+  StorePtr open() override { return redis_store(endpoint_); }
+  std::vector<RedisServer*> servers() override { return {&server_}; }
+  RedisServer& server_of(const LockKey&) override { return server_; }
+
+ private:
+  RedisServer server_;
+  Endpoint endpoint_ = endpoint_at(server_.address());
+};
+
+class OnCluster final : public Deployment {
+ public:
+  StorePtr open() override { return cluster_.open(); }
+  std::vector<RedisServer*> servers() override {
+    return {&cluster_.node(0), &cluster_.node(1), &cluster_.node(2)};
+  }
+  RedisServer& server_of(const LockKey& key) override {
+    return cluster_.node(Cluster::master_of(key.text));
+  }
+
+ private:
+  Cluster cluster_;
+};
+
 template <typename Kind>
 std::shared_ptr<Deployment> shared() {
   static const auto one = std::make_shared<Kind>();
@@ -57,7 +105,10 @@ std::shared_ptr<Deployment> new_deployment() {
   const std::string name = variable == nullptr ? "" : variable;
   if (name.empty()) return std::make_shared<OneServer>();
   if (name == "tcp") return std::make_shared<OneServer>(true);
+  if (name == "tls") return shared<UnderTls>();
+  if (name == "acl") return shared<Restricted>();
   if (name == "sentinel") return shared<BehindSentinels>();
+  if (name == "cluster") return shared<OnCluster>();
   throw Error(Trouble::usage, "no such deployment: " + name);
 }
 

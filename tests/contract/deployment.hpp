@@ -20,8 +20,8 @@ class Deployment {
   virtual RedisServer& server_of(const LockKey& key) = 0;
 };
 
-/// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `sentinel`; by
-/// default one server on a Unix socket.
+/// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
+/// `sentinel`, `cluster`; by default one server on a Unix socket.
 /// Where it is more than one process, all tests of this process share it.
 std::shared_ptr<Deployment> new_deployment();
 

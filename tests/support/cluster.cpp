@@ -116,10 +116,14 @@ StorePtr Cluster::open() const {
 std::string Cluster::key_of(std::size_t i, int number) {
   for (int attempt = 0;; ++attempt) {
     std::string key = "key" + std::to_string(attempt);
-    const int slot = slot_of(key);
-    const bool there = first_slot_of(i) <= slot && slot < first_slot_of(i + 1);
-    if (there && number-- == 0) return key;
+    if (master_of(key) == i && number-- == 0) return key;
   }
+}
+
+std::size_t Cluster::master_of(const std::string& key) {
+  std::size_t master = masters - 1;
+  while (slot_of(key) < first_slot_of(master)) --master;
+  return master;
 }
 
 int Cluster::slot_of(const std::string& key) { return dlock::slot_of("dlock:{" + key + "}"); }

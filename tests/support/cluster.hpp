@@ -38,6 +38,8 @@ class Cluster {
   /// A key in a slot that master `i` had at first; another for each `number`.
   static std::string key_of(std::size_t i, int number = 0);
   static int slot_of(const std::string& key);
+  /// The master that had the slot of `key` at first.
+  static std::size_t master_of(const std::string& key);
 
   /// Resharding, in the steps of redis-cli: between begin and end the slot is at both.
   void begin_move(int slot, std::size_t from, std::size_t to) const;

@@ -97,7 +97,7 @@ TEST_CASE("doctor: a Cluster and each of its masters, sound and not") {
   CHECK(sound.says("cluster", "ok", "state ok, 3 masters of 3 nodes, all slots served"));
   CHECK(sound.says("engine", "ok", "all 3: Redis "));
   CHECK(sound.says("role", "ok", "all 3: master"));
-  for (std::size_t i = 0; i < 3; ++i) CHECK(sound.says("lock", "ok", address(i) + ": taken"));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(sound.says("lock", "ok", address(i)));
   CHECK(sound.says("replication", "warning", "all 3: no replica"));
   CHECK(sound.says("failover", "ok", "all 3: begins after 15s"));
   CHECK(sound.says("label", "ok", "all 3: best effort"));

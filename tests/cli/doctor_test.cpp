@@ -8,6 +8,7 @@
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
 #include "support/resp.hpp"
+#include "support/tls_redis.hpp"
 
 namespace dlock::test {
 namespace {
@@ -217,6 +218,26 @@ TEST_CASE("doctor: the user that --acl prints is enough, and none of its rights 
     CHECK(less.says(rights[i].starts_with("+eval") ? "scripts" : "rights", "error",
                     "-> ACL SETUSER dlock" + std::to_string(i) + " " + rights[i]));
   }
+}
+
+TEST_CASE("doctor: TLS is told, and a certificate that ends soon warned of") {
+  const TlsRedis tls(keeping_all());
+  const auto ask = [&] { return Report{dlock({"doctor"}, tls.with_server())}; };
+  const Report soon = ask();
+  CHECK(soon.result.exit_code == 1);
+  CHECK(soon.says("tls", "warning", "but the server's certificate expires in 1 day -> renew it"));
+  tls.show(tls.ca.issue("long", loopback_names, 100));
+  const Report fit = ask();
+  CHECK(fit.result.exit_code == 0);
+  CHECK(fit.says("tls", "ok", "TLSv1.3, TLS_"));
+  CHECK(fit.says("tls", "ok", "certificate of CN=long until 20"));
+  CHECK(fit.says("lock", "ok", "handed over"));
+  tls.show(tls.ca.issue("elsewhere", "DNS:elsewhere"));
+  const Report foreign = ask();
+  CHECK(foreign.result.exit_code == 2);
+  CHECK(foreign.says("reach", "error", "-> make --tls-ca"));
+  CHECK(doctor("redis://127.0.0.1:" + std::to_string(tls.endpoint().port))
+            .says("reach", "error", "-> make the scheme"));
 }
 
 TEST_CASE("doctor: --acl without a server, and what goes with it") {

@@ -12,6 +12,13 @@ using namespace std::string_view_literals;
 
 [[noreturn]] void unavailable(const std::string& what) { throw Error(Trouble::unavailable, what); }
 
+/// A server may fill the time with what says nothing, such as HelloRequests and tickets.
+void check_time(const Patience& patience, const char* awaited) {
+  if (left_until(patience.deadline) == milliseconds(0)) {
+    unavailable(std::string("no answer ") + awaited);
+  }
+}
+
 /// The least of a ClientHello (RFC 5246, 7.4.1.2): TLS 1.2, a random of zeros, one cipher suite.
 constexpr auto client_hello =
     "\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03"
@@ -53,6 +60,7 @@ void Stream::shake_hands(const Patience& patience) {
     if (bytes.empty()) ended_in_tls();
     heard_ = true;
     tls_->arrive(bytes);
+    check_time(patience, "to the TLS handshake in time");
   }
 }
 
@@ -143,6 +151,7 @@ std::string Stream::receive(const Patience& patience) {
     // An answer of TLS's own, such as new keys.
     to_send_ += tls_->outgoing();
     if (!socket_.send(to_send_, patience)) ended(patience);
+    if (arrived_.empty()) check_time(patience, "in time");
   }
   return std::exchange(arrived_, "");
 }

@@ -1,7 +1,10 @@
 // Under TLS with the real binary: who is refused, by whom, with what code and in what words.
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+
+#include <thread>
 
 #include "cli/place.hpp"
 #include "support/fake_server.hpp"
@@ -157,6 +160,10 @@ TEST_CASE("tls: files that hold something else are refused by name, 64") {
         says("--tls-key", dir / "locked", "holds an encrypted private key")},
        {shown(own.file, redis.own.key), 64,
         says("--tls-key", redis.own.key, "holds the key of another certificate than ")}});
+  auto without_library = environment;
+  write_file(dir / "libssl.so.3", "no library");
+  without_library.env["LD_LIBRARY_PATH"] = dir.path();
+  check_looks(without_library, {{{}, 71, "TLS needs OpenSSL, on Debian the package libssl3"}});
 }
 
 TEST_CASE("tls: who takes one for the other of redis and rediss is told so, 69") {
@@ -204,6 +211,24 @@ TEST_CASE(
     CHECK(holds(result.err, "no answer to the TLS handshake in time"));
     CHECK(result.duration < milliseconds(3000));
   }
+}
+
+TEST_CASE("tls: a server that talks without end has no more time than one that is silent") {
+  Address address;
+  const Fd listener = listen_at(address);
+  // A HelloRequest may come at any time (RFC 5246, 7.4.1.1), and as often as the server likes.
+  std::string hello_requests;
+  for (int i = 0; i < 1000; ++i) hello_requests += std::string("\x16\x03\x03\0\4\0\0\0\0", 9);
+  const std::jthread talker([&] {
+    const Fd client(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    while (send_all(client.get(), hello_requests)) continue;
+  });
+  const auto result =
+      dlock({"run", "-k", "a", "-t", "3s", "--server",
+             "rediss://127.0.0.1:" + std::to_string(address.port), "--", "echo", "ran"});
+  CHECK(result.exit_code == 69);
+  CHECK(holds(result.err, "no answer to the TLS handshake in time"));
+  CHECK(result.duration < milliseconds(3000));
 }
 
 }  // namespace dlock::test

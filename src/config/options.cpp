@@ -38,7 +38,7 @@ const Option option_table[] = {
      false, 'l'},
     {"limit", 0, "N", takers, &Flags::limit, "be at most N together in it", nullptr, false, 'l'},
     {"ttl", 't', "DUR", takers | renew | doctor, &Flags::ttl,
-     "lease, 100ms to 24h (30s; renew: as before)", "DLOCK_TTL", true, 0, renew},
+     "lease, 100ms to 24h (run: 30s; renew: as before)", "DLOCK_TTL", true, 0, renew},
     {"attach", 0, "PID", acquire, &Flags::attach, "renew until PID ends, then release (-t 30s)"},
     {"conflict-exit-code", 'E', "N", run, &Flags::conflict_exit_code,
      "exit code in place of 75, if not had in time"},

@@ -119,6 +119,7 @@ TEST_CASE("doctor: a replica, and a clock that stands still") {
   CHECK(report.result.exit_code == 2);
   CHECK(report.says("role", "error", "-> --server " + master.tcp_url()));
   CHECK(report.line("lock") == "");
+  CHECK(!holds(replica.command({"INFO", "commandstats"}).text, "cmdstat_eval"));
   REQUIRE(eventually([&] {
     return holds(master.command({"INFO", "replication"}).text, "state=online");
   }));

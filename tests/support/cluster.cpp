@@ -136,12 +136,13 @@ void Cluster::begin_move(int slot, std::size_t from, std::size_t to) const {
 
 void Cluster::move_keys(int slot, std::size_t from, std::size_t to) const {
   const Reply keys = node(from).command({"CLUSTER", "GETKEYSINSLOT", std::to_string(slot), "1000"});
-  if (keys.items.empty()) return;
+  for (const Reply& key : keys.items) move_key(key.text, from, to);
+}
+
+void Cluster::move_key(const std::string& name, std::size_t from, std::size_t to) const {
   std::vector<std::string> migrate{"MIGRATE", "127.0.0.1", std::to_string(node(to).port()),
-                                   "",        "0",         "5000"};
+                                   name,      "0",         "5000"};
   if (!options_.password.empty()) migrate.insert(migrate.end(), {"AUTH", options_.password});
-  migrate.push_back("KEYS");
-  for (const Reply& key : keys.items) migrate.push_back(key.text);
   must(node(from), migrate);
 }
 

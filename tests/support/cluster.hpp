@@ -44,6 +44,8 @@ class Cluster {
   /// Resharding, in the steps of redis-cli: between begin and end the slot is at both.
   void begin_move(int slot, std::size_t from, std::size_t to) const;
   void move_keys(int slot, std::size_t from, std::size_t to) const;
+  /// One of them alone, by its whole name.
+  void move_key(const std::string& name, std::size_t from, std::size_t to) const;
   void end_move(int slot, std::size_t from, std::size_t to) const;
   void move(int slot, std::size_t from, std::size_t to) const;
   /// Whether node `i` is a master that serves.

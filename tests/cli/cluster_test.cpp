@@ -77,12 +77,13 @@ std::size_t requests_by_ask(const RedisServer& server) {
   return at == std::string::npos ? 0 : std::stoul(stats.substr(stats.find('=', at) + 1));
 }
 
-Result try_lock(const std::string& url, const std::string& ttl = "3s") {
+Result try_lock(const std::string& url, const std::string& ttl) {
   return dlock({"run", "-n", "-k", "k", "-t", ttl, "--server", url, "--", "echo", "ran"});
 }
 
-void is_refused(const std::string& url, const std::string& why, int code = 69) {
-  const Result result = try_lock(url);
+void is_refused(const std::string& url, const std::string& why, int code = 69,
+                const std::string& ttl = "3s") {
+  const Result result = try_lock(url, ttl);
   CAPTURE(result.err);
   CHECK(result.exit_code == code);
   CHECK(result.out == "");
@@ -181,7 +182,7 @@ TEST_CASE("a node that sends everybody to itself: 69, round in circles") {
       },
       true);
   port = node.address().port;
-  is_refused(url_of(port), "round in circles");
+  is_refused(url_of(port), "round in circles", 69, "60s");
   CHECK(node.connections() == 1);
 }
 

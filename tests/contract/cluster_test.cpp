@@ -3,6 +3,7 @@
 #include "support/cluster.hpp"
 
 #include <set>
+#include <thread>
 
 #include "base/error.hpp"
 #include "contract/engines.hpp"
@@ -144,7 +145,7 @@ void is_served_once_it_has_moved(const Cluster& cluster) {
   CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(100)); }),
              "the Cluster is moving the key"));
   CHECK(state_of(*cluster.open(), key).holders.size() == 1);
-  std::thread moving([&] {
+  std::jthread moving([&] {
     std::this_thread::sleep_for(milliseconds(50));
     cluster.end_move(slot, 0, 2);
   });
@@ -247,7 +248,7 @@ void it_waits_for_a_slot_that_nobody_has(const Cluster& cluster) {
   const auto begun = BootClock::now();
   CHECK(says(error_of([&] { store->acquire(claim, {}, for_ms(300)); }), "the Cluster is down"));
   CHECK(BootClock::now() - begun < milliseconds(1500));
-  std::thread healing([&] {
+  std::jthread healing([&] {
     std::this_thread::sleep_for(milliseconds(50));
     cluster.node(0).command({"CLUSTER", "ADDSLOTS", slot});
   });

@@ -106,8 +106,8 @@ void add_password(const Given& given, const Sources& sources, ChosenServer& chos
 
 /// The strongest value of an option that is a path; all are checked.
 std::optional<Given> path_of(const char* name, const Sources& sources) {
-  const auto places = sources.of(option(name));
-  for (const auto& place : places) readable_path_from(place.front());
+  auto places = sources.of(option(name));
+  for (auto& place : places) place.front().text = readable_path_from(place.front());
   if (places.empty()) return std::nullopt;
   return places.front().front();
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
@@ -95,7 +96,11 @@ std::string readable_path_from(const Given& given) {
   const std::string path = absolute_in_file(given).text;
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) given.refuse("cannot read " + in_quotes(path) + ": " + std::strerror(errno));
-  return path;
+  // It is read again when a connection is made again, by a process that may have left for "/".
+  std::error_code fault;
+  const auto whole = std::filesystem::absolute(path, fault);
+  if (fault) given.refuse("cannot tell where " + in_quotes(path) + " is: " + fault.message());
+  return whole;
 }
 
 std::string host_name_from(const Given& given) {

@@ -26,7 +26,7 @@ int status_fd_from(const Given& given);
 /// and systemd start in different directories.
 const Given& absolute_in_file(const Given& given);
 
-/// A file or directory that can be opened.
+/// A file or directory that can be opened, by its whole path.
 std::string readable_path_from(const Given& given);
 
 std::string host_name_from(const Given& given);

@@ -25,8 +25,10 @@ const char* const settings_of_interest[] = {
 std::optional<WallTime> time_in(const Reply& reply) {
   if (!reply.is_array(2)) return std::nullopt;
   try {
-    return WallTime(std::chrono::seconds(server_number(reply.items[0].text)) +
-                    microseconds(server_number(reply.items[1].text)));
+    constexpr std::int64_t largest_second = 9'000'000'000;  // of the year 2255
+    constexpr std::int64_t us_a_second = 1'000'000;
+    return WallTime(std::chrono::seconds(server_number(reply.items[0].text, largest_second)) +
+                    microseconds(server_number(reply.items[1].text, us_a_second)));
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -121,7 +121,13 @@ void Connection::open(const Patience& patience) {
   const auto left = left_until(patience.deadline) / (route_->may_move() ? tries : 1);
   const auto until = std::min(patience.deadline, later(BootClock::now(), left));
   Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
-    return Stream::connect(endpoint, {until, patience.interrupt_fd});
+    try {
+      return Stream::connect(endpoint, {until, patience.interrupt_fd});
+    } catch (const Error& error) {
+      // A file of TLS was good when we began: now it is being replaced.
+      if (links_ == 0 || error.trouble() != Trouble::usage) throw;
+      throw Error(Trouble::unavailable, error.what());
+    }
   });
   link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;
@@ -148,6 +154,10 @@ void Connection::check_in_step() {
 
 bool Connection::take_message(Reply& reply) {
   if (!reply.is_array(3) || reply.items[0].text != "message") return false;
+  constexpr std::size_t most_messages = 1000;
+  if (link_->inbox.size() >= most_messages) {
+    throw Error(Trouble::unavailable, "it sends messages without end");
+  }
   link_->inbox.push_back({std::move(reply.items[1].text), std::move(reply.items[2].text)});
   return true;
 }

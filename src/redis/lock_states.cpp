@@ -21,7 +21,9 @@ const Reply& checked(const Reply& reply) {
 std::int64_t server_now(const Reply& time) {
   if (!checked(time).is_array(2)) throw Error(Trouble::unavailable, "it answered no time");
   constexpr std::int64_t us_a_second = 1'000'000;
-  return server_number(time.items[0].text) * us_a_second + server_number(time.items[1].text);
+  constexpr std::int64_t largest_second = 9'000'000'000;  // of the year 2255
+  return server_number(time.items[0].text, largest_second) * us_a_second +
+         server_number(time.items[1].text, us_a_second);
 }
 
 std::vector<Holder> holders_in(const Reply& hash, std::int64_t now) {

@@ -27,6 +27,9 @@ std::string encoded_key(std::string_view text) {
   return out;
 }
 
+/// Fences and clocks stay below it, and what is reckoned from them in nanoseconds within 64 bits.
+constexpr std::int64_t largest_number = 1LL << 53;
+
 /// A field of `who`; "-" stands for nothing.
 std::string who_field(std::string_view text) {
   if (text.empty()) return "-";
@@ -50,7 +53,7 @@ std::string_view take_word(std::string_view& text) {
 }
 
 std::int64_t take_number(std::string_view& text) {
-  const auto number = parse_number(take_word(text), 0, INT64_MAX);
+  const auto number = parse_number(take_word(text), 0, largest_number);
   if (!number) not_a_lock();
   return *number;
 }
@@ -149,10 +152,19 @@ Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t no
   return waiter;
 }
 
-std::int64_t server_number(std::string_view text) {
-  const auto number = parse_number(text, 0, INT64_MAX);
-  if (!number) throw Error(Trouble::unavailable, "it answered something that is no number");
+std::int64_t server_number(std::string_view text, std::int64_t most) {
+  const auto number = parse_number(text, 0, most);
+  if (!number) throw Error(Trouble::unavailable, "it answered something that is no such number");
   return *number;
+}
+
+milliseconds server_span(std::string_view text) {
+  constexpr std::int64_t thirty_years = 1'000'000'000'000;
+  return milliseconds(server_number(text, thirty_years));
+}
+
+microseconds server_clock(std::string_view text) {
+  return microseconds(server_number(text, largest_number));
 }
 
 }  // namespace dlock

@@ -41,7 +41,12 @@ StoredHold parse_hold(std::string_view value, std::int64_t now);
 /// A value of the waiters hash, for the ticket it stands at in the queue.
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now);
 
-/// A decimal number from the server; throws Error{unavailable} if it is none.
-std::int64_t server_number(std::string_view text);
+/// A decimal number from the server, of `most` at most; throws Error{unavailable} if it is none.
+std::int64_t server_number(std::string_view text, std::int64_t most = INT64_MAX);
+
+/// The same as milliseconds and as a moment on the server's clock, within what can be reckoned
+/// with.
+milliseconds server_span(std::string_view text);
+microseconds server_clock(std::string_view text);
 
 }  // namespace dlock

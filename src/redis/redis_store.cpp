@@ -30,7 +30,10 @@ std::int64_t number(const Reply& reply, std::size_t i) {
   return one.kind == Reply::Kind::integer ? one.integer : server_number(one.text);
 }
 
-milliseconds span(const Reply& reply, std::size_t i) { return milliseconds(number(reply, i)); }
+milliseconds span(const Reply& reply, std::size_t i) {
+  const Reply& one = item(reply, i);
+  return server_span(one.kind == Reply::Kind::integer ? std::to_string(one.integer) : one.text);
+}
 
 std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now) {
   std::vector<Hold> holds;
@@ -100,6 +103,7 @@ std::vector<Reply> RedisStore::exchange_preceded(std::vector<Request>& requests,
 Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
                        const std::string& channel, const Patience& patience) {
   const KeyNames names(terms_.prefix, key);
+  sent_twice_ = false;
   Reply reply = call_once(names, arguments, channel, false, patience);
   const bool deposed = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
   if (deposed && connection_.may_move()) {
@@ -138,6 +142,9 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
   if (listen) requests.push_back({"EXEC"});
   subscribed_ = whole_channel;
   auto replies = exchange_preceded(requests, place_before, patience);
+  sent_twice_ = sent_twice_ || connection_.was_sent_twice();
+  // It went to another server than it says.
+  if (place(patience) != here_) return call_once(names, arguments, channel, by_text, patience);
   if (!listen) return replies.back();
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
@@ -146,24 +153,29 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
   return item(replies.back(), 1);
 }
 
-void RedisStore::replicate(const LockKey& key, const Patience& patience) {
+void RedisStore::replicate(const LockKey& key, int link, const Patience& patience) {
   if (terms_.replicas == 0) return;
-  const auto refuse = [&](const std::string& why) {
-    throw Error(Trouble::not_replicated, name() + ": " + escaped(key.text) + ": " + why);
-  };
-  stop_listening(patience);
-  const int link = connection_.links();
+  const std::string of_key = name() + ": " + escaped(key.text) + ": ";
   // The rest is for the answer to come, and for giving back.
   const auto limit = left_until(patience.deadline) * 3 / 4;
   const Request wait{"WAIT", std::to_string(terms_.replicas),
                      text_of(std::max(limit, milliseconds(1)))};
-  const Reply reply = connection_.exchange(std::span(&wait, 1), patience).front();
+  Reply reply;
+  try {
+    reply = read({wait}, patience).front();
+  } catch (const Error& error) {
+    if (error.trouble() != Trouble::unavailable) throw;
+  }
   check(key, reply);
   // A new connection has written nothing, so that every replica would have all of it.
-  if (connection_.links() != link) refuse("the connection broke while replicas were waited for");
+  if (connection_.links() != link || !connection_.is_open()) {
+    throw Error(Trouble::not_replicated,
+                of_key + "the connection broke while replicas were waited for: it is given back");
+  }
   if (reply.integer >= terms_.replicas) return;
-  refuse("only " + std::to_string(reply.integer) + " of " + std::to_string(terms_.replicas) +
-         " replicas have the lock, so it is given back");
+  throw Error(Trouble::not_replicated, of_key + "only " + std::to_string(reply.integer) + " of " +
+                                           std::to_string(terms_.replicas) +
+                                           " replicas have the lock, so it is given back");
 }
 
 const std::string& RedisStore::channel_of(const Token& token) {
@@ -228,18 +240,20 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
   note_asked(asked);
   const Deadline sent = BootClock::now();
   const Reply reply = call(claim.key, arguments, channel, patience);
+  const int link = connection_.links();
   note_answered(asked);
   check(claim.key, reply);
   if (word(reply, 0) == "granted") {
     const milliseconds lease = span(reply, 2);
     more = false;
+    replicate(claim.key, link, patience);
+    pending_->handed_over.erase(asked);
     tidy(claim.key, item(reply, 4), patience);
-    replicate(claim.key, patience);
     return Grant{Fence{number(reply, 1)}, Lease{lease, valid_until(sent, lease)}};
   }
   if (word(reply, 0) != "refused") unexpected_answer();
   more = number(reply, 8) != 0;
-  last_answer_ = {sent, microseconds(number(reply, 7)), connection_.links(), here_};
+  last_answer_ = {sent, server_clock(word(reply, 7)), link, here_};
   return refusal_from(reply);
 }
 
@@ -261,7 +275,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
       return Wake{Wake::Why::granted, {}, told_grant(text.substr(6))};
     }
     if (text.starts_with("next ")) {
-      const milliseconds ends_in(server_number(text.substr(5)));
+      const milliseconds ends_in = server_span(text.substr(5));
       return Wake{Wake::Why::changed, later(BootClock::now(), ends_in)};
     }
   }
@@ -273,8 +287,8 @@ std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
     told.remove_prefix(std::min(told.size(), word.size() + 1));
     return word;
   };
-  const microseconds granted_at(server_number(take()));
-  const milliseconds lease(server_number(take()));
+  const microseconds granted_at = server_clock(take());
+  const milliseconds lease = server_span(take());
   const Fence fence{server_number(take())};
   const bool same_clock = told == last_answer_.place && connection_.links() == last_answer_.link;
   // The message may have waited for us to be continued. By the server's clock it was sent so long
@@ -293,14 +307,16 @@ std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
                                        std::optional<milliseconds> ttl, const Patience& patience) {
   const Deadline sent = BootClock::now();
   const Reply reply = run(key, {"renew", token.text, ttl ? text_of(*ttl) : ""}, patience);
+  const int link = connection_.links();
   if (word(reply, 0) == "gone") {
     tidy(key, item(reply, 1), patience);
     return std::nullopt;
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
+  if (pending_->handed_over.contains({key, token})) replicate(key, link, patience);
+  pending_->handed_over.erase({key, token});
   tidy(key, item(reply, 4), patience);
-  if (pending_->handed_over.erase({key, token}) > 0) replicate(key, patience);
   return Grant{Fence{number(reply, 3)}, Lease{lease, valid_until(sent, lease)}};
 }
 
@@ -336,7 +352,7 @@ Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool uns
                           {"release", token.text, unsure ? "1" : "0",
                            mode == ReleaseMode::ignore_floor ? "1" : "0", text_of(tombstone_life)},
                           patience);
-  const bool first_may_have_done_it = connection_.was_sent_twice();
+  const bool first_may_have_done_it = sent_twice_;
   tidy(key, item(reply, 1), patience);
   if (word(reply, 0) == "released") return Released::yes;
   if (word(reply, 0) == "left") return Released::left_queue;

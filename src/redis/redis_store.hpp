@@ -64,9 +64,9 @@ class RedisStore final : public Store {
   Reply run(const LockKey& key, const std::vector<std::string>& arguments,
             const Patience& patience);
   void check(const LockKey& key, const Reply& reply) const;
-  /// Waits until enough replicas have what this connection has written. Throws
-  /// Error{not_replicated}, also where the connection breaks, for then nobody knows.
-  void replicate(const LockKey& key, const Patience& patience);
+  /// Waits until enough replicas have what was written on `link`. Throws Error{not_replicated},
+  /// also where that has broken, for then nobody knows.
+  void replicate(const LockKey& key, int link, const Patience& patience);
   /// The word for the server that a request goes to: lock.lua tells those who queued up there from
   /// those who did elsewhere.
   std::string place(const Patience& patience);
@@ -98,7 +98,8 @@ class RedisStore final : public Store {
   const std::string& channel_of(const Token& token);
 
   const RedisTerms terms_;
-  std::string here_;  ///< the word for the server that the last request went to
+  std::string here_;         ///< the word for the server that the last request went to
+  bool sent_twice_ = false;  ///< the last call(): the server may have done it before
   Connection connection_;
   std::shared_ptr<Pending> pending_;
   std::map<Token, std::string> channels_;

@@ -76,6 +76,8 @@ bool has_code(std::string_view text, std::string_view code) {
 }
 
 Error made(Trouble trouble, std::string_view meaning, std::string_view said) {
+  // Behind it Redis repeats what it was sent, a password perhaps.
+  said = said.substr(0, said.find(", with args beginning with"));
   constexpr std::size_t enough = 200;
   return Error(trouble,
                std::string(meaning) + " (it said: " + escaped(said.substr(0, enough)) + ")");

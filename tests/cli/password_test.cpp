@@ -3,6 +3,7 @@
 
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
+#include "support/fake_server.hpp"
 #include "support/files.hpp"
 
 namespace dlock::test {
@@ -145,4 +146,17 @@ TEST_CASE("password: a file that cannot be had is an error that names it") {
 }
 
 }  // namespace
+TEST_CASE("password: a server that repeats what it was sent does not get it shown") {
+  FakeServer server(std::vector<Step>{
+      say(std::string("-ERR unknown command 'AUTH', with args beginning with: '") + password +
+          "' \r\n")});
+  for (const char* flag : {"-q", "-v"}) {
+    const Result result =
+        dlock({"inspect", "--server", server.url(), flag}, with("DLOCK_PASSWORD", password));
+    CHECK(result.exit_code == 69);
+    CHECK(holds(result.err, "unknown command 'AUTH'"));
+    CHECK(!holds(result.err + result.out, password));
+  }
+}
+
 }  // namespace dlock::test

@@ -138,12 +138,13 @@ TEST_CASE("a master that never heard of the lock: the command is stopped before 
 
 TEST_CASE("--replicas: a lock counts once so many replicas have it, and else leaves nothing") {
   SentinelScene scene({2, 1, {}, {}, ""});
-  const auto one_shot = [&](const std::string& replicas) {
+  // Replicas have an eighth of the ttl to answer in.
+  const auto one_shot = [&](const std::string& replicas, const std::string& ttl = "40") {
     return scene.run(
-        {"run", "-n", "-t", "2", "-k", "k", "--replicas", replicas, "--", "echo", "ran"});
+        {"run", "-n", "-t", ttl, "-k", "k", "--replicas", replicas, "--", "echo", "ran"});
   };
   CHECK(one_shot("2").out == "ran\n");
-  const Result too_many = one_shot("3");
+  const Result too_many = one_shot("3", "12");
   CHECK(too_many.exit_code == 69);
   CHECK(too_many.out == "");
   CHECK(too_many.err.find("k: only 2 of 3 replicas have the lock, so it is given back\n") !=
@@ -152,7 +153,7 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
 
   RedisServer& slow = *scene.fleet.replicas().front();
   Process holder = scene.hold("k", "go");
-  Process waiter = scene.queue_up("k", 1, "echo ran", {"-t", "2", "--replicas", "2"});
+  Process waiter = scene.queue_up("k", 1, "echo ran", {"-t", "12", "--replicas", "2"});
   slow.stop();
   scene.touch("go");
   const Result refused = waiter.wait();

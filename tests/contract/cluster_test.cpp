@@ -138,11 +138,11 @@ void is_served_once_it_has_moved(const Cluster& cluster) {
   const Claim held = claim_on(key);
   const Fence fence = granted(*store, held).fence;
   cluster.begin_move(slot, 0, 2);
-  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(100)); }),
+  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(500)); }),
              "the Cluster is moving the key"));
   CHECK(state_of(*cluster.open(), key).holders.size() == 1);
   cluster.move_keys(slot, 0, 2);
-  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(100)); }),
+  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(500)); }),
              "the Cluster is moving the key"));
   CHECK(state_of(*cluster.open(), key).holders.size() == 1);
   std::jthread moving([&] {
@@ -222,8 +222,7 @@ void ten_thousand_locks_are_inspected_soon(const Cluster& cluster) {
   std::vector<std::vector<Request>> of_master(3);
   for (int i = 0; i < locks; ++i) {
     const std::string key = "job-" + std::to_string(i);
-    of_master.at(Cluster::master_of(key))
-        .push_back({"HSET", "dlock:{" + key + "}", "token", hold});
+    of_master.at(Cluster::master_of(key)).push_back({"HSET", "dlock:{" + key + "}", "token", hold});
   }
   for (std::size_t i = 0; i < 3; ++i) {
     Endpoint endpoint = tcp_at(cluster.node(i).port());

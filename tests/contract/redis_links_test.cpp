@@ -1,10 +1,14 @@
 // Redis only: what is left of a request when the connection it went out on has gone, or was broken
 // off in the middle.
 
+#include <thread>
+
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "engines.hpp"
+#include "redis/redis_store.hpp"
 #include "support/eventually.hpp"
+#include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 
 namespace dlock::test {
@@ -90,6 +94,40 @@ TEST_CASE("a client whose old request still queues is never told on its new one'
   CHECK(let_in(*store, fresh));
   CHECK(state_of(*store, "k").waiters.empty());
   CHECK(release(*store, fresh) == Released::yes);
+}
+
+TEST_CASE("a release that was done before the link broke is done, also where the script is new") {
+  RedisEngine engine;
+  FaultProxy proxy(engine.server.address());
+  const auto store = redis_store(endpoint_at(proxy.address()));
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  proxy.hold(Direction::replies, Whom::open_now);
+  Released answer = Released::not_held;
+  std::jthread releasing([&] { answer = release(*store, claim); });
+  REQUIRE(eventually([&] { return proxy.held(Direction::replies) == 1; }));
+  engine.server.command({"SCRIPT", "FLUSH"});
+  proxy.drop_held(Direction::replies);
+  proxy.close_connections();
+  releasing.join();
+  CHECK(answer == Released::yes);
+}
+
+TEST_CASE("replicas are counted on the link that has written the grant, and on no other") {
+  FakeServer server([](const std::vector<std::string>& words) {
+    if (words.front() == "EVALSHA") {
+      return say_and_close("*5\r\n$7\r\ngranted\r\n$1\r\n1\r\n$5\r\n30000\r\n$1\r\n1\r\n:0\r\n");
+    }
+    return say(words.front() == "WAIT" ? ":5\r\n" : "+OK\r\n");
+  });
+  RedisStore store(std::make_unique<FixedRoute>(endpoint_at(server.address())),
+                   {"dlock:", 1, false, false});
+  try {
+    store.acquire(claim_on("k"), {}, soon());
+    FAIL("it was granted");
+  } catch (const Error& error) {
+    CHECK(error.trouble() == Trouble::not_replicated);
+  }
 }
 
 }  // namespace dlock::test

@@ -1,0 +1,109 @@
+// Sentinel and Cluster under TLS: every server has to prove itself, whoever has named it.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "cli/attached.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/scene.hpp"
+#include "support/tls_redis.hpp"
+
+namespace dlock::test {
+namespace {
+
+std::vector<std::string> certificate_of(const TlsRedis& redis) {
+  return {"tls-cert-file " + redis.own.file, "tls-key-file " + redis.own.key,
+          "tls-ca-cert-file " + redis.ca.file(), "tls-auth-clients no"};
+}
+
+/// A sentinel that speaks TLS with the certificate of `redis`, and names the server at `port`.
+RedisServer sentinel_for(const TlsRedis& redis, int port) {
+  RedisOptions options;
+  options.sentinel = true;
+  options.tls = true;
+  options.config = certificate_of(redis);
+  options.config.emplace_back("tls-replication yes");
+  options.config.push_back("sentinel monitor locks 127.0.0.1 " + std::to_string(port) + " 1");
+  return RedisServer(options);
+}
+
+Result look(const std::string& url, const TlsRedis& trusted) {
+  ProcessOptions options;
+  options.env = {{"DLOCK_TLS_CA", trusted.ca.file()}, {"DLOCK_PASSWORD", "secret"}};
+  return dlock({"run", "-n", "-k", "k", "-t", "3", "--server", url, "--", "echo", "ran"}, options);
+}
+
+std::string url_of(const RedisServer& sentinel) {
+  return "rediss+sentinel://127.0.0.1:" + std::to_string(sentinel.tls_port()) + "/locks";
+}
+
+}  // namespace
+
+TEST_CASE("tls: sentinel and master prove themselves, and a master that cannot is sent nothing") {
+  RedisOptions with_password;
+  with_password.password = "secret";
+  const TlsRedis master(with_password);
+  const RedisServer sentinel = sentinel_for(master, master.server.tls_port());
+  const Result ran = look(url_of(sentinel), master);
+  CHECK(ran.err == "");
+  CHECK(ran.out == "ran\n");
+
+  const TlsRedis foreign(with_password);
+  const RedisServer misled = sentinel_for(master, foreign.server.tls_port());
+  foreign.server.command({"CONFIG", "RESETSTAT"});
+  const Result refused = look(url_of(misled), master);
+  CHECK(refused.exit_code == 77);
+  CHECK(refused.err.find("127.0.0.1:" + std::to_string(foreign.server.tls_port())) !=
+        std::string::npos);
+  CHECK(refused.err.find("comes from the CA") != std::string::npos);
+  const std::string stats = foreign.server.command({"INFO", "commandstats"}).text;
+  CHECK(times(stats, "cmdstat_auth:") <= 1);  // the test's own
+  CHECK(times(stats, "cmdstat_client") == 0);
+  CHECK(times(stats, "cmdstat_evalsha") == 0);
+
+  const Result no_sentinel = look(url_of(sentinel), foreign);
+  CHECK(no_sentinel.exit_code == 77);
+}
+
+TEST_CASE("tls: a Cluster's nodes are reached under TLS, all verbs, and a keeper stays") {
+  Address bus;
+  listen_at(bus);
+  const TlsRedis node(
+      {true,
+       false,
+       "",
+       {"cluster-enabled yes", "tls-cluster yes", "cluster-port " + std::to_string(bus.port)},
+       {}});
+  node.server.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"});
+  REQUIRE(eventually([&] {
+    return node.server.command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") !=
+           std::string::npos;
+  }));
+  TempDir dir;
+  ProcessOptions options = node.with_server();
+  options.cwd = dir.path();
+  options.env["DLOCK_SERVER"] =
+      "rediss+cluster://127.0.0.1:" + std::to_string(node.server.tls_port());
+  // A relative path, and a keeper that has left for "/" when it reads the file again.
+  write_file(dir / "ca.pem", read_file(node.ca.file()));
+  options.env["DLOCK_TLS_CA"] = "ca.pem";
+  options.env["DLOCK"] = dlock_path();
+  CHECK(dlock({"run", "-k", "a", "-k", "b", "--", "echo", "ran"}, options).out == "ran\n");
+  Process script(
+      {"sh", "-c", "\"$DLOCK\" acquire c -t 2s --attach $$ && echo >in && exec sleep 60"},
+      clean(options));
+  REQUIRE(wait_for_file(dir / "in"));
+  const auto hold = [&] { return node.server.command({"HVALS", "dlock:{c}"}).items; };
+  REQUIRE(hold().size() == 1);
+  node.server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  const std::string before = hold().at(0).text;
+  CHECK(eventually([&] { return !hold().empty() && hold()[0].text != before; }));
+  CHECK(script.running());
+  CHECK(dlock({"inspect", "c"}, options).out.find("held by") != std::string::npos);
+  script.signal(SIGTERM);
+  script.wait();
+  CHECK(eventually([&] { return hold().empty(); }));
+}
+
+}  // namespace dlock::test

@@ -34,14 +34,13 @@ int slot_in(const Reply& reply) {
   return static_cast<int>(reply.integer);
 }
 
-/// `[host, port, id, ...]`; a node that does not know its own host says nil, "" or "?".
-Announced node_in(const Reply& reply, const Announced& asked) {
-  if (!reply.is_array(2) || reply.items[1].kind != Reply::Kind::integer) no_map();
+/// `[host, port, id, ...]`; a node that does not know its own host says nil, "" or "?". Nothing if
+/// no node can be there.
+std::optional<Announced> node_in(const Reply& reply, const Announced& asked) {
+  if (!reply.is_array(2) || reply.items[1].kind != Reply::Kind::integer) return std::nullopt;
   const std::string& host = reply.items[0].text;
   const bool unknown = host.empty() || host == "?";
-  const auto node = announced(unknown ? asked.host : host, std::to_string(reply.items[1].integer));
-  if (!node) no_map();
-  return *node;
+  return announced(unknown ? asked.host : host, std::to_string(reply.items[1].integer));
 }
 
 void add(std::vector<Announced>& nodes, const Announced& node) {
@@ -65,10 +64,13 @@ void SlotMap::learn(const Reply& reply, const Announced& asked) {
   if (reply.kind != Reply::Kind::array) no_map();
   for (const Reply& range : reply.items) {
     if (!range.is_array(3)) no_map();
-    told.ranges_.push_back(
-        {slot_in(range.items[0]), slot_in(range.items[1]), node_in(range.items[2], asked)});
-    for (std::size_t i = 2; i < range.items.size(); ++i) {
-      add(told.nodes_, node_in(range.items[i], asked));
+    const auto master = node_in(range.items[2], asked);
+    if (!master) no_map();
+    told.ranges_.push_back({slot_in(range.items[0]), slot_in(range.items[1]), *master});
+    add(told.nodes_, *master);
+    // Without a replica that cannot be there it is a good map still.
+    for (std::size_t i = 3; i < range.items.size(); ++i) {
+      if (const auto replica = node_in(range.items[i], asked)) add(told.nodes_, *replica);
     }
   }
   *this = std::move(told);

@@ -79,6 +79,14 @@ TEST_CASE("a node that does not know its own host is where it was asked") {
   CHECK(map.owner(2) == Announced{"seed", 3});
 }
 
+TEST_CASE("a replica that cannot be there is left out, and the map is good") {
+  SlotMap map;
+  map.learn(list({list({number(0), number(9), node("h", 1), node("h", 0), node("h i", 2)})}),
+            asked);
+  CHECK(map.owner(5) == Announced{"h", 1});
+  CHECK(map.nodes() == std::vector<Announced>{{"h", 1}});
+}
+
 TEST_CASE("an answer to CLUSTER SLOTS that is none is refused whole") {
   is_refused(text("OK"));
   is_refused(list({text("slots")}));

@@ -133,10 +133,12 @@ void KeeperProcess::tell_loss(const std::string& text) {
   std::string told;
   if (!signalled_) {
     signalled_ = true;
+    // The signal may end it before anybody could ask for its name.
+    const std::string name = escaped(command_name(script_.pid()));
     const bool sent = script_.send(loss_signal_);
     told = std::string(sent ? "; sent" : "; could not send") + " signal " +
            signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) + " (" +
-           escaped(command_name(script_.pid())) + ")";
+           name + ")";
   }
   openlog("dlock", LOG_PID, LOG_USER);
   syslog(LOG_ERR, "%s%s", text.c_str(), told.c_str());

@@ -47,9 +47,4 @@ int for_each_key(const Settings& settings, const Log& log,
   return static_cast<int>(first);
 }
 
-Patience short_patience() {
-  constexpr milliseconds silence_of_a_dead_server{5000};
-  return {later(BootClock::now(), silence_of_a_dead_server), -1};
-}
-
 }  // namespace dlock

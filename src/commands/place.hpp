@@ -17,9 +17,6 @@ StorePtr open_store(const Settings& settings);
 /// The directory behind `local:`.
 DirectorySettings directory_of(const LocalTarget& target);
 
-/// How long a command without a ttl of its own (release, inspect, renew) waits for an answer.
-Patience short_patience();
-
 /// Does the same for every key named, also after trouble with one, which is told at once. Returns
 /// the first exit code that is not 0.
 int for_each_key(const Settings& settings, const Log& log,

@@ -19,6 +19,13 @@ std::vector<Given> split_at_spaces(const Given& given) {
     rest.remove_prefix(part.size());
   }
   if (parts.empty()) given.refuse("holds spaces alone: unset it, or give it a value");
+  // Its front would be taken for a host and shown.
+  for (const Given& part : parts) {
+    const bool ends_a_login = part.text.find('@') != std::string::npos;
+    if (ends_a_login && part.text.find("://") == std::string::npos) {
+      given.refuse("a blank stands within a URL: in a user or password it is written %20");
+    }
+  }
   return parts;
 }
 
@@ -123,6 +130,15 @@ void refuse_flags(const Sources& sources, std::initializer_list<const char*> nam
   }
 }
 
+bool holds_private_key(const std::string& path) {
+  constexpr std::size_t largest_key = 1 << 20;
+  try {
+    return read_whole(path, largest_key).find("PRIVATE KEY") != std::string::npos;
+  } catch (const Error&) {
+    return false;  // whoever uses it says what is wrong
+  }
+}
+
 void add_tls(const Sources& sources, ChosenServer& chosen) {
   const auto certificate = path_of("tls-cert", sources);
   const auto key = path_of("tls-key", sources);
@@ -140,7 +156,8 @@ void add_tls(const Sources& sources, ChosenServer& chosen) {
                         "the server's URL does not begin with rediss, so there is no TLS");
   }
   for (Endpoint* server : servers) server->tls = settings;
-  const auto warning = settings.key.empty() ? "" : exposed_warning(settings.key, "a private key");
+  if (settings.key.empty() || !holds_private_key(settings.key)) return;
+  const auto warning = exposed_warning(settings.key, "a private key");
   if (!warning.empty()) chosen.warnings.push_back(warning);
 }
 

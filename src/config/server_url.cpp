@@ -90,7 +90,10 @@ std::string take_host(std::string_view& authority) {
     return address;
   }
   if (std::count(authority.begin(), authority.end(), ':') > 1) {
-    refuse("\"" + redacted(authority) + "\" is no HOST:PORT: IPv6 stands in brackets: [::1]:6379");
+    // It may be a password that lacks its @.
+    refuse(
+        "what stands behind :// is no HOST:PORT: IPv6 stands in brackets, as in [::1]:6379, and " +
+        std::string("behind a password stands an @"));
   }
   std::string host(cut_until(authority, ":"));
   const bool named = std::all_of(host.begin(), host.end(), [](char c) {
@@ -155,6 +158,11 @@ Parts take_parts(std::string_view rest, bool tls, const char* form) {
   Parts parts;
   if (tls) parts.login.tls.emplace();
   parts.hosts = take_authority(rest, false);
+  const bool several = parts.hosts.find('@') != parts.hosts.rfind('@');
+  if (several &&
+      parts.hosts.substr(0, parts.hosts.rfind('@')).find(',') != std::string_view::npos) {
+    refuse("user and password stand once, before the first host; a comma in them is %2C");
+  }
   take_credentials(parts.hosts, parts.login);
   if (rest.find_first_of("?#") != std::string_view::npos) {
     refuse(std::string("nothing may stand behind ") + form);
@@ -204,6 +212,7 @@ ClusterTarget parse_cluster(std::string_view rest, bool tls) {
 /// `db=N`, all that a query may hold.
 int parse_query(std::string_view query) {
   const auto name = query.substr(0, query.find('='));
+  if (query.find('&') != std::string_view::npos) refuse("unix:///PATH takes ?db=N and no more");
   if (name != "db" || name.size() == query.size()) {
     refuse("\"" + redacted(name) + "\" is not known behind the ?: unix:///PATH?db=N");
   }

@@ -16,8 +16,7 @@ std::optional<long long> Told::number(const std::string& name) const {
 }
 
 std::vector<Reply> ask_all(Connection& connection, std::span<const Request> requests) {
-  constexpr milliseconds silence_of_a_dead_server{5000};
-  return connection.exchange(requests, {later(BootClock::now(), silence_of_a_dead_server), -1});
+  return connection.exchange(requests, short_patience());
 }
 
 Reply ask(Connection& connection, const Request& request) {

@@ -50,9 +50,8 @@ struct Rehearsal {
 
 struct ServerFacts {
   Endpoint endpoint;
-  std::string unreachable;   ///< why; empty if it answered at all
-  bool was_refused = false;  ///< it was reached and let nobody in
-  std::string broke_off;     ///< why it was not heard out
+  std::string unreachable;  ///< why; empty if it answered at all
+  std::string broke_off;    ///< why it was not heard out
   std::chrono::nanoseconds connected_in{0};
   std::chrono::nanoseconds round_trip{0};  ///< the median of some
   std::vector<ClockSample> clock;

@@ -15,6 +15,7 @@ struct Finding {
   std::string check;  ///< one word
   std::string text;
   std::string advice = {};
+  bool told = true;  ///< false: the server did not let it be known
 };
 
 using Findings = std::vector<Finding>;

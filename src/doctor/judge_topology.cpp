@@ -6,11 +6,15 @@
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "doctor/advice.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/words.hpp"
+#include "redis/announced.hpp"
 
 namespace dlock {
 namespace {
+
+constexpr const char* another_server = "is it running? --server may name others";
 
 std::string joined(const std::vector<std::string>& names) {
   std::string list;
@@ -25,14 +29,22 @@ std::string named_master(const SentinelFacts& sentinel) {
 Finding judge_sentinel(const SentinelFacts& sentinel) {
   const std::string name = "sentinel";
   const std::string where = sentinel.endpoint.address() + ": ";
+  if (sentinel.unreachable == "unknown command") {
+    return warn(name, where + "it is no sentinel",
+                "name sentinels: they listen on port 26379 as a rule");
+  }
   if (!sentinel.unreachable.empty()) {
+    const bool refused = sentinel.was_refused || sentinel.unreachable == "NOPERM";
     return warn(name, where + sentinel.unreachable,
-                sentinel.was_refused
-                    ? "check --sentinel-user, --sentinel-password-file; dlock doctor --acl"
-                    : "is it running? --server may name others");
+                refused ? "check --sentinel-user, --sentinel-password-file; dlock doctor --acl"
+                        : advice_on(sentinel.unreachable, another_server));
   }
   if (sentinel.host.empty()) {
     return bad(name, where + "it knows no master of this name",
+               "SENTINEL MASTERS there lists what it knows");
+  }
+  if (!announced(sentinel.host, sentinel.port)) {
+    return bad(name, where + "names a master that cannot be: " + named_master(sentinel),
                "SENTINEL MASTERS there lists what it knows");
   }
   if (!sentinel.quorum_fault.empty()) {
@@ -140,13 +152,14 @@ Findings judge_cluster(const ClusterFacts& facts) {
   const std::string name = "cluster";
   Findings findings;
   for (const auto& [address, why] : facts.silent_seeds) {
-    findings.push_back(warn(name, address + ": " + why, "is it running? --server may name others"));
+    findings.push_back(warn(name, address + ": " + why, advice_on(why, another_server)));
   }
   if (facts.shards.empty()) {
     for (Finding& each : findings) each.level = Level::error;
     if (!facts.fault.empty()) {
-      findings.push_back(bad(name, "it names no nodes: " + facts.fault,
-                             "for a server on its own: --server redis://HOST"));
+      findings.push_back(
+          bad(name, "it names no nodes: " + facts.fault,
+              advice_on(facts.fault, "for a server on its own: --server redis://HOST")));
     } else if (findings.empty()) {
       findings.push_back(bad(name, "no node has a slot", "redis-cli --cluster create"));
     }

@@ -36,8 +36,8 @@ struct Lease {
 struct Grant {
   Fence fence;
   Lease lease;
-  bool confirmed =
-      true;  ///< by an answer to ourselves; else it was only told, and renew() confirms
+  /// By an answer to ourselves; else it was only told, and renew() confirms it.
+  bool confirmed = true;
 };
 
 /// One owner inside, as others may see it.

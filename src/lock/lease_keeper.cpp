@@ -25,7 +25,6 @@ milliseconds pause_after_failure(milliseconds ttl) {
 }  // namespace
 
 milliseconds request_timeout(milliseconds ttl) {
-  constexpr milliseconds silence_of_a_dead_server{5000};
   return std::min(silence_of_a_dead_server, ttl / 6);
 }
 

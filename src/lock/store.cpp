@@ -22,6 +22,8 @@ std::optional<bool> is_still_held(Store& store, const Claim& claim) {
   }
 }
 
+Patience short_patience() { return {later(BootClock::now(), silence_of_a_dead_server), -1}; }
+
 milliseconds drift_allowance(milliseconds lease) { return lease / 100 + milliseconds(2); }
 
 Deadline valid_until(Deadline sent, milliseconds lease) {

@@ -20,6 +20,12 @@ struct Patience {
   int interrupt_fd = -1;
 };
 
+/// A server that is silent for so long counts as unreachable, whatever it is asked.
+constexpr milliseconds silence_of_a_dead_server{5000};
+
+/// How long whoever has no ttl of his own (release, inspect, renew, doctor) waits for an answer.
+Patience short_patience();
+
 /// How to ask for a key.
 struct Ask {
   bool wait = false;             ///< join the queue if it is not had

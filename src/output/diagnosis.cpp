@@ -1,6 +1,9 @@
 #include "output/diagnosis.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "doctor/words.hpp"
 
 namespace dlock {
 namespace {
@@ -40,22 +43,21 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
   return lines + std::string(rest);
 }
 
-std::string counted(std::size_t number, const std::string& noun) {
-  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
-}
-
 Finding verdict_line(const Diagnosis& diagnosis) {
   const auto of_level = [&](Level level) {
-    return static_cast<std::size_t>(
-        std::count_if(diagnosis.findings.begin(), diagnosis.findings.end(),
-                      [&](const Finding& each) { return each.level == level; }));
+    return std::count_if(diagnosis.findings.begin(), diagnosis.findings.end(),
+                         [&](const Finding& each) { return each.level == level; });
   };
-  const std::size_t errors = of_level(Level::error);
-  const std::size_t warnings = of_level(Level::warning);
+  const auto errors = of_level(Level::error);
+  const auto warnings = of_level(Level::warning);
   const std::string with = warnings == 0 ? "" : ", " + counted(warnings, "warning");
-  const std::string text = errors == 0
-                               ? "fit to hold locks" + with
-                               : "not fit to hold locks: " + counted(errors, "error") + with;
+  std::string text = errors == 0 ? "fit to hold locks" + with
+                                 : "not fit to hold locks: " + counted(errors, "error") + with;
+  std::string untold;
+  for (const Finding& each : diagnosis.findings) {
+    if (!each.told) untold += (untold.empty() ? "" : ", ") + each.check;
+  }
+  if (!untold.empty()) text += ", as far as it tells; not told: " + untold;
   return {diagnosis.verdict(), "verdict", text};
 }
 

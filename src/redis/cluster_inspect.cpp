@@ -76,6 +76,11 @@ std::vector<LockKey> ClusterStore::find(const std::vector<std::string>& globs,
 std::vector<LockKey> ClusterStore::find_once(const std::vector<std::string>& globs,
                                              const Patience& patience) {
   refresh(std::nullopt, patience);
+  if (const int unserved = map_.unserved(); unserved > 0) {
+    throw Error(Trouble::unavailable,
+                name_ + ": " + std::to_string(unserved) +
+                    " of its slots have no node, so nobody can tell all locks");
+  }
   std::vector<LockKey> keys;
   for (const Announced& master : map_.masters()) {
     const Patience share{later(BootClock::now(), left_until(patience.deadline) / 2),

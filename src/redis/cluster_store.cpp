@@ -114,9 +114,9 @@ void ClusterStore::Trip::visit_node(const Announced& place, RedisStore& node, co
 }
 
 void ClusterStore::Trip::hear(const Announced& place, RedisStore& node, bool asking) {
-  const auto said = node.said_before();
+  const auto& said = node.said_before();
   if (!said) return;
-  if (!asking) return cluster_.take_map(*said, place);
+  if (!asking) return cluster_.take_map(node, *said, place);
   if (!said->is_error()) return;
   const Error error = server_error(*said);
   throw Error(error.trouble(), node.name() + ": " + error.what());
@@ -178,7 +178,7 @@ bool ClusterStore::Trip::refreshed(const Announced& avoided) {
 /// hardly any.
 void ClusterStore::Trip::pause_after(const Error& error) {
   if (!first_trouble_) first_trouble_ = error;
-  if (!pauses_.fit()) throw *first_trouble_;
+  if (!pauses_.fit()) throw Error(*first_trouble_);
   pauses_.take();
 }
 
@@ -250,8 +250,7 @@ bool ClusterStore::at_slot(int slot, const Patience& patience, const Visit& visi
   return Trip(*this, slot, patience).run(visit);
 }
 
-void ClusterStore::take_map(const Reply& reply, const Announced& place) {
-  RedisStore& node = node_at(place);
+void ClusterStore::take_map(RedisStore& node, const Reply& reply, const Announced& place) {
   try {
     if (!reply.is_error()) return map_.learn(reply, place);
   } catch (const Error& error) {
@@ -281,7 +280,7 @@ void ClusterStore::refresh(const std::optional<Announced>& avoided, const Patien
     try {
       RedisStore& node = node_at(places[i]);
       const Reply reply = node.read({{"CLUSTER", "SLOTS"}}, share_of(patience, share)).front();
-      take_map(reply, places[i]);
+      take_map(node, reply, places[i]);
       if (!reply.is_error()) return;
       const Error error = server_error(reply);
       last = Error(error.trouble(), node.name() + ": " + error.what());

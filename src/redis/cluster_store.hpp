@@ -50,7 +50,7 @@ class ClusterStore final : public Store {
   /// whether one that broke off may have done it before the last.
   bool at_slot(int slot, const Patience& patience, const Visit& visit);
   /// The answer to CLUSTER SLOTS; throws Error{unavailable} where it comes from no Cluster.
-  void take_map(const Reply& reply, const Announced& place);
+  void take_map(RedisStore& node, const Reply& reply, const Announced& place);
   /// Asks nodes where the slots are, others than `avoided`; throws Error if none can say.
   void refresh(const std::optional<Announced>& avoided, const Patience& patience);
   [[noreturn]] void give_up(std::size_t nodes, const Error& last) const;

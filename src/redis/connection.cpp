@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/escape.hpp"
 #include "redis/pauses.hpp"
 #include "redis/server_error.hpp"
 
@@ -38,6 +39,15 @@ decltype(auto) named(const std::string& name, const Body& body) {
   }
 }
 
+void look_at_the_clock(const Patience& patience) {
+  if (patience.interrupt_fd >= 0 && readable(patience.interrupt_fd)) {
+    throw Error(Trouble::interrupted, "interrupted");
+  }
+  if (patience.deadline != never && BootClock::now() >= patience.deadline) {
+    throw Error(Trouble::unavailable, "no whole answer in time");
+  }
+}
+
 /// The first word of ROLE's answer (https://redis.io/docs/latest/commands/role/).
 void check_role(const Endpoint& server, const Reply& reply) {
   const std::string role = reply.is_array(1) ? reply.items[0].text : "";
@@ -46,6 +56,19 @@ void check_role(const Endpoint& server, const Reply& reply) {
   if (role == "slave") is = " is a replica, not the master it was named as";
   if (role == "sentinel") is = " is a sentinel, not the master it was named as";
   throw Error(Trouble::unavailable, server.address() + is);
+}
+
+/// `error` without what `request` may have brought to a server that repeats it.
+Error without(const Error& error, const Request& request) {
+  std::string text = error.what();
+  if (request.front() != "AUTH") return error;
+  for (std::size_t i = 1; i < request.size(); ++i) {
+    const std::string secret = escaped(request[i]);
+    for (auto at = text.find(secret); at != std::string::npos; at = text.find(secret)) {
+      text.replace(at, secret.size(), "***");
+    }
+  }
+  return Error(error.trouble(), text);
 }
 
 }  // namespace
@@ -163,12 +186,14 @@ bool Connection::take_message(Reply& reply) {
 }
 
 Reply Connection::next_reply(const Patience& patience) {
-  while (true) {
+  for (bool first = true;; first = false) {
     while (auto reply = link_->reader.next()) {
       if (take_message(*reply)) continue;
       --link_->owed;
       return *reply;
     }
+    // What arrives without end, or drop by drop, keeps nobody longer than silence does.
+    if (!first) look_at_the_clock(patience);
     link_->reader.feed(link_->stream.receive(patience));
   }
 }
@@ -214,9 +239,12 @@ std::deque<Request> Connection::set_up(const Endpoint& endpoint) const {
 }
 
 void Connection::check_set_up(const Reply& reply, const Request& request) const {
-  // The name is for CLIENT LIST alone, and a lean ACL does not allow it.
-  const bool optional = request.front() == "CLIENT";
-  if (reply.is_error() && (!optional || reply.is_error("NOAUTH"))) throw server_error(reply);
+  // The name is for CLIENT LIST alone, and a lean ACL does not allow it. What a server says before
+  // it closes the connection stands in the place of this answer, too.
+  const bool of_the_name = request.front() == "CLIENT" && !reply.is_error("NOAUTH") &&
+                           !reply.is_error("DENIED") &&
+                           reply.text.find("max number of clients") == std::string::npos;
+  if (reply.is_error() && !of_the_name) throw without(server_error(reply), request);
   if (request.front() == "ROLE") check_role(link_->to, reply);
 }
 

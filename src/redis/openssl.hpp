@@ -19,7 +19,6 @@
   EACH(ERR_peek_error)                     \
   EACH(ERR_reason_error_string)            \
   EACH(SSL_CIPHER_get_name)                \
-  EACH(SSL_CTX_check_private_key)          \
   EACH(SSL_CTX_ctrl)                       \
   EACH(SSL_CTX_free)                       \
   EACH(SSL_CTX_load_verify_dir)            \

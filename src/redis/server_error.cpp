@@ -17,7 +17,8 @@ struct Class {
 constexpr Class classes[] = {
     {"DLOCKDATA", Trouble::wrong_data, "the key holds data that is not a lock"},
     {"WRONGTYPE", Trouble::wrong_data, "the key holds data that is not a lock"},
-    {"NOAUTH", Trouble::denied, "the server wants a password: set DLOCK_PASSWORD_FILE"},
+    {"NOAUTH", Trouble::denied,
+     "the server wants a password: --password-file, for sentinels --sentinel-password-file"},
     {"WRONGPASS", Trouble::denied, "user name or password is wrong"},
     {"NOPERM", Trouble::denied,
      "the user may not do this: its ACL lacks a command, key or channel"},
@@ -44,7 +45,8 @@ struct Phrase {
 };
 
 constexpr std::string_view no_scripts =
-    "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA (Lua)";
+    "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA (Lua), or "
+    "write redis+sentinel:// if it is a sentinel";
 
 /// What has no class of its own.
 constexpr Phrase phrases[] = {

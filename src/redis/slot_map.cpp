@@ -85,6 +85,12 @@ std::optional<Announced> SlotMap::owner(int slot) const {
   return std::nullopt;
 }
 
+int SlotMap::unserved() const {
+  int served = 0;
+  for (const Range& range : ranges_) served += range.last - range.first + 1;
+  return std::max(0, slot_count - served);
+}
+
 std::vector<Announced> SlotMap::masters() const {
   std::vector<Announced> masters;
   for (const Range& range : ranges_) add(masters, range.master);

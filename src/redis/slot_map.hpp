@@ -27,6 +27,8 @@ class SlotMap {
   std::optional<Announced> owner(int slot) const;
   /// Every node that has slots.
   std::vector<Announced> masters() const;
+  /// How many slots nobody has.
+  int unserved() const;
   /// Every node that was named, replicas too.
   const std::vector<Announced>& nodes() const { return nodes_; }
 

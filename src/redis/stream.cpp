@@ -56,7 +56,7 @@ void Stream::shake_hands(const Patience& patience) {
     to_send_ += tls_->outgoing();
     if (!socket_.send(to_send_, patience)) ended_in_tls();
     if (!heard_) look_for_plain_text(patience);
-    const std::string bytes = socket_.receive(patience, "to the TLS handshake in time");
+    std::string bytes = socket_.receive(patience, "to the TLS handshake in time");
     if (bytes.empty()) ended_in_tls();
     heard_ = true;
     tls_->arrive(bytes);

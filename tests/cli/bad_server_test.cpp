@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include "cli/place.hpp"
+#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
 
@@ -246,4 +247,20 @@ TEST_CASE("bad server: what a real one says with too few replicas, or too many c
 }
 
 }  // namespace
+TEST_CASE("bad server: one that sends messages without end is left") {
+  std::string messages;
+  for (int i = 0; i < 5000; ++i) messages += "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
+  FakeServer server(std::vector<Step>{say(messages)});
+  check_fails(server.url(), {"run", "-n", "-k", "a", "--", "true"}, 69, "messages without end",
+              milliseconds(4000));
+}
+
+TEST_CASE("bad server: the reason of one that has too many clients is told, without a login too") {
+  const RedisServer server({false, false, "", {"maxclients 1"}, {}});
+  Process other({"redis-cli", "-s", server.socket_path(), "SUBSCRIBE", "c"});
+  REQUIRE(eventually([&] { return other.out().find("subscribe") != std::string::npos; }));
+  check_fails(server.url(), {"run", "-n", "-k", "a", "--", "true"}, 69, "too many clients",
+              milliseconds(5000));
+}
+
 }  // namespace dlock::test

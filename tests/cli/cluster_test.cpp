@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/line.hpp"
 #include "cli/place.hpp"
 #include "support/cluster.hpp"
 #include "support/fake_server.hpp"
@@ -12,64 +13,6 @@
 
 namespace dlock::test {
 namespace {
-
-constexpr long waiters = 10;
-
-/// What runs until the file `go` is there, and says when.
-const char* const long_job =
-    "\"$STAMP\" \"$LOG\" start k 99; until [ -e go ]; do \"$STAMP\" \"$LOG\" beat k 99; "
-    "sleep 0.02; done; \"$STAMP\" \"$LOG\" end k 99";
-
-/// A short one, and the fence it was granted.
-const char* const short_job =
-    "echo $DLOCK_FENCE >>fences; \"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
-
-/// A holder of `key` and ten who wait for it, in order.
-struct Line {
-  Line(const ClusterScene& scene, const std::string& key)
-      : holder(scene.start({"run", "-t", "5", "--grace", "0.2", "-k", key, "--", "sh", "-c",
-                            std::string("echo $DLOCK_FENCE >>fences; ") + long_job})) {
-    REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
-    for (long i = 1; i <= waiters; ++i) {
-      queue.push_back(scene.queue_up(key, static_cast<std::size_t>(i), short_job, {"-t", "5"}));
-    }
-  }
-
-  Process holder;
-  std::vector<Process> queue;
-};
-
-/// Each of them had it once, in order, with growing fences, and never two at once.
-void was_served_in_order(const ClusterScene& scene, Line& line) {
-  for (Process& waiter : line.queue) {
-    const Result result = waiter.wait();
-    CAPTURE(result.err);
-    CHECK(result.exit_code == 0);
-  }
-  CHECK(overlaps(scene.log()).empty());
-  auto order = order_of(scene.log());
-  REQUIRE(order.size() == waiters + 1);
-  CHECK(order.front() == 99);
-  order.erase(order.begin());
-  CHECK(order == first_numbers(waiters));
-  std::istringstream lines(read_file(scene.path("fences")));
-  long long last = 0, count = 0;
-  for (long long fence = 0; lines >> fence; ++count) {
-    CHECK(fence > last);
-    last = fence;
-  }
-  CHECK(count == waiters + 1);
-}
-
-std::string stored_hold(const RedisServer& server, const std::string& key) {
-  const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
-  return holds.items.empty() ? "" : holds.items.front().text;
-}
-
-void await_renewal(const RedisServer& server, const std::string& key) {
-  const std::string before = stored_hold(server, key);
-  REQUIRE(eventually([&] { return stored_hold(server, key) != before; }));
-}
 
 std::size_t requests_by_ask(const RedisServer& server) {
   const std::string stats = server.command({"INFO", "commandstats"}).text;
@@ -158,7 +101,9 @@ TEST_CASE("a master dies under a holder and ten waiters: its replica serves them
 TEST_CASE("a Cluster of which no node is left: 69, in time, and a holder's command is stopped") {
   ClusterScene scene;
   const std::string key = Cluster::key_of(0);
-  Process holder = scene.start({"run", "-t", "2", "-k", key, "--", "sh", "-c", long_job});
+  Process holder = scene.start({"run", "-t", "2", "-k", key, "--", "sh", "-c",
+                                "\"$STAMP\" \"$LOG\" start k 1; while :; do \"$STAMP\" \"$LOG\" "
+                                "beat k 1; sleep 0.02; done"});
   REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
   await_renewal(scene.cluster.node(0), key);
   const Deadline end = lease_end(scene.cluster.node(0), key);
@@ -213,6 +158,18 @@ TEST_CASE("a node whose map cannot be understood is no help: 69") {
       },
       true);
   is_refused(url_of(node.address().port), "CLUSTER SLOTS cannot be understood");
+}
+
+TEST_CASE("inspect of a Cluster whose slots nobody serves does not say that nothing is locked") {
+  Address bus;
+  listen_at(bus);
+  const RedisServer node(
+      {true, false, "", {"cluster-enabled yes", "cluster-port " + std::to_string(bus.port)}, {}});
+  const Result result =
+      dlock({"inspect", "--server", "redis+cluster://127.0.0.1:" + std::to_string(node.port())});
+  CHECK(result.exit_code == 69);
+  CHECK(result.out == "");
+  CHECK(result.err.find("16384 of its slots have no node") != std::string::npos);
 }
 
 }  // namespace dlock::test

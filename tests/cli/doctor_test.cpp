@@ -373,4 +373,23 @@ TEST_CASE("doctor: engines that are not Redis, by what they are known to answer"
 }
 
 }  // namespace
+TEST_CASE("doctor: a sentinel that names what cannot be, and what is no sentinel") {
+  FakeServer sentinel(
+      [](const std::vector<std::string>& words) {
+        const bool address = words.size() > 1 && words[1] == "get-master-addr-by-name";
+        return say(address ? request({"no host", "6379"}) : "+OK\r\n");
+      },
+      true);
+  const auto at = [](int port) {
+    return "redis+sentinel://127.0.0.1:" + std::to_string(port) + "/locks";
+  };
+  const Report impossible = doctor(at(sentinel.address().port));
+  CHECK(impossible.result.exit_code == 2);
+  CHECK(impossible.says("sentinel", "error", "names a master that cannot be: no host:6379"));
+  const RedisServer redis({true, false, "", {}, {}});
+  const Report none = doctor(at(redis.port()));
+  CHECK(none.result.exit_code == 2);
+  CHECK(none.says("sentinel", "error", "it is no sentinel"));
+}
+
 }  // namespace dlock::test

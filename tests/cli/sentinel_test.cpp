@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/line.hpp"
 #include "support/fake_server.hpp"
 #include "support/resp.hpp"
 #include "support/scene.hpp"
@@ -23,17 +24,6 @@ class SentinelScene final : public Scene {
 
   mutable Sentinels fleet;
 };
-
-/// What runs until the file `go` is there, and says when.
-std::string long_job(const std::string& number, const std::string& go) {
-  return "\"$STAMP\" \"$LOG\" start k " + number + "; until [ -e " + go +
-         " ]; do \"$STAMP\" \"$LOG\" beat k " + number +
-         "; sleep 0.02; done; \"$STAMP\" \"$LOG\" " + "end k " + number;
-}
-
-/// Its words, with the fence it was granted behind them.
-const char* const short_job =
-    "echo $DLOCK_FENCE >>fences; \"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
 
 bool replicated(SentinelScene& scene, const std::string& key) {
   for (RedisServer* each : scene.fleet.replicas()) {
@@ -66,52 +56,21 @@ Result try_lock(const std::string& url, const std::string& ttl = "2s") {
 
 }  // namespace
 
-/// Returns just after a renewal of the only hold of k.
-void await_renewal(SentinelScene& scene) {
-  const auto hold = [&] {
-    const auto holds = scene.fleet.master().command({"HVALS", "dlock:{k}"}).items;
-    return holds.empty() ? "" : holds.front().text;
-  };
-  const std::string before = hold();
-  REQUIRE(eventually([&] { return hold() != before; }));
-}
-
 TEST_CASE("the master dies under a holder and ten waiters: one after the other, in order") {
-  constexpr long waiters = 10;
   SentinelScene scene;
-  const std::string before =
-      scene.run({"run", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE"}).out;
-  Process holder = scene.start(
-      {"run", "-t", "5", "--grace", "0.2", "-k", "k", "--", "sh", "-c", long_job("99", "go")});
-  REQUIRE(has_begun(scene));
-  std::vector<Process> queue;
-  for (long i = 1; i <= waiters; ++i) {
-    queue.push_back(scene.queue_up("k", static_cast<std::size_t>(i), short_job, {"-t", "5"}));
-  }
+  Line line(scene, "k");
   REQUIRE(eventually([&] { return replicated(scene, "dlock:{k}:queue"); }));
-  await_renewal(scene);
+  await_renewal(scene.fleet.master(), "k");
   const auto died = BootClock::now();
   const int port = scene.fleet.master().port();
   scene.fleet.master().kill_hard();
   REQUIRE(scene.fleet.failed_over(port));
   const bool soon_enough = BootClock::now() - died < std::chrono::seconds(3);
   scene.touch("go");
-  const int code = holder.wait().exit_code;
+  const int code = line.holder.wait().exit_code;
   // The lease, which the new master knows, would have ended 4.8 s after the death of the old one.
   CHECK((code == 0 || (code == 79 && !soon_enough)));
-  for (Process& waiter : queue) CHECK(waiter.wait().exit_code == 0);
-  CHECK(overlaps(scene.log()).empty());
-  std::vector<long> order = order_of(scene.log());
-  REQUIRE(order.size() == waiters + 1);
-  order.erase(order.begin());
-  CHECK(order == first_numbers(waiters));
-  std::vector<long long> fences{std::stoll(before)};
-  std::istringstream lines(read_file(scene.path("fences")));
-  for (long long fence = 0; lines >> fence;) {
-    CHECK(fence > fences.back());
-    fences.push_back(fence);
-  }
-  CHECK(fences.size() == waiters + 1);
+  was_served_in_order(scene, line);
 }
 
 TEST_CASE("a master that never heard of the lock: the command is stopped before another can run") {
@@ -120,8 +79,9 @@ TEST_CASE("a master that never heard of the lock: the command is stopped before 
   for (RedisServer* replica : replicas) replica->stop();
   // What they had not read yet they would read when they go on.
   scene.fleet.master().command({"CLIENT", "KILL", "TYPE", "replica"});
-  Process holder =
-      scene.start({"run", "-t", "5", "-k", "k", "--", "sh", "-c", long_job("1", "go")});
+  Process holder = scene.start({"run", "-t", "5", "-k", "k", "--", "sh", "-c",
+                                "\"$STAMP\" \"$LOG\" start k 1; while :; do \"$STAMP\" \"$LOG\" "
+                                "beat k 1; sleep 0.02; done"});
   REQUIRE(has_begun(scene));
   const int port = scene.fleet.master().port();
   scene.fleet.master().kill_hard();
@@ -130,9 +90,10 @@ TEST_CASE("a master that never heard of the lock: the command is stopped before 
   CHECK(lost.exit_code == 79);
   CHECK(times(lost.err, "dlock: lost k: ") == 1);
   REQUIRE(scene.fleet.failed_over(port));
-  CHECK(
-      scene.run({"run", "-k", "k", "--", "sh", "-c", "i=2; " + std::string(short_job)}).exit_code ==
-      0);
+  CHECK(scene
+            .run({"run", "-k", "k", "--", "sh", "-c",
+                  "\"$STAMP\" \"$LOG\" start k 2; \"$STAMP\" \"$LOG\" end k 2"})
+            .exit_code == 0);
   CHECK(overlaps(scene.log()).empty());
 }
 

@@ -22,7 +22,7 @@ class Deployment {
 
 /// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
 /// `sentinel`, `cluster`; by default one server on a Unix socket.
-/// Where it is more than one process, all tests of this process share it.
+/// But for `tcp` and the default all tests of this process share it.
 std::shared_ptr<Deployment> new_deployment();
 
 }  // namespace dlock::test

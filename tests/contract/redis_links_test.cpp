@@ -1,6 +1,8 @@
 // Redis only: what is left of a request when the connection it went out on has gone, or was broken
 // off in the middle.
 
+#include <sys/socket.h>
+
 #include <thread>
 
 #include "base/error.hpp"
@@ -127,6 +129,34 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
     FAIL("it was granted");
   } catch (const Error& error) {
     CHECK(error.trouble() == Trouble::not_replicated);
+  }
+}
+
+TEST_CASE("an answer that comes drop by drop is given up at the deadline, and when interrupted") {
+  Address address;
+  const Fd listener = listen_at(address);
+  std::jthread dripping([&](const std::stop_token& stop) {
+    std::vector<Fd> clients;
+    while (!stop.stop_requested()) {
+      pollfd fds[] = {{listener.get(), POLLIN, 0}};
+      if (poll_until(fds, later(BootClock::now(), milliseconds(20))) > 0) {
+        clients.emplace_back(accept(listener.get(), nullptr, nullptr));
+        send(clients.back().get(), "$999\r\n", 6, MSG_NOSIGNAL);
+      }
+      for (const Fd& client : clients) send(client.get(), "x", 1, MSG_NOSIGNAL);
+    }
+  });
+  const auto store = redis_store(endpoint_at(address));
+  const auto begun = BootClock::now();
+  CHECK_THROWS_AS(store->acquire(claim_on("k"), {}, {later(begun, milliseconds(300)), -1}), Error);
+  CHECK(BootClock::now() - begun < milliseconds(3000));
+  const Event interrupt;
+  interrupt.raise();
+  try {
+    store->acquire(claim_on("k"), {}, {never, interrupt.fd()});
+    FAIL("it was granted");
+  } catch (const Error& error) {
+    CHECK(error.trouble() == Trouble::interrupted);
   }
 }
 

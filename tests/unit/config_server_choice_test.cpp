@@ -162,6 +162,20 @@ TEST_CASE("the password is for every node of a Cluster, and for the master behin
   CHECK_FALSE(target.sentinels.front().user);
 }
 
+TEST_CASE("a blank in a password, or a forgotten @, shows nothing of it") {
+  Surroundings place;
+  place.variables["DLOCK_SERVER"] = "redis://bob:sek ret3@localhost:1";
+  CHECK(place.usage_error({"inspect"}) ==
+        "DLOCK_SERVER: a blank stands within a URL: in a user or password it is written %20");
+  place.variables.erase("DLOCK_SERVER");
+  for (const char* url : {"redis://bob:a:sekret3", "unix:///x?db=0&password=sekret3",
+                          "redis+cluster://u:sekret3@h1,u:sekret3@h2"}) {
+    const std::string line = place.usage_error(inspect(url));
+    CHECK(line.starts_with("--server: "));
+    CHECK(line.find("sekret3") == std::string::npos);
+  }
+}
+
 TEST_CASE("sentinels have a login of their own") {
   Surroundings place;
   const std::string file = place.file("secret", "hush\n");

@@ -372,7 +372,7 @@ TEST_CASE("doctor: a Cluster serves all slots, or is not one to lock with") {
 
 TEST_CASE("doctor: what all masters say is said once") {
   const Finding same{Level::ok, "role", "master", ""};
-  const auto memory = [](const char* text) { return Finding{Level::ok, "memory", text, ""}; };
+  const auto memory = [](const char* text) { return Finding{Level::ok, "memory", text, "", true}; };
   const Findings all = merged(
       {{"a", {same, memory("1M")}}, {"b", {same, memory("2M")}}, {"c", {same, memory("1M")}}});
   REQUIRE(all.size() == 3);

@@ -1,0 +1,63 @@
+#include "cli/line.hpp"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+namespace dlock::test {
+namespace {
+
+constexpr long waiters = 10;
+constexpr long number_of_holder = 99;
+
+const char* const long_job =
+    "echo $DLOCK_FENCE >>fences; \"$STAMP\" \"$LOG\" start k 99; until [ -e go ]; do "
+    "\"$STAMP\" \"$LOG\" beat k 99; sleep 0.02; done; \"$STAMP\" \"$LOG\" end k 99";
+
+const char* const short_job =
+    "echo $DLOCK_FENCE >>fences; \"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
+
+std::string stored_hold(const RedisServer& server, const std::string& key) {
+  const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
+  return holds.items.empty() ? "" : holds.items.front().text;
+}
+
+}  // namespace
+
+Line::Line(const Scene& scene, const std::string& key)
+    : holder(scene.start(
+          {"run", "-t", "5", "--grace", "0.2", "-k", key, "--", "sh", "-c", long_job})) {
+  REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
+  for (long i = 1; i <= waiters; ++i) {
+    queue.push_back(scene.queue_up(key, static_cast<std::size_t>(i), short_job, {"-t", "5"}));
+  }
+}
+
+void was_served_in_order(const Scene& scene, Line& line) {
+  for (Process& waiter : line.queue) {
+    const Result result = waiter.wait();
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+  }
+  CHECK(overlaps(scene.log()).empty());
+  auto order = order_of(scene.log());
+  REQUIRE(order.size() == waiters + 1);
+  CHECK(order.front() == number_of_holder);
+  order.erase(order.begin());
+  CHECK(order == first_numbers(waiters));
+  std::istringstream lines(read_file(scene.path("fences")));
+  long long last = 0;
+  long count = 0;
+  for (long long fence = 0; lines >> fence; ++count) {
+    CHECK(fence > last);
+    last = fence;
+  }
+  CHECK(count == waiters + 1);
+}
+
+void await_renewal(const RedisServer& server, const std::string& key) {
+  const std::string before = stored_hold(server, key);
+  REQUIRE(eventually([&] { return stored_hold(server, key) != before; }));
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/redis_server.hpp"
+#include "support/scene.hpp"
+
+namespace dlock::test {
+
+/// A holder of `key`, with a ttl of 5 s, until the file `go` is there; and ten who wait for it, in
+/// order. What they do stands in the scene's log and in its file `fences`.
+struct Line {
+  Line(const Scene& scene, const std::string& key);
+
+  Process holder;
+  std::vector<Process> queue;
+};
+
+/// Each of them had it once, in order, with growing fences, and never two at once.
+void was_served_in_order(const Scene& scene, Line& line);
+
+/// Returns just after a renewal of the only hold of `key`.
+void await_renewal(const RedisServer& server, const std::string& key);
+
+}  // namespace dlock::test

@@ -51,11 +51,11 @@ TEST_CASE("a family that ignores TERM and left its session is dead when the leas
 }
 
 TEST_CASE("descendants in a group of their own are asked to end before they are killed") {
-  const auto result = run(
-      supervised(shell("setsid sh -c \"trap '' TERM; sleep 60 & trap "
-                       "'echo daemon asked; kill -9 \\$!; exit' TERM; until wait; do :; done\" &"
-                       "trap 'wait; exit 3' TERM; wait; wait"),
-                 {"max-hold=400", "grace=5000"}));
+  const auto result = run(supervised(
+      shell("setsid sh -c \"trap '' TERM; sleep 60 & trap "
+            "'echo daemon asked; kill -9 \\$!; sleep 0.2; exit' TERM; until wait; do :; done\" &"
+            "trap 'wait; exit 3' TERM; wait; wait"),
+      {"max-hold=400", "grace=5000"}));
   CHECK(result.out == "daemon asked\n");
   CHECK(says(result, "max-hold code=3"));
   CHECK(result.duration < milliseconds(4000));

@@ -56,7 +56,7 @@ void Stream::shake_hands(const Patience& patience) {
     to_send_ += tls_->outgoing();
     if (!socket_.send(to_send_, patience)) ended_in_tls();
     if (!heard_) look_for_plain_text(patience);
-    std::string bytes = socket_.receive(patience, "to the TLS handshake in time");
+    const std::string bytes = socket_.receive(patience, "to the TLS handshake in time");
     if (bytes.empty()) ended_in_tls();
     heard_ = true;
     tls_->arrive(bytes);
@@ -139,7 +139,7 @@ void Stream::send(std::string_view bytes, const Patience& patience) {
 std::string Stream::receive(const Patience& patience) {
   while (arrived_.empty()) {
     if (tls_ && tls_->is_closed()) unavailable(server_closed);
-    const std::string bytes = socket_.receive(patience, "in time");
+    std::string bytes = socket_.receive(patience, "in time");
     if (bytes.empty()) ended(patience);
     if (!tls_) {
       if (!heard_ && looks_like_tls(bytes)) unavailable(write_rediss);

@@ -25,6 +25,14 @@ Fd memory_file(const char* name) {
   return file;
 }
 
+/// Several processes write to it at once, and what one writes must not fall upon what another does:
+/// without O_APPEND the kernel does not keep a memory file's offset from that.
+Fd output_file(const char* name) {
+  Fd file = memory_file(name);
+  if (fcntl(file.get(), F_SETFL, O_APPEND) != 0) throw_errno("O_APPEND");
+  return file;
+}
+
 std::string contents(const Fd& file) {
   std::string text;
   char block[65536];
@@ -134,8 +142,8 @@ std::string joined(const std::vector<std::string>& words) {
 Process::Process(const std::vector<std::string>& argv, const ProcessOptions& options)
     : argv_(argv), by_session_(options.own_session), started_(BootClock::now()) {
   const Fd in = options.stdin_fd < 0 ? input_file(options.input) : Fd();
-  if (options.stdout_fd < 0) out_ = memory_file("stdout");
-  if (options.stderr_fd < 0 && !options.merge) err_ = memory_file("stderr");
+  if (options.stdout_fd < 0) out_ = output_file("stdout");
+  if (options.stderr_fd < 0 && !options.merge) err_ = output_file("stderr");
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0) throw_errno("pipe");
   const Fd report_in(ends[0]);

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// What a member's answers are worth.
+struct Standing {
+  /// Its answers count once this has passed: until then a lease may last that it has forgotten.
+  milliseconds no_vote_for{0};
+  /// Names the server's process: two members of the same name are one server. Empty where no
+  /// answer has come yet.
+  std::string process;
+};
+
+/// One of several independent servers of which a majority decides: a Store, and what a majority
+/// needs beside. Its acquire() and renew() are for whoever uses it alone.
+class Member : public Store {
+ public:
+  /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
+  /// clock). A hold the token has already is answered with the fence it has.
+  virtual Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
+                      const Patience& patience) = 0;
+
+  /// As renew(). Where the hold's fence is smaller than `fence` and no larger one was given out
+  /// since, hold and server take `fence` over; the answer has the fence that the hold has then.
+  virtual std::optional<Grant> renew_as(const LockKey& key, const Token& token,
+                                        std::optional<milliseconds> ttl, Fence fence,
+                                        const Patience& patience) = 0;
+
+  /// Records a hold that the majority keeps and this server has not: past the queue, but not
+  /// beside another owner. Its fence is `fence`, the server's last one at least that. Nothing if
+  /// another is inside or the token was released.
+  virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
+                                      const Patience& patience) = 0;
+
+  /// As of the last answer.
+  virtual Standing standing() const = 0;
+};
+
+}  // namespace dlock

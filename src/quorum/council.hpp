@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/error.hpp"
+#include "lock/member.hpp"
+
+namespace dlock {
+
+/// What a member is asked; each is a call of Member by the same name.
+struct Vote {
+  Claim claim;
+  Ask ask;
+  Fence proposal;
+};
+struct Renewal {
+  LockKey key;
+  Token token;
+  std::optional<milliseconds> ttl;
+  Fence fence;  ///< 0: none
+};
+struct Rejoining {
+  Claim claim;
+  Fence fence;
+};
+struct Release {
+  LockKey key;
+  Token token;
+  ReleaseMode mode = ReleaseMode::normal;
+};
+struct ForcedRelease {
+  LockKey key;
+  std::optional<Fence> fence;
+};
+struct Inspection {
+  Query query;
+};
+using Inquiry = std::variant<Vote, Renewal, Rejoining, Release, ForcedRelease, Inspection>;
+
+/// What came of it: of a Vote an Answer, of Renewal and Rejoining an optional Grant. A Wake comes
+/// unasked, after a waiting Vote was refused; an Error in place of one means that the news channel
+/// broke.
+using Finding = std::variant<Answer, std::optional<Grant>, Released, std::vector<Holder>,
+                             std::vector<KeyState>, Wake, Error>;
+
+struct Heard {
+  std::size_t member = 0;
+  std::uint64_t inquiry = 0;  ///< as ask() numbered it; 0: unasked
+  Standing standing;
+  Finding finding;
+};
+
+/// The members of a quorum, asked without waiting for them. One thread at a time.
+class Council {
+ public:
+  virtual ~Council() = default;
+
+  virtual std::size_t size() const = 0;
+  virtual std::string name(std::size_t member) const = 0;
+
+  /// Sends `inquiry` on its way, and returns its number. What one member is asked it does in that
+  /// order. An answer still owed by this member is no longer waited for, and never heard; what was
+  /// asked is done or not. No answer by `deadline` is heard as Error{unavailable}.
+  virtual std::uint64_t ask(std::size_t member, Inquiry inquiry, Deadline deadline) = 0;
+
+  /// The next answer of any member, or nothing at `until`. Throws Error{interrupted}.
+  virtual std::optional<Heard> hear(Deadline until, int interrupt_fd) = 0;
+
+  /// After a fork, in the process that goes on: the members are reached anew.
+  virtual void begin_anew() = 0;
+};
+
+}  // namespace dlock

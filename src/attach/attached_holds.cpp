@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "lock/acquire.hpp"
 
 namespace dlock {

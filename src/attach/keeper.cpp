@@ -7,6 +7,7 @@
 
 #include "attach/keeper_process.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "lock/acquire.hpp"
 
 namespace dlock {

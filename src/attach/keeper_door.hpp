@@ -8,7 +8,7 @@
 
 #include "attach/attached_holds.hpp"
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "lock/claim.hpp"
 
 namespace dlock {

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/process.hpp"
+#include "base/wait.hpp"
 #include "lock/acquire.hpp"
 #include "supervise/background.hpp"
 #include "supervise/signals.hpp"

@@ -4,6 +4,7 @@
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "base/wait.hpp"
 #include "commands/place.hpp"
 #include "output/sentences.hpp"
 

@@ -7,6 +7,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/examine.hpp"
 #include "doctor/rehearsal.hpp"

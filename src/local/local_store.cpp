@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "local/collect.hpp"
 #include "local/key_file.hpp"
 #include "local/key_name.hpp"

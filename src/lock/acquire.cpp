@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 namespace {

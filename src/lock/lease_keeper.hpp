@@ -10,7 +10,7 @@
 
 #include "base/clock_steps.hpp"
 #include "base/error.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {

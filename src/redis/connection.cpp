@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/wait.hpp"
 #include "redis/pauses.hpp"
 #include "redis/server_error.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

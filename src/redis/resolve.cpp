@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 namespace {

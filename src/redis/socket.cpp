@@ -12,6 +12,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/process.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

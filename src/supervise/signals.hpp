@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/wait.hpp"
 #include "supervise/kill_cgroup.hpp"
 
 namespace dlock {

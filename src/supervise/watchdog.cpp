@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/process.hpp"
+#include "base/wait.hpp"
 #include "supervise/process_tree.hpp"
 
 namespace dlock {

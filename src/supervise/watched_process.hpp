@@ -2,7 +2,7 @@
 
 #include <sys/types.h>
 
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/wait.hpp"
 #include "cli/attached.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "engines.hpp"
 #include "support/eventually.hpp"
 

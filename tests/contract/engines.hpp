@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
+#include "base/wait.hpp"
 #include "contract/deployment.hpp"
 #include "local/key_file.hpp"
 #include "lock/acquire.hpp"

@@ -1,5 +1,6 @@
 // LeaseKeeper: leases are kept up, losses are told, and safe_until() promises no more than is so.
 
+#include "base/wait.hpp"
 #include "engines.hpp"
 #include "support/eventually.hpp"
 

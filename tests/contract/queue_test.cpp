@@ -1,5 +1,6 @@
 // The queue of one key: who is served next, and what becomes of those who leave.
 
+#include "base/wait.hpp"
 #include "engines.hpp"
 #include "support/eventually.hpp"
 

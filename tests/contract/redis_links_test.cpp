@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "engines.hpp"
 #include "redis/redis_store.hpp"
 #include "support/eventually.hpp"

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "supervise/supervise.hpp"
 
 using namespace dlock;

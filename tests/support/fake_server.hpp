@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "support/loop_thread.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "support/loop_thread.hpp"
 #include "support/proxy_link.hpp"
 #include "support/sockets.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "base/wait.hpp"
 
 namespace dlock::test {
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 
 namespace dlock::test {
 namespace {

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.hpp"
 #include "base/fd.hpp"
 
 namespace dlock::test {

@@ -6,6 +6,7 @@
 
 #include "attach/attached_holds.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "support/eventually.hpp"
 
 namespace dlock::test {

@@ -6,8 +6,8 @@
 #include "base/clock.hpp"
 #include "base/duration.hpp"
 #include "base/escape.hpp"
-#include "base/fd.hpp"
 #include "base/random.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

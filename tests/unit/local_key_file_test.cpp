@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/wait.hpp"
 #include "local/directory.hpp"
 #include "local/liveness.hpp"
 #include "local/mailbox.hpp"

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "local_support.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"

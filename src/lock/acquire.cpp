@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <random>
 #include <span>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {
@@ -23,11 +23,6 @@ constexpr milliseconds time_to_leave{500};
 constexpr milliseconds time_for_a_last_look{200};
 constexpr milliseconds first_pause{50};
 constexpr milliseconds longest_pause{1000};
-
-milliseconds random_up_to(milliseconds most) {
-  static thread_local std::minstd_rand generator{std::random_device{}()};
-  return milliseconds(std::uniform_int_distribution<std::int64_t>(0, most.count())(generator));
-}
 
 Patience patience_for(const Claim& claim, int interrupt_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), interrupt_fd};

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <set>
 #include <string>
 #include <thread>
 
@@ -130,6 +131,19 @@ TEST_CASE("any of several fds stands for all of them") {
 TEST_CASE("random names do not repeat") {
   CHECK(random_hex(16).size() == 32);
   CHECK(random_hex(16) != random_hex(16));
+}
+
+TEST_CASE("a random span is any within its bound, the bound included") {
+  constexpr milliseconds most{3};
+  std::set<milliseconds> seen;
+  for (int i = 0; i < 10'000 && seen.size() < 4; ++i) {
+    const auto span = random_up_to(most);
+    CHECK(span >= milliseconds(0));
+    CHECK(span <= most);
+    seen.insert(span);
+  }
+  CHECK(seen.size() == 4);
+  CHECK(random_up_to(milliseconds(0)) == milliseconds(0));
 }
 
 TEST_CASE("a moment is written as ISO 8601 in UTC, with milliseconds") {

@@ -9,45 +9,22 @@
 #include <vector>
 
 #include "base/clock_steps.hpp"
-#include "base/error.hpp"
 #include "base/wait.hpp"
-#include "lock/store.hpp"
+#include "lock/lease_upkeep.hpp"
 
 namespace dlock {
 
-/// A claim that was granted.
-struct Held {
-  Claim claim;
-  Grant grant;
-  std::optional<Deadline> failing_since{};  ///< no renewal has succeeded since
-  /// What may have passed uncounted since the lease was confirmed.
-  std::chrono::nanoseconds hidden{0};
-};
-
-/// Why a lease could not be kept.
-struct Loss {
-  LockKey key;
-  bool gone = false;   ///< the engine says so; otherwise it could not be asked in time
-  bool final = false;  ///< otherwise renewals fail at this moment, and may succeed yet
-  std::string reason;  ///< a sentence part for people: "server unreachable since …: …"
-};
-
-/// Renews the leases of some holds from a thread of its own: every third of a ttl, and after a
-/// failure again and again until the lease ends. The store is the thread's alone between
-/// construction and stop(). Losing is told by an fd; how long the holds are good for at least is an
-/// atomic that the supervisor reads itself, so that a renewal stuck anywhere still ends the child
-/// in time.
-///
-/// If the wall clock is set, time may have passed that no clock of this machine has counted: every
-/// hold is renewed at once, and one that cannot be is taken to be older by what the clock has
-/// moved.
-class LeaseKeeper {
+/// Keeps up the leases of some holds (LeaseUpkeep) from a thread of its own. The store is the
+/// thread's alone between construction and stop(). Losing is told by an fd; how long the holds are
+/// good for at least is an atomic that the supervisor reads itself, so that a renewal stuck
+/// anywhere still ends the child in time.
+class LeaseKeeper : private LeaseListener {
  public:
   /// Where `safe_until` is given, that is kept there, on BootClock, for another process to read.
   /// Throws Error{host_refused} if there can be no thread.
   LeaseKeeper(Store& store, std::vector<Held> held,
               std::atomic<BootClock::rep>* safe_until = nullptr);
-  ~LeaseKeeper();
+  ~LeaseKeeper() override;
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
@@ -71,23 +48,11 @@ class LeaseKeeper {
   std::vector<Held> stop();
 
  private:
-  struct Upkept {
-    Held held;
-    Deadline next;  ///< when to renew
-  };
-
+  void promised(Deadline safe_until, bool confirmed) override;
+  void renewed() override;
+  void failed(const Loss& loss) override;
   void work();
-  void doubt(std::chrono::nanoseconds step);
-  void renew(Upkept& lease);
-  void ended(Upkept& lease);
-  void failed(Upkept& lease, Deadline since, const Error& error);
-  void note(const Upkept& lease, bool gone, const std::string& why, bool final);
-  Deadline next_due() const;
-  void update_safe_until();
-  void update_confirmed();
 
-  Store& store_;
-  std::vector<Upkept> leases_;  ///< the thread's, until stop()
   ClockSteps steps_;
   Event news_;
   Event lost_;
@@ -100,6 +65,8 @@ class LeaseKeeper {
   std::condition_variable renewed_;
   std::optional<Loss> loss_;  ///< guarded by mutex_
   int hurries_ = 0;           ///< guarded by mutex_: calls of renew_now not served yet
+  LockKey first_key_;         ///< for a loss that is of all holds
+  LeaseUpkeep upkeep_;        ///< the thread's, until stop()
   std::thread thread_;        ///< last: starts when all else is there
 };
 
@@ -109,9 +76,5 @@ milliseconds usual_grace(milliseconds ttl);
 
 /// `lost nightly: REASON`, for people.
 std::string lost_text(const LockKey& key, const std::string& reason);
-
-/// How long one request may take for a hold with this ttl: a server silent for longer counts as
-/// unreachable.
-milliseconds request_timeout(milliseconds ttl);
 
 }  // namespace dlock

@@ -53,6 +53,8 @@ struct HoldEntry {
   bool operator==(const HoldEntry&) const = default;
   /// Whether its owner is inside: may work, and be re-entered.
   bool inside() const { return flag == Flag::held || flag == Flag::provisional; }
+  /// Whether others see it.
+  bool counts() const { return flag != Flag::tombstone; }
 };
 
 struct WaiterEntry {

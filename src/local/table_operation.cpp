@@ -1,0 +1,197 @@
+#include "local/table_operation.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+namespace dlock {
+namespace {
+
+/// How many waiters one request looks at, so that no request takes for ever.
+constexpr int queue_budget = 500;
+/// A head that has not asked for that long is taken for dead, whatever its mailbox says.
+constexpr std::chrono::seconds head_patience{75};
+/// A queue in which nobody has asked for that long is gone.
+constexpr std::chrono::seconds queue_life{120};
+constexpr milliseconds provisional_lease{2000};
+/// What a refusal advises when nothing with an end blocks.
+constexpr milliseconds ask_again_anyway{1000};
+
+microseconds end_of(const HoldEntry& hold) { return hold.at + hold.lease; }
+
+bool stands_before(const WaiterEntry& a, const WaiterEntry& b) {
+  return a.ticket != b.ticket ? a.ticket < b.ticket : a.token < b.token;
+}
+
+}  // namespace
+
+TableOperation::TableOperation(LockTable& table, Now now, Wakes& wakes, Token self)
+    : table_(table), now_(now), wakes_(wakes), self_(std::move(self)), budget_(queue_budget) {
+  for (HoldEntry& hold : table_.holds) hold.at = std::min(hold.at, now_.lease_clock);
+  earliest_before_ = earliest_end();
+  purge();
+  if (queue_is_gone()) table_.queue.clear();
+}
+
+void TableOperation::purge() {
+  for (std::size_t i = 0; i < table_.holds.size();) {
+    HoldEntry& hold = table_.holds[i];
+    const bool expired = end_of(hold) <= now();
+    if (!expired || !end_hold(table_, hold, now())) ++i;
+  }
+}
+
+bool TableOperation::queue_is_gone() const {
+  return std::chrono::floor<milliseconds>(table_.last_ask) + queue_life <
+         std::chrono::floor<milliseconds>(now());
+}
+
+Fence TableOperation::next_fence() const {
+  return Fence{std::max(table_.last_fence.value + 1, now_.wall.count())};
+}
+
+TableOperation::Verdict TableOperation::rule(const Owner& owner, Limit limit) const {
+  const HoldEntry* outer = nullptr;
+  std::set<std::string_view> owners;
+  std::int64_t inside = 0;
+  bool admitted_by_all = true;
+  for (const HoldEntry& hold : table_.holds) {
+    if (!hold.counts()) continue;
+    if (!hold.inside() || owners.insert(hold.owner.text).second) ++inside;
+    if (hold.inside() && owner.is_or_below(hold.owner) &&
+        (outer == nullptr || hold.owner.text.size() > outer->owner.text.size())) {
+      outer = &hold;
+    }
+  }
+  using Kind = Verdict::Kind;
+  if (outer != nullptr) {
+    return limit.admits(inside) ? Verdict{Kind::enters, outer} : Verdict{Kind::upgrade};
+  }
+  for (const HoldEntry& hold : table_.holds) {
+    if (hold.counts() && !hold.limit.admits(inside + 1)) admitted_by_all = false;
+  }
+  return Verdict{admitted_by_all && limit.admits(inside + 1) ? Kind::fits : Kind::full};
+}
+
+Granted TableOperation::admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag,
+                              milliseconds lease) {
+  HoldEntry hold{asker.token, asker.owner, flag,        now(),        now(),     lease,
+                 asker.ttl,   asker.floor, asker.limit, next_fence(), asker.who, asker.backing};
+  if (verdict.inside != nullptr) {
+    hold.owner = verdict.inside->owner;
+    hold.fence = verdict.inside->fence;
+  } else {
+    table_.last_fence = hold.fence;
+  }
+  unqueue(hold.token);
+  table_.holds.push_back(hold);
+  return Granted{hold.fence, lease};
+}
+
+void TableOperation::join(WaiterEntry asker, std::optional<Ticket> ticket) {
+  table_.last_ask = table_.queue.empty() ? now() : std::max(table_.last_ask, now());
+  const auto place = table_.find_waiter(asker.token);
+  if (place == table_.queue.end()) {
+    asker.ticket = ticket.value_or(last_ticket_plus_one());
+  } else {
+    asker.ticket = ticket ? std::min(*ticket, place->ticket) : place->ticket;
+    table_.queue.erase(place);
+  }
+  const auto before =
+      std::upper_bound(table_.queue.begin(), table_.queue.end(), asker, stands_before);
+  table_.queue.insert(before, std::move(asker));
+}
+
+void TableOperation::unqueue(const Token& token) {
+  const auto place = table_.find_waiter(token);
+  if (place != table_.queue.end()) table_.queue.erase(place);
+}
+
+void TableOperation::let_in() {
+  for (; !table_.queue.empty(); --budget_) {
+    if (budget_ == 0) {
+      more_ = true;
+      return;
+    }
+    const WaiterEntry head = table_.queue.front();
+    const bool own = head.token == self_;
+    if (!own && head.seen < now() - head_patience) {
+      table_.queue.pop_front();
+      continue;
+    }
+    const Verdict verdict = rule(head.owner, head.limit);
+    if (!verdict.lets_in()) return;
+    if (own) {
+      admit(head, verdict, Flag::held, head.ttl);
+      continue;
+    }
+    const auto lease = std::min(provisional_lease, head.ttl);
+    const Fence fence = verdict.inside != nullptr ? verdict.inside->fence : next_fence();
+    if (wakes_.wake(head, GrantMessage{now(), lease, fence})) {
+      admit(head, verdict, Flag::provisional, lease);
+    } else {
+      table_.queue.pop_front();
+    }
+  }
+}
+
+/// Whoever is first must hear if what blocks it ends sooner than it was told: it sleeps until then.
+/// Who was told of a moment soon enough before will ask then, and is left in peace.
+void TableOperation::tell_next() {
+  const auto earliest = earliest_end();
+  if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
+  const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
+  const std::size_t first_few = wakes_.told_at_once();
+  for (std::size_t place = 0; place < first_few && place < table_.queue.size();) {
+    if (budget_-- == 0) {
+      more_ = true;
+      return;
+    }
+    WaiterEntry& waiter = table_.queue[place];
+    const bool soon = waiter.told > now() && waiter.told <= *earliest + provisional_lease;
+    if (waiter.token == self_ || soon) {
+      ++place;
+    } else if (wakes_.wake(waiter, message)) {
+      waiter.told = *earliest;
+      ++place;
+    } else {
+      table_.queue.erase(table_.queue.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+  }
+}
+
+Refused TableOperation::refused(Refusal::Why why) const {
+  Refused answer;
+  answer.why = why;
+  std::copy_if(table_.holds.begin(), table_.holds.end(), std::back_inserter(answer.holds),
+               [](const HoldEntry& hold) { return hold.counts(); });
+  answer.waiting = table_.queue.size();
+  answer.ask_again = until_earliest_end().value_or(ask_again_anyway);
+  if (why != Refusal::Why::held) return answer;
+  const auto place = table_.find_waiter(self_);
+  answer.ahead = static_cast<std::size_t>(place - table_.queue.begin());
+  answer.ticket = place != table_.queue.end() ? place->ticket : last_ticket_plus_one();
+  return answer;
+}
+
+Ticket TableOperation::last_ticket_plus_one() const {
+  const std::int64_t last = table_.queue.empty() ? 0 : table_.queue.back().ticket.value;
+  return Ticket{std::max(last + 1, now().count())};
+}
+
+std::optional<microseconds> TableOperation::earliest_end() const {
+  std::optional<microseconds> earliest;
+  for (const HoldEntry& hold : table_.holds) {
+    if (!hold.counts() || end_of(hold) <= now()) continue;
+    earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));
+  }
+  return earliest;
+}
+
+std::optional<milliseconds> TableOperation::until_earliest_end() const {
+  const auto earliest = earliest_end();
+  if (!earliest) return std::nullopt;
+  return std::chrono::ceil<milliseconds>(*earliest - now());
+}
+
+}  // namespace dlock

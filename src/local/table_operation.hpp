@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+
+#include "local/lock_table.hpp"
+
+namespace dlock {
+
+/// One request at work on a table: what every kind of request does before and after its own step.
+class TableOperation {
+ public:
+  /// `self`: who asks, and is answered instead of woken.
+  TableOperation(LockTable& table, Now now, Wakes& wakes, Token self);
+
+  struct Verdict {
+    enum class Kind { enters, fits, upgrade, full } kind;
+    const HoldEntry* inside = nullptr;  ///< with `enters`: a hold of the owner re-entered
+    bool lets_in() const { return kind == Kind::enters || kind == Kind::fits; }
+  };
+  Verdict rule(const Owner& owner, Limit limit) const;
+
+  /// Records a hold for `asker`, who leaves the queue.
+  Granted admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag, milliseconds lease);
+  void join(WaiterEntry asker, std::optional<Ticket> ticket);
+  void unqueue(const Token& token);
+  void let_in();
+  void tell_next();
+  void settle() {
+    let_in();
+    tell_next();
+  }
+  Refused refused(Refusal::Why why) const;
+  Ticket last_ticket_plus_one() const;
+  std::optional<microseconds> earliest_end() const;
+  std::optional<milliseconds> until_earliest_end() const;
+  microseconds now() const { return now_.lease_clock; }
+  bool more() const { return more_; }
+
+ private:
+  void purge();
+  bool queue_is_gone() const;
+  Fence next_fence() const;
+
+  LockTable& table_;
+  Now now_;
+  Wakes& wakes_;
+  Token self_;
+  std::optional<microseconds> earliest_before_;
+  int budget_;
+  bool more_ = false;
+};
+
+}  // namespace dlock

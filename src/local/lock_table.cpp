@@ -13,6 +13,12 @@ milliseconds floor_left(const HoldEntry& hold, microseconds now) {
   return std::chrono::ceil<milliseconds>(std::min(hold.since, now) + hold.floor - now);
 }
 
+WaiterEntry asking(const Claim& claim, const Backing& backing, microseconds now,
+                   std::optional<Fence> proposal) {
+  return {claim.token, claim.owner, {},        now,     {},      claim.ttl,
+          claim.floor, claim.limit, claim.who, backing, proposal};
+}
+
 }  // namespace
 
 microseconds left_of(const HoldEntry& hold, microseconds now) {
@@ -59,7 +65,8 @@ std::vector<HoldEntry> LockTable::live_holds(Now now) const {
 
 Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, const Ask& ask,
                                                            const Backing& backing, Now now,
-                                                           Wakes& wakes) {
+                                                           Wakes& wakes,
+                                                           std::optional<Fence> proposal) {
   TableOperation op(*this, now, wakes, claim.token);
   using Kind = TableOperation::Verdict::Kind;
   const auto finish = [&](std::variant<Granted, Refused> answer) {
@@ -80,9 +87,8 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     op.settle();
     return finish(same);
   }
-  const WaiterEntry asker{claim.token, claim.owner, {},          op.now(),  {},
-                          claim.ttl,   claim.floor, claim.limit, claim.who, backing};
-  const auto verdict = op.rule(claim.owner, claim.limit);
+  const WaiterEntry asker = asking(claim, backing, op.now(), proposal);
+  const auto verdict = op.guarded_rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {
     const Granted granted = op.admit(asker, verdict, Flag::held, claim.ttl);
     op.settle();
@@ -92,7 +98,7 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   if (ask.wait && (!queue.empty() || verdict.kind == Kind::full)) op.join(asker, ask.ticket);
   op.let_in();
   if (find_hold(claim.token) == nullptr && queue.empty()) {
-    const auto now_free = op.rule(claim.owner, claim.limit);
+    const auto now_free = op.guarded_rule(claim.owner, claim.limit);
     if (now_free.kind == Kind::fits) op.admit(asker, now_free, Flag::held, claim.ttl);
   }
   op.tell_next();
@@ -102,18 +108,33 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
 
 Outcome<std::optional<milliseconds>> LockTable::renew(const Token& token,
                                                       std::optional<milliseconds> ttl, Now now,
-                                                      Wakes& wakes) {
+                                                      Wakes& wakes, std::optional<Fence> raise_to) {
   TableOperation op(*this, now, wakes, Token{});
   std::optional<milliseconds> lease;
   HoldEntry* own = find_hold(token);
   if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);
-    own->at = op.now();
-    own->lease = *lease;
-    own->flag = Flag::held;
+    op.renew(*own, *lease, raise_to);
   }
   op.settle();
   return {lease, op.more()};
+}
+
+Outcome<std::optional<Granted>> LockTable::rejoin(const Claim& claim, Fence fence,
+                                                  const Backing& backing, Now now, Wakes& wakes) {
+  TableOperation op(*this, now, wakes, Token{});
+  HoldEntry* own = find_hold(claim.token);
+  const auto verdict = op.rule(claim.owner, claim.limit);
+  if (own != nullptr && own->inside()) {
+    op.renew(*own, claim.ttl, fence);
+  } else if (own == nullptr && verdict.lets_in()) {
+    op.admit(asking(claim, backing, op.now(), {}), verdict, Flag::held, claim.ttl, fence);
+    op.raise(find_hold(claim.token)->owner, fence);
+  }
+  op.settle();
+  own = find_hold(claim.token);
+  if (own == nullptr || !own->inside()) return {{}, op.more()};
+  return {Granted{own->fence, own->lease}, op.more()};
 }
 
 Outcome<Released> LockTable::release(const Token& token, const ReleaseTerms& terms, Now now,

@@ -19,7 +19,13 @@ namespace dlock {
 struct Now {
   microseconds lease_clock{0};
   microseconds wall{0};
+  /// So long a lease may last that this place has forgotten: until then nobody gets in but who is
+  /// inside already. 0: it remembers all.
+  microseconds guard{0};
 };
+
+/// How far from the wall clock a fence may be that a client proposes.
+constexpr std::chrono::seconds furthest_proposal{60};
 
 /// Who stands behind an entry on this host. The rules carry it about and never look into it.
 struct Backing {
@@ -69,6 +75,7 @@ struct WaiterEntry {
   Limit limit;
   Who who;
   Backing backing;
+  std::optional<Fence> proposal{};  ///< of its last ask
   bool operator==(const WaiterEntry&) const = default;
 };
 
@@ -128,7 +135,8 @@ struct ReleaseTerms {
 };
 
 /// One key: the rules of the protocol over a plain value. No clock, file or process is in here;
-/// src/redis/lock.lua is the same in Lua, and a test compares the two answer by answer.
+/// src/redis/lock.lua is the same in Lua, and a test compares the two answer by answer. Proposals,
+/// raised fences, rejoin() and the guard are for a member of a quorum.
 struct LockTable {
   std::vector<HoldEntry> holds;
   std::deque<WaiterEntry> queue;  ///< by ticket, then token
@@ -136,10 +144,21 @@ struct LockTable {
   microseconds last_ask{0};       ///< when somebody in the queue last showed itself
   bool operator==(const LockTable&) const = default;
 
+  /// A new owner's fence is max(last + 1, `proposal` within furthest_proposal of the wall clock);
+  /// without a proposal the wall clock is one.
   Outcome<std::variant<Granted, Refused>> acquire(const Claim& claim, const Ask& ask,
-                                                  const Backing& backing, Now now, Wakes& wakes);
+                                                  const Backing& backing, Now now, Wakes& wakes,
+                                                  std::optional<Fence> proposal = {});
+  /// Where the hold's fence is smaller than `raise_to` and the last one is not larger, both become
+  /// that.
   Outcome<std::optional<milliseconds>> renew(const Token& token, std::optional<milliseconds> ttl,
-                                             Now now, Wakes& wakes);
+                                             Now now, Wakes& wakes,
+                                             std::optional<Fence> raise_to = {});
+  /// Records a hold that was granted elsewhere with `fence`: past the queue and the guard, but not
+  /// beside another owner, and not for a token that was released. The last fence becomes at least
+  /// that.
+  Outcome<std::optional<Granted>> rejoin(const Claim& claim, Fence fence, const Backing& backing,
+                                         Now now, Wakes& wakes);
   Outcome<Released> release(const Token& token, const ReleaseTerms& terms, Now now, Wakes& wakes);
   /// Everybody, or the holds with this fence; answers those thrown out.
   Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, Now now, Wakes& wakes);

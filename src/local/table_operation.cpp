@@ -46,8 +46,11 @@ bool TableOperation::queue_is_gone() const {
          std::chrono::floor<milliseconds>(now());
 }
 
-Fence TableOperation::next_fence() const {
-  return Fence{std::max(table_.last_fence.value + 1, now_.wall.count())};
+Fence TableOperation::next_fence(std::optional<Fence> proposal) const {
+  const microseconds wanted(proposal ? proposal->value : now_.wall.count());
+  const auto allowed =
+      std::clamp(wanted, now_.wall - furthest_proposal, now_.wall + furthest_proposal);
+  return Fence{std::max(table_.last_fence.value + 1, allowed.count())};
 }
 
 TableOperation::Verdict TableOperation::rule(const Owner& owner, Limit limit) const {
@@ -73,19 +76,44 @@ TableOperation::Verdict TableOperation::rule(const Owner& owner, Limit limit) co
   return Verdict{admitted_by_all && limit.admits(inside + 1) ? Kind::fits : Kind::full};
 }
 
+TableOperation::Verdict TableOperation::guarded_rule(const Owner& owner, Limit limit) const {
+  Verdict verdict = rule(owner, limit);
+  if (now_.guard > microseconds(0) && verdict.kind == Verdict::Kind::fits) {
+    verdict.kind = Verdict::Kind::full;
+  }
+  return verdict;
+}
+
 Granted TableOperation::admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag,
-                              milliseconds lease) {
-  HoldEntry hold{asker.token, asker.owner, flag,        now(),        now(),     lease,
-                 asker.ttl,   asker.floor, asker.limit, next_fence(), asker.who, asker.backing};
+                              milliseconds lease, std::optional<Fence> fence) {
+  HoldEntry hold{asker.token, asker.owner, flag,        now(), now(),     lease,
+                 asker.ttl,   asker.floor, asker.limit, {},    asker.who, asker.backing};
   if (verdict.inside != nullptr) {
     hold.owner = verdict.inside->owner;
     hold.fence = verdict.inside->fence;
   } else {
-    table_.last_fence = hold.fence;
+    hold.fence = fence.value_or(next_fence(asker.proposal));
+    table_.last_fence = std::max(table_.last_fence, hold.fence);
   }
   unqueue(hold.token);
   table_.holds.push_back(hold);
   return Granted{hold.fence, lease};
+}
+
+void TableOperation::renew(HoldEntry& own, milliseconds lease, std::optional<Fence> raise_to) {
+  own.at = now();
+  own.lease = lease;
+  own.flag = Flag::held;
+  if (raise_to && own.fence < *raise_to && table_.last_fence <= *raise_to) {
+    raise(own.owner, *raise_to);
+  }
+}
+
+void TableOperation::raise(Owner owner, Fence fence) {
+  table_.last_fence = std::max(table_.last_fence, fence);
+  for (HoldEntry& hold : table_.holds) {
+    if (hold.inside() && hold.owner == owner) hold.fence = std::max(hold.fence, fence);
+  }
 }
 
 void TableOperation::join(WaiterEntry asker, std::optional<Ticket> ticket) {
@@ -119,14 +147,15 @@ void TableOperation::let_in() {
       table_.queue.pop_front();
       continue;
     }
-    const Verdict verdict = rule(head.owner, head.limit);
+    const Verdict verdict = guarded_rule(head.owner, head.limit);
     if (!verdict.lets_in()) return;
     if (own) {
       admit(head, verdict, Flag::held, head.ttl);
       continue;
     }
     const auto lease = std::min(provisional_lease, head.ttl);
-    const Fence fence = verdict.inside != nullptr ? verdict.inside->fence : next_fence();
+    const Fence fence =
+        verdict.inside != nullptr ? verdict.inside->fence : next_fence(head.proposal);
     if (wakes_.wake(head, GrantMessage{now(), lease, fence})) {
       admit(head, verdict, Flag::provisional, lease);
     } else {
@@ -185,7 +214,9 @@ std::optional<microseconds> TableOperation::earliest_end() const {
     if (!hold.counts() || end_of(hold) <= now()) continue;
     earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));
   }
-  return earliest;
+  if (now_.guard <= microseconds(0)) return earliest;
+  const auto end_of_guard = now() + now_.guard;
+  return std::max(earliest.value_or(end_of_guard), end_of_guard);
 }
 
 std::optional<milliseconds> TableOperation::until_earliest_end() const {

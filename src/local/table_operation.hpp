@@ -19,8 +19,16 @@ class TableOperation {
   };
   Verdict rule(const Owner& owner, Limit limit) const;
 
-  /// Records a hold for `asker`, who leaves the queue.
-  Granted admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag, milliseconds lease);
+  /// The same, and nobody new while the place is guarded.
+  Verdict guarded_rule(const Owner& owner, Limit limit) const;
+
+  /// Records a hold for `asker`, who leaves the queue. Who is new gets `fence`, or the next one.
+  Granted admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag, milliseconds lease,
+                std::optional<Fence> fence = {});
+  /// Renews and confirms a hold; its fence is raised where none beyond `raise_to` was given out.
+  void renew(HoldEntry& own, milliseconds lease, std::optional<Fence> raise_to);
+  /// The table, and all holds of an owner: these share one fence.
+  void raise(Owner owner, Fence fence);
   void join(WaiterEntry asker, std::optional<Ticket> ticket);
   void unqueue(const Token& token);
   void let_in();
@@ -39,7 +47,7 @@ class TableOperation {
  private:
   void purge();
   bool queue_is_gone() const;
-  Fence next_fence() const;
+  Fence next_fence(std::optional<Fence> proposal) const;
 
   LockTable& table_;
   Now now_;

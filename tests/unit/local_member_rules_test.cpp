@@ -1,0 +1,127 @@
+// What a member of a quorum adds to the rules of one key.
+
+#include <doctest/doctest.h>
+
+#include "local/lock_table.hpp"
+
+using namespace dlock;
+
+namespace {
+
+struct Told final : Wakes {
+  std::vector<Message> said;
+  bool wake(const WaiterEntry&, const Message& message) override {
+    said.push_back(message);
+    return true;
+  }
+};
+
+struct Member {
+  LockTable table;
+  Told told;
+  Now now{std::chrono::seconds(1), std::chrono::hours(1)};
+
+  std::variant<Granted, Refused> vote(const Claim& claim, std::int64_t proposal,
+                                      bool wait = false) {
+    return table.acquire(claim, {wait, {}}, {}, now, told, Fence{proposal}).answer;
+  }
+  /// 0: refused.
+  std::int64_t fence_of(const std::variant<Granted, Refused>& answer) {
+    const auto* granted = std::get_if<Granted>(&answer);
+    return granted == nullptr ? 0 : granted->fence.value;
+  }
+  std::int64_t rejoin(const Claim& claim, std::int64_t fence) {
+    const auto granted = table.rejoin(claim, Fence{fence}, {}, now, told).answer;
+    return granted ? granted->fence.value : 0;
+  }
+  bool raise(const std::string& token, std::int64_t fence) {
+    REQUIRE(table.renew({token}, {}, now, told, Fence{fence}).answer.has_value());
+    return table.find_hold({token})->fence.value == fence;
+  }
+  void release(const std::string& token, const ReleaseTerms& terms = {}) {
+    table.release({token}, terms, now, told);
+  }
+};
+
+Claim claim(const std::string& token, const std::string& owner, std::int64_t limit = 1) {
+  Claim claim;
+  claim.token.text = token;
+  claim.owner.text = owner;
+  claim.limit.owners = limit;
+  claim.ttl = milliseconds(10'000);
+  return claim;
+}
+
+constexpr std::int64_t hour = 3'600'000'000;
+constexpr std::int64_t minute = 60'000'000;
+
+}  // namespace
+
+TEST_CASE("member rules: a fence is what was proposed, within a minute of the wall clock") {
+  for (const auto& [proposed, fence] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {hour + 5, hour + 5}, {1, hour - minute}, {9 * hour, hour + minute}}) {
+    Member member;
+    CHECK(member.fence_of(member.vote(claim("a", "a"), proposed)) == fence);
+    member.release("a");
+    CHECK(member.fence_of(member.vote(claim("b", "b"), proposed)) == fence + 1);
+  }
+}
+
+TEST_CASE("member rules: who is let in has the fence it proposed when it asked last") {
+  Member member;
+  member.vote(claim("a", "a"), hour);
+  member.vote(claim("b", "b"), hour + 10, true);
+  member.vote(claim("b", "b"), hour + 20, true);
+  member.release("a");
+  CHECK(member.table.find_hold({"b"})->fence.value == hour + 20);
+  CHECK(std::get<GrantMessage>(member.told.said.at(0)).fence.value == hour + 20);
+}
+
+TEST_CASE("member rules: a fence is raised unless a larger one was given out, with its owner's") {
+  Member member;
+  member.vote(claim("a", "a", 0), hour);
+  member.vote(claim("a2", "a/i", 0), hour + 3);
+  CHECK(member.raise("a", hour + 7));
+  CHECK(member.table.find_hold({"a2"})->fence.value == hour + 7);
+  CHECK(member.table.last_fence.value == hour + 7);
+  CHECK(!member.raise("a", hour + 6));
+  member.vote(claim("b", "b", 0), hour + 20);
+  CHECK(!member.raise("a", hour + 19));
+  CHECK(!member.table.renew({"nobody"}, {}, member.now, member.told, Fence{hour * 2}).answer);
+  CHECK(member.table.last_fence.value == hour + 20);
+}
+
+TEST_CASE("member rules: a hold rejoins past the queue, not beside another, and never again") {
+  Member member;
+  member.vote(claim("x", "x"), hour);
+  CHECK(member.rejoin(claim("a", "a"), hour + 5) == 0);
+  member.vote(claim("w", "w"), hour + 9, true);
+  member.release("x", {true, false, milliseconds(1000)});
+  member.release("w");
+  CHECK(member.rejoin(claim("x", "x"), hour + 5) == 0);
+  CHECK(member.rejoin(claim("a", "a"), hour + 5) == hour + 5);
+  CHECK(member.table.last_fence.value == hour + 9);
+  CHECK(member.rejoin(claim("a", "a"), hour + 10) == hour + 10);
+  CHECK(member.rejoin(claim("a2", "a/i"), hour + 2) == hour + 10);
+}
+
+TEST_CASE("member rules: while it is guarded, only who is inside gets in") {
+  Member member;
+  member.now.guard = std::chrono::seconds(5);
+  const auto refused = std::get<Refused>(member.vote(claim("a", "a"), hour, true));
+  CHECK(refused.why == Refusal::Why::held);
+  CHECK(refused.ask_again == milliseconds(5000));
+  CHECK(refused.waiting == 1);
+  CHECK(member.rejoin(claim("b", "b"), hour) == hour);
+  CHECK(member.fence_of(member.vote(claim("b2", "b/i"), hour + 1)) == hour);
+  CHECK(member.raise("b", hour + 2));
+  member.release("b2");
+  CHECK(member.told.said.empty());
+  member.release("b");
+  REQUIRE(member.told.said.size() == 1);
+  CHECK(std::get<NextMessage>(member.told.said[0]).in == milliseconds(5000));
+  CHECK(member.table.holds.empty());
+  member.now.guard = microseconds(0);
+  member.table.settle(member.now, member.told);
+  CHECK(member.table.find_hold({"a"}) != nullptr);
+}

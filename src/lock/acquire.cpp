@@ -1,8 +1,10 @@
 #include "lock/acquire.hpp"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -30,18 +32,25 @@ Patience patience_for(const Claim& claim, int interrupt_fd) {
 
 bool is_unavailable(const Error& error) { return error.trouble() == Trouble::unavailable; }
 
+/// Refused for now: who waits will be let in.
+bool passes(const Refusal& refusal) {
+  return refusal.why == Refusal::Why::held || refusal.why == Refusal::Why::unready;
+}
+
 /// One claim, until it is granted or there is a reason to stop.
 class Attempt {
  public:
   enum class Stop { refused, timed_out, interrupted };
 
+  /// `ticket`: of an earlier attempt for the same key.
   Attempt(Store& store, const Claim& claim, Deadline wait_end, bool unconfirmed,
-          AcquireListener& listener)
+          std::optional<Ticket> ticket, AcquireListener& listener)
       : store_(store),
         claim_(claim),
         wait_end_(wait_end),
         unconfirmed_(unconfirmed),
-        listener_(listener) {}
+        listener_(listener),
+        ticket_(ticket) {}
 
   /// With `patient` a server that does not answer counts as a refusal: it was reached before, and
   /// wait() goes on trying.
@@ -49,6 +58,7 @@ class Attempt {
   /// After ask_once was refused: stands in the queue.
   std::variant<Grant, Stop> wait(int interrupt_fd);
   const Refusal& refusal() const { return refusal_; }
+  std::optional<Ticket> ticket() const { return ticket_; }
   bool server_is_away() const { return away_since_.has_value(); }
 
  private:
@@ -93,7 +103,7 @@ std::variant<Grant, Attempt::Stop> Attempt::wait(int interrupt_fd) {
   while (true) {
     try {
       if (auto grant = ask_and_sleep(interrupt_fd)) return *grant;
-      if (refusal_.why != Refusal::Why::held) return Stop::refused;
+      if (!passes(refusal_)) return Stop::refused;
     } catch (const Error& error) {
       if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
       if (!is_unavailable(error) || BootClock::now() >= wait_end_) throw;
@@ -130,7 +140,7 @@ std::optional<Grant> Attempt::ask_and_sleep(int interrupt_fd) {
     away_since_.reset();
     pause_ = first_pause;
   }
-  if (grant || refusal_.why != Refusal::Why::held) return grant;
+  if (grant || !passes(refusal_)) return grant;
   ticket_ = refusal_.ticket;
   return sleep(interrupt_fd);
 }
@@ -181,6 +191,8 @@ class Acquisition {
   Waited wait_for(Attempt& attempt, const Claim& claim);
   Acquired stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim);
   bool may_wait() const { return BootClock::now() < wait_end_; }
+  bool begins_anew(const Attempt& attempt, const Claim& claim);
+  bool pause() const;
   bool refresh();
   void renew_tokens();
   void leave();
@@ -196,6 +208,11 @@ class Acquisition {
   bool reached_ = false;   ///< the server has answered before
   bool waited_ = false;
   std::size_t before_wait_ = 0;  ///< so many were had before the last that was waited for
+  std::map<LockKey, Ticket> tickets_;
+  std::map<LockKey, Deadline> waiting_since_;
+  Deadline begun_ = BootClock::now();
+  Deadline again_at_{};
+  bool split_ = false;  ///< the votes were; nobody was let in meanwhile
 };
 
 Acquired Acquisition::run() {
@@ -215,6 +232,8 @@ Acquired Acquisition::run() {
     }
     leave();
     renew_tokens();
+    if (!std::exchange(split_, false)) waiting_since_.clear();
+    if (!pause()) return Interrupted{};
   }
 }
 
@@ -224,7 +243,9 @@ std::optional<Acquired> Acquisition::take_all() {
   before_wait_ = 0;
   for (const Claim& claim : claims_) {
     const bool last = held_.size() + 1 == claims_.size();
-    Attempt attempt(store_, claim, wait_end_, terms_.unconfirmed && last, listener_);
+    const auto known = tickets_.find(claim.key);
+    const auto ticket = known == tickets_.end() ? std::nullopt : std::optional(known->second);
+    Attempt attempt(store_, claim, wait_end_, terms_.unconfirmed && last, ticket, listener_);
     asked_ = held_.size() + 1;
     const auto first = attempt.ask_once(terms_.interrupt_fd, reached_ && may_wait());
     reached_ = true;
@@ -233,22 +254,42 @@ std::optional<Acquired> Acquisition::take_all() {
       continue;
     }
     const auto stop = std::get<Attempt::Stop>(first);
-    const bool worth_it = attempt.refusal().why == Refusal::Why::held;
-    if (stop != Attempt::Stop::refused || !may_wait() || !worth_it) {
+    if (stop == Attempt::Stop::refused && begins_anew(attempt, claim)) return std::nullopt;
+    if (stop != Attempt::Stop::refused || !may_wait() || !passes(attempt.refusal())) {
       return stopped(stop, attempt, claim);
     }
     const auto waited = wait_for(attempt, claim);
     if (waited == Waited::lost_another) return std::nullopt;
-    if (waited == Waited::stopped) return stopped(*stop_, attempt, claim);
+    if (waited == Waited::stopped) {
+      if (*stop_ == Attempt::Stop::refused && begins_anew(attempt, claim)) return std::nullopt;
+      return stopped(*stop_, attempt, claim);
+    }
   }
   if (!refresh()) return std::nullopt;
   return held_;
 }
 
+/// Where the votes of several servers were split: all is given back, and others may go first.
+bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
+  const Refusal& refusal = attempt.refusal();
+  if (refusal.why != Refusal::Why::split) return false;
+  const auto end = std::max(wait_end_, later(begun_, request_timeout(claim.ttl)));
+  again_at_ = later(BootClock::now(), random_up_to(refusal.ask_again_in));
+  if (waited_) tickets_[claim.key] = refusal.ticket;
+  split_ = again_at_ < end;
+  return split_;
+}
+
+/// False if interrupted.
+bool Acquisition::pause() const {
+  pollfd fds[] = {{terms_.interrupt_fd, POLLIN, 0}};
+  return again_at_ <= BootClock::now() || poll_until(fds, again_at_) == 0;
+}
+
 Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) {
   waited_ = true;
-  if (!attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
-  const auto begun = BootClock::now();
+  const auto [since, first] = waiting_since_.try_emplace(claim.key, BootClock::now());
+  if (first && !attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
   const bool upkeep = std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
     return store_.needs_renewal(held.claim);
   });
@@ -265,7 +306,8 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
     stop_ = *stop;
     return Waited::stopped;
   }
-  listener_.let_in(claim.key, std::chrono::floor<milliseconds>(BootClock::now() - begun));
+  listener_.let_in(claim.key, std::chrono::floor<milliseconds>(BootClock::now() - since->second));
+  waiting_since_.erase(since);
   before_wait_ = held_.size();
   held_.push_back({claim, std::get<Grant>(result)});
   return Waited::granted;
@@ -275,6 +317,9 @@ Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const 
   // A refusal that never queued and holds nothing leaves nothing to give back.
   if (waited_ || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
   if (stop == Attempt::Stop::interrupted) return Interrupted{};
+  if (attempt.refusal().why == Refusal::Why::unready) {
+    throw Error(Trouble::unavailable, attempt.refusal().reason);
+  }
   return GaveUp{claim.key, attempt.refusal(), waited_};
 }
 

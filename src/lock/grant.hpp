@@ -51,6 +51,8 @@ struct Holder {
   int holds = 1;
   Fence fence;
   bool kept = false;  ///< the work is over; --min-hold keeps the key taken
+  int held_on = 0;    ///< where several servers decide: on how many of them,
+  int servers = 0;    ///< of so many; 0: there is one
 };
 
 /// One in the queue. `position` counts from 1.
@@ -68,6 +70,9 @@ struct Refusal {
     held,     ///< by others, or others wait before
     upgrade,  ///< the owner is inside already, beside more others than this request allows
     gone,     ///< this token was released before; it is never granted again
+    split,    ///< of several servers too few agreed, and for nobody: ask again under another token,
+              ///< after a pause of up to `ask_again_in`
+    unready,  ///< of several servers too few have a vote for so long; `reason` names them
   };
   Why why = Why::held;
   std::vector<Holder> held_by;   ///< the first few
@@ -76,6 +81,7 @@ struct Refusal {
   std::size_t waiting = 0;       ///< how many stand in the queue, this request included if it does
   Ticket ticket;                 ///< to be brought back; meaningless if the request did not wait
   milliseconds ask_again_in{0};  ///< when what blocks now ends at the latest
+  std::string reason;            ///< of `unready`, for people
 };
 
 using Answer = std::variant<Grant, Refusal>;

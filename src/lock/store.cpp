@@ -10,6 +10,8 @@ bool Store::live_with(const Claim&, pid_t) { return true; }
 
 void Store::leave_to(pid_t) {}
 
+std::optional<Margin> Store::margin(const Claim&) { return std::nullopt; }
+
 std::string gone_from(const Store& store) { return store.name() + " no longer has it"; }
 
 std::optional<bool> is_still_held(Store& store, const Claim& claim) {

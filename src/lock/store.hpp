@@ -47,6 +47,14 @@ struct Wake {
   std::optional<Grant> grant{};
 };
 
+/// On how many of several servers a hold stands.
+struct Margin {
+  std::size_t held = 0;
+  std::size_t needed = 0;
+  std::size_t servers = 0;
+  std::string missing;  ///< the others, and what is wrong with them, for people
+};
+
 enum class Released {
   yes,         ///< the hold was there and has gone
   left_queue,  ///< it was only waiting
@@ -115,6 +123,10 @@ class Store {
   /// renew() of every hold. -1 for engines that go by leases, where the next renewal tells.
   virtual int news_fd() const { return -1; }
   virtual void take_news() {}
+
+  /// Where several servers decide: on how many the hold of this claim stood when all were last
+  /// asked.
+  virtual std::optional<Margin> margin(const Claim& claim);
 
   /// What people call it, e.g. `redis://db1:6379/0`; without credentials, escaped.
   virtual std::string name() const = 0;

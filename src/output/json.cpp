@@ -37,6 +37,10 @@ Json holder_json(const Holder& holder) {
   json["limit"] = limit_json(holder.limit);
   json["holds"] = holder.holds;
   json["fence"] = holder.fence.value;
+  if (holder.servers > 0) {
+    json["held_on"] = holder.held_on;
+    json["servers"] = holder.servers;
+  }
   return json;
 }
 

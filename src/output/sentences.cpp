@@ -52,6 +52,11 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
     case Refusal::Why::upgrade:
       return name + " is held by this owner together with others, who would have to leave first: " +
              "a shared hold cannot become a narrower one while they are inside";
+    case Refusal::Why::unready:
+      return name + ": " + refusal.reason;
+    case Refusal::Why::split:
+      return name + " is asked for by several at once, and none of them has a majority of the " +
+             "servers";
     case Refusal::Why::held:
       break;
   }

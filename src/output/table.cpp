@@ -35,6 +35,10 @@ std::string holder_line(const Holder& holder) {
   if (holder.lease_left) line += ", lease " + left_text(holder) + " left";
   line += ", " + limit_text(holder.limit);
   if (holder.holds > 1) line += ", " + std::to_string(holder.holds) + " holds";
+  if (holder.servers > 0) {
+    line += ", held on " + std::to_string(holder.held_on) + " of " +
+            std::to_string(holder.servers) + " servers";
+  }
   return line + ", fence " + std::to_string(holder.fence.value) + "\n";
 }
 

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "quorum/merge.hpp"
+#include "quorum/quorum_store.hpp"
+
+namespace dlock {
+
+using State = Ballot::State;
+
+void QuorumStore::ask(std::size_t member, const std::optional<Name>& name, Inquiry inquiry,
+                      Deadline deadline) {
+  Asked& asked = asked_[member];
+  if (asked.inquiry != 0 && asked.tenure) {
+    const auto before = tenures_.find(*asked.tenure);
+    if (before != tenures_.end()) before->second.ballots[member].awaited = false;
+  }
+  asked = {council_->ask(member, std::move(inquiry), deadline), name};
+  if (name) tenures_.at(*name).ballots[member].awaited = true;
+}
+
+std::optional<Heard> QuorumStore::hear(Deadline until, int interrupt_fd) {
+  while (true) {
+    auto heard = council_->hear(until, interrupt_fd);
+    if (!heard) return std::nullopt;
+    check_identity(*heard);
+    if (heard->inquiry == 0) {
+      note_news(*heard);
+      return heard;
+    }
+    Asked& asked = asked_[heard->member];
+    if (heard->inquiry != asked.inquiry) continue;
+    note(*heard);
+    asked = {};
+    return heard;
+  }
+}
+
+/// One server under two names would have two votes.
+void QuorumStore::check_identity(const Heard& heard) {
+  const std::string& process = heard.standing.process;
+  if (process.empty()) return;
+  processes_[heard.member] = process;
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (i == heard.member || processes_[i] != process) continue;
+    throw Error(Trouble::usage, council_->name(std::min(i, heard.member)) + " and " +
+                                    council_->name(std::max(i, heard.member)) +
+                                    " are one and the same server, which has one vote only");
+  }
+}
+
+void QuorumStore::note(const Heard& heard) {
+  const auto& of = asked_[heard.member].tenure;
+  const auto found = of ? tenures_.find(*of) : tenures_.end();
+  if (found == tenures_.end()) return;
+  found->second.take(heard);
+}
+
+void QuorumStore::note_news(const Heard& heard) {
+  const auto found = waiting_ ? tenures_.find(*waiting_) : tenures_.end();
+  if (found == tenures_.end()) return;
+  Ballot& ballot = found->second.ballots[heard.member];
+  if (const auto* error = std::get_if<Error>(&heard.finding)) {
+    ballot.trouble = *error;
+    if (ballot.state == State::refused) ballot.state = State::failed;
+    return;
+  }
+  const Wake& wake = std::get<Wake>(heard.finding);
+  if (wake.why == Wake::Why::changed) news_ = wake;
+  const bool may_be_told = ballot.state == State::refused || ballot.state == State::gone;
+  if (wake.why != Wake::Why::granted || !may_be_told) return;
+  ballot.state = State::told;
+  ballot.fence = wake.grant ? wake.grant->fence : Fence{};
+}
+
+void QuorumStore::give_up_on(Tenure& tenure) {
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    Ballot& ballot = tenure.ballots[i];
+    if (!std::exchange(ballot.awaited, false)) continue;
+    ballot.trouble = Error(Trouble::unavailable, council_->name(i) + ": no answer in time");
+    if (ballot.state != State::held) ballot.state = State::failed;
+  }
+}
+
+QuorumStore::Answers QuorumStore::poll(const Inquiry& inquiry, const Patience& patience,
+                                       milliseconds linger,
+                                       const std::function<bool(const Answers&)>& enough) {
+  Answers answers(council_->size());
+  for (std::size_t i = 0; i < answers.size(); ++i) ask(i, std::nullopt, inquiry, patience.deadline);
+  std::size_t answered = 0, of_use = 0;
+  Deadline until = patience.deadline;
+  while (answered < answers.size() && !enough(answers)) {
+    auto heard = hear(until, patience.interrupt_fd);
+    if (!heard) break;
+    if (heard->inquiry == 0) continue;
+    ++answered;
+    if (!std::holds_alternative<Error>(heard->finding) && ++of_use == majority()) {
+      until = std::min(until, later(BootClock::now(), linger));
+    }
+    answers[heard->member] = std::move(heard);
+  }
+  return answers;
+}
+
+void QuorumStore::no_majority(const Tenure& tenure) const {
+  std::vector<std::optional<Error>> troubles;
+  for (const Ballot& ballot : tenure.ballots) troubles.push_back(ballot.trouble);
+  throw_no_majority(troubles);
+}
+
+void QuorumStore::no_majority(const Answers& answers) const {
+  std::vector<std::optional<Error>> troubles;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (!answers[i]) {
+      troubles.emplace_back(Error(Trouble::unavailable, council_->name(i) + ": no answer in time"));
+    } else if (const auto* error = std::get_if<Error>(&answers[i]->finding)) {
+      troubles.emplace_back(*error);
+    } else {
+      troubles.emplace_back();
+    }
+  }
+  throw_no_majority(troubles);
+}
+
+}  // namespace dlock

@@ -1,0 +1,336 @@
+#include "quorum/quorum_store.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "lock/lease_keeper.hpp"
+#include "quorum/merge.hpp"
+
+namespace dlock {
+namespace {
+
+using State = Ballot::State;
+
+/// How long servers may differ about a hand-over that has begun, before all are asked.
+constexpr milliseconds longest_settling{100};
+constexpr milliseconds first_pause{10};
+constexpr milliseconds longest_pause{1000};
+/// How often whoever has the most votes asks for the rest, before all begin anew.
+constexpr int tries_of_a_leader = 4;
+/// How much longer the others are waited for once a majority has answered.
+constexpr milliseconds for_the_rest{100};
+
+Fence clock_now() { return Fence{wall_now().time_since_epoch().count()}; }
+
+milliseconds request_time(const Tenure& tenure) {
+  return tenure.claim ? request_timeout(tenure.claim->ttl) : silence_of_a_dead_server;
+}
+
+}  // namespace
+
+QuorumStore::QuorumStore(std::unique_ptr<Council> council)
+    : council_(std::move(council)), asked_(council_->size()), processes_(council_->size()) {}
+
+Tenure& QuorumStore::tenure(const Name& name, const std::optional<Claim>& claim) {
+  return tenures_.try_emplace(name, council_->size(), claim).first->second;
+}
+
+Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+  const Name name{claim.key, claim.token};
+  Tenure& tenure = this->tenure(name, claim);
+  if (tenure.count(State::returned) > 0) return split(name);
+  if (ask.wait) {
+    waiting_ = name;
+    tenure.ticket = ask.ticket.value_or(tenure.ticket.value_or(Ticket{clock_now().value}));
+  }
+  ++tenure.round;
+  ask_for_votes(name, ask, patience.deadline);
+  for (int tries = 1;; ++tries) {
+    if (const auto grant = settle(name, patience)) return *grant;
+    const Contest now = contest(tenure, BootClock::now());
+    const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
+    if (!go_on) return not_had(name, ask);
+    // The others see the same votes, and give theirs back meanwhile.
+    const auto pause = later(BootClock::now(), next_pause(claim.key));
+    while (hear(std::min(pause, patience.deadline), patience.interrupt_fd)) {
+    }
+    ask_for_votes(name, ask, patience.deadline);
+  }
+}
+
+void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadline) {
+  const Tenure& tenure = tenures_.at(name);
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    const Ballot& ballot = tenure.ballots[i];
+    if (!ask.wait && ballot.state == State::held && ballot.round == tenure.round) continue;
+    this->ask(i, name, Vote{*tenure.claim, {ask.wait, tenure.ticket}, clock_now()}, deadline);
+  }
+}
+
+/// Hears what the members say until it is had, or cannot be.
+std::optional<Grant> QuorumStore::settle(const Name& name, const Patience& patience) {
+  Tenure& tenure = tenures_.at(name);
+  while (true) {
+    if (auto grant = decided(name, patience.deadline)) return grant;
+    if (!tenure.may_win(BootClock::now())) return std::nullopt;
+    if (hear(patience.deadline, patience.interrupt_fd)) continue;
+    give_up_on(tenure);
+    return std::nullopt;
+  }
+}
+
+std::optional<Grant> QuorumStore::decided(const Name& name, Deadline deadline) {
+  Tenure& tenure = tenures_.at(name);
+  const auto now = BootClock::now();
+  if (tenure.confirmed() < tenure.needed()) return std::nullopt;
+  if (tenure.fence.value == 0) tenure.fence = tenure.least_common_fence(now);
+  if (const auto lease = tenure.lease(now)) {
+    tenure.had = true;
+    rejoin(name);
+    pauses_.erase(name.first);
+    return Grant{tenure.fence, *lease};
+  }
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    Ballot& ballot = tenure.ballots[i];
+    const bool lower = ballot.state == State::held && ballot.fence < tenure.fence;
+    if (!lower || ballot.awaited || ballot.raised == tenure.round) continue;
+    ballot.raised = tenure.round;
+    ask(i, name, Renewal{name.first, name.second, std::nullopt, tenure.fence}, deadline);
+  }
+  return std::nullopt;
+}
+
+/// Why it was not had, and what is to become of the votes.
+Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
+  Tenure& tenure = tenures_.at(name);
+  const auto now = BootClock::now();
+  const auto silent = tenure.count(State::failed) + tenure.count(State::open);
+  if (tenure.ballots.size() - silent < tenure.needed()) no_majority(tenure);
+  if (tenure.holding(now).size() >= tenure.needed()) return split(name);
+  Refusal refusal = merged_refusal(tenure);
+  if (refusal.why != Refusal::Why::held) {
+    give_votes_back(name);
+    return refusal;
+  }
+  if (auto unready = too_few_votes(tenure)) return *unready;
+  const Contest contest = dlock::contest(tenure, now);
+  if (contest.decided) {
+    if (!ask.wait || contest.mine > 0) give_votes_back(name);
+    if (contest.mine > 0) refusal.ask_again_in = next_pause(name.first);
+    return refusal;
+  }
+  if (!ask.wait || (contest.mine > 0 && !contest.leading)) return split(name);
+  refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
+  return refusal;
+}
+
+/// Where a majority takes servers that may have forgotten a lease.
+std::optional<Refusal> QuorumStore::too_few_votes(const Tenure& tenure) const {
+  std::vector<milliseconds> waits;
+  std::string names;
+  std::size_t able = 0;
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    const Ballot& ballot = tenure.ballots[i];
+    if (ballot.state == State::failed || ballot.state == State::open) continue;
+    if (ballot.votes()) {
+      ++able;
+      continue;
+    }
+    waits.push_back(ballot.no_vote_for);
+    names += (names.empty() ? "" : ", ") + council_->name(i);
+  }
+  if (able >= tenure.needed()) return std::nullopt;
+  std::sort(waits.begin(), waits.end());
+  Refusal refusal = merged_refusal(tenure);
+  refusal.why = Refusal::Why::unready;
+  refusal.ask_again_in = waits[tenure.needed() - able - 1];
+  refusal.reason = "too few of " + std::to_string(tenure.ballots.size()) +
+                   " servers have a vote: one that was restarted, flushed or never used before " +
+                   "may have forgotten a lease, and has none for another " +
+                   human_duration(refusal.ask_again_in) + ": " + names;
+  return refusal;
+}
+
+Refusal QuorumStore::split(const Name& name) {
+  Refusal refusal = merged_refusal(tenures_.at(name));
+  refusal.why = Refusal::Why::split;
+  refusal.ask_again_in = next_pause(name.first);
+  return refusal;
+}
+
+milliseconds QuorumStore::next_pause(const LockKey& key) {
+  auto& pause = pauses_[key];
+  pause = std::clamp(pause * 2, first_pause, longest_pause);
+  return pause;
+}
+
+/// What may be held anywhere; a waiter keeps its places in the queues.
+void QuorumStore::give_votes_back(const Name& name) {
+  Tenure& tenure = tenures_.at(name);
+  const auto deadline = later(BootClock::now(), request_time(tenure));
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    Ballot& ballot = tenure.ballots[i];
+    if (ballot.state == State::refused && !ballot.awaited) continue;
+    ask(i, std::nullopt, Release{name.first, name.second, ReleaseMode::ignore_floor}, deadline);
+    ballot.state = State::returned;
+  }
+}
+
+/// The members without the hold take it down, past their queues.
+void QuorumStore::rejoin(const Name& name) {
+  const Tenure& tenure = tenures_.at(name);
+  if (!tenure.claim) return;
+  const auto deadline = later(BootClock::now(), request_time(tenure));
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    const Ballot& ballot = tenure.ballots[i];
+    const bool lacks_it = ballot.state == State::refused || ballot.state == State::gone;
+    if (!lacks_it || ballot.awaited) continue;
+    ask(i, name, Rejoining{*tenure.claim, tenure.fence}, deadline);
+  }
+}
+
+Wake QuorumStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
+  Tenure& tenure = tenures_.at({claim.key, claim.token});
+  const auto with_it = [&] { return tenure.count(State::told) + tenure.count(State::held); };
+  auto known = with_it();
+  Deadline end = until;
+  while (true) {
+    const auto now = BootClock::now();
+    if (tenure.count(State::told) + tenure.holding(now).size() >= tenure.needed()) {
+      return Wake{Wake::Why::granted, {}};
+    }
+    if (tenure.ballots.size() - tenure.count(State::failed) < tenure.needed()) no_majority(tenure);
+    if (std::exchange(known, with_it()) < known) {
+      const auto settling = std::min(longest_settling, request_timeout(claim.ttl));
+      end = std::min(end, later(now, settling));
+    }
+    try {
+      if (!hear(end, interrupt_fd)) return Wake{Wake::Why::due, {}};
+    } catch (const Error& error) {
+      if (error.trouble() != Trouble::interrupted) throw;
+      return Wake{Wake::Why::interrupted, {}};
+    }
+    if (news_) return *std::exchange(news_, std::nullopt);
+  }
+}
+
+std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
+                                        std::optional<milliseconds> ttl, const Patience& patience) {
+  const Name name{key, token};
+  Tenure& tenure = this->tenure(name, std::nullopt);
+  while (hear(BootClock::now(), -1)) {
+  }
+  if (tenure.had) tenure.margin = margin_now(tenure);
+  ++tenure.round;
+  if (tenure.fence.value == 0) tenure.fence = tenure.least_common_fence(BootClock::now());
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    if (tenure.ballots[i].state == State::returned) continue;
+    ask(i, name, Renewal{key, token, ttl, tenure.fence}, patience.deadline);
+  }
+  while (true) {
+    if (auto grant = decided(name, patience.deadline)) return grant;
+    const bool gone = tenure.count(State::gone) > tenure.ballots.size() - tenure.needed();
+    const bool at_odds = tenure.confirmed() >= tenure.needed() && !tenure.may_win(BootClock::now());
+    if (gone || at_odds) return std::nullopt;
+    if (!tenure.may_be_confirmed()) no_majority(tenure);
+    if (hear(patience.deadline, patience.interrupt_fd)) continue;
+    give_up_on(tenure);
+    no_majority(tenure);
+  }
+}
+
+Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
+                              const Patience& patience) {
+  const auto found = tenures_.find({key, token});
+  const bool ours = found != tenures_.end();
+  const bool had = !ours || found->second.had;
+  std::size_t yes = 0, left = 0, no = 0;
+  const auto counted = [&](const Answers& answers) {
+    yes = left = no = 0;
+    std::size_t owed = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const auto* said = answers[i] ? std::get_if<Released>(&answers[i]->finding) : nullptr;
+      // Of who never answered before nothing is expected now.
+      const bool silent = ours && found->second.ballots[i].is_silent();
+      if (!answers[i] && !silent) ++owed;
+      if (said == nullptr) continue;
+      ++(*said == Released::yes ? yes : *said == Released::left_queue ? left : no);
+    }
+    return yes >= majority() || no + left > answers.size() - majority() || owed == 0;
+  };
+  const Answers answers =
+      poll(Release{key, token, mode}, patience, left_until(patience.deadline), counted);
+  counted(answers);
+  if (had && yes < majority() && yes + left + no < majority()) no_majority(answers);
+  if (ours) tenures_.erase(found);
+  if (waiting_ == Name{key, token}) waiting_.reset();
+  if (no + left > answers.size() - majority()) {
+    return left > 0 ? Released::left_queue : Released::not_held;
+  }
+  return yes > 0 ? Released::yes : left > 0 ? Released::left_queue : Released::not_held;
+}
+
+std::vector<Holder> QuorumStore::force_release(const LockKey& key, std::optional<Fence> fence,
+                                               const Patience& patience) {
+  const Answers answers =
+      poll(ForcedRelease{key, fence}, patience, for_the_rest, [](const Answers&) { return false; });
+  std::vector<std::vector<Holder>> said;
+  for (const auto& heard : answers) {
+    const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->finding) : nullptr;
+    if (holders != nullptr) said.push_back(*holders);
+  }
+  if (said.size() < majority()) no_majority(answers);
+  return merged_holders(said);
+}
+
+std::vector<KeyState> QuorumStore::inspect(const Query& query, const Patience& patience) {
+  const Answers answers =
+      poll(Inspection{query}, patience, for_the_rest, [](const Answers&) { return false; });
+  std::vector<std::vector<KeyState>> said;
+  for (const auto& heard : answers) {
+    const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->finding) : nullptr;
+    if (states != nullptr) said.push_back(*states);
+  }
+  if (said.size() < majority()) no_majority(answers);
+  return merged_states(query, said, council_->size());
+}
+
+void QuorumStore::leave_to(pid_t pid) {
+  if (pid != getpid()) return;
+  council_->begin_anew();
+  asked_.assign(council_->size(), {});
+}
+
+std::optional<Margin> QuorumStore::margin(const Claim& claim) {
+  const auto found = tenures_.find({claim.key, claim.token});
+  return found == tenures_.end() ? std::nullopt : found->second.margin;
+}
+
+Margin QuorumStore::margin_now(const Tenure& tenure) const {
+  Margin margin{tenure.confirmed(), tenure.needed(), tenure.ballots.size(), ""};
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    const Ballot& ballot = tenure.ballots[i];
+    if (ballot.state == State::held && ballot.votes() && ballot.round == tenure.round) continue;
+    std::string what = council_->name(i) + ": it lacks the hold";
+    if (ballot.awaited) what = council_->name(i) + ": no answer";
+    if (ballot.trouble) what = ballot.trouble->what();
+    if (!ballot.votes()) {
+      what = council_->name(i) + ": no vote for another " + human_duration(ballot.no_vote_for);
+    }
+    margin.missing += (margin.missing.empty() ? "" : "; ") + what;
+  }
+  return margin;
+}
+
+std::string QuorumStore::name() const {
+  std::string names;
+  for (std::size_t i = 0; i < council_->size(); ++i) {
+    names += (i == 0 ? "" : ", ") + council_->name(i);
+  }
+  return "the majority of " + names;
+}
+
+}  // namespace dlock

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lock/store.hpp"
+#include "quorum/council.hpp"
+#include "quorum/tenure.hpp"
+
+namespace dlock {
+
+/// Locks on several independent servers of which a majority decides (Redlock:
+/// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), with fencing tokens that
+/// grow over all of them. All are asked at once; an answer is out as soon as enough of them agree
+/// or no longer can, and what the others have to say is heard later or never.
+///
+/// The fence: each member grants F = max(F + 1, p), p being our wall clock. t, the largest of those
+/// that some members which are enough have granted, is raised on the others of them where the hold
+/// still lives and F <= t. The lock is had when enough members store t, at a moment at which their
+/// leases last. tests/model has the proof.
+class QuorumStore final : public Store {
+ public:
+  explicit QuorumStore(std::unique_ptr<Council> council);
+
+  Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
+  Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
+  std::optional<Grant> renew(const LockKey& key, const Token& token,
+                             std::optional<milliseconds> ttl, const Patience& patience) override;
+  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
+                   const Patience& patience) override;
+  std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
+                                    const Patience& patience) override;
+  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
+  void leave_to(pid_t pid) override;
+  bool needs_renewal(const Claim&) const override { return true; }
+  std::optional<Margin> margin(const Claim& claim) override;
+  std::string name() const override;
+
+ private:
+  using Name = std::pair<LockKey, Token>;
+  /// What a member was asked last: what it says to anything before is not heard.
+  struct Asked {
+    std::uint64_t inquiry = 0;  ///< 0: nothing is owed
+    std::optional<Name> tenure;
+  };
+  using Answers = std::vector<std::optional<Heard>>;
+
+  Tenure& tenure(const Name& name, const std::optional<Claim>& claim);
+  void ask(std::size_t member, const std::optional<Name>& name, Inquiry inquiry, Deadline deadline);
+  void ask_for_votes(const Name& name, const Ask& ask, Deadline deadline);
+  std::optional<Grant> settle(const Name& name, const Patience& patience);
+  std::optional<Grant> decided(const Name& name, Deadline deadline);
+  Answer not_had(const Name& name, const Ask& ask);
+  Refusal split(const Name& name);
+  milliseconds next_pause(const LockKey& key);
+  void give_votes_back(const Name& name);
+  void rejoin(const Name& name);
+  std::optional<Refusal> too_few_votes(const Tenure& tenure) const;
+  Margin margin_now(const Tenure& tenure) const;
+
+  std::optional<Heard> hear(Deadline until, int interrupt_fd);
+  void note(const Heard& heard);
+  void note_news(const Heard& heard);
+  void check_identity(const Heard& heard);
+  /// No answers from those that owe one in time.
+  void give_up_on(Tenure& tenure);
+
+  /// Asks all the same, until `enough`, or for `linger` more once a majority has answered.
+  Answers poll(const Inquiry& inquiry, const Patience& patience, milliseconds linger,
+               const std::function<bool(const Answers&)>& enough);
+  std::size_t majority() const { return council_->size() / 2 + 1; }
+  [[noreturn]] void no_majority(const Tenure& tenure) const;
+  [[noreturn]] void no_majority(const Answers& answers) const;
+
+  std::unique_ptr<Council> council_;
+  std::map<Name, Tenure> tenures_;
+  std::vector<Asked> asked_;            ///< a member each
+  std::vector<std::string> processes_;  ///< of the members, where known
+  std::map<LockKey, milliseconds> pauses_;
+  std::optional<Name> waiting_;  ///< whose news the members send
+  std::optional<Wake> news_;     ///< of a change, not taken yet
+};
+
+}  // namespace dlock

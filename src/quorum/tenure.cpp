@@ -1,0 +1,200 @@
+#include "quorum/tenure.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace dlock {
+namespace {
+
+using State = Ballot::State;
+
+struct Rival {
+  Holder holder;
+  std::size_t votes = 0;
+};
+
+/// By owner, and by process where a kept hold has none.
+std::map<std::string, Rival> rivals_in(const Tenure& tenure) {
+  std::map<std::string, Rival> rivals;
+  for (const Ballot& ballot : tenure.ballots) {
+    if (ballot.state != State::refused) continue;
+    for (const Holder& holder : ballot.refusal.held_by) {
+      const std::string id =
+          holder.kept ? " " + holder.who.host + " " + std::to_string(holder.who.pid) : holder.owner;
+      auto& rival = rivals.try_emplace(id, Rival{holder, 0}).first->second;
+      ++rival.votes;
+    }
+  }
+  return rivals;
+}
+
+/// A refusal names the first few holders alone.
+bool holders_left_out(const Tenure& tenure) {
+  return std::any_of(tenure.ballots.begin(), tenure.ballots.end(), [](const Ballot& ballot) {
+    return ballot.state == State::refused && ballot.refusal.holders > ballot.refusal.held_by.size();
+  });
+}
+
+}  // namespace
+
+std::size_t votes_needed(std::size_t members, Limit limit) {
+  if (limit.unlimited()) return members / 2 + 1;
+  const auto owners = static_cast<std::size_t>(limit.owners);
+  // Without overflow: for more owners than members it is all of them.
+  if (owners >= members) return members;
+  return members * owners / (owners + 1) + 1;
+}
+
+Tenure::Tenure(std::size_t members, std::optional<Claim> of)
+    : ballots(members),
+      claim(std::move(of)),
+      had(!claim),
+      needed_(votes_needed(members, claim ? claim->limit : exclusive)) {}
+
+void Tenure::take(const Heard& heard) {
+  Ballot& ballot = ballots[heard.member];
+  ballot.awaited = false;
+  const auto hold = [&](const Grant& grant) {
+    ballot.state = State::held;
+    ballot.fence = grant.fence;
+    ballot.valid_until = grant.lease.valid_until;
+    ballot.length = grant.lease.length;
+    ballot.round = round;
+  };
+  if (const auto* error = std::get_if<Error>(&heard.finding)) {
+    ballot.trouble = *error;
+    if (ballot.state != State::held) ballot.state = State::failed;
+    return;
+  }
+  ballot.trouble.reset();
+  ballot.no_vote_for = heard.standing.no_vote_for;
+  if (const auto* answer = std::get_if<Answer>(&heard.finding)) {
+    if (const auto* grant = std::get_if<Grant>(answer)) return hold(*grant);
+    ballot.state = State::refused;
+    ballot.refusal = std::get<Refusal>(*answer);
+  }
+  if (const auto* grant = std::get_if<std::optional<Grant>>(&heard.finding)) {
+    if (*grant) return hold(**grant);
+    ballot.state = State::gone;
+  }
+}
+
+std::size_t Tenure::count(State state) const {
+  return static_cast<std::size_t>(std::count_if(
+      ballots.begin(), ballots.end(), [&](const Ballot& ballot) { return ballot.state == state; }));
+}
+
+std::vector<const Ballot*> Tenure::holding(Deadline now) const {
+  std::vector<const Ballot*> holding;
+  for (const Ballot& ballot : ballots) {
+    const bool counts = ballot.state == State::held && ballot.votes() && now < ballot.valid_until;
+    if (counts) holding.push_back(&ballot);
+  }
+  return holding;
+}
+
+bool Tenure::may_win(Deadline now) const {
+  std::size_t possible = 0;
+  for (const Ballot& ballot : ballots) {
+    const bool held = ballot.state == State::held && ballot.votes() && now < ballot.valid_until;
+    const bool agrees = fence.value == 0 || had || ballot.fence == fence || ballot.awaited;
+    if (held ? agrees : ballot.awaited) ++possible;
+  }
+  return possible >= needed_;
+}
+
+Fence Tenure::least_common_fence(Deadline now) const {
+  std::vector<Fence> fences;
+  for (const Ballot& ballot : ballots) {
+    const bool held = ballot.state == State::held && ballot.votes() && now < ballot.valid_until;
+    if ((held || ballot.state == State::told) && ballot.fence.value != 0) {
+      fences.push_back(ballot.fence);
+    }
+  }
+  if (fences.size() < needed_) return Fence{};
+  std::sort(fences.begin(), fences.end());
+  return fences[needed_ - 1];
+}
+
+std::size_t Tenure::confirmed() const {
+  return static_cast<std::size_t>(
+      std::count_if(ballots.begin(), ballots.end(), [this](const Ballot& ballot) {
+        return ballot.state == State::held && ballot.votes() && ballot.round == round;
+      }));
+}
+
+bool Tenure::may_be_confirmed() const {
+  const auto owed = std::count_if(ballots.begin(), ballots.end(),
+                                  [](const Ballot& ballot) { return ballot.awaited; });
+  return confirmed() + static_cast<std::size_t>(owed) >= needed_;
+}
+
+std::optional<Lease> Tenure::lease(Deadline now) const {
+  std::vector<const Ballot*> counted = holding(now);
+  if (!had) {
+    std::erase_if(counted, [&](const Ballot* ballot) { return ballot->fence != fence; });
+  }
+  if (counted.size() < needed_) return std::nullopt;
+  std::sort(counted.begin(), counted.end(),
+            [](const Ballot* a, const Ballot* b) { return a->valid_until > b->valid_until; });
+  const Ballot& last = *counted[needed_ - 1];
+  return Lease{last.length, last.valid_until};
+}
+
+Contest contest(const Tenure& tenure, Deadline now) {
+  Contest contest;
+  contest.mine = tenure.holding(now).size();
+  const auto members = tenure.ballots.size();
+  const auto unknown = tenure.count(State::failed) + tenure.count(State::open);
+  const std::string own = tenure.claim ? tenure.claim->owner.text : "";
+  std::size_t established = 0;
+  std::size_t room = tenure.claim->limit.unlimited()
+                         ? static_cast<std::size_t>(largest_limit)
+                         : static_cast<std::size_t>(tenure.claim->limit.owners);
+  contest.leading = contest.mine > 0;
+  for (const auto& [id, rival] : rivals_in(tenure)) {
+    if (rival.votes + unknown >= votes_needed(members, rival.holder.limit)) {
+      ++established;
+      if (!rival.holder.limit.unlimited()) {
+        room = std::min(room, static_cast<std::size_t>(rival.holder.limit.owners));
+      }
+    } else if (rival.votes > contest.mine || (rival.votes == contest.mine && id < own)) {
+      contest.leading = false;
+    }
+  }
+  contest.decided = established >= room || holders_left_out(tenure);
+  return contest;
+}
+
+Refusal merged_refusal(const Tenure& tenure) {
+  Refusal merged;
+  bool first = true;
+  std::vector<milliseconds> ends;
+  for (const Ballot& ballot : tenure.ballots) {
+    if (ballot.state != State::refused) continue;
+    const Refusal& refusal = ballot.refusal;
+    if (refusal.why != Refusal::Why::held) merged.why = refusal.why;
+    merged.holders = std::max(merged.holders, refusal.holders);
+    merged.ahead = first ? refusal.ahead : std::min(merged.ahead, refusal.ahead);
+    merged.waiting = std::max(merged.waiting, refusal.waiting);
+    // Once enough members are free the next is let in: the others make no difference.
+    ends.push_back(refusal.ask_again_in);
+    first = false;
+  }
+  std::sort(ends.begin(), ends.end());
+  const auto held = tenure.count(State::held);
+  const auto lacking = tenure.needed() - std::min(held, tenure.needed() - 1);
+  if (!ends.empty()) merged.ask_again_in = ends[std::min(lacking, ends.size()) - 1];
+  std::vector<Rival> rivals;
+  for (const auto& [id, rival] : rivals_in(tenure)) rivals.push_back(rival);
+  std::stable_sort(rivals.begin(), rivals.end(),
+                   [](const Rival& a, const Rival& b) { return a.votes > b.votes; });
+  for (const Rival& rival : rivals) merged.held_by.push_back(rival.holder);
+  // Those with a vote or two beside one who has enough hold nothing.
+  if (merged.held_by.size() > merged.holders)
+    merged.held_by.resize(std::max<std::size_t>(1, merged.holders));
+  merged.ticket = tenure.ticket.value_or(Ticket{});
+  return merged;
+}
+
+}  // namespace dlock

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quorum/council.hpp"
+
+namespace dlock {
+
+/// How many of `members` have to hold a claim of this limit. Any limit + 1 owners must meet on one
+/// member, which then refuses the last of them: a majority for exclusive locks, more for semaphores
+/// (with a majority each, five owners fit into a semaphore of three on five members). Readers need
+/// to meet writers only.
+std::size_t votes_needed(std::size_t members, Limit limit);
+
+/// What one member has said about one token.
+struct Ballot {
+  enum class State {
+    open,      ///< it has not answered yet, or was not asked
+    refused,   ///< it stands in the queue there, if it was to wait
+    told,      ///< handed over by a message, not confirmed
+    held,      ///< by an answer
+    gone,      ///< a renewal found nothing
+    returned,  ///< given back while the token lives on: never asked for again under this token
+    failed,
+  };
+  State state = State::open;
+  bool awaited = false;      ///< an answer is owed
+  std::uint64_t round = 0;   ///< of the last answer that it is held
+  std::uint64_t raised = 0;  ///< the round in which its fence was to be raised
+  Fence fence;               ///< stored with the hold; 0: not known
+  Deadline valid_until{};    ///< of the lease
+  milliseconds length{0};
+  Refusal refusal;
+  std::optional<Error> trouble;
+  milliseconds no_vote_for{0};
+
+  bool votes() const { return no_vote_for == milliseconds(0); }
+  /// Whether it has said nothing of use so far.
+  bool is_silent() const { return state == State::open || state == State::failed; }
+};
+
+/// All that is known of one token over the members.
+class Tenure {
+ public:
+  Tenure(std::size_t members, std::optional<Claim> claim);
+
+  std::vector<Ballot> ballots;
+  std::optional<Claim> claim;  ///< where it was asked for here
+  std::optional<Ticket> ticket;
+  Fence fence;              ///< decided on; 0: not yet
+  bool had = false;         ///< enough stored the fence while their leases lasted; or by others
+  std::uint64_t round = 1;  ///< how often all were asked
+  std::optional<Margin> margin;
+
+  /// Notes what a member said to this token.
+  void take(const Heard& heard);
+
+  std::size_t needed() const { return needed_; }
+  /// Ballots in this state.
+  std::size_t count(Ballot::State state) const;
+  /// Members whose hold counts at `now`.
+  std::vector<const Ballot*> holding(Deadline now) const;
+  /// Whether enough members hold it, or may say so yet.
+  bool may_win(Deadline now) const;
+  /// The largest fence of some members that are enough: of those, the smallest. One member with an
+  /// absurd fence then has its own vote only.
+  Fence least_common_fence(Deadline now) const;
+  /// How many have said so in this round, and whether enough may.
+  std::size_t confirmed() const;
+  bool may_be_confirmed() const;
+  /// The lease that enough of those which hold it grant together; until it was had, of those that
+  /// store the fence decided on.
+  std::optional<Lease> lease(Deadline now) const;
+
+ private:
+  std::size_t needed_;
+};
+
+/// How the votes on a key that was not had are spread.
+struct Contest {
+  std::size_t mine = 0;
+  /// Others have as many votes as they need, or may have, and leave no room.
+  bool decided = false;
+  /// Undecided, and this claim is the one to hold on to its votes: it has the most, and of those
+  /// with as many the smallest owner. The others give theirs back.
+  bool leading = false;
+};
+
+Contest contest(const Tenure& tenure, Deadline now);
+
+/// Of all that refused, one refusal: the holders with the most votes first.
+Refusal merged_refusal(const Tenure& tenure);
+
+}  // namespace dlock

@@ -1,0 +1,209 @@
+#include "quorum/threaded_council.hpp"
+
+#include <system_error>
+#include <utility>
+
+namespace dlock {
+namespace {
+
+struct Task {
+  std::uint64_t number = 0;
+  Inquiry inquiry;
+  Deadline deadline{};
+  bool is_release() const { return std::holds_alternative<Release>(inquiry); }
+};
+
+/// Whether what the member says next is news for a claim.
+std::optional<Claim> claim_in_queue(const Task& task, const Finding& finding) {
+  const auto* vote = std::get_if<Vote>(&task.inquiry);
+  const auto* answer = std::get_if<Answer>(&finding);
+  if (vote == nullptr || !vote->ask.wait || answer == nullptr) return std::nullopt;
+  const auto* refusal = std::get_if<Refusal>(answer);
+  if (refusal == nullptr || refusal->why != Refusal::Why::held) return std::nullopt;
+  return vote->claim;
+}
+
+bool is_about(const Task& task, const Claim& claim) {
+  const auto* release = std::get_if<Release>(&task.inquiry);
+  return release != nullptr && release->token == claim.token && release->key == claim.key;
+}
+
+struct Perform {
+  Member& member;
+  const Patience& patience;
+  Finding operator()(const Vote& vote) const {
+    return member.vote(vote.claim, vote.ask, vote.proposal, patience);
+  }
+  Finding operator()(const Renewal& renewal) const {
+    const auto& [key, token, ttl, fence] = renewal;
+    return fence.value == 0 ? member.renew(key, token, ttl, patience)
+                            : member.renew_as(key, token, ttl, fence, patience);
+  }
+  Finding operator()(const Rejoining& rejoining) const {
+    return member.rejoin(rejoining.claim, rejoining.fence, patience);
+  }
+  Finding operator()(const Release& release) const {
+    return member.release(release.key, release.token, release.mode, patience);
+  }
+  Finding operator()(const ForcedRelease& forced) const {
+    return member.force_release(forced.key, forced.fence, patience);
+  }
+  Finding operator()(const Inspection& inspection) const {
+    return member.inspect(inspection.query, patience);
+  }
+};
+
+}  // namespace
+
+class ThreadedCouncil::Mailbox {
+ public:
+  void put(Heard heard) {
+    const std::lock_guard guard(mutex_);
+    heard_.push_back(std::move(heard));
+    if (heard_.size() == 1) arrived_.raise();
+  }
+  std::optional<Heard> take() {
+    const std::lock_guard guard(mutex_);
+    if (heard_.empty()) return std::nullopt;
+    Heard first = std::move(heard_.front());
+    heard_.pop_front();
+    if (heard_.empty()) arrived_.clear();
+    return first;
+  }
+  int fd() const { return arrived_.fd(); }
+
+ private:
+  std::mutex mutex_;
+  std::deque<Heard> heard_;
+  Event arrived_;
+};
+
+/// One member, its thread, and what it is to do.
+class ThreadedCouncil::Desk {
+ public:
+  Desk(std::size_t place, std::unique_ptr<Member> member, Mailbox& mailbox)
+      : place_(place), member_(std::move(member)), mailbox_(mailbox) {}
+
+  ~Desk() {
+    leave_.raise();
+    wake_.raise();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void post(Task task) {
+    const std::lock_guard guard(mutex_);
+    tasks_.push_back(std::move(task));
+    wake_.raise();
+    if (thread_.joinable()) return;
+    try {
+      thread_ = std::thread([this] { work(); });
+    } catch (const std::system_error& error) {
+      throw Error(Trouble::host_refused, std::string("cannot start a thread: ") + error.what());
+    }
+  }
+
+ private:
+  void work() {
+    while (true) {
+      if (const auto task = next()) {
+        do_task(*task);
+      } else if (leave_.raised()) {
+        return;
+      } else if (listening_) {
+        listen();
+      } else {
+        pollfd fds[] = {{wake_.fd(), POLLIN, 0}};
+        poll_until(fds, never);
+      }
+    }
+  }
+
+  std::optional<Task> next() {
+    const std::lock_guard guard(mutex_);
+    // Nobody waits any more for what else was asked.
+    while (leave_.raised() && !tasks_.empty() && !tasks_.front().is_release()) tasks_.pop_front();
+    if (tasks_.empty()) return std::nullopt;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    if (tasks_.empty() && !leave_.raised()) wake_.clear();
+    return task;
+  }
+
+  void do_task(const Task& task) {
+    const int interrupt_fd = task.is_release() ? leave_.fd() : wake_.fd();
+    const Patience patience{task.deadline, interrupt_fd};
+    if (listening_ && is_about(task, *listening_)) listening_.reset();
+    try {
+      Finding finding = std::visit(Perform{*member_, patience}, task.inquiry);
+      if (auto claim = claim_in_queue(task, finding)) listening_ = std::move(claim);
+      say(task.number, std::move(finding));
+    } catch (const Error& error) {
+      if (error.trouble() != Trouble::interrupted) say(task.number, error);
+    } catch (const std::exception& error) {
+      say(task.number, Error(Trouble::host_refused, error.what()));
+    }
+  }
+
+  void listen() {
+    try {
+      const Wake wake = member_->sleep(*listening_, never, wake_.fd());
+      if (wake.why != Wake::Why::interrupted) say(0, wake);
+    } catch (const Error& error) {
+      listening_.reset();
+      say(0, error);
+    }
+  }
+
+  void say(std::uint64_t number, Finding finding) {
+    mailbox_.put({place_, number, member_->standing(), std::move(finding)});
+  }
+
+  std::size_t place_;
+  std::unique_ptr<Member> member_;
+  Mailbox& mailbox_;
+  Event wake_;
+  Event leave_;
+  std::mutex mutex_;
+  std::deque<Task> tasks_;
+  std::optional<Claim> listening_;  ///< the thread's
+  std::thread thread_;
+};
+
+ThreadedCouncil::ThreadedCouncil(OpenMembers open) : open_(std::move(open)) { this->open(); }
+
+ThreadedCouncil::~ThreadedCouncil() = default;
+
+void ThreadedCouncil::open() {
+  mailbox_ = std::make_unique<Mailbox>();
+  names_.clear();
+  for (auto& member : open_()) {
+    names_.push_back(member->name());
+    desks_.push_back(std::make_unique<Desk>(desks_.size(), std::move(member), *mailbox_));
+  }
+}
+
+std::uint64_t ThreadedCouncil::ask(std::size_t member, Inquiry inquiry, Deadline deadline) {
+  const auto number = ++inquiries_;
+  desks_[member]->post({number, std::move(inquiry), deadline});
+  return number;
+}
+
+std::optional<Heard> ThreadedCouncil::hear(Deadline until, int interrupt_fd) {
+  pollfd fds[] = {{mailbox_->fd(), POLLIN, 0}, {interrupt_fd, POLLIN, 0}};
+  while (true) {
+    if (auto heard = mailbox_->take()) return heard;
+    if (poll_until(fds, until) == 0) return std::nullopt;
+    if (fds[1].revents != 0) throw Error(Trouble::interrupted, "interrupted");
+  }
+}
+
+void ThreadedCouncil::begin_anew() {
+  // Their threads are not in this process, which may have been made while they did anything: what
+  // they used cannot be cleared up.
+  for (auto& desk : desks_) static_cast<void>(desk.release());
+  static_cast<void>(mailbox_.release());
+  desks_.clear();
+  open();
+}
+
+}  // namespace dlock

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "quorum/council.hpp"
+
+namespace dlock {
+
+/// Opens the members' connections; again after a fork.
+using OpenMembers = std::function<std::vector<std::unique_ptr<Member>>()>;
+
+/// A thread for each member does what is asked of it, and listens for news in between. A new
+/// inquiry ends the one under way, but not a release, which has to arrive. Destroyed, it does not
+/// wait for anybody: releases not yet done are sent where there is an open connection.
+class ThreadedCouncil final : public Council {
+ public:
+  explicit ThreadedCouncil(OpenMembers open);
+  ~ThreadedCouncil() override;
+
+  std::size_t size() const override { return names_.size(); }
+  std::string name(std::size_t member) const override { return names_[member]; }
+  std::uint64_t ask(std::size_t member, Inquiry inquiry, Deadline deadline) override;
+  std::optional<Heard> hear(Deadline until, int interrupt_fd) override;
+  void begin_anew() override;
+
+ private:
+  class Mailbox;
+  class Desk;
+
+  void open();
+
+  OpenMembers open_;
+  std::vector<std::string> names_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::vector<std::unique_ptr<Desk>> desks_;
+  std::uint64_t inquiries_ = 0;
+};
+
+}  // namespace dlock

@@ -1,14 +1,14 @@
 # What the scripts share. Sourced by bash with `root` set to the top of the source tree.
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
-build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libcli11-dev nlohmann-json3-dev)
+build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev nlohmann-json3-dev)
 test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin)
 
 # By what a package is recognised: a command, or a header. Asking dpkg would cost a process each
 # and would not see what was installed by other means.
 declare -A sign_of=(
   [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
-  [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h [libcli11-dev]=CLI/CLI.hpp
+  [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
 )
 

@@ -18,7 +18,7 @@ else()
   target_link_options(dlock_flags INTERFACE -pie -Wl,-z,relro,-z,now)
 endif()
 
-# Most of what nlohmann_json and CLI11 bring is never called: out with it.
+# Most of what nlohmann_json brings is never called: out with it.
 target_compile_options(dlock_flags INTERFACE
   $<$<CONFIG:Release>:-ffunction-sections> $<$<CONFIG:Release>:-fdata-sections>)
 target_link_options(dlock_flags INTERFACE

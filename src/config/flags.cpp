@@ -1,6 +1,5 @@
 #include "config/flags.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -13,14 +12,22 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(Trouble::usage, message); }
 
-/// One flag as CLI11 is to see it: `--wait=5`, always long where there is a long name, always one
-/// string, so that CLI11 2.1.2 can neither split the value nor take the next argument for it.
+/// One flag as it was given.
 struct Given {
   const Option* option;
   std::optional<std::string> value;
+};
 
-  std::string normalised() const {
-    return value ? option->shown() + "=" + *value : option->shown();
+/// Puts its value where the table says.
+struct Filling {
+  Flags& flags;
+  const std::optional<std::string>& value;
+
+  void operator()(std::monostate) const {}
+  void operator()(bool Flags::*slot) const { flags.*slot = true; }
+  void operator()(std::optional<std::string> Flags::*slot) const { flags.*slot = value; }
+  void operator()(std::vector<std::string> Flags::*slot) const {
+    (flags.*slot).push_back(value.value());
   }
 };
 
@@ -47,8 +54,8 @@ class Cutter {
   Cutter(const std::vector<std::string>& arguments, Flags& flags)
       : arguments_(arguments), flags_(flags), command_(*flags.command) {}
 
-  /// What is left for CLI11; empty once help or version was asked for.
-  std::vector<std::string> cut() {
+  /// Nothing but `help` or `version` is set once that was asked for.
+  void cut() {
     while (next_ < arguments_.size()) {
       const std::string& argument = arguments_[next_];
       if (argument == "--") {
@@ -61,11 +68,11 @@ class Cutter {
       } else {
         take_cluster();
       }
-      if (flags_.help || flags_.version) return {};
+      if (flags_.help || flags_.version) return;
     }
-    std::vector<std::string> normalised;
-    for (const Given& each : given_) normalised.push_back(each.normalised());
-    return normalised;
+    for (const Given& each : given_) {
+      std::visit(Filling{flags_, each.value}, each.option->slot);
+    }
   }
 
  private:
@@ -160,45 +167,6 @@ class Cutter {
   std::vector<Given> given_;
 };
 
-/// Puts what CLI11 found for one option where the table says.
-struct Filling {
-  Flags& flags;
-  const CLI::Option& found;
-
-  void operator()(std::monostate) const {}
-  void operator()(bool Flags::*slot) const { flags.*slot = true; }
-  void operator()(std::optional<std::string> Flags::*slot) const {
-    flags.*slot = found.results().back();
-  }
-  void operator()(std::vector<std::string> Flags::*slot) const {
-    auto values = found.results();
-    auto& all = flags.*slot;
-    all.insert(all.begin(), values.begin(), values.end());
-  }
-};
-
-void fill(Flags& flags, std::vector<std::string> normalised) {
-  CLI::App app;
-  app.set_help_flag();
-  std::vector<std::pair<const Option*, CLI::Option*>> registered;
-  for (const Option& each : options()) {
-    if (!each.belongs_to(*flags.command)) continue;
-    CLI::Option* option = nullptr;
-    if (each.value == nullptr) {
-      option = app.add_flag(each.shown());
-    } else {
-      option = app.add_option(each.shown())->allow_extra_args(false)->take_all();
-    }
-    registered.emplace_back(&each, option);
-  }
-  // CLI11 takes its arguments from the back.
-  std::reverse(normalised.begin(), normalised.end());
-  app.parse(std::move(normalised));
-  for (const auto& [option, found] : registered) {
-    if (found->count() > 0) std::visit(Filling{flags, *found}, option->slot);
-  }
-}
-
 Flags before_command(const std::string& argument) {
   Flags flags;
   const Option* option = nullptr;
@@ -245,13 +213,7 @@ Flags parse_command_line(const std::vector<std::string>& arguments) {
     return before_command(arguments.front());
   }
   flags.command = command_named(arguments.front());
-  auto normalised = Cutter(arguments, flags).cut();
-  if (flags.help || flags.version) return flags;
-  try {
-    fill(flags, std::move(normalised));
-  } catch (const CLI::Error& fault) {
-    throw Error(Trouble::bug, "the command line was cut wrongly: " + fault.get_name());
-  }
+  Cutter(arguments, flags).cut();
   return flags;
 }
 

@@ -30,7 +30,7 @@ using Slot = std::variant<std::monostate, bool Flags::*, std::optional<std::stri
                           std::vector<std::string> Flags::*>;
 
 /// One option: the only place that says how it is written, what it fills, who has it, and where
-/// else its value may stand. The cutter, CLI11, the suggestions, the settings and the help read it.
+/// else its value may stand. The cutter, the suggestions, the settings and the help read it.
 struct Option {
   const char* name;   ///< long name without dashes; empty if there is only the letter
   char letter;        ///< 0: none

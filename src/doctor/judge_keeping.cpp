@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
@@ -73,6 +73,11 @@ double pace_of(const std::vector<ClockSample>& clock) {
   if (there > longest) return there / longest;
   if (there < shortest) return there / shortest;
   return 1;
+}
+
+/// In whole numbers. Without <cmath>, whose library every start of dlock would have to map.
+std::string percent(double share) {
+  return std::to_string(static_cast<std::int64_t>(share * 100 + 0.5));
 }
 
 }  // namespace
@@ -208,16 +213,13 @@ Finding judge_clock(const ServerFacts& facts) {
   if (facts.clock.size() < 2) return not_told(name, "TIME");
   const double pace = pace_of(facts.clock);
   if (pace > 1 + tolerance) {
-    return bad(name,
-               "runs " + std::to_string(std::lround((pace - 1) * 100)) +
-                   " % fast: leases end before their holders know",
+    return bad(name, "runs " + percent(pace - 1) + " % fast: leases end before their holders know",
                "mend the clock of the server's host; never step it");
   }
   if (pace < 1 - tolerance) {
     return warn(name,
                 pace <= 0 ? "stands still or is stepped back: locks of the dead stay"
-                          : "runs " + std::to_string(std::lround((1 - pace) * 100)) +
-                                " % slow: locks of the dead stay longer",
+                          : "runs " + percent(1 - pace) + " % slow: locks of the dead stay longer",
                 "mend the clock of the server's host; never step it");
   }
   const auto nearest = std::min_element(facts.clock.begin(), facts.clock.end(),

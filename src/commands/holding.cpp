@@ -25,10 +25,12 @@ constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopp
 /// What the supervisor watches where leases are renewed: the keeper's fd and deadline.
 class Holding::Keeping final : public StopSource {
  public:
-  Keeping(const LeaseKeeper& keeper, milliseconds unconfirmed_grace)
+  Keeping(LeaseKeeper& keeper, milliseconds unconfirmed_grace)
       : keeper_(keeper), unconfirmed_grace_(unconfirmed_grace) {}
   int fd() const override { return keeper_.news_fd(); }
+  Deadline look_by() const override { return keeper_.start_by(); }
   bool lost() const override {
+    keeper_.start();
     keeper_.take_news();
     return keeper_.lost();
   }
@@ -38,7 +40,7 @@ class Holding::Keeping final : public StopSource {
   }
 
  private:
-  const LeaseKeeper& keeper_;
+  LeaseKeeper& keeper_;
   milliseconds unconfirmed_grace_;
 };
 
@@ -123,7 +125,7 @@ void Holding::keep(std::atomic<BootClock::rep>* safe_until) {
   for (const Held& held : held_) {
     if (!held.grant.confirmed) grace = std::min(grace, unconfirmed_grace(held.grant));
   }
-  keeper_ = std::make_unique<LeaseKeeper>(store_, held_, safe_until);
+  keeper_ = std::make_unique<LeaseKeeper>(store_, held_, safe_until, LeaseKeeper::Begin::when_due);
   source_ = std::make_unique<Keeping>(*keeper_, grace);
 }
 

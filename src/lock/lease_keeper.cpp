@@ -15,10 +15,26 @@ std::string lost_text(const LockKey& key, const std::string& reason) {
 }
 
 LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
-                         std::atomic<BootClock::rep>* safe_until)
+                         std::atomic<BootClock::rep>* safe_until, Begin begin_at)
     : safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
       first_key_(held.front().claim.key),
       upkeep_(store, std::move(held), *this, stop_.fd()) {
+  if (begin_at == Begin::now || upkeep_.next_due() <= BootClock::now()) begin();
+}
+
+LeaseKeeper::~LeaseKeeper() { stop(); }
+
+void LeaseKeeper::start() {
+  if (started()) return;
+  upkeep_.doubt(steps_.taken());
+  try {
+    begin();
+  } catch (const Error& error) {
+    upkeep_.cannot_renew(error);
+  }
+}
+
+void LeaseKeeper::begin() {
   try {
     thread_ = std::thread([this] {
       try {
@@ -32,14 +48,14 @@ LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
   }
 }
 
-LeaseKeeper::~LeaseKeeper() { stop(); }
-
 std::optional<Loss> LeaseKeeper::loss() const {
   const std::lock_guard guard(mutex_);
   return loss_;
 }
 
 void LeaseKeeper::renew_now(milliseconds at_most) {
+  start();
+  if (!started()) return;
   std::unique_lock guard(mutex_);
   ++hurries_;
   hurry_.raise();

@@ -15,24 +15,38 @@
 namespace dlock {
 
 /// Keeps up the leases of some holds (LeaseUpkeep) from a thread of its own. The store is the
-/// thread's alone between construction and stop(). Losing is told by an fd; how long the holds are
-/// good for at least is an atomic that the supervisor reads itself, so that a renewal stuck
-/// anywhere still ends the child in time.
+/// thread's alone between construction, or start(), and stop(). Losing is told by an fd; how long
+/// the holds are good for at least is an atomic that the supervisor reads itself, so that a renewal
+/// stuck anywhere still ends the child in time.
 class LeaseKeeper : private LeaseListener {
  public:
+  /// When the thread begins. Most commands end before a renewal is due, and a thread costs more
+  /// than the rest of a short hold.
+  enum class Begin {
+    now,
+    when_due,  ///< now if anything is due; else whoever made it calls start(), see start_by()
+  };
+
   /// Where `safe_until` is given, that is kept there, on BootClock, for another process to read.
   /// Throws Error{host_refused} if there can be no thread.
   LeaseKeeper(Store& store, std::vector<Held> held,
-              std::atomic<BootClock::rep>* safe_until = nullptr);
+              std::atomic<BootClock::rep>* safe_until = nullptr, Begin begin = Begin::now);
   ~LeaseKeeper() override;
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
+  /// When start() has to be called; `never` once there is a thread.
+  Deadline start_by() const { return started() ? never : upkeep_.next_due(); }
+  /// Starts the thread. Where there can be none, that counts as a renewal that failed: start_by()
+  /// says when to try again.
+  void start();
+
   /// Becomes readable when a hold is lost or its lease has run out.
   int lost_fd() const { return lost_.fd(); }
   bool lost() const { return lost_.raised(); }
-  /// Readable then, too, and when safe_until() has become earlier; until the news are taken.
-  int news_fd() const { return news_.fd(); }
+  /// Readable then, too, and when safe_until() has become earlier; until the news are taken. While
+  /// there is no thread: when it has to be started early, because the clock was set.
+  int news_fd() const { return started() ? news_.fd() : steps_.fd(); }
   void take_news() const { news_.clear(); }
   /// Until then all holds are ours, whatever happens; `never` if none has a lease.
   Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }
@@ -51,6 +65,8 @@ class LeaseKeeper : private LeaseListener {
   void promised(Deadline safe_until, bool confirmed) override;
   void renewed() override;
   void failed(const Loss& loss) override;
+  bool started() const { return thread_.joinable(); }
+  void begin();
   void work();
 
   ClockSteps steps_;
@@ -66,7 +82,7 @@ class LeaseKeeper : private LeaseListener {
   std::optional<Loss> loss_;  ///< guarded by mutex_
   int hurries_ = 0;           ///< guarded by mutex_: calls of renew_now not served yet
   LockKey first_key_;         ///< for a loss that is of all holds
-  LeaseUpkeep upkeep_;        ///< the thread's, until stop()
+  LeaseUpkeep upkeep_;        ///< the thread's, from its start until stop()
   std::thread thread_;        ///< last: starts when all else is there
 };
 

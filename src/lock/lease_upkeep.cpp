@@ -56,6 +56,12 @@ void LeaseUpkeep::renew_due(bool all) {
   }
 }
 
+void LeaseUpkeep::cannot_renew(const Error& why) {
+  for (Upkept& lease : leases_) {
+    if (lease.next != never) failed(lease, BootClock::now(), why);
+  }
+}
+
 void LeaseUpkeep::doubt(std::chrono::nanoseconds step) {
   if (std::chrono::abs(step) < noteworthy_step) return;
   for (Upkept& lease : leases_) {

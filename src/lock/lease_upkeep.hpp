@@ -53,6 +53,8 @@ class LeaseUpkeep {
   Deadline next_due() const;
   /// Renews what is due; with `all`, everything that is kept up. Returns early when told to stop.
   void renew_due(bool all);
+  /// Counts as a renewal of everything that failed for this reason.
+  void cannot_renew(const Error& why);
   /// The wall clock has moved by `step` against BootClock.
   void doubt(std::chrono::nanoseconds step);
   /// The holds with the leases last confirmed, and what is in doubt about them.

@@ -86,9 +86,12 @@ void Supervisor::sleep() {
   pollfd fds[] = {{only_rest_left_ ? -1 : child_.fd(), POLLIN, 0},
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
+  const Deadline look_by = loss_matters() ? terms_.loss->look_by() : never;
   // A SIGCHLD that was taken may tell of what ended after it was looked for.
-  poll_until(fds, std::exchange(look_again_, false) ? BootClock::now() : next_deadline());
-  loss_told_ = fds[2].revents != 0 && terms_.loss->lost();
+  const bool at_once = std::exchange(look_again_, false);
+  poll_until(fds, at_once ? BootClock::now() : std::min(next_deadline(), look_by));
+  const bool look = fds[2].revents != 0 || (look_by != never && BootClock::now() >= look_by);
+  loss_told_ = look && terms_.loss->lost();
 }
 
 /// When the loss clock makes us act. A child that is let run on is not hurried by a renewal that
@@ -181,6 +184,8 @@ Ending Supervisor::ended_by_itself(const ChildEnd& end) const {
 /// From here on the outcome is fixed, whatever the child still does.
 Ending Supervisor::stop(Why why) {
   stopping_ = true;
+  // The lock is kept for as long as it takes.
+  if (loss_matters() && terms_.loss->look_by() != never) terms_.loss->lost();
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();
   auto survivors = by_itself ? std::vector<Survivor>{} : kill_tree();

@@ -17,8 +17,11 @@ class StopSource {
   virtual ~StopSource() = default;
   /// Readable: ask lost().
   virtual int fd() const = 0;
-  /// Called when fd() is readable: true means stop now; false means it was nothing, and has left
-  /// fd() unreadable. Must not block for long.
+  /// lost() is to be asked then at the latest, and before the child is stopped for whatever reason;
+  /// afterwards it has moved on.
+  virtual Deadline look_by() const { return never; }
+  /// Called when fd() is readable, or look_by() has come: true means stop now; false means it was
+  /// nothing, and has left fd() unreadable. Must not block for long.
   virtual bool lost() const = 0;
   /// Nothing of the child may run after this. Moves later as renewals succeed; read anew on every
   /// wake, so it must be thread-safe and cheap.

@@ -1,5 +1,6 @@
 // LeaseKeeper: leases are kept up, losses are told, and safe_until() promises no more than is so.
 
+#include "base/process.hpp"
 #include "base/wait.hpp"
 #include "engines.hpp"
 #include "support/eventually.hpp"
@@ -153,6 +154,34 @@ TEST_OF_ENGINES(
   REQUIRE(kept.size() == 1);
   CHECK(release(*store, kept[0].claim) == Released::yes);
   CHECK(state_of(*watcher, "k").holders.empty());
+}
+
+TEST_OF_ENGINES("a keeper that may wait has no thread before a renewal is due, or it is told to") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", milliseconds(2000));
+  const auto begun = BootClock::now();
+  const std::size_t threads = numbers_in("/proc/self/task").size();
+  LeaseKeeper keeper(*store, {held}, nullptr, LeaseKeeper::Begin::when_due);
+  CHECK(numbers_in("/proc/self/task").size() == threads);
+  CHECK(keeper.start_by() <= later(begun, milliseconds(700)));
+  CHECK(keeper.safe_until() == held.grant.lease.valid_until);
+  poll_until({}, keeper.start_by());
+  keeper.start();
+  CHECK(keeper.start_by() == never);
+  CHECK(eventually([&] { return keeper.safe_until() > held.grant.lease.valid_until; }));
+  keeper.stop();
+
+  LeaseKeeper hurried(*store, {held}, nullptr, LeaseKeeper::Begin::when_due);
+  hurried.renew_now(milliseconds(5000));
+  CHECK(hurried.safe_until() > held.grant.lease.valid_until);
+  hurried.stop();
+
+  Held unconfirmed = held;
+  unconfirmed.grant.confirmed = false;
+  LeaseKeeper at_once(*store, {unconfirmed}, nullptr, LeaseKeeper::Begin::when_due);
+  CHECK(at_once.start_by() == never);
+  CHECK(eventually([&] { return at_once.confirmed(); }));
 }
 
 }  // namespace

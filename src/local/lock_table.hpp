@@ -135,7 +135,7 @@ struct ReleaseTerms {
 };
 
 /// One key: the rules of the protocol over a plain value. No clock, file or process is in here;
-/// src/redis/lock.lua is the same in Lua, and a test compares the two answer by answer. Proposals,
+/// src/redis/lock is the same in Lua, and a test compares the two answer by answer. Proposals,
 /// raised fences, rejoin() and the guard are for a member of a quorum.
 struct LockTable {
   std::vector<HoldEntry> holds;

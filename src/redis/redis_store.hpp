@@ -21,9 +21,9 @@ struct RedisTerms {
   bool cluster = false;           ///< the server is a node of a Cluster, and may redirect
 };
 
-/// Locks on one Redis or Valkey server: every request is one run of lock.lua. Owned and used by one
-/// thread at a time. On a node of a Cluster every call but sleep() and inspect() may throw
-/// Redirected.
+/// Locks on one Redis or Valkey server: every request is one run of the script in src/redis/lock.
+/// Owned and used by one thread at a time. On a node of a Cluster every call but sleep() and
+/// inspect() may throw Redirected.
 class RedisStore final : public Store {
  public:
   RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
@@ -67,8 +67,8 @@ class RedisStore final : public Store {
   /// Waits until enough replicas have what was written on `link`. Throws Error{not_replicated},
   /// also where that has broken, for then nobody knows.
   void replicate(const LockKey& key, int link, const Patience& patience);
-  /// The word for the server that a request goes to: lock.lua tells those who queued up there from
-  /// those who did elsewhere.
+  /// The word for the server that a request goes to: the script tells those who queued up there
+  /// from those who did elsewhere.
   std::string place(const Patience& patience);
   Reply call_once(const KeyNames& names, const std::vector<std::string>& arguments,
                   const std::string& channel, bool by_text, const Patience& patience);

@@ -1,4 +1,4 @@
-// The rules of a key are stated twice: in src/redis/lock.lua and in src/local/lock_table.cpp. Here
+// The rules of a key are stated twice: in src/redis/lock and in src/local/lock_table.cpp. Here
 // both get the same random requests under one clock that the test moves, and every answer, every
 // message to a waiter and, now and then, the whole state must be the same. A difference is shrunk
 // to a short list of steps before it is shown.

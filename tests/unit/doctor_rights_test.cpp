@@ -5,7 +5,7 @@
 #include <set>
 
 #include "doctor/rights.hpp"
-#include "support/files.hpp"
+#include "redis/lock_script.hpp"
 
 namespace dlock {
 namespace {
@@ -24,11 +24,11 @@ Words words_of(const Exam& exam, const Endpoint& server) {
   return words;
 }
 
-/// What lock.lua calls, and what is sent beside it.
+/// What the script calls, and what is sent beside it.
 Words sent_by_dlock() {
   Words words{"eval",        "evalsha", "multi",  "exec", "subscribe",
               "unsubscribe", "scan",    "zrange", "time", "hgetall"};
-  const std::string lua = test::read_file(std::string(DLOCK_SOURCE_DIR) + "/src/redis/lock.lua");
+  const std::string lua(lock_script);
   const std::regex call("redis\\.p?call\\('([A-Z]+)'");
   for (std::sregex_iterator at(lua.begin(), lua.end(), call), end; at != end; ++at) {
     std::string word = (*at)[1];

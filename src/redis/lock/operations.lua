@@ -1,0 +1,126 @@
+-- What each operation does once the holds are read.
+
+local function live_values(reply, wanted, most)
+  for _, hold in pairs(holds) do
+    if is_live(hold) and #reply < most and wanted(hold) then reply[#reply + 1] = packed(hold) end
+  end
+  return reply
+end
+
+local function granted(more)
+  local hold = holds[token]
+  return {'granted', hold.fence, string.format('%.0f', hold.lease), stamp, more}
+end
+
+local function refused(why, ticket, ahead, more)
+  local earliest = earliest_end()
+  local ask_again = earliest == math.huge and 1000 or math.ceil((earliest - now) / 1000)
+  return live_values({'refused', why, string.format('%.0f', ticket), ahead,
+    redis.call('ZCARD', KEYS[2]), ask_again, owner_count, stamp, more}, is_live, 17)
+end
+
+local function last_ticket_plus_one()
+  return math.max((redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0) + 1, now)
+end
+
+local function join(ticket)
+  local place = redis.call('ZSCORE', KEYS[2], token)
+  if not place or (ticket and ticket < tonumber(place)) then
+    redis.call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
+  end
+  redis.call('HSET', KEYS[3], token, stamp .. ' 0 ' .. ARGV[11] .. ARGV[3])
+  local life = math.max(queue_life, redis.call('PTTL', KEYS[2]))
+  redis.call('PEXPIRE', KEYS[2], life)
+  redis.call('PEXPIRE', KEYS[3], life)
+end
+
+local function requested() return select(2, parse_waiter('0 0 -' .. ARGV[3])) end
+
+local function acquire()
+  local owner, limit, wait = ARGV[4], tonumber(ARGV[6]), ARGV[9] == '1'
+  local own = holds[token]
+  if own and (own.flag == 'k' or own.flag == 't') then
+    unqueue(token)
+    return refused('gone', 0, 0, settle())
+  end
+  if own then
+    own.at, own.ttl, own.lease, own.flag = now, tonumber(ARGV[5]), tonumber(ARGV[5]), 'h'
+    unqueue(token)
+    store(token, own)
+    return granted(settle())
+  end
+  local verdict, outer = rule(owner, limit)
+  if verdict == 'enter' then
+    admit(token, requested(), verdict, outer)
+    return granted(settle())
+  end
+  if verdict == 'upgrade' then
+    unqueue(token)
+    return refused('upgrade', 0, 0, settle())
+  end
+  local queued = redis.call('EXISTS', KEYS[2]) == 1
+  if wait and (queued or verdict == 'full') then join(tonumber(ARGV[10])) end
+  local more = let_in(token)
+  if not holds[token] and redis.call('EXISTS', KEYS[2]) == 0 then
+    verdict, outer = rule(owner, limit)
+    if verdict == 'fresh' then admit(token, requested(), verdict, outer) end
+  end
+  more = math.max(more, tell_next(token))
+  if holds[token] then return granted(more) end
+  local place = redis.call('ZSCORE', KEYS[2], token)
+  if place then
+    return refused('held', tonumber(place), redis.call('ZRANK', KEYS[2], token), more)
+  end
+  return refused('held', last_ticket_plus_one(), redis.call('ZCARD', KEYS[2]), more)
+end
+
+local function renew()
+  local own = holds[token]
+  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return {'gone', settle()} end
+  own.at, own.flag = now, 'h'
+  own.lease = tonumber(ARGV[3]) or own.ttl
+  store(token, own)
+  return {'renewed', string.format('%.0f', own.lease), stamp, own.fence, settle()}
+end
+
+local function release()
+  local own = holds[token]
+  local answer = 'absent'
+  if own and (own.flag == 'h' or own.flag == 'p') then
+    answer = 'released'
+    if ARGV[4] == '1' then remove(token) else drop_or_keep(token, own) end
+    count_all()
+  elseif redis.call('ZREM', KEYS[2], token) == 1 then
+    answer = 'left'
+  end
+  redis.call('HDEL', KEYS[3], token)
+  if ARGV[3] == '1' and not holds[token] then
+    local ttl = tonumber(ARGV[5])
+    store(token, {at = now, since = now, fence = '0', lease = ttl, ttl = ttl, limit = 0,
+      flag = 't', floor = 0, owner = '-', who = '-'})
+  end
+  return {answer, settle()}
+end
+
+local function force()
+  local function wanted(hold) return ARGV[3] == '' or hold.fence == ARGV[3] end
+  local out = live_values({'forced', stamp, 0}, wanted, math.huge)
+  for id, hold in pairs(holds) do
+    if is_live(hold) and wanted(hold) then remove(id) end
+  end
+  count_all()
+  out[3] = settle()
+  return out
+end
+
+-- A write that is not denyoom, so that a server out of memory lets a holder renew and release.
+if op ~= 'acquire' then redis.call('HDEL', KEYS[1], '') end
+if not load() then
+  return redis.error_reply('DLOCKDATA ' .. KEYS[1] .. ' is a hash, but not one of a lock')
+end
+if op == 'acquire' then return acquire() end
+if op == 'renew' then return renew() end
+if op == 'release' then return release() end
+if op == 'force' then return force() end
+if op == 'tidy' then return {'tidied', settle()} end
+return redis.error_reply('ERR unknown operation')

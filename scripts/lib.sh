@@ -2,14 +2,19 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev nlohmann-json3-dev)
-test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin)
+test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin python3)
 
-# By what a package is recognised: a command, or a header. Asking dpkg would cost a process each
+# What runs as a service once it is installed, unless it is kept from that.
+declare -A service_of=([redis-server]=redis-server [etcd-server]=etcd)
+
+# By what a package is recognised: a command, a header, or a file. Asking dpkg would cost a process each
 # and would not see what was installed by other means.
 declare -A sign_of=(
   [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
   [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
+  [etcd-server]=etcd [etcd-client]=etcdctl
+  [python3-redis]=/usr/lib/python3/dist-packages/redis
 )
 
 log=$root/build/setup.log
@@ -31,6 +36,7 @@ show_errors() { grep -E '^E: |error: |CMake Error' "$log" | head -n 5 >&2; }
 is_there() {
   local sign=${sign_of[$1]:-$1}
   case $sign in
+    /*) [[ -e $sign ]] ;;
     *.h | *.hpp) [[ -e /usr/include/$sign || -e /usr/local/include/$sign ]] ;;
     *) type -P "$sign" >/dev/null ;;
   esac
@@ -112,17 +118,22 @@ install_missing() {
 # without_service apt_get install PACKAGE...: so that the Redis the tests bring along for themselves
 # does not become a service of this machine, neither now nor after the next boot.
 without_service() {
-  if [[ " $* " != *' redis-server '* ]]; then
+  local status=0 package services=()
+  for package in "$@"; do services+=(${service_of[$package]:-}); done
+  if ((${#services[@]} == 0)); then
     "$@"
     return
   fi
-  local status=0
   if [[ ! -e $policy ]]; then
     trap '"${as_root[@]}" rm -f "$policy"' EXIT
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"
   fi
-  "$@" && logged "${as_root[@]}" update-rc.d redis-server disable || status=$?
+  "$@" || status=$?
+  for package in "${services[@]}"; do
+    ((status == 0)) || break
+    logged "${as_root[@]}" update-rc.d "$package" disable || status=$?
+  done
   if [[ -n $(trap -p EXIT) ]]; then
     "${as_root[@]}" rm -f "$policy"
     trap - EXIT

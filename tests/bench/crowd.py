@@ -50,7 +50,8 @@ def line_up(stage, lock, key, count, log, section_us):
 
 def clients(lock):
     text = lock.redis.client.ask("INFO", "clients")
-    return int(next(l for l in text.splitlines() if l.startswith("connected_clients")).split(":")[1])
+    line = next(line for line in text.splitlines() if line.startswith("connected_clients"))
+    return int(line.split(":")[1])
 
 
 def run(stage, lock, count, section_us=1000):
@@ -80,8 +81,8 @@ def run(stage, lock, count, section_us=1000):
     calls, commands, cpu = (b - a for a, b in zip(before, after))
     # The last release hands over to nobody.
     return Crowd(gaps, runs[-1][1] - runs[0][1], 100 * inversions(order) / pairs,
-                 (calls - 1) / count, (commands - 1) / count, 1e6 * cpu / count, median([m[0] for m in memory]),
-                 median([m[1] for m in memory]))
+                 (calls - 1) / count, (commands - 1) / count, 1e6 * cpu / count,
+                 *(median([m[i] for m in memory]) for i in (0, 1)))
 
 
 def all_calls(redis):
@@ -143,7 +144,7 @@ def tell(report, waiting, sizes, found):
 def judge(report, sizes, found):
     def gaps(name, size):
         return [gap for crowd in found[name, size] for gap in crowd.gaps]
-    for name in ("dlock, Redis", "dlock, local:"):
+    for name in ("dlock, Redis", "dlock, local"):
         factor = median(gaps(name, 50)) / median(gaps("flock", 50))
         report.judge(f"{name}: hand-over on loopback", "<= 1.3 x flock", f"{factor:.2f}",
                      factor <= 1.3)

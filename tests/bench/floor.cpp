@@ -1,8 +1,8 @@
 // The least that any lock on a Redis must do, without arguments, upkeep, deadlines or care:
 // connect, one script call, a command, one script call. What dlock costs is measured against it.
 //
-//   floor PORT KEY -n COMMAND...    refused at once if held
-//   floor PORT KEY -w COMMAND...    waits: the release of the holder hands over
+//   floor HOST PORT KEY -n COMMAND...    refused at once if held
+//   floor HOST PORT KEY -w COMMAND...    waits: the release of the holder hands over
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -71,11 +71,10 @@ class Server {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 5) return 64;
-  const char* host = getenv("FLOOR_HOST");
-  const Server server(host != nullptr ? host : "127.0.0.1", std::atoi(argv[1]));
-  const std::string key = argv[2];
-  const std::string_view mode = argv[3];
+  if (argc < 6) return 64;
+  const Server server(argv[1], std::atoi(argv[2]));
+  const std::string key = argv[3];
+  const std::string_view mode = argv[4];
   const std::string token = std::to_string(getpid());
   const std::string queue = key + ":queue";
   const std::string own = key + token;
@@ -86,7 +85,7 @@ int main(int argc, char** argv) {
   const std::string answer = server.receive(mode == "-w" ? 6 : 1);
   if (mode == "-n" && answer != ":1\r\n") return 75;
   pid_t pid = 0;
-  if (posix_spawnp(&pid, argv[4], nullptr, nullptr, argv + 4, environ) != 0) return 127;
+  if (posix_spawnp(&pid, argv[5], nullptr, nullptr, argv + 5, environ) != 0) return 127;
   int status = 0;
   waitpid(pid, &status, 0);
   server.send(request({"EVAL", give_script, "2", key, queue, token}));

@@ -28,8 +28,8 @@ shift
 redis-cli -p "$port" SET k $$ NX PX 30000 >/dev/null || exit 75
 "$@"
 status=$?
-redis-cli -p "$port" EVAL "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1])
-end return 0" 1 k $$ >/dev/null
+redis-cli -p "$port" EVAL "if redis.call('GET',KEYS[1])==ARGV[1] then
+return redis.call('DEL',KEYS[1]) end return 0" 1 k $$ >/dev/null
 exit $status
 """
 
@@ -62,10 +62,10 @@ class Dlock(Lock):
 
 
 class DlockLocal(Lock):
-    name, most = "dlock, local:", 1000
+    name, most = "dlock, local", 1000
 
-    def __init__(self, stage):
-        self.binary, self.folder = stage.dlock, stage.path("locks")
+    def __init__(self, stage, folder="locks"):
+        self.binary, self.folder = stage.dlock, stage.path(folder)
         os.mkdir(self.folder)
 
     def argv(self, key, command, wait):
@@ -100,7 +100,8 @@ class Floor(Lock):
         self.binary, self.redis = stage.tool("floor"), redis
 
     def argv(self, key, command, wait):
-        return [self.binary, str(self.redis.port), f"floor:{key}", "-w" if wait else "-n", *command]
+        return [self.binary, self.redis.host, str(self.redis.port), f"floor:{key}",
+                "-w" if wait else "-n", *command]
 
     def queued(self, key):
         return self.redis.client.ask("LLEN", f"floor:{key}:queue")
@@ -125,8 +126,8 @@ class Etcd(Lock):
     def __init__(self, stage):
         port, peer = free_port(), free_port()
         self.url = f"http://127.0.0.1:{port}"
-        stage.start(["etcd", "--data-dir", stage.path("etcd"), "--listen-client-urls", self.url,
-                     "--advertise-client-urls", self.url,
+        stage.start(["etcd", "--data-dir", stage.path(f"etcd-{port}"),
+                     "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
                      "--listen-peer-urls", f"http://127.0.0.1:{peer}",
                      "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
                      "--initial-cluster", f"default=http://127.0.0.1:{peer}"])

@@ -13,16 +13,24 @@ import time
 from datetime import date
 from pathlib import Path
 
+import cost
 import crowd
+import distance
+import idle
 import locks
 import plot
 import start
+import trouble
 from figures import Report
 from stage import Stage
 
 PARTS = {
     "start": "one uncontended lock around `true`, beside flock, etcdctl, redis-py and a floor",
     "crowd": "hand-over, order and price with 10 to 1000 waiters",
+    "distance": "round trips and hand-over over a true 50 ms link",
+    "cost": "the server's time and memory for each operation, with up to 10 000 in the queue",
+    "idle": "waiters and holders at rest",
+    "trouble": "waiters after a crash, and inspect of 10 000 locks",
 }
 
 
@@ -55,19 +63,15 @@ def arguments():
 
 
 def measure(stage, wanted, quick, report):
-    redis = stage.redis()
-    all_locks = locks.gather(stage, redis, report)
-    steps = {
-        "start": lambda: start.measure(stage, all_locks, report, quick),
-        "crowd": lambda: crowd.measure(stage, all_locks, report, quick),
-    }
-    for name in PARTS:
+    all_locks = locks.gather(stage, stage.redis(), report)
+    for part in (start, crowd, distance, cost, idle, trouble):
+        name = part.__name__
         if name not in wanted:
             continue
         began = time.monotonic()
         try:
-            steps[name]()
-        except RuntimeError as error:
+            part.measure(stage, all_locks, report, quick)
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
             report.notes.append(f"{name}: broke off: {error}")
         print(f"({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr)
 

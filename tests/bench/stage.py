@@ -1,6 +1,7 @@
-"""What the measurements run on: a directory, servers and processes of their own, all ended by pid."""
+"""What the measurements run on: a directory, servers and processes, all ended by pid."""
 
 import contextlib
+import copy
 import ctypes
 import os
 import signal
@@ -94,22 +95,32 @@ class Stage:
     def close(self):
         self.end(*list(self.processes))
 
-    def redis(self, *options, space=None, host="127.0.0.1"):
-        return Redis(self, options, space, host)
+    def redis(self, *options, **where):
+        return Redis(self, options, **where)
 
 
 class Redis:
     """A redis-server without persistence, and a client of it."""
 
-    def __init__(self, stage, options=(), space=None, host="127.0.0.1"):
-        self.stage, self.host, self.port = stage, host, free_port()
+    def __init__(self, stage, options=(), space=None, host="127.0.0.1", login="",
+                 tls=False):
+        self.stage, self.host, self.port, self.login = stage, host, free_port(), login
         self.socket = stage.path(f"redis-{self.port}.sock")
         self.process = stage.start(
-            ["redis-server", "--port", str(self.port), "--bind", host, "--save", "",
+            ["redis-server", "--tls-port" if tls else "--port", str(self.port),
+             *(["--port", "0"] if tls else []), "--bind", host, "--save", "",
              "--unixsocket", self.socket, "--dir", str(stage.directory), *options], space=space)
         until(lambda: os.path.exists(self.socket), "a redis-server")
         self.client = Client(self.socket)
-        self.url = f"redis://{host}:{self.port}"
+        if login:
+            self.client.ask("AUTH", login.strip(":@"))
+        self.url = f"{'rediss' if tls else 'redis'}://{login}{host}:{self.port}"
+
+    def at(self, host, database=""):
+        """The same server as clients elsewhere name it."""
+        other = copy.copy(self)
+        other.host, other.url = host, f"redis://{self.login}{host}:{self.port}{database}"
+        return other
 
     def calls(self):
         """How often each command was called since the server began, the scripts' own left out."""

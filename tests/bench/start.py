@@ -25,15 +25,13 @@ def ratio(times, to):
     return median([a / b for a, b in zip(times, to)])
 
 
-def measure(stage, locks, report, quick, tls=None):
+def measure(stage, locks, report, quick):
     named = {lock.name: lock for lock in locks}
     quick_ones = [lock for lock in locks if lock.name in
-                  ("flock", "dlock, local:", "dlock, Redis", "floor", "two redis-cli")]
+                  ("flock", "dlock, local", "dlock, Redis", "floor", "two redis-cli")]
     slow_ones = [lock for lock in locks if lock not in quick_ones]
     commands = [lock.argv("start", TRUE, wait=False) for lock in quick_ones]
     extra = [("dlock --version", [stage.dlock, "--version"]), ("true", TRUE)]
-    if tls:
-        extra.append(("dlock, Redis, TLS", tls.argv("start", TRUE, wait=False)))
     commands += [argv for _, argv in extra]
     times, peaks = tick(stage, commands, 150 if quick else 600)
     names = [lock.name for lock in quick_ones] + [name for name, _ in extra]
@@ -50,7 +48,7 @@ def measure(stage, locks, report, quick, tls=None):
             for name, each, peak in zip(names, times, peaks)]
     report.add("One uncontended lock - true - unlock, loopback, interleaved",
                ["", "ms (p10..p90)", "x flock", "x floor", "peak RSS MB"], rows)
-    for name, goal in (("dlock, Redis", 1.30), ("dlock, local:", 1.15)):
+    for name, goal in (("dlock, Redis", 1.30), ("dlock, local", 1.15)):
         mine = times[names.index(name)]
         found = median(mine) / median(flock)
         low = quantile(mine, 0.1) / quantile(flock, 0.1)

@@ -126,7 +126,7 @@ Outcome<std::optional<Granted>> LockTable::rejoin(const Claim& claim, Fence fenc
   HoldEntry* own = find_hold(claim.token);
   const auto verdict = op.rule(claim.owner, claim.limit);
   if (own != nullptr && own->inside()) {
-    op.renew(*own, claim.ttl, fence);
+    op.renew(*own, own->ttl, fence);
   } else if (own == nullptr && verdict.lets_in()) {
     op.admit(asking(claim, backing, op.now(), {}), verdict, Flag::held, claim.ttl, fence);
     op.raise(find_hold(claim.token)->owner, fence);

@@ -20,7 +20,7 @@ struct Now {
   microseconds lease_clock{0};
   microseconds wall{0};
   /// So long a lease may last that this place has forgotten: until then nobody gets in but who is
-  /// inside already. 0: it remembers all.
+  /// inside already, and all others are told to ask again then. 0: it remembers all.
   microseconds guard{0};
 };
 

@@ -209,14 +209,13 @@ Ticket TableOperation::last_ticket_plus_one() const {
 }
 
 std::optional<microseconds> TableOperation::earliest_end() const {
+  if (now_.guard > microseconds(0)) return now() + now_.guard;
   std::optional<microseconds> earliest;
   for (const HoldEntry& hold : table_.holds) {
     if (!hold.counts() || end_of(hold) <= now()) continue;
     earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));
   }
-  if (now_.guard <= microseconds(0)) return earliest;
-  const auto end_of_guard = now() + now_.guard;
-  return std::max(earliest.value_or(end_of_guard), end_of_guard);
+  return earliest;
 }
 
 std::optional<milliseconds> TableOperation::until_earliest_end() const {

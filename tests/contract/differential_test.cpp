@@ -1,7 +1,7 @@
 // The rules of a key are stated twice: in src/redis/lock and in src/local/lock_table.cpp. Here
 // both get the same random requests under one clock that the test moves, and every answer, every
 // message to a waiter and, now and then, the whole state must be the same. A difference is shrunk
-// to a short list of steps before it is shown.
+// to a short list of steps before it is shown. Every other round asks as a quorum does.
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,19 @@ constexpr const char* owners[] = {"a", "a/x", "a/x/y", "b", "b/y", "c", "d", "a-
 constexpr int tokens_each = 3;
 constexpr int cast_size = static_cast<int>(std::size(owners)) * tokens_each;
 
-enum class Op { acquire, renew, release, force, advance, listen, state, settle };
+enum class Op {
+  acquire,
+  renew,
+  release,
+  force,
+  advance,
+  listen,
+  state,
+  settle,
+  rejoin,
+  vouch,
+  know
+};
 
 struct Step {
   Op op = Op::state;
@@ -40,10 +52,32 @@ struct Step {
   std::int64_t limit = 1;
   std::int64_t ttl_ms = 1000;
   std::int64_t floor_ms = 0;
-  bool flag_a = false;          ///< wait; renew by own ttl; unsure; everybody; listen
-  bool flag_b = false;          ///< bring a ticket; ignore the floor
-  std::int64_t advance_us = 0;  ///< also the ticket, relative to now
+  bool flag_a = false;                   ///< wait; renew by own ttl; unsure; everybody; listen
+  bool flag_b = false;                   ///< bring a ticket; ignore the floor
+  std::int64_t advance_us = 0;           ///< also the ticket, relative to now
+  std::optional<std::int64_t> fence_us;  ///< proposed, relative to now; else to the last fence
 };
+
+/// What a member's key `alive` is: none yet, or since when it vouches for which process.
+struct Alive {
+  std::string run_id;
+  microseconds since{0};
+  std::string flag;
+};
+constexpr std::chrono::seconds guard_life{120};
+
+/// What Op::know makes of it: forgotten, or nearly as old as it must be, or old.
+std::optional<Alive> known(const Step& step, microseconds clock) {
+  if (step.flag_a && step.flag_b) return std::nullopt;
+  const auto age = step.flag_b ? guard_life - milliseconds(1500) : std::chrono::hours(1);
+  return Alive{step.limit == 1 ? "r1" : "r2", clock - age, step.flag_a ? "a" : "-"};
+}
+
+/// The fence that a renewal or a rejoin brings.
+std::string fence_brought(const Step& step, Fence last) {
+  if (!step.fence_us) return "";
+  return std::to_string(std::max<std::int64_t>(1, last.value + *step.fence_us));
+}
 
 std::string token_name(int token) {
   return std::string(owners[token / tokens_each]) + ":" + std::to_string(token);
@@ -51,11 +85,13 @@ std::string token_name(int token) {
 
 std::string text_of(const Step& step) {
   static constexpr const char* names[] = {"acquire", "renew",  "release", "force",
-                                          "advance", "listen", "state",   "settle"};
+                                          "advance", "listen", "state",   "settle",
+                                          "rejoin",  "vouch",  "know"};
   return std::string(names[static_cast<int>(step.op)]) + " " + token_name(step.token) + " limit " +
          std::to_string(step.limit) + " ttl " + std::to_string(step.ttl_ms) + " floor " +
          std::to_string(step.floor_ms) + (step.flag_a ? " A" : "") + (step.flag_b ? " B" : "") +
-         " us " + std::to_string(step.advance_us);
+         " us " + std::to_string(step.advance_us) +
+         (step.fence_us ? " fence " + std::to_string(*step.fence_us) : "");
 }
 
 Claim claim_of(const Step& step) {
@@ -85,8 +121,10 @@ std::string seen(const std::string& token, const std::string& owner, Fence fence
 /// The C++ side.
 class TableSide final : public Wakes {
  public:
+  explicit TableSide(bool member) : member_(member) {}
+
   Words take(const Step& step, microseconds clock) {
-    now_ = Now{clock, clock};
+    now_ = Now{clock, clock, member_ ? guard(clock) : microseconds(0)};
     words_.clear();
     const Token token{token_name(step.token)};
     switch (step.op) {
@@ -95,7 +133,7 @@ class TableSide final : public Wakes {
         break;
       case Op::renew: {
         const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
-        const auto lease = table_.renew(token, ttl, now_, *this).answer;
+        const auto lease = table_.renew(token, ttl, now_, *this, brought(step)).answer;
         if (lease) {
           answer({"renewed", number(lease->count()), number(clock.count()),
                   number(table_.find_hold(token)->fence.value)});
@@ -104,6 +142,24 @@ class TableSide final : public Wakes {
         }
         break;
       }
+      case Op::rejoin: {
+        const auto granted =
+            table_.rejoin(claim_of(step), *brought(step), Backing{}, now_, *this).answer;
+        if (granted) {
+          answer({"renewed", number(granted->lease.count()), number(clock.count()),
+                  number(granted->fence.value)});
+        } else {
+          answer({"gone"});
+        }
+        break;
+      }
+      case Op::vouch:
+        vouch(step.limit == 1 ? "r1" : "r2", step.flag_a ? "a" : "-", clock);
+        now_.guard = guard(clock);
+        break;
+      case Op::know:
+        alive_ = known(step, clock);
+        return words_;
       case Op::release: {
         const ReleaseTerms terms{step.flag_a, step.flag_b, milliseconds(step.ttl_ms)};
         const auto released = table_.release(token, terms, now_, *this).answer;
@@ -136,7 +192,13 @@ class TableSide final : public Wakes {
         table_.settle(now_, *this);
         break;
       case Op::advance:
-        break;
+        return words_;
+    }
+    const bool asked = step.op != Op::listen && step.op != Op::state;
+    if (member_ && asked) {
+      const auto left = std::chrono::ceil<milliseconds>(now_.guard);
+      words_.push_back("guarded for " + number(left.count()) + " ms, vouched for " +
+                       (alive_ ? alive_->run_id + " " + alive_->flag : ""));
     }
     return words_;
   }
@@ -161,6 +223,7 @@ class TableSide final : public Wakes {
     for (const HoldEntry& hold : table_.live_holds(now_)) fences[hold.token.text] = hold.fence;
     return fences.empty() ? Fence{1} : fences.begin()->second;
   }
+  Fence last_fence() const { return table_.last_fence; }
   Ticket ticket(const Step& step, microseconds clock) const {
     return Ticket{std::max<std::int64_t>(1, clock.count() + step.advance_us)};
   }
@@ -169,7 +232,10 @@ class TableSide final : public Wakes {
   void acquire(const Step& step) {
     Ask ask{step.flag_a, std::nullopt};
     if (step.flag_b && step.flag_a) ask.ticket = ticket(step, now_.lease_clock);
-    const auto outcome = table_.acquire(claim_of(step), ask, Backing{}, now_, *this).answer;
+    std::optional<Fence> proposal;
+    if (step.fence_us) proposal = Fence{now_.wall.count() + *step.fence_us};
+    const auto outcome =
+        table_.acquire(claim_of(step), ask, Backing{}, now_, *this, proposal).answer;
     if (const auto* granted = std::get_if<Granted>(&outcome)) {
       answer({"granted", number(granted->fence.value), number(granted->lease.count()),
               number(now_.lease_clock.count())});
@@ -234,6 +300,25 @@ class TableSide final : public Wakes {
     words_.insert(words_.begin(), words.begin(), words.end());
   }
 
+  std::optional<Fence> brought(const Step& step) const {
+    const std::string fence = fence_brought(step, table_.last_fence);
+    return fence.empty() ? std::nullopt : std::optional(Fence{std::stoll(fence)});
+  }
+
+  microseconds guard(microseconds clock) {
+    if (!alive_) return guard_life;
+    alive_->since = std::min(alive_->since, clock);
+    return std::max(microseconds(0), alive_->since + guard_life - clock);
+  }
+
+  void vouch(const std::string& run_id, const std::string& flag, microseconds clock) {
+    const bool durable = alive_ && alive_->flag == "a" && flag == "a";
+    const bool remembers = durable || (alive_ && alive_->run_id == run_id);
+    alive_ = Alive{run_id, remembers ? alive_->since : clock, flag};
+  }
+
+  const bool member_;
+  std::optional<Alive> alive_;
   LockTable table_;
   std::set<int> listening_;
   Now now_;
@@ -243,15 +328,18 @@ class TableSide final : public Wakes {
 /// The Lua side, on a real server: one connection asks, another one listens for all waiters.
 class ScriptSide {
  public:
-  explicit ScriptSide(const Endpoint& endpoint)
-      : asks_(std::make_unique<FixedRoute>(endpoint)),
+  ScriptSide(const Endpoint& endpoint, bool member)
+      : member_(member),
+        asks_(std::make_unique<FixedRoute>(endpoint)),
         listens_(std::make_unique<FixedRoute>(endpoint)) {
     exchange(asks_, {"FLUSHALL"});
     exchange(listens_, {"SUBSCRIBE", "nobody"});
   }
 
-  Words take(const Step& step, microseconds clock, Fence fence_to_force, bool listen = true) {
+  Words take(const Step& step, microseconds clock, Fence fence_to_force, Fence last,
+             bool listen = true) {
     Words words;
+    tail_.clear();
     const std::string token = token_name(step.token);
     const Claim claim = claim_of(step);
     switch (step.op) {
@@ -259,8 +347,22 @@ class ScriptSide {
         words = acquire(step, claim, clock);
         break;
       case Op::renew:
-        words = run({"renew", token, step.flag_a ? "" : number(step.ttl_ms)});
+        words = run(
+            {"renew", token, step.flag_a ? "" : number(step.ttl_ms), fence_brought(step, last)});
         words.pop_back();
+        break;
+      case Op::rejoin: {
+        auto arguments = asking("rejoin", step, claim);
+        arguments.push_back(fence_brought(step, last));
+        words = run(std::move(arguments));
+        words.pop_back();
+        break;
+      }
+      case Op::vouch:
+        run({"vouch", step.limit == 1 ? "r1" : "r2", step.flag_a ? "a" : "-"});
+        break;
+      case Op::know:
+        know(known(step, clock));
         break;
       case Op::release:
         words = run({"release", token, step.flag_a ? "1" : "0", step.flag_b ? "1" : "0",
@@ -285,6 +387,7 @@ class ScriptSide {
         break;
     }
     if (listen) heard(words);
+    words.insert(words.end(), tail_.begin(), tail_.end());
     return words;
   }
 
@@ -297,11 +400,32 @@ class ScriptSide {
     return replies.front();
   }
 
+  static std::vector<std::string> asking(const char* operation, const Step& step,
+                                         const Claim& claim) {
+    return {operation,
+            claim.token.text,
+            packed_claim(claim),
+            claim.owner.text,
+            number(step.ttl_ms),
+            number(step.limit),
+            number(step.floor_ms),
+            number(std::max(step.ttl_ms, step.floor_ms))};
+  }
+
+  void know(const std::optional<Alive>& alive) {
+    exchange(asks_, {"DEL", "dlock:alive"});
+    if (!alive) return;
+    exchange(asks_, {"SET", "dlock:alive",
+                     alive->run_id + " " + number(alive->since.count()) + " " + alive->flag});
+  }
+
   Words run(const std::vector<std::string>& arguments) {
     const KeyNames names("dlock:", LockKey{"k"});
-    Request request{
-        "EVALSHA",  std::string(lock_script_sha1), "4", names.holds, names.queue, names.waiters,
-        names.fence};
+    Request request{"EVALSHA",           std::string(lock_script_sha1),
+                    member_ ? "5" : "4", names.holds,
+                    names.queue,         names.waiters,
+                    names.fence};
+    if (member_) request.emplace_back("dlock:alive");
     request.insert(request.end(), arguments.begin(), arguments.end());
     request.emplace_back();
     Reply reply = exchange(asks_, request);
@@ -315,6 +439,10 @@ class ScriptSide {
     for (const Reply& item : reply.items) {
       words.push_back(item.kind == Reply::Kind::integer ? number(item.integer) : item.text);
     }
+    if (!member_) return words;
+    REQUIRE(words.size() >= 2);
+    tail_ = {"guarded for " + words[words.size() - 2] + " ms, vouched for " + words.back()};
+    words.resize(words.size() - 2);
     return words;
   }
 
@@ -323,10 +451,12 @@ class ScriptSide {
         step.flag_b && step.flag_a
             ? number(std::max<std::int64_t>(1, clock.count() + step.advance_us))
             : "";
-    Words words = run({"acquire", claim.token.text, packed_claim(claim), claim.owner.text,
-                       number(step.ttl_ms), number(step.limit), number(step.floor_ms),
-                       number(std::max(step.ttl_ms, step.floor_ms)), step.flag_a ? "1" : "0",
-                       ticket, number(step.token)});
+    auto arguments = asking("acquire", step, claim);
+    arguments.insert(arguments.end(), {step.flag_a ? "1" : "0", ticket, number(step.token)});
+    if (member_) {
+      arguments.push_back(step.fence_us ? number(clock.count() + *step.fence_us) : "");
+    }
+    Words words = run(arguments);
     if (words[0] == "granted") {
       words.pop_back();
       return words;
@@ -377,6 +507,8 @@ class ScriptSide {
     }
   }
 
+  const bool member_;
+  Words tail_;
   Connection asks_;
   Connection listens_;
 };
@@ -388,10 +520,11 @@ class Twins {
  public:
   Twins() : server_(options()) { endpoint_.socket_path = server_.socket_path(); }
 
-  std::optional<std::string> difference(const std::vector<Step>& steps, std::size_t& at) {
-    TableSide table;
+  std::optional<std::string> difference(const std::vector<Step>& steps, bool member,
+                                        std::size_t& at) {
+    TableSide table(member);
     clock_.set(clock_start);
-    ScriptSide script(endpoint_);
+    ScriptSide script(endpoint_, member);
     auto clock = clock_start;
     for (at = 0; at < steps.size(); ++at) {
       const Step& step = steps[at];
@@ -405,12 +538,12 @@ class Twins {
         clock_.set(clock);
         if (back) settle(table, script, clock);
       }
-      const Fence fence = table.some_fence();
+      const Fence fence = table.some_fence(), last = table.last_fence();
       const Words ours = table.take(step, clock);
       // To look costs a round trip: a message too many is found a few steps later.
       const bool told = std::any_of(ours.begin(), ours.end(),
                                     [](const auto& word) { return word.starts_with("to "); });
-      const Words theirs = script.take(step, clock, fence, told || at % 5 == 0);
+      const Words theirs = script.take(step, clock, fence, last, told || at % 5 == 0);
       if (ours != theirs) return "C++:\n" + text(ours) + "Lua:\n" + text(theirs);
     }
     return std::nullopt;
@@ -426,7 +559,7 @@ class Twins {
   static void settle(TableSide& table, ScriptSide& script, microseconds clock) {
     Step step;
     step.op = Op::settle;
-    CHECK(script.take(step, clock, Fence{}) == table.take(step, clock));
+    CHECK(script.take(step, clock, Fence{}, Fence{}) == table.take(step, clock));
   }
 
   static std::string text(const Words& words) {
@@ -445,12 +578,18 @@ T one_of(std::mt19937_64& random, std::initializer_list<T> choices) {
   return choices.begin()[random() % choices.size()];
 }
 
-Step random_step(std::mt19937_64& random) {
+Step random_step(std::mt19937_64& random, bool member) {
   Step step;
   step.op = one_of(random, {Op::acquire, Op::acquire, Op::acquire, Op::acquire, Op::acquire,
                             Op::renew, Op::renew, Op::release, Op::release, Op::release,
                             Op::advance, Op::advance, Op::listen, Op::listen, Op::state});
   if (random() % 60 == 0) step.op = Op::force;
+  if (member && random() % 8 == 0) step.op = Op::rejoin;
+  if (member && random() % 20 == 0) step.op = one_of(random, {Op::vouch, Op::know, Op::know});
+  if (member && (step.op == Op::rejoin || random() % 3 != 0)) {
+    step.fence_us = one_of<std::int64_t>(random, {0, 1, -1, 2, -1000, 1000, 50'000, 59'999'999,
+                                                  60'000'001, -59'999'999, -70'000'000});
+  }
   step.token = static_cast<int>(random() % cast_size);
   step.limit = one_of<std::int64_t>(random, {1, 1, 1, 2, 3, 0, 0});
   step.ttl_ms = one_of<std::int64_t>(random, {100, 1000, 1500, 5000, 30'000});
@@ -463,22 +602,22 @@ Step random_step(std::mt19937_64& random) {
   return step;
 }
 
-std::vector<Step> random_steps(std::uint64_t seed, std::size_t count) {
+std::vector<Step> random_steps(std::uint64_t seed, std::size_t count, bool member) {
   std::mt19937_64 random(seed);
   std::vector<Step> steps;
-  for (std::size_t i = 0; i < count; ++i) steps.push_back(random_step(random));
+  for (std::size_t i = 0; i < count; ++i) steps.push_back(random_step(random, member));
   return steps;
 }
 
 /// Leaves out ever smaller runs of steps for as long as some difference remains.
-std::vector<Step> shrunk(Twins& twins, std::vector<Step> steps) {
+std::vector<Step> shrunk(Twins& twins, std::vector<Step> steps, bool member) {
   std::size_t at = 0;
   for (std::size_t run = steps.size() / 2; run > 0; run /= 2) {
     for (std::size_t first = 0; first + run <= steps.size();) {
       std::vector<Step> fewer = steps;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(first),
                   fewer.begin() + static_cast<std::ptrdiff_t>(first + run));
-      if (twins.difference(fewer, at)) {
+      if (twins.difference(fewer, member, at)) {
         fewer.resize(at + 1);
         steps = fewer;
       } else {
@@ -505,14 +644,15 @@ TEST_CASE(
   const std::uint64_t seed = seed_of_this_run();
   MESSAGE("DLOCK_TEST_SEED=" << seed);
   for (std::uint64_t round = 0; round < rounds; ++round) {
-    auto steps = random_steps(seed + round, steps_a_round);
+    const bool member = round % 2 == 1;
+    auto steps = random_steps(seed + round, steps_a_round, member);
     std::size_t at = 0;
-    if (!twins.difference(steps, at)) continue;
+    if (!twins.difference(steps, member, at)) continue;
     steps.resize(at + 1);
-    steps = shrunk(twins, steps);
+    steps = shrunk(twins, steps, member);
     std::string story;
     for (const Step& step : steps) story += "  " + text_of(step) + "\n";
-    const auto difference = twins.difference(steps, at);
+    const auto difference = twins.difference(steps, member, at);
     FAIL("seed " << seed << " round " << round << ":\n" << story << difference.value_or("?"));
   }
 }

@@ -116,10 +116,8 @@ TEST_CASE("member rules: while it is guarded, only who is inside gets in") {
   CHECK(member.fence_of(member.vote(claim("b2", "b/i"), hour + 1)) == hour);
   CHECK(member.raise("b", hour + 2));
   member.release("b2");
-  CHECK(member.told.said.empty());
   member.release("b");
-  REQUIRE(member.told.said.size() == 1);
-  CHECK(std::get<NextMessage>(member.told.said[0]).in == milliseconds(5000));
+  CHECK(member.told.said.empty());
   CHECK(member.table.holds.empty());
   member.now.guard = microseconds(0);
   member.table.settle(member.now, member.told);

@@ -1,7 +1,7 @@
 -- The holds of the key, as one request finds and leaves them, and the rule that lets owners in.
 
 local provisional_lease, head_patience, queue_life, waiters_told = 2000, 75000000, 120000, 3
-local budget, holds, earliest_before = 500, {}, math.huge
+local budget, holds, earliest_before = 500, {}, guard_end > 0 and 0 or math.huge
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 
 local function is_live(hold) return hold.flag ~= 't' end
@@ -90,7 +90,7 @@ local function outer_hold(owner)
 end
 
 -- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'.
-local function rule(owner, limit)
+local function rule(owner, limit, past_guard)
   local outer = outer_hold(owner)
   if outer then
     if limit == 0 or owner_count <= limit then return 'enter', outer end
@@ -98,12 +98,16 @@ local function rule(owner, limit)
   end
   if limit > 0 and owner_count + 1 > limit then return 'full' end
   if owner_count + 1 > least_limit then return 'full' end
-  return 'fresh'
+  return (guard_end == 0 or past_guard) and 'fresh' or 'full'
 end
 
-local function next_fence()
+local function next_fence(proposal)
+  local least = now
+  if proposal then
+    least = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposal))
+  end
   local last = tonumber(redis.call('GET', KEYS[4]) or 0) or 0
-  return string.format('%.0f', last < largest_fence and math.max(last + 1, now) or now)
+  return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
 end
 
 -- `hold` has the request's fields; verdict and outer come from rule().
@@ -111,7 +115,7 @@ local function admit(id, hold, verdict, outer, fence)
   if verdict == 'enter' then
     hold.owner, hold.fence = outer.owner, outer.fence
   else
-    hold.fence = fence or next_fence()
+    hold.fence = fence or next_fence(hold.proposal)
     redis.call('SET', KEYS[4], hold.fence, 'EX', fence_life)
   end
   hold.at, hold.since = now, now

@@ -59,8 +59,11 @@ local function acquire()
     return refused('upgrade', 0, 0, settle())
   end
   local queued = redis.call('EXISTS', KEYS[2]) == 1
-  if wait and (queued or verdict == 'full') then join(tonumber(ARGV[10])) end
-  local more = let_in(token)
+  if wait and (queued or verdict == 'full') then
+    join(tonumber(ARGV[10]))
+    queued = true
+  end
+  local more = queued and let_in(token) or 0
   if not holds[token] and redis.call('EXISTS', KEYS[2]) == 0 then
     verdict, outer = rule(owner, limit)
     if verdict == 'fresh' then admit(token, requested(), verdict, outer) end
@@ -112,15 +115,3 @@ local function force()
   out[3] = settle()
   return out
 end
-
--- A write that is not denyoom, so that a server out of memory lets a holder renew and release.
-if op ~= 'acquire' then redis.call('HDEL', KEYS[1], '') end
-if not load() then
-  return redis.error_reply('DLOCKDATA ' .. KEYS[1] .. ' is a hash, but not one of a lock')
-end
-if op == 'acquire' then return acquire() end
-if op == 'renew' then return renew() end
-if op == 'release' then return release() end
-if op == 'force' then return force() end
-if op == 'tidy' then return {'tidied', settle()} end
-return redis.error_reply('ERR unknown operation')

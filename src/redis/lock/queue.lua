@@ -1,12 +1,13 @@
 -- Who waits: is let in, is told, or has gone.
 
 local function parse_waiter(value)
-  local seen, told, channel, lease, ttl, limit, floor, owner, who =
-    string.match(value or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) h (%d+) (%S+) (.*)$')
+  local seen, told, channel, lease, ttl, limit, proposal, floor, owner, who =
+    string.match(value or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) h(%d*) (%d+) (%S+) (.*)$')
   if not seen then return nil end
   return {seen = tonumber(seen), told = tonumber(told), channel = channel},
     {lease = tonumber(lease), ttl = tonumber(ttl),
-    limit = tonumber(limit), flag = 'h', floor = tonumber(floor), owner = owner, who = who}
+    limit = tonumber(limit), flag = 'h', floor = tonumber(floor), owner = owner, who = who,
+    proposal = tonumber(proposal)}
 end
 
 -- How many heard it; -1 where this user may not publish. That must not raise: the release that
@@ -34,7 +35,7 @@ local function let_in(self)
       if head == self then
         admit(head, hold, verdict, outer)
       else
-        local fence = verdict == 'enter' and outer.fence or next_fence()
+        local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
         hold.lease, hold.flag = math.min(provisional_lease, hold.ttl), 'p'
         local heard = tell(waiter.channel,
           string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[#ARGV]))
@@ -47,6 +48,7 @@ local function let_in(self)
 end
 
 local function earliest_end()
+  if guard_end > 0 then return guard_end end
   local earliest = math.huge
   for _, hold in pairs(holds) do
     earliest = math.min(earliest, is_live(hold) and ends_at(hold) or earliest)

@@ -1,9 +1,11 @@
-// heart LOG RESOURCE [WORD ...]   the command of a lock's holder: until killed it writes to
+// heart LOG RESOURCE [WORD ...]   the command of a lock's holder: until it is killed it writes to
 // RESOURCE, which refuses smaller fences once a larger one has written, and appends what came of it
 // to LOG, three times a millisecond. Words:
 //   stubborn   it ignores TERM, INT and HUP
 //   spin       it never sleeps in between
 //   daemon     so does a second one, forked twice and in a session of its own
+//   for=20     it ends by itself after so many milliseconds
+//   5          it ends by itself after so many milliseconds
 #include "support/heart.hpp"
 
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -57,6 +60,15 @@ void rest(bool spin) {
   }
 }
 
+std::int64_t end_ns(const std::set<std::string>& words) {
+  const std::string told = "for=";
+  const auto found = words.lower_bound(told);
+  if (found == words.end() || !found->starts_with(told)) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  return now_ns() + std::atoll(found->c_str() + told.size()) * 1'000'000;
+}
+
 /// In a daemon as well as in the caller.
 void split() {
   const pid_t child = fork();
@@ -86,11 +98,10 @@ int main(int argc, char** argv) {
   const char* const fence = std::getenv("DLOCK_FENCE");
   if (page == MAP_FAILED || fence == nullptr) return 1;
   Beat beat{std::atoll(fence), getpid(), 0, 0, 0};
-  while (true) {
+  for (const std::int64_t end = end_ns(words); now_ns() < end; rest(words.contains("spin"))) {
     beat.before_ns = now_ns();
     beat.accepted = write_to(*static_cast<std::int64_t*>(page), beat.fence) ? 1 : 0;
     beat.after_ns = now_ns();
     if (write(log, &beat, sizeof beat) != sizeof beat) return 1;
-    rest(words.contains("spin"));
   }
 }

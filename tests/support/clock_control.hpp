@@ -10,11 +10,12 @@
 
 namespace dlock::test {
 
-/// The wall clock of the servers started with `environment()`: stands still until moved. Begins at
-/// this machine's time. Their monotonic clock goes on, so they stay alive meanwhile.
+/// The wall clock of the servers started with `environment()`: begins at this machine's time, and
+/// stands still until moved or, if it `runs`, goes on with the machine's. Their monotonic clock
+/// goes on, so they stay alive meanwhile.
 class ShimClock {
  public:
-  ShimClock();
+  explicit ShimClock(bool runs = false);
   ~ShimClock();
   ShimClock(const ShimClock&) = delete;
   ShimClock& operator=(const ShimClock&) = delete;
@@ -29,10 +30,14 @@ class ShimClock {
   std::map<std::string, std::string> environment() const;
 
  private:
-  std::atomic_ref<std::int64_t> shared() const { return std::atomic_ref(*shared_us_); }
+  std::atomic_ref<std::int64_t> shared() const { return std::atomic_ref(shared_[0]); }
+
+  /// What the shim adds to the shared number.
+  std::int64_t beneath() const;
 
   TempDir dir_;
-  std::int64_t* shared_us_;
+  bool runs_;
+  std::int64_t* shared_;  ///< microseconds, and whether they are added to the machine's
 };
 
 }  // namespace dlock::test

@@ -98,6 +98,22 @@ TEST_CASE("a server under the shim tells the time it is given, at once") {
   CHECK(time_of(server) == std::chrono::seconds(1'000'000'000));
 }
 
+TEST_CASE("a shim's clock that runs goes on with the machine's from where it was moved to") {
+  ShimClock clock(true);
+  const RedisServer server = server_under(clock);
+  clock.advance(std::chrono::seconds(-60));
+  for (int round = 0; round < 3; ++round) {
+    const auto before = clock.now();
+    const auto told = time_of(server);
+    CHECK(before <= told);
+    CHECK(told <= clock.now());
+    CHECK(clock.now() < wall_now().time_since_epoch() - std::chrono::seconds(59));
+    CHECK(eventually([&] { return clock.now() > told; }));
+  }
+  clock.set(std::chrono::seconds(1'000'000'000));
+  CHECK(time_of(server) - std::chrono::seconds(1'000'000'000) < std::chrono::minutes(1));
+}
+
 TEST_CASE("keys under the shim expire by its clock and by nothing else") {
   ShimClock clock;
   const RedisServer server = server_under(clock);

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "lock/grant.hpp"
+#include "redis/reply.hpp"
+
+namespace dlock {
+
+/// What the script answers, item by item; Error{unavailable} where it is nothing the script says.
+[[noreturn]] void unexpected_answer();
+const Reply& item(const Reply& reply, std::size_t i);
+std::string_view word(const Reply& reply, std::size_t i);
+std::int64_t number(const Reply& reply, std::size_t i);
+milliseconds span(const Reply& reply, std::size_t i);
+
+/// The holds in a reply from `first` on, `now` by the server's clock.
+std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now);
+
+/// A reply that begins with "refused".
+Refusal refusal_from(const Reply& reply);
+
+}  // namespace dlock

@@ -139,6 +139,9 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
 }
 
 void Connection::open(const Patience& patience) {
+  if (patience.interrupt_fd >= 0 && readable(patience.interrupt_fd)) {
+    throw Error(Trouble::interrupted, "interrupted");
+  }
   Endpoint endpoint = route_->find(patience);
   // Where it was named first it may be dead, and be named elsewhere soon.
   constexpr int tries = 3;
@@ -160,20 +163,26 @@ void Connection::open(const Patience& patience) {
   for (const Request& request : link_->setting_up) append_formatted(link_->unsent, request);
 }
 
-void Connection::take_owed(const Reply& reply) {
+void Connection::take_owed(Reply reply) {
   if (link_->setting_up.empty()) return;
   const Request request = std::move(link_->setting_up.front());
   link_->setting_up.pop_front();
-  check_set_up(reply, request);
+  if (link_->setting_up.size() < questions_.size()) {
+    link_->answers.push_back(std::move(reply));
+  } else {
+    check_set_up(reply, request);
+  }
 }
 
 void Connection::check_in_step() {
-  while (auto reply = link_->reader.next()) {
-    if (take_message(*reply)) continue;
-    if (link_->owed == 0) throw Error(Trouble::unavailable, "it sent a reply nobody asked for");
-    --link_->owed;
-    take_owed(*reply);
-  }
+  while (auto reply = link_->reader.next()) take_between(std::move(*reply));
+}
+
+void Connection::take_between(Reply reply) {
+  if (take_message(reply)) return;
+  if (link_->owed == 0) throw Error(Trouble::unavailable, "it sent a reply nobody asked for");
+  --link_->owed;
+  take_owed(std::move(reply));
 }
 
 bool Connection::take_message(Reply& reply) {
@@ -204,13 +213,10 @@ std::optional<Published> Connection::next_message(const Patience& patience) {
     if (!is_open()) throw Error(Trouble::unavailable, "the connection broke");
     try {
       while (link_->inbox.empty()) {
-        auto reply = link_->reader.next();
-        if (!reply) {
-          if (left_until(patience.deadline) == milliseconds(0)) return std::nullopt;
-          link_->reader.feed(link_->stream.receive(patience));
-        } else if (!take_message(*reply)) {
-          throw Error(Trouble::unavailable, "it sent a reply nobody asked for");
-        }
+        check_in_step();
+        if (!link_->inbox.empty()) break;
+        if (left_until(patience.deadline) == milliseconds(0)) return std::nullopt;
+        link_->reader.feed(link_->stream.receive(patience));
       }
     } catch (const Error& error) {
       if (error.trouble() == Trouble::interrupted) throw;
@@ -234,8 +240,9 @@ std::deque<Request> Connection::set_up(const Endpoint& endpoint) const {
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});
   }
-  if (route_->may_move()) requests.push_back({"ROLE"});
+  if (route_->may_move() || !questions_.empty()) requests.push_back({"ROLE"});
   requests.push_back({"CLIENT", "SETNAME", "dlock"});
+  requests.insert(requests.end(), questions_.begin(), questions_.end());
   return requests;
 }
 

@@ -27,7 +27,10 @@ struct Published {
 /// prefixed with the server's name.
 class Connection {
  public:
-  explicit Connection(std::unique_ptr<Route> route) : route_(std::move(route)) {}
+  /// Every link begins with `questions`, too; whose server is asked any has to be a master, as one
+  /// that may move.
+  explicit Connection(std::unique_ptr<Route> route, std::vector<Request> questions = {})
+      : route_(std::move(route)), questions_(std::move(questions)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If an
   /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
@@ -50,6 +53,9 @@ class Connection {
   int links() const { return links_; }
   void close() { link_.reset(); }
   std::string name() const { return route_->name(); }
+  /// What the open link's server replied to the questions, errors included; all of it once an
+  /// exchange has succeeded.
+  const std::vector<Reply>& answers() const { return link_->answers; }
   /// Of the open link; nothing in plain text, or without a link.
   std::optional<TlsFacts> tls_facts() const {
     return link_ ? link_->stream.tls_facts() : std::nullopt;
@@ -66,6 +72,7 @@ class Connection {
     std::deque<Published> inbox;
     std::size_t owed = 0;            ///< replies to an interrupted exchange
     std::deque<Request> setting_up;  ///< of the owed replies the first are to these, and matter
+    std::vector<Reply> answers;      ///< to the questions among them
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests, const Patience& patience);
@@ -77,13 +84,16 @@ class Connection {
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
   std::deque<Request> set_up(const Endpoint& endpoint) const;
-  /// Throws if replies are there that nobody asked for: from here on each would answer another.
+  /// Takes what is there that no exchange waits for. Throws if replies are there that nobody asked
+  /// for: from here on each would answer another.
   void check_in_step();
-  /// A reply to an exchange that was interrupted.
-  void take_owed(const Reply& reply);
+  void take_between(Reply reply);
+  /// A reply to the set-up, or to an exchange that was interrupted.
+  void take_owed(Reply reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 
   std::unique_ptr<Route> route_;
+  const std::vector<Request> questions_;
   std::optional<Link> link_;
   int links_ = 0;
   bool was_sent_twice_ = false;

@@ -76,7 +76,8 @@ KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
     : holds(prefix + "{" + encoded_key(key.text) + "}"),
       queue(holds + ":queue"),
       waiters(holds + ":waiters"),
-      fence(holds + ":fence") {}
+      fence(holds + ":fence"),
+      alive(prefix + "alive") {}
 
 std::optional<LockKey> key_of(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -105,6 +106,17 @@ std::string packed_claim(const Claim& claim) {
          who_field(claim.who.host) + " " + std::to_string(claim.who.pid) + " " +
          who_field(claim.who.user) + " " + who_field(claim.who.command) + " " +
          who_field(claim.who.label);
+}
+
+std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {
+  return {operation,
+          claim.token.text,
+          packed_claim(claim),
+          claim.owner.text,
+          std::to_string(claim.ttl.count()),
+          std::to_string(claim.limit.owners),
+          std::to_string(claim.floor.count()),
+          std::to_string(std::max(claim.ttl, claim.floor).count())};
 }
 
 StoredHold parse_hold(std::string_view value, std::int64_t now) {

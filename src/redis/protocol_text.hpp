@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
@@ -16,6 +17,7 @@ struct KeyNames {
   std::string queue;
   std::string waiters;
   std::string fence;
+  std::string alive;  ///< of the whole prefix, where the server is a member of a quorum
 };
 
 /// The lock behind a key name of `holds` or `queue` form; nothing for other names.
@@ -27,6 +29,9 @@ std::string scan_pattern(std::string_view prefix);
 /// ` lease ttl limit h floor owner who`: what a grant or a waiter's entry ends with, made by the
 /// client so that the script need not.
 std::string packed_claim(const Claim& claim);
+
+/// What `operation` of the script is given first where it is about a whole claim.
+std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
 
 /// A value of the holds hash.
 struct StoredHold {

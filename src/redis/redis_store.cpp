@@ -19,8 +19,10 @@ std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 }  // namespace
 
 RedisStore::RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
-                       std::shared_ptr<Pending> pending)
-    : terms_(std::move(terms)), connection_(std::move(route)), pending_(std::move(pending)) {}
+                       std::shared_ptr<Pending> pending, std::vector<Request> questions)
+    : terms_(std::move(terms)),
+      connection_(std::move(route), std::move(questions)),
+      pending_(std::move(pending)) {}
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                       const Patience& patience) {
@@ -87,11 +89,12 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
   }
   Request script{by_text ? "EVAL" : "EVALSHA",
                  std::string(by_text ? lock_script : lock_script_sha1),
-                 "4",
+                 terms_.member ? "5" : "4",
                  names.holds,
                  names.queue,
                  names.waiters,
                  names.fence};
+  if (terms_.member) script.push_back(names.alive);
   script.insert(script.end(), arguments.begin(), arguments.end());
   if (listen && !here_.empty()) script.back() += "@" + here_;
   script.push_back(here_);
@@ -171,28 +174,27 @@ void RedisStore::tidy(const LockKey& key, const Reply& more, const Patience& pat
 }
 
 Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+  return acquire_with({}, claim, ask, patience);
+}
+
+Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Claim& claim,
+                                const Ask& ask, const Patience& patience) {
   bool more = true;
   while (true) {
-    Answer answer = ask_once(claim, ask, patience, more);
+    Answer answer = ask_once(proposal, claim, ask, patience, more);
     const auto* refusal = std::get_if<Refusal>(&answer);
     if (!more || refusal == nullptr || refusal->why != Refusal::Why::held) return answer;
   }
 }
 
-Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& patience,
-                            bool& more) {
+Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& claim,
+                            const Ask& ask, const Patience& patience, bool& more) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
-  const std::vector<std::string> arguments{"acquire",
-                                           claim.token.text,
-                                           packed_claim(claim),
-                                           claim.owner.text,
-                                           text_of(claim.ttl),
-                                           std::to_string(claim.limit.owners),
-                                           text_of(claim.floor),
-                                           text_of(std::max(claim.ttl, claim.floor)),
-                                           ask.wait ? "1" : "0",
-                                           ask.ticket ? std::to_string(ask.ticket->value) : "",
-                                           channel};
+  auto arguments = claim_arguments("acquire", claim);
+  arguments.emplace_back(ask.wait ? "1" : "0");
+  arguments.push_back(ask.ticket ? std::to_string(ask.ticket->value) : "");
+  arguments.push_back(channel);
+  if (proposal) arguments.push_back(std::to_string(proposal->value));
   const Asked asked{claim.key, claim.token};
   note_asked(asked);
   const Deadline sent = BootClock::now();
@@ -216,6 +218,9 @@ Answer RedisStore::ask_once(const Claim& claim, const Ask& ask, const Patience& 
 
 Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
   const std::string own = KeyNames(terms_.prefix, claim.key).holds + ":" + channel_of(claim.token);
+  if (subscribed_ != own) {
+    throw Error(Trouble::unavailable, name() + ": another request has ended the listening");
+  }
   while (true) {
     std::optional<Published> message;
     try {
@@ -262,8 +267,14 @@ std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
 
 std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
                                        std::optional<milliseconds> ttl, const Patience& patience) {
+  return renew_with({"renew", token.text, ttl ? text_of(*ttl) : ""}, {key, token}, patience);
+}
+
+std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& arguments,
+                                            const Asked& asked, const Patience& patience) {
+  const LockKey& key = asked.first;
   const Deadline sent = BootClock::now();
-  const Reply reply = run(key, {"renew", token.text, ttl ? text_of(*ttl) : ""}, patience);
+  const Reply reply = run(key, arguments, patience);
   const int link = connection_.links();
   if (word(reply, 0) == "gone") {
     tidy(key, item(reply, 1), patience);
@@ -271,8 +282,8 @@ std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
-  if (pending_->handed_over.contains({key, token})) replicate(key, link, patience);
-  pending_->handed_over.erase({key, token});
+  if (pending_->handed_over.contains(asked)) replicate(key, link, patience);
+  pending_->handed_over.erase(asked);
   tidy(key, item(reply, 4), patience);
   return Grant{Fence{number(reply, 3)}, Lease{lease, valid_until(sent, lease)}};
 }

@@ -19,15 +19,18 @@ struct RedisTerms {
   int replicas = 0;               ///< how many must have a grant before it counts
   bool may_move = false;          ///< locks may come to live on another server
   bool cluster = false;           ///< the server is a node of a Cluster, and may redirect
+  bool member = false;            ///< the server is one of a quorum; see RedisMember
 };
 
 /// Locks on one Redis or Valkey server: every request is one run of the script in src/redis/lock.
 /// Owned and used by one thread at a time. On a node of a Cluster every call but sleep() and
 /// inspect() may throw Redirected.
-class RedisStore final : public Store {
+class RedisStore : public virtual Store {
  public:
+  /// `questions`: as Connection has them.
   RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
-             std::shared_ptr<Pending> pending = std::make_shared<Pending>());
+             std::shared_ptr<Pending> pending = std::make_shared<Pending>(),
+             std::vector<Request> questions = {});
 
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
@@ -55,15 +58,30 @@ class RedisStore final : public Store {
   void close() { connection_.close(); }
   int links() const { return connection_.links(); }
 
- private:
+ protected:
   /// Runs the script for `key`, by its hash and, where the server does not know it, by its text.
   /// With a channel (its last part) the reply comes together with a subscription to it. An error
   /// reply is returned by call() and thrown, as what it means, by run().
-  Reply call(const LockKey& key, const std::vector<std::string>& arguments,
-             const std::string& channel, const Patience& patience);
+  virtual Reply call(const LockKey& key, const std::vector<std::string>& arguments,
+                     const std::string& channel, const Patience& patience);
   Reply run(const LockKey& key, const std::vector<std::string>& arguments,
             const Patience& patience);
   void check(const LockKey& key, const Reply& reply) const;
+
+  /// acquire() and renew(), with what a member of a quorum may ask for.
+  Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
+                      const Patience& patience);
+  std::optional<Grant> renew_with(const std::vector<std::string>& arguments, const Asked& asked,
+                                  const Patience& patience);
+
+  /// Notes that a request goes out that may make a hold, and that an answer came: then no copy of
+  /// it can still arrive, unless one went out on an earlier link.
+  void note_asked(const Asked& asked);
+  void note_answered(const Asked& asked);
+
+  const Connection& connection() const { return connection_; }
+
+ private:
   /// Waits until enough replicas have what was written on `link`. Throws Error{not_replicated},
   /// also where that has broken, for then nobody knows.
   void replicate(const LockKey& key, int link, const Patience& patience);
@@ -75,7 +93,8 @@ class RedisStore final : public Store {
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
   /// it fails does not change our own answer.
   void tidy(const LockKey& key, const Reply& more, const Patience& patience);
-  Answer ask_once(const Claim& claim, const Ask& ask, const Patience& patience, bool& more);
+  Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
+                  const Patience& patience, bool& more);
   /// What a message says that was `told` to who waits; nothing in it where it cannot be told how
   /// old it is.
   std::optional<Grant> told_grant(std::string_view told) const;
@@ -85,10 +104,6 @@ class RedisStore final : public Store {
   std::vector<Reply> exchange_preceded(std::vector<Request>& requests, std::ptrdiff_t place,
                                        const Patience& patience);
 
-  /// Notes that an acquire goes out, and that an answer came: then no copy of it can still arrive,
-  /// unless one went out on an earlier link.
-  void note_asked(const Asked& asked);
-  void note_answered(const Asked& asked);
   bool may_come_after(const Asked& asked) const;
   Released release_once(const Asked& asked, ReleaseMode mode, bool unsure,
                         const Patience& patience);

@@ -16,8 +16,8 @@ class Route {
 
   /// Throws Error{unavailable} or {denied} if that cannot be known now.
   virtual Endpoint find(const Patience& patience) = 0;
-  /// Whether the server may be another next time: then it has to prove that it is a master, and
-  /// trouble with it is worth another look for as long as there is time.
+  /// Whether the server may be another next time: then trouble with it is worth another look for as
+  /// long as there is time.
   virtual bool may_move() const = 0;
   /// What people call it; escaped, without credentials.
   virtual std::string name() const = 0;

@@ -98,6 +98,29 @@ TEST_CASE("a client whose old request still queues is never told on its new one'
   CHECK(release(*store, fresh) == Released::yes);
 }
 
+TEST_CASE("a waiter whose link was used otherwise is told that it would hear nothing") {
+  RedisEngine engine;
+  const auto holder = engine.open(), store = engine.open();
+  granted(*holder, claim_on("k"));
+  const Claim claim = claim_on("k");
+  queue_up(*store, claim);
+  renew(*store, claim_on("other"));
+  CHECK_THROWS_AS(store->sleep(claim, soon().deadline, -1), Error);
+}
+
+TEST_CASE("a waiter listens although its asking was broken off before the answer came") {
+  RedisEngine engine;
+  const auto holder = engine.open(), store = engine.open();
+  const Claim held = claim_on("k"), claim = claim_on("k");
+  granted(*holder, held);
+  queue_up(*store, claim);
+  Event interrupt;
+  interrupt.raise();
+  CHECK_THROWS_AS(store->acquire(claim, {true, {}}, {never, interrupt.fd()}), Error);
+  release(*holder, held);
+  CHECK(let_in(*store, claim));
+}
+
 TEST_CASE("a release that was done before the link broke is done, also where the script is new") {
   RedisEngine engine;
   FaultProxy proxy(engine.server.address());

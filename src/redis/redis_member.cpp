@@ -1,0 +1,127 @@
+#include "redis/redis_member.hpp"
+
+#include <map>
+
+#include "base/error.hpp"
+#include "redis/script_answer.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+/// The value of `field` in what INFO answers, a line each.
+std::string info_field(std::string_view info, const std::string& field) {
+  const std::string begin = "\n" + field + ":";
+  const auto at = info.find(begin);
+  if (at == std::string_view::npos) return "";
+  info.remove_prefix(at + begin.size());
+  return std::string(info.substr(0, info.find_first_of("\r\n")));
+}
+
+/// Whether a restart forgets nothing that was answered; nothing where `config` is a refusal. What
+/// keeps the disk from being written to while it is busy otherwise keeps no promise.
+std::optional<bool> durable_by(const Reply& config) {
+  if (config.is_error()) return std::nullopt;
+  std::map<std::string_view, std::string_view> settings;
+  for (std::size_t i = 0; i + 1 < config.items.size(); i += 2) {
+    settings[config.items[i].text] = config.items[i + 1].text;
+  }
+  return settings["appendonly"] == "yes" && settings["appendfsync"] == "always" &&
+         settings["no-appendfsync-on-rewrite"] == "no";
+}
+
+const std::vector<Request>& questions() {
+  static const std::vector<Request> all{{"INFO", "server"}, {"CONFIG", "GET", "*append*"}};
+  return all;
+}
+
+}  // namespace
+
+RedisMember::RedisMember(const Endpoint& server, const std::string& prefix)
+    : RedisStore(std::make_unique<FixedRoute>(server), {.prefix = prefix, .member = true},
+                 std::make_shared<Pending>(), questions()) {}
+
+Answer RedisMember::vote(const Claim& claim, const Ask& ask, Fence proposal,
+                         const Patience& patience) {
+  return acquire_with(proposal, claim, ask, patience);
+}
+
+std::optional<Grant> RedisMember::renew_as(const LockKey& key, const Token& token,
+                                           std::optional<milliseconds> ttl, Fence fence,
+                                           const Patience& patience) {
+  const std::string by = ttl ? std::to_string(ttl->count()) : "";
+  return renew_with({"renew", token.text, by, std::to_string(fence.value)}, {key, token}, patience);
+}
+
+std::optional<Grant> RedisMember::rejoin(const Claim& claim, Fence fence,
+                                         const Patience& patience) {
+  const Asked asked{claim.key, claim.token};
+  auto arguments = claim_arguments("rejoin", claim);
+  arguments.push_back(std::to_string(fence.value));
+  note_asked(asked);
+  auto grant = renew_with(arguments, asked, patience);
+  note_answered(asked);
+  return grant;
+}
+
+Reply RedisMember::call(const LockKey& key, const std::vector<std::string>& arguments,
+                        const std::string& channel, const Patience& patience) {
+  Reply reply = RedisStore::call(key, arguments, channel, patience);
+  if (reply.is_error() || take_standing(reply)) return reply;
+  vouch(key, patience);
+  // A hold found, renewed or released is that, whoever vouches.
+  if (arguments.front() != "acquire") return reply;
+  if (word(reply, 0) == "granted" && standing_.no_vote_for > milliseconds(0)) {
+    Reply given_back =
+        RedisStore::call(key, {"release", arguments[1], "0", "1", "0"}, "", patience);
+    check(key, given_back);
+  }
+  // Also for the sake of the subscription, which other requests have ended.
+  reply = RedisStore::call(key, arguments, channel, patience);
+  if (reply.is_error() || take_standing(reply)) return reply;
+  throw Error(Trouble::unavailable, name() + ": it forgets at once what it is told");
+}
+
+void RedisMember::vouch(const LockKey& key, const Patience& patience) {
+  const std::string flag = process_.durable.value_or(false) ? "a" : "-";
+  Reply reply = RedisStore::call(key, {"vouch", process_.run_id, flag}, "", patience);
+  check(key, reply);
+  take_standing(reply);
+}
+
+bool RedisMember::take_standing(Reply& reply) {
+  know_process();
+  if (!reply.is_array(2)) unexpected_answer();
+  const std::string vouched = std::move(reply.items.back().text);
+  reply.items.pop_back();
+  standing_ = {span(reply, reply.items.size() - 1), process_.run_id};
+  reply.items.pop_back();
+  if (!process_.durable) return vouched.starts_with(process_.run_id + " ");
+  return vouched == process_.run_id + (*process_.durable ? " a" : " -");
+}
+
+void RedisMember::know_process() {
+  if (process_.link == connection().links()) return;
+  const Reply& info = connection().answers().at(0);
+  if (info.is_error("NOPERM")) {
+    throw Error(Trouble::denied,
+                name() +
+                    ": the user may not use INFO, which tells whether a server of several has lost "
+                    "its memory: its ACL needs +info");
+  }
+  if (info.is_error()) {
+    const Error error = server_error(info);
+    throw Error(error.trouble(), name() + ": " + error.what());
+  }
+  if (info_field(info.text, "redis_mode") == "cluster") {
+    throw Error(Trouble::unavailable,
+                name() + ": it is a node of a Cluster, which cannot be one of several servers");
+  }
+  const std::string run_id = info_field(info.text, "run_id");
+  if (run_id.empty() || run_id.find(' ') != std::string::npos) {
+    throw Error(Trouble::unavailable, name() + ": INFO does not tell its run_id");
+  }
+  process_ = {connection().links(), run_id, durable_by(connection().answers().at(1))};
+}
+
+}  // namespace dlock

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lock/member.hpp"
+#include "redis/redis_store.hpp"
+
+namespace dlock {
+
+/// One Redis or Valkey server of a quorum: a master, and no node of a Cluster. What its memory is
+/// worth the script keeps below the prefix, and says with each answer (src/redis/lock/guard.lua);
+/// here that is compared with the process which the link leads to. Where another is named it
+/// vouches for this one; what was granted in the other's name is given back, and asked for anew.
+class RedisMember final : public RedisStore, public Member {
+ public:
+  RedisMember(const Endpoint& server, const std::string& prefix);
+
+  Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
+              const Patience& patience) override;
+  std::optional<Grant> renew_as(const LockKey& key, const Token& token,
+                                std::optional<milliseconds> ttl, Fence fence,
+                                const Patience& patience) override;
+  std::optional<Grant> rejoin(const Claim& claim, Fence fence, const Patience& patience) override;
+  Standing standing() const override { return standing_; }
+
+ protected:
+  Reply call(const LockKey& key, const std::vector<std::string>& arguments,
+             const std::string& channel, const Patience& patience) override;
+
+ private:
+  /// The process that the open link leads to, as it has said itself.
+  struct Process {
+    int link = 0;
+    std::string run_id;
+    /// What it has said is on its disk by then; nothing where it does not tell us.
+    std::optional<bool> durable;
+  };
+
+  /// Takes off `reply` what a member adds; false if somebody has to vouch for its server first.
+  bool take_standing(Reply& reply);
+  void vouch(const LockKey& key, const Patience& patience);
+  void know_process();
+
+  Process process_;
+  Standing standing_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,307 @@
+// Redis only: a server as one of a quorum, and what its memory is worth.
+
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+#include "engines.hpp"
+#include "redis/redis_member.hpp"
+#include "support/clock_control.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/vouching.hpp"
+
+namespace dlock::test {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr milliseconds none{0};
+constexpr milliseconds whole_guard{120'000};
+
+RedisMember member_at(const Address& address) { return {endpoint_at(address), "dlock:"}; }
+
+Answer vote(Member& member, const Claim& claim, std::int64_t proposal = 1, const Ask& ask = {}) {
+  return member.vote(claim, ask, Fence{proposal}, soon());
+}
+/// The fence; 0 where it was refused.
+std::int64_t voted(Member& member, const Claim& claim, std::int64_t proposal = 1) {
+  const Answer answer = vote(member, claim, proposal);
+  const auto* grant = std::get_if<Grant>(&answer);
+  return grant == nullptr ? 0 : grant->fence.value;
+}
+std::int64_t raised(Member& member, const Claim& claim, std::int64_t fence) {
+  const auto grant = member.renew_as(claim.key, claim.token, {}, Fence{fence}, soon());
+  return grant ? grant->fence.value : 0;
+}
+std::int64_t rejoined(Member& member, const Claim& claim, std::int64_t fence) {
+  const auto grant = member.rejoin(claim, Fence{fence}, soon());
+  return grant ? grant->fence.value : 0;
+}
+bool guarded(const Member& member) { return member.standing().no_vote_for > none; }
+
+/// What is wrong with a vote; nothing if an answer came.
+std::optional<Error> trouble_of(Member& member, const Patience& patience = soon()) {
+  try {
+    member.vote(claim_on("k"), {}, Fence{1}, patience);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+bool says(const std::optional<Error>& error, Trouble trouble, const std::string& text) {
+  return error && error->trouble() == trouble &&
+         std::string(error->what()).find(text) != std::string::npos;
+}
+
+RedisOptions durable() {
+  RedisOptions options;
+  options.config = {"appendonly yes", "appendfsync always"};
+  return options;
+}
+
+bool holds(const RedisServer& server, const Claim& claim) {
+  return server.command({"HEXISTS", "dlock:{" + claim.key.text + "}", claim.token.text}).number ==
+         1;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a server nobody knows lets only those in who are inside, until two minutes have passed") {
+  ShimClock clock;
+  RedisOptions options;
+  options.env = clock.environment();
+  RedisServer server(options);
+  auto member = member_at(server.address());
+  const Claim first = claim_on("k"), kept = claim_on("kept");
+  const auto refusal = std::get<Refusal>(vote(member, first, 1, {true, {}}));
+  CHECK(refusal.why == Refusal::Why::held);
+  CHECK(refusal.ask_again_in == whole_guard);
+  CHECK(refusal.waiting == 1);
+  CHECK(member.standing().no_vote_for == whole_guard);
+  CHECK(member.standing().process == run_id_of(server));
+  CHECK(rejoined(member, kept, 7) == 7);
+  CHECK(voted(member, claim_of(kept.owner.text + "/in", "kept")) == 7);
+  CHECK(renew(member, kept).has_value());
+  CHECK(release(member, kept) == Released::yes);
+  clock.advance(whole_guard - milliseconds(1));
+  CHECK(voted(member, first) == 0);
+  CHECK(member.standing().no_vote_for == milliseconds(1));
+  clock.advance(milliseconds(1));
+  CHECK(voted(member, first) != 0);
+  CHECK(!guarded(member));
+  // A clock that goes back makes no guard last longer than a whole one.
+  vouch_for(server, seconds(60));
+  clock.advance(-std::chrono::hours(1));
+  renew(member, first);
+  CHECK(member.standing().no_vote_for == whole_guard);
+  clock.advance(whole_guard);
+  renew(member, first);
+  CHECK(!guarded(member));
+}
+
+TEST_CASE("the memory of a server is lost with its process and with its keys") {
+  RedisServer server;
+  vouch_for(server);
+  auto member = member_at(server.address());
+  const Claim claim = claim_on("k");
+  REQUIRE(voted(member, claim) != 0);
+  CHECK(!guarded(member));
+  server.restart();
+  CHECK(!renew(member, claim));
+  CHECK(member.standing().no_vote_for > whole_guard / 2);
+  CHECK(member.standing().process == run_id_of(server));
+  CHECK(voted(member, claim) == 0);
+  vouch_for(server);
+  REQUIRE(voted(member, claim) != 0);
+  server.command({"FLUSHALL"});
+  CHECK(voted(member, claim_on("k")) == 0);
+  CHECK(guarded(member));
+}
+
+TEST_CASE("what survives a restart without a promise is kept, and nothing is added to it") {
+  RedisOptions options;
+  options.config = {"appendonly yes", "appendfsync everysec"};
+  RedisServer server(options);
+  vouch_for(server);
+  auto member = member_at(server.address());
+  const Claim held = claim_on("k"), other = claim_on("other");
+  REQUIRE(voted(member, held) != 0);
+  REQUIRE(eventually([&] {
+    const std::string info = server.command({"INFO", "persistence"}).text;
+    return info.find("aof_buffer_length:0\r") != std::string::npos;
+  }));
+  server.restart();
+  REQUIRE(holds(server, held));
+  CHECK(voted(member, other) == 0);
+  CHECK(guarded(member));
+  CHECK(!holds(server, other));
+  CHECK(renew(member, held).has_value());
+  server.restart();
+  auto waiting = member_at(server.address());
+  CHECK(std::get<Refusal>(vote(waiting, other, 1, {true, {}})).waiting == 1);
+  vouch_for(server);
+  CHECK(voted(member, claim_on("other")) == 0);  // lets the queue in
+  CHECK(news(waiting, other, Wake::Why::granted).has_value());
+}
+
+TEST_CASE("a server that answers once it is on the disk votes at once after a restart") {
+  RedisServer server(durable());
+  vouch_for(server);
+  const Claim held = claim_on("k"), after = claim_on("after");
+  {
+    auto member = member_at(server.address());
+    REQUIRE(voted(member, held) != 0);
+  }
+  server.restart();
+  {
+    auto member = member_at(server.address());
+    CHECK(voted(member, claim_on("k")) == 0);
+    CHECK(!guarded(member));
+    CHECK(voted(member, after) != 0);
+    CHECK(holds(server, after));
+  }
+  for (const char* setting : {"appendfsync everysec", "no-appendfsync-on-rewrite yes"}) {
+    CAPTURE(setting);
+    const std::string name(setting, std::string_view(setting).find(' '));
+    server.command({"CONFIG", "SET", name, setting + name.size() + 1});
+    auto member = member_at(server.address());
+    CHECK(voted(member, claim_on("before " + name)) != 0);
+    server.restart();
+    CHECK(voted(member, claim_on("after " + name)) == 0);
+    CHECK(guarded(member));
+    vouch_for(server);
+    member_at(server.address()).renew(held.key, held.token, {}, soon());
+  }
+}
+
+TEST_CASE("a member needs INFO and ROLE, may lack CONFIG, and is no replica") {
+  RedisServer server;
+  vouch_for(server);
+  const auto with = [&](const std::string& rule) {
+    server.command({"ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "&*", "+@all", rule});
+    Endpoint endpoint = endpoint_at(server.address());
+    endpoint.user = "u";
+    endpoint.password = "pw";
+    RedisMember member(endpoint, "dlock:");
+    return trouble_of(member);
+  };
+  CHECK(says(with("-info"), Trouble::denied, "+info"));
+  CHECK(says(with("-role"), Trouble::denied, "role"));
+  CHECK(!with("-config"));
+  RedisServer replica;
+  replica.command({"REPLICAOF", "127.0.0.1", "1"});
+  auto member = member_at(replica.address());
+  CHECK(says(trouble_of(member), Trouble::unavailable, "is a replica"));
+}
+
+TEST_CASE("a member's first answer takes one round trip on a new link, also a cold one's") {
+  RedisServer server;
+  vouch_for(server);
+  FaultProxy proxy(server.address());
+  auto member = member_at(proxy.address());
+  proxy.hold(Direction::replies);
+  std::jthread voting([&] { CHECK(voted(member, claim_on("k")) != 0); });
+  CHECK(eventually([&] {
+    const auto sent = proxy.recorded();
+    return !sent.empty() && sent.front().find("EVALSHA") != std::string::npos;
+  }));
+  proxy.heal();
+  voting.join();
+  server.command({"SCRIPT", "FLUSH"});
+  const Claim claim = claim_on("cold");
+  CHECK(voted(member, claim) != 0);
+  CHECK(state_of(member, "cold").holders.size() == 1);
+}
+
+TEST_CASE("a member's fence is what was proposed within a minute of its clock, and may be raised") {
+  ShimClock clock;
+  RedisOptions options;
+  options.env = clock.environment();
+  RedisServer server(options);
+  vouch_for(server);
+  auto member = member_at(server.address());
+  const std::int64_t now = clock.now().count(), minute = 60'000'000;
+  const Claim slow = claim_on("a"), fast = claim_on("b"), exact = claim_on("c");
+  CHECK(voted(member, slow, 1) == now - minute);
+  CHECK(voted(member, fast, now * 2) == now + minute);
+  CHECK(voted(member, exact, now + 5) == now + 5);
+  CHECK(raised(member, exact, now + 9) == now + 9);
+  CHECK(raised(member, exact, now + 8) == now + 9);
+  server.command({"SET", "dlock:{c}:fence", std::to_string(now + 30)});
+  CHECK(raised(member, exact, now + 20) == now + 9);
+  CHECK(raised(member, claim_on("c"), now + 40) == 0);
+  CHECK(server.command({"GET", "dlock:{c}:fence"}).text == std::to_string(now + 30));
+}
+
+TEST_CASE("a lost hold comes back past the queue, but not beside another or after its release") {
+  RedisServer server;
+  vouch_for(server);
+  auto member = member_at(server.address()), queueing = member_at(server.address());
+  const Claim lost = claim_on("k"), inside = claim_on("k"), next = claim_on("k");
+  REQUIRE(voted(member, inside) != 0);
+  CHECK(rejoined(member, lost, 7) == 0);
+  REQUIRE(std::holds_alternative<Refusal>(vote(queueing, next, 1, {true, {}})));
+  server.command({"DEL", "dlock:{k}"});
+  CHECK(rejoined(member, lost, 7) == 7);
+  CHECK(server.command({"GET", "dlock:{k}:fence"}).text.size() > 1);  // not set back
+  CHECK(release(member, lost) == Released::yes);
+  CHECK(let_in(queueing, next));
+}
+
+TEST_CASE("requests that reach a member twice do no harm") {
+  RedisServer server;
+  vouch_for(server);
+  FaultProxy proxy(server.address());
+  auto member = member_at(proxy.address());
+  const Claim claim = claim_on("k");
+  renew(member, claim);
+  const auto twice = [&](auto&& request) {
+    proxy.duplicate_request();
+    return request();
+  };
+  const auto fence = twice([&] { return voted(member, claim); });
+  CHECK(voted(member, claim) == fence);
+  CHECK(twice([&] { return raised(member, claim, fence + 3); }) == fence + 3);
+  server.command({"DEL", "dlock:{k}"});
+  CHECK(twice([&] { return rejoined(member, claim, fence + 3); }) == fence + 3);
+  CHECK(voted(member, claim) == fence + 3);
+  CHECK(twice([&] { return release(member, claim); }) == Released::yes);
+  CHECK(!holds(server, claim));
+  CHECK(server.command({"GET", "dlock:{k}:fence"}).text == std::to_string(fence + 3));
+}
+
+TEST_CASE("a release follows a broken-off vote on its link at once, and opens none") {
+  RedisServer server;
+  vouch_for(server);
+  FaultProxy proxy(server.address());
+  auto member = member_at(proxy.address());
+  Event interrupt;
+  interrupt.raise();
+  const Patience interrupted{soon().deadline, interrupt.fd()};
+  const Claim claim = claim_on("k");
+  const auto give_back = [&] {
+    member.release(claim.key, claim.token, ReleaseMode::ignore_floor, interrupted);
+  };
+  CHECK(says(trouble_of(member, interrupted), Trouble::interrupted, ""));
+  CHECK(proxy.connections() == 0);
+  REQUIRE(voted(member, claim_on("warm")) != 0);
+  proxy.hold(Direction::replies);
+  CHECK_THROWS_AS(member.vote(claim, {}, Fence{1}, interrupted), Error);
+  REQUIRE(eventually([&] { return holds(server, claim); }));
+  CHECK_THROWS_AS(give_back(), Error);
+  CHECK(eventually([&] { return !holds(server, claim); }));
+  proxy.close_connections();
+  CHECK(eventually([&] {
+    try {
+      give_back();
+    } catch (const Error& error) {
+      return error.trouble() == Trouble::interrupted;
+    }
+    return false;
+  }));
+  CHECK(proxy.connections() == 1);
+}
+
+}  // namespace dlock::test

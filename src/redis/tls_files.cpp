@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "base/error.hpp"
@@ -45,17 +45,22 @@ Pem look_into(const char* option, const std::string& path) {
   }
   if (!S_ISREG(is.st_mode)) refuse(option, path, "is not a file");
   if (is.st_size == 0) refuse(option, path, "is empty");
-  std::ifstream file(path);
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
+  if (!file) refuse(option, path, "cannot be read");
   Pem pem;
-  for (std::string line; std::getline(file, line);) {
+  char block[1024];
+  for (std::string line; std::fgets(block, sizeof block, file.get()) != nullptr;) {
+    line += block;
+    if (!line.ends_with('\n') && std::feof(file.get()) == 0) continue;
     const bool begins = line.starts_with("-----BEGIN ");
     const auto has = [&](const char* word) { return line.find(word) != std::string::npos; };
     if (begins && has("CERTIFICATE-----")) pem.certificate = true;
     if (begins && has("PRIVATE KEY-----")) pem.key = true;
     if (begins && has("ENCRYPTED")) pem.encrypted = true;
     if (line.starts_with("Proc-Type:") && has("ENCRYPTED")) pem.encrypted = true;
+    line.clear();
   }
-  if (!file.eof()) refuse(option, path, "cannot be read");
+  if (std::ferror(file.get()) != 0) refuse(option, path, "cannot be read");
   return pem;
 }
 

@@ -5,7 +5,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <sstream>
+#include <string_view>
 
 #include "base/process.hpp"
 
@@ -25,12 +25,21 @@ bool marked_as_delegated(const std::string& folder) {
   return false;
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return parts;
+}
+
 /// Of /proc/self/cgroup; empty if there is none or it lies outside what this namespace shows.
 std::string own_cgroup(const std::string& self_cgroup) {
-  std::istringstream lines(self_cgroup);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string_view line : split(self_cgroup, '\n')) {
     if (!line.starts_with("0::/")) continue;
-    const std::string path = line.substr(3);
+    const std::string path(line.substr(3));
     return path.starts_with("/..") ? "" : path;
   }
   return "";
@@ -40,17 +49,13 @@ std::string own_cgroup(const std::string& self_cgroup) {
 
 std::string own_cgroup_folder(const std::string& self_cgroup, const std::string& mount_info) {
   const std::string cgroup = own_cgroup(self_cgroup);
-  std::istringstream lines(mount_info);
-  for (std::string line; !cgroup.empty() && std::getline(lines, line);) {
-    if (line.find(" - cgroup2 ") == std::string::npos) continue;
-    std::istringstream fields(line);
-    std::string skipped;
-    std::string root;
-    std::string mounted_at;
-    fields >> skipped >> skipped >> skipped >> root >> mounted_at;
-    if (root == "/") root.clear();
+  for (const std::string_view line : split(mount_info, '\n')) {
+    const auto fields = split(line, ' ');
+    const bool is_ours = line.find(" - cgroup2 ") != std::string_view::npos && fields.size() > 4;
+    if (cgroup.empty() || !is_ours) continue;
+    const std::string root(fields[3] == "/" ? "" : fields[3]);
     const bool shown = (cgroup + "/").starts_with(root + "/");
-    if (shown) return mounted_at + cgroup.substr(root.size());
+    if (shown) return std::string(fields[4]) + cgroup.substr(root.size());
   }
   return "";
 }

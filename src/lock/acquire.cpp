@@ -247,7 +247,11 @@ std::optional<Acquired> Acquisition::take_all() {
     const auto ticket = known == tickets_.end() ? std::nullopt : std::optional(known->second);
     Attempt attempt(store_, claim, wait_end_, terms_.unconfirmed && last, ticket, listener_);
     asked_ = held_.size() + 1;
-    const auto first = attempt.ask_once(terms_.interrupt_fd, reached_ && may_wait());
+    // Whoever stood in the queue goes back there: an answer that comes late would else cost the
+    // place again.
+    const auto first = ticket && may_wait()
+                           ? Attempt::Stop::refused
+                           : attempt.ask_once(terms_.interrupt_fd, reached_ && may_wait());
     reached_ = true;
     if (const auto* grant = std::get_if<Grant>(&first)) {
       held_.push_back({claim, *grant});

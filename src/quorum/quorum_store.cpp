@@ -41,11 +41,11 @@ Tenure& QuorumStore::tenure(const Name& name, const std::optional<Claim>& claim)
 Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
   const Name name{claim.key, claim.token};
   Tenure& tenure = this->tenure(name, claim);
-  if (tenure.count(State::returned) > 0) return split(name);
   if (ask.wait) {
     waiting_ = name;
     tenure.ticket = ask.ticket.value_or(tenure.ticket.value_or(Ticket{clock_now().value}));
   }
+  if (tenure.count(State::returned) > 0) return split(name);
   ++tenure.round;
   ask_for_votes(name, ask, patience.deadline);
   for (int tries = 1;; ++tries) {

@@ -108,8 +108,11 @@ Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
   Tenure& tenure = tenures_.at(name);
   const auto now = BootClock::now();
   const auto silent = tenure.count(State::failed) + tenure.count(State::open);
-  if (tenure.ballots.size() - silent < tenure.needed()) no_majority(tenure);
-  if (tenure.holding(now).size() >= tenure.needed()) return split(name);
+  const auto holding = tenure.holding(now).size();
+  const bool too_few_said = tenure.ballots.size() - silent < tenure.needed();
+  // A semaphore needs so many votes that a single refusal may decide.
+  if (too_few_said && holding + silent >= tenure.needed()) no_majority(tenure);
+  if (holding >= tenure.needed()) return split(name);
   Refusal refusal = merged_refusal(tenure);
   if (refusal.why != Refusal::Why::held) {
     give_votes_back(name);
@@ -131,11 +134,10 @@ Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
 std::optional<Refusal> QuorumStore::too_few_votes(const Tenure& tenure) const {
   std::vector<milliseconds> waits;
   std::string names;
-  std::size_t able = 0;
+  std::size_t able = 0;  ///< or may be
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
     const Ballot& ballot = tenure.ballots[i];
-    if (ballot.state == State::failed || ballot.state == State::open) continue;
-    if (ballot.votes()) {
+    if (ballot.is_silent() || ballot.votes()) {
       ++able;
       continue;
     }

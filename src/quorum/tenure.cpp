@@ -158,9 +158,12 @@ Contest contest(const Tenure& tenure, Deadline now) {
       if (!rival.holder.limit.unlimited()) {
         room = std::min(room, static_cast<std::size_t>(rival.holder.limit.owners));
       }
-    } else if (rival.votes > contest.mine || (rival.votes == contest.mine && id < own)) {
-      contest.leading = false;
+      continue;
     }
+    // Members that let us in do not say whom they let in beside.
+    const bool alone = tenure.claim->limit == exclusive || rival.holder.limit == exclusive;
+    const std::size_t votes = rival.votes + (alone ? 0 : contest.mine);
+    if (votes > contest.mine || (votes == contest.mine && id < own)) contest.leading = false;
   }
   contest.decided = established >= room || holders_left_out(tenure);
   return contest;

@@ -110,13 +110,16 @@ TEST_CASE("a waiter whose link was used otherwise is told that it would hear not
 
 TEST_CASE("a waiter listens although its asking was broken off before the answer came") {
   RedisEngine engine;
-  const auto holder = engine.open(), store = engine.open();
+  FaultProxy proxy(engine.server.address());
+  const auto holder = engine.open(), store = redis_store(endpoint_at(proxy.address()));
   const Claim held = claim_on("k"), claim = claim_on("k");
   granted(*holder, held);
   queue_up(*store, claim);
   Event interrupt;
   interrupt.raise();
+  proxy.hold(Direction::replies);
   CHECK_THROWS_AS(store->acquire(claim, {true, {}}, {never, interrupt.fd()}), Error);
+  proxy.heal();
   release(*holder, held);
   CHECK(let_in(*store, claim));
 }

@@ -64,33 +64,45 @@ std::optional<Grant> RedisMember::rejoin(const Claim& claim, Fence fence,
   return grant;
 }
 
+Reply RedisMember::call_known(const LockKey& key, const std::vector<std::string>& arguments,
+                              const std::string& channel, const Patience& patience) {
+  Reply reply = RedisStore::call(key, arguments, channel, patience);
+  know_process();
+  return reply;
+}
+
 Reply RedisMember::call(const LockKey& key, const std::vector<std::string>& arguments,
                         const std::string& channel, const Patience& patience) {
-  Reply reply = RedisStore::call(key, arguments, channel, patience);
+  Reply reply = call_known(key, arguments, channel, patience);
   if (reply.is_error() || take_standing(reply)) return reply;
   vouch(key, patience);
   // A hold found, renewed or released is that, whoever vouches.
   if (arguments.front() != "acquire") return reply;
   if (word(reply, 0) == "granted" && standing_.no_vote_for > milliseconds(0)) {
-    Reply given_back =
-        RedisStore::call(key, {"release", arguments[1], "0", "1", "0"}, "", patience);
+    Reply given_back = call_known(key, {"release", arguments[1], "0", "1", "0"}, "", patience);
     check(key, given_back);
   }
   // Also for the sake of the subscription, which other requests have ended.
-  reply = RedisStore::call(key, arguments, channel, patience);
-  if (reply.is_error() || take_standing(reply)) return reply;
-  throw Error(Trouble::unavailable, name() + ": it forgets at once what it is told");
+  reply = call_known(key, arguments, channel, patience);
+  if (!reply.is_error() && !take_standing(reply)) forgetful();
+  return reply;
 }
 
 void RedisMember::vouch(const LockKey& key, const Patience& patience) {
   const std::string flag = process_.durable.value_or(false) ? "a" : "-";
-  Reply reply = RedisStore::call(key, {"vouch", process_.run_id, flag}, "", patience);
+  Reply reply = call_known(key, {"vouch", process_.run_id, flag}, "", patience);
   check(key, reply);
-  take_standing(reply);
+  if (!take_standing(reply)) forgetful();
+}
+
+void RedisMember::forgetful() const {
+  throw Error(Trouble::unavailable,
+              name() +
+                  ": what was written to it a moment ago is gone: its memory is not to be "
+                  "relied upon");
 }
 
 bool RedisMember::take_standing(Reply& reply) {
-  know_process();
   if (!reply.is_array(2)) unexpected_answer();
   const std::string vouched = std::move(reply.items.back().text);
   reply.items.pop_back();

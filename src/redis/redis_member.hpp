@@ -39,9 +39,13 @@ class RedisMember final : public RedisStore, public Member {
     std::optional<bool> durable;
   };
 
+  /// As RedisStore::call(); then the process is known that replied.
+  Reply call_known(const LockKey& key, const std::vector<std::string>& arguments,
+                   const std::string& channel, const Patience& patience);
   /// Takes off `reply` what a member adds; false if somebody has to vouch for its server first.
   bool take_standing(Reply& reply);
   void vouch(const LockKey& key, const Patience& patience);
+  [[noreturn]] void forgetful() const;
   void know_process();
 
   Process process_;

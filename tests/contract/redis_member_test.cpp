@@ -8,6 +8,7 @@
 #include "redis/redis_member.hpp"
 #include "support/clock_control.hpp"
 #include "support/eventually.hpp"
+#include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/vouching.hpp"
 
@@ -201,6 +202,40 @@ TEST_CASE("a member needs INFO and ROLE, may lack CONFIG, and is no replica") {
   replica.command({"REPLICAOF", "127.0.0.1", "1"});
   auto member = member_at(replica.address());
   CHECK(says(trouble_of(member), Trouble::unavailable, "is a replica"));
+}
+
+TEST_CASE("a node of a Cluster is no member, and neither is who does not say which process it is") {
+  const auto answers = [](const std::string& info) {
+    return [info](const std::vector<std::string>& words) {
+      if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");
+      if (words.front() == "INFO") {
+        return say("$" + std::to_string(info.size()) + "\r\n" + info + "\r\n");
+      }
+      return say(words.front() == "EVALSHA" ? "-CROSSSLOT keys\r\n" : "+OK\r\n");
+    };
+  };
+  FakeServer node(answers("# Server\r\nredis_mode:cluster\r\nrun_id:1\r\n"));
+  auto of_a_cluster = member_at(node.address());
+  CHECK(says(trouble_of(of_a_cluster), Trouble::unavailable, "a node of a Cluster"));
+  FakeServer secretive(answers("# Server\r\n"));
+  auto nameless = member_at(secretive.address());
+  CHECK(says(trouble_of(nameless), Trouble::unavailable, "run_id"));
+}
+
+TEST_CASE("a server that keeps nothing is no member for longer than it takes to see that") {
+  FakeServer server([](const std::vector<std::string>& words) {
+    if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");
+    if (words.front() == "INFO") return say("$11\r\n#\r\nrun_id:1\r\n");
+    if (words.front() != "EVALSHA") return say("+OK\r\n");
+    return say("*4\r\n$4\r\ngone\r\n:0\r\n:0\r\n$0\r\n\r\n");
+  });
+  auto member = member_at(server.address());
+  try {
+    renew(member, claim_on("k"));
+    FAIL("it was believed");
+  } catch (const Error& error) {
+    CHECK(says(error, Trouble::unavailable, "is gone"));
+  }
 }
 
 TEST_CASE("a member's first answer takes one round trip on a new link, also a cold one's") {

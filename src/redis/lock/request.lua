@@ -36,8 +36,9 @@
 -- The channel <holds key>:<channel> hears "grant <now> <lease> <fence> <word>", "next <ms>".
 
 local op, token = ARGV[1], ARGV[2]
-local fence_life, largest_fence = 604800, 9007199254740991  -- a larger one is none of ours
+local fence_life, largest_fence = '604800', 9007199254740991  -- a larger one is none of ours
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local stamp = string.format('%.0f', now)
+-- A third of what it takes to write a number of 64 bits.
+local stamp = string.format('%s%06d', time[1], time[2])

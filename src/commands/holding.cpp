@@ -30,10 +30,11 @@ class Holding::Keeping final : public StopSource {
   int fd() const override { return keeper_.news_fd(); }
   Deadline look_by() const override { return keeper_.start_by(); }
   bool lost() const override {
-    keeper_.start();
     keeper_.take_news();
+    keeper_.start();
     return keeper_.lost();
   }
+  void keep_by_itself() const override { keeper_.start_to_stay(); }
   Deadline must_be_gone_by() const override { return keeper_.safe_until(); }
   milliseconds grace(milliseconds usual) const override {
     return keeper_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);

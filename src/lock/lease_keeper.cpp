@@ -17,21 +17,33 @@ std::string lost_text(const LockKey& key, const std::string& reason) {
 LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
                          std::atomic<BootClock::rep>* safe_until, Begin begin_at)
     : safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
+      stays_(begin_at == Begin::now),
       first_key_(held.front().claim.key),
       upkeep_(store, std::move(held), *this, stop_.fd()) {
-  if (begin_at == Begin::now || upkeep_.next_due() <= BootClock::now()) begin();
+  if (stays_ || upkeep_.next_due() <= BootClock::now()) begin();
 }
 
 LeaseKeeper::~LeaseKeeper() { stop(); }
 
 void LeaseKeeper::start() {
   if (started()) return;
+  if (thread_.joinable()) thread_.join();
+  resting_ = false;
   upkeep_.doubt(steps_.taken());
+  if (!stays_ && upkeep_.next_due() > BootClock::now()) return;
   try {
     begin();
   } catch (const Error& error) {
     upkeep_.cannot_renew(error);
   }
+}
+
+void LeaseKeeper::start_to_stay() {
+  {
+    const std::lock_guard guard(mutex_);
+    stays_ = true;
+  }
+  start();
 }
 
 void LeaseKeeper::begin() {
@@ -54,7 +66,7 @@ std::optional<Loss> LeaseKeeper::loss() const {
 }
 
 void LeaseKeeper::renew_now(milliseconds at_most) {
-  start();
+  start_to_stay();
   if (!started()) return;
   std::unique_lock guard(mutex_);
   ++hurries_;
@@ -83,7 +95,18 @@ void LeaseKeeper::work() {
       hurries_ = 0;
       renewed_.notify_all();
     }
+    if (may_rest()) return;
   }
+}
+
+/// Whether there is nothing to do for so long that a thread is better started anew.
+bool LeaseKeeper::may_rest() {
+  constexpr milliseconds short_while{20};
+  const std::lock_guard guard(mutex_);
+  if (stays_ || upkeep_.next_due() <= later(BootClock::now(), short_while)) return false;
+  resting_ = true;
+  news_.raise();
+  return true;
 }
 
 void LeaseKeeper::promised(Deadline safe_until, bool confirmed) {

@@ -24,7 +24,7 @@ class LeaseKeeper : private LeaseListener {
   /// than the rest of a short hold.
   enum class Begin {
     now,
-    when_due,  ///< now if anything is due; else whoever made it calls start(), see start_by()
+    when_due,  ///< only for what is due; whoever made it calls start(), see start_by()
   };
 
   /// Where `safe_until` is given, that is kept there, on BootClock, for another process to read.
@@ -35,17 +35,20 @@ class LeaseKeeper : private LeaseListener {
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
-  /// When start() has to be called; `never` once there is a thread.
+  /// When start() has to be called; `never` while there is a thread.
   Deadline start_by() const { return started() ? never : upkeep_.next_due(); }
-  /// Starts the thread. Where there can be none, that counts as a renewal that failed: start_by()
-  /// says when to try again.
+  /// Starts the thread if something is due or the clock was set. Where there can be none, that
+  /// counts as a renewal that failed: start_by() says when to try again.
   void start();
+  /// Starts it to stay: nobody will look at start_by() for a while.
+  void start_to_stay();
 
   /// Becomes readable when a hold is lost or its lease has run out.
   int lost_fd() const { return lost_.fd(); }
   bool lost() const { return lost_.raised(); }
-  /// Readable then, too, and when safe_until() has become earlier; until the news are taken. While
-  /// there is no thread: when it has to be started early, because the clock was set.
+  /// Readable then, too, when safe_until() has become earlier, and when the thread has ended; until
+  /// the news are taken. While there is no thread: when the clock was set, so that start() has to
+  /// be called.
   int news_fd() const { return started() ? news_.fd() : steps_.fd(); }
   void take_news() const { news_.clear(); }
   /// Until then all holds are ours, whatever happens; `never` if none has a lease.
@@ -65,8 +68,9 @@ class LeaseKeeper : private LeaseListener {
   void promised(Deadline safe_until, bool confirmed) override;
   void renewed() override;
   void failed(const Loss& loss) override;
-  bool started() const { return thread_.joinable(); }
+  bool started() const { return thread_.joinable() && !resting_; }
   void begin();
+  bool may_rest();
   void work();
 
   ClockSteps steps_;
@@ -79,11 +83,13 @@ class LeaseKeeper : private LeaseListener {
   std::atomic<BootClock::rep>* safe_until_;
   mutable std::mutex mutex_;
   std::condition_variable renewed_;
-  std::optional<Loss> loss_;  ///< guarded by mutex_
-  int hurries_ = 0;           ///< guarded by mutex_: calls of renew_now not served yet
-  LockKey first_key_;         ///< for a loss that is of all holds
-  LeaseUpkeep upkeep_;        ///< the thread's, from its start until stop()
-  std::thread thread_;        ///< last: starts when all else is there
+  std::optional<Loss> loss_;          ///< guarded by mutex_
+  int hurries_ = 0;                   ///< guarded by mutex_: calls of renew_now not served yet
+  bool stays_;                        ///< written with mutex_ by whoever starts the thread
+  std::atomic<bool> resting_{false};  ///< the thread has done its work, and ends
+  LockKey first_key_;                 ///< for a loss that is of all holds
+  LeaseUpkeep upkeep_;                ///< the thread's, while there is one
+  std::thread thread_;                ///< last: starts when all else is there
 };
 
 /// Where nobody says otherwise, what somebody has to end in before a lease of this ttl may end

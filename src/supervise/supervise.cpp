@@ -116,6 +116,7 @@ std::optional<Why> Supervisor::reason_to_stop() {
   if (loss_matters() && (now >= loss_deadline() || loss_told_)) {
     loss_noticed_ = true;
     if (!terms_.keep_running_on_loss) return Why::lost;
+    terms_.loss->keep_by_itself();
     if (terms_.on_loss) terms_.on_loss();
   }
   if (now >= max_hold_deadline()) return Why::max_hold;
@@ -184,8 +185,7 @@ Ending Supervisor::ended_by_itself(const ChildEnd& end) const {
 /// From here on the outcome is fixed, whatever the child still does.
 Ending Supervisor::stop(Why why) {
   stopping_ = true;
-  // The lock is kept for as long as it takes.
-  if (loss_matters() && terms_.loss->look_by() != never) terms_.loss->lost();
+  if (terms_.loss != nullptr) terms_.loss->keep_by_itself();
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();
   auto survivors = by_itself ? std::vector<Survivor>{} : kill_tree();

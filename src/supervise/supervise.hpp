@@ -17,8 +17,7 @@ class StopSource {
   virtual ~StopSource() = default;
   /// Readable: ask lost().
   virtual int fd() const = 0;
-  /// lost() is to be asked then at the latest, and before the child is stopped for whatever reason;
-  /// afterwards it has moved on.
+  /// lost() is to be asked then at the latest; afterwards it has moved on.
   virtual Deadline look_by() const { return never; }
   /// Called when fd() is readable, or look_by() has come: true means stop now; false means it was
   /// nothing, and has left fd() unreadable. Must not block for long.
@@ -26,6 +25,9 @@ class StopSource {
   /// Nothing of the child may run after this. Moves later as renewals succeed; read anew on every
   /// wake, so it must be thread-safe and cheap.
   virtual Deadline must_be_gone_by() const = 0;
+  /// Called when look_by() is asked no more: before the child is stopped, which may take a while,
+  /// and once a loss was noticed that the child outlives.
+  virtual void keep_by_itself() const {}
   /// What of the usual grace there is time for, now.
   virtual milliseconds grace(milliseconds usual) const { return usual; }
 };

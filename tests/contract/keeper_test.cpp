@@ -156,31 +156,33 @@ TEST_OF_ENGINES(
   CHECK(state_of(*watcher, "k").holders.empty());
 }
 
-TEST_OF_ENGINES("a keeper that may wait has no thread before a renewal is due, or it is told to") {
+TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due, or told to") {
   Engine engine;
   const auto store = engine.open();
   const Held held = take(*store, "k", milliseconds(2000));
   const auto begun = BootClock::now();
-  const std::size_t threads = numbers_in("/proc/self/task").size();
+  const auto threads = [] { return numbers_in("/proc/self/task").size(); };
+  const auto at_first = threads();
   LeaseKeeper keeper(*store, {held}, nullptr, LeaseKeeper::Begin::when_due);
-  CHECK(numbers_in("/proc/self/task").size() == threads);
+  keeper.start();  // too early
+  CHECK(threads() == at_first);
   CHECK(keeper.start_by() <= later(begun, milliseconds(700)));
   CHECK(keeper.safe_until() == held.grant.lease.valid_until);
   poll_until({}, keeper.start_by());
   keeper.start();
-  CHECK(keeper.start_by() == never);
   CHECK(eventually([&] { return keeper.safe_until() > held.grant.lease.valid_until; }));
+  CHECK(eventually([&] { return keeper.start_by() != never; }));
+  CHECK(readable(keeper.news_fd()) == false);
+  keeper.start_to_stay();
+  CHECK(keeper.start_by() == never);
+  const auto renewed_until = keeper.safe_until();
+  CHECK(eventually([&] { return keeper.safe_until() > renewed_until; }));
   keeper.stop();
-
-  LeaseKeeper hurried(*store, {held}, nullptr, LeaseKeeper::Begin::when_due);
-  hurried.renew_now(milliseconds(5000));
-  CHECK(hurried.safe_until() > held.grant.lease.valid_until);
-  hurried.stop();
+  CHECK(threads() == at_first);
 
   Held unconfirmed = held;
   unconfirmed.grant.confirmed = false;
   LeaseKeeper at_once(*store, {unconfirmed}, nullptr, LeaseKeeper::Begin::when_due);
-  CHECK(at_once.start_by() == never);
   CHECK(eventually([&] { return at_once.confirmed(); }));
 }
 

@@ -49,9 +49,11 @@ class Report:
         print(self.tables[-1], flush=True)
 
     def judge(self, what, goal, measured, reached):
+        """A goal that was measured."""
         self.goals.append(Goal(what, goal, measured, "reached" if reached else "missed"))
 
     def skip(self, what, goal, why):
+        """One that was not."""
         self.goals.append(Goal(what, goal, why))
 
     def goal_table(self):

@@ -19,6 +19,7 @@ import distance
 import idle
 import locks
 import plot
+import redlock
 import start
 import trouble
 from figures import Report
@@ -30,6 +31,7 @@ PARTS = {
     "distance": "round trips and hand-over over a true 50 ms link",
     "cost": "the server's time and memory for each operation, with up to 10 000 in the queue",
     "idle": "waiters and holders at rest",
+    "redlock": "five servers, two of them black-holed",
     "trouble": "waiters after a crash, and inspect of 10 000 locks",
 }
 
@@ -64,7 +66,7 @@ def arguments():
 
 def measure(stage, wanted, quick, report):
     all_locks = locks.gather(stage, stage.redis(), report)
-    for part in (start, crowd, distance, cost, idle, trouble):
+    for part in (start, crowd, distance, redlock, cost, idle, trouble):
         name = part.__name__
         if name not in wanted:
             continue

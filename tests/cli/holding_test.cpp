@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include "base/wait.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -208,6 +209,22 @@ TEST_CASE("holding: under --on-lost ignore the command runs on, and its code is 
     CHECK(status["outcome"] == "exited");
     CHECK(status["exit_code"] == 5);
     CHECK(status["lost"] == true);
+  });
+}
+
+TEST_CASE("holding: under --on-lost ignore the keys that are left are renewed") {
+  on_each_engine([](const Place& place) {
+    if (place.is_local()) return;  // nothing is renewed there
+    auto holder = place.start_shell(
+        R"("$D" run -t 1500ms -k a -k b --on-lost ignore -- \
+             sh -c "echo in; while [ ! -e end ]; do sleep 0.01; done")");
+    REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
+    CHECK(place.dlock({"release", "--force", "-k", "a"}).exit_code == 0);
+    REQUIRE(eventually([&] { return holds(holder.err(), "--on-lost ignore"); }));
+    poll_until({}, later(BootClock::now(), milliseconds(2000)));
+    CHECK(place.dlock({"inspect", "-q", "b"}).exit_code == 0);
+    write_file(place.dir() / "end", "");
+    CHECK(holder.wait().exit_code == 0);
   });
 }
 

@@ -55,6 +55,11 @@ struct Perform {
 
 }  // namespace
 
+/// How long a member that answers as a rule is given to say that it has released. Who has left by
+/// then may not be heard at all: a server that finds it cannot send to a connection forgets what it
+/// has not read from it yet.
+constexpr milliseconds a_moment{20};
+
 class ThreadedCouncil::Mailbox {
  public:
   void put(Heard heard) {
@@ -92,6 +97,10 @@ class ThreadedCouncil::Desk {
 
   void post(Task task) {
     const std::lock_guard guard(mutex_);
+    if (task.is_release()) {
+      ++releases_;
+      all_released_.clear();
+    }
     tasks_.push_back(std::move(task));
     wake_.raise();
     if (thread_.joinable()) return;
@@ -100,6 +109,16 @@ class ThreadedCouncil::Desk {
     } catch (const std::system_error& error) {
       throw Error(Trouble::host_refused, std::string("cannot start a thread: ") + error.what());
     }
+  }
+
+  /// Until it has done all releases; of one that never answered nothing is expected.
+  void await_releases(Deadline until) {
+    {
+      const std::lock_guard guard(mutex_);
+      if (releases_ == 0 || !answers_) return;
+    }
+    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}};
+    poll_until(fds, until);
   }
 
  private:
@@ -137,11 +156,15 @@ class ThreadedCouncil::Desk {
       Finding finding = std::visit(Perform{*member_, patience}, task.inquiry);
       if (auto claim = claim_in_queue(task, finding)) listening_ = std::move(claim);
       say(task.number, std::move(finding));
+      const std::lock_guard guard(mutex_);
+      answers_ = true;
     } catch (const Error& error) {
       if (error.trouble() != Trouble::interrupted) say(task.number, error);
     } catch (const std::exception& error) {
       say(task.number, Error(Trouble::host_refused, error.what()));
     }
+    const std::lock_guard guard(mutex_);
+    if (task.is_release() && --releases_ == 0) all_released_.raise();
   }
 
   void listen() {
@@ -164,14 +187,20 @@ class ThreadedCouncil::Desk {
   Event wake_;
   Event leave_;
   std::mutex mutex_;
-  std::deque<Task> tasks_;
+  std::deque<Task> tasks_;  ///< guarded by mutex_
+  int releases_ = 0;        ///< guarded by mutex_: posted and not done
+  bool answers_ = false;    ///< guarded by mutex_: it has answered something
+  Event all_released_;
   std::optional<Claim> listening_;  ///< the thread's
   std::thread thread_;
 };
 
 ThreadedCouncil::ThreadedCouncil(OpenMembers open) : open_(std::move(open)) { this->open(); }
 
-ThreadedCouncil::~ThreadedCouncil() = default;
+ThreadedCouncil::~ThreadedCouncil() {
+  const auto until = later(BootClock::now(), a_moment);
+  for (const auto& desk : desks_) desk->await_releases(until);
+}
 
 void ThreadedCouncil::open() {
   mailbox_ = std::make_unique<Mailbox>();

@@ -18,8 +18,9 @@ namespace dlock {
 using OpenMembers = std::function<std::vector<std::unique_ptr<Member>>()>;
 
 /// A thread for each member does what is asked of it, and listens for news in between. A new
-/// inquiry ends the one under way, but not a release, which has to arrive. Destroyed, it does not
-/// wait for anybody: releases not yet done are sent where there is an open connection.
+/// inquiry ends the one under way, but not a release, which has to arrive. Destroyed, it waits for
+/// releases a moment, and of members that never answered not at all: what is not yet done is sent
+/// where there is an open connection.
 class ThreadedCouncil final : public Council {
  public:
   explicit ThreadedCouncil(OpenMembers open);

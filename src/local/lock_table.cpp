@@ -15,8 +15,8 @@ milliseconds floor_left(const HoldEntry& hold, microseconds now) {
 
 WaiterEntry asking(const Claim& claim, const Backing& backing, microseconds now,
                    std::optional<Fence> proposal) {
-  return {claim.token, claim.owner, {},        now,     {},      claim.ttl,
-          claim.floor, claim.limit, claim.who, backing, proposal};
+  return {claim.token, claim.owner, {},        now,     {},       claim.ttl,
+          claim.floor, claim.limit, claim.who, backing, proposal, {}};
 }
 
 }  // namespace
@@ -82,17 +82,18 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     own->at = op.now();
     own->ttl = own->lease = claim.ttl;
     own->flag = Flag::held;
-    const Granted same{own->fence, own->lease};
     op.unqueue(claim.token);
     op.settle();
-    return finish(same);
+    own = find_hold(claim.token);
+    return finish(Granted{own->fence, own->lease});
   }
   const WaiterEntry asker = asking(claim, backing, op.now(), proposal);
   const auto verdict = op.guarded_rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {
-    const Granted granted = op.admit(asker, verdict, Flag::held, claim.ttl);
+    op.admit(asker, verdict, Flag::held, claim.ttl);
     op.settle();
-    return finish(granted);
+    const HoldEntry* own = find_hold(claim.token);
+    return finish(Granted{own->fence, own->lease});
   }
   if (verdict.kind == Kind::upgrade) return refuse(Refusal::Why::upgrade);
   if (ask.wait && (!queue.empty() || verdict.kind == Kind::full)) op.join(asker, ask.ticket);
@@ -126,10 +127,15 @@ Outcome<std::optional<Granted>> LockTable::rejoin(const Claim& claim, Fence fenc
   HoldEntry* own = find_hold(claim.token);
   const auto verdict = op.rule(claim.owner, claim.limit);
   if (own != nullptr && own->inside()) {
-    op.renew(*own, own->ttl, fence);
+    op.renew(*own, own->ttl, {});
+    op.agree(own->owner, fence);
   } else if (own == nullptr && verdict.lets_in()) {
     op.admit(asking(claim, backing, op.now(), {}), verdict, Flag::held, claim.ttl, fence);
-    op.raise(find_hold(claim.token)->owner, fence);
+    op.agree(find_hold(claim.token)->owner, fence);
+  } else if (own == nullptr && verdict.kind == TableOperation::Verdict::Kind::full) {
+    WaiterEntry asker = asking(claim, backing, op.now(), {});
+    asker.reserved = fence;
+    op.join(asker, Ticket{0});
   }
   op.settle();
   own = find_hold(claim.token);

@@ -76,6 +76,8 @@ struct WaiterEntry {
   Who who;
   Backing backing;
   std::optional<Fence> proposal{};  ///< of its last ask
+  /// Of a hold that the other members of a quorum remember, and its fence: let in without a word.
+  std::optional<Fence> reserved{};
   bool operator==(const WaiterEntry&) const = default;
 };
 
@@ -156,7 +158,7 @@ struct LockTable {
                                              std::optional<Fence> raise_to = {});
   /// Records a hold that was granted elsewhere with `fence`: past the queue and the guard, but not
   /// beside another owner, and not for a token that was released. The last fence becomes at least
-  /// that.
+  /// that. Where another is inside, it is first in the queue.
   Outcome<std::optional<Granted>> rejoin(const Claim& claim, Fence fence, const Backing& backing,
                                          Now now, Wakes& wakes);
   Outcome<Released> release(const Token& token, const ReleaseTerms& terms, Now now, Wakes& wakes);

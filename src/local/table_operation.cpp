@@ -105,14 +105,14 @@ void TableOperation::renew(HoldEntry& own, milliseconds lease, std::optional<Fen
   own.lease = lease;
   own.flag = Flag::held;
   if (raise_to && own.fence < *raise_to && table_.last_fence <= *raise_to) {
-    raise(own.owner, *raise_to);
+    agree(own.owner, *raise_to);
   }
 }
 
-void TableOperation::raise(Owner owner, Fence fence) {
+void TableOperation::agree(Owner owner, Fence fence) {
   table_.last_fence = std::max(table_.last_fence, fence);
   for (HoldEntry& hold : table_.holds) {
-    if (hold.inside() && hold.owner == owner) hold.fence = std::max(hold.fence, fence);
+    if (hold.inside() && hold.owner == owner) hold.fence = fence;
   }
 }
 
@@ -147,8 +147,14 @@ void TableOperation::let_in() {
       table_.queue.pop_front();
       continue;
     }
-    const Verdict verdict = guarded_rule(head.owner, head.limit);
+    const Verdict verdict =
+        head.reserved ? rule(head.owner, head.limit) : guarded_rule(head.owner, head.limit);
     if (!verdict.lets_in()) return;
+    if (head.reserved) {
+      admit(head, verdict, Flag::held, head.ttl, head.reserved);
+      agree(table_.find_hold(head.token)->owner, *head.reserved);
+      continue;
+    }
     if (own) {
       admit(head, verdict, Flag::held, head.ttl);
       continue;
@@ -177,7 +183,8 @@ void TableOperation::tell_next() {
       return;
     }
     WaiterEntry& waiter = table_.queue[place];
-    const bool soon = waiter.told > now() && waiter.told <= *earliest + provisional_lease;
+    const bool soon =
+        waiter.reserved || (waiter.told > now() && waiter.told <= *earliest + provisional_lease);
     if (waiter.token == self_ || soon) {
       ++place;
     } else if (wakes_.wake(waiter, message)) {

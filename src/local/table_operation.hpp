@@ -27,8 +27,8 @@ class TableOperation {
                 std::optional<Fence> fence = {});
   /// Renews and confirms a hold; its fence is raised where none beyond `raise_to` was given out.
   void renew(HoldEntry& own, milliseconds lease, std::optional<Fence> raise_to);
-  /// The table, and all holds of an owner: these share one fence.
-  void raise(Owner owner, Fence fence);
+  /// All holds of an owner, which share one fence, get this one; the last is at least that.
+  void agree(Owner owner, Fence fence);
   void join(WaiterEntry asker, std::optional<Ticket> ticket);
   void unqueue(const Token& token);
   void let_in();

@@ -32,8 +32,9 @@ class Member : public virtual Store {
                                         const Patience& patience) = 0;
 
   /// Records a hold that the majority keeps and this server has not: past the queue, but not
-  /// beside another owner. Its fence is `fence`, the server's last one at least that. Nothing if
-  /// another is inside or the token was released.
+  /// beside another owner: there it is the next. Its fence is `fence`, also where it has the hold,
+  /// and the server's last one at least that. Nothing if another is inside or the token was
+  /// released.
   virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                                       const Patience& patience) = 0;
 

@@ -3,37 +3,35 @@
 local raise_own, rejoin
 
 if vouched then
-  -- The last fence, and those of an owner's holds, which share one, become at least `fence`.
-  local function raise(owner, fence, last)
-    if last < tonumber(fence) then redis.call('SET', KEYS[4], fence, 'EX', fence_life) end
-    for id, hold in pairs(holds) do
-      local inside = hold.flag == 'h' or hold.flag == 'p'
-      if inside and hold.owner == owner and tonumber(hold.fence) < tonumber(fence) then
-        hold.fence = fence
-        store(id, hold)
-      end
-    end
-  end
-
-  local function last_fence() return tonumber(redis.call('GET', KEYS[4]) or 0) or 0 end
-
   -- Unless a larger one was given out since.
   raise_own = function(fence)
     local own, last = holds[token], last_fence()
     local inside = own and (own.flag == 'h' or own.flag == 'p')
     if not inside or fence == '' or last > tonumber(fence) then return end
-    if tonumber(own.fence) < tonumber(fence) then raise(own.owner, fence, last) end
+    if tonumber(own.fence) < tonumber(fence) then agree(own.owner, fence) end
+  end
+
+  -- First in the queue, to be let in without a word once there is room.
+  local function reserve(fence)
+    redis.call('ZADD', KEYS[2], 0, token)
+    redis.call('HSET', KEYS[3], token, stamp .. ' 0 ' .. reserved .. string.gsub(ARGV[3],
+      '^( %d+ %d+ %d+ h)%d*', '%1' .. fence))
+    keep_queue()
   end
 
   -- Past queue and guard: the others remember this hold, so nobody else can have been let in.
   rejoin = function()
     local fence = ARGV[9]
     local verdict, outer = rule(ARGV[4], tonumber(ARGV[6]), true)
-    if holds[token] then
-      raise_own(fence)
+    local own = holds[token]
+    if own and (own.flag == 'h' or own.flag == 'p') then
+      agree(own.owner, fence)
+    elseif own then
+      return renew()
     elseif verdict == 'enter' or verdict == 'fresh' then
-      admit(token, requested(), 'enter', outer or {owner = ARGV[4], fence = fence})
-      raise(holds[token].owner, fence, last_fence())
+      admit_again(token, requested(), outer, fence)
+    elseif verdict == 'full' then
+      reserve(fence)
     end
     return renew()
   end

@@ -29,9 +29,7 @@ local function join(ticket)
     redis.call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
   end
   redis.call('HSET', KEYS[3], token, stamp .. ' 0 ' .. ARGV[11] .. ARGV[3])
-  local life = math.max(queue_life, redis.call('PTTL', KEYS[2]))
-  redis.call('PEXPIRE', KEYS[2], life)
-  redis.call('PEXPIRE', KEYS[3], life)
+  keep_queue()
 end
 
 local function requested() return select(2, parse_waiter('0 0 -' .. ARGV[3])) end
@@ -83,7 +81,8 @@ local function renew()
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[3]) or own.ttl
   store(token, own)
-  return {'renewed', string.format('%.0f', own.lease), stamp, own.fence, settle()}
+  local more = settle()
+  return {'renewed', string.format('%.0f', own.lease), stamp, own.fence, more}
 end
 
 local function release()

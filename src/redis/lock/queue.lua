@@ -10,6 +10,38 @@ local function parse_waiter(value)
     proposal = tonumber(proposal)}
 end
 
+local function keep_queue()
+  local life = math.max(queue_life, redis.call('PTTL', KEYS[2]))
+  redis.call('PEXPIRE', KEYS[2], life)
+  redis.call('PEXPIRE', KEYS[3], life)
+end
+
+-- Of a hold that the other members of a quorum remember: in place of a channel, nobody listens; in
+-- place of a proposal stands its fence.
+local reserved = '='
+local agree, last_fence, admit_again
+
+if vouched then
+  last_fence = function() return tonumber(redis.call('GET', KEYS[4]) or 0) or 0 end
+
+  -- An owner's holds, which share one fence, get this one, and the last fence is at least that.
+  agree = function(owner, fence)
+    if last_fence() < tonumber(fence) then redis.call('SET', KEYS[4], fence, 'EX', fence_life) end
+    for id, hold in pairs(holds) do
+      local inside = hold.flag == 'h' or hold.flag == 'p'
+      if inside and hold.owner == owner and hold.fence ~= fence then
+        hold.fence = fence
+        store(id, hold)
+      end
+    end
+  end
+
+  admit_again = function(id, hold, outer, fence)
+    admit(id, hold, 'enter', outer or {owner = hold.owner, fence = fence})
+    agree(hold.owner, fence)
+  end
+end
+
 -- How many heard it; -1 where this user may not publish. That must not raise: the release that
 -- tells the next in line has to go through all the same. Who queued up at another server than this
 -- is on its way here after a failover, or hears it over the Cluster's bus, and keeps its turn.
@@ -30,9 +62,12 @@ local function let_in(self)
     if not waiter or (head ~= self and waiter.seen < now - head_patience) then
       unqueue(head)
     else
-      local verdict, outer = rule(hold.owner, hold.limit)
+      local again = waiter.channel == reserved
+      local verdict, outer = rule(hold.owner, hold.limit, again)
       if verdict ~= 'fresh' and verdict ~= 'enter' then return 0 end
-      if head == self then
+      if again then
+        admit_again(head, hold, outer, string.format('%.0f', hold.proposal))
+      elseif head == self then
         admit(head, hold, verdict, outer)
       else
         local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
@@ -69,7 +104,8 @@ local function tell_next(self)
     budget = budget - 1
     local value = redis.call('HGET', KEYS[3], id)
     local waiter = parse_waiter(value)
-    local soon = waiter and waiter.told > now and waiter.told <= earliest + provisional_lease * 1000
+    local soon = waiter and (waiter.channel == reserved or
+      waiter.told > now and waiter.told <= earliest + provisional_lease * 1000)
     local heard = (id == self or soon) and 1 or waiter and tell(waiter.channel, message) or 0
     if heard < 0 then return 0 end
     if heard > 0 then place = place + 1 else unqueue(id) end

@@ -22,7 +22,8 @@
 -- of a member of a quorum also
 --   acquire  12 the fence it proposes, or ""
 --   renew    4 the fence to raise the hold's to, or ""
---   rejoin   3 to 8 as acquire, 9 the fence it has elsewhere
+--   rejoin   3 to 8 as acquire, 9 the fence it has elsewhere, and gets here; where another is inside it waits first
+--            in the queue, with = for its channel and that fence for its proposal
 --   vouch    2 run_id  3 flag: see guard.lua
 -- and last, for all: a word for this server where the lock may come to live on another, or "". Who
 -- waits puts it behind its channel, as channel@word.

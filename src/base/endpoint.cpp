@@ -1,14 +1,13 @@
 #include "base/endpoint.hpp"
 
 #include "base/escape.hpp"
+#include "base/join.hpp"
 
 namespace dlock {
 
 std::string Endpoint::address() const {
   if (is_unix()) return escaped(socket_path);
-  const bool ipv6 = host.find(':') != std::string::npos;
-  const std::string shown = ipv6 ? "[" + escaped(host) + "]" : escaped(host);
-  return shown + ":" + std::to_string(port);
+  return address_of(host, std::to_string(port));
 }
 
 std::string Endpoint::name() const {
@@ -16,6 +15,17 @@ std::string Endpoint::name() const {
   if (is_unix()) return "unix://" + address() + (database == 0 ? "" : "?db=" + number);
   const std::string scheme = tls ? "rediss://" : "redis://";
   return scheme + address() + (database == 0 ? "" : "/" + number);
+}
+
+std::string address_of(std::string_view host, std::string_view port) {
+  const bool ipv6 = host.find(':') != std::string_view::npos;
+  return (ipv6 ? "[" + escaped(host) + "]" : escaped(host)) + ":" + escaped(port);
+}
+
+std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers) {
+  const std::string scheme = servers.front().tls ? "rediss" : "redis";
+  return scheme + "+" + kind + "://" +
+         joined(servers, ",", [](const Endpoint& each) { return each.address(); });
 }
 
 }  // namespace dlock

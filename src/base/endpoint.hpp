@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace dlock {
 
@@ -32,5 +34,12 @@ struct Endpoint {
   std::string name() const;
   bool operator==(const Endpoint&) const = default;
 };
+
+/// `host:port`, with brackets around an IPv6 address: escaped.
+std::string address_of(std::string_view host, std::string_view port);
+
+/// `redis+cluster://n1:6379,n2:6379`: what people call several servers that are one place, `kind`
+/// being `cluster` or `sentinel`. Escaped, without credentials.
+std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers);
 
 }  // namespace dlock

@@ -9,84 +9,115 @@ namespace {
 
 /// The same owner on another server; a kept hold has none, and is known by its process.
 bool is_same(const Holder& a, const Holder& b) {
-  if (a.kept != b.kept) return false;
-  return a.kept ? a.who == b.who : a.owner == b.owner;
+  return a.kept || b.kept ? a.who == b.who : a.owner == b.owner;
 }
 
 bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.who == b.who; }
 
-/// Servers differ in what they have seen, and in their clocks.
-void merge_into(std::vector<Holder>& all, const Holder& holder) {
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Holder& other) { return is_same(other, holder); });
-  if (found == all.end()) {
-    all.push_back(holder);
-    all.back().held_on = 1;
-    return;
-  }
-  ++found->held_on;
-  found->acquired_at = std::min(found->acquired_at, holder.acquired_at);
-  found->held = std::max(found->held, holder.held);
-  found->lease_left = std::max(found->lease_left, holder.lease_left);
-  found->holds = std::max(found->holds, holder.holds);
-  found->fence = std::max(found->fence, holder.fence);
+/// One owner or waiter, as the members see it.
+template <typename One>
+using Views = std::vector<One>;
+
+template <typename One>
+void file(std::vector<Views<One>>& all, const One& one) {
+  const auto found = std::find_if(
+      all.begin(), all.end(), [&](const Views<One>& views) { return is_same(views.front(), one); });
+  found == all.end() ? all.push_back({one}) : found->push_back(one);
 }
 
-void merge_into(std::vector<Waiter>& all, const Waiter& waiter) {
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Waiter& other) { return is_same(other, waiter); });
-  if (found == all.end()) {
-    all.push_back(waiter);
-  } else {
-    found->waiting = std::max(found->waiting, waiter.waiting);
-  }
+template <typename Value, typename Field>
+Value ranked(const Views<Holder>& views, std::size_t place, const Field& field) {
+  std::vector<Value> values;
+  for (const Holder& view : views) values.push_back(field(view));
+  std::sort(values.begin(), values.end());
+  return values[std::min(place, values.size()) - 1];
 }
 
-void finish(KeyState& state, std::size_t servers, std::size_t silent) {
-  const auto majority = static_cast<int>(servers / 2 + 1);
-  std::erase_if(state.holders, [&](const Holder& holder) {
-    return holder.held_on + static_cast<int>(silent) < majority;
+/// Of servers that differ in what they have seen, and in their clocks: what a majority agrees on.
+Holder agreed(const Views<Holder>& views, std::size_t servers) {
+  const auto majority = servers / 2 + 1;
+  Holder holder =
+      *std::max_element(views.begin(), views.end(),
+                        [](const Holder& a, const Holder& b) { return a.holds < b.holds; });
+  holder.held_on = static_cast<int>(views.size());
+  holder.servers = static_cast<int>(servers);
+  holder.fence = ranked<Fence>(views, majority, [](const Holder& view) { return view.fence; });
+  holder.lease_left = -ranked<milliseconds>(views, majority, [](const Holder& view) {
+    return -view.lease_left.value_or(milliseconds(0));
   });
+  holder.kept = ranked<bool>(views, majority, [](const Holder& view) { return view.kept; });
+  for (const Holder& view : views) {
+    holder.acquired_at = std::min(holder.acquired_at, view.acquired_at);
+    holder.held = std::max(holder.held, view.held);
+  }
+  return holder;
+}
+
+Waiter agreed(const Views<Waiter>& views) {
+  Waiter waiter = views.front();
+  for (const Waiter& view : views) waiter.waiting = std::max(waiter.waiting, view.waiting);
+  return waiter;
+}
+
+struct Filed {
+  std::vector<Views<Holder>> holders;
+  std::vector<Views<Waiter>> waiters;
+};
+
+/// Who has no majority is left out where those that did not answer cannot make up for it; so is, as
+/// a waiter, a holder that waits for members which it lacks.
+KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
+  const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
+  KeyState state{key, {}, {}};
+  for (const auto& views : filed.holders) {
+    if (views.size() >= enough) state.holders.push_back(agreed(views, servers));
+  }
+  for (const auto& views : filed.waiters) {
+    const bool is_inside =
+        std::any_of(state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
+          return holder.owner == views.front().owner && holder.who == views.front().who;
+        });
+    if (views.size() >= enough && !is_inside) state.waiters.push_back(agreed(views));
+  }
+  std::stable_sort(state.holders.begin(), state.holders.end(),
+                   [](const Holder& a, const Holder& b) { return a.acquired_at < b.acquired_at; });
   std::stable_sort(state.waiters.begin(), state.waiters.end(),
                    [](const Waiter& a, const Waiter& b) { return a.waiting > b.waiting; });
   for (std::size_t i = 0; i < state.waiters.size(); ++i) state.waiters[i].position = i + 1;
-  for (Holder& holder : state.holders) holder.servers = static_cast<int>(servers);
+  return state;
 }
 
 }  // namespace
 
 std::vector<Holder> merged_holders(const std::vector<std::vector<Holder>>& said) {
-  std::vector<Holder> all;
+  std::vector<Views<Holder>> all;
   for (const auto& holders : said) {
-    for (const Holder& holder : holders) merge_into(all, holder);
+    for (const Holder& holder : holders) file(all, holder);
   }
-  return all;
+  std::vector<Holder> merged;
+  for (const auto& views : all) merged.push_back(views.front());
+  return merged;
 }
 
 std::vector<KeyState> merged_states(const Query& query,
                                     const std::vector<std::vector<KeyState>>& said,
                                     std::size_t servers) {
-  std::map<LockKey, KeyState> by_key;
+  std::map<LockKey, Filed> by_key;
   for (const auto& states : said) {
     for (const KeyState& state : states) {
-      KeyState& merged = by_key[state.key];
-      for (const Holder& holder : state.holders) merge_into(merged.holders, holder);
-      for (const Waiter& waiter : state.waiters) merge_into(merged.waiters, waiter);
+      Filed& filed = by_key[state.key];
+      for (const Holder& holder : state.holders) file(filed.holders, holder);
+      for (const Waiter& waiter : state.waiters) file(filed.waiters, waiter);
     }
   }
+  const auto silent = servers - said.size();
   std::vector<KeyState> all;
-  const auto take = [&](KeyState state) {
-    finish(state, servers, servers - said.size());
-    return state;
-  };
   for (const LockKey& key : query.keys) {
-    auto state = by_key.extract(key);
-    all.push_back(take(state ? std::move(state.mapped()) : KeyState{}));
-    all.back().key = key;
+    auto filed = by_key.extract(key);
+    all.push_back(finish(key, filed ? filed.mapped() : Filed{}, servers, silent));
   }
-  for (auto& [key, merged] : by_key) {
-    KeyState state = take(std::move(merged));
-    state.key = key;
+  for (auto& [key, filed] : by_key) {
+    KeyState state = finish(key, filed, servers, silent);
     if (!state.holders.empty() || !state.waiters.empty()) all.push_back(std::move(state));
   }
   return all;

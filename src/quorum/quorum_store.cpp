@@ -6,6 +6,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/join.hpp"
 #include "lock/lease_keeper.hpp"
 #include "quorum/merge.hpp"
 
@@ -20,8 +21,6 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 /// How often whoever has the most votes asks for the rest, before all begin anew.
 constexpr int tries_of_a_leader = 4;
-/// How much longer the others are waited for once a majority has answered.
-constexpr milliseconds for_the_rest{100};
 
 Fence clock_now() { return Fence{wall_now().time_since_epoch().count()}; }
 
@@ -34,8 +33,22 @@ milliseconds request_time(const Tenure& tenure) {
 QuorumStore::QuorumStore(std::unique_ptr<Council> council)
     : council_(std::move(council)), asked_(council_->size()), processes_(council_->size()) {}
 
+/// Votes that came, or may yet come, for what was not had.
+QuorumStore::~QuorumStore() {
+  try {
+    for (const auto& [name, tenure] : tenures_) {
+      if (!tenure.had) give_votes_back(name);
+    }
+  } catch (const std::exception&) {
+    // They end with their leases.
+  }
+}
+
 Tenure& QuorumStore::tenure(const Name& name, const std::optional<Claim>& claim) {
-  return tenures_.try_emplace(name, council_->size(), claim).first->second;
+  auto& tenure = tenures_.try_emplace(name, council_->size(), claim).first->second;
+  // Renewed or released before it was asked for here.
+  if (claim && !tenure.claim) tenure = Tenure(council_->size(), claim);
+  return tenure;
 }
 
 Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
@@ -62,11 +75,14 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& 
 }
 
 void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadline) {
-  const Tenure& tenure = tenures_.at(name);
+  Tenure& tenure = tenures_.at(name);
+  // The same for all, so that they agree in one round as a rule.
+  tenure.proposal = clock_now();
+  tenure.asked = BootClock::now();
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
     const Ballot& ballot = tenure.ballots[i];
     if (!ask.wait && ballot.state == State::held && ballot.round == tenure.round) continue;
-    this->ask(i, name, Vote{*tenure.claim, {ask.wait, tenure.ticket}, clock_now()}, deadline);
+    this->ask(i, name, Vote{*tenure.claim, {ask.wait, tenure.ticket}, tenure.proposal}, deadline);
   }
 }
 
@@ -75,8 +91,12 @@ std::optional<Grant> QuorumStore::settle(const Name& name, const Patience& patie
   Tenure& tenure = tenures_.at(name);
   while (true) {
     if (auto grant = decided(name, patience.deadline)) return grant;
-    if (!tenure.may_win(BootClock::now())) return std::nullopt;
-    if (hear(patience.deadline, patience.interrupt_fd)) continue;
+    const auto now = BootClock::now();
+    const bool clear = tenure.awaited() == 0 || contest(tenure, now).decided;
+    if (!tenure.may_win(now) && clear) return std::nullopt;
+    const bool looking_for_it = tenure.fence_may_be_found(now);
+    const auto until = looking_for_it ? later(tenure.asked, for_the_rest) : patience.deadline;
+    if (hear(std::min(until, patience.deadline), patience.interrupt_fd) || looking_for_it) continue;
     give_up_on(tenure);
     return std::nullopt;
   }
@@ -86,6 +106,7 @@ std::optional<Grant> QuorumStore::decided(const Name& name, Deadline deadline) {
   Tenure& tenure = tenures_.at(name);
   const auto now = BootClock::now();
   if (tenure.confirmed() < tenure.needed()) return std::nullopt;
+  if (tenure.fence_may_be_found(now)) return std::nullopt;
   if (tenure.fence.value == 0) tenure.fence = tenure.least_common_fence(now);
   if (const auto lease = tenure.lease(now)) {
     tenure.had = true;
@@ -107,21 +128,21 @@ std::optional<Grant> QuorumStore::decided(const Name& name, Deadline deadline) {
 Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
   Tenure& tenure = tenures_.at(name);
   const auto now = BootClock::now();
-  const auto silent = tenure.count(State::failed) + tenure.count(State::open);
+  const auto unknown = tenure.unknown();
   const auto holding = tenure.holding(now).size();
-  const bool too_few_said = tenure.ballots.size() - silent < tenure.needed();
+  const bool too_few_said = tenure.ballots.size() - unknown < tenure.needed();
   // A semaphore needs so many votes that a single refusal may decide.
-  if (too_few_said && holding + silent >= tenure.needed()) no_majority(tenure);
+  if (too_few_said && holding + unknown >= tenure.needed()) no_majority(tenure);
   if (holding >= tenure.needed()) return split(name);
   Refusal refusal = merged_refusal(tenure);
+  const Contest contest = dlock::contest(tenure, now);
   if (refusal.why != Refusal::Why::held) {
-    give_votes_back(name);
+    if (contest.mine > 0) give_votes_back(name);
     return refusal;
   }
   if (auto unready = too_few_votes(tenure)) return *unready;
-  const Contest contest = dlock::contest(tenure, now);
   if (contest.decided) {
-    if (!ask.wait || contest.mine > 0) give_votes_back(name);
+    if (contest.mine > 0) give_votes_back(name);
     if (contest.mine > 0) refusal.ask_again_in = next_pause(name.first);
     return refusal;
   }
@@ -133,7 +154,7 @@ Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
 /// Where a majority takes servers that may have forgotten a lease.
 std::optional<Refusal> QuorumStore::too_few_votes(const Tenure& tenure) const {
   std::vector<milliseconds> waits;
-  std::string names;
+  std::vector<std::string> names;
   std::size_t able = 0;  ///< or may be
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
     const Ballot& ballot = tenure.ballots[i];
@@ -142,9 +163,9 @@ std::optional<Refusal> QuorumStore::too_few_votes(const Tenure& tenure) const {
       continue;
     }
     waits.push_back(ballot.no_vote_for);
-    names += (names.empty() ? "" : ", ") + council_->name(i);
+    names.push_back(council_->name(i));
   }
-  if (able >= tenure.needed()) return std::nullopt;
+  if (able >= tenure.needed() || able + waits.size() < tenure.needed()) return std::nullopt;
   std::sort(waits.begin(), waits.end());
   Refusal refusal = merged_refusal(tenure);
   refusal.why = Refusal::Why::unready;
@@ -152,7 +173,7 @@ std::optional<Refusal> QuorumStore::too_few_votes(const Tenure& tenure) const {
   refusal.reason = "too few of " + std::to_string(tenure.ballots.size()) +
                    " servers have a vote: one that was restarted, flushed or never used before " +
                    "may have forgotten a lease, and has none for another " +
-                   human_duration(refusal.ask_again_in) + ": " + names;
+                   human_duration(refusal.ask_again_in) + ": " + joined(names, ", ");
   return refusal;
 }
 
@@ -181,7 +202,7 @@ void QuorumStore::give_votes_back(const Name& name) {
   }
 }
 
-/// The members without the hold take it down, past their queues.
+/// The members without the hold take it down, past their queues; all with its fence.
 void QuorumStore::rejoin(const Name& name) {
   const Tenure& tenure = tenures_.at(name);
   if (!tenure.claim) return;
@@ -189,7 +210,8 @@ void QuorumStore::rejoin(const Name& name) {
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
     const Ballot& ballot = tenure.ballots[i];
     const bool lacks_it = ballot.state == State::refused || ballot.state == State::gone;
-    if (!lacks_it || ballot.awaited) continue;
+    const bool differs = ballot.state == State::held && ballot.fence != tenure.fence;
+    if ((!lacks_it && !differs) || ballot.awaited) continue;
     ask(i, name, Rejoining{*tenure.claim, tenure.fence}, deadline);
   }
 }
@@ -234,7 +256,8 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
   }
   while (true) {
     if (auto grant = decided(name, patience.deadline)) return grant;
-    const bool gone = tenure.count(State::gone) > tenure.ballots.size() - tenure.needed();
+    const auto without = tenure.count(State::gone) + tenure.count(State::returned);
+    const bool gone = without > tenure.ballots.size() - tenure.needed();
     const bool at_odds = tenure.confirmed() >= tenure.needed() && !tenure.may_win(BootClock::now());
     if (gone || at_odds) return std::nullopt;
     if (!tenure.may_be_confirmed()) no_majority(tenure);
@@ -328,11 +351,9 @@ Margin QuorumStore::margin_now(const Tenure& tenure) const {
 }
 
 std::string QuorumStore::name() const {
-  std::string names;
-  for (std::size_t i = 0; i < council_->size(); ++i) {
-    names += (i == 0 ? "" : ", ") + council_->name(i);
-  }
-  return "the majority of " + names;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < council_->size(); ++i) names.push_back(council_->name(i));
+  return "the majority of " + joined(names, ", ");
 }
 
 }  // namespace dlock

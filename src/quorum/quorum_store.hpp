@@ -26,6 +26,9 @@ namespace dlock {
 class QuorumStore final : public Store {
  public:
   explicit QuorumStore(std::unique_ptr<Council> council);
+  ~QuorumStore() override;
+  QuorumStore(const QuorumStore&) = delete;
+  QuorumStore& operator=(const QuorumStore&) = delete;
 
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;

@@ -35,6 +35,22 @@ bool holders_left_out(const Tenure& tenure) {
   });
 }
 
+bool has_room(const Refusal& refusal, Limit limit) {
+  const auto inside = static_cast<std::int64_t>(refusal.holders) + 1;
+  return limit.admits(inside) &&
+         std::all_of(refusal.held_by.begin(), refusal.held_by.end(),
+                     [&](const Holder& holder) { return holder.limit.admits(inside); });
+}
+
+/// Members with room, for which others wait.
+std::size_t barred_by_queues(const Tenure& tenure) {
+  return static_cast<std::size_t>(
+      std::count_if(tenure.ballots.begin(), tenure.ballots.end(), [&](const Ballot& ballot) {
+        return ballot.state == State::refused && ballot.refusal.waiting > 0 &&
+               has_room(ballot.refusal, tenure.claim->limit);
+      }));
+}
+
 }  // namespace
 
 std::size_t votes_needed(std::size_t members, Limit limit) {
@@ -84,6 +100,17 @@ std::size_t Tenure::count(State state) const {
       ballots.begin(), ballots.end(), [&](const Ballot& ballot) { return ballot.state == state; }));
 }
 
+std::size_t Tenure::unknown() const {
+  return static_cast<std::size_t>(
+      std::count_if(ballots.begin(), ballots.end(),
+                    [](const Ballot& ballot) { return ballot.is_silent() && !ballot.awaited; }));
+}
+
+std::size_t Tenure::awaited() const {
+  return static_cast<std::size_t>(std::count_if(
+      ballots.begin(), ballots.end(), [](const Ballot& ballot) { return ballot.awaited; }));
+}
+
 std::vector<const Ballot*> Tenure::holding(Deadline now) const {
   std::vector<const Ballot*> holding;
   for (const Ballot& ballot : ballots) {
@@ -123,10 +150,20 @@ std::size_t Tenure::confirmed() const {
       }));
 }
 
-bool Tenure::may_be_confirmed() const {
-  const auto owed = std::count_if(ballots.begin(), ballots.end(),
-                                  [](const Ballot& ballot) { return ballot.awaited; });
-  return confirmed() + static_cast<std::size_t>(owed) >= needed_;
+bool Tenure::may_be_confirmed() const { return confirmed() + awaited() >= needed_; }
+
+bool Tenure::fence_may_be_found(Deadline now) const {
+  const auto held = holding(now);
+  if (fence.value != 0 || awaited() == 0 || held.size() < needed_) return false;
+  if (now >= later(asked, for_the_rest)) return false;
+  bool entered = false;
+  for (const Ballot* each : held) {
+    entered = entered || each->fence < proposal;
+    const auto alike = std::count_if(
+        held.begin(), held.end(), [&](const Ballot* other) { return other->fence == each->fence; });
+    if (static_cast<std::size_t>(alike) >= needed_) return false;
+  }
+  return entered;
 }
 
 std::optional<Lease> Tenure::lease(Deadline now) const {
@@ -145,7 +182,7 @@ Contest contest(const Tenure& tenure, Deadline now) {
   Contest contest;
   contest.mine = tenure.holding(now).size();
   const auto members = tenure.ballots.size();
-  const auto unknown = tenure.count(State::failed) + tenure.count(State::open);
+  const auto unknown = tenure.unknown();
   const std::string own = tenure.claim ? tenure.claim->owner.text : "";
   std::size_t established = 0;
   std::size_t room = tenure.claim->limit.unlimited()
@@ -165,7 +202,9 @@ Contest contest(const Tenure& tenure, Deadline now) {
     const std::size_t votes = rival.votes + (alone ? 0 : contest.mine);
     if (votes > contest.mine || (votes == contest.mine && id < own)) contest.leading = false;
   }
-  contest.decided = established >= room || holders_left_out(tenure);
+  const auto spare = members - tenure.needed();
+  contest.decided =
+      established >= room || holders_left_out(tenure) || barred_by_queues(tenure) > spare;
   return contest;
 }
 

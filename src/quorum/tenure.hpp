@@ -16,6 +16,9 @@ namespace dlock {
 /// to meet writers only.
 std::size_t votes_needed(std::size_t members, Limit limit);
 
+/// How much longer the others are waited for, where it matters, once enough have answered.
+constexpr milliseconds for_the_rest{100};
+
 /// What one member has said about one token.
 struct Ballot {
   enum class State {
@@ -51,6 +54,8 @@ class Tenure {
   std::vector<Ballot> ballots;
   std::optional<Claim> claim;  ///< where it was asked for here
   std::optional<Ticket> ticket;
+  Fence proposal;           ///< of the last ask
+  Deadline asked{};         ///< when that was
   Fence fence;              ///< decided on; 0: not yet
   bool had = false;         ///< enough stored the fence while their leases lasted; or by others
   std::uint64_t round = 1;  ///< how often all were asked
@@ -62,6 +67,10 @@ class Tenure {
   std::size_t needed() const { return needed_; }
   /// Ballots in this state.
   std::size_t count(Ballot::State state) const;
+  /// Members that have said nothing of use, and owe no answer.
+  std::size_t unknown() const;
+  /// Members that owe an answer.
+  std::size_t awaited() const;
   /// Members whose hold counts at `now`.
   std::vector<const Ballot*> holding(Deadline now) const;
   /// Whether enough members hold it, or may say so yet.
@@ -72,6 +81,8 @@ class Tenure {
   /// How many have said so in this round, and whether enough may.
   std::size_t confirmed() const;
   bool may_be_confirmed() const;
+  /// Whether an outer hold was entered, whose fence those that are still to answer may tell.
+  bool fence_may_be_found(Deadline now) const;
   /// The lease that enough of those which hold it grant together; until it was had, of those that
   /// store the fence decided on.
   std::optional<Lease> lease(Deadline now) const;
@@ -83,7 +94,7 @@ class Tenure {
 /// How the votes on a key that was not had are spread.
 struct Contest {
   std::size_t mine = 0;
-  /// Others have as many votes as they need, or may have, and leave no room.
+  /// Others have as many votes as they need, or may have, and leave no room; or stand before.
   bool decided = false;
   /// Undecided, and this claim is the one to hold on to its votes: it has the most, and of those
   /// with as many the smallest owner. The others give theirs back.

@@ -10,12 +10,6 @@
 namespace dlock {
 namespace {
 
-std::string name_of(const std::vector<Endpoint>& seeds) {
-  std::string hosts;
-  for (const Endpoint& each : seeds) hosts += (hosts.empty() ? "" : ",") + each.address();
-  return (seeds.front().tls ? "rediss+cluster://" : "redis+cluster://") + hosts;
-}
-
 RedisTerms for_nodes(RedisTerms terms) {
   terms.may_move = terms.cluster = true;
   return terms;
@@ -183,7 +177,9 @@ void ClusterStore::Trip::pause_after(const Error& error) {
 }
 
 ClusterStore::ClusterStore(std::vector<Endpoint> seeds, RedisTerms terms)
-    : login_(seeds.front()), terms_(for_nodes(std::move(terms))), name_(name_of(seeds)) {
+    : login_(seeds.front()),
+      terms_(for_nodes(std::move(terms))),
+      name_(deployment_name("cluster", seeds)) {
   for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
 }
 

@@ -14,13 +14,6 @@ namespace {
 /// Another sentinel may answer at once.
 constexpr milliseconds longest_silence{1000};
 
-std::string name_of(const std::vector<Endpoint>& sentinels, const std::string& master_name) {
-  std::string hosts;
-  for (const Endpoint& each : sentinels) hosts += (hosts.empty() ? "" : ",") + each.address();
-  const bool tls = sentinels.front().tls.has_value();
-  return (tls ? "rediss+sentinel://" : "redis+sentinel://") + hosts + "/" + master_name;
-}
-
 /// The sentinels in the answer to SENTINEL SENTINELS: a list of fields and values each. A user may
 /// be denied the list, and then it stays as it is.
 std::vector<Announced> sentinels_in(const Reply& reply) {
@@ -44,7 +37,7 @@ SentinelRoute::SentinelRoute(std::vector<Endpoint> sentinels, std::string master
     : sentinels_(std::move(sentinels)),
       master_name_(std::move(master_name)),
       master_(std::move(master)),
-      name_(name_of(sentinels_, master_name_)) {}
+      name_(deployment_name("sentinel", sentinels_) + "/" + escaped(master_name_)) {}
 
 Endpoint SentinelRoute::find(const Patience& patience) {
   std::vector<Error> troubles;

@@ -7,11 +7,15 @@
 #include "base/error.hpp"
 #include "contract/engines.hpp"
 #include "doctor/rights.hpp"
+#include "quorum/quorum_store.hpp"
+#include "quorum/threaded_council.hpp"
+#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_route.hpp"
 #include "support/cluster.hpp"
 #include "support/sentinels.hpp"
 #include "support/tls_redis.hpp"
+#include "support/vouching.hpp"
 
 namespace dlock::test {
 namespace {
@@ -24,7 +28,7 @@ class OneServer final : public Deployment {
     return redis_store(endpoint_at(by_tcp_ ? Address{"", server_.port()} : server_.address()));
   }
   std::vector<RedisServer*> servers() override { return {&server_}; }
-  RedisServer& server_of(const LockKey&) override { return server_; }
+  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&server_}; }
 
  private:
   bool by_tcp_;
@@ -40,7 +44,7 @@ class BehindSentinels final : public Deployment {
         RedisTerms{"dlock:", 1, true});
   }
   std::vector<RedisServer*> servers() override { return {&fleet_.master()}; }
-  RedisServer& server_of(const LockKey&) override { return fleet_.master(); }
+  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&fleet_.master()}; }
 
  private:
   // A master that stands still is no dead one here.
@@ -51,7 +55,7 @@ class UnderTls final : public Deployment {
  public:
   StorePtr open() override { return redis_store(redis_.endpoint()); }
   std::vector<RedisServer*> servers() override { return {&redis_.server}; }
-  RedisServer& server_of(const LockKey&) override { return redis_.server; }
+  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&redis_.server}; }
 
  private:
   TlsRedis redis_;
@@ -70,7 +74,7 @@ class Restricted final : public Deployment {
   }
   StorePtr open() override { return redis_store(endpoint_); }
   std::vector<RedisServer*> servers() override { return {&server_}; }
-  RedisServer& server_of(const LockKey&) override { return server_; }
+  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&server_}; }
 
  private:
   RedisServer server_;
@@ -83,18 +87,40 @@ class OnCluster final : public Deployment {
   std::vector<RedisServer*> servers() override {
     return {&cluster_.node(0), &cluster_.node(1), &cluster_.node(2)};
   }
-  RedisServer& server_of(const LockKey& key) override {
-    return cluster_.node(Cluster::master_of(key.text));
+  std::vector<RedisServer*> servers_of(const LockKey& key) override {
+    return {&cluster_.node(Cluster::master_of(key.text))};
   }
 
  private:
   Cluster cluster_;
 };
 
+/// Three servers of which two decide.
+class Quorum final : public Deployment {
+ public:
+  StorePtr open() override {
+    return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>([this] {
+      std::vector<std::unique_ptr<Member>> members;
+      for (RedisServer* each : servers()) {
+        members.push_back(std::make_unique<RedisMember>(endpoint_at(each->address()), "dlock:"));
+      }
+      return members;
+    }));
+  }
+  std::vector<RedisServer*> servers() override { return {&a_, &b_, &c_}; }
+  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&a_, &b_}; }
+
+ private:
+  RedisServer a_, b_, c_;
+};
+
 template <typename Kind>
 std::shared_ptr<Deployment> shared() {
   static const auto one = std::make_shared<Kind>();
-  for (RedisServer* server : one->servers()) server->command({"FLUSHALL"});
+  for (RedisServer* server : one->servers()) {
+    server->command({"FLUSHALL"});
+    if (std::is_same_v<Kind, Quorum>) vouch_for(*server);
+  }
   return one;
 }
 
@@ -109,6 +135,7 @@ std::shared_ptr<Deployment> new_deployment() {
   if (name == "acl") return shared<Restricted>();
   if (name == "sentinel") return shared<BehindSentinels>();
   if (name == "cluster") return shared<OnCluster>();
+  if (name == "quorum") return shared<Quorum>();
   throw Error(Trouble::usage, "no such deployment: " + name);
 }
 

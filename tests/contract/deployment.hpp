@@ -17,11 +17,12 @@ class Deployment {
   virtual StorePtr open() = 0;
   /// Where locks may live.
   virtual std::vector<RedisServer*> servers() = 0;
-  virtual RedisServer& server_of(const LockKey& key) = 0;
+  /// Those without which a key cannot be had.
+  virtual std::vector<RedisServer*> servers_of(const LockKey& key) = 0;
 };
 
 /// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
-/// `sentinel`, `cluster`; by default one server on a Unix socket.
+/// `sentinel`, `cluster`, `quorum`; by default one server on a Unix socket.
 /// But for `tcp` and the default all tests of this process share it.
 std::shared_ptr<Deployment> new_deployment();
 

@@ -6,6 +6,7 @@
 #include "local/key_name.hpp"
 #include "local/local_store.hpp"
 #include "redis/redis_store.hpp"
+#include "support/eventually.hpp"
 
 namespace dlock::test {
 
@@ -23,26 +24,34 @@ StorePtr redis_store(Endpoint endpoint) {
 }
 
 void DeployedEngine::freeze(const LockKey& key) {
-  frozen_ = &deployment_->server_of(key);
-  frozen_->stop();
+  frozen_ = deployment_->servers_of(key);
+  for (RedisServer* server : frozen_) server->stop();
 }
 
 void DeployedEngine::thaw() {
-  if (frozen_ != nullptr) frozen_->cont();
-  frozen_ = nullptr;
+  for (RedisServer* server : frozen_) server->cont();
+  frozen_.clear();
 }
 
 std::string litter_of(const RedisServer& server) {
   std::string names;
   for (const Reply& name : server.command({"KEYS", "*"}).items) {
-    if (!name.text.ends_with(":fence")) names += name.text + "\n";
+    const bool stays = name.text.ends_with(":fence") || name.text.ends_with(":alive");
+    if (!stays) names += name.text + "\n";
   }
   return names;
 }
 
 std::string DeployedEngine::litter() {
   std::string names;
-  for (const RedisServer* server : deployment_->servers()) names += litter_of(*server);
+  // Of several servers a majority has answered; the others may still be about to.
+  eventually(
+      [&] {
+        names.clear();
+        for (const RedisServer* server : deployment_->servers()) names += litter_of(*server);
+        return names.empty() || deployment_->servers().size() == 1;
+      },
+      milliseconds(3000));
   return names;
 }
 

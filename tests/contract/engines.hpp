@@ -55,7 +55,7 @@ class DeployedEngine {
 
  private:
   std::shared_ptr<Deployment> deployment_ = new_deployment();
-  RedisServer* frozen_ = nullptr;
+  std::vector<RedisServer*> frozen_;
 };
 
 /// The same of the local engine, in an explicit directory.

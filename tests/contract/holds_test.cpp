@@ -56,6 +56,11 @@ TEST_OF_ENGINES("the same token asked again is the same hold with the same fence
   const Claim claim = claim_on("k");
   const Grant once = granted(*store, claim);
   CHECK(granted(*store, claim).fence == once.fence);
+  const auto is_everywhere = [&] {
+    const Holder holder = state_of(*other, "k").holders.at(0);
+    return holder.held_on == holder.servers;
+  };
+  REQUIRE(eventually(is_everywhere));
   CHECK(granted(*other, claim, {true, {}}).fence == once.fence);
   CHECK(state_of(*other, "k").holders.at(0).holds == 1);
   CHECK(release(*other, claim) == Released::yes);
@@ -103,9 +108,13 @@ TEST_OF_ENGINES("the renewal of what is lost brings nothing back") {
 TEST_OF_ENGINES("a hold that has expired is gone, and its successor's fence is larger") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();
-  const Claim claim = claim_on("k", milliseconds(100)), next = claim_on("k");
+  const Claim claim = claim_on("k", milliseconds(100));
+  Claim next = claim_on("k");
   const Grant grant = granted(*store, claim);
-  CHECK(eventually([&] { return enters(*other, next); }));
+  CHECK(eventually([&] {
+    next.token = new_token(next.owner);
+    return enters(*other, next);
+  }));
   CHECK(BootClock::now() > grant.lease.valid_until);
   CHECK(granted(*other, next).fence > grant.fence);
   CHECK(!renew(*store, claim));

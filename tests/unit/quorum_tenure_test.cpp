@@ -1,0 +1,148 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "quorum/tenure.hpp"
+
+namespace dlock {
+namespace {
+
+using State = Ballot::State;
+
+const auto in_a_minute = later(BootClock::now(), std::chrono::minutes(1));
+
+Claim claim_of(const std::string& owner, Limit limit = exclusive) {
+  Claim claim;
+  claim.key = LockKey{"k"};
+  claim.owner = Owner{owner};
+  claim.token = Token{owner + ":1"};
+  claim.limit = limit;
+  claim.ttl = milliseconds(30'000);
+  return claim;
+}
+
+Heard granted(std::size_t member, std::int64_t fence, Deadline until = in_a_minute) {
+  return {member, 1, {}, Answer(Grant{Fence{fence}, Lease{milliseconds(30'000), until}})};
+}
+
+Heard refused(std::size_t member, const std::vector<std::string>& owners, Limit limit = exclusive) {
+  Refusal refusal;
+  for (const std::string& owner : owners) {
+    Holder holder;
+    holder.owner = owner;
+    holder.limit = limit;
+    refusal.held_by.push_back(holder);
+  }
+  refusal.holders = owners.size();
+  return {member, 1, {}, Answer(refusal)};
+}
+
+TEST_CASE("one more owner than a limit allows would have to meet the others on some server") {
+  for (std::size_t members = 3; members <= 9; ++members) {
+    for (std::int64_t limit = 1; limit <= 12; ++limit) {
+      CAPTURE(members);
+      CAPTURE(limit);
+      const auto needed = votes_needed(members, Limit{limit});
+      const auto owners = static_cast<std::size_t>(limit) + 1;
+      // With room for `limit` owners on each server, so many votes there are in all.
+      CHECK(owners * needed > members * static_cast<std::size_t>(limit));
+      CHECK(needed <= members);
+      CHECK((needed - 1) * owners <= members * static_cast<std::size_t>(limit));
+    }
+    // A reader meets every writer.
+    CHECK(votes_needed(members, no_limit) + votes_needed(members, exclusive) > members);
+  }
+  CHECK(votes_needed(5, Limit{largest_limit}) == 5);
+}
+
+TEST_CASE("a member with an absurd fence has no say in the fence of the majority") {
+  Tenure tenure(5, claim_of("me"));
+  tenure.take(granted(0, (std::int64_t{1} << 53) - 1));
+  for (std::size_t i = 1; i < 4; ++i) tenure.take(granted(i, 100 + static_cast<int>(i)));
+  CHECK(tenure.least_common_fence(BootClock::now()) == Fence{103});
+}
+
+TEST_CASE("a majority lasts until the first of its leases ends, and the longest majority counts") {
+  Tenure tenure(5, claim_of("me"));
+  tenure.fence = Fence{7};
+  for (std::size_t i = 0; i < 5; ++i) {
+    tenure.take(granted(i, 7, later(in_a_minute, std::chrono::seconds(i))));
+  }
+  CHECK(tenure.lease(BootClock::now())->valid_until == later(in_a_minute, std::chrono::seconds(2)));
+  const auto three_left = later(in_a_minute, std::chrono::seconds(1));
+  CHECK(tenure.lease(three_left)->valid_until == later(in_a_minute, std::chrono::seconds(2)));
+  CHECK_FALSE(tenure.lease(later(in_a_minute, std::chrono::seconds(2))));
+}
+
+TEST_CASE("a lock is not had while fewer than a majority store its fence") {
+  Tenure tenure(3, claim_of("me"));
+  tenure.take(granted(0, 5));
+  tenure.take(granted(1, 9));
+  tenure.fence = tenure.least_common_fence(BootClock::now());
+  CHECK(tenure.fence == Fence{9});
+  CHECK_FALSE(tenure.lease(BootClock::now()));
+  CHECK_FALSE(tenure.may_win(BootClock::now()));
+  tenure.take(granted(2, 9));
+  CHECK(tenure.lease(BootClock::now()));
+}
+
+TEST_CASE("the answers of a member that may have forgotten a lease do not count") {
+  Tenure tenure(3, claim_of("me"));
+  tenure.take(granted(0, 5));
+  Heard guarded = granted(1, 5);
+  guarded.standing.no_vote_for = milliseconds(1000);
+  tenure.take(guarded);
+  CHECK(tenure.holding(BootClock::now()).size() == 1);
+  CHECK(tenure.confirmed() == 1);
+}
+
+TEST_CASE("who has the most votes keeps them, and of two with as many one") {
+  Tenure mine(5, claim_of("b"));
+  mine.take(granted(0, 1));
+  mine.take(granted(1, 1));
+  mine.take(refused(2, {"c"}));
+  mine.take(refused(3, {"c"}));
+  mine.take(refused(4, {"d"}));
+  const Contest for_b = contest(mine, BootClock::now());
+  CHECK_FALSE(for_b.decided);
+  CHECK(for_b.leading);
+
+  Tenure theirs(5, claim_of("c"));
+  for (std::size_t i = 0; i < 2; ++i) theirs.take(refused(i, {"b"}));
+  for (std::size_t i = 2; i < 4; ++i) theirs.take(granted(i, 1));
+  theirs.take(refused(4, {"d"}));
+  CHECK_FALSE(contest(theirs, BootClock::now()).leading);
+}
+
+TEST_CASE("what another may have on members that do not answer is taken for held") {
+  Tenure tenure(5, claim_of("me"));
+  tenure.take(granted(0, 1));
+  tenure.take(refused(1, {"other"}));
+  tenure.take(refused(2, {"other"}));
+  CHECK(contest(tenure, BootClock::now()).decided);
+  tenure.take(granted(3, 1));
+  tenure.take(refused(4, {"third"}));
+  CHECK_FALSE(contest(tenure, BootClock::now()).decided);
+}
+
+TEST_CASE("a semaphore is full when as many have it as its limit allows") {
+  Tenure tenure(5, claim_of("me", Limit{2}));
+  for (std::size_t i = 0; i < 5; ++i) tenure.take(refused(i, {"a", "b"}, Limit{2}));
+  CHECK(contest(tenure, BootClock::now()).decided);
+  for (std::size_t i = 0; i < 3; ++i) tenure.take(refused(i, {"a", "c"}, Limit{2}));
+  CHECK_FALSE(contest(tenure, BootClock::now()).decided);
+}
+
+TEST_CASE("a waiter asks again when enough of what blocks has ended") {
+  Tenure tenure(5, claim_of("me"));
+  for (std::size_t i = 0; i < 5; ++i) {
+    Heard heard = refused(i, {"other"});
+    auto& refusal = std::get<Refusal>(std::get<Answer>(heard.finding));
+    refusal.ask_again_in = milliseconds(1000 * (5 - i));
+    tenure.take(heard);
+  }
+  CHECK(merged_refusal(tenure).ask_again_in == milliseconds(3000));
+}
+
+}  // namespace
+}  // namespace dlock

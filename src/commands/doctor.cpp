@@ -31,6 +31,9 @@ struct Diagnose {
   Diagnosis operator()(const ClusterTarget& target) const {
     return diagnose_cluster(target.seeds, exam);
   }
+  Diagnosis operator()(const QuorumTarget& target) const {
+    return diagnose_quorum(target.servers, exam);
+  }
 };
 
 struct AclLines {
@@ -50,6 +53,11 @@ struct AclLines {
     Exam in_cluster = exam;
     in_cluster.topology = Topology::cluster;
     return acl_line(in_cluster, target.seeds.front()) + "\n";
+  }
+  std::string operator()(const QuorumTarget& target) const {
+    Exam in_quorum = exam;
+    in_quorum.topology = Topology::quorum;
+    return acl_line(in_quorum, target.servers.front()) + "\n";
   }
 };
 

@@ -1,7 +1,10 @@
 #include "commands/place.hpp"
 
 #include "local/local_store.hpp"
+#include "quorum/quorum_store.hpp"
+#include "quorum/threaded_council.hpp"
 #include "redis/cluster_store.hpp"
+#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_route.hpp"
 
@@ -20,6 +23,16 @@ StorePtr open_store(const Settings& settings) {
   }
   if (const auto* target = std::get_if<ClusterTarget>(&settings.server)) {
     return std::make_unique<ClusterStore>(target->seeds, terms);
+  }
+  if (const auto* target = std::get_if<QuorumTarget>(&settings.server)) {
+    const auto open = [servers = target->servers, prefix = settings.prefix] {
+      std::vector<std::unique_ptr<Member>> members;
+      for (const Endpoint& each : servers) {
+        members.push_back(std::make_unique<RedisMember>(each, prefix));
+      }
+      return members;
+    };
+    return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>(open));
   }
   return std::make_unique<LocalStore>(directory_of(std::get<LocalTarget>(settings.server)));
 }

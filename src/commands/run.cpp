@@ -6,6 +6,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/join.hpp"
 #include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
 #include "commands/holding.hpp"
@@ -20,13 +21,6 @@ namespace {
 constexpr int signal_base = 128;
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-template <typename List, typename Text>
-std::string joined(const List& list, const char* separator, const Text& text) {
-  std::string all;
-  for (const auto& each : list) all += (all.empty() ? "" : separator) + text(each);
-  return all;
-}
 
 /// `pid 4242 (backup), owned by root`.
 std::string survivor_text(const Survivor& survivor) {

@@ -1,5 +1,7 @@
 #include "config/server_choice.hpp"
 
+#include <algorithm>
+
 #include "base/escape.hpp"
 #include "config/values.hpp"
 
@@ -90,25 +92,33 @@ std::vector<Endpoint*> servers_in(Target& target) {
   if (auto* cluster = std::get_if<ClusterTarget>(&target)) {
     for (Endpoint& seed : cluster->seeds) servers.push_back(&seed);
   }
+  if (auto* quorum = std::get_if<QuorumTarget>(&target)) {
+    for (Endpoint& server : quorum->servers) servers.push_back(&server);
+  }
   return servers;
 }
 
+void warn(ChosenServer& chosen, const std::string& warning) {
+  auto& warnings = chosen.warnings;
+  if (std::find(warnings.begin(), warnings.end(), warning) != warnings.end()) return;
+  warnings.push_back(warning);
+}
+
 void add_password(const Given& given, const Sources& sources, ChosenServer& chosen) {
-  const auto servers = servers_in(chosen.target);
-  if (servers.empty()) return;
-  const Endpoint& first = *servers.front();
-  if (first.password && given.place == option("server").shown()) {
-    chosen.warnings.emplace_back(
-        "a password on the command line can be seen by every user of this host: use "
-        "--password-file");
-  }
-  const auto password = find_password(sources, first.password, chosen.warnings);
-  if (first.user && !password) {
+  for (Endpoint* server : servers_in(chosen.target)) {
+    if (server->password && given.place == option("server").shown()) {
+      warn(chosen,
+           "a password on the command line can be seen by every user of this host: use "
+           "--password-file");
+    }
+    std::vector<std::string> warnings;
+    server->password = find_password(sources, server->password, warnings);
+    for (const std::string& warning : warnings) warn(chosen, warning);
+    if (!server->user || server->password) continue;
     given.refuse(
         "a user without a password, which redis-cli would read as the password: write "
         "user:password@, or use --password-file or DLOCK_PASSWORD");
   }
-  for (Endpoint* server : servers) server->password = password;
 }
 
 /// The strongest value of an option that is a path; all are checked.
@@ -151,7 +161,8 @@ void add_tls(const Sources& sources, ChosenServer& chosen) {
   if (auto* sentinel = std::get_if<SentinelTarget>(&chosen.target)) {
     for (Endpoint& each : sentinel->sentinels) servers.push_back(&each);
   }
-  if (servers.empty() || !servers.front()->tls) {
+  std::erase_if(servers, [](const Endpoint* server) { return !server->tls; });
+  if (servers.empty()) {
     return refuse_flags(sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
                         "the server's URL does not begin with rediss, so there is no TLS");
   }
@@ -183,6 +194,29 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
 
 }  // namespace
 
+/// Several servers decide by majority, so each has to be one alone, and no other.
+Target quorum_of(const std::vector<Given>& given) {
+  QuorumTarget quorum;
+  for (const Given& each : given) {
+    const Target one = parse_at(each);
+    const auto* server = std::get_if<Endpoint>(&one);
+    if (server == nullptr) {
+      each.refuse("several servers are independent ones, redis://, rediss:// or unix://: " +
+                  escaped(each.text.substr(0, each.text.find(':'))) + ": cannot be among them");
+    }
+    for (const Endpoint& other : quorum.servers) {
+      if (other.address() == server->address()) {
+        each.refuse(server->address() + " is named twice: a server has one vote");
+      }
+    }
+    quorum.servers.push_back(*server);
+  }
+  if (quorum.servers.size() < 3) {
+    given.back().refuse("two servers have no majority when one fails: name one, or three or more");
+  }
+  return quorum;
+}
+
 ChosenServer choose_server(const Sources& sources) {
   ChosenServer chosen;
   std::vector<Given> strongest;
@@ -192,11 +226,14 @@ ChosenServer choose_server(const Sources& sources) {
     if (strongest.empty()) strongest = std::move(place);
   }
   if (strongest.empty()) return chosen;
-  if (strongest.size() > 1) {
-    strongest.back().refuse("more than one server is not supported by this version");
-  }
   chosen.configured = true;
-  chosen.target = parse_at(strongest.front());
+  const auto count = strongest.size();
+  chosen.target = count > 1 ? quorum_of(strongest) : parse_at(strongest.front());
+  if (count > 1 && count % 2 == 0) {
+    chosen.warnings.push_back(std::to_string(count) +
+                              " servers survive the loss of no more of them than " +
+                              std::to_string(count - 1) + " do: name an odd number");
+  }
   add_password(strongest.front(), sources, chosen);
   add_tls(sources, chosen);
   add_sentinel_login(sources, chosen);

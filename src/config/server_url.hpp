@@ -30,8 +30,14 @@ struct ClusterTarget {
   bool operator==(const ClusterTarget&) const = default;
 };
 
+/// Independent servers of which a majority decides: three or more.
+struct QuorumTarget {
+  std::vector<Endpoint> servers;
+  bool operator==(const QuorumTarget&) const = default;
+};
+
 /// Where locks live; an Endpoint is one Redis or Valkey.
-using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget>;
+using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget>;
 
 /// Reads a URL, whose forms are those of the README; user, password and paths are percent-decoded,
 /// and `rediss` leaves default TlsSettings. Throws Error{usage} without saying where the URL stood;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr milliseconds shortest_ttl{100};
 constexpr milliseconds longest_ttl = std::chrono::hours(24);
+constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
 constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(Trouble::usage, message); }
@@ -216,6 +217,7 @@ class Resolver {
     settings_.server_is_default = !choice.configured;
     settings_.server = std::move(choice.target);
     resolve_replicas();
+    check_ttl_of_a_quorum();
     settings_.warnings.insert(settings_.warnings.end(), choice.warnings.begin(),
                               choice.warnings.end());
   }
@@ -227,6 +229,20 @@ class Resolver {
     if (settings_.replicas > 0 && std::holds_alternative<LocalTarget>(settings_.server)) {
       refuse("--replicas: locks on this host have none: it goes with a Redis server");
     }
+    if (settings_.replicas > 0 && std::holds_alternative<QuorumTarget>(settings_.server)) {
+      refuse("--replicas: where several servers decide, a replica has no part: name one server");
+    }
+  }
+
+  /// A server that lost its memory must know for how long leases may last that it has forgotten.
+  void check_ttl_of_a_quorum() {
+    if (!std::holds_alternative<QuorumTarget>(settings_.server)) return;
+    if (settings_.ttl.value_or(milliseconds(0)) <= longest_ttl_of_a_quorum) return;
+    sources_.of(option("ttl"))
+        .front()
+        .front()
+        .refuse("at most " + human_duration(longest_ttl_of_a_quorum) +
+                " where several servers decide: who runs longer renews");
   }
 
   const Flags& flags_;

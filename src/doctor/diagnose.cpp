@@ -15,14 +15,6 @@ namespace {
 
 constexpr const char* best_effort = "best effort";
 
-std::string addresses(const std::vector<Endpoint>& servers) {
-  std::string list;
-  for (const Endpoint& each : servers) list += (list.empty() ? "" : ",") + each.address();
-  return list;
-}
-
-std::string scheme(const Endpoint& server) { return server.tls ? "rediss" : "redis"; }
-
 /// A key that nobody has, in one of these slots.
 LockKey scratch_key_in(const std::vector<std::pair<int, int>>& slots, const std::string& prefix) {
   constexpr int enough = 500'000;  // to find a single slot of 16384
@@ -54,9 +46,7 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
                              const Endpoint& master, Exam exam) {
   exam.topology = Topology::sentinel;
   Diagnosis diagnosis{
-      scheme(master) + "+sentinel://" + addresses(sentinels) + "/" + escaped(master_name),
-      best_effort,
-      {}};
+      deployment_name("sentinel", sentinels) + "/" + escaped(master_name), best_effort, {}};
   std::vector<std::future<SentinelFacts>> asked;
   for (const Endpoint& each : sentinels) {
     asked.push_back(std::async(
@@ -79,7 +69,7 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
 
 Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, Exam exam) {
   exam.topology = Topology::cluster;
-  Diagnosis diagnosis{scheme(seeds.front()) + "+cluster://" + addresses(seeds), best_effort, {}};
+  Diagnosis diagnosis{deployment_name("cluster", seeds), best_effort, {}};
   const ClusterFacts cluster = examine_cluster(seeds);
   std::vector<std::future<ServerFacts>> asked;
   for (const ShardFacts& shard : cluster.shards) {
@@ -94,6 +84,27 @@ Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, Exam exam) {
   }
   diagnosis.findings = judge_cluster(cluster);
   append(diagnosis.findings, merged(masters));
+  return diagnosis;
+}
+
+Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, Exam exam) {
+  exam.topology = Topology::quorum;
+  std::vector<std::future<ServerFacts>> asked;
+  for (const Endpoint& each : servers) {
+    asked.push_back(std::async(
+        std::launch::async, [&each, &exam] { return examine_server(each, exam, scratch_key()); }));
+  }
+  std::string names;
+  std::vector<ServerFacts> heard;
+  std::vector<std::pair<std::string, Findings>> members;
+  for (auto& each : asked) {
+    heard.push_back(each.get());
+    const Endpoint& endpoint = heard.back().endpoint;
+    names += (names.empty() ? "" : " ") + endpoint.name();
+    members.emplace_back(endpoint.address(), judge_server(heard.back(), exam));
+  }
+  Diagnosis diagnosis{names, "a majority decides", judge_quorum(heard)};
+  append(diagnosis.findings, merged(members));
   return diagnosis;
 }
 

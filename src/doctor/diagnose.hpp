@@ -13,6 +13,8 @@ Diagnosis diagnose_server(const Endpoint& server, Exam exam);
 Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
                              const Endpoint& master, Exam exam);
 Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, Exam exam);
+/// Independent servers of which a majority decides.
+Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, Exam exam);
 Diagnosis diagnose_directory(const DirectorySettings& settings);
 
 }  // namespace dlock

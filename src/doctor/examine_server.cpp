@@ -131,7 +131,8 @@ void try_lock(Connection& connection, const Exam& exam, const LockKey& key, Serv
   facts.tried = true;
   try_rights(connection, exam, scratch, facts);
   if (facts.no_scripts.empty()) {
-    const RedisTerms terms{exam.prefix, exam.replicas, exam.topology != Topology::single};
+    const bool may_move = exam.topology == Topology::sentinel || exam.topology == Topology::cluster;
+    const RedisTerms terms{exam.prefix, exam.replicas, may_move};
     RedisStore first(std::make_unique<FixedRoute>(facts.endpoint), terms);
     RedisStore second(std::make_unique<FixedRoute>(facts.endpoint), terms);
     facts.rehearsal = rehearse(first, second, key);

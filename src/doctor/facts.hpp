@@ -15,7 +15,7 @@ namespace dlock {
 // What was found out about servers, unjudged. Texts from servers are as they came.
 
 /// How the servers stand together, and so what is asked of each.
-enum class Topology { single, sentinel, cluster };
+enum class Topology { single, sentinel, cluster, quorum };
 
 /// What dlock is to be used with.
 struct Exam {

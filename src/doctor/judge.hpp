@@ -17,6 +17,8 @@ Finding judge_memory(const ServerFacts& facts);
 Finding judge_persistence(const ServerFacts& facts);
 Finding judge_replication(const ServerFacts& facts, const Exam& exam);
 Finding judge_uptime(const ServerFacts& facts, const Exam& exam);
+/// The same for one of several that decide by majority.
+Finding judge_restart(const ServerFacts& facts);
 Finding judge_clock(const ServerFacts& facts);
 
 /// What locks on this server are worth, and why: the label of the deployment.
@@ -26,6 +28,8 @@ Finding judge_label(const ServerFacts& facts, const Exam& exam);
 Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Exam& exam);
 /// A Cluster as a whole; its masters are judged as servers.
 Findings judge_cluster(const ClusterFacts& facts);
+/// Servers that decide by majority, against each other; each is judged as a server, too.
+Findings judge_quorum(const std::vector<ServerFacts>& servers);
 /// Whether a lock outlives the time in which there is no master, if that begins after `silence`.
 Finding judge_failover(milliseconds silence, const std::string& setting, const Exam& exam);
 Findings judge_local(const LocalFacts& facts);

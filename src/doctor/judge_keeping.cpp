@@ -206,6 +206,12 @@ Finding judge_uptime(const ServerFacts& facts, const Exam& exam) {
               "trust new locks in " + human_duration(left));
 }
 
+Finding judge_restart(const ServerFacts& facts) {
+  const bool remembers = keeping_of(facts) == Keeping::all;
+  return good("restart", remembers ? "appendonly, appendfsync always: votes again at once"
+                                   : "has no vote for two minutes afterwards");
+}
+
 Finding judge_clock(const ServerFacts& facts) {
   const std::string name = "clock";
   constexpr double tolerance = 0.01;

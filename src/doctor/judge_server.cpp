@@ -2,6 +2,7 @@
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "base/join.hpp"
 #include "doctor/advice.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/judge.hpp"
@@ -97,9 +98,7 @@ Finding judge_engine(const ServerFacts& facts) {
 std::string master_of(const ServerFacts& facts) {
   const auto host = facts.info.text("master_host").value_or(facts.role.text("host").value_or(""));
   const auto port = facts.info.text("master_port").value_or(facts.role.text("port").value_or(""));
-  if (host.empty()) return "";
-  const bool ipv6 = host.find(':') != std::string::npos;
-  return (ipv6 ? "[" + escaped(host) + "]" : escaped(host)) + ":" + escaped(port);
+  return host.empty() ? "" : address_of(host, port);
 }
 
 Finding judge_role(const ServerFacts& facts, const Exam& exam) {
@@ -117,9 +116,10 @@ Finding judge_role(const ServerFacts& facts, const Exam& exam) {
     return bad(name,
                "a replica" + (master.empty() ? "" : " of " + master) +
                    (down ? ", which it has lost" : "") + ": it takes no locks",
-               exam.topology != Topology::single ? "look at the last failover"
-               : master.empty()                  ? "name its master"
-                                                 : "--server " + scheme + "://" + master);
+               exam.topology == Topology::quorum   ? "name independent servers"
+               : exam.topology != Topology::single ? "look at the last failover"
+               : master.empty()                    ? "name its master"
+                                                   : "--server " + scheme + "://" + master);
   }
   if (mode == "cluster" && exam.topology != Topology::cluster) {
     return bad(name, "a node of a Cluster: most keys live on others",
@@ -174,12 +174,6 @@ Finding judge_user(const ServerFacts& facts) {
               "dlock doctor --acl prints a user; then protect the default one");
 }
 
-std::string joined(const std::vector<std::string>& words, const std::string& before) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + before + word;
-  return text;
-}
-
 /// The scripts and the other rights apart: without scripts nothing else counts.
 Findings judge_rights(const ServerFacts& facts) {
   std::vector<std::string> missing;
@@ -197,15 +191,15 @@ Findings judge_rights(const ServerFacts& facts) {
             "enable Lua (Garnet: start it with --lua), or another server"));
   } else if (!of_scripts.empty()) {
     findings.push_back(bad("scripts", "the user may run none, and a dlock lock is one",
-                           grant + joined(of_scripts, "")));
+                           grant + joined(of_scripts, " ")));
   } else {
     findings.push_back(good("scripts", "Lua runs"));
   }
   if (!missing.empty()) {
     findings.push_back(
-        bad("rights", "the user lacks " + joined(missing, ""), grant + joined(missing, "")));
+        bad("rights", "the user lacks " + joined(missing, " "), grant + joined(missing, " ")));
   } else if (!facts.absent.empty()) {
-    findings.push_back(bad("rights", "the server lacks the commands " + joined(facts.absent, ""),
+    findings.push_back(bad("rights", "the server lacks the commands " + joined(facts.absent, " "),
                            "another server, or end their renaming"));
   } else {
     const std::string silent = facts.info.refusal.empty() && facts.config.refusal.empty()
@@ -245,9 +239,10 @@ Findings judge_server(const ServerFacts& facts, const Exam& exam) {
   }
   findings.push_back(judge_eviction(facts));
   findings.push_back(judge_memory(facts));
-  findings.push_back(judge_persistence(facts));
+  const bool alone = exam.topology != Topology::quorum;
+  findings.push_back(alone ? judge_persistence(facts) : judge_restart(facts));
   findings.push_back(judge_replication(facts, exam));
-  findings.push_back(judge_uptime(facts, exam));
+  if (alone) findings.push_back(judge_uptime(facts, exam));
   findings.push_back(judge_clock(facts));
   const auto node_timeout = facts.config.number("cluster-node-timeout");
   if (exam.topology == Topology::cluster && node_timeout) {
@@ -258,7 +253,7 @@ Findings judge_server(const ServerFacts& facts, const Exam& exam) {
     findings.push_back(good("idle", "connections idle for " + std::to_string(idle) +
                                         " s are closed; dlock reconnects"));
   }
-  findings.push_back(judge_label(facts, exam));
+  if (alone) findings.push_back(judge_label(facts, exam));
   return findings;
 }
 

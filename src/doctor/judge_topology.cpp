@@ -6,6 +6,7 @@
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "base/join.hpp"
 #include "doctor/advice.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/words.hpp"
@@ -16,14 +17,8 @@ namespace {
 
 constexpr const char* another_server = "is it running? --server may name others";
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& each : names) list += (list.empty() ? "" : ", ") + each;
-  return list;
-}
-
 std::string named_master(const SentinelFacts& sentinel) {
-  return escaped(sentinel.host) + ":" + escaped(sentinel.port);
+  return address_of(sentinel.host, sentinel.port);
 }
 
 Finding judge_sentinel(const SentinelFacts& sentinel) {
@@ -73,7 +68,7 @@ Finding judge_majority(const std::vector<const SentinelFacts*>& heard) {
   std::set<std::string> masters;
   for (const SentinelFacts* each : heard) masters.insert(named_master(*each));
   if (masters.size() > 1) {
-    const std::string list = joined({masters.begin(), masters.end()});
+    const std::string list = joined(masters, ", ");
     return bad(name, "the sentinels name different masters: " + list,
                "wait for the failover to end; else SENTINEL RESET the odd one");
   }
@@ -230,8 +225,8 @@ Findings merged(const std::vector<std::pair<std::string, Findings>>& servers) {
   for (const std::string& check : checks) {
     for (auto& [finding, who] : told_by(servers, check)) {
       const bool everybody = who.size() == servers.size() && who.size() > 1;
-      finding.text =
-          (everybody ? "all " + std::to_string(who.size()) : joined(who)) + ": " + finding.text;
+      finding.text = (everybody ? "all " + std::to_string(who.size()) : joined(who, ", ")) + ": " +
+                     finding.text;
       all.push_back(std::move(finding));
     }
   }

@@ -50,7 +50,10 @@ std::vector<Right> rights_needed(const Exam& exam, const Endpoint& server,
   if (server.database != 0)
     rights.push_back({"select", {"SELECT", std::to_string(server.database)}});
   if (exam.replicas > 0) rights.push_back({"wait", {"WAIT", "0", "1"}});
-  if (exam.topology == Topology::sentinel) rights.push_back({"role", {"ROLE"}});
+  const bool may_be_a_replica =
+      exam.topology == Topology::sentinel || exam.topology == Topology::quorum;
+  if (may_be_a_replica) rights.push_back({"role", {"ROLE"}});
+  if (exam.topology == Topology::quorum) rights.push_back({"info", {"INFO", "server"}});
   if (exam.topology == Topology::cluster) {
     rights.push_back({"cluster|slots", {"CLUSTER", "SLOTS"}});
     rights.push_back({"asking", {"ASKING"}});

@@ -74,7 +74,8 @@ TEST_CASE("a name stands once in a file, but for server") {
   CHECK(place.file_error(a_run).starts_with(file + ":2: password-file: stands there already"));
   place.user("server = redis://a\nserver = redis://b\n");
   CHECK(place.file_error(a_run) ==
-        file + ":2: server: more than one server is not supported by this version");
+        file +
+            ":2: server: two servers have no majority when one fails: name one, or three or more");
 }
 
 TEST_CASE("--config and DLOCK_CONFIG stand in place of both files") {

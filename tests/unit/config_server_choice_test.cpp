@@ -34,14 +34,44 @@ TEST_CASE("the server comes from flag, variable, user's file, system's file") {
   CHECK_FALSE(place.resolve(inspect("local:")).server_is_default);
 }
 
-TEST_CASE("more than one server is refused") {
+TEST_CASE("three or more independent servers are one place, two or a mixture are refused") {
   Surroundings place;
-  const std::string tail = ": more than one server is not supported by this version";
-  CHECK(place.usage_error({"inspect", "--server", "local:", "--server=redis://h"}) ==
-        "--server" + tail);
-  place.variables["DLOCK_SERVER"] = "redis://a redis://b";
-  CHECK(place.usage_error({"inspect"}) == "DLOCK_SERVER" + tail);
+  place.variables["DLOCK_SERVER"] = "redis://a rediss://:own@b:1 unix:///c";
+  place.variables["DLOCK_PASSWORD"] = "common";
+  const Settings settings = place.resolve({"inspect"});
+  const auto& servers = std::get<QuorumTarget>(settings.server).servers;
+  REQUIRE(servers.size() == 3);
+  CHECK(servers[1].name() == "rediss://b:1");
+  CHECK(servers[0].password == "common");
+  CHECK(servers[1].password == "own");
+  CHECK(servers[1].tls);
+  CHECK(settings.warnings.empty());
   CHECK(place.resolve(inspect("local:")).server == Target(LocalTarget{}));
+
+  CHECK(place.usage_error({"inspect", "--server", "local:", "--server=redis://h"}) ==
+        "--server: several servers are independent ones, redis://, rediss:// or unix://: local: "
+        "cannot be among them");
+  place.variables["DLOCK_SERVER"] = "redis://a redis://b";
+  CHECK(place.usage_error({"inspect"}) ==
+        "DLOCK_SERVER: two servers have no majority when one fails: name one, or three or more");
+  place.variables["DLOCK_SERVER"] = "redis://a redis://b redis://a:6379/2";
+  CHECK(place.usage_error({"inspect"}) ==
+        "DLOCK_SERVER: a:6379 is named twice: a server has one vote");
+  place.variables["DLOCK_SERVER"] = "redis://a redis://b redis://c redis://d";
+  CHECK(place.resolve({"inspect"}).warnings ==
+        std::vector<std::string>{
+            "4 servers survive the loss of no more of them than 3 do: name an odd number"});
+}
+
+TEST_CASE("where several servers decide the ttl is at most a minute, and replicas have no part") {
+  Surroundings place;
+  place.variables["DLOCK_SERVER"] = "redis://a redis://b redis://c";
+  place.variables["DLOCK_TTL"] = "61s";
+  CHECK(place.usage_error({"run", "-k", "k", "true"}) ==
+        "DLOCK_TTL: at most 1m00s where several servers decide: who runs longer renews");
+  CHECK(place.resolve({"run", "-k", "k", "-t", "60", "true"}).ttl == milliseconds(60'000));
+  CHECK(place.usage_error({"run", "-k", "k", "-t", "60", "--replicas", "1", "true"}) ==
+        "--replicas: where several servers decide, a replica has no part: name one server");
 }
 
 TEST_CASE("a wrong URL is refused where it stands") {

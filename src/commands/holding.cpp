@@ -1,6 +1,7 @@
 #include "commands/holding.hpp"
 
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -8,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
@@ -25,13 +27,14 @@ constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopp
 /// What the supervisor watches where leases are renewed: the keeper's fd and deadline.
 class Holding::Keeping final : public StopSource {
  public:
-  Keeping(LeaseKeeper& keeper, milliseconds unconfirmed_grace)
-      : keeper_(keeper), unconfirmed_grace_(unconfirmed_grace) {}
+  Keeping(LeaseKeeper& keeper, milliseconds unconfirmed_grace, const Log& log)
+      : keeper_(keeper), unconfirmed_grace_(unconfirmed_grace), log_(log) {}
   int fd() const override { return keeper_.news_fd(); }
   Deadline look_by() const override { return keeper_.start_by(); }
   bool lost() const override {
     keeper_.take_news();
     keeper_.start();
+    for (const auto& [key, margin] : keeper_.take_margins()) tell(key, margin);
     return keeper_.lost();
   }
   void keep_by_itself() const override { keeper_.start_to_stay(); }
@@ -41,9 +44,20 @@ class Holding::Keeping final : public StopSource {
   }
 
  private:
+  void tell(const LockKey& key, const Margin& margin) const;
+
   LeaseKeeper& keeper_;
   milliseconds unconfirmed_grace_;
+  const Log& log_;
 };
+
+void Holding::Keeping::tell(const LockKey& key, const Margin& margin) const {
+  const std::string text = margin_text(key, margin);
+  // Whoever watches the leases must not be held up by who does not read.
+  pollfd reader[] = {{STDERR_FILENO, POLLOUT, 0}};
+  if (poll_until(reader, BootClock::now()) == 0) return;
+  margin.held <= margin.needed ? log_.notice(text) : log_.detail(text);
+}
 
 /// The same where the holds live with this process: they end early only if somebody throws them
 /// out, which the engine tells.
@@ -127,7 +141,7 @@ void Holding::keep(std::atomic<BootClock::rep>* safe_until) {
     if (!held.grant.confirmed) grace = std::min(grace, unconfirmed_grace(held.grant));
   }
   keeper_ = std::make_unique<LeaseKeeper>(store_, held_, safe_until, LeaseKeeper::Begin::when_due);
-  source_ = std::make_unique<Keeping>(*keeper_, grace);
+  source_ = std::make_unique<Keeping>(*keeper_, grace, log_);
 }
 
 std::optional<bool> Holding::thrown_out() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -115,9 +116,19 @@ void LeaseKeeper::promised(Deadline safe_until, bool confirmed) {
   confirmed_ = confirmed;
 }
 
-void LeaseKeeper::renewed() {
+void LeaseKeeper::renewed(const LockKey& key, const std::optional<Margin>& margin) {
   const std::lock_guard guard(mutex_);
   if (!lost_.raised()) loss_.reset();
+  if (!margin) return;
+  const auto before = margins_.try_emplace(key, margin->servers).first;
+  if (std::exchange(before->second, margin->held) == margin->held) return;
+  changed_margins_.emplace_back(key, *margin);
+  news_.raise();
+}
+
+std::vector<std::pair<LockKey, Margin>> LeaseKeeper::take_margins() {
+  const std::lock_guard guard(mutex_);
+  return std::exchange(changed_margins_, {});
 }
 
 void LeaseKeeper::failed(const Loss& loss) {

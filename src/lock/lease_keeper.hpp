@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock_steps.hpp"
@@ -57,6 +59,8 @@ class LeaseKeeper : private LeaseListener {
   bool confirmed() const { return confirmed_; }
   /// Why a hold is lost, or why renewals fail at this moment.
   std::optional<Loss> loss() const;
+  /// The margins that have changed since the last call; there are news when there are any.
+  std::vector<std::pair<LockKey, Margin>> take_margins();
   /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
   /// passed. For whoever is about to be stopped.
   void renew_now(milliseconds at_most);
@@ -66,7 +70,7 @@ class LeaseKeeper : private LeaseListener {
 
  private:
   void promised(Deadline safe_until, bool confirmed) override;
-  void renewed() override;
+  void renewed(const LockKey& key, const std::optional<Margin>& margin) override;
   void failed(const Loss& loss) override;
   bool started() const { return thread_.joinable() && !resting_; }
   void begin();
@@ -83,7 +87,9 @@ class LeaseKeeper : private LeaseListener {
   std::atomic<BootClock::rep>* safe_until_;
   mutable std::mutex mutex_;
   std::condition_variable renewed_;
-  std::optional<Loss> loss_;          ///< guarded by mutex_
+  std::optional<Loss> loss_;                                 ///< guarded by mutex_
+  std::map<LockKey, std::size_t> margins_;                   ///< guarded by mutex_
+  std::vector<std::pair<LockKey, Margin>> changed_margins_;  ///< guarded by mutex_
   int hurries_ = 0;                   ///< guarded by mutex_: calls of renew_now not served yet
   bool stays_;                        ///< written with mutex_ by whoever starts the thread
   std::atomic<bool> resting_{false};  ///< the thread has done its work, and ends

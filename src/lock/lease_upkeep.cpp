@@ -108,7 +108,7 @@ void LeaseUpkeep::renew(Upkept& lease) {
     lease.held.hidden = std::chrono::nanoseconds(0);
     lease.next = later(now, claim.ttl / renewals_a_lease);
     promise();
-    listener_.renewed();
+    listener_.renewed(claim.key, store_.margin(claim));
   } catch (const Error& error) {
     if (error.trouble() != Trouble::interrupted) failed(lease, now, error);
   } catch (const std::exception& error) {

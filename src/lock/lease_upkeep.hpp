@@ -34,7 +34,8 @@ class LeaseListener {
   /// Until `safe_until` all holds are ours, whatever happens; `never` if none has a lease.
   /// `confirmed`: whether every hold has been.
   virtual void promised(Deadline safe_until, bool confirmed) = 0;
-  virtual void renewed() = 0;
+  /// `margin` as Store::margin() has it.
+  virtual void renewed(const LockKey& key, const std::optional<Margin>& margin) = 0;
   virtual void failed(const Loss& loss) = 0;
 };
 

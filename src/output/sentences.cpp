@@ -65,4 +65,10 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
   return name + " " + holders_text(refusal) + queue;
 }
 
+std::string margin_text(const LockKey& key, const Margin& margin) {
+  return escaped(key.text) + " is held on " + std::to_string(margin.held) + " of " +
+         std::to_string(margin.servers) + " servers, and " + std::to_string(margin.needed) +
+         " are needed" + (margin.missing.empty() ? "" : ": " + margin.missing);
+}
+
 }  // namespace dlock

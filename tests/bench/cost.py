@@ -1,5 +1,7 @@
 """What dlock costs the server: processor time for an operation, and memory."""
 
+import time
+
 from figures import median, spread
 from script import Requests
 from stage import Client
@@ -165,12 +167,27 @@ def memory(redis, make, report):
     redis.client.pipeline([make("release", f"memory{i}", i) for i in range(1, count)])
     released = redis.memory()
     lock, waiter = (held - before) / count, (queued - held) / count
+    listeners = [Client(redis.socket) for _ in range(200)]
+    for number, listener in enumerate(listeners):
+        listener.ask("SUBSCRIBE", f"dlock:{{memory0}}:{count + number:016x}")
+    time.sleep(5)  # until the server has taken back what it lends to a busy connection
+    waiter += (redis.memory() - released) / len(listeners)
+    for listener in listeners:
+        listener.close()
     fences = (released - before - (queued - held)) / count
     report.add("Memory of the server, bytes",
-               ["held lock", "of it MEMORY USAGE of hold, fence", "queued waiter",
-                "key that was held within a week"],
+               ["held lock", "of it MEMORY USAGE of hold, fence",
+                "waiter with its connection", "key that was held within a week"],
                [(f"{lock:.0f}", f"{first}, {fence}", f"{waiter:.0f}", f"{fences:.0f}")])
     return lock, waiter, fences
+
+
+def whole_run(stage, redis):
+    """Processor time of the server for one `dlock run`, its connection included."""
+    count, before = 200, redis.cpu_seconds()
+    for number in range(count):
+        stage.run([stage.dlock, "run", "-n", "--server", redis.url, "-k", f"r{number}", "true"])
+    return (redis.cpu_seconds() - before) / count
 
 
 def measure(stage, _, report, quick):
@@ -179,8 +196,11 @@ def measure(stage, _, report, quick):
     pair = uncontended(redis, make, report, quick)
     crowded(redis, make, report, quick)
     lock, waiter, fence = memory(redis, make, report)
+    whole = whole_run(stage, redis)
     report.add("Scale, by one server core and its memory",
-               ["acquire + release", "million held locks", "million waiters",
+               ["acquire + release on open connections", "`dlock run`, connection included",
+                "million held locks", "million waiters",
                 "million keys of the last week"],
-               [(f"{1 / pair:.0f}/s", f"{lock:.0f} MB", f"{waiter:.0f} MB", f"{fence:.0f} MB")])
+               [(f"{1 / pair:.0f}/s", f"{1 / whole:.0f}/s", f"{lock:.0f} MB", f"{waiter:.0f} MB",
+                 f"{fence:.0f} MB")])
     redis.end()

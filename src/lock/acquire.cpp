@@ -318,8 +318,9 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
 }
 
 Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim) {
-  // A refusal that never queued and holds nothing leaves nothing to give back.
-  if (waited_ || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
+  // A refusal that never queued and holds nothing leaves nothing to give back, but split votes.
+  const bool split = attempt.refusal().why == Refusal::Why::split;
+  if (waited_ || split || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
   if (stop == Attempt::Stop::interrupted) return Interrupted{};
   if (attempt.refusal().why == Refusal::Why::unready) {
     throw Error(Trouble::unavailable, attempt.refusal().reason);

@@ -188,7 +188,14 @@ Contest contest(const Tenure& tenure, Deadline now) {
   std::size_t room = tenure.claim->limit.unlimited()
                          ? static_cast<std::size_t>(largest_limit)
                          : static_cast<std::size_t>(tenure.claim->limit.owners);
-  contest.leading = contest.mine > 0;
+  // Where others are ahead in the queue, they are let in next.
+  const auto next_there =
+      std::count_if(tenure.ballots.begin(), tenure.ballots.end(), [](const Ballot& ballot) {
+        return ballot.state == State::refused && ballot.refusal.ahead == 0;
+      });
+  contest.leading =
+      contest.mine > 0 &&
+      contest.mine + unknown + static_cast<std::size_t>(next_there) >= tenure.needed();
   for (const auto& [id, rival] : rivals_in(tenure)) {
     if (rival.votes + unknown >= votes_needed(members, rival.holder.limit)) {
       ++established;

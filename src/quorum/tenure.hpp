@@ -96,8 +96,9 @@ struct Contest {
   std::size_t mine = 0;
   /// Others have as many votes as they need, or may have, and leave no room; or stand before.
   bool decided = false;
-  /// Undecided, and this claim is the one to hold on to its votes: it has the most, and of those
-  /// with as many the smallest owner. The others give theirs back.
+  /// Undecided, and this claim is the one to hold on to its votes: it has the most, of those with
+  /// as many the smallest owner, and nobody is before it in the queues for those it lacks. The
+  /// others give theirs back.
   bool leading = false;
 };
 

@@ -1,0 +1,194 @@
+#include "simulator/client.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/wait.hpp"
+#include "lock/lease_keeper.hpp"
+#include "quorum/quorum_store.hpp"
+#include "simulator/work.hpp"
+
+namespace dlock::sim {
+namespace {
+
+const LockKey the_key{"k"};
+
+class Silent final : public AcquireListener {
+ public:
+  void waiting(const LockKey&, const Refusal&) override {}
+  void let_in(const LockKey&, milliseconds) override {}
+  void server_lost(const std::string&) override {}
+  void server_back(milliseconds) override {}
+};
+
+std::string text_of(const Refusal& refusal) {
+  switch (refusal.why) {
+    case Refusal::Why::held:
+      return "held";
+    case Refusal::Why::upgrade:
+      return "upgrade";
+    case Refusal::Why::gone:
+      return "gone";
+    case Refusal::Why::split:
+      return "split";
+    case Refusal::Why::unready:
+      return "unready";
+  }
+  return "";
+}
+
+}  // namespace
+
+Client::Client(std::size_t index, const Plan& plan, MachineClock clock, Network& network,
+               std::vector<Server>& servers, Checker& checker)
+    : index_(index),
+      plan_(plan),
+      clock_(clock),
+      network_(network),
+      servers_(servers),
+      checker_(checker) {}
+
+void Client::start() {
+  const std::string name = "c" + std::to_string(index_) + std::string(processes_.size(), '\'');
+  interrupt_fd_ = stepped_fd_ = -1;
+  processes_.push_back(std::make_unique<Process>(name, clock_));
+  process().set_rests(healed_ ? 0 : plan_.rest_one_in, plan_.longest_rest);
+  process().start([this] { live(); });
+}
+
+void Client::interrupt() {
+  if (interrupt_fd_ >= 0) process().set_event(interrupt_fd_, true);
+}
+
+void Client::wall_stepped(Span by) {
+  clock_.step_wall(by);
+  steps_ += by;
+  if (stepped_fd_ >= 0) process().set_event(stepped_fd_, true);
+}
+
+void Client::healed() {
+  healed_ = true;
+  process().set_rests(0, Span(0));
+}
+
+void Client::live() {
+  auto owned = std::make_unique<SimulatedCouncil>(process(), index_, network_, servers_);
+  council_ = owned.get();
+  QuorumStore store(std::move(owned));
+  for (; rounds_ < plan_.rounds && !healed_; ++rounds_) {
+    pause(chance().between(milliseconds(0), plan_.longest_thought));
+    std::optional<milliseconds> wait = milliseconds(0);
+    if (chance().one_in(2)) wait = chance().over_scales(milliseconds(1), plan_.ttl * 4);
+    if (chance().one_in(3)) wait.reset();
+    one_round(store, wait);
+  }
+  const Event never_raised;
+  pollfd fds[] = {{never_raised.fd(), POLLIN, 0}};
+  while (!healed_) poll_until(fds, later(BootClock::now(), plan_.ttl));
+  if (chance().one_in(2)) one_round(store, milliseconds(0));
+  while (!one_round(store, std::nullopt)) pause(milliseconds(20));
+  done_ = true;
+}
+
+void Client::pause(milliseconds span) { poll_until({}, later(BootClock::now(), span)); }
+
+Claim Client::new_claim() {
+  if (!owner_ || !plan_.same_owner) owner_ = new_owner_below(std::nullopt);
+  Claim claim;
+  claim.key = the_key;
+  claim.owner = *owner_;
+  claim.token = new_token(claim.owner);
+  claim.limit = Limit{plan_.limits[chance().up_to(plan_.limits.size() - 1)]};
+  claim.ttl = plan_.ttl;
+  claim.who.host = process().name();
+  return claim;
+}
+
+/// Whether it was had.
+bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
+  World& world = World::here();
+  const bool after_healing = healed_;
+  const Claim claim = new_claim();
+  const Instant asked = world.now();
+  const Event interrupt;
+  interrupt_fd_ = interrupt.fd();
+  ++world.statistics().asked;
+  world.tell([&] {
+    return process().name() + " asks, limit " + std::to_string(claim.limit.owners) + ", token " +
+           claim.token.text.substr(claim.token.text.size() - 4);
+  });
+  Silent listener;
+  const AcquireTerms terms{wait, interrupt.fd(), {}};
+  std::string outcome = "is interrupted";
+  try {
+    auto acquired = acquire(store, {claim}, terms, listener);
+    interrupt_fd_ = -1;
+    if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
+      had_since_healing_ = had_since_healing_ || after_healing;
+      hold(store, held->front(), asked);
+      return true;
+    }
+    if (const auto* up = std::get_if<GaveUp>(&acquired)) {
+      ++world.statistics().given_up;
+      outcome = "gives up: " + text_of(up->refusal);
+      if (after_healing && !plan_.same_owner) expect_nothing_left(claim.owner);
+    }
+  } catch (const Error& error) {
+    ++world.statistics().unavailable;
+    outcome = std::string("fails: ") + error.what();
+  }
+  interrupt_fd_ = -1;
+  world.tell([&] { return process().name() + " " + outcome; });
+  return false;
+}
+
+/// No vote for a claim that was given up lasts until its lease ends.
+void Client::expect_nothing_left(const Owner& owner) {
+  World::here().after(Span(plan_.ttl) * 2 / 3, [this, owner] {
+    for (const Server& server : servers_) {
+      if (!server.lets_in(owner)) continue;
+      World::here().violated(server.name() + " still keeps the lock for c" +
+                             std::to_string(index_) + ", which gave up");
+    }
+  });
+}
+
+void Client::hold(Store& store, Held held, Instant asked) {
+  World& world = World::here();
+  ++world.statistics().grants;
+  if (council_->had() <= 1) ++world.statistics().grants_in_one_round;
+  Checker::Tenure tenure{&process(),       held.claim.token, held.claim.owner,
+                         held.claim.limit, held.grant.fence, asked};
+  tenure.safe_until = held.grant.lease.valid_until;
+  world.tell([&] {
+    return process().name() + " has it, fence " + std::to_string(held.grant.fence.value) +
+           ", for " + text_of(held.grant.lease.valid_until - process().read_clock());
+  });
+  const std::size_t number = checker_.begins(std::move(tenure));
+  const Event stop, stepped;
+  stepped_fd_ = stepped.fd();
+  steps_ = Span(0);
+  const Span span = chance().between(Span(0), Span(plan_.longest_hold));
+  const auto work =
+      std::make_shared<Work>(process(), checker_, number, stop.fd(), usual_grace(plan_.ttl));
+  work->promised(held.grant.lease.valid_until, true);
+  world.after(span, [work] { work->done(); });
+  LeaseUpkeep upkeep(store, {held}, *work, stop.fd());
+  while (!stop.raised()) {
+    pollfd fds[] = {{stop.fd(), POLLIN, 0}, {stepped.fd(), POLLIN, 0}};
+    poll_until(fds, upkeep.next_due());
+    if (stop.raised()) break;
+    stepped.clear();
+    upkeep.doubt(std::exchange(steps_, Span(0)));
+    upkeep.renew_due(false);
+  }
+  stepped_fd_ = -1;
+  work->end();
+  const auto last = upkeep.take();
+  if (BootClock::now() >= last.front().grant.lease.valid_until) return;
+  world.tell([&] { return process().name() + " gives it back"; });
+  constexpr milliseconds longest_release{2000};
+  give_back(store, last, longest_release);
+}
+
+}  // namespace dlock::sim

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lock/acquire.hpp"
+#include "simulator/checker.hpp"
+#include "simulator/simulated_council.hpp"
+
+namespace dlock::sim {
+
+/// A machine on which somebody takes the lock again and again, as `dlock run` does: waits for it or
+/// does not, works while its lease is kept up, gives it back.
+class Client {
+ public:
+  Client(std::size_t index, const Plan& plan, MachineClock clock, Network& network,
+         std::vector<Server>& servers, Checker& checker);
+
+  /// A new process, which goes on where the last one left off.
+  void start();
+  Process& process() { return *processes_.back(); }
+  MachineClock& clock() { return clock_; }
+  /// The user presses ^C.
+  void interrupt();
+  /// The wall clock was set while the process runs.
+  void wall_stepped(Span by);
+  /// From now on nothing goes wrong any more: one last round, in which the lock must be had.
+  void healed();
+  bool done() const { return done_; }
+  bool has_had_it_since_healing() const { return had_since_healing_; }
+
+ private:
+  void live();
+  bool one_round(Store& store, std::optional<milliseconds> wait);
+  void hold(Store& store, Held held, Instant asked);
+  void expect_nothing_left(const Owner& owner);
+  void pause(milliseconds span);
+  Claim new_claim();
+  Chance& chance() { return World::here().chance(); }
+
+  std::size_t index_;
+  const Plan& plan_;
+  MachineClock clock_;
+  Network& network_;
+  std::vector<Server>& servers_;
+  Checker& checker_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  SimulatedCouncil* council_ = nullptr;  ///< of the process that lives
+  std::optional<Owner> owner_;
+  std::size_t rounds_ = 0;
+  bool healed_ = false;
+  bool done_ = false;
+  bool had_since_healing_ = false;
+  int interrupt_fd_ = -1;  ///< while an acquisition listens to it
+  int stepped_fd_ = -1;    ///< while a lease is kept up
+  Span steps_{0};          ///< of the wall clock, not yet noticed
+};
+
+}  // namespace dlock::sim

@@ -1,0 +1,169 @@
+#include "simulator/faults.hpp"
+
+namespace dlock::sim {
+namespace {
+
+World& world() { return World::here(); }
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+}  // namespace
+
+Faults::Faults(const Plan& plan, Network& network, std::vector<Server>& servers,
+               std::vector<std::unique_ptr<Client>>& clients)
+    : plan_(plan), network_(network), servers_(servers), clients_(clients) {}
+
+Span Faults::duration() { return chance().over_scales(Span(milliseconds(1)), plan_.longest_fault); }
+
+void Faults::begin() {
+  if (plan_.faults.empty()) return;
+  world().after(chance().between(Span(0), 2 * plan_.between_faults), [this] { next(); });
+}
+
+void Faults::next() {
+  if (healed_) return;
+  happen(plan_.faults[chance().up_to(plan_.faults.size() - 1)]);
+  begin();
+}
+
+void Faults::happen(Fault fault) {
+  switch (fault) {
+    case Fault::partition:
+      return partition();
+    case Fault::member_killed:
+      return kill_member();
+    case Fault::member_frozen:
+      return freeze_member();
+    case Fault::client_killed:
+      return kill_client();
+    case Fault::client_frozen:
+      return freeze_client(false);
+    case Fault::client_suspended:
+      return freeze_client(true);
+    case Fault::clock_step:
+      return step_clock();
+    case Fault::interrupt:
+      ++world().statistics().interrupts;
+      return any_client().interrupt();
+  }
+}
+
+/// Some members from some clients, one way or both.
+void Faults::partition() {
+  ++world().statistics().partitions;
+  const Instant until = world().now() + duration();
+  const auto ways = chance().up_to(2);
+  for (std::size_t client = 0; client < clients_.size(); ++client) {
+    const bool this_one = chance().one_in(2);
+    for (std::size_t member = 0; this_one && member < servers_.size(); ++member) {
+      if (chance().one_in(2)) continue;
+      if (ways != 1) network_.cut(client, member, Network::Way::up, until);
+      if (ways != 0) network_.cut(client, member, Network::Way::down, until);
+      world().tell([&] {
+        return "c" + std::to_string(client) +
+               (ways == 0   ? " -/> "
+                : ways == 1 ? " </- "
+                            : " </> ") +
+               "m" + std::to_string(member) + " for " + text_of(until - world().now());
+      });
+    }
+  }
+}
+
+void Faults::kill_member() {
+  const std::size_t member = chance().up_to(servers_.size() - 1);
+  Server& server = servers_[member];
+  if (!server.up()) return;
+  ++world().statistics().member_crashes;
+  const auto death = chance().one_in(2) ? Server::Death::killed : Server::Death::power_lost;
+  // Where clocks are wild nothing would be left to keep the fences growing.
+  const bool may_forget = !plan_.wild_clocks && chance().one_in(2);
+  const bool forgets_all = may_forget && (server.always_fsync() || chance().one_in(2));
+  const auto memory = !may_forget   ? Server::Memory::whole
+                      : forgets_all ? Server::Memory::none
+                                    : Server::Memory::of_the_snapshot;
+  if (memory == Server::Memory::of_the_snapshot) server.take_snapshot();
+  const Span lag = memory == Server::Memory::of_the_snapshot ? duration() : Span(0);
+  world().after(lag, [this, &server, death, memory] {
+    if (healed_ || !server.up()) return;
+    world().tell([&] {
+      return server.name() + (death == Server::Death::killed ? " is killed" : " loses its power");
+    });
+    server.die(death);
+    world().after(duration(), [this, &server, memory] { start(server, memory); });
+  });
+}
+
+void Faults::start(Server& server, Server::Memory memory) {
+  if (server.up()) return;
+  server.start(memory);
+  if (memory != Server::Memory::whole) ++world().statistics().memories_lost;
+  world().tell([&] {
+    return server.name() + " starts " +
+           (memory == Server::Memory::whole  ? "with its memory"
+            : memory == Server::Memory::none ? "without memory"
+                                             : "with what it knew earlier");
+  });
+}
+
+void Faults::freeze_member() {
+  ++world().statistics().freezes;
+  Server& server = any_member();
+  const Span span = duration();
+  server.freeze(world().now() + span);
+  world().tell([&] { return server.name() + " stands still for " + text_of(span); });
+}
+
+void Faults::kill_client() {
+  Client& client = any_client();
+  if (client.done() || client.process().killed()) return;
+  ++world().statistics().client_crashes;
+  world().tell([&] { return client.process().name() + " is killed"; });
+  client.process().kill();
+  world().after(duration(), [&client] { client.start(); });
+}
+
+void Faults::freeze_client(bool suspended) {
+  Client& client = any_client();
+  Statistics& statistics = world().statistics();
+  ++(suspended ? statistics.suspensions : statistics.freezes);
+  const Span span = duration();
+  client.process().freeze(span, suspended);
+  world().tell([&] {
+    return client.process().name() + (suspended ? " sleeps for " : " stands still for ") +
+           text_of(span);
+  });
+}
+
+/// Steps of the clocks of clients are harmless. Where a member's clock goes forward its leases end
+/// early, and exclusion is not promised.
+void Faults::step_clock() {
+  ++world().statistics().clock_steps;
+  const Span most = plan_.wild_clocks ? Span(minutes(5)) : Span(seconds(2));
+  if (chance().one_in(2)) {
+    Client& client = any_client();
+    const Span by = chance().between(-most, most);
+    client.wall_stepped(by);
+    world().tell([&] { return client.process().name() + "'s clock is set by " + text_of(by); });
+    return;
+  }
+  Server& server = any_member();
+  const Span by =
+      plan_.wild_clocks ? chance().between(-most, most) : chance().between(-most / 10, Span(0));
+  server.clock().step_wall(by);
+  world().tell([&] { return server.name() + "'s clock is set by " + text_of(by); });
+}
+
+void Faults::heal() {
+  healed_ = true;
+  network_.heal();
+  for (Server& server : servers_) {
+    server.thaw_now();
+    start(server, Server::Memory::whole);
+  }
+  world().tell([] { return std::string("all is healed"); });
+  for (const auto& client : clients_) client->healed();
+}
+
+}  // namespace dlock::sim

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "simulator/client.hpp"
+
+namespace dlock::sim {
+
+/// What goes wrong in a schedule, and when, until all is healed.
+class Faults {
+ public:
+  Faults(const Plan& plan, Network& network, std::vector<Server>& servers,
+         std::vector<std::unique_ptr<Client>>& clients);
+
+  void begin();
+  void heal();
+
+ private:
+  void next();
+  void happen(Fault fault);
+  void partition();
+  void kill_member();
+  void freeze_member();
+  void kill_client();
+  void freeze_client(bool suspended);
+  void step_clock();
+  void start(Server& server, Server::Memory memory);
+
+  Span duration();
+  Server& any_member() { return servers_[chance().up_to(servers_.size() - 1)]; }
+  Client& any_client() { return *clients_[chance().up_to(clients_.size() - 1)]; }
+  Chance& chance() { return World::here().chance(); }
+
+  const Plan& plan_;
+  Network& network_;
+  std::vector<Server>& servers_;
+  std::vector<std::unique_ptr<Client>>& clients_;
+  bool healed_ = false;
+};
+
+}  // namespace dlock::sim

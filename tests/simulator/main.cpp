@@ -1,0 +1,78 @@
+// Runs the quorum store, the acquiring loop and the upkeep of leases over virtual members, clocks
+// and networks, schedule after schedule, until something that is promised does not hold. A number
+// decides a schedule, on any machine: the one that failed is told, and can be run again.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "simulator/chance.hpp"
+#include "simulator/schedule.hpp"
+
+namespace {
+
+using dlock::sim::Chance;
+using dlock::sim::Outcome;
+using dlock::sim::Statistics;
+
+constexpr char usage[] =
+    "simulator --schedules N [--seed S]   runs N schedules, the first of them with seed S\n"
+    "simulator --seed S                   runs one, and tells its story\n"
+    "simulator --schedules N --weakened   as above; a violation is what is expected\n";
+
+/// Schedule by schedule the same, whichever is run alone.
+std::uint64_t seed_of(std::uint64_t first, std::uint64_t index) {
+  return index == 0 ? first : Chance(first + index).next();
+}
+
+void print_story(std::uint64_t seed) {
+  Statistics unused;
+  const Outcome outcome = dlock::sim::run_schedule(seed, true, unused);
+  for (const std::string& line : outcome.story) std::printf("%s\n", line.c_str());
+  if (outcome.violation) {
+    std::printf("\nviolated with seed %llu: %s\n", static_cast<unsigned long long>(seed),
+                outcome.violation->c_str());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::uint64_t seed = 1, schedules = 0;
+  bool weakened = false;
+  for (int i = 1; i < argc; ++i) {
+    const auto number = [&] { return i + 1 < argc ? std::strtoull(argv[++i], nullptr, 10) : 0; };
+    if (std::strcmp(argv[i], "--seed") == 0) {
+      seed = number();
+    } else if (std::strcmp(argv[i], "--schedules") == 0) {
+      schedules = number();
+    } else if (std::strcmp(argv[i], "--weakened") == 0) {
+      weakened = true;
+    } else {
+      std::fputs(usage, stderr);
+      return 64;
+    }
+  }
+  if (schedules == 0) {
+    print_story(seed);
+    return 0;
+  }
+  Statistics statistics;
+  for (std::uint64_t i = 0; i < schedules; ++i) {
+    const std::uint64_t one = seed_of(seed, i);
+    const Outcome outcome = dlock::sim::run_schedule(one, false, statistics);
+    if (!outcome.violation) continue;
+    if (weakened) {
+      std::printf("caught by schedule %llu: %s\n", static_cast<unsigned long long>(i + 1),
+                  outcome.violation->c_str());
+      return 0;
+    }
+    print_story(one);
+    std::printf("again: simulator --seed %llu\n", static_cast<unsigned long long>(one));
+    return 1;
+  }
+  std::fputs(dlock::sim::text_of(statistics).c_str(), stdout);
+  return weakened ? 1 : 0;
+}

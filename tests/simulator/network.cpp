@@ -1,0 +1,182 @@
+#include "simulator/network.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "simulator/wire_text.hpp"
+
+namespace dlock::sim {
+namespace {
+
+constexpr std::size_t ways = 2;
+
+Statistics& statistics() { return World::here().statistics(); }
+
+}  // namespace
+
+Network::Network(const Plan& plan, std::size_t clients)
+    : plan_(plan),
+      cut_until_(clients * plan.members * ways),
+      latest_link_(clients * plan.members) {}
+
+Span Network::delay() {
+  const Span jitter =
+      healed_ ? std::min(plan_.most_jitter, Span(plan_.ttl) / 50) : plan_.most_jitter;
+  return World::here().chance().over_scales(plan_.least_delay, plan_.least_delay + jitter);
+}
+
+bool Network::loses() { return !healed_ && World::here().chance().one_in(plan_.lost_one_in); }
+bool Network::resets() { return !healed_ && World::here().chance().one_in(plan_.reset_one_in); }
+bool Network::doubles() { return !healed_ && World::here().chance().one_in(plan_.doubled_one_in); }
+
+void Network::cut(std::size_t client, std::size_t member, Way way, Instant until) {
+  Instant& end =
+      cut_until_[(client * plan_.members + member) * ways + static_cast<std::size_t>(way)];
+  end = std::max(end, until);
+}
+
+Instant Network::passes_from(std::size_t client, std::size_t member, Way way) const {
+  return cut_until_[(client * plan_.members + member) * ways + static_cast<std::size_t>(way)];
+}
+
+void Network::heal() {
+  healed_ = true;
+  std::fill(cut_until_.begin(), cut_until_.end(), Instant{});
+}
+
+bool Network::overtaken(std::size_t client, std::size_t member, std::uint64_t number) {
+  std::uint64_t& latest = latest_link_[client * plan_.members + member];
+  latest = std::max(latest, number);
+  return number < latest;
+}
+
+Link::Link(Network& network, Server& server, std::size_t client, std::size_t member,
+           std::weak_ptr<LinkEnd> end, std::uint64_t number)
+    : network_(network),
+      server_(server),
+      client_(client),
+      member_(member),
+      end_(std::move(end)),
+      number_(number) {}
+
+void Link::send(std::uint64_t number, Request request) {
+  ++statistics().messages;
+  if (network_.doubles()) {
+    // Something on the way sends it once more, who knows when.
+    ++statistics().duplicated;
+    const Span late = World::here().chance().over_scales(Span(0), 10 * network_.delay());
+    World::here().after(network_.delay() + late,
+                        [self = shared_from_this(), request] { self->arrive_again(request); });
+  }
+  put(Network::Way::up, [this, number, request = std::move(request)] { arrive(number, request); });
+}
+
+void Link::close(bool silently) {
+  if (!std::exchange(client_open_, false) || silently) return;
+  put(Network::Way::up, [this] {
+    server_open_ = false;
+    server_.listens_no_more(*this);
+  });
+}
+
+void Link::put(Network::Way way, Delivery delivery) {
+  Direction& direction = of(way);
+  if (network_.loses() && !direction.dead) {
+    direction.dead = true;
+    ++statistics().links_broken;
+  }
+  if (direction.dead) {
+    ++statistics().dropped;
+    return;
+  }
+  Instant at = World::here().now() + network_.delay();
+  if (!direction.under_way.empty()) at = std::max(at, direction.under_way.back().first);
+  direction.under_way.emplace_back(at, std::move(delivery));
+  World::here().at(at, [self = shared_from_this(), way] { self->deliver_next(way); });
+}
+
+void Link::deliver_next(Network::Way way) {
+  Direction& direction = of(way);
+  World& world = World::here();
+  const Instant open = network_.passes_from(client_, member_, way);
+  const Instant ready = way == Network::Way::up ? std::max(open, server_.thaw()) : open;
+  if (ready > world.now()) {
+    world.at(ready + Span(1), [self = shared_from_this(), way] { self->deliver_next(way); });
+    return;
+  }
+  // One for each that was put; those held up before may come with it.
+  while (!direction.under_way.empty() && direction.under_way.front().first <= world.now()) {
+    const Delivery delivery = std::move(direction.under_way.front().second);
+    direction.under_way.pop_front();
+    delivery();
+  }
+}
+
+void Link::arrive(std::uint64_t number, const Request& request) {
+  if (network_.overtaken(client_, member_, number_)) ++statistics().overtaken;
+  if (life_ == 0 && server_.up()) {
+    life_ = server_.life();
+    server_.connected(weak_from_this());
+  }
+  const bool there = server_.up() && server_open_ && life_ == server_.life();
+  if (there) return serve(number, request);
+  ++statistics().dropped;
+  if (server_.up() || server_.refuses_links()) reset();
+}
+
+/// It is done, and its reply gets nowhere.
+void Link::arrive_again(const Request& request) {
+  const bool there =
+      server_.up() && life_ == server_.life() && server_.thaw() <= World::here().now();
+  if (!there) return;
+  const Said said = server_.execute(request);
+  World::here().tell([&] { return story_of(request) + ", once more: " + text_of(said); });
+}
+
+void Link::serve(std::uint64_t number, const Request& request) {
+  const auto* vote = std::get_if<Vote>(&request);
+  if (vote != nullptr && vote->ask.wait) {
+    server_.listens(shared_from_this(), vote->claim.token);
+  } else {
+    server_.listens_no_more(*this);
+  }
+  if (network_.resets()) {
+    // The process that stands between may die before or after.
+    ++statistics().links_broken;
+    const bool after = World::here().chance().one_in(2);
+    if (after) static_cast<void>(server_.execute(request));
+    World::here().tell(
+        [&] { return story_of(request) + (after ? ": done, and" : ":") + " the link breaks"; });
+    return reset();
+  }
+  const Said said = server_.execute(request);
+  World::here().tell([&] { return story_of(request) + ": " + text_of(said); });
+  put(Network::Way::down, [this, number, said] {
+    const auto end = end_.lock();
+    if (end && client_open_) end->heard(number_, number, said);
+  });
+}
+
+std::string Link::story_of(const Request& request) const {
+  return server_.name() + " <- c" + std::to_string(client_) + " " + text_of(request);
+}
+
+void Link::publish(const Message& message) {
+  World::here().tell(
+      [&] { return server_.name() + " -> c" + std::to_string(client_) + " " + text_of(message); });
+  put(Network::Way::down, [this, message] {
+    const auto end = end_.lock();
+    if (end && client_open_) end->told(number_, message);
+  });
+}
+
+void Link::reset() {
+  server_open_ = false;
+  server_.listens_no_more(*this);
+  put(Network::Way::down, [this] {
+    const auto end = end_.lock();
+    if (std::exchange(client_open_, false) && end) end->broken(number_);
+  });
+}
+
+}  // namespace dlock::sim

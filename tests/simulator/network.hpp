@@ -1,0 +1,89 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "simulator/plan.hpp"
+#include "simulator/server.hpp"
+
+namespace dlock::sim {
+
+/// How all messages travel in a schedule: how long, and which ways are cut.
+class Network {
+ public:
+  Network(const Plan& plan, std::size_t clients);
+
+  enum class Way { up, down };  ///< to the server; to the client
+  Span delay();
+  bool loses();
+  bool resets();
+  bool doubles();
+  void cut(std::size_t client, std::size_t member, Way way, Instant until);
+  /// From when on messages pass.
+  Instant passes_from(std::size_t client, std::size_t member, Way way) const;
+  /// No more trouble from here on.
+  void heal();
+  /// Something of link `number` arrives: whether something of a later one did before.
+  bool overtaken(std::size_t client, std::size_t member, std::uint64_t number);
+
+ private:
+  const Plan& plan_;
+  bool healed_ = false;
+  std::vector<Instant> cut_until_;          ///< by client, member and way
+  std::vector<std::uint64_t> latest_link_;  ///< by client and member
+};
+
+/// The client's end of a link.
+class LinkEnd {
+ public:
+  virtual ~LinkEnd() = default;
+  virtual void heard(std::uint64_t link, std::uint64_t request, const Said& said) = 0;
+  virtual void told(std::uint64_t link, const Message& message) = 0;
+  virtual void broken(std::uint64_t link) = 0;
+};
+
+/// A connection of one client to one server. What is sent on it comes in order or not at all; what
+/// was sent on an earlier one may come later. It may die without either end hearing of it.
+class Link final : public std::enable_shared_from_this<Link>, public Connection {
+ public:
+  Link(Network& network, Server& server, std::size_t client, std::size_t member,
+       std::weak_ptr<LinkEnd> end, std::uint64_t number);
+
+  void send(std::uint64_t number, Request request);
+  /// By the client. `silently`: as a machine that loses its power does.
+  void close(bool silently);
+  bool is_open() const { return client_open_; }
+  std::uint64_t number() const { return number_; }
+
+ private:
+  using Delivery = std::function<void()>;
+  struct Direction {
+    std::deque<std::pair<Instant, Delivery>> under_way;
+    bool dead = false;  ///< without a word
+  };
+  void put(Network::Way way, Delivery delivery);
+  void deliver_next(Network::Way way);
+  Direction& of(Network::Way way) { return way == Network::Way::up ? up_ : down_; }
+  void arrive(std::uint64_t number, const Request& request);
+  void arrive_again(const Request& request);
+  void serve(std::uint64_t number, const Request& request);
+  void reset();
+  std::string story_of(const Request& request) const;
+  void publish(const Message& message) override;
+  void server_gone() override { reset(); }
+
+  Network& network_;
+  Server& server_;
+  std::size_t client_;
+  std::size_t member_;
+  std::weak_ptr<LinkEnd> end_;
+  std::uint64_t number_;
+  Direction up_, down_;
+  bool client_open_ = true;
+  bool server_open_ = true;
+  std::uint64_t life_ = 0;  ///< of the server it leads to; 0: not there yet
+};
+
+}  // namespace dlock::sim

@@ -1,0 +1,84 @@
+#include "simulator/plan.hpp"
+
+namespace dlock::sim {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+
+/// Twice the drift that the deadlines allow for is between two clocks of which one gains and one
+/// loses this: 1 % together.
+constexpr std::int64_t most_ppm = 4900;
+
+void draw_work(Plan& plan, Chance& chance) {
+  plan.members = chance.one_in(3) ? 5 : chance.one_in(12) ? 4 : 3;
+  plan.clients = 2 + chance.up_to(chance.one_in(4) ? 3 : 1);
+  plan.rounds = 1 + chance.up_to(2);
+  plan.ttl = chance.over_scales(milliseconds(100), milliseconds(60'000));
+  plan.limits = {1};
+  if (chance.one_in(6)) plan.limits = {1, 0};
+  if (chance.one_in(12)) plan.limits = {2};
+  if (chance.one_in(20)) plan.limits = {1, 2, 0};
+  // Whoever re-enters has the fence of the hold entered, which others beside may have overtaken.
+  plan.same_owner = plan.limits.size() == 1 && plan.limits[0] == 1 && chance.one_in(4);
+  plan.longest_hold = chance.over_scales(plan.ttl / 20, plan.ttl * 3);
+  plan.longest_thought = chance.over_scales(milliseconds(0), plan.ttl);
+}
+
+/// After a member has lost its memory no proposal may be smaller than what it had granted before:
+/// its guard lasts twice as long as a proposal may be off, and somewhere the sum must have room for
+/// clocks that are wrong.
+void draw_clocks(Plan& plan, Chance& chance) {
+  plan.rate_ppm = chance.one_in(3) ? 0 : most_ppm;
+  plan.wild_clocks = chance.one_in(5);
+  if (plan.wild_clocks) {
+    plan.members_apart = plan.clients_ahead = plan.clients_behind = hours(1);
+    return;
+  }
+  plan.members_apart = chance.one_in(2) ? Span(0) : seconds(4);
+  plan.clients_behind = plan.clients_ahead = chance.one_in(2) ? milliseconds(1) : seconds(25);
+  if (chance.one_in(8)) {
+    plan.clients_ahead = hours(1);
+    plan.clients_behind = seconds(10);
+  } else if (chance.one_in(8)) {
+    plan.clients_behind = hours(1);
+    plan.clients_ahead = seconds(10);
+  }
+}
+
+void draw_network(Plan& plan, Chance& chance) {
+  plan.least_delay = chance.over_scales(Span(microseconds(20)), Span(milliseconds(5)));
+  plan.most_jitter = chance.over_scales(Span(microseconds(10)), Span(plan.ttl) / 4);
+  const auto maybe = [&](std::size_t least, std::size_t most) {
+    return chance.one_in(2) ? 0 : least + chance.up_to(most - least);
+  };
+  plan.lost_one_in = maybe(10, 200);
+  plan.reset_one_in = maybe(10, 200);
+  plan.doubled_one_in = maybe(3, 50);
+  plan.rest_one_in = maybe(20, 400);
+  plan.longest_rest = chance.over_scales(Span(milliseconds(1)), Span(plan.ttl) * 2);
+}
+
+void draw_faults(Plan& plan, Chance& chance) {
+  for (std::size_t kind = 0; kind < kinds_of_faults; ++kind) {
+    if (chance.one_in(2)) plan.faults.push_back(static_cast<Fault>(kind));
+  }
+  plan.trouble = Span(plan.ttl) * static_cast<std::int64_t>(1 + chance.up_to(5));
+  plan.between_faults = plan.trouble / static_cast<std::int64_t>(1 + chance.up_to(12));
+  plan.longest_fault = chance.over_scales(Span(plan.ttl) / 10, Span(plan.ttl) * 3);
+  plan.fresh_members = chance.one_in(30);
+  plan.always_fsync = chance.one_in(3);
+}
+
+}  // namespace
+
+Plan draw_plan(Chance& chance) {
+  Plan plan;
+  draw_work(plan, chance);
+  draw_clocks(plan, chance);
+  draw_network(plan, chance);
+  draw_faults(plan, chance);
+  return plan;
+}
+
+}  // namespace dlock::sim

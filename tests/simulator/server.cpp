@@ -1,0 +1,161 @@
+#include "simulator/server.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlock::sim {
+namespace {
+
+/// Twice as far as a proposal may be from the clock, which is longer than a lease may be.
+constexpr microseconds guard_after_a_loss = 2 * furthest_proposal;
+
+const Token& token_of(const Request& request) {
+  static const Token none;
+  if (const auto* vote = std::get_if<Vote>(&request)) return vote->claim.token;
+  if (const auto* renewal = std::get_if<Renewal>(&request)) return renewal->token;
+  if (const auto* rejoining = std::get_if<Rejoining>(&request)) return rejoining->claim.token;
+  if (const auto* release = std::get_if<WireRelease>(&request)) return release->token;
+  return none;
+}
+
+}  // namespace
+
+Server::Server(std::size_t index, MachineClock clock, bool always_fsync, bool fresh)
+    : name_("m" + std::to_string(index)), clock_(clock), always_fsync_(always_fsync) {
+  if (!fresh) memory_.alive = Alive{run(), microseconds(0), always_fsync};
+}
+
+microseconds Server::wall() const {
+  return std::chrono::floor<microseconds>(clock_.wall(World::here().now()));
+}
+
+microseconds Server::guard() const {
+  if (!memory_.alive) return guard_after_a_loss;
+  return std::max(microseconds(0), memory_.alive->since + guard_after_a_loss - wall());
+}
+
+bool Server::wake(const WaiterEntry& waiter, const Message& message) {
+  bool somebody = false;
+  for (const Listener& listener : listeners_) {
+    if (listener.token != waiter.token) continue;
+    listener.connection->publish(message);
+    somebody = true;
+  }
+  return somebody;
+}
+
+void Server::connected(std::weak_ptr<Connection> connection) {
+  connections_.push_back(std::move(connection));
+}
+
+void Server::listens(const std::shared_ptr<Connection>& connection, const Token& token) {
+  listens_no_more(*connection);
+  listeners_.push_back({connection, token});
+}
+
+void Server::listens_no_more(const Connection& connection) {
+  std::erase_if(listeners_,
+                [&](const Listener& listener) { return listener.connection.get() == &connection; });
+}
+
+std::optional<Granted> Server::granted(const Token& token) const {
+  for (const HoldEntry& hold : memory_.table.holds) {
+    if (hold.token == token && hold.inside()) return Granted{hold.fence, hold.lease};
+  }
+  return std::nullopt;
+}
+
+Said Server::execute(const Request& request) {
+  LockTable& table = memory_.table;
+  const std::vector<HoldEntry> before = table.holds;
+  const Now now{wall(), wall(), guard()};
+  Said said;
+  if (const auto* vote = std::get_if<Vote>(&request)) {
+    said.answer = table.acquire(vote->claim, vote->ask, {}, now, *this, vote->proposal).answer;
+  } else if (const auto* renewal = std::get_if<Renewal>(&request)) {
+    const auto raise = renewal->fence.value == 0 ? std::nullopt : std::optional(renewal->fence);
+    const auto lease = table.renew(renewal->token, renewal->ttl, now, *this, raise).answer;
+    const auto renewed = lease ? granted(renewal->token) : std::nullopt;
+    const bool raised = renewed && raise && renewed->fence == *raise &&
+                        std::none_of(before.begin(), before.end(), [&](const HoldEntry& hold) {
+                          return hold.token == renewal->token && hold.fence == *raise;
+                        });
+    if (raised) ++World::here().statistics().raised;
+    said.answer = renewed;
+  } else if (const auto* rejoining = std::get_if<Rejoining>(&request)) {
+    const auto taken = table.rejoin(rejoining->claim, rejoining->fence, {}, now, *this).answer;
+    if (taken) ++World::here().statistics().rejoined;
+    said.answer = taken;
+  } else if (const auto* release = std::get_if<WireRelease>(&request)) {
+    said.answer = table.release(release->token, release->terms, now, *this).answer;
+  } else if (const auto* vouch = std::get_if<Vouch>(&request)) {
+    auto& alive = memory_.alive;
+    const bool lost_nothing = alive && alive->always && vouch->always;
+    alive = Alive{vouch->run, lost_nothing ? alive->since : wall(), vouch->always};
+  }
+  check_others(before, token_of(request), now);
+  said.clock = wall();
+  said.guard = std::chrono::ceil<milliseconds>(guard());
+  if (memory_.alive) said.remembered_run = memory_.alive->run;
+  said.run = run();
+  said.always = always_fsync_;
+  return said;
+}
+
+/// A request changes the hold of its own token alone, and the fence of its owner, which all holds
+/// of that owner share; what has expired goes by itself.
+void Server::check_others(const std::vector<HoldEntry>& before, const Token& token, Now now) const {
+  const auto& after = memory_.table.holds;
+  const auto own = std::find_if(after.begin(), after.end(),
+                                [&](const HoldEntry& hold) { return hold.token == token; });
+  for (const HoldEntry& hold : before) {
+    if (hold.token == token || left_of(hold, now.lease_clock) <= microseconds(0)) continue;
+    const bool of_own = own != after.end() && own->owner == hold.owner;
+    const bool there = std::any_of(after.begin(), after.end(), [&](const HoldEntry& other) {
+      return other.token == hold.token && other.owner == hold.owner && other.flag == hold.flag &&
+             other.lease == hold.lease &&
+             (of_own ? other.fence >= hold.fence : other.fence == hold.fence);
+    });
+    if (!there) World::here().violated(name_ + ": a request changed the hold of another token");
+  }
+}
+
+void Server::die(Death death) {
+  up_ = false;
+  death_ = death;
+  listeners_.clear();
+  for (const auto& each : std::exchange(connections_, {})) {
+    const auto connection = each.lock();
+    if (connection && death == Death::killed) connection->server_gone();
+  }
+}
+
+void Server::start(Memory memory) {
+  if (memory == Memory::none) memory_ = {};
+  if (memory == Memory::of_the_snapshot) memory_ = snapshot_;
+  snapshot_ = memory_;
+  up_ = true;
+  thaw_ = {};
+  ++life_;
+}
+
+Instant Server::closed_until(const Token& token) const {
+  const bool guarded = !memory_.alive || memory_.alive->run != run();
+  const Instant now = World::here().now();
+  Instant end = now + guard();
+  if (guarded) end = now + guard_after_a_loss;
+  for (const HoldEntry& hold : memory_.table.holds) {
+    if (hold.token != token || !hold.inside()) continue;
+    end = std::max(end, clock_.instant_of_wall(std::min(hold.at, wall()) + hold.lease));
+  }
+  return end;
+}
+
+bool Server::lets_in(const Owner& owner) const {
+  const auto& holds = memory_.table.holds;
+  return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
+    return hold.owner == owner && hold.inside() && left_of(hold, wall()) > microseconds(0);
+  });
+}
+
+}  // namespace dlock::sim

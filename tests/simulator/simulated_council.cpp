@@ -1,0 +1,85 @@
+#include "simulator/simulated_council.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/wait.hpp"
+#include "simulator/desk.hpp"
+
+namespace dlock::sim {
+namespace {
+
+/// The lease of what was granted, as the client counts it.
+void date(Finding& finding, Deadline sent) {
+  const auto date_lease = [sent](Grant& grant) {
+    if (grant.confirmed) grant.lease.valid_until = valid_until(sent, grant.lease.length);
+  };
+  if (auto* answer = std::get_if<Answer>(&finding)) {
+    if (auto* grant = std::get_if<Grant>(answer)) date_lease(*grant);
+  }
+  if (auto* grant = std::get_if<std::optional<Grant>>(&finding)) {
+    if (*grant) date_lease(**grant);
+  }
+}
+
+}  // namespace
+
+SimulatedCouncil::SimulatedCouncil(Process& process, std::size_t client, Network& network,
+                                   std::vector<Server>& servers)
+    : process_(process), exchanges_(servers.size()) {
+  for (std::size_t member = 0; member < servers.size(); ++member) {
+    desks_.push_back(
+        std::make_shared<Desk>(process, inbox_, network, servers[member], client, member));
+  }
+}
+
+SimulatedCouncil::~SimulatedCouncil() {
+  for (const auto& desk : desks_) desk->leave();
+}
+
+std::string SimulatedCouncil::name(std::size_t member) const {
+  return "m" + std::to_string(member);
+}
+
+std::uint64_t SimulatedCouncil::ask(std::size_t member, Inquiry inquiry, Deadline deadline) {
+  const auto number = ++inquiries_;
+  if (std::holds_alternative<Vote>(inquiry)) exchanges_[member] = 1;
+  if (std::holds_alternative<Renewal>(inquiry)) ++exchanges_[member];
+  if (std::holds_alternative<Release>(inquiry) && std::exchange(voted_for_, false)) {
+    ++World::here().statistics().splits;
+  }
+  if (!process_.killed()) desks_[member]->post({number, std::move(inquiry), deadline});
+  return number;
+}
+
+std::optional<Heard> SimulatedCouncil::hear(Deadline until, int interrupt_fd) {
+  while (true) {
+    if (!inbox_.empty()) {
+      Unheard next = std::move(inbox_.front());
+      inbox_.pop_front();
+      date(next.heard.finding, next.sent);
+      count(next.heard);
+      return std::move(next.heard);
+    }
+    const auto now = BootClock::now();
+    if (now >= until) return std::nullopt;
+    if (interrupt_fd >= 0 && readable(interrupt_fd)) {
+      throw Error(Trouble::interrupted, "interrupted");
+    }
+    process_.wait(until, now);
+  }
+}
+
+void SimulatedCouncil::count(const Heard& heard) {
+  const auto* answer = std::get_if<Answer>(&heard.finding);
+  const auto* wake = std::get_if<Wake>(&heard.finding);
+  if (answer != nullptr && std::holds_alternative<Grant>(*answer)) voted_for_ = true;
+  if (wake != nullptr && wake->why == Wake::Why::granted) exchanges_[heard.member] = 0;
+}
+
+std::size_t SimulatedCouncil::had() {
+  voted_for_ = false;
+  return *std::max_element(exchanges_.begin(), exchanges_.end());
+}
+
+}  // namespace dlock::sim

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "quorum/council.hpp"
+#include "simulator/network.hpp"
+#include "simulator/process.hpp"
+
+namespace dlock::sim {
+
+class Desk;
+
+/// What a client hears, not looked at yet: deadlines are counted when its code runs.
+struct Unheard {
+  Heard heard;
+  Deadline sent{};
+};
+
+/// The members as one process reaches them over the virtual network.
+class SimulatedCouncil final : public Council {
+ public:
+  /// `client`: the machine of `process`.
+  SimulatedCouncil(Process& process, std::size_t client, Network& network,
+                   std::vector<Server>& servers);
+  ~SimulatedCouncil() override;
+
+  std::size_t size() const override { return desks_.size(); }
+  std::string name(std::size_t member) const override;
+  std::uint64_t ask(std::size_t member, Inquiry inquiry, Deadline deadline) override;
+  std::optional<Heard> hear(Deadline until, int interrupt_fd) override;
+  void begin_anew() override {}
+
+  /// Said when a lock was had; answers how many exchanges with a member that took, from the vote or
+  /// the news of a hand-over on.
+  std::size_t had();
+
+ private:
+  void count(const Heard& heard);
+
+  Process& process_;
+  std::deque<Unheard> inbox_;
+  std::vector<std::shared_ptr<Desk>> desks_;
+  std::uint64_t inquiries_ = 0;
+  std::vector<std::size_t> exchanges_;  ///< with each member
+  bool voted_for_ = false;              ///< by somebody, and not had yet
+};
+
+}  // namespace dlock::sim

@@ -1,0 +1,46 @@
+# What must not be left out of the sources, each left out once.
+
+weaken(renewal_that_creates local/lock_table.cpp
+  "  if (own != nullptr && own->inside()) {
+    lease = ttl.value_or(own->ttl);"
+  "  if (own == nullptr) {
+    HoldEntry again;
+    again.token = token;
+    again.owner = Owner{token.text.substr(0, token.text.rfind(':'))};
+    again.since = op.now();
+    again.ttl = ttl.value_or(milliseconds(1000));
+    again.fence = raise_to.value_or(last_fence);
+    holds.push_back(again);
+    own = &holds.back();
+  }
+  if (own != nullptr && own->inside()) {
+    lease = ttl.value_or(own->ttl);")
+
+weaken(lease_from_the_reply lock/store.cpp
+  "later(sent, lease" "later(sent < BootClock::now() ? BootClock::now() : sent, lease")
+
+weaken(half_for_a_majority quorum/tenure.cpp
+  "return members * owners / (owners + 1) + 1;" "return members * owners / (owners + 1);")
+
+weaken(votes_not_given_back quorum/quorum_store.cpp
+  "void QuorumStore::give_votes_back(const Name& name) {"
+  "void QuorumStore::give_votes_back(const Name& name) {
+  if (tenures_.contains(name)) return;")
+
+weaken(nothing_given_back lock/acquire.cpp
+  "void Acquisition::leave() {" "void Acquisition::leave() {
+  if (!claims_.empty()) return;")
+
+weaken(clock_that_stops_in_a_suspend base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_MONOTONIC")
+
+weaken(fence_not_stored quorum/tenure.cpp
+  "return ballot->fence != fence;" "return ballot->fence > fence;")
+
+weaken(fence_without_clock local/table_operation.cpp
+  "Fence{std::max(table_.last_fence.value + 1, allowed.count())}"
+  "Fence{table_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
+
+weaken(no_restart_guard local/table_operation.cpp
+  "if (now_.guard > microseconds(0) && verdict" "if (now_.guard < microseconds(0) && verdict")
+weaken(no_restart_guard quorum/tenure.cpp
+  "ballot.no_vote_for = heard.standing.no_vote_for;" "")

@@ -1,0 +1,67 @@
+#include "simulator/world.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace dlock::sim {
+namespace {
+
+World* the_world = nullptr;
+constexpr std::size_t lines_of_a_story = 100'000;
+/// A schedule has some hundred.
+constexpr std::uint64_t most_happenings = 300'000;
+
+}  // namespace
+
+World::World(std::uint64_t seed, bool with_story, Statistics& statistics)
+    : chance_(seed), statistics_(statistics), with_story_(with_story) {
+  the_world = this;
+}
+
+World::~World() { the_world = nullptr; }
+
+World& World::here() { return *the_world; }
+
+bool World::later(const Happening& a, const Happening& b) {
+  return a.when != b.when ? a.when > b.when : a.order > b.order;
+}
+
+void World::at(Instant when, std::function<void()> what) {
+  to_come_.push_back({std::max(when, now_), happenings_++, std::move(what)});
+  std::push_heap(to_come_.begin(), to_come_.end(), later);
+}
+
+bool World::step(Instant end) {
+  if (to_come_.empty() || to_come_.front().when > end) {
+    now_ = end;
+    return false;
+  }
+  std::pop_heap(to_come_.begin(), to_come_.end(), later);
+  const Happening next = std::move(to_come_.back());
+  to_come_.pop_back();
+  now_ = next.when;
+  ++statistics_.happenings;
+  if (++happened_ == most_happenings) violated("it goes on and on");
+  next.what();
+  return true;
+}
+
+void World::add_to_story(const std::string& text) {
+  story_.push_back(text_of(now_.time_since_epoch()) + "  " + text);
+  if (story_.size() > lines_of_a_story) story_.pop_front();
+}
+
+void World::violated(const std::string& what) {
+  if (violation_) return;
+  violation_ = what;
+  tell([&] { return "VIOLATED: " + what; });
+}
+
+std::string text_of(Span span) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.3f ms", static_cast<double>(span.count()) / 1e6);
+  return text;
+}
+
+}  // namespace dlock::sim

@@ -34,6 +34,8 @@ def line_up(stage, lock, key, count, log, section_us):
     """A holder behind a gate, and who waits for it. (holder, gate, waiters)."""
     gate, ready = stage.path("gate"), stage.path("ready")
     os.mkfifo(gate)
+    # Ours to write to from the first, so that the gate opens also when we are no more.
+    opened = os.open(gate, os.O_RDWR)
     mark = stage.tool("mark")
     script = 'echo >"$1"; read -r line <"$0"; exec "$2" "$3" 0 0'
     holder = stage.start(lock.argv(key, ["sh", "-c", script, gate, ready, mark, log], wait=True))
@@ -45,7 +47,7 @@ def line_up(stage, lock, key, count, log, section_us):
             until(lambda n=number: clients(lock) >= n + 2, f"client {number} of {lock.name}")
         else:
             until(lambda n=number: lock.queued(key) >= n, f"waiter {number} of {lock.name}")
-    return holder, gate, waiters
+    return holder, opened, waiters
 
 
 def clients(lock):
@@ -64,11 +66,11 @@ def run(stage, lock, count, section_us=1000):
     memory = [memory_of(waiter.pid) for waiter in sample]
     redis = lock.redis
     before = (redis.script_calls(), all_calls(redis), redis.cpu_seconds()) if redis else (0, 0, 0)
-    with open(gate, "w") as opened:
-        opened.write("\n")
+    os.write(gate, b"\n")
     for process in [holder, *waiters]:
         process.wait(timeout=120)
         stage.end(process)
+    os.close(gate)
     after = (redis.script_calls(), all_calls(redis), redis.cpu_seconds()) if redis else (0, 0, 0)
     runs = read_log(log)
     if len(runs) != count + 1:

@@ -27,7 +27,7 @@ void Work::look_at_clock() {
   world.at(next, [self = shared_from_this()] { self->look_at_clock(); });
 }
 
-void Work::renewed() {
+void Work::renewed(const LockKey&, const std::optional<Margin>&) {
   World& world = World::here();
   ++world.statistics().renewals;
   world.tell([&] { return process_.name() + " has renewed"; });

@@ -17,7 +17,7 @@ class Work final : public LeaseListener, public std::enable_shared_from_this<Wor
   Work(Process& process, Checker& checker, std::size_t tenure, int stop, milliseconds grace);
 
   void promised(Deadline safe_until, bool confirmed) override;
-  void renewed() override;
+  void renewed(const LockKey& key, const std::optional<Margin>& margin) override;
   void failed(const Loss& loss) override;
   /// By itself.
   void done();

@@ -142,10 +142,15 @@ Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
   }
   if (auto unready = too_few_votes(tenure)) return *unready;
   if (contest.decided) {
-    if (contest.mine > 0) give_votes_back(name);
-    if (contest.mine > 0) refusal.ask_again_in = next_pause(name.first);
+    if (contest.mine == 0) return refusal;
+    refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
+    // Where leases end, or are given back, the servers follow one another.
+    if (!tenure.outvoted_since) tenure.outvoted_since = now;
+    const bool settled = now >= later(*tenure.outvoted_since, longest_settling);
+    if (!ask.wait || settled) give_votes_back(name);
     return refusal;
   }
+  tenure.outvoted_since.reset();
   if (!ask.wait || (contest.mine > 0 && !contest.leading)) return split(name);
   refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
   return refusal;

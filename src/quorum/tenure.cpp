@@ -217,23 +217,27 @@ Contest contest(const Tenure& tenure, Deadline now) {
 
 Refusal merged_refusal(const Tenure& tenure) {
   Refusal merged;
-  bool first = true;
   std::vector<milliseconds> ends;
+  std::vector<std::size_t> aheads;
   for (const Ballot& ballot : tenure.ballots) {
     if (ballot.state != State::refused) continue;
     const Refusal& refusal = ballot.refusal;
     if (refusal.why != Refusal::Why::held) merged.why = refusal.why;
     merged.holders = std::max(merged.holders, refusal.holders);
-    merged.ahead = first ? refusal.ahead : std::min(merged.ahead, refusal.ahead);
     merged.waiting = std::max(merged.waiting, refusal.waiting);
     // Once enough members are free the next is let in: the others make no difference.
     ends.push_back(refusal.ask_again_in);
-    first = false;
+    aheads.push_back(refusal.ahead);
   }
   std::sort(ends.begin(), ends.end());
   const auto held = tenure.count(State::held);
   const auto lacking = tenure.needed() - std::min(held, tenure.needed() - 1);
-  if (!ends.empty()) merged.ask_again_in = ends[std::min(lacking, ends.size()) - 1];
+  if (!ends.empty()) {
+    const auto decisive = std::min(lacking, ends.size()) - 1;
+    merged.ask_again_in = ends[decisive];
+    std::sort(aheads.begin(), aheads.end());
+    merged.ahead = aheads[decisive];
+  }
   std::vector<Rival> rivals;
   for (const auto& [id, rival] : rivals_in(tenure)) rivals.push_back(rival);
   std::stable_sort(rivals.begin(), rivals.end(),

@@ -54,6 +54,8 @@ class Tenure {
   std::vector<Ballot> ballots;
   std::optional<Claim> claim;  ///< where it was asked for here
   std::optional<Ticket> ticket;
+  /// Since when others have enough votes and this claim some.
+  std::optional<Deadline> outvoted_since;
   Fence proposal;           ///< of the last ask
   Deadline asked{};         ///< when that was
   Fence fence;              ///< decided on; 0: not yet

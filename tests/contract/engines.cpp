@@ -37,7 +37,11 @@ std::string litter_of(const RedisServer& server) {
   std::string names;
   for (const Reply& name : server.command({"KEYS", "*"}).items) {
     const bool stays = name.text.ends_with(":fence") || name.text.ends_with(":alive");
-    if (!stays) names += name.text + "\n";
+    if (stays) continue;
+    names += name.text + "\n";
+    for (const Reply& field : server.command({"HGETALL", name.text}).items) {
+      names += "  " + field.text + "\n";
+    }
   }
   return names;
 }

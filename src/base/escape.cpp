@@ -1,5 +1,6 @@
 #include "base/escape.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -82,21 +83,25 @@ bool is_utf8(std::string_view text) {
 }
 
 std::string percent_encoded(std::string_view text, std::string_view special) {
+  const auto is_plain = [&](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte > 0x20 && byte != 0x7F && c != '%' && special.find(c) == std::string_view::npos;
+  };
+  // Most are, and a table of locks holds thousands.
+  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
   std::string out;
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool plain =
-        byte > 0x20 && byte != 0x7F && c != '%' && special.find(c) == std::string_view::npos;
-    if (plain) {
+    if (is_plain(c)) {
       out += c;
     } else {
-      append_hex(out, "%", byte);
+      append_hex(out, "%", static_cast<unsigned char>(c));
     }
   }
   return out;
 }
 
 std::string percent_decoded(std::string_view text) {
+  if (text.find('%') == std::string_view::npos) return std::string(text);
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool pair = text[i] == '%' && i + 2 < text.size();

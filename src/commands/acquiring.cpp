@@ -81,6 +81,8 @@ Acquiring::Result Acquiring::acquire() {
         log_.detail("holding " + escaped(each.claim.key.text) + " at " + store_->name() +
                     ", fence " + std::to_string(each.grant.fence.value) + ", after " +
                     human_duration(result.waited));
+        const auto margin = store_->margin(each.claim);
+        if (margin && margin->held < margin->servers) tell_margin(log_, each.claim.key, *margin);
       }
       return result;
     }
@@ -123,6 +125,11 @@ std::string fence_list(const std::vector<LockFence>& locks) {
 void Acquiring::die_of(int signal) {
   store_.reset();
   dlock::die_of(signal);
+}
+
+void tell_margin(const Log& log, const LockKey& key, const Margin& margin) {
+  const std::string text = margin_text(key, margin);
+  margin.held <= margin.needed ? log.notice(text) : log.detail(text);
 }
 
 void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {

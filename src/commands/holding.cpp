@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
-#include "output/sentences.hpp"
+#include "commands/acquiring.hpp"
 
 namespace dlock {
 namespace {
@@ -52,11 +52,10 @@ class Holding::Keeping final : public StopSource {
 };
 
 void Holding::Keeping::tell(const LockKey& key, const Margin& margin) const {
-  const std::string text = margin_text(key, margin);
   // Whoever watches the leases must not be held up by who does not read.
   pollfd reader[] = {{STDERR_FILENO, POLLOUT, 0}};
   if (poll_until(reader, BootClock::now()) == 0) return;
-  margin.held <= margin.needed ? log_.notice(text) : log_.detail(text);
+  tell_margin(log_, key, margin);
 }
 
 /// The same where the holds live with this process: they end early only if somebody throws them

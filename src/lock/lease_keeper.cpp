@@ -15,9 +15,24 @@ std::string lost_text(const LockKey& key, const std::string& reason) {
   return "lost " + escaped(key.text) + ": " + reason;
 }
 
+namespace {
+
+/// What was told of them already.
+std::map<LockKey, std::size_t> margins_of(Store& store, const std::vector<Held>& held) {
+  std::map<LockKey, std::size_t> margins;
+  for (const Held& each : held) {
+    const auto margin = store.margin(each.claim);
+    if (margin) margins[each.claim.key] = margin->held;
+  }
+  return margins;
+}
+
+}  // namespace
+
 LeaseKeeper::LeaseKeeper(Store& store, std::vector<Held> held,
                          std::atomic<BootClock::rep>* safe_until, Begin begin_at)
     : safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
+      margins_(margins_of(store, held)),
       stays_(begin_at == Begin::now),
       first_key_(held.front().claim.key),
       upkeep_(store, std::move(held), *this, stop_.fd()) {
@@ -120,8 +135,7 @@ void LeaseKeeper::renewed(const LockKey& key, const std::optional<Margin>& margi
   const std::lock_guard guard(mutex_);
   if (!lost_.raised()) loss_.reset();
   if (!margin) return;
-  const auto before = margins_.try_emplace(key, margin->servers).first;
-  if (std::exchange(before->second, margin->held) == margin->held) return;
+  if (std::exchange(margins_[key], margin->held) == margin->held) return;
   changed_margins_.emplace_back(key, *margin);
   news_.raise();
 }

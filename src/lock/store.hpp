@@ -125,7 +125,7 @@ class Store {
   virtual void take_news() {}
 
   /// Where several servers decide: on how many the hold of this claim stood when all were last
-  /// asked.
+  /// asked; those that have had no time to answer count among them.
   virtual std::optional<Margin> margin(const Claim& claim);
 
   /// What people call it, e.g. `redis://db1:6379/0`; without credentials, escaped.

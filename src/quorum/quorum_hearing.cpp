@@ -37,16 +37,16 @@ std::optional<Heard> QuorumStore::hear(Deadline until, int interrupt_fd) {
   }
 }
 
-/// One server under two names would have two votes.
-void QuorumStore::check_identity(const Heard& heard) {
+/// One server under two names has one vote: what it says under the second is void.
+void QuorumStore::check_identity(Heard& heard) {
   const std::string& process = heard.standing.process;
   if (process.empty()) return;
   processes_[heard.member] = process;
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (i == heard.member || processes_[i] != process) continue;
-    throw Error(Trouble::usage, council_->name(std::min(i, heard.member)) + " and " +
-                                    council_->name(std::max(i, heard.member)) +
-                                    " are one and the same server, which has one vote only");
+    heard.finding = Error(Trouble::usage, council_->name(std::min(i, heard.member)) + " and " +
+                                              council_->name(std::max(i, heard.member)) +
+                                              " are one and the same server: name each once");
   }
 }
 

@@ -62,7 +62,15 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& 
   ++tenure.round;
   ask_for_votes(name, ask, patience.deadline);
   for (int tries = 1;; ++tries) {
-    if (const auto grant = settle(name, patience)) return *grant;
+    if (const auto grant = settle(name, patience)) {
+      // What else has arrived tells how it stands.
+      while (hear(BootClock::now(), -1)) {
+      }
+      refuse_doubles(tenure);
+      tenure.margin = margin_now(tenure);
+      return *grant;
+    }
+    refuse_doubles(tenure);
     const Contest now = contest(tenure, BootClock::now());
     const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
     if (!go_on) return not_had(name, ask);
@@ -83,6 +91,12 @@ void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadl
     const Ballot& ballot = tenure.ballots[i];
     if (!ask.wait && ballot.state == State::held && ballot.round == tenure.round) continue;
     this->ask(i, name, Vote{*tenure.claim, {ask.wait, tenure.ticket}, tenure.proposal}, deadline);
+  }
+}
+
+void QuorumStore::refuse_doubles(const Tenure& tenure) const {
+  for (const Ballot& ballot : tenure.ballots) {
+    if (ballot.trouble && ballot.trouble->trouble() == Trouble::usage) throw Error(*ballot.trouble);
   }
 }
 
@@ -340,10 +354,15 @@ std::optional<Margin> QuorumStore::margin(const Claim& claim) {
 }
 
 Margin QuorumStore::margin_now(const Tenure& tenure) const {
-  Margin margin{tenure.confirmed(), tenure.needed(), tenure.ballots.size(), ""};
+  Margin margin{0, tenure.needed(), tenure.ballots.size(), ""};
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
     const Ballot& ballot = tenure.ballots[i];
-    if (ballot.state == State::held && ballot.votes() && ballot.round == tenure.round) continue;
+    const bool held = ballot.state == State::held && ballot.votes() && ballot.round == tenure.round;
+    const bool just_asked = ballot.awaited && BootClock::now() < later(tenure.asked, for_the_rest);
+    if (held || just_asked) {
+      ++margin.held;
+      continue;
+    }
     std::string what = council_->name(i) + ": it lacks the hold";
     if (ballot.awaited) what = council_->name(i) + ": no answer";
     if (ballot.trouble) what = ballot.trouble->what();

@@ -69,7 +69,8 @@ class QuorumStore final : public Store {
   std::optional<Heard> hear(Deadline until, int interrupt_fd);
   void note(const Heard& heard);
   void note_news(const Heard& heard);
-  void check_identity(const Heard& heard);
+  void check_identity(Heard& heard);
+  void refuse_doubles(const Tenure& tenure) const;
   /// No answers from those that owe one in time.
   void give_up_on(Tenure& tenure);
 

@@ -1,5 +1,7 @@
 #include "config/server_choice.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "base/escape.hpp"
@@ -194,6 +196,16 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
 
 }  // namespace
 
+bool is_same_socket(const Endpoint& a, const Endpoint& b) {
+  struct stat of_a {
+  }, of_b{};
+  if (!a.is_unix() || !b.is_unix()) return false;
+  if (stat(a.socket_path.c_str(), &of_a) != 0 || stat(b.socket_path.c_str(), &of_b) != 0) {
+    return false;
+  }
+  return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 /// Several servers decide by majority, so each has to be one alone, and no other.
 Target quorum_of(const std::vector<Given>& given) {
   QuorumTarget quorum;
@@ -207,6 +219,10 @@ Target quorum_of(const std::vector<Given>& given) {
     for (const Endpoint& other : quorum.servers) {
       if (other.address() == server->address()) {
         each.refuse(server->address() + " is named twice: a server has one vote");
+      }
+      if (is_same_socket(other, *server)) {
+        each.refuse(other.address() + " and " + server->address() +
+                    " are one and the same server: name each once");
       }
     }
     quorum.servers.push_back(*server);

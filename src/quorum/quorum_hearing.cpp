@@ -41,13 +41,11 @@ std::optional<Heard> QuorumStore::hear(Deadline until, int interrupt_fd) {
 void QuorumStore::check_identity(Heard& heard) {
   const std::string& process = heard.standing.process;
   if (process.empty()) return;
-  processes_[heard.member] = process;
-  for (std::size_t i = 0; i < processes_.size(); ++i) {
-    if (i == heard.member || processes_[i] != process) continue;
-    heard.finding = Error(Trouble::usage, council_->name(std::min(i, heard.member)) + " and " +
-                                              council_->name(std::max(i, heard.member)) +
-                                              " are one and the same server: name each once");
-  }
+  const auto known = members_by_process_.try_emplace(process, heard.member).first->second;
+  if (known == heard.member) return;
+  heard.finding = Error(Trouble::usage, council_->name(std::min(known, heard.member)) + " and " +
+                                            council_->name(std::max(known, heard.member)) +
+                                            " are one and the same server: name each once");
 }
 
 void QuorumStore::note(const Heard& heard) {

@@ -31,7 +31,7 @@ milliseconds request_time(const Tenure& tenure) {
 }  // namespace
 
 QuorumStore::QuorumStore(std::unique_ptr<Council> council)
-    : council_(std::move(council)), asked_(council_->size()), processes_(council_->size()) {}
+    : council_(std::move(council)), asked_(council_->size()) {}
 
 /// Votes that came, or may yet come, for what was not had.
 QuorumStore::~QuorumStore() {

@@ -83,8 +83,8 @@ class QuorumStore final : public Store {
 
   std::unique_ptr<Council> council_;
   std::map<Name, Tenure> tenures_;
-  std::vector<Asked> asked_;            ///< a member each
-  std::vector<std::string> processes_;  ///< of the members, where known
+  std::vector<Asked> asked_;  ///< a member each
+  std::map<std::string, std::size_t> members_by_process_;
   std::map<LockKey, milliseconds> pauses_;
   std::optional<Name> waiting_;  ///< whose news the members send
   std::optional<Wake> news_;     ///< of a change, not taken yet

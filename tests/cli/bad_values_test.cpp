@@ -280,7 +280,8 @@ TEST_CASE("bad values: server URLs") {
     CHECK(variable.exit_code == 64);
     CHECK(variable.err.starts_with("dlock: DLOCK_SERVER: "));
   }
-  check_refused(place, {{"inspect", "--server", "redis://a", "--server", "redis://b"}, "more than"},
+  check_refused(place,
+                {{"inspect", "--server", "redis://a", "--server", "redis://b"}, "have no majority"},
                 64);
 }
 

@@ -97,12 +97,15 @@ TEST_CASE("member rules: a hold rejoins past the queue, not beside another, and 
   CHECK(member.rejoin(claim("a", "a"), hour + 5) == 0);
   member.vote(claim("w", "w"), hour + 9, true);
   member.release("x", {true, false, milliseconds(1000)});
-  member.release("w");
+  // It was next, and nobody had to be told.
+  CHECK(member.table.find_hold({"a"}) != nullptr);
+  CHECK(member.table.find_hold({"w"}) == nullptr);
   CHECK(member.rejoin(claim("x", "x"), hour + 5) == 0);
   CHECK(member.rejoin(claim("a", "a"), hour + 5) == hour + 5);
-  CHECK(member.table.last_fence.value == hour + 9);
+  CHECK(member.table.last_fence.value == hour + 5);
   CHECK(member.rejoin(claim("a", "a"), hour + 10) == hour + 10);
-  CHECK(member.rejoin(claim("a2", "a/i"), hour + 2) == hour + 10);
+  CHECK(member.rejoin(claim("a2", "a/i"), hour + 10) == hour + 10);
+  CHECK(member.table.last_fence.value == hour + 10);
 }
 
 TEST_CASE("member rules: while it is guarded, only who is inside gets in") {

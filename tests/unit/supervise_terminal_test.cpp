@@ -189,7 +189,7 @@ TEST_CASE("a shell below dlock has job control, and sees the window change") {
   desk.press("\x1a");
   REQUIRE(desk.shows("Stopped"));
   desk.resize(123);
-  desk.type("kill %1; wait");
+  desk.type("kill -KILL %1; wait");
   CHECK(desk.shows("width-24 123"));
   desk.type("wait; exit 3");  // the trap may have ended the first wait: jobs forbid the exit
   CHECK(desk.shows("exited code=3"));

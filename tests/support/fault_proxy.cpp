@@ -20,6 +20,7 @@ int index(Direction direction) { return static_cast<int>(direction); }
 FaultProxy::FaultProxy(Address upstream, bool tcp)
     : upstream_(std::move(upstream)),
       address_{tcp ? "" : dir_ / "proxy.sock"},
+      kept_port_(tcp ? bind_to(address_) : Fd()),
       listener_(listen_at(address_)),
       thread_([this](std::vector<pollfd>& fds) { return watch(fds); }, [this] { tick(); }) {}
 
@@ -115,6 +116,8 @@ void FaultProxy::reset_connections() {
 
 void FaultProxy::set_listening(bool on) {
   if (on == static_cast<bool>(listener_)) return;
+  // Also where a process that is just being made has the socket, too, for a moment.
+  if (listener_) shutdown(listener_.get(), SHUT_RDWR);
   listener_ = on ? listen_at(address_) : Fd();
 }
 

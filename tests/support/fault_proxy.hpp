@@ -73,6 +73,7 @@ class FaultProxy {
   TempDir dir_;
   Address upstream_;
   Address address_;
+  Fd kept_port_;  ///< or another gets it while nobody listens
   Fd listener_;
   Faults faults_;
   Pipe::Mode fresh_[2] = {Pipe::Mode::forward, Pipe::Mode::forward};

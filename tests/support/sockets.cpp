@@ -58,7 +58,7 @@ std::string Address::url() const {
   return path.empty() ? "redis://127.0.0.1:" + std::to_string(port) : "unix://" + path;
 }
 
-Fd listen_at(Address& address) {
+Fd bind_to(Address& address) {
   Fd fd = stream_socket(address);
   if (address.path.empty()) {
     const int on = 1;
@@ -68,11 +68,16 @@ Fd listen_at(Address& address) {
   }
   SocketName name = name_of(address);
   if (bind(fd.get(), name.get(), name.size) < 0) throw_errno("bind " + address.url());
-  if (listen(fd.get(), 512) < 0) throw_errno("listen " + address.url());
   if (address.path.empty()) {
     getsockname(fd.get(), name.get(), &name.size);
     address.port = ntohs(reinterpret_cast<const sockaddr_in&>(name.bytes).sin_port);
   }
+  return fd;
+}
+
+Fd listen_at(Address& address) {
+  Fd fd = bind_to(address);
+  if (listen(fd.get(), 512) < 0) throw_errno("listen " + address.url());
   return fd;
 }
 

@@ -18,7 +18,11 @@ struct Address {
   std::string url() const;
 };
 
-/// A listening socket; fills in the port it was given. Sockets left at the path are removed.
+/// A socket of this name that does not listen; fills in the port it was given. Sockets left at the
+/// path are removed.
+Fd bind_to(Address& address);
+
+/// The same, and it listens.
 Fd listen_at(Address& address);
 
 /// A connected, blocking socket; without a descriptor where nobody listens.

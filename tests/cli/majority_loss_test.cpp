@@ -1,0 +1,176 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "support/fleet.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// For whatever must happen, on a machine that does much else.
+constexpr milliseconds long_time{30'000};
+
+const char* const script =
+    "\"$STAMP\" \"$LOG\" start k 1; while [ $((i += 1)) -lt 4000 ]; do \"$STAMP\" \"$LOG\" beat k "
+    "1; "
+    "sleep 0.01; done";
+
+std::size_t lines_of_log(const Scene& scene) { return count_lines(read_file(scene.log())); }
+
+/// A job of key k whose command beats.
+Process beating(const Scene& scene, const std::string& ttl) {
+  Process job = scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", script});
+  const bool beats =
+      eventually([&] { return lines_of_log(scene) > 1 || !job.running(); }, long_time);
+  CAPTURE(job.err());
+  REQUIRE(beats);
+  return job;
+}
+
+std::string stored_hold(const Fleet& fleet, std::size_t i) {
+  const Reply holds = fleet.server(i).command({"HVALS", "dlock:{k}"});
+  return holds.items.empty() ? "" : holds.items.front().text;
+}
+
+/// Until it has been renewed on this server, or written anew.
+bool is_renewed(const Fleet& fleet, std::size_t i) {
+  const std::string before = stored_hold(fleet, i);
+  return eventually(
+      [&] {
+        const std::string now = stored_hold(fleet, i);
+        return !now.empty() && now != before;
+      },
+      milliseconds(5000));
+}
+
+/// Kills these and restarts them once the job has lived on for longer than any lease of before;
+/// false where the lock was lost.
+bool goes_on_without(const Fleet& fleet, const Process& job, std::size_t one, std::size_t other) {
+  fleet.server(one).kill_hard();
+  fleet.server(other).kill_hard();
+  std::size_t third = 0;
+  while (third == one || third == other) ++third;
+  bool renewed = true;
+  for (int i = 0; i < 4 && renewed; ++i) renewed = is_renewed(fleet, third);
+  fleet.server(one).restart();
+  fleet.server(other).restart();
+  return renewed && is_renewed(fleet, one) && is_renewed(fleet, other) && job.running();
+}
+
+/// A job on five servers of which two are killed again and again; how it ended.
+Result job_while_pairs_are_killed() {
+  FleetOptions options;
+  options.keeping.assign(5, Keeping::aof_always);
+  const FleetScene scene(options);
+  Process job = beating(scene, "2");
+  const bool lives = goes_on_without(scene.fleet, job, 0, 1) &&
+                     goes_on_without(scene.fleet, job, 2, 4) &&
+                     goes_on_without(scene.fleet, job, 1, 3);
+  if (lives) job.signal(SIGTERM);
+  return job.wait();
+}
+
+bool names(const std::string& text, const std::vector<std::string>& urls) {
+  return std::all_of(urls.begin(), urls.end(),
+                     [&](const std::string& url) { return times(text, url) > 0; });
+}
+
+}  // namespace
+
+TEST_CASE("majority: killing two of five servers, whichever, does not disturb a job") {
+  Result result = job_while_pairs_are_killed();
+  // A lease of two seconds may be lost on a machine that does much else, but not again and again.
+  for (int again = 0; result.exit_code == 79 && again < 2; ++again) {
+    result = job_while_pairs_are_killed();
+  }
+  CAPTURE(result.err);
+  CHECK(result.signal == SIGTERM);
+  CHECK(times(result.err, "lost") == 0);
+  CHECK(times(result.err, "k is held on 3 of 5 servers, and 3 are needed") >= 3);
+}
+
+TEST_CASE("majority: killing three of five servers stops the job before its lease ends, 79") {
+  const FleetScene scene;
+  const auto urls = scene.fleet.urls();
+  Process job = beating(scene, "2");
+  REQUIRE(is_renewed(scene.fleet, 3));
+  const Deadline end =
+      std::max(lease_end(scene.fleet.server(3), "k"), lease_end(scene.fleet.server(4), "k"));
+  for (std::size_t i = 0; i < 3; ++i) scene.fleet.server(i).kill_hard();
+  const Result result = job.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "dlock: lost k: ") == 1);
+  CHECK(tenures(scene.log()).back().end_ns < end.time_since_epoch().count());
+
+  // Who had not started yet does not.
+  const Result other = scene.run({"run", "-k", "k", "--", "echo", "ran"});
+  CHECK(other.exit_code == 69);
+  CHECK(other.out == "");
+  CHECK(times(other.err, "no majority of 5 servers") == 1);
+  CHECK(names(other.err, {urls[0], urls[1], urls[2]}));
+  CHECK(other.duration < milliseconds(5000) * slower);
+
+  for (std::size_t i = 3; i < 5; ++i) scene.fleet.server(i).kill_hard();
+  for (const char* const command : {"run", "inspect", "acquire"}) {
+    std::vector<std::string> arguments{command, "-k", "k"};
+    if (command == std::string("acquire")) arguments.insert(arguments.end(), {"-t", "5"});
+    if (command == std::string("run")) arguments.insert(arguments.end(), {"--", "true"});
+    const Result none = scene.run(arguments);
+    CHECK(none.exit_code == 69);
+    CHECK(names(none.err, urls));
+    CHECK(count_lines(none.err) == 1);
+  }
+}
+
+TEST_CASE("majority: who waits stays in the queue while most servers are out of reach") {
+  FleetOptions options;
+  options.keeping.assign(5, Keeping::aof_always);
+  const FleetScene scene(options);
+  Process holder = scene.hold("k", "go", {"-t", "60"});
+  Process waiter = scene.queue_up("k", 1, "true", {"-t", "2"});
+  for (std::size_t i = 0; i < 3; ++i) scene.fleet.server(i).kill_hard();
+  CHECK(eventually([&] { return times(waiter.err(), "no majority of 5 servers") > 0; }, long_time));
+  for (std::size_t i = 0; i < 3; ++i) scene.fleet.server(i).restart();
+  CHECK(eventually([&] { return waiter.err().ends_with("; still waiting\n"); }, long_time));
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(waiter.wait().exit_code == 0);
+}
+
+/// A lease may last on the others that those three have forgotten.
+TEST_CASE("majority: servers that lost their memory have no vote, neither for holders nor others") {
+  const FleetScene scene;
+  Process job = beating(scene, "3");
+  REQUIRE(is_renewed(scene.fleet, 3));
+  const Deadline end =
+      std::max(lease_end(scene.fleet.server(3), "k"), lease_end(scene.fleet.server(4), "k"));
+  scene.fleet.server(0).restart();
+  scene.fleet.server(1).command({"FLUSHALL"});
+  scene.fleet.server(2).restart();
+  const Result other = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});
+  CHECK(other.out == "");
+  CHECK((other.exit_code == 69 || other.exit_code == 75));
+  const Result result = job.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(tenures(scene.log()).back().end_ns < end.time_since_epoch().count());
+  const Result free = scene.run({"run", "-n", "-k", "new", "--", "echo", "ran"});
+  CHECK(free.out == "");
+  CHECK(free.exit_code == 69);
+  CHECK(times(free.err, "too few of 5 servers have a vote") == 1);
+}
+
+TEST_CASE("majority: servers never used before have no vote at first") {
+  FleetOptions options;
+  options.servers = 3;
+  options.old = false;
+  const FleetScene scene(options);
+  const Result result = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});
+  CHECK(result.exit_code == 69);
+  CHECK(result.out == "");
+  CHECK(names(result.err, scene.fleet.urls()));
+}
+
+}  // namespace dlock::test

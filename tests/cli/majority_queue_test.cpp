@@ -1,0 +1,162 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "support/chance.hpp"
+#include "support/fleet.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+const char* const tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$LOG\" end q $i";
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.at(values.size() / 2);
+}
+
+/// Without the proxies.
+std::vector<std::string> direct(const Fleet& fleet) {
+  std::vector<std::string> urls;
+  for (std::size_t i = 0; i < fleet.size(); ++i) urls.push_back(fleet.server(i).url());
+  return urls;
+}
+
+/// So many or more wait on most servers: on some a holder may, until it has that one, too.
+bool wait_on_most(const Fleet& fleet, const std::string& key, long long count) {
+  std::size_t servers = 0;
+  for (std::size_t i = 0; i < fleet.size(); ++i) {
+    const Reply waiters = fleet.server(i).command({"ZCARD", "dlock:{" + key + "}:queue"});
+    if (waiters.number >= count) ++servers;
+  }
+  return servers > fleet.size() / 2;
+}
+
+/// Ten wait in order behind a holder, who then leaves.
+void ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
+  constexpr long count = 10;
+  write_file(scene.log(), "");
+  Process holder = scene.start({"run", "-q", "-k", "q", "--", "sh", "-c",
+                                "i=99; \"$STAMP\" \"$LOG\" start q $i; until [ -e go ]; do sleep "
+                                "0.01; done; \"$STAMP\" \"$LOG\" end q $i"});
+  REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
+  std::vector<Process> waiters;
+  for (long i = 1; i <= count; ++i) {
+    waiters.push_back(scene.start(
+        {"run", "-q", "-k", "q", "--", "sh", "-c", "i=" + std::to_string(i) + "; " + tenure}));
+    REQUIRE(eventually([&] { return wait_on_most(scene.fleet, "q", i); }));
+  }
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  for (Process& waiter : waiters) CHECK(waiter.wait().exit_code == 0);
+  unlink(scene.path("go").c_str());
+
+  const auto all = tenures(scene.log());
+  CHECK(overlaps(scene.log()).empty());
+  auto order = order_of(scene.log());
+  REQUIRE(order.size() == count + 1);
+  order.erase(order.begin());
+  CHECK(order == first_numbers(count));
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    gaps_ms.push_back(static_cast<double>(all[i].start_ns - all[i - 1].end_ns) / 1e6);
+  }
+}
+
+/// All at once, without waiting: how many ran.
+std::size_t winners(const FleetScene& scene, const std::string& key, int count) {
+  std::vector<Process> all;
+  for (int i = 0; i < count; ++i) {
+    all.push_back(scene.start({"run", "-q", "-n", "-k", key, "--", "sh", "-c",
+                               "echo ran; until [ -e over-" + key + " ]; do sleep 0.01; done"}));
+  }
+  const auto ended = [&] {
+    return std::count_if(all.begin(), all.end(), [](const Process& p) { return !p.running(); });
+  };
+  CHECK(eventually([&] { return ended() == count - 1; }));
+  scene.touch("over-" + key);
+  std::size_t ran = 0;
+  for (Process& each : all) {
+    const Result result = each.wait();
+    if (result.out == "ran\n") ++ran;
+    CHECK(result.exit_code == (result.out.empty() ? 75 : 0));
+    CHECK(result.err == "");
+  }
+  return ran;
+}
+
+double ms_of_a_run(const std::vector<std::string>& urls, const std::string& key) {
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", joined(urls)}};
+  const auto before = Clock::now();
+  const Result result = dlock({"run", "-q", "-k", key, "--", "true"}, options);
+  CHECK(result.exit_code == 0);
+  return std::chrono::duration<double, std::milli>(Clock::now() - before).count();
+}
+
+}  // namespace
+
+TEST_CASE("majority: ten who wait for five servers are let in in order, and soon") {
+  const FleetScene scene;
+  std::vector<double> gaps;
+  const int rounds = runs_of_this_test(20);
+  for (int i = 0; i < rounds; ++i) ten_in_order(scene, gaps);
+  MESSAGE(gaps.size() << " hand-overs, median " << median(gaps) << " ms, longest "
+                      << *std::max_element(gaps.begin(), gaps.end()) << " ms");
+  CHECK(median(gaps) < 50 * slower);
+}
+
+TEST_CASE("majority: of six who ask at the same moment and do not wait exactly one runs") {
+  const FleetScene scene;
+  const int rounds = runs_of_this_test(15);
+  for (int i = 0; i < rounds; ++i) CHECK(winners(scene, "k" + std::to_string(i), 6) == 1);
+}
+
+TEST_CASE("majority: three at most are in a semaphore of three on five servers") {
+  const FleetScene scene;
+  std::vector<Process> shells;
+  for (int i = 0; i < 8; ++i) {
+    shells.push_back(scene.start_shell(
+        "for i in 1 2 3 4 5; do \"$DLOCK\" run -q -k s --limit 3 -- sh -c '"
+        "\"$STAMP\" \"$LOG\" start s; touch in-$$; "
+        "for j in $(seq 50); do set -- in-*; [ $# -ge 3 ] && break; sleep 0.01; done; rm in-$$; "
+        "\"$STAMP\" \"$LOG\" end s' || exit 1; done"));
+  }
+  for (Process& shell : shells) {
+    const Result result = shell.wait(milliseconds(110'000));
+    CHECK(result.exit_code == 0);
+    CHECK(result.err == "");
+  }
+  CHECK(tenures(scene.log()).size() == 40);
+  CHECK(most_at_once(scene.log(), "s") == 3);
+  CHECK(scene.kept() == scene.may_stay({"s"}));
+}
+
+TEST_CASE("majority: two silent servers of five, and a slow one, cost no time") {
+  const Fleet fleet;
+  for (const std::size_t i : {3, 4}) {
+    fleet.proxy(i).black_hole(Direction::requests);
+    fleet.proxy(i).black_hole(Direction::replies);
+  }
+  fleet.proxy(2).delay(Direction::replies, milliseconds(200));
+  const auto all = direct(fleet);
+  const auto proxied = fleet.urls();
+  const std::vector<std::string> without_two{all[0], all[1], all[2], proxied[3], proxied[4]};
+  const std::vector<std::string> with_slow{all[0], all[1], proxied[2], all[3], all[4]};
+  std::vector<double> healthy, silent, slow;
+  for (int i = 0; i < runs_of_this_test(15); ++i) {
+    const std::string number = std::to_string(i);
+    healthy.push_back(ms_of_a_run(all, "a" + number));
+    silent.push_back(ms_of_a_run(without_two, "b" + number));
+    slow.push_back(ms_of_a_run(with_slow, "c" + number));
+  }
+  MESSAGE("ms of a run, median: " << median(healthy) << "; two silent: " << median(silent)
+                                  << "; one slower by 200 ms: " << median(slow));
+  CHECK(median(silent) < median(healthy) + 50 * slower);
+  CHECK(median(slow) < median(healthy) + 50 * slower);
+}
+
+}  // namespace dlock::test

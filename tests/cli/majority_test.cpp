@@ -1,0 +1,169 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/place.hpp"
+#include "support/fleet.hpp"
+
+namespace dlock::test {
+namespace {
+
+using nlohmann::json;
+
+std::string token_of(const Scene& scene, const std::string& key) {
+  const Result result = scene.run({"acquire", "-t", "30", "-k", key});
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  return result.out.substr(0, result.out.find('\n'));
+}
+
+std::string stored_hold(const RedisServer& server, const std::string& key) {
+  const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
+  return holds.items.empty() ? "" : holds.items.front().text;
+}
+
+std::size_t held_on(const Fleet& fleet, const std::string& key) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < fleet.size(); ++i) {
+    if (!stored_hold(fleet.server(i), key).empty()) ++count;
+  }
+  return count;
+}
+
+int exit_code(const Scene& scene, const std::vector<std::string>& arguments) {
+  return scene.run(arguments).exit_code;
+}
+
+void acquires_renews_and_releases(const FleetScene& scene) {
+  const std::string token = token_of(scene, "t");
+  CHECK(held_on(scene.fleet, "t") >= 3);
+  CHECK(exit_code(scene, {"run", "-n", "-k", "t", "--", "true"}) == 75);
+  CHECK(exit_code(scene, {"inspect", "-q", "t"}) == 0);
+  CHECK(exit_code(scene, {"renew", "-k", "t", "--token", token, "-t", "40"}) == 0);
+  const auto state = json::parse(scene.inspect("t"));
+  CHECK(state["holders"].size() == 1);
+  CHECK(state["holders"][0]["lease_left_ms"] > 30'000);
+  CHECK(exit_code(scene, {"release", "-k", "t", "--token", token}) == 0);
+  CHECK(exit_code(scene, {"release", "-k", "t", "--token", token}) == 79);
+  CHECK(exit_code(scene, {"renew", "-k", "t", "--token", token}) == 79);
+  CHECK(exit_code(scene, {"inspect", "-q", "t"}) == 1);
+  CHECK(exit_code(scene, {"acquire", "-t", "61", "-k", "t"}) == 64);
+}
+
+void takes_several_keys_or_none(const FleetScene& scene) {
+  const std::string token = token_of(scene, "y");
+  CHECK(exit_code(scene, {"run", "-n", "-k", "x", "-k", "y", "--", "true"}) == 75);
+  CHECK(exit_code(scene, {"release", "-k", "y", "--token", token}) == 0);
+  const Result both =
+      scene.run({"run", "-n", "-k", "x", "-k", "y", "--", "sh", "-c", "echo $DLOCK_FENCE"});
+  CHECK(both.exit_code == 0);
+  CHECK(times(both.out, ",") == 1);
+}
+
+void re_enters(const FleetScene& scene) {
+  const Result result =
+      scene.run({"run", "-k", "n", "--", "sh", "-c",
+                 "echo $DLOCK_FENCE; \"$DLOCK\" run -n -k n -- sh -c 'echo $DLOCK_FENCE'; "
+                 "env -u DLOCK_OWNER \"$DLOCK\" run -q -n -k n -- true; echo $?"});
+  CAPTURE(result.err);
+  const auto end = result.out.find('\n') + 1;
+  const std::string fence = result.out.substr(0, end);
+  CHECK(result.out == fence + fence + "75\n");
+}
+
+void throws_out(const FleetScene& scene) {
+  const std::string token = token_of(scene, "f");
+  const auto fence = json::parse(scene.inspect("f"))["holders"][0]["fence"].dump();
+  CHECK(exit_code(scene, {"release", "--force", "--fence", "1", "-k", "f"}) == 79);
+  const Result thrown = scene.run({"release", "--force", "--fence", fence, "-k", "f"});
+  CHECK(thrown.exit_code == 0);
+  CHECK(held_on(scene.fleet, "f") == 0);
+  CHECK(exit_code(scene, {"renew", "-k", "f", "--token", token}) == 79);
+  CHECK(exit_code(scene, {"run", "-n", "-k", "f", "--", "true"}) == 0);
+}
+
+void lets_readers_in_together(const FleetScene& scene) {
+  Process reader = scene.hold("rw", "go", {"-s"});
+  CHECK(exit_code(scene, {"run", "-n", "-s", "-k", "rw", "--", "true"}) == 0);
+  CHECK(exit_code(scene, {"run", "-q", "-n", "-k", "rw", "--", "true"}) == 75);
+  scene.touch("go");
+  CHECK(reader.wait().exit_code == 0);
+  CHECK(exit_code(scene, {"run", "-n", "-k", "rw", "--", "true"}) == 0);
+}
+
+void keeps_for_a_script(const FleetScene& scene) {
+  Process script = scene.start_shell(
+      "T=$(\"$DLOCK\" acquire -t 1 -k a --attach $$) || exit; echo in; "
+      "until [ -e done ]; do sleep 0.01; done");
+  REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
+  for (int i = 0; i < 4; ++i) {
+    const std::string before = stored_hold(scene.fleet.server(0), "a");
+    CHECK(eventually([&] { return stored_hold(scene.fleet.server(0), "a") != before; }));
+  }
+  CHECK(scene.is_held("a"));
+  scene.touch("done");
+  CHECK(script.wait().exit_code == 0);
+  CHECK(eventually([&] { return held_on(scene.fleet, "a") == 0; }));
+}
+
+void watchdog_ends_what_dlock_cannot(const FleetScene& scene) {
+  Process job = scene.start(
+      {"run", "-t", "1", "-k", "w", "--watchdog", "--", "sh", "-c", "echo $$; exec sleep 60"});
+  REQUIRE(eventually([&] { return job.out().ends_with('\n'); }));
+  const auto command = static_cast<pid_t>(std::stol(job.out()));
+  job.signal(SIGSTOP);
+  CHECK(eventually([&] { return !is_alive(command); }));
+  job.signal(SIGCONT);
+  CHECK(job.wait().exit_code == 79);
+}
+
+}  // namespace
+
+TEST_CASE("majority: every command does over five servers what it does on one") {
+  const FleetScene scene;
+  acquires_renews_and_releases(scene);
+  takes_several_keys_or_none(scene);
+  re_enters(scene);
+  throws_out(scene);
+  lets_readers_in_together(scene);
+  keeps_for_a_script(scene);
+  watchdog_ends_what_dlock_cannot(scene);
+}
+
+TEST_CASE("majority: a server that was away gets the hold back, and inspect says where it stands") {
+  const FleetScene scene;
+  const auto urls = scene.fleet.urls();
+  scene.fleet.proxy(4).refuse(true);
+  Process job = scene.hold("k", "go", {"-v", "-t", "2"});
+  CHECK(times(scene.run({"inspect", "k"}).out, "held on 4 of 5 servers") == 1);
+  const auto state = json::parse(scene.inspect("k"));
+  CHECK(state["holders"][0]["held_on"] == 4);
+  CHECK(state["holders"][0]["servers"] == 5);
+  CHECK(eventually([&] { return times(job.err(), "k is held on 4 of 5 servers") == 1; }));
+  CHECK(times(job.err(), urls[4]) > 0);
+  scene.fleet.proxy(4).heal();
+  CHECK(eventually([&] { return !stored_hold(scene.fleet.server(4), "k").empty(); }));
+  CHECK(eventually([&] { return times(job.err(), "k is held on 5 of 5 servers") == 1; }));
+  CHECK(times(scene.run({"inspect", "k"}).out, "held on 5 of 5 servers") == 1);
+  scene.touch("go");
+  CHECK(job.wait().exit_code == 0);
+  CHECK(held_on(scene.fleet, "k") == 0);
+}
+
+TEST_CASE("majority: a server that hears nothing any more is left behind by a release") {
+  const FleetScene scene;
+  Process job = scene.hold("k", "go", {"-t", "30"});
+  REQUIRE(eventually([&] { return held_on(scene.fleet, "k") == 5; }));
+  scene.fleet.proxy(0).black_hole(Direction::requests);
+  scene.touch("go");
+  const Result result = job.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(held_on(scene.fleet, "k") == 1);
+  CHECK(exit_code(scene, {"run", "-n", "-k", "k", "--", "true"}) == 0);
+  CHECK(exit_code(scene, {"inspect", "-q", "k"}) == 1);
+}
+
+}  // namespace dlock::test

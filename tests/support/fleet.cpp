@@ -1,0 +1,69 @@
+#include "support/fleet.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "support/vouching.hpp"
+
+namespace dlock::test {
+namespace {
+
+RedisOptions options_for(Keeping keeping, const ShimClock* clock) {
+  RedisOptions options;
+  if (keeping != Keeping::nothing) {
+    options.config = {
+        "appendonly yes",
+        std::string("appendfsync ") + (keeping == Keeping::aof_always ? "always" : "everysec")};
+  }
+  if (clock != nullptr) options.env = clock->environment();
+  return options;
+}
+
+bool has(const std::vector<std::size_t>& numbers, std::size_t i) {
+  return std::find(numbers.begin(), numbers.end(), i) != numbers.end();
+}
+
+}  // namespace
+
+Fleet::Member::Member(const FleetOptions& options, std::size_t i)
+    : keeping(i < options.keeping.size() ? options.keeping[i] : Keeping::nothing),
+      clock(has(options.clocked, i) ? std::make_unique<ShimClock>(true) : nullptr),
+      server(options_for(keeping, clock.get())),
+      proxy(server.address(), has(options.on_port, i)) {
+  if (options.old) vouch_for(server);
+}
+
+Fleet::Fleet(FleetOptions options) {
+  for (std::size_t i = 0; i < options.servers; ++i) {
+    members_.push_back(std::make_unique<Member>(options, i));
+  }
+}
+
+std::vector<std::string> Fleet::urls() const {
+  std::vector<std::string> urls;
+  for (const auto& member : members_) urls.push_back(member->proxy.url());
+  return urls;
+}
+
+std::string joined(const std::vector<std::string>& urls) {
+  std::string text;
+  for (const std::string& url : urls) text += (text.empty() ? "" : " ") + url;
+  return text;
+}
+
+std::string FleetScene::kept() const {
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < fleet.size(); ++i) {
+    for (const Reply& name : fleet.server(i).command({"KEYS", "*"}).items) names.insert(name.text);
+  }
+  return sorted({names.begin(), names.end()});
+}
+
+std::string FleetScene::may_stay(std::vector<std::string> keys) const {
+  for (std::string& key : keys) key = "dlock:{" + key + "}:fence";
+  keys.emplace_back("dlock:alive");
+  return sorted(std::move(keys));
+}
+
+}  // namespace dlock::test

@@ -17,12 +17,22 @@ def argv(stage, near, hosts, ports):
             "--", "/usr/bin/true"]
 
 
+def make_trusted(redis):
+    """As if it had been in use for long: a new member has no vote for two minutes."""
+    info = redis.client.ask("INFO", "server")
+    run_id = next(line[7:] for line in info.splitlines() if line.startswith("run_id:"))
+    long_ago = int((time.time() - 3600) * 1e6)
+    redis.client.ask("SET", "dlock:alive", f"{run_id} {long_ago} -")
+
+
 def measure(stage, _, report, quick):
     spaces = build_link(stage)
     if spaces is None:
         return report.skip(WHAT, GOAL, "needs root, TUN devices and nsenter")
     near, far = spaces
     servers = [stage.redis("--protected-mode", "no", space=far, host="0.0.0.0") for _ in range(5)]
+    for redis in servers:
+        make_trusted(redis)
     ports = [redis.port for redis in servers]
     kinds = {"all five up": [FAR] * 5, "two black-holed": [FAR, NOBODY, FAR, NOBODY, FAR]}
     times = {name: [] for name in kinds}
@@ -33,7 +43,7 @@ def measure(stage, _, report, quick):
                 stage.run(argv(stage, near, hosts, ports))
                 times[name].append((time.monotonic() - begun) * 1000)
     except RuntimeError as error:
-        return report.skip(WHAT, GOAL, f"not yet: {str(error)[-40:]}")
+        return report.skip(WHAT, GOAL, str(error)[-60:])
     finally:
         for redis in servers:
             redis.end()

@@ -166,4 +166,11 @@ Storm::Outage Storm::harm_majority(milliseconds span) {
   return outage;
 }
 
+void Storm::empty_majority() {
+  for (std::size_t i = 0; i < fleet_.size() / 2 + 1; ++i) {
+    fleet_.server(i).command({"FLUSHALL"});
+    ++harms_["emptied"];
+  }
+}
+
 }  // namespace dlock::test

@@ -43,6 +43,10 @@ class Storm {
   };
   Outage harm_majority(milliseconds span);
 
+  /// More than half of them forget everything at once, and have no vote for longer than a test
+  /// lasts.
+  void empty_majority();
+
   /// How often what was done.
   const std::map<std::string, int>& harms() const { return harms_; }
 

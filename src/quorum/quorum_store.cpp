@@ -86,7 +86,9 @@ void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadl
   Tenure& tenure = tenures_.at(name);
   // The same for all, so that they agree in one round as a rule.
   tenure.proposal = clock_now();
-  tenure.asked = BootClock::now();
+  const auto now = tenure.asked = BootClock::now();
+  // Half of the time is for what is to be done with it.
+  tenure.fence_by = std::min(later(now, for_the_rest), now + (deadline - now) / 2);
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
     const Ballot& ballot = tenure.ballots[i];
     if (!ask.wait && ballot.state == State::held && ballot.round == tenure.round) continue;
@@ -109,8 +111,8 @@ std::optional<Grant> QuorumStore::settle(const Name& name, const Patience& patie
     const bool clear = tenure.awaited() == 0 || contest(tenure, now).decided;
     if (!tenure.may_win(now) && clear) return std::nullopt;
     const bool looking_for_it = tenure.fence_may_be_found(now);
-    const auto until = looking_for_it ? later(tenure.asked, for_the_rest) : patience.deadline;
-    if (hear(std::min(until, patience.deadline), patience.interrupt_fd) || looking_for_it) continue;
+    const auto until = looking_for_it ? tenure.fence_by : patience.deadline;
+    if (hear(until, patience.interrupt_fd) || looking_for_it) continue;
     give_up_on(tenure);
     return std::nullopt;
   }

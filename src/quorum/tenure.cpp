@@ -155,7 +155,7 @@ bool Tenure::may_be_confirmed() const { return confirmed() + awaited() >= needed
 bool Tenure::fence_may_be_found(Deadline now) const {
   const auto held = holding(now);
   if (fence.value != 0 || awaited() == 0 || held.size() < needed_) return false;
-  if (now >= later(asked, for_the_rest)) return false;
+  if (now >= fence_by) return false;
   bool entered = false;
   for (const Ballot* each : held) {
     entered = entered || each->fence < proposal;

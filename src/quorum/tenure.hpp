@@ -58,6 +58,7 @@ class Tenure {
   std::optional<Deadline> outvoted_since;
   Fence proposal;           ///< of the last ask
   Deadline asked{};         ///< when that was
+  Deadline fence_by{};      ///< until then the fence of an outer hold is looked for
   Fence fence;              ///< decided on; 0: not yet
   bool had = false;         ///< enough stored the fence while their leases lasted; or by others
   std::uint64_t round = 1;  ///< how often all were asked

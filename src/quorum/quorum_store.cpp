@@ -76,7 +76,8 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& 
     if (!go_on) return not_had(name, ask);
     // The others see the same votes, and give theirs back meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
-    while (hear(std::min(pause, patience.deadline), patience.interrupt_fd)) {
+    if (pause >= patience.deadline) return not_had(name, ask);
+    while (hear(pause, patience.interrupt_fd)) {
     }
     ask_for_votes(name, ask, patience.deadline);
   }

@@ -72,22 +72,25 @@ void Client::healed() {
 }
 
 void Client::live() {
-  auto owned = std::make_unique<SimulatedCouncil>(process(), index_, network_, servers_);
-  council_ = owned.get();
-  QuorumStore store(std::move(owned));
   for (; rounds_ < plan_.rounds && !healed_; ++rounds_) {
     pause(chance().between(milliseconds(0), plan_.longest_thought));
     std::optional<milliseconds> wait = milliseconds(0);
     if (chance().one_in(2)) wait = chance().over_scales(milliseconds(1), plan_.ttl * 4);
     if (chance().one_in(3)) wait.reset();
-    one_round(store, wait);
+    one_round(wait);
   }
-  const Event never_raised;
-  pollfd fds[] = {{never_raised.fd(), POLLIN, 0}};
-  while (!healed_) poll_until(fds, later(BootClock::now(), plan_.ttl));
-  if (chance().one_in(2)) one_round(store, milliseconds(0));
-  while (!one_round(store, std::nullopt)) pause(milliseconds(20));
+  while (!healed_) pause(plan_.ttl);
+  if (chance().one_in(2)) one_round(milliseconds(0));
+  while (!one_round(std::nullopt)) pause(milliseconds(2000));
   done_ = true;
+}
+
+/// As a command of its own would. Whether it was had.
+bool Client::one_round(std::optional<milliseconds> wait) {
+  auto council = std::make_unique<SimulatedCouncil>(process(), index_, network_, servers_);
+  council_ = council.get();
+  QuorumStore store(std::move(council));
+  return one_round(store, wait);
 }
 
 void Client::pause(milliseconds span) { poll_until({}, later(BootClock::now(), span)); }
@@ -104,7 +107,6 @@ Claim Client::new_claim() {
   return claim;
 }
 
-/// Whether it was had.
 bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
   World& world = World::here();
   const bool after_healing = healed_;
@@ -155,8 +157,14 @@ void Client::expect_nothing_left(const Owner& owner) {
 
 void Client::hold(Store& store, Held held, Instant asked) {
   World& world = World::here();
-  ++world.statistics().grants;
-  if (council_->had() <= 1) ++world.statistics().grants_in_one_round;
+  Statistics& statistics = world.statistics();
+  const bool in_one_round = council_->had() <= 1;
+  ++statistics.grants;
+  if (in_one_round) ++statistics.grants_in_one_round;
+  if (plan_.clocks_are_alike()) {
+    ++statistics.grants_by_like_clocks;
+    if (in_one_round) ++statistics.of_these_in_one_round;
+  }
   Checker::Tenure tenure{&process(),       held.claim.token, held.claim.owner,
                          held.claim.limit, held.grant.fence, asked};
   tenure.safe_until = held.grant.lease.valid_until;

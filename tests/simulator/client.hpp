@@ -33,6 +33,7 @@ class Client {
 
  private:
   void live();
+  bool one_round(std::optional<milliseconds> wait);
   bool one_round(Store& store, std::optional<milliseconds> wait);
   void hold(Store& store, Held held, Instant asked);
   void expect_nothing_left(const Owner& owner);
@@ -47,7 +48,7 @@ class Client {
   std::vector<Server>& servers_;
   Checker& checker_;
   std::vector<std::unique_ptr<Process>> processes_;
-  SimulatedCouncil* council_ = nullptr;  ///< of the process that lives
+  SimulatedCouncil* council_ = nullptr;  ///< of the round under way
   std::optional<Owner> owner_;
   std::size_t rounds_ = 0;
   bool healed_ = false;

@@ -85,11 +85,12 @@ void Desk::begin(Task task) {
 void Desk::send_current() {
   step_ = Step::answer;
   if (!link_ || !link_->is_open()) {
-    link_ = std::make_shared<Link>(network_, server_, client_, member_, weak_from_this(), ++links_);
+    latest_ = network_.next_link();
+    link_ = std::make_shared<Link>(network_, server_, client_, member_, weak_from_this(), latest_);
   }
   const Request request = request_of(current_->inquiry);
   if (const auto* vote = std::get_if<Vote>(&request)) {
-    unanswered_.try_emplace(vote->claim.token, links_);
+    unanswered_.try_emplace(vote->claim.token, latest_);
     votes_under_way_[requests_ + 1] = vote->claim.token;
     listening_.reset();
   }
@@ -114,7 +115,7 @@ Request Desk::request_of(const Inquiry& inquiry) {
 /// A vote sent on another link than the one there is now may be taken after what is sent now.
 bool Desk::may_come_late(const Token& token) const {
   const auto found = unanswered_.find(token);
-  return found != unanswered_.end() && found->second != links_;
+  return found != unanswered_.end() && found->second != latest_;
 }
 
 void Desk::close_link(bool silently) {
@@ -136,7 +137,7 @@ void Desk::timed_out(std::uint64_t number) {
 }
 
 void Desk::broken(std::uint64_t link) {
-  if (link != links_) return;
+  if (link != latest_) return;
   const bool was_listening = listening_.has_value();
   close_link();
   if (!current_) {
@@ -158,7 +159,7 @@ void Desk::note_answered(std::uint64_t link, std::uint64_t request) {
 }
 
 void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
-  if (link != links_) return;
+  if (link != latest_) return;
   note_answered(link, request);
   if (!current_ || request != requests_) return;
   standing_ = {said.guard, said.run};
@@ -189,7 +190,7 @@ void Desk::answered(const Said& said) {
   if (const auto* release = std::get_if<Release>(&current_->inquiry)) {
     unanswered_.erase(release->token);
   }
-  last_answer_ = {sent_, said.clock, links_};
+  last_answer_ = {sent_, said.clock, latest_};
   Finding finding = finding_of(said);
   const auto* vote = std::get_if<Vote>(&current_->inquiry);
   const auto* answer = std::get_if<Answer>(&finding);
@@ -225,7 +226,7 @@ void Desk::fail(const char* why) {
 }
 
 void Desk::told(std::uint64_t link, const Message& message) {
-  if (link != links_ || !listening_ || current_) return;
+  if (link != latest_ || !listening_ || current_) return;
   say(0, wake_of(message));
 }
 
@@ -237,7 +238,7 @@ Wake Desk::wake_of(const Message& message) const {
   const auto& told = std::get<GrantMessage>(message);
   const auto after = told.now - last_answer_.server_clock;
   const bool clock_went_on = after >= microseconds(0) && after <= now - last_answer_.sent;
-  if (last_answer_.link != links_ || !clock_went_on) return Wake{Wake::Why::granted, {}};
+  if (last_answer_.link != latest_ || !clock_went_on) return Wake{Wake::Why::granted, {}};
   const auto span = std::chrono::floor<milliseconds>(after) + told.lease;
   const auto until = std::min(valid_until(last_answer_.sent, span), later(now, told.lease));
   return Wake{Wake::Why::granted, {}, Grant{told.fence, Lease{told.lease, until}, false}};

@@ -62,7 +62,7 @@ class Desk final : public LinkEnd, public std::enable_shared_from_this<Desk> {
   bool left_ = false;
 
   std::shared_ptr<Link> link_;
-  std::uint64_t links_ = 0;
+  std::uint64_t latest_ = 0;  ///< the number of the last link
   std::deque<Task> tasks_;
   std::optional<Task> current_;
   Step step_ = Step::answer;

@@ -19,9 +19,11 @@ Network::Network(const Plan& plan, std::size_t clients)
       cut_until_(clients * plan.members * ways),
       latest_link_(clients * plan.members) {}
 
+/// A lock takes up to two round trips, and a wait for the last member, within a sixth of its ttl.
+/// Once all is healed, no way is so long that there would never be time for that.
 Span Network::delay() {
   const Span jitter =
-      healed_ ? std::min(plan_.most_jitter, Span(plan_.ttl) / 50) : plan_.most_jitter;
+      healed_ ? std::min(plan_.most_jitter, Span(plan_.ttl) / 100) : plan_.most_jitter;
   return World::here().chance().over_scales(plan_.least_delay, plan_.least_delay + jitter);
 }
 

@@ -25,13 +25,16 @@ class Network {
   Instant passes_from(std::size_t client, std::size_t member, Way way) const;
   /// No more trouble from here on.
   void heal();
+  /// Links of a client to a member are numbered in the order in which they are made.
+  std::uint64_t next_link() { return ++links_; }
   /// Something of link `number` arrives: whether something of a later one did before.
   bool overtaken(std::size_t client, std::size_t member, std::uint64_t number);
 
  private:
   const Plan& plan_;
   bool healed_ = false;
-  std::vector<Instant> cut_until_;          ///< by client, member and way
+  std::vector<Instant> cut_until_;  ///< by client, member and way
+  std::uint64_t links_ = 0;
   std::vector<std::uint64_t> latest_link_;  ///< by client and member
 };
 

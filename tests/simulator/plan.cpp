@@ -13,8 +13,9 @@ constexpr std::int64_t most_ppm = 4900;
 void draw_work(Plan& plan, Chance& chance) {
   plan.members = chance.one_in(3) ? 5 : chance.one_in(12) ? 4 : 3;
   plan.clients = 2 + chance.up_to(chance.one_in(4) ? 3 : 1);
-  plan.rounds = 1 + chance.up_to(2);
-  plan.ttl = chance.over_scales(milliseconds(100), milliseconds(60'000));
+  plan.rounds = 1 + chance.up_to(1);
+  const milliseconds longest_ttl{chance.one_in(8) ? 60'000 : 4'000};
+  plan.ttl = chance.over_scales(milliseconds(100), longest_ttl);
   plan.limits = {1};
   if (chance.one_in(6)) plan.limits = {1, 0};
   if (chance.one_in(12)) plan.limits = {2};
@@ -48,7 +49,7 @@ void draw_clocks(Plan& plan, Chance& chance) {
 }
 
 void draw_network(Plan& plan, Chance& chance) {
-  plan.least_delay = chance.over_scales(Span(microseconds(20)), Span(milliseconds(5)));
+  plan.least_delay = chance.over_scales(Span(microseconds(20)), Span(plan.ttl) / 200);
   plan.most_jitter = chance.over_scales(Span(microseconds(10)), Span(plan.ttl) / 4);
   const auto maybe = [&](std::size_t least, std::size_t most) {
     return chance.one_in(2) ? 0 : least + chance.up_to(most - least);
@@ -64,7 +65,7 @@ void draw_faults(Plan& plan, Chance& chance) {
   for (std::size_t kind = 0; kind < kinds_of_faults; ++kind) {
     if (chance.one_in(2)) plan.faults.push_back(static_cast<Fault>(kind));
   }
-  plan.trouble = Span(plan.ttl) * static_cast<std::int64_t>(1 + chance.up_to(5));
+  plan.trouble = Span(plan.ttl) * static_cast<std::int64_t>(1 + chance.up_to(3));
   plan.between_faults = plan.trouble / static_cast<std::int64_t>(1 + chance.up_to(12));
   plan.longest_fault = chance.over_scales(Span(plan.ttl) / 10, Span(plan.ttl) * 3);
   plan.fresh_members = chance.one_in(30);

@@ -40,6 +40,9 @@ struct Plan {
   Span members_apart{0};   ///< their wall clocks are wrong by so much at most
   Span clients_behind{0};  ///< the wall clocks of clients likewise
   Span clients_ahead{0};
+  bool clocks_are_alike() const {
+    return members_apart == Span(0) && clients_ahead <= milliseconds(1);
+  }
   std::int64_t rate_ppm = 0;  ///< how wrong the rates of all clocks are at most
   bool fresh_members = false;
   bool always_fsync = false;

@@ -8,6 +8,9 @@ namespace {
 
 Process* the_running = nullptr;
 
+/// At a clock, while no time passes.
+constexpr std::uint64_t most_looks = 100'000;
+
 }  // namespace
 
 Process::Process(std::string name, MachineClock& clock) : name_(std::move(name)), clock_(clock) {}
@@ -41,15 +44,21 @@ Instant Process::instant_after(Span span) const {
 
 Deadline Process::read_clock() {
   Process* const before = std::exchange(the_running, this);
-  const auto rests = std::exchange(rest_one_in_, 0);
+  const bool outside = std::exchange(read_from_outside_, true);
   const Deadline now = BootClock::now();
-  rest_one_in_ = rests;
+  read_from_outside_ = outside;
   the_running = before;
   return now;
 }
 
 void Process::maybe_rest() {
+  if (read_from_outside_) return;
   World& world = World::here();
+  if (++looks_ == most_looks) {
+    world.violated(name_ + " goes round in circles without waiting for anything");
+    spins_ = true;
+    fiber_->leave();
+  }
   if (killed_ || !world.chance().one_in(rest_one_in_)) return;
   const Span span = world.chance().over_scales(Span(1000), longest_rest_);
   ++world.statistics().freezes;
@@ -74,6 +83,7 @@ void Process::resume_at(Instant when) {
 
 void Process::resume() {
   waiting_ = false;
+  looks_ = 0;
   ++waits_;
   Process* const before = std::exchange(the_running, this);
   fiber_->enter();
@@ -92,7 +102,8 @@ void Process::freeze(Span span, bool suspended) {
 void Process::kill() {
   if (killed_ || ended()) return;
   killed_ = true;
-  if (fiber_ && waiting_) resume();
+  // What goes round in circles would not notice.
+  if (fiber_ && waiting_ && !spins_) resume();
 }
 
 void Process::set_rests(std::size_t one_in, Span longest) {

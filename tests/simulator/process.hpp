@@ -66,6 +66,9 @@ class Process {
   bool waiting_ = false;
   std::uint64_t waits_ = 0;
   bool killed_ = false;
+  std::uint64_t looks_ = 0;  ///< at a clock since it was resumed
+  bool spins_ = false;
+  bool read_from_outside_ = false;
   std::size_t rest_one_in_ = 0;
   Span longest_rest_{0};
   struct File {

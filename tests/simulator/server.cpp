@@ -113,8 +113,7 @@ void Server::check_others(const std::vector<HoldEntry>& before, const Token& tok
     const bool of_own = own != after.end() && own->owner == hold.owner;
     const bool there = std::any_of(after.begin(), after.end(), [&](const HoldEntry& other) {
       return other.token == hold.token && other.owner == hold.owner && other.flag == hold.flag &&
-             other.lease == hold.lease &&
-             (of_own ? other.fence >= hold.fence : other.fence == hold.fence);
+             other.lease == hold.lease && (of_own || other.fence == hold.fence);
     });
     if (!there) World::here().violated(name_ + ": a request changed the hold of another token");
   }

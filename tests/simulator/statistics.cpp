@@ -13,20 +13,20 @@ std::string line(const std::string& name, std::uint64_t number) {
 }  // namespace
 
 std::string text_of(const Statistics& of) {
-  const std::uint64_t tenths = of.grants == 0 ? 0 : of.grants_in_one_round * 1000 / of.grants;
   return line("schedules", of.schedules) + line("happenings", of.happenings) +
          line("asked for the lock", of.asked) + line("had", of.grants) +
          line("of these in one round trip", of.grants_in_one_round) +
-         "                       that is, in %  " + std::to_string(tenths / 10) + "." +
-         std::to_string(tenths % 10) + "\n" + line("not had in time", of.given_up) +
-         line("no majority in reach", of.unavailable) + line("split votes given back", of.splits) +
-         line("renewals", of.renewals) + line("stopped before the deadline", of.stopped_in_time) +
-         line("lost", of.losses) + line("fences raised", of.raised) +
-         line("holds taken down by re-joining", of.rejoined) + line("messages", of.messages) +
-         line("of these dropped", of.dropped) + line("sent twice", of.duplicated) +
-         line("overtaken by a later one", of.overtaken) + line("links broken", of.links_broken) +
-         line("partitions", of.partitions) + line("members killed", of.member_crashes) +
-         line("memories lost", of.memories_lost) + line("clients killed", of.client_crashes) +
+         line("had where clocks are alike", of.grants_by_like_clocks) +
+         line("of these in one round trip", of.of_these_in_one_round) +
+         line("not had in time", of.given_up) + line("no majority in reach", of.unavailable) +
+         line("split votes given back", of.splits) + line("renewals", of.renewals) +
+         line("stopped before the deadline", of.stopped_in_time) + line("lost", of.losses) +
+         line("fences raised", of.raised) + line("holds taken down by re-joining", of.rejoined) +
+         line("messages", of.messages) + line("of these dropped", of.dropped) +
+         line("sent twice", of.duplicated) + line("overtaken by a later one", of.overtaken) +
+         line("links broken", of.links_broken) + line("partitions", of.partitions) +
+         line("members killed", of.member_crashes) + line("memories lost", of.memories_lost) +
+         line("clients killed", of.client_crashes) +
          line("processes that stood still", of.freezes) +
          line("machines suspended", of.suspensions) + line("clocks set", of.clock_steps) +
          line("^C", of.interrupts);

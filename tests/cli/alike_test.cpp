@@ -5,6 +5,7 @@
 
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
+#include "support/files.hpp"
 
 namespace dlock::test {
 namespace {
@@ -66,6 +67,12 @@ struct Signalled {
 constexpr Signalled signalled[] = {{SIGTERM, true}, {SIGINT, true},   {SIGHUP, true},
                                    {SIGQUIT, true}, {SIGUSR1, false}, {SIGUSR2, false}};
 
+/// timeout(1) does not know its COMMAND before it goes to sleep, and dies of a signal until then.
+bool sleeps(pid_t pid) {
+  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  return stat.find(") S ") != std::string::npos;
+}
+
 std::string observed(const Place& place, const std::string& wrapper, const std::string& script,
                      int signal) {
   ProcessOptions options;
@@ -75,6 +82,7 @@ std::string observed(const Place& place, const std::string& wrapper, const std::
   Process process({"bash", "-c", script}, clean(options));
   if (signal != 0) {
     if (!eventually([&] { return process.out().ends_with(".\n"); })) return "did not begin";
+    if (!eventually([&] { return sleeps(process.pid()); })) return "did not wait";
     process.signal(signal);
   }
   const Result result = process.wait();

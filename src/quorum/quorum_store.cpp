@@ -273,7 +273,9 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
   ++tenure.round;
   if (tenure.fence.value == 0) tenure.fence = tenure.least_common_fence(BootClock::now());
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    if (tenure.ballots[i].state == State::returned) continue;
+    const State state = tenure.ballots[i].state;
+    // Who has said that it lacks the hold is made to re-join once the others have renewed it.
+    if (state == State::returned || (state == State::gone && tenure.had && tenure.claim)) continue;
     ask(i, name, Renewal{key, token, ttl, tenure.fence}, patience.deadline);
   }
   while (true) {

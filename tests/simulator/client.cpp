@@ -12,6 +12,8 @@ namespace dlock::sim {
 namespace {
 
 const LockKey the_key{"k"};
+/// One finds that a member lacks the lock, one lets it re-join, and one may come too early.
+constexpr int renewals_to_be_whole = 3;
 
 class Silent final : public AcquireListener {
  public:
@@ -155,6 +157,16 @@ void Client::expect_nothing_left(const Owner& owner) {
   });
 }
 
+/// Who lacked the lock has taken it down.
+void Client::expect_whole(const Claim& claim) {
+  for (const Server& server : servers_) {
+    const bool free = server.might_have_rejoined(claim.token, plan_.ttl);
+    if (server.lets_in(claim.owner) || !free) continue;
+    World::here().violated(server.name() + " is free, and was not made to re-join " +
+                           process().name());
+  }
+}
+
 void Client::hold(Store& store, Held held, Instant asked) {
   World& world = World::here();
   Statistics& statistics = world.statistics();
@@ -191,6 +203,7 @@ void Client::hold(Store& store, Held held, Instant asked) {
     upkeep.renew_due(false);
   }
   stepped_fd_ = -1;
+  if (work->renewals_without_fault() > renewals_to_be_whole) expect_whole(held.claim);
   work->end();
   const auto last = upkeep.take();
   if (BootClock::now() >= last.front().grant.lease.valid_until) return;

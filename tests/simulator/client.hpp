@@ -36,6 +36,7 @@ class Client {
   bool one_round(std::optional<milliseconds> wait);
   bool one_round(Store& store, std::optional<milliseconds> wait);
   void hold(Store& store, Held held, Instant asked);
+  void expect_whole(const Claim& claim);
   void expect_nothing_left(const Owner& owner);
   void pause(milliseconds span);
   Claim new_claim();

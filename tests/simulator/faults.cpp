@@ -156,6 +156,7 @@ void Faults::step_clock() {
 }
 
 void Faults::heal() {
+  world().heal();
   healed_ = true;
   network_.heal();
   for (Server& server : servers_) {

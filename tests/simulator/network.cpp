@@ -21,10 +21,11 @@ Network::Network(const Plan& plan, std::size_t clients)
 
 /// A lock takes up to two round trips, and a wait for the last member, within a sixth of its ttl.
 /// Once all is healed, no way is so long that there would never be time for that.
-Span Network::delay() {
+Span Network::delay(std::size_t member) {
   const Span jitter =
       healed_ ? std::min(plan_.most_jitter, Span(plan_.ttl) / 100) : plan_.most_jitter;
-  return World::here().chance().over_scales(plan_.least_delay, plan_.least_delay + jitter);
+  const Span least = plan_.least_delay + (member == 0 ? plan_.further_away : Span(0));
+  return World::here().chance().over_scales(least, least + jitter);
 }
 
 bool Network::loses() { return !healed_ && World::here().chance().one_in(plan_.lost_one_in); }
@@ -66,8 +67,8 @@ void Link::send(std::uint64_t number, Request request) {
   if (network_.doubles()) {
     // Something on the way sends it once more, who knows when.
     ++statistics().duplicated;
-    const Span late = World::here().chance().over_scales(Span(0), 10 * network_.delay());
-    World::here().after(network_.delay() + late,
+    const Span late = World::here().chance().over_scales(Span(0), 10 * network_.delay(member_));
+    World::here().after(network_.delay(member_) + late,
                         [self = shared_from_this(), request] { self->arrive_again(request); });
   }
   put(Network::Way::up, [this, number, request = std::move(request)] { arrive(number, request); });
@@ -91,7 +92,7 @@ void Link::put(Network::Way way, Delivery delivery) {
     ++statistics().dropped;
     return;
   }
-  Instant at = World::here().now() + network_.delay();
+  Instant at = World::here().now() + network_.delay(member_);
   if (!direction.under_way.empty()) at = std::max(at, direction.under_way.back().first);
   direction.under_way.emplace_back(at, std::move(delivery));
   World::here().at(at, [self = shared_from_this(), way] { self->deliver_next(way); });

@@ -16,7 +16,7 @@ class Network {
   Network(const Plan& plan, std::size_t clients);
 
   enum class Way { up, down };  ///< to the server; to the client
-  Span delay();
+  Span delay(std::size_t member);
   bool loses();
   bool resets();
   bool doubles();

@@ -50,6 +50,7 @@ void draw_clocks(Plan& plan, Chance& chance) {
 
 void draw_network(Plan& plan, Chance& chance) {
   plan.least_delay = chance.over_scales(Span(microseconds(20)), Span(plan.ttl) / 200);
+  if (chance.one_in(4)) plan.further_away = Span(plan.ttl) / 60;
   plan.most_jitter = chance.over_scales(Span(microseconds(10)), Span(plan.ttl) / 4);
   const auto maybe = [&](std::size_t least, std::size_t most) {
     return chance.one_in(2) ? 0 : least + chance.up_to(most - least);

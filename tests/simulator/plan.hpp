@@ -48,6 +48,7 @@ struct Plan {
   bool always_fsync = false;
 
   Span least_delay{0};
+  Span further_away{0};  ///< is the first member
   Span most_jitter{0};
   std::size_t lost_one_in = 0;  ///< messages; 0: none
   std::size_t reset_one_in = 0;

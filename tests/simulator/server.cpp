@@ -87,11 +87,15 @@ Said Server::execute(const Request& request) {
     if (taken) ++World::here().statistics().rejoined;
     said.answer = taken;
   } else if (const auto* release = std::get_if<WireRelease>(&request)) {
+    given_back_.push_back(release->token);
     said.answer = table.release(release->token, release->terms, now, *this).answer;
   } else if (const auto* vouch = std::get_if<Vouch>(&request)) {
     auto& alive = memory_.alive;
     const bool lost_nothing = alive && alive->always && vouch->always;
     alive = Alive{vouch->run, lost_nothing ? alive->since : wall(), vouch->always};
+  }
+  if (!before.empty() || !table.holds.empty() || guard() > microseconds(0)) {
+    last_busy_ = World::here().now();
   }
   check_others(before, token_of(request), now);
   said.clock = wall();
@@ -148,6 +152,17 @@ Instant Server::closed_until(const Token& token) const {
     end = std::max(end, clock_.instant_of_wall(std::min(hold.at, wall()) + hold.lease));
   }
   return end;
+}
+
+bool Server::might_have_rejoined(const Token& token, Span for_so_long) const {
+  const auto& holds = memory_.table.holds;
+  const bool given_back =
+      std::find(given_back_.begin(), given_back_.end(), token) != given_back_.end();
+  const bool free = last_busy_ + for_so_long < World::here().now();
+  return !given_back && free && guard() == microseconds(0) &&
+         std::none_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
+           return hold.counts() && left_of(hold, wall()) > microseconds(0);
+         });
 }
 
 bool Server::lets_in(const Owner& owner) const {

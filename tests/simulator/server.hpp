@@ -77,6 +77,9 @@ class Server final : Wakes {
   Instant closed_until(const Token& token) const;
   /// Whether it has a hold for that owner.
   bool lets_in(const Owner& owner) const;
+  /// Whether nothing has kept out whoever had the lock by this token for so long: no other inside,
+  /// no guard, nor that the token has been given back here.
+  bool might_have_rejoined(const Token& token, Span for_so_long) const;
   bool always_fsync() const { return always_fsync_; }
 
  private:
@@ -111,6 +114,8 @@ class Server final : Wakes {
     Token token;
   };
   std::vector<Listener> listeners_;
+  std::vector<Token> given_back_;
+  Instant last_busy_{};  ///< when it was last asked for something while somebody was inside
 };
 
 }  // namespace dlock::sim

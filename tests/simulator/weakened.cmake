@@ -44,3 +44,7 @@ weaken(no_restart_guard local/table_operation.cpp
   "if (now_.guard > microseconds(0) && verdict" "if (now_.guard < microseconds(0) && verdict")
 weaken(no_restart_guard quorum/tenure.cpp
   "ballot.no_vote_for = heard.standing.no_vote_for;" "")
+
+weaken(lock_that_is_never_whole_again quorum/quorum_store.cpp
+  "(state == State::gone && tenure.had && tenure.claim)"
+  "(state == State::gone && !tenure.had && tenure.claim)")

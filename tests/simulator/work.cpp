@@ -30,6 +30,7 @@ void Work::look_at_clock() {
 void Work::renewed(const LockKey&, const std::optional<Margin>&) {
   World& world = World::here();
   ++world.statistics().renewals;
+  renewals_ = world.healed() ? renewals_ + 1 : 0;
   world.tell([&] { return process_.name() + " has renewed"; });
 }
 

@@ -19,6 +19,8 @@ class Work final : public LeaseListener, public std::enable_shared_from_this<Wor
   void promised(Deadline safe_until, bool confirmed) override;
   void renewed(const LockKey& key, const std::optional<Margin>& margin) override;
   void failed(const Loss& loss) override;
+  /// How many have succeeded one after the other since nothing goes wrong any more.
+  int renewals_without_fault() const { return renewals_; }
   /// By itself.
   void done();
   void end();
@@ -34,6 +36,7 @@ class Work final : public LeaseListener, public std::enable_shared_from_this<Wor
   milliseconds grace_;
   Deadline safe_until_{};
   bool over_ = false;
+  int renewals_ = 0;
 };
 
 }  // namespace dlock::sim

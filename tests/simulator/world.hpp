@@ -39,6 +39,10 @@ class World {
   }
   const std::deque<std::string>& story() const { return story_; }
 
+  /// From here on nothing goes wrong any more.
+  void heal() { healed_ = true; }
+  bool healed() const { return healed_; }
+
   /// An invariant does not hold: ends the schedule.
   void violated(const std::string& what);
   const std::optional<std::string>& violation() const { return violation_; }
@@ -56,6 +60,7 @@ class World {
   Chance chance_;
   Statistics& statistics_;
   bool with_story_;
+  bool healed_ = false;
   std::uint64_t happenings_ = 0;  ///< planned
   std::uint64_t happened_ = 0;
   std::vector<Happening> to_come_;  ///< a heap

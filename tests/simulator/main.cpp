@@ -2,6 +2,7 @@
 // and networks, schedule after schedule, until something that is promised does not hold. A number
 // decides a schedule, on any machine: the one that failed is told, and can be run again.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,10 +28,14 @@ std::uint64_t seed_of(std::uint64_t first, std::uint64_t index) {
   return index == 0 ? first : Chance(first + index).next();
 }
 
-void print_story(std::uint64_t seed) {
+/// The last `lines` of it.
+void print_story(std::uint64_t seed, std::size_t lines) {
   Statistics unused;
   const Outcome outcome = dlock::sim::run_schedule(seed, true, unused);
-  for (const std::string& line : outcome.story) std::printf("%s\n", line.c_str());
+  const std::size_t left_out = outcome.story.size() - std::min(outcome.story.size(), lines);
+  for (std::size_t i = left_out; i < outcome.story.size(); ++i) {
+    std::printf("%s\n", outcome.story[i].c_str());
+  }
   if (outcome.violation) {
     std::printf("\nviolated with seed %llu: %s\n", static_cast<unsigned long long>(seed),
                 outcome.violation->c_str());
@@ -56,7 +61,7 @@ int main(int argc, char** argv) {
     }
   }
   if (schedules == 0) {
-    print_story(seed);
+    print_story(seed, SIZE_MAX);
     return 0;
   }
   Statistics statistics;
@@ -69,7 +74,7 @@ int main(int argc, char** argv) {
                   outcome.violation->c_str());
       return 0;
     }
-    print_story(one);
+    print_story(one, 200);
     std::printf("again: simulator --seed %llu\n", static_cast<unsigned long long>(one));
     return 1;
   }

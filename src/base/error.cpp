@@ -27,6 +27,10 @@ ExitCode exit_code(Trouble trouble) {
   return ExitCode::bug;
 }
 
+void throw_usage(const std::string& message) { throw Error(Trouble::usage, message); }
+
+void throw_unavailable(const std::string& message) { throw Error(Trouble::unavailable, message); }
+
 void throw_errno(const std::string& doing) {
   throw Error(Trouble::host_refused, doing + ": " + std::strerror(errno));
 }

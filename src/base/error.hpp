@@ -52,6 +52,12 @@ class Error : public std::runtime_error {
 
 ExitCode exit_code(Trouble trouble);
 
+/// Error{usage}: what was asked for cannot be done as it was written.
+[[noreturn]] void throw_usage(const std::string& message);
+
+/// Error{unavailable}: who was asked did not answer, or cannot be reached.
+[[noreturn]] void throw_unavailable(const std::string& message);
+
 /// Error{host_refused} "doing: strerror", from errno as it stands.
 [[noreturn]] void throw_errno(const std::string& doing);
 

@@ -10,10 +10,8 @@
 namespace dlock {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(Trouble::usage, message); }
-
 /// One flag as it was given.
-struct Given {
+struct GivenFlag {
   const Option* option;
   std::optional<std::string> value;
 };
@@ -70,7 +68,7 @@ class Cutter {
       }
       if (flags_.help || flags_.version) return;
     }
-    for (const Given& each : given_) {
+    for (const GivenFlag& each : given_) {
       std::visit(Filling{flags_, each.value}, each.option->slot);
     }
   }
@@ -93,7 +91,8 @@ class Cutter {
     } else if (option("key").belongs_to(command_)) {
       add(option("key"), operand);
     } else {
-      refuse(std::string(subcommand(command_).name) + " takes no operand: " + in_quotes(operand));
+      throw_usage(std::string(subcommand(command_).name) +
+                  " takes no operand: " + in_quotes(operand));
     }
   }
 
@@ -125,32 +124,32 @@ class Cutter {
 
   std::optional<std::string> value_behind(const Option& option) {
     if (next_ == arguments_.size()) {
-      refuse(option.shown() + " needs a value: " + option.shown() + " " + option.value);
+      throw_usage(option.shown() + " needs a value: " + option.shown() + " " + option.value);
     }
     return arguments_[next_++];
   }
 
   const Option& known(const Option* found, const std::string& spelled, const std::string& where) {
     if (const auto instead = refusal_of(spelled)) {
-      refuse(spelled + " is a flag of flock, not of dlock: " + *instead);
+      throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
     }
     if (found == nullptr) {
-      refuse("unknown flag " + redacted(spelled) + where +
-             did_you_mean(spelled, flags_of(command_)));
+      throw_usage("unknown flag " + redacted(spelled) + where +
+                  did_you_mean(spelled, flags_of(command_)));
     }
     if (!found->belongs_to(command_)) {
-      refuse(spelled + " is no flag of " + subcommand(command_).name + ", but of " +
-             commands_with(*found));
+      throw_usage(spelled + " is no flag of " + subcommand(command_).name + ", but of " +
+                  commands_with(*found));
     }
     return *found;
   }
 
   void add(const Option& option, std::optional<std::string> value) {
-    if (option.value == nullptr && value) refuse(option.shown() + " takes no value");
-    if (value && value->empty()) refuse(option.shown() + ": the value is empty");
+    if (option.value == nullptr && value) throw_usage(option.shown() + " takes no value");
+    if (value && value->empty()) throw_usage(option.shown() + ": the value is empty");
     const bool adds_up = std::holds_alternative<std::vector<std::string> Flags::*>(option.slot);
     if (!adds_up) {
-      std::erase_if(given_, [&](const Given& earlier) {
+      std::erase_if(given_, [&](const GivenFlag& earlier) {
         const bool same_choice = option.one_of != 0 && earlier.option->one_of == option.one_of;
         return earlier.option == &option || same_choice;
       });
@@ -164,7 +163,7 @@ class Cutter {
   Flags& flags_;
   const Command command_;
   std::size_t next_ = 1;  // behind the command's name
-  std::vector<Given> given_;
+  std::vector<GivenFlag> given_;
 };
 
 Flags before_command(const std::string& argument) {
@@ -182,10 +181,10 @@ Flags before_command(const std::string& argument) {
   } else {
     const std::string spelled = argument.substr(0, argument.find('='));
     if (const auto instead = refusal_of(spelled)) {
-      refuse(spelled + " is a flag of flock, not of dlock: " + *instead);
+      throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
     }
-    refuse(redacted(spelled) + " stands before the command" +
-           ": options come after it, as in dlock run -k KEY -- COMMAND");
+    throw_usage(redacted(spelled) + " stands before the command" +
+                ": options come after it, as in dlock run -k KEY -- COMMAND");
   }
   return flags;
 }
@@ -200,8 +199,8 @@ Command command_named(const std::string& name) {
     names.emplace_back(each.name);
   }
   const std::string suggestion = did_you_mean(name, names);
-  refuse("unknown command " + in_quotes(name) +
-         (suggestion.empty() ? ": it is " + list : suggestion));
+  throw_usage("unknown command " + in_quotes(name) +
+              (suggestion.empty() ? ": it is " + list : suggestion));
 }
 
 }  // namespace

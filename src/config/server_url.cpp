@@ -16,8 +16,6 @@
 namespace dlock {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Trouble::usage, why); }
-
 /// What stands before the first of `marks`, cut off the front of `text`.
 std::string_view cut_until(std::string_view& text, std::string_view marks) {
   const auto part = text.substr(0, text.find_first_of(marks));
@@ -29,17 +27,18 @@ std::string decoded(std::string_view text, const std::string& what) {
   const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t i = text.find('%'); i != std::string_view::npos; i = text.find('%', i + 1)) {
     const bool pair = i + 2 < text.size() && is_hex(text[i + 1]) && is_hex(text[i + 2]);
-    if (!pair) refuse(what + " has a % without two hex digits behind it: a % itself is %25");
+    if (!pair) throw_usage(what + " has a % without two hex digits behind it: a % itself is %25");
   }
   std::string plain = percent_decoded(text);
-  if (plain.find('\0') != std::string::npos) refuse(what + " holds a NUL");
+  if (plain.find('\0') != std::string::npos) throw_usage(what + " holds a NUL");
   return plain;
 }
 
 std::string absolute_path(std::string_view text, const char* scheme) {
   std::string path = decoded(text, "the path");
   if (path.empty() || path[0] != '/' || path.starts_with("//")) {
-    refuse("\"" + redacted(path) + "\" is no absolute path: write " + scheme + "/DIRECTORY/...");
+    throw_usage("\"" + redacted(path) + "\" is no absolute path: write " + scheme +
+                "/DIRECTORY/...");
   }
   return path;
 }
@@ -47,14 +46,15 @@ std::string absolute_path(std::string_view text, const char* scheme) {
 LocalTarget parse_local(std::string_view rest) {
   if (rest.empty()) return {};
   if (rest.find_first_of("?#") != std::string_view::npos) {
-    refuse("local: takes a directory and nothing behind it: a ? in its name is %3F, a # is %23");
+    throw_usage(
+        "local: takes a directory and nothing behind it: a ? in its name is %3F, a # is %23");
   }
   return LocalTarget{absolute_path(rest, "local:")};
 }
 
 int parse_db(std::string_view text) {
   const auto db = parse_number(text, 0, INT_MAX);
-  if (!db) refuse("\"" + redacted(text) + "\" is no database number: it is 0, 1, 2, ...");
+  if (!db) throw_usage("\"" + redacted(text) + "\" is no database number: it is 0, 1, 2, ...");
   return static_cast<int>(*db);
 }
 
@@ -66,11 +66,12 @@ void take_credentials(std::string_view& authority, Endpoint& target) {
   authority.remove_prefix(at + 1);
   const auto colon = credentials.find(':');
   const auto user = credentials.substr(0, colon);
-  if (credentials.empty()) refuse("nothing stands before the @: drop it, or write user:password@");
+  if (credentials.empty())
+    throw_usage("nothing stands before the @: drop it, or write user:password@");
   if (!user.empty()) target.user = decoded(user, "the user");
   if (colon == std::string_view::npos) return;
   target.password = decoded(credentials.substr(colon + 1), "the password");
-  if (target.password->empty()) refuse("the password before the @ is empty");
+  if (target.password->empty()) throw_usage("the password before the @ is empty");
 }
 
 bool is_ipv6(const std::string& text) {
@@ -84,14 +85,15 @@ std::string take_host(std::string_view& authority) {
     const auto close = authority.find(']');
     std::string address = decoded(authority.substr(1, close - 1), "the address");
     if (close == std::string_view::npos || !is_ipv6(address)) {
-      refuse("\"" + redacted(authority) + "\" is no IPv6 address in brackets, as in [::1]:6379");
+      throw_usage("\"" + redacted(authority) +
+                  "\" is no IPv6 address in brackets, as in [::1]:6379");
     }
     authority.remove_prefix(close + 1);
     return address;
   }
   if (std::count(authority.begin(), authority.end(), ':') > 1) {
     // It may be a password that lacks its @.
-    refuse(
+    throw_usage(
         "what stands behind :// is no HOST:PORT: IPv6 stands in brackets, as in [::1]:6379, and " +
         std::string("behind a password stands an @"));
   }
@@ -101,14 +103,15 @@ std::string take_host(std::string_view& authority) {
     return mark || std::isalnum(static_cast<unsigned char>(c)) != 0;
   });
   constexpr std::size_t longest_host = 253;
-  if (host.empty()) refuse("the host is missing: redis://HOST[:PORT][/DB]");
-  if (!named || host.size() > longest_host) refuse("\"" + redacted(host) + "\" is no host name");
+  if (host.empty()) throw_usage("the host is missing: redis://HOST[:PORT][/DB]");
+  if (!named || host.size() > longest_host)
+    throw_usage("\"" + redacted(host) + "\" is no host name");
   return host;
 }
 
 int parse_port(std::string_view text) {
   const auto port = parse_number(text, 1, 65535);
-  if (!port) refuse("\"" + redacted(text) + "\" is no port: it is 1 to 65535");
+  if (!port) throw_usage("\"" + redacted(text) + "\" is no port: it is 1 to 65535");
   return static_cast<int>(*port);
 }
 
@@ -118,7 +121,8 @@ std::string_view take_authority(std::string_view& rest, bool path_may_have_at) {
   const auto authority = cut_until(rest, "/?#");
   const bool unfinished = rest.find('@') != std::string_view::npos;
   if (unfinished && !path_may_have_at) {
-    refuse("an @ stands behind the host: in a user or password, / is written %2F, ? %3F, # %23");
+    throw_usage(
+        "an @ stands behind the host: in a user or password, / is written %2F, ? %3F, # %23");
   }
   return authority;
 }
@@ -129,7 +133,7 @@ void take_address(std::string_view text, Endpoint& endpoint) {
   if (text.starts_with(':')) {
     endpoint.port = parse_port(text.substr(1));
   } else if (!text.empty()) {
-    refuse("\"" + redacted(text) + "\" behind the host is no :PORT");
+    throw_usage("\"" + redacted(text) + "\" behind the host is no :PORT");
   }
 }
 
@@ -140,7 +144,7 @@ std::vector<Endpoint> take_addresses(std::string_view hosts, const Endpoint& lik
     Endpoint endpoint = like;
     take_address(cut_until(hosts, ","), endpoint);
     const bool twice = std::find(endpoints.begin(), endpoints.end(), endpoint) != endpoints.end();
-    if (twice) refuse(endpoint.address() + " stands there twice");
+    if (twice) throw_usage(endpoint.address() + " stands there twice");
     endpoints.push_back(std::move(endpoint));
     if (hosts.empty()) return endpoints;
     hosts.remove_prefix(1);
@@ -161,11 +165,11 @@ Parts take_parts(std::string_view rest, bool tls, const char* form) {
   const bool several = parts.hosts.find('@') != parts.hosts.rfind('@');
   if (several &&
       parts.hosts.substr(0, parts.hosts.rfind('@')).find(',') != std::string_view::npos) {
-    refuse("user and password stand once, before the first host; a comma in them is %2C");
+    throw_usage("user and password stand once, before the first host; a comma in them is %2C");
   }
   take_credentials(parts.hosts, parts.login);
   if (rest.find_first_of("?#") != std::string_view::npos) {
-    refuse(std::string("nothing may stand behind ") + form);
+    throw_usage(std::string("nothing may stand behind ") + form);
   }
   if (!rest.empty()) parts.path = rest.substr(1);
   return parts;
@@ -189,9 +193,9 @@ SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
   Parts parts = take_parts(rest, tls, "redis+sentinel://HOST[:PORT],.../NAME[/DB]");
   const auto name = cut_until(parts.path, "/");
   if (name.empty()) {
-    refuse("the name of the master is missing: redis+sentinel://HOST[:PORT],.../NAME[/DB]");
+    throw_usage("the name of the master is missing: redis+sentinel://HOST[:PORT],.../NAME[/DB]");
   }
-  if (!is_master_name(name)) refuse("\"" + redacted(name) + "\" is no name of a master");
+  if (!is_master_name(name)) throw_usage("\"" + redacted(name) + "\" is no name of a master");
   constexpr int usual_sentinel_port = 26379;
   Endpoint sentinel;
   sentinel.port = usual_sentinel_port;
@@ -204,7 +208,7 @@ SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
 ClusterTarget parse_cluster(std::string_view rest, bool tls) {
   Parts parts = take_parts(rest, tls, "redis+cluster://HOST[:PORT],...");
   if (!parts.path.empty() && parse_db(parts.path) != 0) {
-    refuse("a Cluster has database 0 only: redis+cluster://HOST[:PORT],...");
+    throw_usage("a Cluster has database 0 only: redis+cluster://HOST[:PORT],...");
   }
   return ClusterTarget{take_addresses(parts.hosts, parts.login)};
 }
@@ -212,9 +216,10 @@ ClusterTarget parse_cluster(std::string_view rest, bool tls) {
 /// `db=N`, all that a query may hold.
 int parse_query(std::string_view query) {
   const auto name = query.substr(0, query.find('='));
-  if (query.find('&') != std::string_view::npos) refuse("unix:///PATH takes ?db=N and no more");
+  if (query.find('&') != std::string_view::npos)
+    throw_usage("unix:///PATH takes ?db=N and no more");
   if (name != "db" || name.size() == query.size()) {
-    refuse("\"" + redacted(name) + "\" is not known behind the ?: unix:///PATH?db=N");
+    throw_usage("\"" + redacted(name) + "\" is not known behind the ?: unix:///PATH?db=N");
   }
   return parse_db(query.substr(name.size() + 1));
 }
@@ -224,15 +229,15 @@ Endpoint parse_unix(std::string_view rest) {
   auto authority = take_authority(rest, rest.starts_with('/'));
   take_credentials(authority, target);
   if (!authority.empty()) {
-    refuse("\"" + redacted(authority) +
-           "\" stands before the path: unix:///PATH has three slashes");
+    throw_usage("\"" + redacted(authority) +
+                "\" stands before the path: unix:///PATH has three slashes");
   }
   target.socket_path = absolute_path(cut_until(rest, "?#"), "unix://");
   if (target.socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
-    refuse("the path of a socket is at most " + std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
-           " bytes");
+    throw_usage("the path of a socket is at most " +
+                std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes");
   }
-  if (rest.starts_with('#')) refuse("unix:// takes nothing behind the path but ?db=N");
+  if (rest.starts_with('#')) throw_usage("unix:// takes nothing behind the path but ?db=N");
   if (rest.starts_with('?')) target.database = parse_query(rest.substr(1));
   return target;
 }
@@ -242,10 +247,11 @@ Endpoint parse_unix(std::string_view rest) {
       did_you_mean(std::string(scheme) + "://",
                    {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
                     "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"});
-  refuse("unknown scheme " + redacted(scheme) + "://" +
-         (suggestion.empty() ? ": it is local:, redis://, rediss://, unix://, redis+sentinel:// or "
-                               "redis+cluster://"
-                             : suggestion));
+  throw_usage("unknown scheme " + redacted(scheme) + "://" +
+              (suggestion.empty()
+                   ? ": it is local:, redis://, rediss://, unix://, redis+sentinel:// or "
+                     "redis+cluster://"
+                   : suggestion));
 }
 
 }  // namespace
@@ -254,8 +260,8 @@ Target parse_server_url(std::string_view text) {
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");
   if (colon == std::string_view::npos) {
-    refuse("\"" + redacted(text) + "\" is no URL: local:[/DIR], redis://HOST[:PORT][/DB] or " +
-           "unix:///PATH[?db=N]");
+    throw_usage("\"" + redacted(text) + "\" is no URL: local:[/DIR], redis://HOST[:PORT][/DB] or " +
+                "unix:///PATH[?db=N]");
   }
   const auto scheme = text.substr(0, colon);
   const auto rest = text.substr(colon + 3);

@@ -21,8 +21,6 @@ constexpr milliseconds longest_ttl = std::chrono::hours(24);
 constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
 constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(Trouble::usage, message); }
-
 /// The strongest of `places`, read by `parse`; the others are read too, so that a bad value is
 /// told where it stands and not on the day it takes effect.
 template <typename Parse>
@@ -83,10 +81,10 @@ class Resolver {
   }
 
   void resolve_output() {
-    if (flags_.json && flags_.env) refuse("--json and --env exclude each other");
+    if (flags_.json && flags_.env) throw_usage("--json and --env exclude each other");
     settings_.json = flags_.json;
     settings_.env = flags_.env;
-    if (flags_.json && flags_.acl) refuse("--json and --acl exclude each other");
+    if (flags_.json && flags_.acl) throw_usage("--json and --acl exclude each other");
     settings_.acl = flags_.acl;
   }
 
@@ -94,13 +92,13 @@ class Resolver {
     settings_.command_argv = flags_.command_argv;
     if (const auto& line = flags_.command_string) {
       if (!settings_.command_argv.empty()) {
-        refuse("--command and a COMMAND exclude each other: " +
-               in_quotes(settings_.command_argv.front()) + " stands behind -c STRING");
+        throw_usage("--command and a COMMAND exclude each other: " +
+                    in_quotes(settings_.command_argv.front()) + " stands behind -c STRING");
       }
       settings_.command_argv = {"/bin/sh", "-c", *line};
     }
     if (settings_.command_argv.empty()) {
-      refuse("missing command: dlock run -k KEY -- COMMAND [ARG ...]");
+      throw_usage("missing command: dlock run -k KEY -- COMMAND [ARG ...]");
     }
   }
 
@@ -114,7 +112,8 @@ class Resolver {
     if (!settings_.keys.empty()) return;
     const std::string name = subcommand(settings_.command).name;
     const bool is_run = settings_.command == Command::run;
-    refuse("missing key: dlock " + name + (is_run ? " -k KEY -- COMMAND [ARG ...]" : " -k KEY"));
+    throw_usage("missing key: dlock " + name +
+                (is_run ? " -k KEY -- COMMAND [ARG ...]" : " -k KEY"));
   }
 
   void resolve_patterns() {
@@ -134,7 +133,7 @@ class Resolver {
     settings_.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     const bool nobody_to_tell = has("attach") && !settings_.attach;
     if (flags_.signal && nobody_to_tell)
-      refuse("--signal goes with --attach PID: it is sent to PID");
+      throw_usage("--signal goes with --attach PID: it is sent to PID");
   }
 
   void resolve_waiting() {
@@ -154,7 +153,8 @@ class Resolver {
     settings_.ttl = duration("ttl", shortest_ttl, longest_ttl);
     if (settings_.ttl) return;
     if (settings_.command == Command::acquire && !settings_.attach) {
-      refuse("missing ttl: nobody renews what acquire takes, so choose how long it lasts: -t DUR");
+      throw_usage(
+          "missing ttl: nobody renews what acquire takes, so choose how long it lasts: -t DUR");
     }
     if (settings_.command != Command::renew) settings_.ttl = usual_ttl;
   }
@@ -197,15 +197,15 @@ class Resolver {
     if (!has("token") || settings_.force) return;
     settings_.token = setting("token", token_from);
     if (settings_.token) return;
-    refuse(std::string("missing token: --token or DLOCK_TOKEN with what acquire printed") +
-           (has("force") ? ", or --force" : ""));
+    throw_usage(std::string("missing token: --token or DLOCK_TOKEN with what acquire printed") +
+                (has("force") ? ", or --force" : ""));
   }
 
   void resolve_force() {
     constexpr long long largest_fence = (1LL << 53) - 1;
     settings_.force = flags_.force;
-    if (flags_.force && flags_.token) refuse("--force and --token exclude each other");
-    if (flags_.fence && !flags_.force) refuse("--fence goes with --force");
+    if (flags_.force && flags_.token) throw_usage("--force and --token exclude each other");
+    if (flags_.fence && !flags_.force) throw_usage("--fence goes with --force");
     settings_.fence = setting("fence", [&](const Given& given) {
       return Fence{number_from(given, "fence", 1, largest_fence)};
     });
@@ -227,10 +227,11 @@ class Resolver {
     settings_.replicas =
         number("replicas", "number of replicas", 1, most_replicas).value_or(settings_.replicas);
     if (settings_.replicas > 0 && std::holds_alternative<LocalTarget>(settings_.server)) {
-      refuse("--replicas: locks on this host have none: it goes with a Redis server");
+      throw_usage("--replicas: locks on this host have none: it goes with a Redis server");
     }
     if (settings_.replicas > 0 && std::holds_alternative<QuorumTarget>(settings_.server)) {
-      refuse("--replicas: where several servers decide, a replica has no part: name one server");
+      throw_usage(
+          "--replicas: where several servers decide, a replica has no part: name one server");
     }
   }
 

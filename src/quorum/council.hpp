@@ -45,14 +45,14 @@ using Inquiry = std::variant<Vote, Renewal, Rejoining, Release, ForcedRelease, I
 /// What came of it: of a Vote an Answer, of Renewal and Rejoining an optional Grant. A Wake comes
 /// unasked, after a waiting Vote was refused; an Error in place of one means that the news channel
 /// broke.
-using Finding = std::variant<Answer, std::optional<Grant>, Released, std::vector<Holder>,
-                             std::vector<KeyState>, Wake, Error>;
+using Response = std::variant<Answer, std::optional<Grant>, Released, std::vector<Holder>,
+                              std::vector<KeyState>, Wake, Error>;
 
 struct Heard {
   std::size_t member = 0;
   std::uint64_t inquiry = 0;  ///< as ask() numbered it; 0: unasked
   Standing standing;
-  Finding finding;
+  Response response;
 };
 
 /// The members of a quorum, asked without waiting for them. One thread at a time.

@@ -43,9 +43,9 @@ void QuorumStore::check_identity(Heard& heard) {
   if (process.empty()) return;
   const auto known = members_by_process_.try_emplace(process, heard.member).first->second;
   if (known == heard.member) return;
-  heard.finding = Error(Trouble::usage, council_->name(std::min(known, heard.member)) + " and " +
-                                            council_->name(std::max(known, heard.member)) +
-                                            " are one and the same server: name each once");
+  heard.response = Error(Trouble::usage, council_->name(std::min(known, heard.member)) + " and " +
+                                             council_->name(std::max(known, heard.member)) +
+                                             " are one and the same server: name each once");
 }
 
 void QuorumStore::note(const Heard& heard) {
@@ -59,12 +59,12 @@ void QuorumStore::note_news(const Heard& heard) {
   const auto found = waiting_ ? tenures_.find(*waiting_) : tenures_.end();
   if (found == tenures_.end()) return;
   Ballot& ballot = found->second.ballots[heard.member];
-  if (const auto* error = std::get_if<Error>(&heard.finding)) {
+  if (const auto* error = std::get_if<Error>(&heard.response)) {
     ballot.trouble = *error;
     if (ballot.state == State::refused) ballot.state = State::failed;
     return;
   }
-  const Wake& wake = std::get<Wake>(heard.finding);
+  const Wake& wake = std::get<Wake>(heard.response);
   if (wake.why == Wake::Why::changed) news_ = wake;
   const bool may_be_told = ballot.state == State::refused || ballot.state == State::gone;
   if (wake.why != Wake::Why::granted || !may_be_told) return;
@@ -93,7 +93,7 @@ QuorumStore::Answers QuorumStore::poll(const Inquiry& inquiry, const Patience& p
     if (!heard) break;
     if (heard->inquiry == 0) continue;
     ++answered;
-    if (!std::holds_alternative<Error>(heard->finding) && ++of_use == majority()) {
+    if (!std::holds_alternative<Error>(heard->response) && ++of_use == majority()) {
       until = std::min(until, later(BootClock::now(), linger));
     }
     answers[heard->member] = std::move(heard);
@@ -112,7 +112,7 @@ void QuorumStore::no_majority(const Answers& answers) const {
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (!answers[i]) {
       troubles.emplace_back(Error(Trouble::unavailable, council_->name(i) + ": no answer in time"));
-    } else if (const auto* error = std::get_if<Error>(&answers[i]->finding)) {
+    } else if (const auto* error = std::get_if<Error>(&answers[i]->response)) {
       troubles.emplace_back(*error);
     } else {
       troubles.emplace_back();

@@ -301,7 +301,7 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
     yes = left = no = 0;
     std::size_t owed = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      const auto* said = answers[i] ? std::get_if<Released>(&answers[i]->finding) : nullptr;
+      const auto* said = answers[i] ? std::get_if<Released>(&answers[i]->response) : nullptr;
       // Of who never answered before nothing is expected now.
       const bool silent = ours && found->second.ballots[i].is_silent();
       if (!answers[i] && !silent) ++owed;
@@ -328,7 +328,7 @@ std::vector<Holder> QuorumStore::force_release(const LockKey& key, std::optional
       poll(ForcedRelease{key, fence}, patience, for_the_rest, [](const Answers&) { return false; });
   std::vector<std::vector<Holder>> said;
   for (const auto& heard : answers) {
-    const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->finding) : nullptr;
+    const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->response) : nullptr;
     if (holders != nullptr) said.push_back(*holders);
   }
   if (said.size() < majority()) no_majority(answers);
@@ -340,7 +340,7 @@ std::vector<KeyState> QuorumStore::inspect(const Query& query, const Patience& p
       poll(Inspection{query}, patience, for_the_rest, [](const Answers&) { return false; });
   std::vector<std::vector<KeyState>> said;
   for (const auto& heard : answers) {
-    const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->finding) : nullptr;
+    const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->response) : nullptr;
     if (states != nullptr) said.push_back(*states);
   }
   if (said.size() < majority()) no_majority(answers);

@@ -77,19 +77,19 @@ void Tenure::take(const Heard& heard) {
     ballot.length = grant.lease.length;
     ballot.round = round;
   };
-  if (const auto* error = std::get_if<Error>(&heard.finding)) {
+  if (const auto* error = std::get_if<Error>(&heard.response)) {
     ballot.trouble = *error;
     if (ballot.state != State::held) ballot.state = State::failed;
     return;
   }
   ballot.trouble.reset();
   ballot.no_vote_for = heard.standing.no_vote_for;
-  if (const auto* answer = std::get_if<Answer>(&heard.finding)) {
+  if (const auto* answer = std::get_if<Answer>(&heard.response)) {
     if (const auto* grant = std::get_if<Grant>(answer)) return hold(*grant);
     ballot.state = State::refused;
     ballot.refusal = std::get<Refusal>(*answer);
   }
-  if (const auto* grant = std::get_if<std::optional<Grant>>(&heard.finding)) {
+  if (const auto* grant = std::get_if<std::optional<Grant>>(&heard.response)) {
     if (*grant) return hold(**grant);
     ballot.state = State::gone;
   }

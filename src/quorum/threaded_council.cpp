@@ -14,9 +14,9 @@ struct Task {
 };
 
 /// Whether what the member says next is news for a claim.
-std::optional<Claim> claim_in_queue(const Task& task, const Finding& finding) {
+std::optional<Claim> claim_in_queue(const Task& task, const Response& response) {
   const auto* vote = std::get_if<Vote>(&task.inquiry);
-  const auto* answer = std::get_if<Answer>(&finding);
+  const auto* answer = std::get_if<Answer>(&response);
   if (vote == nullptr || !vote->ask.wait || answer == nullptr) return std::nullopt;
   const auto* refusal = std::get_if<Refusal>(answer);
   if (refusal == nullptr || refusal->why != Refusal::Why::held) return std::nullopt;
@@ -31,24 +31,24 @@ bool is_about(const Task& task, const Claim& claim) {
 struct Perform {
   Member& member;
   const Patience& patience;
-  Finding operator()(const Vote& vote) const {
+  Response operator()(const Vote& vote) const {
     return member.vote(vote.claim, vote.ask, vote.proposal, patience);
   }
-  Finding operator()(const Renewal& renewal) const {
+  Response operator()(const Renewal& renewal) const {
     const auto& [key, token, ttl, fence] = renewal;
     return fence.value == 0 ? member.renew(key, token, ttl, patience)
                             : member.renew_as(key, token, ttl, fence, patience);
   }
-  Finding operator()(const Rejoining& rejoining) const {
+  Response operator()(const Rejoining& rejoining) const {
     return member.rejoin(rejoining.claim, rejoining.fence, patience);
   }
-  Finding operator()(const Release& release) const {
+  Response operator()(const Release& release) const {
     return member.release(release.key, release.token, release.mode, patience);
   }
-  Finding operator()(const ForcedRelease& forced) const {
+  Response operator()(const ForcedRelease& forced) const {
     return member.force_release(forced.key, forced.fence, patience);
   }
-  Finding operator()(const Inspection& inspection) const {
+  Response operator()(const Inspection& inspection) const {
     return member.inspect(inspection.query, patience);
   }
 };
@@ -153,9 +153,9 @@ class ThreadedCouncil::Desk {
     const Patience patience{task.deadline, interrupt_fd};
     if (listening_ && is_about(task, *listening_)) listening_.reset();
     try {
-      Finding finding = std::visit(Perform{*member_, patience}, task.inquiry);
-      if (auto claim = claim_in_queue(task, finding)) listening_ = std::move(claim);
-      say(task.number, std::move(finding));
+      Response response = std::visit(Perform{*member_, patience}, task.inquiry);
+      if (auto claim = claim_in_queue(task, response)) listening_ = std::move(claim);
+      say(task.number, std::move(response));
       const std::lock_guard guard(mutex_);
       answers_ = true;
     } catch (const Error& error) {
@@ -177,8 +177,8 @@ class ThreadedCouncil::Desk {
     }
   }
 
-  void say(std::uint64_t number, Finding finding) {
-    mailbox_.put({place_, number, member_->standing(), std::move(finding)});
+  void say(std::uint64_t number, Response response) {
+    mailbox_.put({place_, number, member_->standing(), std::move(response)});
   }
 
   std::size_t place_;

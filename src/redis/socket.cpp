@@ -17,11 +17,9 @@
 namespace dlock {
 namespace {
 
-[[noreturn]] void unavailable(const std::string& what) { throw Error(Trouble::unavailable, what); }
-
 [[noreturn]] void cannot_connect(int error) {
-  if (error == ETIMEDOUT) unavailable("no answer to the attempt to connect");
-  unavailable(std::string("cannot connect: ") + std::strerror(error));
+  if (error == ETIMEDOUT) throw_unavailable("no answer to the attempt to connect");
+  throw_unavailable(std::string("cannot connect: ") + std::strerror(error));
 }
 
 /// Waits for `events` on `fd`; false at the deadline.
@@ -63,8 +61,8 @@ SocketAddress unix_address(const std::string& path) {
   SocketAddress address;
   auto* to = reinterpret_cast<sockaddr_un*>(&address.storage);
   if (path.size() >= sizeof to->sun_path) {
-    unavailable("the path of the socket is longer than " + std::to_string(sizeof to->sun_path - 1) +
-                " bytes");
+    throw_unavailable("the path of the socket is longer than " +
+                      std::to_string(sizeof to->sun_path - 1) + " bytes");
   }
   to->sun_family = AF_UNIX;
   std::memcpy(to->sun_path, path.c_str(), path.size() + 1);
@@ -135,7 +133,7 @@ std::string Socket::receive(const Patience& patience, const char* awaited) {
   while (true) {
     std::string bytes = receive_arrived();
     if (!bytes.empty() || at_end_) return bytes;
-    if (!ready(fd_.get(), POLLIN, patience)) unavailable(std::string("no answer ") + awaited);
+    if (!ready(fd_.get(), POLLIN, patience)) throw_unavailable(std::string("no answer ") + awaited);
   }
 }
 
@@ -154,7 +152,7 @@ bool Socket::send(std::string& bytes, const Patience& patience) {
     if (sent > 0) {
       bytes.erase(0, static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EINTR) {
-      if (!ready(fd_.get(), POLLOUT, patience)) unavailable("no answer while sending");
+      if (!ready(fd_.get(), POLLOUT, patience)) throw_unavailable("no answer while sending");
     } else {
       set_broken(errno);
       return false;

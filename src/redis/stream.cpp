@@ -10,12 +10,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-[[noreturn]] void unavailable(const std::string& what) { throw Error(Trouble::unavailable, what); }
-
 /// A server may fill the time with what says nothing, such as HelloRequests and tickets.
 void check_time(const Patience& patience, const char* awaited) {
   if (left_until(patience.deadline) == milliseconds(0)) {
-    unavailable(std::string("no answer ") + awaited);
+    throw_unavailable(std::string("no answer ") + awaited);
   }
 }
 
@@ -70,7 +68,7 @@ void Stream::look_for_plain_text(const Patience& patience) const {
   const auto quiet = std::min(long_for_a_first_byte, left_until(patience.deadline) / 2);
   if (socket_.readable_by(later(BootClock::now(), quiet), patience.interrupt_fd)) return;
   const std::string answer = probe("PING\r\n", patience);
-  if (answer.starts_with('+') || answer.starts_with('-')) unavailable(speaks_no_tls);
+  if (answer.starts_with('+') || answer.starts_with('-')) throw_unavailable(speaks_no_tls);
 }
 
 /// What the server answers to `bytes` on a connection of their own, in plain text; empty if it does
@@ -95,8 +93,8 @@ void Stream::ended(const Patience& patience) {
   // Redis closes a connection without a word where TLS was to begin; so do others for other
   // reasons.
   const bool mute = !heard_ && socket_.is_tcp();
-  if (mute && looks_like_tls(probe(client_hello, patience))) unavailable(write_rediss);
-  unavailable(socket_.broke().empty() ? server_closed : socket_.broke());
+  if (mute && looks_like_tls(probe(client_hello, patience))) throw_unavailable(write_rediss);
+  throw_unavailable(socket_.broke().empty() ? server_closed : socket_.broke());
 }
 
 void Stream::ended_in_tls() {
@@ -138,11 +136,11 @@ void Stream::send(std::string_view bytes, const Patience& patience) {
 
 std::string Stream::receive(const Patience& patience) {
   while (arrived_.empty()) {
-    if (tls_ && tls_->is_closed()) unavailable(server_closed);
+    if (tls_ && tls_->is_closed()) throw_unavailable(server_closed);
     std::string bytes = socket_.receive(patience, "in time");
     if (bytes.empty()) ended(patience);
     if (!tls_) {
-      if (!heard_ && looks_like_tls(bytes)) unavailable(write_rediss);
+      if (!heard_ && looks_like_tls(bytes)) throw_unavailable(write_rediss);
       heard_ = true;
       return bytes;
     }

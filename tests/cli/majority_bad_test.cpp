@@ -15,7 +15,7 @@ namespace {
 /// dlock with these servers alone.
 Result with(const std::vector<std::string>& urls, const std::vector<std::string>& arguments) {
   ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", joined(urls)}};
+  options.env = {{"DLOCK_SERVER", side_by_side(urls)}};
   return dlock(arguments, options);
 }
 
@@ -27,7 +27,7 @@ Result run_with(const std::vector<std::string>& urls) {
 void is_put_up_with(const Fleet& good, const std::string& bad, const std::string& said) {
   const auto urls = good.urls();
   ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", joined({urls[0], bad, urls[1]})}};
+  options.env = {{"DLOCK_SERVER", side_by_side({urls[0], bad, urls[1]})}};
   Process job = start_dlock(
       {"run", "-t", "6", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE; exec sleep 60"}, options);
   const bool told = eventually([&] { return times(job.err(), said) > 0 || !job.running(); });
@@ -111,7 +111,7 @@ TEST_CASE("majority: one server under two names never has two votes") {
   // Where there is a majority without it, that may be noticed only once the job runs, and then does
   // it no harm.
   ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", joined({one, fleet.urls()[1], same})}};
+  options.env = {{"DLOCK_SERVER", side_by_side({one, fleet.urls()[1], same})}};
   Process job = start_dlock({"run", "-t", "3", "-k", "k", "--", "sleep", "60"}, options);
   CHECK(eventually([&] { return times(job.err(), said) > 0; }));
   if (job.running()) job.signal(SIGTERM);

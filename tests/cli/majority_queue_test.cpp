@@ -90,7 +90,7 @@ std::size_t winners(const FleetScene& scene, const std::string& key, int count) 
 
 double ms_of_a_run(const std::vector<std::string>& urls, const std::string& key) {
   ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", joined(urls)}};
+  options.env = {{"DLOCK_SERVER", side_by_side(urls)}};
   const auto before = Clock::now();
   const Result result = dlock({"run", "-q", "-k", key, "--", "true"}, options);
   CHECK(result.exit_code == 0);

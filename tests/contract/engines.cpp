@@ -96,6 +96,13 @@ Claim claim_of(const std::string& owner, const std::string& key, Limit limit) {
 }
 
 Patience soon() { return {later(BootClock::now(), std::chrono::seconds(5)), -1}; }
+RedisOptions under(const ShimClock& clock) {
+  RedisOptions options;
+  options.env = clock.environment();
+  return options;
+}
+
+Patience briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
 
 Grant granted(Store& store, const Claim& claim, const Ask& ask) {
   const Answer answer = store.acquire(claim, ask, soon());

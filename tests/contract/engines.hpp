@@ -14,6 +14,7 @@
 #include "local/key_file.hpp"
 #include "lock/acquire.hpp"
 #include "lock/store.hpp"
+#include "support/clock_control.hpp"
 #include "support/redis_server.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
@@ -80,6 +81,12 @@ Claim claim_of(const std::string& owner, const std::string& key, Limit limit = e
 
 /// Time for an answer on a busy machine.
 Patience soon();
+
+/// Time for an answer that will not come.
+Patience briefly();
+
+/// A server whose wall clock is the shim's.
+RedisOptions under(const ShimClock& clock);
 
 /// Asks once; the test ends where the answer is another.
 Grant granted(Store& store, const Claim& claim, const Ask& ask = {});

@@ -32,12 +32,6 @@ struct Pair {
   Claim next = claim_on("k");
 };
 
-RedisOptions under(const ShimClock& clock) {
-  RedisOptions options;
-  options.env = clock.environment();
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE("a hand-over tells fence and lease, and the lease ends before that on the server does") {

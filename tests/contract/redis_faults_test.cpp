@@ -30,8 +30,6 @@ struct Net {
   }
 };
 
-Patience briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
-
 /// Every request that a proxy's clients sent, by its first word, and by the operation where it runs
 /// the script.
 std::vector<std::string> requests_in(const std::string& recorded) {

@@ -14,11 +14,6 @@
 #include "support/fault_proxy.hpp"
 
 namespace dlock::test {
-namespace {
-
-Patience briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
-
-}  // namespace
 
 TEST_CASE("a login that was broken off before its answer is never relied upon") {
   RedisEngine engine;

@@ -214,12 +214,6 @@ TEST_CASE("every key expires, and after the lease all but the fence is gone") {
   CHECK(engine.server.command({"TTL", "dlock:{k}:fence"}).number > 6 * 86400);
 }
 
-RedisOptions under(const ShimClock& clock) {
-  RedisOptions options;
-  options.env = clock.environment();
-  return options;
-}
-
 TEST_CASE("fences grow although the server's clock steps back") {
   ShimClock clock;
   RedisEngine engine(under(clock));

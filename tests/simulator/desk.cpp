@@ -170,7 +170,7 @@ void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
   }
   if (step_ == Step::vouch && said.guard > milliseconds(0)) {
     const auto* vote_asked = std::get_if<Vote>(&current_->inquiry);
-    const Finding before = finding_of(*doubtful_);
+    const Response before = response_of(*doubtful_);
     const auto* answer = std::get_if<Answer>(&before);
     const bool granted = answer != nullptr && std::holds_alternative<Grant>(*answer);
     if (vote_asked != nullptr && granted) {
@@ -191,16 +191,16 @@ void Desk::answered(const Said& said) {
     unanswered_.erase(release->token);
   }
   last_answer_ = {sent_, said.clock, latest_};
-  Finding finding = finding_of(said);
+  Response response = response_of(said);
   const auto* vote = std::get_if<Vote>(&current_->inquiry);
-  const auto* answer = std::get_if<Answer>(&finding);
+  const auto* answer = std::get_if<Answer>(&response);
   if (vote != nullptr && vote->ask.wait && std::holds_alternative<Refusal>(*answer)) {
     listening_ = vote->claim.token;
   }
-  conclude(std::move(finding));
+  conclude(std::move(response));
 }
 
-Finding Desk::finding_of(const Said& said) const {
+Response Desk::response_of(const Said& said) const {
   if (const auto* answer = std::get_if<std::variant<Granted, Refused>>(&said.answer)) {
     if (const auto* granted = std::get_if<Granted>(answer)) return Answer(grant_of(*granted));
     Refusal refusal = refusal_of(std::get<Refused>(*answer), said.clock);
@@ -213,11 +213,11 @@ Finding Desk::finding_of(const Said& said) const {
   return std::get<Released>(said.answer);
 }
 
-void Desk::conclude(Finding finding) {
+void Desk::conclude(Response response) {
   const auto number = current_->number;
   current_.reset();
   doubtful_.reset();
-  say(number, std::move(finding));
+  say(number, std::move(response));
   begin_next();
 }
 
@@ -244,9 +244,9 @@ Wake Desk::wake_of(const Message& message) const {
   return Wake{Wake::Why::granted, {}, Grant{told.fence, Lease{told.lease, until}, false}};
 }
 
-void Desk::say(std::uint64_t number, Finding finding) {
+void Desk::say(std::uint64_t number, Response response) {
   if (left_) return;
-  inbox_.push_back({{member_, number, standing_, std::move(finding)}, sent_});
+  inbox_.push_back({{member_, number, standing_, std::move(response)}, sent_});
   process_.wake();
 }
 

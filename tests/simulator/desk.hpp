@@ -43,13 +43,13 @@ class Desk final : public LinkEnd, public std::enable_shared_from_this<Desk> {
   Request request_of(const Inquiry& inquiry);
   void timed_out(std::uint64_t number);
   void break_off();
-  void conclude(Finding finding);
+  void conclude(Response response);
   void fail(const char* why);
   void answered(const Said& said);
   void note_answered(std::uint64_t link, std::uint64_t request);
-  Finding finding_of(const Said& said) const;
+  Response response_of(const Said& said) const;
   Wake wake_of(const Message& message) const;
-  void say(std::uint64_t number, Finding finding);
+  void say(std::uint64_t number, Response response);
   bool may_come_late(const Token& token) const;
   void close_link(bool silently = false);
 

@@ -10,14 +10,14 @@ namespace dlock::sim {
 namespace {
 
 /// The lease of what was granted, as the client counts it.
-void date(Finding& finding, Deadline sent) {
+void date(Response& response, Deadline sent) {
   const auto date_lease = [sent](Grant& grant) {
     if (grant.confirmed) grant.lease.valid_until = valid_until(sent, grant.lease.length);
   };
-  if (auto* answer = std::get_if<Answer>(&finding)) {
+  if (auto* answer = std::get_if<Answer>(&response)) {
     if (auto* grant = std::get_if<Grant>(answer)) date_lease(*grant);
   }
-  if (auto* grant = std::get_if<std::optional<Grant>>(&finding)) {
+  if (auto* grant = std::get_if<std::optional<Grant>>(&response)) {
     if (*grant) date_lease(**grant);
   }
 }
@@ -57,7 +57,7 @@ std::optional<Heard> SimulatedCouncil::hear(Deadline until, int interrupt_fd) {
     if (!inbox_.empty()) {
       Unheard next = std::move(inbox_.front());
       inbox_.pop_front();
-      date(next.heard.finding, next.sent);
+      date(next.heard.response, next.sent);
       count(next.heard);
       return std::move(next.heard);
     }
@@ -71,8 +71,8 @@ std::optional<Heard> SimulatedCouncil::hear(Deadline until, int interrupt_fd) {
 }
 
 void SimulatedCouncil::count(const Heard& heard) {
-  const auto* answer = std::get_if<Answer>(&heard.finding);
-  const auto* wake = std::get_if<Wake>(&heard.finding);
+  const auto* answer = std::get_if<Answer>(&heard.response);
+  const auto* wake = std::get_if<Wake>(&heard.response);
   if (answer != nullptr && std::holds_alternative<Grant>(*answer)) voted_for_ = true;
   if (wake != nullptr && wake->why == Wake::Why::granted) exchanges_[heard.member] = 0;
 }

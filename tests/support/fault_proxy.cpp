@@ -9,14 +9,6 @@
 #include "support/resp.hpp"
 
 namespace dlock::test {
-namespace {
-
-constexpr Direction both[] = {Direction::requests, Direction::replies};
-
-int index(Direction direction) { return static_cast<int>(direction); }
-
-}  // namespace
-
 FaultProxy::FaultProxy(Address upstream, bool tcp)
     : upstream_(std::move(upstream)),
       address_{tcp ? "" : dir_ / "proxy.sock"},
@@ -50,7 +42,8 @@ void FaultProxy::accept_clients() {
     if (!server) continue;
     auto& link =
         links_.emplace_back(std::move(client), std::move(server), number, faults_, traffic_);
-    for (const Direction direction : both) link.pipe(direction).mode = fresh_[index(direction)];
+    for (const Direction direction : both_directions)
+      link.pipe(direction).mode = fresh_[index(direction)];
   }
 }
 
@@ -129,7 +122,7 @@ void FaultProxy::heal() {
   thread_.ask([&] {
     faults_ = Faults();
     set_listening(true);
-    for (const Direction direction : both) {
+    for (const Direction direction : both_directions) {
       set_mode(direction, Pipe::Mode::forward, Whom::everyone);
     }
   });

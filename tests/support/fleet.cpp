@@ -46,7 +46,7 @@ std::vector<std::string> Fleet::urls() const {
   return urls;
 }
 
-std::string joined(const std::vector<std::string>& urls) {
+std::string side_by_side(const std::vector<std::string>& urls) {
   std::string text;
   for (const std::string& url : urls) text += (text.empty() ? "" : " ") + url;
   return text;

@@ -52,13 +52,13 @@ class Fleet {
 };
 
 /// As DLOCK_SERVER has them.
-std::string joined(const std::vector<std::string>& urls);
+std::string side_by_side(const std::vector<std::string>& urls);
 
 /// Locks on such servers.
 class FleetScene final : public Scene {
  public:
   explicit FleetScene(FleetOptions options = {}) : fleet(std::move(options)) {}
-  std::string url() const override { return joined(fleet.urls()); }
+  std::string url() const override { return side_by_side(fleet.urls()); }
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
 

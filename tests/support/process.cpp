@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/join.hpp"
 #include "base/process.hpp"
 #include "base/wait.hpp"
 
@@ -132,12 +133,6 @@ std::vector<pid_t> members(pid_t leader, bool by_session) {
   return found;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 }  // namespace
 
 Process::Process(const std::vector<std::string>& argv, const ProcessOptions& options)
@@ -219,7 +214,7 @@ void Process::reap() {
 
 Result Process::wait(milliseconds within) {
   if (!result_ && !ended(within)) {
-    throw Error(Trouble::bug, joined(argv_) + " still runs after " +
+    throw Error(Trouble::bug, joined(argv_, " ") + " still runs after " +
                                   std::to_string(within.count()) + " ms; it wrote: " + out() +
                                   err());
   }

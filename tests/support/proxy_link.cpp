@@ -12,14 +12,6 @@
 #include "support/sockets.hpp"
 
 namespace dlock::test {
-namespace {
-
-constexpr Direction both[] = {Direction::requests, Direction::replies};
-
-int index(Direction direction) { return static_cast<int>(direction); }
-
-}  // namespace
-
 ProxyLink::ProxyLink(Fd client, Fd server, std::size_t number, Faults& faults, Traffic& traffic)
     : client_(std::move(client)),
       server_(std::move(server)),
@@ -36,7 +28,7 @@ const Fd& ProxyLink::target(Direction direction) const {
 }
 
 void ProxyLink::watch(std::vector<pollfd>& fds) const {
-  for (const Direction direction : both) {
+  for (const Direction direction : both_directions) {
     // A closed source would end every wait at once: it is left out.
     if (!pipe(direction).ended) fds.push_back({source(direction).get(), POLLIN, 0});
     const bool writes = !pipe(direction).out.empty() && !faults_.one_byte_chunks;
@@ -46,7 +38,7 @@ void ProxyLink::watch(std::vector<pollfd>& fds) const {
 
 Deadline ProxyLink::wake_at() const {
   Deadline at = never;
-  for (const Direction direction : both) {
+  for (const Direction direction : both_directions) {
     const Pipe& way = pipe(direction);
     const bool waits = way.mode == Pipe::Mode::forward && !way.queue.empty();
     if (waits) at = std::min(at, way.queue.front().due);
@@ -58,7 +50,7 @@ Deadline ProxyLink::wake_at() const {
 }
 
 void ProxyLink::tick() {
-  for (const Direction direction : both) {
+  for (const Direction direction : both_directions) {
     if (!finished()) receive(direction);
     if (!finished()) forward(direction);
     if (!finished()) write_out(direction);

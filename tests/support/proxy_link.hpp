@@ -16,6 +16,8 @@
 namespace dlock::test {
 
 enum class Direction { requests, replies };
+constexpr Direction both_directions[] = {Direction::requests, Direction::replies};
+constexpr int index(Direction direction) { return static_cast<int>(direction); }
 
 /// What a FaultProxy is told to do to all its connections.
 struct Faults {

@@ -10,10 +10,10 @@
 namespace dlock {
 namespace {
 
-using Words = std::set<std::string>;
+using WordSet = std::set<std::string>;
 
-Words words_of(const Exam& exam, const Endpoint& server) {
-  Words words;
+WordSet words_of(const Exam& exam, const Endpoint& server) {
+  WordSet words;
   for (const Right& each : rights_needed(exam, server, KeyNames("dlock:", LockKey{"x"}))) {
     CHECK(words.insert(each.word).second);
     std::string sent = each.trial.front();
@@ -25,9 +25,9 @@ Words words_of(const Exam& exam, const Endpoint& server) {
 }
 
 /// What the script calls, and what is sent beside it.
-Words sent_by_dlock() {
-  Words words{"eval",        "evalsha", "multi",  "exec", "subscribe",
-              "unsubscribe", "scan",    "zrange", "time", "hgetall"};
+WordSet sent_by_dlock() {
+  WordSet words{"eval",        "evalsha", "multi",  "exec", "subscribe",
+                "unsubscribe", "scan",    "zrange", "time", "hgetall"};
   const std::string lua(lock_script);
   const std::regex call("redis\\.p?call\\('([A-Z]+)'");
   for (std::sregex_iterator at(lua.begin(), lua.end(), call), end; at != end; ++at) {
@@ -38,13 +38,13 @@ Words sent_by_dlock() {
   return words;
 }
 
-Words with(Words words, const Words& more) {
+WordSet with(WordSet words, const WordSet& more) {
   words.insert(more.begin(), more.end());
   return words;
 }
 
 TEST_CASE("the rights are what the script calls and dlock sends, and no more") {
-  const Words base = sent_by_dlock();
+  const WordSet base = sent_by_dlock();
   Exam exam;
   CHECK(words_of(exam, {}) == base);
   Endpoint numbered;

@@ -137,7 +137,7 @@ TEST_CASE("a waiter asks again when enough of what blocks has ended") {
   Tenure tenure(5, claim_of("me"));
   for (std::size_t i = 0; i < 5; ++i) {
     Heard heard = refused(i, {"other"});
-    auto& refusal = std::get<Refusal>(std::get<Answer>(heard.finding));
+    auto& refusal = std::get<Refusal>(std::get<Answer>(heard.response));
     refusal.ask_again_in = milliseconds(1000 * (5 - i));
     tenure.take(heard);
   }

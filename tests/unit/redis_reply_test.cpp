@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-std::optional<Reply> read(const std::string& bytes) {
+std::optional<Reply> read_reply(const std::string& bytes) {
   ReplyReader reader;
   reader.feed(bytes);
   return reader.next();
@@ -19,7 +19,7 @@ std::optional<Reply> read(const std::string& bytes) {
 
 bool refused(const std::string& bytes) {
   try {
-    read(bytes);
+    read_reply(bytes);
     return false;
   } catch (const Error& error) {
     return error.trouble() == Trouble::unavailable;

@@ -12,7 +12,7 @@
 namespace dlock::test {
 namespace {
 
-constexpr milliseconds a_moment{20};
+constexpr milliseconds a_blink{20};
 
 /// A raw client that sends words and reads bytes.
 class Client {
@@ -35,7 +35,7 @@ class Client {
     received_.erase(0, reply.size());
     return reply;
   }
-  bool silent() const { return receive_some(fd_.get(), a_moment).empty() && !ended(); }
+  bool silent() const { return receive_some(fd_.get(), a_blink).empty() && !ended(); }
   /// Whether the stream has come to its end.
   bool ended() const {
     char byte = 0;
@@ -161,16 +161,16 @@ TEST_CASE("each byte comes alone where that is asked for") {
 
 TEST_CASE("each direction can be slow") {
   Setup s;
-  s.proxy.delay(Direction::requests, a_moment);
+  s.proxy.delay(Direction::requests, a_blink);
   const auto before = BootClock::now();
   CHECK(s.client.ask({"PING"}) == "+PONG\r\n");
-  CHECK(BootClock::now() - before >= a_moment);
+  CHECK(BootClock::now() - before >= a_blink);
   s.proxy.delay(Direction::requests, milliseconds(0));
-  s.proxy.delay(Direction::replies, a_moment);
+  s.proxy.delay(Direction::replies, a_blink);
   s.client.send({"SET", "a", "1"});
   CHECK(eventually([&] { return s.stored("a") == "1"; }));
   CHECK(s.client.receive() == "+OK\r\n");
-  CHECK(BootClock::now() - before >= 2 * a_moment);
+  CHECK(BootClock::now() - before >= 2 * a_blink);
 }
 
 TEST_CASE("a reset connection tells a TCP client so, a closed one just ends") {

@@ -32,11 +32,12 @@ int carry_out(const Settings& settings) {
         "no server configured: locking only this user's jobs on this host; "
         "set DLOCK_SERVER, or --server local: if that is meant");
   }
-  // `run` and `acquire` see to signals themselves; a file size limit must not end the others in
-  // the middle, but be told of.
-  if (settings.command != Command::run && settings.command != Command::acquire) {
-    std::signal(SIGXFSZ, SIG_IGN);
-  }
+  // Some see to signals themselves; a file size limit must not end the others in the middle, but be
+  // told of.
+  const bool hears_signals = settings.command == Command::run ||
+                             settings.command == Command::acquire ||
+                             settings.command == Command::guard;
+  if (!hears_signals) std::signal(SIGXFSZ, SIG_IGN);
   switch (settings.command) {
     case Command::run:
       return run_command(settings, log);
@@ -50,6 +51,8 @@ int carry_out(const Settings& settings) {
       return inspect_command(settings, log);
     case Command::doctor:
       return doctor_command(settings, log);
+    case Command::guard:
+      return guard_command(settings, log);
   }
   throw Error(Trouble::bug, "a command without a function");
 }

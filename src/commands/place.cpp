@@ -10,7 +10,11 @@
 
 namespace dlock {
 
-StorePtr open_store(const Settings& settings) {
+namespace {
+
+/// What lives on servers is a Store and Seals at once.
+template <typename As>
+std::unique_ptr<As> open_servers(const Settings& settings) {
   const bool may_move = !std::holds_alternative<Endpoint>(settings.server);
   const RedisTerms terms{settings.prefix, settings.replicas, may_move};
   if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
@@ -24,17 +28,28 @@ StorePtr open_store(const Settings& settings) {
   if (const auto* target = std::get_if<ClusterTarget>(&settings.server)) {
     return std::make_unique<ClusterStore>(target->seeds, terms);
   }
-  if (const auto* target = std::get_if<QuorumTarget>(&settings.server)) {
-    const auto open = [servers = target->servers, prefix = settings.prefix] {
-      std::vector<std::unique_ptr<Member>> members;
-      for (const Endpoint& each : servers) {
-        members.push_back(std::make_unique<RedisMember>(each, prefix));
-      }
-      return members;
-    };
-    return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>(open));
+  const auto open = [servers = std::get<QuorumTarget>(settings.server).servers,
+                     prefix = settings.prefix] {
+    std::vector<std::unique_ptr<Member>> members;
+    for (const Endpoint& each : servers) {
+      members.push_back(std::make_unique<RedisMember>(each, prefix));
+    }
+    return members;
+  };
+  return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>(open));
+}
+
+}  // namespace
+
+StorePtr open_store(const Settings& settings) {
+  if (const auto* target = std::get_if<LocalTarget>(&settings.server)) {
+    return std::make_unique<LocalStore>(directory_of(*target));
   }
-  return std::make_unique<LocalStore>(directory_of(std::get<LocalTarget>(settings.server)));
+  return open_servers<Store>(settings);
+}
+
+std::unique_ptr<Seals> open_seals(const Settings& settings) {
+  return open_servers<Seals>(settings);
 }
 
 DirectorySettings directory_of(const LocalTarget& target) {

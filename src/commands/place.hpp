@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "config/settings.hpp"
 #include "local/directory.hpp"
+#include "lock/seals.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"
 
@@ -13,6 +14,9 @@ namespace dlock {
 /// The engine that `settings` name: the one place where a URL becomes a store. Nothing is opened
 /// or connected yet.
 StorePtr open_store(const Settings& settings);
+
+/// The same for what `guard` asks, where `settings` name servers and not `local:`.
+std::unique_ptr<Seals> open_seals(const Settings& settings);
 
 /// The directory behind `local:`.
 DirectorySettings directory_of(const LocalTarget& target);

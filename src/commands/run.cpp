@@ -10,6 +10,7 @@
 #include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
 #include "commands/holding.hpp"
+#include "commands/not_started.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
@@ -209,15 +210,12 @@ int Run::interrupted(int signal) {
 }
 
 int Run::not_started(int error, Holding& holding) {
-  const bool missing = error == ENOENT;
-  const std::string& name = settings_.command_argv.front();
-  const bool searched = missing && !name.empty() && name.find('/') == std::string::npos;
+  const NotStarted told = dlock::not_started(settings_.command_argv.front(), error);
   status_.outcome = "not-started";
-  status_.reason = "cannot run \"" + escaped(name) + "\": " + std::strerror(error);
-  if (searched) status_.reason += " in PATH";
+  status_.reason = told.reason;
   holding.give_back(ReleaseMode::ignore_floor);
   log_.error(status_.reason);
-  return done(static_cast<int>(missing ? ExitCode::not_found : ExitCode::not_executable));
+  return done(static_cast<int>(told.exit_code));
 }
 
 int Run::finished(const Ending& ending, Holding& holding) {

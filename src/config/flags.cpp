@@ -74,8 +74,10 @@ class Cutter {
   }
 
  private:
+  bool takes_command() const { return option("command").belongs_to(command_); }
+
   void take_operands() {
-    if (command_ == Command::run) {
+    if (takes_command()) {
       const auto from = arguments_.begin() + static_cast<std::ptrdiff_t>(next_);
       flags_.command_argv.assign(from, arguments_.end());
       next_ = arguments_.size();
@@ -84,7 +86,7 @@ class Cutter {
   }
 
   void take_operand() {
-    if (command_ == Command::run) return take_operands();
+    if (takes_command()) return take_operands();
     const std::string& operand = arguments_[next_++];
     if (command_ == Command::inspect && operand.find_first_of("*?[") != std::string::npos) {
       flags_.patterns.push_back(operand);

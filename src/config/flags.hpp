@@ -6,7 +6,7 @@
 
 namespace dlock {
 
-enum class Command { run, acquire, renew, release, inspect, doctor };
+enum class Command { run, acquire, renew, release, inspect, doctor, guard };
 
 /// The command line as it was typed: strings, not yet looked at. Made by parse_command_line and
 /// read by resolve() alone; the table of options (config/options.hpp) says which flag fills what.
@@ -17,7 +17,7 @@ struct Flags {
 
   std::vector<std::string> keys;          ///< after -k, or operands; in the user's order
   std::vector<std::string> patterns;      ///< inspect: operands with `*`, `?` or `[`
-  std::vector<std::string> command_argv;  ///< run: COMMAND and its ARGs, byte for byte
+  std::vector<std::string> command_argv;  ///< run, guard: COMMAND and its ARGs, as they are
   std::vector<std::string> servers;
 
   // Of -n and -w, and of -s, -x and --limit, the later alone is set.
@@ -30,7 +30,7 @@ struct Flags {
   std::optional<std::string> ttl, owner, label, attach;
   std::optional<std::string> command_string, conflict_exit_code, grace, signal;
   std::optional<std::string> max_hold, min_hold, on_lost, status_fd;
-  std::optional<std::string> token, fence;
+  std::optional<std::string> token, fence, state, state_key;
   std::optional<std::string> prefix, password_file, config, replicas;
   std::optional<std::string> tls_ca, tls_cert, tls_key, tls_server_name;
   std::optional<std::string> sentinel_user, sentinel_password_file;
@@ -44,10 +44,10 @@ struct Flags {
   bool verbose = false;
 };
 
-/// Reads the arguments behind the program's name. COMMAND of `run` is cut off at the first operand
-/// or at `--` and never looked at. `-h` and `-V` end the reading. No arguments at all: Flags with
-/// neither command nor help, for which main prints the help on stderr and exits 64. Throws
-/// Error{usage}, which never shows a password.
+/// Reads the arguments behind the program's name. COMMAND of `run` and `guard` is cut off at the
+/// first operand or at `--` and never looked at. `-h` and `-V` end the reading. No arguments at
+/// all: Flags with neither command nor help, for which main prints the help on stderr and exits 64.
+/// Throws Error{usage}, which never shows a password.
 Flags parse_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace dlock

@@ -46,8 +46,9 @@ constexpr Page pages[] = {
      "  0 renewed; 79 the token holds it no longer; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::release, "release -k KEY [--token T] | --force [--fence N]",
-     "Give back a lock taken with acquire. --force throws its holders out; they\n"
-     "notice at their next renewal (ttl/3), and until then both may run.\n",
+     "Give back a lock taken with acquire. --force throws its holders out, or the one\n"
+     "with fence N; they notice at their next renewal (ttl/3), and until then both\n"
+     "may run.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
      "  dlock release -k deploy --token \"$T\"\n"
      "  dlock release deploy --force\n",
@@ -71,6 +72,19 @@ constexpr Page pages[] = {
      "  dlock doctor --server redis://localhost --acl\n",
      "  0 fit; 1 there are warnings; 2 there are errors, the server not reached or\n"
      "  refusing us among them; 64 usage; 78 configuration; 70 a bug; 71 cannot write\n"},
+    {Command::guard, "guard --state FILE | --state-key NAME [--fence N] COMMAND [ARG ...]",
+     "For the resource that a lock protects: run COMMAND if its fence is not older\n"
+     "than one that came before, and record it first. So a holder that was stopped,\n"
+     "lost the lock and comes back is refused. The fence is DLOCK_FENCE, which run\n"
+     "gives its command, or --fence N.\n"
+     "FILE is locked while COMMAND runs: one after the other. With --state-key on a\n"
+     "server they are refused in order, but not kept apart.\n",
+     "  dlock run -k store -- dlock guard --state store.seal cp new store\n"
+     "  dlock guard --state store.seal --fence 12 -- cp new store\n"
+     "  dlock guard --state-key store --fence 12 -c 'cp new store'\n",
+     "  COMMAND's own; killed by signal N: 128+N; 79 the fence is older: not run;\n"
+     "  126, 127 COMMAND not executable, not found; 64 usage, or no fence; 65 FILE or\n"
+     "  NAME holds no fence; 71 FILE cannot be used; 69, 77, 78, 70 as in run\n"},
 };
 
 std::string padded(std::string text, std::size_t width) {

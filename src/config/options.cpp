@@ -12,8 +12,9 @@ constexpr Commands release = only(Command::release);
 constexpr Commands inspect = only(Command::inspect);
 constexpr Commands takers = run | acquire;
 constexpr Commands doctor = only(Command::doctor);
+constexpr Commands guard = only(Command::guard);
 constexpr Commands lockers = run | acquire | renew | release | inspect;
-constexpr Commands all = lockers | doctor;
+constexpr Commands all = lockers | doctor | guard;
 /// For a setting that is no flag of any command.
 constexpr Commands none = 0;
 
@@ -24,11 +25,16 @@ constexpr Subcommand subcommand_table[] = {
     {Command::release, "release", "give it back, or throw its holders out"},
     {Command::inspect, "inspect", "who holds and who waits"},
     {Command::doctor, "doctor", "whether the server is fit to hold locks"},
+    {Command::guard, "guard", "run COMMAND unless a newer holder came before"},
 };
 
 const Option option_table[] = {
     {"key", 'k', "KEY", lockers, &Flags::keys, "name of the lock; may be repeated"},
-    {"command", 'c', "STRING", run, &Flags::command_string, "run STRING with /bin/sh -c"},
+    {"state", 0, "FILE", guard, &Flags::state, "remembers the largest fence that came"},
+    {"state-key", 0, "NAME", guard, &Flags::state_key, "remember it as NAME where the locks are"},
+    {"fence", 0, "N", release | guard, &Flags::fence,
+     "the holder's fence (guard: else DLOCK_FENCE)", "DLOCK_FENCE", false, 0, release},
+    {"command", 'c', "STRING", run | guard, &Flags::command_string, "run STRING with /bin/sh -c"},
     {"nonblock", 'n', nullptr, takers, &Flags::nonblock, "do not wait", nullptr, false, 'w'},
     {"wait", 'w', "DUR", takers, &Flags::wait, "wait at most DUR (default: for ever)", "DLOCK_WAIT",
      true, 'w'},
@@ -55,7 +61,6 @@ const Option option_table[] = {
     {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
      "DLOCK_TOKEN"},
     {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
-    {"fence", 0, "N", release, &Flags::fence, "with --force: only the holder with fence N"},
     {"json", 0, nullptr, acquire | inspect | doctor, &Flags::json, "print JSON"},
     {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
     {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=... and DLOCK_FENCE=..."},

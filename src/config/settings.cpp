@@ -12,6 +12,7 @@
 #include "config/sources.hpp"
 #include "config/values.hpp"
 #include "lock/lease_keeper.hpp"
+#include "lock/seals.hpp"
 
 namespace dlock {
 namespace {
@@ -50,14 +51,15 @@ class Resolver {
     settings_.quiet = flags_.quiet;
     settings_.verbose = flags_.verbose;
     resolve_output();
-    if (settings_.command == Command::run) resolve_command();
+    if (has("command")) resolve_command();
     if (has("key")) resolve_keys();
     resolve_attach();
     resolve_waiting();
     resolve_owner();
     if (settings_.command == Command::run) resolve_run();
     resolve_token();
-    resolve_server();
+    if (has("state")) resolve_guard();
+    if (!settings_.state) resolve_server();
     return std::move(settings_);
   }
 
@@ -98,7 +100,9 @@ class Resolver {
       settings_.command_argv = {"/bin/sh", "-c", *line};
     }
     if (settings_.command_argv.empty()) {
-      throw_usage("missing command: dlock run -k KEY -- COMMAND [ARG ...]");
+      const bool is_run = settings_.command == Command::run;
+      throw_usage(std::string("missing command: dlock ") +
+                  (is_run ? "run -k KEY" : "guard --state FILE") + " -- COMMAND [ARG ...]");
     }
   }
 
@@ -202,13 +206,33 @@ class Resolver {
   }
 
   void resolve_force() {
-    constexpr long long largest_fence = (1LL << 53) - 1;
     settings_.force = flags_.force;
     if (flags_.force && flags_.token) throw_usage("--force and --token exclude each other");
     if (flags_.fence && !flags_.force) throw_usage("--fence goes with --force");
     settings_.fence = setting("fence", [&](const Given& given) {
       return Fence{number_from(given, "fence", 1, largest_fence)};
     });
+  }
+
+  void resolve_guard() {
+    if (flags_.state && flags_.state_key) throw_usage("--state and --state-key exclude each other");
+    if (!flags_.state && !flags_.state_key) {
+      throw_usage("missing resource: --state FILE or --state-key NAME");
+    }
+    if (flags_.state && !flags_.servers.empty()) throw_usage("--server goes with --state-key");
+    settings_.state = flags_.state;
+    settings_.state_key = setting("state-key", key_from);
+    const Option& fence = option("fence");
+    // A flag chooses where the variable names several.
+    const auto given =
+        flags_.fence ? sources_.in_flags(fence) : sources_.in_variable(fence.variable);
+    if (given.empty()) {
+      throw_usage("missing fence: --fence N, or DLOCK_FENCE, which COMMAND of dlock run has");
+    }
+    if (!flags_.fence && given.front().text.find(',') != std::string::npos) {
+      given.front().refuse("has a fence for each of several keys: choose with --fence N");
+    }
+    settings_.fence = Fence{number_from(given.front(), "fence", 0, largest_fence)};
   }
 
   void resolve_server() {

@@ -49,8 +49,10 @@ struct Settings {
   // run, acquire, doctor
   int replicas = 0;  ///< how many must have a lock before it counts
 
-  // run
+  // run, guard
   std::vector<std::string> command_argv;  ///< with -c: /bin/sh -c STRING
+
+  // run
   std::optional<int> conflict_exit_code;
   milliseconds grace{0};
   std::optional<milliseconds> max_hold;
@@ -68,7 +70,13 @@ struct Settings {
   // renew, release
   std::optional<Token> token;  ///< always there but for `release --force`
   bool force = false;
-  std::optional<Fence> fence;
+
+  // release, guard
+  std::optional<Fence> fence;  ///< of `guard` always there
+
+  // guard: either
+  std::optional<std::string> state;  ///< a file; then `server` means nothing
+  std::optional<LockKey> state_key;
 };
 
 /// The variable of this name, if it is set. Tests bring their own.

@@ -15,9 +15,7 @@ constexpr std::size_t length_of_cut = 150;
 constexpr char cut_mark = '~';
 constexpr std::uint64_t second_basis = 0x9ae16a3b2f90404fu;
 
-}  // namespace
-
-std::string key_file_name(const LockKey& key) {
+std::string file_name(const LockKey& key, std::string_view suffix) {
   std::string name = percent_encoded(key.text, "/~");
   if (name.front() == '.') name.replace(0, 1, "%2E");
   if (name.size() > longest_plain_name) {
@@ -27,8 +25,14 @@ std::string key_file_name(const LockKey& key) {
                   static_cast<unsigned long long>(fnv1a(key.text, second_basis)));
     name = name.substr(0, length_of_cut) + hash;
   }
-  return name + std::string(key_suffix);
+  return name + std::string(suffix);
 }
+
+}  // namespace
+
+std::string key_file_name(const LockKey& key) { return file_name(key, key_suffix); }
+
+std::string seal_file_name(const LockKey& resource) { return file_name(resource, ".seal"); }
 
 std::optional<LockKey> key_of_file_name(std::string_view name) {
   if (!is_key_file_name(name)) return std::nullopt;

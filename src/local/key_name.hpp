@@ -15,6 +15,9 @@ constexpr std::string_view key_suffix = ".dlock";
 /// is cut and ends in a hash. The whole key stands inside the file, which decides.
 std::string key_file_name(const LockKey& key);
 
+/// The same for the file with the largest fence that came to a resource; nobody tidies it up.
+std::string seal_file_name(const LockKey& resource);
+
 /// The key that a file of this name is for; nothing if the name was cut, or is not of a key.
 std::optional<LockKey> key_of_file_name(std::string_view name);
 

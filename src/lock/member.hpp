@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "lock/seals.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -18,7 +19,7 @@ struct Standing {
 
 /// One of several independent servers of which a majority decides: a Store, and what a majority
 /// needs beside. Its acquire() and renew() are for whoever uses it alone.
-class Member : public virtual Store {
+class Member : public virtual Store, public virtual Seals {
  public:
   /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
   /// clock). A hold the token has already is answered with the fence it has.

@@ -40,13 +40,17 @@ struct ForcedRelease {
 struct Inspection {
   Query query;
 };
-using Inquiry = std::variant<Vote, Renewal, Rejoining, Release, ForcedRelease, Inspection>;
+struct Sealing {
+  LockKey resource;
+  Fence fence;
+};
+using Inquiry = std::variant<Vote, Renewal, Rejoining, Release, ForcedRelease, Inspection, Sealing>;
 
 /// What came of it: of a Vote an Answer, of Renewal and Rejoining an optional Grant. A Wake comes
 /// unasked, after a waiting Vote was refused; an Error in place of one means that the news channel
 /// broke.
 using Response = std::variant<Answer, std::optional<Grant>, Released, std::vector<Holder>,
-                              std::vector<KeyState>, Wake, Error>;
+                              std::vector<KeyState>, Fence, Wake, Error>;
 
 struct Heard {
   std::size_t member = 0;

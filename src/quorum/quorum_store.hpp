@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lock/seals.hpp"
 #include "lock/store.hpp"
 #include "quorum/council.hpp"
 #include "quorum/tenure.hpp"
@@ -23,7 +24,7 @@ namespace dlock {
 /// that some members which are enough have granted, is raised on the others of them where the hold
 /// still lives and F <= t. The lock is had when enough members store t, at a moment at which their
 /// leases last. tests/model has the proof.
-class QuorumStore final : public Store {
+class QuorumStore final : public Store, public Seals {
  public:
   explicit QuorumStore(std::unique_ptr<Council> council);
   ~QuorumStore() override;
@@ -43,6 +44,9 @@ class QuorumStore final : public Store {
   bool needs_renewal(const Claim&) const override { return true; }
   std::optional<Margin> margin(const Claim& claim) override;
   std::string name() const override;
+  /// A fence is recorded once a majority has it: any other majority shares a server with that one,
+  /// which tells of it.
+  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
 
  private:
   using Name = std::pair<LockKey, Token>;

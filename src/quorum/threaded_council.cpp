@@ -51,6 +51,9 @@ struct Perform {
   Response operator()(const Inspection& inspection) const {
     return member.inspect(inspection.query, patience);
   }
+  Response operator()(const Sealing& sealing) const {
+    return member.seal(sealing.resource, sealing.fence, patience);
+  }
 };
 
 }  // namespace

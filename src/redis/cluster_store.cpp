@@ -226,6 +226,14 @@ std::vector<Holder> ClusterStore::force_release(const LockKey& key, std::optiona
   return out;
 }
 
+Fence ClusterStore::seal(const LockKey& resource, Fence fence, const Patience& patience) {
+  Fence largest;
+  at_slot(slot(resource), patience, [&](RedisStore& node, const Patience& share) {
+    largest = node.seal(resource, fence, share);
+  });
+  return largest;
+}
+
 int ClusterStore::slot(const LockKey& key) const {
   return slot_of(KeyNames(terms_.prefix, key).holds);
 }

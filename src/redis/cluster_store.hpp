@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
+#include "lock/seals.hpp"
 #include "lock/store.hpp"
 #include "redis/announced.hpp"
 #include "redis/redirection.hpp"
@@ -23,7 +24,7 @@ namespace dlock {
 ///
 /// Where a slot is, is asked for in the same write as the first request to a node: so a node that
 /// has the slot costs no round trip more than a server alone, and another one a redirection.
-class ClusterStore final : public Store {
+class ClusterStore final : public Store, public Seals {
  public:
   /// `seeds`: some nodes, whose login and TLS are those of all; `terms` but for `cluster`.
   ClusterStore(std::vector<Endpoint> seeds, RedisTerms terms);
@@ -39,6 +40,7 @@ class ClusterStore final : public Store {
   std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return name_; }
+  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
 
  private:
   using Visit = std::function<void(RedisStore& node, const Patience& patience)>;

@@ -17,6 +17,7 @@ struct KeyNames {
   std::string queue;
   std::string waiters;
   std::string fence;
+  std::string seal;   ///< of a resource with the name of the key: what `guard` has seen
   std::string alive;  ///< of the whole prefix, where the server is a member of a quorum
 };
 

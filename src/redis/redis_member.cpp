@@ -64,6 +64,13 @@ std::optional<Grant> RedisMember::rejoin(const Claim& claim, Fence fence,
   return grant;
 }
 
+Fence RedisMember::seal(const LockKey& resource, Fence fence, const Patience& patience) {
+  const Fence largest = RedisStore::seal(resource, fence, patience);
+  know_process();
+  standing_.process = process_.run_id;
+  return largest;
+}
+
 Reply RedisMember::call_known(const LockKey& key, const std::vector<std::string>& arguments,
                               const std::string& channel, const Patience& patience) {
   Reply reply = RedisStore::call(key, arguments, channel, patience);

@@ -25,6 +25,7 @@ class RedisMember final : public RedisStore, public Member {
                                 const Patience& patience) override;
   std::optional<Grant> rejoin(const Claim& claim, Fence fence, const Patience& patience) override;
   Standing standing() const override { return standing_; }
+  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
 
  protected:
   Reply call(const LockKey& key, const std::vector<std::string>& arguments,

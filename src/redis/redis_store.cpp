@@ -64,13 +64,17 @@ Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& argum
   const KeyNames names(terms_.prefix, key);
   sent_twice_ = false;
   Reply reply = call_once(names, arguments, channel, false, patience);
-  const bool deposed = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
-  if (deposed && connection_.may_move()) {
+  if (is_deposed(reply)) {
     connection_.close();
     reply = call_once(names, arguments, channel, false, patience);
   }
   if (reply.is_error("NOSCRIPT")) reply = call_once(names, arguments, channel, true, patience);
   return reply;
+}
+
+bool RedisStore::is_deposed(const Reply& reply) const {
+  const bool replica = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
+  return replica && connection_.may_move();
 }
 
 Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string>& arguments,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lock/seals.hpp"
 #include "lock/store.hpp"
 #include "redis/connection.hpp"
 #include "redis/pending.hpp"
@@ -25,7 +26,7 @@ struct RedisTerms {
 /// Locks on one Redis or Valkey server: every request is one run of the script in src/redis/lock.
 /// Owned and used by one thread at a time. On a node of a Cluster every call but sleep() and
 /// inspect() may throw Redirected.
-class RedisStore : public virtual Store {
+class RedisStore : public virtual Store, public virtual Seals {
  public:
   /// `questions`: as Connection has them.
   RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
@@ -43,6 +44,7 @@ class RedisStore : public virtual Store {
   std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
   bool needs_renewal(const Claim& claim) const override;
   std::string name() const override { return connection_.name(); }
+  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
 
   /// Called by ClusterStore: `request` goes out right before everything from here on, in the same
   /// write, and what was said to it last is kept; an empty one ends that.
@@ -82,6 +84,8 @@ class RedisStore : public virtual Store {
   const Connection& connection() const { return connection_; }
 
  private:
+  /// Whether the server is no longer the master it was, and there may be another.
+  bool is_deposed(const Reply& reply) const;
   /// Waits until enough replicas have what was written on `link`. Throws Error{not_replicated},
   /// also where that has broken, for then nobody knows.
   void replicate(const LockKey& key, int link, const Patience& patience);

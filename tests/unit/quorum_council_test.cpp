@@ -48,6 +48,7 @@ class Slow final : public Member {
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return "slow"; }
   Standing standing() const override { return {}; }
+  Fence seal(const LockKey&, Fence fence, const Patience&) override { return fence; }
 
  private:
   milliseconds takes_;

@@ -1,0 +1,64 @@
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "commands/commands.hpp"
+#include "commands/not_started.hpp"
+#include "commands/place.hpp"
+#include "local/seal_file.hpp"
+#include "supervise/supervise.hpp"
+
+namespace dlock {
+namespace {
+
+std::string resource_name(const Settings& settings) {
+  return escaped(settings.state ? *settings.state : settings.state_key->text);
+}
+
+/// Locked; nothing where servers remember.
+std::optional<SealFile> seal_file(const Settings& settings, const Log& log) {
+  const auto waiting = [&] {
+    log.notice("waiting: " + resource_name(settings) + " is locked by another command's guard");
+  };
+  if (settings.state) return SealFile::open(*settings.state, waiting);
+  const auto* local = std::get_if<LocalTarget>(&settings.server);
+  if (local == nullptr) return std::nullopt;
+  return SealFile::open(directory_of(*local), *settings.state_key, waiting);
+}
+
+int run_guarded(const Settings& settings, const Log& log, Signals& signals) {
+  Program program;
+  program.argv = settings.command_argv;
+  Child child = start(program, signals);
+  const ChildEnd end = supervise(child, signals, Terms()).child;
+  if (end.exec_error) {
+    const NotStarted told = not_started(program.argv.front(), *end.exec_error);
+    log.error(told.reason);
+    return static_cast<int>(told.exit_code);
+  }
+  if (end.signal) die_of(*end.signal);
+  return end.exit_code.value();
+}
+
+}  // namespace
+
+int guard_command(const Settings& settings, const Log& log) {
+  const Fence fence = settings.fence.value();
+  Fence largest = fence;
+  // Up to here a signal ends dlock as it would end any program: nothing is held, and what is
+  // recorded may stay.
+  std::optional<SealFile> file = seal_file(settings, log);
+  if (!file) {
+    largest = open_seals(settings)->seal(*settings.state_key, fence, short_patience());
+  }
+  Signals signals;
+  if (file) largest = file->seal(fence);
+  if (largest > fence) {
+    log.error(resource_name(settings) + ": fence " + std::to_string(fence.value) +
+              " is older than " + std::to_string(largest.value) +
+              ", which was here before: not run");
+    return static_cast<int>(ExitCode::lost);
+  }
+  log.detail(resource_name(settings) + ": recorded fence " + std::to_string(fence.value));
+  return run_guarded(settings, log, signals);
+}
+
+}  // namespace dlock

@@ -1,0 +1,18 @@
+#include "commands/not_started.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/escape.hpp"
+
+namespace dlock {
+
+NotStarted not_started(const std::string& name, int error) {
+  const bool missing = error == ENOENT;
+  const bool searched = missing && !name.empty() && name.find('/') == std::string::npos;
+  return {"cannot run \"" + escaped(name) + "\": " + std::strerror(error) +
+              (searched ? " in PATH" : ""),
+          missing ? ExitCode::not_found : ExitCode::not_executable};
+}
+
+}  // namespace dlock

@@ -6,6 +6,7 @@
 
 #include "doctor/rights.hpp"
 #include "redis/lock_script.hpp"
+#include "redis/seal_script.hpp"
 
 namespace dlock {
 namespace {
@@ -24,11 +25,11 @@ WordSet words_of(const Exam& exam, const Endpoint& server) {
   return words;
 }
 
-/// What the script calls, and what is sent beside it.
+/// What the scripts call, and what is sent beside it.
 WordSet sent_by_dlock() {
   WordSet words{"eval",        "evalsha", "multi",  "exec", "subscribe",
                 "unsubscribe", "scan",    "zrange", "time", "hgetall"};
-  const std::string lua(lock_script);
+  const std::string lua = std::string(lock_script) + std::string(seal_script);
   const std::regex call("redis\\.p?call\\('([A-Z]+)'");
   for (std::sregex_iterator at(lua.begin(), lua.end(), call), end; at != end; ++at) {
     std::string word = (*at)[1];

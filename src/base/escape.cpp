@@ -1,36 +1,12 @@
 #include "base/escape.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 
 namespace dlock {
 namespace {
 
-struct CodePoint {
-  std::uint32_t value;
-  std::size_t bytes;
-};
-
 unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
-}
-
-/// The code point `text` begins with, if it begins with well-formed UTF-8 (Unicode 15, table 3-7).
-std::optional<CodePoint> decode(std::string_view text) {
-  const unsigned lead = byte_at(text, 0);
-  if (lead < 0x80) return CodePoint{lead, 1};
-  const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return std::nullopt;
-  std::uint32_t value = lead & (0xFFu >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte_at(text, i) & 0xC0) != 0x80) return std::nullopt;
-    value = value << 6 | (byte_at(text, i) & 0x3F);
-  }
-  static constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
-  if (value < least[bytes] || value > 0x10FFFF || surrogate) return std::nullopt;
-  return CodePoint{value, bytes};
 }
 
 bool shows_as_itself(std::uint32_t c) {
@@ -56,10 +32,26 @@ int hex_value(char c) {
 
 }  // namespace
 
+std::optional<CodePoint> first_code_point(std::string_view text) {
+  const unsigned lead = byte_at(text, 0);
+  if (lead < 0x80) return CodePoint{lead, 1};
+  const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return std::nullopt;
+  std::uint32_t value = lead & (0xFFu >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte_at(text, i) & 0xC0) != 0x80) return std::nullopt;
+    value = value << 6 | (byte_at(text, i) & 0x3F);
+  }
+  static constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+  if (value < least[bytes] || value > 0x10FFFF || surrogate) return std::nullopt;
+  return CodePoint{value, bytes};
+}
+
 std::string escaped(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const auto point = decode(text);
+    const auto point = first_code_point(text);
     const std::size_t bytes = point ? point->bytes : 1;
     if (text.front() == '\\') {
       out += "\\\\";
@@ -73,9 +65,21 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+std::string ascii_alone(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x80) {
+      out += c;
+    } else {
+      append_hex(out, "\\x", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
-    const auto point = decode(text);
+    const auto point = first_code_point(text);
     if (!point) return false;
     text.remove_prefix(point->bytes);
   }

@@ -20,7 +20,8 @@ std::string report(const Settings& settings, const std::vector<KeyState>& states
     return text;
   }
   const bool one_key = settings.patterns.empty() && settings.keys.size() == 1;
-  return one_key ? key_text(states.front()) : overview_text(states);
+  const Screen screen = screen_at(STDOUT_FILENO);
+  return one_key ? key_text(states.front(), screen) : overview_text(states, screen);
 }
 
 }  // namespace

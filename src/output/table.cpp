@@ -1,23 +1,108 @@
 #include "output/table.hpp"
 
 #include <algorithm>
-#include <array>
+#include <optional>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
-#include "output/sentences.hpp"
+#include "output/columns.hpp"
 
 namespace dlock {
 namespace {
 
-constexpr std::size_t columns = 7;
-using Row = std::array<std::string, columns>;
+/// A part of a picture, escaped, that stays on one line.
+struct Cell {
+  std::string text;
+  Tone tone = Tone::plain;
+  std::size_t width() const { return display_width(text); }
+};
 
-/// Code points, which is close to columns for text that has been escaped.
-std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+/// Cells one behind the other, broken between them where the screen ends.
+class Flow {
+ public:
+  /// At which columns the first line begins, and the others.
+  Flow(const Screen& screen, std::size_t first, std::size_t below)
+      : screen_(screen), below_(below), text_(first, ' '), used_(first) {}
+
+  void add(const Cell& cell) {
+    if (!fresh_ && used_ + comma_ + 1 + cell.width() + room_for_comma > screen_.columns)
+      break_line();
+    const std::string glue = fresh_ ? "" : comma_ ? ", " : " ";
+    const std::size_t taken = std::min(used_ + room_for_comma, screen_.columns);
+    const std::string fitted = screen_.fitted(cell.text, screen_.columns - taken);
+    text_ += glue + screen_.toned(fitted, cell.tone);
+    used_ += glue.size() + display_width(fitted);
+    fresh_ = comma_ = false;
+  }
+  /// Blanks up to `column`.
+  void align(std::size_t column) {
+    if (column <= used_) return;
+    text_.append(column - used_, ' ');
+    used_ = column;
+  }
+  void comma() { comma_ = true; }
+  std::size_t used() const { return used_; }
+  void break_line() {
+    text_ += (comma_ ? ",\n" : "\n") + std::string(below_, ' ');
+    used_ = below_;
+    fresh_ = true;
+    comma_ = false;
+  }
+  std::string text() const { return text_ + "\n"; }
+
+ private:
+  static constexpr std::size_t room_for_comma = 1;
+
+  const Screen& screen_;
+  std::size_t below_;
+  std::string text_;
+  std::size_t used_;
+  bool fresh_ = true;  ///< nothing stands on this line yet
+  bool comma_ = false;
+};
+
+/// A holder or a waiter: what stands in columns, and what else there is to say.
+struct Entry {
+  std::vector<Cell> head;
+  std::vector<Cell> facts;
+};
+
+constexpr std::size_t entry_indent = 2;
+constexpr std::size_t narrow_indent = 4;
+
+std::vector<std::size_t> widths_of(const std::vector<Entry>& entries) {
+  std::vector<std::size_t> widths(entries.front().head.size());
+  for (const Entry& entry : entries) {
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], entry.head[i].width());
+    }
+  }
+  return widths;
+}
+
+std::string entry_text(const Entry& entry, const std::vector<std::size_t>& widths,
+                       const Screen& screen) {
+  std::size_t aligned = entry_indent;
+  for (const std::size_t width : widths) aligned += width + 1;
+  const bool in_columns = aligned <= screen.columns;
+  const std::size_t depth = entry.head.front().text.find_first_not_of(' ');
+  const std::size_t below = in_columns ? entry_indent + widths.front() + 1 : narrow_indent + depth;
+  Flow flow(screen, entry_indent, below);
+  std::size_t column = entry_indent;
+  for (std::size_t i = 0; i < entry.head.size(); ++i) {
+    flow.add(entry.head[i]);
+    column += widths[i] + 1;
+    const bool last = i + 1 == entry.head.size();
+    if (in_columns && !last) flow.align(column - 1);
+  }
+  std::size_t all_facts = 0;
+  for (const Cell& fact : entry.facts) all_facts += 2 + fact.width();
+  flow.comma();
+  if (in_columns && flow.used() + all_facts > screen.columns) flow.break_line();
+  for (const Cell& fact : entry.facts) {
+    flow.add(fact);
+    flow.comma();
+  }
+  return flow.text();
 }
 
 std::string limit_text(Limit limit) {
@@ -28,72 +113,205 @@ std::string left_text(const Holder& holder) {
   return holder.lease_left ? human_duration(*holder.lease_left) : "-";
 }
 
-std::string holder_line(const Holder& holder) {
-  std::string line = holder.kept ? "  kept by --min-hold after " : "  held by ";
-  line += who_text(holder.who) + " for " + human_duration(holder.held) + ", since " +
-          iso8601(holder.acquired_at);
-  if (holder.lease_left) line += ", lease " + left_text(holder) + " left";
-  line += ", " + limit_text(holder.limit);
-  if (holder.holds > 1) line += ", " + std::to_string(holder.holds) + " holds";
-  if (holder.servers > 0) {
-    line += ", held on " + std::to_string(holder.held_on) + " of " +
-            std::to_string(holder.servers) + " servers";
+std::string place_text(const Who& who, const Screen& screen) {
+  return screen.shown(who.user) + "@" + screen.shown(who.host);
+}
+
+/// How a holder stands with several servers: red where no more of them may fail.
+Cell servers_cell(const Holder& holder, const std::string& before, const std::string& behind) {
+  const bool at_the_edge = holder.held_on <= holder.servers / 2 + 1;
+  return {
+      before + std::to_string(holder.held_on) + " of " + std::to_string(holder.servers) + behind,
+      at_the_edge ? Tone::bad : Tone::plain};
+}
+
+std::vector<Cell> head_of(Cell role, const Who& who, const std::string& age, const Screen& screen) {
+  return {std::move(role),
+          {place_text(who, screen)},
+          {"pid " + std::to_string(who.pid)},
+          {"(" + screen.shown(who.command) + ")"},
+          {"for " + age}};
+}
+
+Entry entry_of(const Holder& holder, const Screen& screen) {
+  const Cell role = holder.kept ? Cell{"kept after", Tone::faint} : Cell{"held by", Tone::busy};
+  Entry entry{head_of(role, holder.who, human_duration(holder.held), screen), {}};
+  auto& facts = entry.facts;
+  if (holder.kept) facts.push_back({"by --min-hold"});
+  if (!holder.who.label.empty()) facts.push_back({"[" + screen.shown(holder.who.label) + "]"});
+  facts.push_back({"since " + iso8601(holder.acquired_at)});
+  if (holder.lease_left) facts.push_back({"lease " + left_text(holder) + " left"});
+  facts.push_back({limit_text(holder.limit)});
+  if (holder.holds > 1) facts.push_back({std::to_string(holder.holds) + " holds"});
+  if (holder.servers > 0) facts.push_back(servers_cell(holder, "held on ", " servers"));
+  facts.push_back({"fence " + std::to_string(holder.fence.value)});
+  return entry;
+}
+
+Entry entry_of(const Waiter& waiter, const Screen& screen) {
+  const Cell role{"  " + std::to_string(waiter.position) + ". waits", Tone::faint};
+  Entry entry{head_of(role, waiter.who, human_duration(waiter.waiting), screen), {}};
+  if (!waiter.who.label.empty())
+    entry.facts.push_back({"[" + screen.shown(waiter.who.label) + "]"});
+  entry.facts.push_back({"since " + iso8601(wall_now() - waiter.waiting)});
+  entry.facts.push_back({limit_text(waiter.limit)});
+  return entry;
+}
+
+/// A column of the overview.
+struct Column {
+  const char* heading;
+  std::size_t least;  ///< it may be cut to so much; 0: never
+  int goes;           ///< which is left out first where there is no room; 0: never
+};
+
+constexpr Column overview_columns[] = {{"KEY", 8, 0},     {"HOLDER", 8, 0}, {"PID", 0, 1},
+                                       {"COMMAND", 7, 3}, {"HELD", 0, 5},   {"LEASE", 0, 2},
+                                       {"SERVERS", 0, 4}, {"WAITING", 0, 0}};
+constexpr std::size_t column_count = std::size(overview_columns);
+constexpr std::size_t gap = 2;
+
+using Row = std::vector<Cell>;
+
+Row row_of(const KeyState& state, const Screen& screen) {
+  const Cell key{screen.shown(state.key.text), Tone::title};
+  const Cell waiting{std::to_string(state.waiters.size()),
+                     state.waiters.empty() ? Tone::plain : Tone::busy};
+  const Cell none{"-"};
+  if (state.holders.empty()) {
+    return {key, {"free", Tone::good}, none, none, none, none, none, waiting};
   }
-  return line + ", fence " + std::to_string(holder.fence.value) + "\n";
-}
-
-std::string waiter_line(const Waiter& waiter) {
-  const auto since = wall_now() - waiter.waiting;
-  return "  " + std::to_string(waiter.position) + ". " + who_text(waiter.who) + " waiting for " +
-         human_duration(waiter.waiting) + ", since " + iso8601(since) + ", " +
-         limit_text(waiter.limit) + "\n";
-}
-
-Row row_of(const KeyState& state) {
-  const std::string key = escaped(state.key.text);
-  const std::string waiting = std::to_string(state.waiters.size());
-  if (state.holders.empty()) return {key, "free", "-", "-", "-", "-", waiting};
   const Holder& first = state.holders.front();
   const std::size_t more = state.holders.size() - 1;
   const std::string others = more > 0 ? " +" + std::to_string(more) : "";
-  const std::string who = (first.kept ? "kept after " : "") + escaped(first.who.user) + "@" +
-                          escaped(first.who.host) + others;
+  const std::string who =
+      (first.kept ? "kept after " : "") + place_text(first.who, screen) + others;
   return {key,
-          who,
-          std::to_string(first.who.pid),
-          escaped(first.who.command),
-          human_duration(first.held),
-          left_text(first),
+          {who, first.kept ? Tone::faint : Tone::busy},
+          {std::to_string(first.who.pid)},
+          {screen.shown(first.who.command)},
+          {human_duration(first.held)},
+          {left_text(first)},
+          first.servers > 0 ? servers_cell(first, "", "") : none,
           waiting};
+}
+
+/// How wide each column is; nothing for those left out.
+class Widths {
+ public:
+  Widths(const std::vector<Row>& rows, bool with_servers) {
+    for (std::size_t i = 0; i < column_count; ++i) {
+      if (!with_servers && overview_columns[i].heading == std::string("SERVERS")) {
+        widths_.emplace_back();
+        continue;
+      }
+      std::size_t widest = 0;
+      for (const Row& row : rows) widest = std::max(widest, row[i].width());
+      widths_.emplace_back(widest);
+    }
+  }
+
+  void fit(std::size_t columns) {
+    while (least_total() > columns && leave_one_out()) {
+    }
+    while (total() > columns && cut_widest()) {
+    }
+  }
+
+  const std::optional<std::size_t>& operator[](std::size_t i) const { return widths_[i]; }
+
+ private:
+  static std::size_t least_of(std::size_t i, std::size_t width) {
+    return overview_columns[i].least == 0 ? width : std::min(width, overview_columns[i].least);
+  }
+
+  std::size_t least_total() const {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < column_count; ++i) {
+      if (widths_[i]) sum += (i > 0 ? gap : 0) + least_of(i, *widths_[i]);
+    }
+    return sum;
+  }
+
+  std::size_t total() const {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < column_count; ++i) {
+      if (widths_[i]) sum += (i > 0 ? gap : 0) + *widths_[i];
+    }
+    return sum;
+  }
+
+  bool leave_one_out() {
+    std::optional<std::size_t> next;
+    for (std::size_t i = 0; i < column_count; ++i) {
+      const int goes = overview_columns[i].goes;
+      if (goes == 0 || !widths_[i]) continue;
+      if (!next || goes < overview_columns[*next].goes) next = i;
+    }
+    if (next) widths_[*next].reset();
+    return next.has_value();
+  }
+
+  bool cut_widest() {
+    std::optional<std::size_t> widest;
+    for (std::size_t i = 0; i < column_count; ++i) {
+      if (!widths_[i] || least_of(i, *widths_[i]) == *widths_[i]) continue;
+      if (!widest || *widths_[i] > *widths_[*widest]) widest = i;
+    }
+    if (widest) --*widths_[*widest];
+    return widest.has_value();
+  }
+
+  std::vector<std::optional<std::size_t>> widths_;
+};
+
+std::string row_text(const Row& row, const Widths& widths, const Screen& screen) {
+  std::string text;
+  std::size_t used = 0;
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (!widths[i]) continue;
+    // Too narrow even for what is never left out.
+    if (screen.is_terminal && column >= screen.columns) break;
+    const std::size_t room = screen.columns - std::min(column, screen.columns);
+    text.append(column - used, ' ');
+    const std::string cell = screen.fitted(row[i].text, std::min(*widths[i], room));
+    text += screen.toned(cell, row[i].tone);
+    used = column + display_width(cell);
+    column += *widths[i] + gap;
+  }
+  return text + "\n";
 }
 
 }  // namespace
 
-std::string key_text(const KeyState& state) {
+std::string key_text(const KeyState& state, const Screen& screen) {
   if (state.holders.empty() && state.waiters.empty()) return "free\n";
-  std::string text = escaped(state.key.text) + "\n";
-  if (state.holders.empty()) text += "  free\n";
-  for (const Holder& holder : state.holders) text += holder_line(holder);
-  for (const Waiter& waiter : state.waiters) text += waiter_line(waiter);
+  const std::string key = screen.fitted(screen.shown(state.key.text), screen.columns);
+  std::string text = screen.toned(key, Tone::title) + "\n";
+  if (state.holders.empty()) text += "  " + screen.toned("free", Tone::good) + "\n";
+  std::vector<Entry> entries;
+  for (const Holder& holder : state.holders) entries.push_back(entry_of(holder, screen));
+  for (const Waiter& waiter : state.waiters) entries.push_back(entry_of(waiter, screen));
+  const auto widths = widths_of(entries);
+  for (const Entry& entry : entries) text += entry_text(entry, widths, screen);
   return text;
 }
 
-std::string overview_text(const std::vector<KeyState>& states) {
+std::string overview_text(const std::vector<KeyState>& states, const Screen& screen) {
   if (states.empty()) return "";
-  std::vector<Row> rows{{"KEY", "HOLDER", "PID", "COMMAND", "HELD", "LEASE", "WAITING"}};
-  for (const KeyState& state : states) rows.push_back(row_of(state));
-  std::array<std::size_t, columns> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], width(row[i]));
+  Row headings;
+  for (const Column& column : overview_columns) headings.push_back({column.heading, Tone::faint});
+  std::vector<Row> rows{headings};
+  bool with_servers = false;
+  for (const KeyState& state : states) {
+    rows.push_back(row_of(state, screen));
+    with_servers = with_servers || (!state.holders.empty() && state.holders.front().servers > 0);
   }
+  Widths widths(rows, with_servers);
+  if (screen.is_terminal) widths.fit(screen.columns);
   std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < columns; ++i) {
-      text += row[i];
-      if (i + 1 < columns) text += std::string(widths[i] - width(row[i]) + 2, ' ');
-    }
-    text += '\n';
-  }
+  for (const Row& row : rows) text += row_text(row, widths, screen);
   return text;
 }
 

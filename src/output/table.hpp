@@ -4,13 +4,16 @@
 #include <vector>
 
 #include "lock/grant.hpp"
+#include "output/screen.hpp"
 
 namespace dlock {
 
-/// Holders and queue of one key, a line each; `free` for a free key.
-std::string key_text(const KeyState& state);
+/// The holders of one key, and below them its queue, in aligned columns; what does not fit beside
+/// stands below, and everything fits the screen. `free` for a free key.
+std::string key_text(const KeyState& state, const Screen& screen);
 
-/// One row a key, under a line of headings, in aligned columns; nothing at all for no keys.
-std::string overview_text(const std::vector<KeyState>& states);
+/// One row a key, under a line of headings, in aligned columns; nothing at all for no keys. On a
+/// terminal too narrow for it the longest cells are cut, and the columns missed least left out.
+std::string overview_text(const std::vector<KeyState>& states, const Screen& screen);
 
 }  // namespace dlock

@@ -74,11 +74,11 @@ TEST_CASE("inspect: one key in words, its holders and its queue") {
     const auto text = place.dlock({"inspect", "nightly"}).out;
     CAPTURE(text);
     const std::string lease = place.is_local() ? "" : R"(, lease \d+s left)";
-    CHECK(matches(text, R"(nightly\n  held by \S+@\S+ pid )" + std::to_string(holder.pid()) +
-                            R"( \(sh\) \[job 7\] for \S+, since \S+Z)" + lease +
-                            R"(, limit 1, fence \d+\n  1\. \S+@\S+ pid )" +
+    CHECK(matches(text, R"(nightly\n  held by    \S+@\S+ pid )" + std::to_string(holder.pid()) +
+                            R"( +\(sh\)   for \S+,\s+\[job 7\], since \S+Z)" + lease +
+                            R"(, limit 1,\s+fence \d+\n    1\. waits \S+@\S+ pid )" +
                             std::to_string(waiter.pid()) +
-                            R"( \(true\) waiting for \S+, since \S+Z, limit 1\n)"));
+                            R"( +\(true\) for \S+,\s+since \S+Z, limit 1\n)"));
   });
 }
 

@@ -74,7 +74,9 @@ TEST_CASE("output: tables escape what others wrote, a row or line each") {
   waiter.who = somebody(hostile);
   waiter.limit = no_limit;
   state.waiters = {waiter};
-  for (const std::string& text : {key_text(state), overview_text({state})}) {
+  Screen wide;
+  wide.columns = 500;
+  for (const std::string& text : {key_text(state, wide), overview_text({state}, wide)}) {
     std::string lines = text;
     const auto count = std::erase(lines, '\n');
     CHECK(count == (text.starts_with("KEY") ? 2 : 3));
@@ -84,17 +86,17 @@ TEST_CASE("output: tables escape what others wrote, a row or line each") {
 }
 
 TEST_CASE("output: columns of a table line up under their headings") {
-  KeyState wide;
-  wide.key = LockKey{"schl\xc3\xbcssel"};
-  wide.holders = {holder(Who{"host", 1, "user", "command", ""})};
+  KeyState longer;
+  longer.key = LockKey{"schl\xc3\xbcssel"};
+  longer.holders = {holder(Who{"host", 1, "user", "command", ""})};
   KeyState narrow;
   narrow.key = LockKey{"k"};
-  CHECK(overview_text({wide, narrow}) ==
+  CHECK(overview_text({longer, narrow}, {}) ==
         "KEY        HOLDER     PID  COMMAND  HELD   LEASE  WAITING\n"
         "schl\xc3\xbcssel  user@host  1    command  1m01s  24s    0\n"
         "k          free       -    -        -      -      0\n");
-  CHECK(overview_text({}).empty());
-  CHECK(key_text(narrow) == "free\n");
+  CHECK(overview_text({}, {}).empty());
+  CHECK(key_text(narrow, {}) == "free\n");
 }
 
 TEST_CASE("output: JSON stays JSON whatever others wrote") {

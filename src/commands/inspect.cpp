@@ -7,26 +7,23 @@
 #include "base/error.hpp"
 #include "commands/commands.hpp"
 #include "commands/place.hpp"
+#include "commands/watch.hpp"
 #include "output/json.hpp"
-#include "output/table.hpp"
 
 namespace dlock {
 namespace {
 
 std::string report(const Settings& settings, const std::vector<KeyState>& states) {
-  if (settings.json) {
-    std::string text;
-    for (const KeyState& state : states) text += key_json(state);
-    return text;
-  }
-  const bool one_key = settings.patterns.empty() && settings.keys.size() == 1;
-  const Screen screen = screen_at(STDOUT_FILENO);
-  return one_key ? key_text(states.front(), screen) : overview_text(states, screen);
+  if (!settings.json) return inspect_text(settings, states, screen_at(STDOUT_FILENO));
+  std::string text;
+  for (const KeyState& state : states) text += key_json(state);
+  return text;
 }
 
 }  // namespace
 
-int inspect_command(const Settings& settings, const Log&) {
+int inspect_command(const Settings& settings, const Log& log) {
+  if (settings.watch) watch(settings, log);
   const StorePtr store = open_store(settings);
   const auto states = store->inspect({settings.keys, settings.patterns}, short_patience());
   if (settings.quiet) {

@@ -40,6 +40,7 @@ struct Flags {
   bool env = false;
   bool watchdog = false;
   bool acl = false;
+  bool watch = false;
   bool quiet = false;
   bool verbose = false;
 };

@@ -55,11 +55,12 @@ constexpr Page pages[] = {
      "  0 released, or --force and nobody there; 79 the token, or the holder with\n"
      "  that fence, holds it no longer; 64 usage; 69 server not reached; 77 refused\n"
      "  by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::inspect, "inspect [KEY | PATTERN ...] [--json] [-q]",
+    {Command::inspect, "inspect [KEY | PATTERN ...] [--json] [--watch] [-q]",
      "Who holds and who waits, for each KEY and all that match a PATTERN (with *, ?\n"
      "or [); every lock on the server without either. After -k no PATTERN is read.\n",
      "  dlock inspect\n"
      "  dlock inspect nightly 'build-*' --json\n"
+     "  dlock inspect --watch\n"
      "  if dlock inspect -q nightly; then echo still running; fi\n",
      "  0 done; with -q: 0 held, 1 free; 64 usage; 69 server not reached; 77 refused\n"
      "  by it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},

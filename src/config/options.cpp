@@ -62,6 +62,7 @@ const Option option_table[] = {
      "DLOCK_TOKEN"},
     {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
     {"json", 0, nullptr, acquire | inspect | doctor, &Flags::json, "print JSON"},
+    {"watch", 0, nullptr, inspect, &Flags::watch, "show it again at each change, until ^C"},
     {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
     {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=... and DLOCK_FENCE=..."},
     {"replicas", 0, "N", takers | doctor, &Flags::replicas,

@@ -66,6 +66,7 @@ struct Settings {
   bool json = false;
   bool env = false;
   bool acl = false;
+  bool watch = false;  ///< never with `quiet`
 
   // renew, release
   std::optional<Token> token;  ///< always there but for `release --force`

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -292,6 +293,16 @@ bool LocalStore::change_backing(const Claim& claim, const std::function<void(Bac
 }
 
 bool LocalStore::needs_renewal(const Claim& claim) const { return claim.upkeep == Upkeep::renewal; }
+
+Fd LocalStore::changes() {
+  Fd events(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  // Not what inspect() itself causes: it opens mailboxes and closes them.
+  constexpr auto writes = IN_MODIFY | IN_DELETE | IN_MOVED_TO;
+  if (events && inotify_add_watch(events.get(), directory_.path().c_str(), writes) < 0) {
+    events.reset();
+  }
+  return events;
+}
 
 std::string LocalStore::name() const { return "local:" + escaped(directory_.path()); }
 

@@ -35,6 +35,7 @@ class LocalStore final : public Store {
   bool needs_renewal(const Claim& claim) const override;
   int news_fd() const override { return mailbox_.fd(); }
   void take_news() override { mailbox_.empty(); }
+  Fd changes() override;
   std::string name() const override;
 
  private:

@@ -28,6 +28,18 @@ void join(Holder& holder, const Hold& hold) {
 
 }  // namespace
 
+void grow_older(std::vector<Holder>& holders, milliseconds span) {
+  for (Holder& holder : holders) {
+    holder.held += span;
+    if (holder.lease_left) holder.lease_left = std::max(milliseconds(0), *holder.lease_left - span);
+  }
+}
+
+void grow_older(KeyState& state, milliseconds span) {
+  grow_older(state.holders, span);
+  for (Waiter& waiter : state.waiters) waiter.waiting += span;
+}
+
 std::vector<Holder> holders_of(std::vector<Hold> holds) {
   std::stable_sort(holds.begin(), holds.end(),
                    [](const Hold& a, const Hold& b) { return a.acquired_at < b.acquired_at; });

@@ -93,6 +93,10 @@ struct KeyState {
   std::vector<Waiter> waiters;
 };
 
+/// As they will be `span` later if nothing happens meanwhile.
+void grow_older(std::vector<Holder>& holders, milliseconds span);
+void grow_older(KeyState& state, milliseconds span);
+
 /// One hold as an engine stores it, times relative to the engine's own "now"; what holders_of
 /// groups into Holders.
 struct Hold {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/fd.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 
@@ -127,6 +128,10 @@ class Store {
   /// Where several servers decide: on how many the hold of this claim stood when all were last
   /// asked; those that have had no time to answer count among them.
   virtual std::optional<Margin> margin(const Claim& claim);
+
+  /// Readable when something that inspect() tells may have changed, and to be read empty then; an
+  /// empty one where the engine cannot tell.
+  virtual Fd changes() { return {}; }
 
   /// What people call it, e.g. `redis://db1:6379/0`; without credentials, escaped.
   virtual std::string name() const = 0;

@@ -87,6 +87,11 @@ std::size_t Desk::count(const std::string& text) {
   return found;
 }
 
+const std::string& Desk::screen() {
+  read_screen();
+  return screen_;
+}
+
 void Desk::read_screen() {
   char block[4096];
   ssize_t got = 0;

@@ -36,6 +36,8 @@ class Desk {
   /// The number that follows what was shown last, and ends with a full stop.
   pid_t number();
   std::size_t count(const std::string& text);
+  /// Everything that was ever written there.
+  const std::string& screen();
 
  private:
   void read_screen();

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+
+#include "cli/place.hpp"
+#include "support/desk.hpp"
+
+namespace dlock::test {
+
+/// Somebody at a terminal that can move its cursor and reads UTF-8, where $D finds the locks of
+/// `place`; `variables` say otherwise.
+class Watcher : public Desk {
+ public:
+  explicit Watcher(const Place& place, std::map<std::string, std::string> variables = {})
+      : Desk(dlock_path(), at(place, std::move(variables))) {
+    resize(100);
+    type("cd " + place.dir().path() + "; echo here-$((1+1))");
+    REQUIRE(shows("here-2"));
+  }
+
+ private:
+  static std::map<std::string, std::string> at(const Place& place,
+                                               std::map<std::string, std::string> variables) {
+    variables.emplace("DLOCK_SERVER", place.url());
+    variables.emplace("DLOCK_CONFIG", "/dev/null");
+    variables.emplace("TERM", "xterm");
+    variables.emplace("LC_ALL", "C.UTF-8");
+    variables.emplace("NO_COLOR", "");
+    return variables;
+  }
+};
+
+}  // namespace dlock::test

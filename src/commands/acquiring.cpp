@@ -1,11 +1,14 @@
 #include "commands/acquiring.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
 #include "commands/place.hpp"
+#include "commands/waiting_line.hpp"
 #include "output/sentences.hpp"
 
 namespace dlock {
@@ -13,23 +16,40 @@ namespace {
 
 class Teller final : public AcquireListener {
  public:
-  explicit Teller(const Log& log) : log_(log) {}
+  Teller(const Log& log, WaitingLine* line) : log_(log), line_(line) {}
+  ~Teller() override { hush(); }
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
     log_.notice("waiting: " + refusal_text(key, refusal));
+    if (line_ != nullptr) line_->begin(key, refusal);
+  }
+  void still_waiting(const LockKey&, const Refusal& refusal) override {
+    if (line_ != nullptr) line_->news(refusal);
   }
   void let_in(const LockKey& key, milliseconds waited) override {
+    hush();
     log_.notice(escaped(key.text) + " acquired after " + human_duration(waited));
   }
   void server_lost(const std::string& why) override {
-    log_.notice(why + "; still waiting, trying again");
+    tell(why + "; still waiting, trying again", true);
   }
   void server_back(milliseconds away) override {
-    log_.notice("the server answers again after " + human_duration(away) + "; still waiting");
+    tell("the server answers again after " + human_duration(away) + "; still waiting", false);
+  }
+  /// From here on the terminal is others'.
+  void hush() {
+    if (line_ != nullptr) line_->end();
   }
 
  private:
+  void tell(const std::string& text, bool away) {
+    if (line_ == nullptr) return log_.notice(text);
+    line_->away(away);
+    line_->aside([&] { log_.notice(text); });
+  }
+
   const Log& log_;
+  WaitingLine* line_;  ///< null where nobody would see it
 };
 
 milliseconds since(Deadline begun) {
@@ -60,7 +80,10 @@ std::vector<Claim> Acquiring::claims() const {
 }
 
 Acquiring::Result Acquiring::acquire() {
-  Teller teller(log_);
+  const bool seen = !settings_.quiet && !settings_.verbose && screen_at(STDERR_FILENO).moves_cursor;
+  std::optional<WaitingLine> line;
+  if (seen) line.emplace([this] { return open_store(settings_); }, owner_, who_);
+  Teller teller(log_, line ? &*line : nullptr);
   const int fds[] = {signals_.fd(), abandon_fd_};
   std::optional<AnyOf> either;
   if (abandon_fd_ >= 0) either.emplace(fds);
@@ -73,6 +96,7 @@ Acquiring::Result Acquiring::acquire() {
     terms.unconfirmed = settings_.command == Command::run;
     terms.open_second = [this] { return open_store(settings_); };
     Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
+    teller.hush();
     Result result;
     result.waited = since(begun);
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {

@@ -142,6 +142,7 @@ std::optional<Grant> Attempt::ask_and_sleep(int interrupt_fd) {
   }
   if (grant || !passes(refusal_)) return grant;
   ticket_ = refusal_.ticket;
+  listener_.still_waiting(claim_.key, refusal_);
   return sleep(interrupt_fd);
 }
 

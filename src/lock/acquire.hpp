@@ -18,6 +18,8 @@ class AcquireListener {
   virtual ~AcquireListener() = default;
   /// When the waiting for a key begins; once more where all has to begin again.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
+  /// What each further answer says, until it is let in.
+  virtual void still_waiting(const LockKey&, const Refusal&) {}
   virtual void let_in(const LockKey& key, milliseconds waited) = 0;
   virtual void server_lost(const std::string& why) = 0;  ///< while waiting
   virtual void server_back(milliseconds away) = 0;

@@ -23,16 +23,26 @@ std::string holder_text(const Holder& holder) {
   return who_text(holder.who) + " for " + human_duration(holder.held) + lease_text(holder);
 }
 
-std::string holders_text(const Refusal& refusal) {
-  if (refusal.held_by.empty()) return "is free, but others wait for it";
-  if (refusal.holders == 1) return "is held by " + holder_text(refusal.held_by.front());
-  std::string text = "is held by " + std::to_string(refusal.holders) + " owners: ";
+std::string holders_list(const Refusal& refusal) {
+  if (refusal.holders == 1) return holder_text(refusal.held_by.front());
+  std::string text = std::to_string(refusal.holders) + " owners: ";
   const std::size_t named = std::min(refusal.held_by.size(), holders_named);
   for (std::size_t i = 0; i < named; ++i) {
     text += (i == 0 ? "" : "; ") + holder_text(refusal.held_by[i]);
   }
   if (refusal.holders > named) text += "; and " + std::to_string(refusal.holders - named) + " more";
   return text;
+}
+
+std::string holders_text(const Refusal& refusal) {
+  if (refusal.held_by.empty()) return "is free, but others wait for it";
+  return "is held by " + holders_list(refusal);
+}
+
+std::string waiting_for(const LockKey& key, milliseconds waited, const Screen& screen) {
+  const std::size_t most = screen.columns / 3;
+  return "waiting " + human_duration(waited) + " for " +
+         screen.fitted(screen.shown(key.text), most);
 }
 
 }  // namespace
@@ -63,6 +73,22 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
   const std::string queue =
       refusal.waiting > 0 ? ", " + std::to_string(refusal.waiting) + " waiting" : "";
   return name + " " + holders_text(refusal) + queue;
+}
+
+std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
+                         const Screen& screen) {
+  const std::string begin = waiting_for(key, waited, screen);
+  if (refusal.why != Refusal::Why::held) return begin + ": " + refusal_text(key, refusal);
+  const std::size_t waiting = std::max(refusal.waiting, refusal.ahead + 1);
+  const std::string place =
+      ", place " + std::to_string(refusal.ahead + 1) + " of " + std::to_string(waiting);
+  const std::string text =
+      begin + place + ": " + (refusal.held_by.empty() ? "nobody is in" : holders_list(refusal));
+  return screen.utf8 ? text : ascii_alone(text);
+}
+
+std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const Screen& screen) {
+  return waiting_for(key, waited, screen) + ": the server does not answer";
 }
 
 std::string margin_text(const LockKey& key, const Margin& margin) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "lock/store.hpp"
+#include "output/screen.hpp"
 
 namespace dlock {
 
@@ -13,6 +14,14 @@ std::string who_text(const Who& who);
 
 /// `nightly is held by deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s left, 2 waiting`.
 std::string refusal_text(const LockKey& key, const Refusal& refusal);
+
+/// `waiting 12s for nightly, place 2 of 3: deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s
+/// left`, for one line of `screen`: of a long key there is only the beginning.
+std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
+                         const Screen& screen);
+
+/// The same while the server does not answer.
+std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const Screen& screen);
 
 /// `nightly is held on 3 of 5 servers, and 3 are needed: redis://db4: no answer; …`.
 std::string margin_text(const LockKey& key, const Margin& margin);

@@ -1,0 +1,125 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <list>
+
+#include "cli/live_support.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+const std::string wipe = "\r\x1b[J";
+
+TEST_CASE("waiting line: says at a terminal behind whom, at which place, how long, and is wiped") {
+  on_each_engine([](const Place& place) {
+    auto holder = place.hold("nightly");
+    auto other = place.start({"run", "-q", "-k", "nightly", "--", "sleep", "60"});
+    REQUIRE(eventually([&] { return place.waiters("nightly") == 1; }));
+    Watcher user(place);
+    user.type("$D run -k nightly -- echo ran-inside; echo code-$?");
+    REQUIRE(user.shows("dlock: waiting: nightly is held by "));
+    REQUIRE(user.shows(wipe + "dlock: waiting 1s for nightly, place 2 of 2: "));
+    CHECK(user.shows(" pid " + std::to_string(holder.pid()) + " (sh) for "));
+    REQUIRE(user.shows(wipe + "dlock: waiting "));
+    // Of another holder, and of a better place, no waiter is told.
+    holder.signal(SIGTERM);
+    REQUIRE(user.shows("place 1 of 1: "));
+    CHECK(user.shows(" pid " + std::to_string(other.pid()) + " (sleep) for "));
+    other.signal(SIGTERM);
+    REQUIRE(user.shows(wipe + "dlock: nightly acquired after "));
+    REQUIRE(user.shows("ran-inside\r\ncode-0"));
+    CHECK(user.count("dlock: nightly acquired") == 1);
+  });
+}
+
+TEST_CASE("waiting line: wiped at the end of the time, by ^C and by ^Z, and drawn again by fg") {
+  const Place place(Engine::local);
+  const auto holder = place.hold("a");
+  Watcher timed(place);
+  timed.type("$D run -k a -w 1.5 -- true; echo code-$?");
+  Watcher user(place);
+  user.type("$D run -k a -- true");
+  REQUIRE(user.shows("dlock: waiting 1s for a"));
+  user.press("\x1a");
+  REQUIRE(user.shows(wipe));
+  REQUIRE(user.shows("Stopped"));
+  user.type("fg");
+  REQUIRE(user.shows("dlock: waiting 1s for a"));
+  user.press("\x03");
+  REQUIRE(user.shows(wipe));
+  user.type("echo code-$?");
+  CHECK(user.shows("code-130"));
+  REQUIRE(timed.shows("dlock: waiting 1s for a"));
+  CHECK(timed.shows(wipe + "dlock: not acquired within 1s"));
+  CHECK(timed.shows("code-75"));
+}
+
+TEST_CASE("waiting line: fits the terminal, also one without a size") {
+  const Place place(Engine::local);
+  const auto holder = place.hold("\u591c\u9593", {"--label", std::string(200, 'l')});
+  std::list<Watcher> users;
+  for (const int columns : {0, 40, 200}) {
+    users.emplace_back(place).resize(static_cast<unsigned short>(columns));
+    users.back().type("$D run -k \u591c\u9593 -w 1.5 -- true; echo code-$?");
+  }
+  for (const std::size_t columns : {80, 40, 200}) {
+    CAPTURE(columns);
+    Watcher& user = users.front();
+    REQUIRE(user.shows("code-75"));
+    const auto at = user.screen().find(wipe + "dlock: waiting 1s for \u591c\u9593");
+    REQUIRE(at != std::string::npos);
+    const auto from = at + wipe.size();
+    const std::string line = user.screen().substr(from, user.screen().find('\r', from) - from);
+    CHECK(line.ends_with("\u2026"));
+    // The two characters of the key and the sign of the cut have three bytes each.
+    CHECK(line.size() - 2 - 2 == columns - 1);
+    users.pop_front();
+  }
+}
+
+TEST_CASE("waiting line: none for -q, -v, a job in the background, a log, or without TERM") {
+  const Place place(Engine::local);
+  const auto holder = place.hold("a");
+  const std::string waits = "$D run -k a -w 1.4 -- true";
+  std::list<Watcher> users;
+  const auto silent = [&](const std::string& command, const std::string& term = "xterm") {
+    users.emplace_back(place, std::map<std::string, std::string>{{"TERM", term}});
+    users.back().type(command + "; echo code-$?");
+  };
+  silent("$D run -q -k a -w 1.4 -- true");
+  silent("$D run -v -k a -w 1.4 -- true");
+  silent(waits, "dumb");
+  silent(waits, "");
+  silent("(unset TERM; " + waits + ")");
+  silent(waits + " 2>log");
+  silent("stty tostop; " + waits + " & wait $!");
+  for (Watcher& user : users) {
+    REQUIRE(user.shows("code-75"));
+    CHECK(user.count("\x1b[") == 0);
+    CHECK(user.count("waiting 1s") == 0);
+    CHECK(user.count("Stopped") == 0);
+  }
+  const std::string log = read_file(place.dir() / "log");
+  CAPTURE(log);
+  CHECK(count_lines(log) == 2);
+  CHECK(log.starts_with("dlock: waiting: a is held by "));
+  CHECK(holds(log, "\ndlock: not acquired within 1s"));
+}
+
+TEST_CASE("waiting line: says when the server does not answer, and what is said of it is whole") {
+  const Place place(Engine::redis);
+  const auto holder = place.hold("a");
+  Watcher user(place);
+  user.type("$D run -k a -- true");
+  REQUIRE(user.shows("dlock: waiting 1s for a"));
+  place.server().kill_hard();
+  REQUIRE(user.shows("; still waiting, trying again\r\n"));
+  REQUIRE(user.shows("for a: the server does not answer"));
+  place.server().restart();
+  REQUIRE(user.shows(wipe + "dlock: the server answers again after "));
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -117,4 +117,12 @@ std::string human_duration(milliseconds span) {
   return text;
 }
 
+std::string exact_duration(std::chrono::nanoseconds span) {
+  if (span >= std::chrono::seconds(1))
+    return human_duration(std::chrono::floor<milliseconds>(span));
+  char text[48];
+  std::snprintf(text, sizeof text, "%.1fms", static_cast<double>(span.count()) / 1e6);
+  return text;
+}
+
 }  // namespace dlock

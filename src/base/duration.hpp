@@ -21,4 +21,7 @@ std::optional<long long> parse_number(std::string_view text, long long low, long
 /// How people read an age: `850ms`, `7s`, `1m01s`, `2h05m`, `3d04h`.
 std::string human_duration(milliseconds span);
 
+/// How long a step took: `0.4ms`, `12.3ms`, and from a second on as above.
+std::string exact_duration(std::chrono::nanoseconds span);
+
 }  // namespace dlock

@@ -67,7 +67,7 @@ Acquiring::Acquiring(const Settings& settings, const Log& log, Signals& signals,
       who_(std::move(who)),
       abandon_fd_(abandon_fd),
       owner_(settings.owner ? *settings.owner : new_owner_below(settings.above)),
-      store_(open_store(settings)) {}
+      store_(open_store(settings, log)) {}
 
 std::vector<Claim> Acquiring::claims() const {
   std::vector<Claim> claims;
@@ -94,7 +94,7 @@ Acquiring::Result Acquiring::acquire() {
     if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - since(begun));
     terms.interrupt_fd = either ? either->fd() : signals_.fd();
     terms.unconfirmed = settings_.command == Command::run;
-    terms.open_second = [this] { return open_store(settings_); };
+    terms.open_second = [this] { return open_store(settings_, log_); };
     Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
     teller.hush();
     Result result;

@@ -213,10 +213,7 @@ Holding::GivenBack Holding::give_back(const Held& held, ReleaseMode mode) {
     try {
       const auto answer = store_.release(claim.key, claim.token, mode, {answer_by, -1});
       // Gone when asked for the second time: the first did it, and its answer was lost.
-      if (answer == Released::yes || asked_before) {
-        log_.detail("released " + key);
-        return GivenBack::all;
-      }
+      if (answer == Released::yes || asked_before) return GivenBack::all;
       return lost();
     } catch (const Error& error) {
       if (later(BootClock::now(), pause_between_releases) < until) {

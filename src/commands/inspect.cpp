@@ -24,7 +24,7 @@ std::string report(const Settings& settings, const std::vector<KeyState>& states
 
 int inspect_command(const Settings& settings, const Log& log) {
   if (settings.watch) watch(settings, log);
-  const StorePtr store = open_store(settings);
+  const StorePtr store = open_store(settings, log);
   const auto states = store->inspect({settings.keys, settings.patterns}, short_patience());
   if (settings.quiet) {
     const bool any_held = std::any_of(states.begin(), states.end(),

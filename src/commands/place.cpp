@@ -1,5 +1,7 @@
 #include "commands/place.hpp"
 
+#include "base/duration.hpp"
+#include "commands/told_store.hpp"
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_council.hpp"
@@ -14,9 +16,10 @@ namespace {
 
 /// What lives on servers is a Store and Seals at once.
 template <typename As>
-std::unique_ptr<As> open_servers(const Settings& settings) {
-  const bool may_move = !std::holds_alternative<Endpoint>(settings.server);
-  const RedisTerms terms{settings.prefix, settings.replicas, may_move};
+std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& on_link) {
+  RedisTerms terms{settings.prefix, settings.replicas};
+  terms.may_move = !std::holds_alternative<Endpoint>(settings.server);
+  terms.on_link = on_link;
   if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
     return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(*one), terms);
   }
@@ -29,27 +32,37 @@ std::unique_ptr<As> open_servers(const Settings& settings) {
     return std::make_unique<ClusterStore>(target->seeds, terms);
   }
   const auto open = [servers = std::get<QuorumTarget>(settings.server).servers,
-                     prefix = settings.prefix] {
+                     prefix = settings.prefix, on_link] {
     std::vector<std::unique_ptr<Member>> members;
     for (const Endpoint& each : servers) {
-      members.push_back(std::make_unique<RedisMember>(each, prefix));
+      members.push_back(std::make_unique<RedisMember>(each, prefix, on_link));
     }
     return members;
   };
   return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>(open));
 }
 
-}  // namespace
-
-StorePtr open_store(const Settings& settings) {
+StorePtr open(const Settings& settings, const LinkListener& on_link) {
   if (const auto* target = std::get_if<LocalTarget>(&settings.server)) {
     return std::make_unique<LocalStore>(directory_of(*target));
   }
-  return open_servers<Store>(settings);
+  return open_servers<Store>(settings, on_link);
+}
+
+}  // namespace
+
+StorePtr open_store(const Settings& settings) { return open(settings, {}); }
+
+StorePtr open_store(const Settings& settings, const Log& log) {
+  if (!settings.verbose) return open_store(settings);
+  const auto on_link = [log](const Endpoint& to, std::chrono::nanoseconds took) {
+    tell_step(log, "connected to " + to.name() + " in " + exact_duration(took));
+  };
+  return told(open(settings, on_link), log);
 }
 
 std::unique_ptr<Seals> open_seals(const Settings& settings) {
-  return open_servers<Seals>(settings);
+  return open_servers<Seals>(settings, {});
 }
 
 DirectorySettings directory_of(const LocalTarget& target) {

@@ -15,6 +15,9 @@ namespace dlock {
 /// or connected yet.
 StorePtr open_store(const Settings& settings);
 
+/// The same, and with -v a line on stderr for each step it takes.
+StorePtr open_store(const Settings& settings, const Log& log);
+
 /// The same for what `guard` asks, where `settings` name servers and not `local:`.
 std::unique_ptr<Seals> open_seals(const Settings& settings);
 

@@ -28,10 +28,7 @@ ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, cons
   const ReleaseNotice notice(token, key);
   const auto answer = store.release(key, token, ReleaseMode::normal, short_patience());
   notice.answered(answer != Released::not_held);
-  if (answer != Released::not_held) {
-    log.detail("released " + escaped(key.text));
-    return ExitCode::ok;
-  }
+  if (answer != Released::not_held) return ExitCode::ok;
   log.error(escaped(key.text) +
             " is not held by this token: it was released or thrown out, or its lease has ended");
   return ExitCode::lost;
@@ -40,7 +37,7 @@ ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, cons
 }  // namespace
 
 int release_command(const Settings& settings, const Log& log) {
-  const StorePtr store = open_store(settings);
+  const StorePtr store = open_store(settings, log);
   return for_each_key(settings, log, [&](const LockKey& key) {
     return settings.force ? throw_out(*store, key, settings.fence, log)
                           : give_up_hold(*store, key, *settings.token, log);

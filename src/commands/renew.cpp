@@ -1,5 +1,4 @@
 #include "attach/keeper_door.hpp"
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "commands/commands.hpp"
@@ -15,13 +14,10 @@ int renew_command(const Settings& settings, const Log& log) {
         "--ttl: this token is kept by acquire --attach with the ttl it began with: renew it "
         "without --ttl");
   }
-  const StorePtr store = open_store(settings);
+  const StorePtr store = open_store(settings, log);
   return for_each_key(settings, log, [&](const LockKey& key) {
     const auto renewed = store->renew(key, *settings.token, settings.ttl, short_patience());
-    if (renewed) {
-      log.detail("renewed " + escaped(key.text) + " for " + human_duration(renewed->lease.length));
-      return ExitCode::ok;
-    }
+    if (renewed) return ExitCode::ok;
     log.error(escaped(key.text) +
               " is not held by this token: it was released or thrown out, or its lease has ended");
     return ExitCode::lost;

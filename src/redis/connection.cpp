@@ -142,6 +142,7 @@ void Connection::open(const Patience& patience) {
   if (patience.interrupt_fd >= 0 && readable(patience.interrupt_fd)) {
     throw Error(Trouble::interrupted, "interrupted");
   }
+  const auto begun = BootClock::now();
   Endpoint endpoint = route_->find(patience);
   // Where it was named first it may be dead, and be named elsewhere soon.
   constexpr int tries = 3;
@@ -161,6 +162,7 @@ void Connection::open(const Patience& patience) {
   link_->setting_up = set_up(link_->to);
   link_->owed = link_->setting_up.size();
   for (const Request& request : link_->setting_up) append_formatted(link_->unsent, request);
+  if (on_link_) on_link_(link_->to, BootClock::now() - begun);
 }
 
 void Connection::take_owed(Reply reply) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,9 @@ struct Published {
   std::string payload;
 };
 
+/// Told of each new link: where it leads to, and how long it took to get there.
+using LinkListener = std::function<void(const Endpoint& to, std::chrono::nanoseconds took)>;
+
 /// One RESP2 connection, opened when it is first needed and again after it broke, to wherever its
 /// route says. Requests go out together with the set-up (AUTH, SELECT, ROLE, CLIENT SETNAME) in one
 /// write. What was published to us waits in an inbox. Trouble is Error{unavailable} or {denied},
@@ -29,8 +33,9 @@ class Connection {
  public:
   /// Every link begins with `questions`, too; whose server is asked any has to be a master, as one
   /// that may move.
-  explicit Connection(std::unique_ptr<Route> route, std::vector<Request> questions = {})
-      : route_(std::move(route)), questions_(std::move(questions)) {}
+  explicit Connection(std::unique_ptr<Route> route, std::vector<Request> questions = {},
+                      LinkListener on_link = {})
+      : route_(std::move(route)), questions_(std::move(questions)), on_link_(std::move(on_link)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If an
   /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
@@ -94,6 +99,7 @@ class Connection {
 
   std::unique_ptr<Route> route_;
   const std::vector<Request> questions_;
+  const LinkListener on_link_;
   std::optional<Link> link_;
   int links_ = 0;
   bool was_sent_twice_ = false;

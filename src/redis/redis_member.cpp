@@ -37,8 +37,9 @@ const std::vector<Request>& questions() {
 
 }  // namespace
 
-RedisMember::RedisMember(const Endpoint& server, const std::string& prefix)
-    : RedisStore(std::make_unique<FixedRoute>(server), {.prefix = prefix, .member = true},
+RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link)
+    : RedisStore(std::make_unique<FixedRoute>(server),
+                 {.prefix = prefix, .member = true, .on_link = std::move(on_link)},
                  std::make_shared<Pending>(), questions()) {}
 
 Answer RedisMember::vote(const Claim& claim, const Ask& ask, Fence proposal,

@@ -21,6 +21,7 @@ struct RedisTerms {
   bool may_move = false;          ///< locks may come to live on another server
   bool cluster = false;           ///< the server is a node of a Cluster, and may redirect
   bool member = false;            ///< the server is one of a quorum; see RedisMember
+  LinkListener on_link{};         ///< called by whichever thread uses the store
 };
 
 /// Locks on one Redis or Valkey server: every request is one run of the script in src/redis/lock.

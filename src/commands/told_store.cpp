@@ -1,0 +1,123 @@
+#include "commands/told_store.hpp"
+
+#include <unistd.h>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+#include "output/sentences.hpp"
+
+namespace dlock {
+namespace {
+
+/// How long a step took, as the end of a sentence.
+class Taken {
+ public:
+  std::string text() const { return " in " + exact_duration(BootClock::now() - begun_); }
+
+ private:
+  Deadline begun_ = BootClock::now();
+};
+
+std::string answer_text(const Answer& answer, bool waits) {
+  if (const auto* grant = std::get_if<Grant>(&answer)) {
+    const bool leased = grant->lease.valid_until != never;
+    return "granted, fence " + std::to_string(grant->fence.value) +
+           (leased ? ", lease " + human_duration(grant->lease.length) : "");
+  }
+  const auto& refusal = std::get<Refusal>(answer);
+  if (refusal.why != Refusal::Why::held) return "refused";
+  const std::string held =
+      "held by " + std::to_string(refusal.holders) + (refusal.holders == 1 ? " owner" : " owners");
+  if (!waits) return held;
+  return "place " + std::to_string(refusal.ahead + 1) + ", " + held + ", asking again in " +
+         human_duration(refusal.ask_again_in) + " at the latest";
+}
+
+class ToldStore final : public Store {
+ public:
+  ToldStore(StorePtr store, const Log& log) : store_(std::move(store)), log_(log) {}
+
+  Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override {
+    const Taken taken;
+    auto answer = store_->acquire(claim, ask, patience);
+    tell("asked " + name() + " for " + escaped(claim.key.text) + ": " +
+         answer_text(answer, ask.wait) + taken.text());
+    return answer;
+  }
+  Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override {
+    const Taken taken;
+    Wake wake = store_->sleep(claim, until, interrupt_fd);
+    const std::string key = escaped(claim.key.text);
+    if (wake.why == Wake::Why::granted) tell("told that " + key + " is ours" + taken.text());
+    if (wake.why == Wake::Why::changed)
+      tell("told that " + key + " may be free earlier" + taken.text());
+    return wake;
+  }
+  std::optional<Grant> renew(const LockKey& key, const Token& token,
+                             std::optional<milliseconds> ttl, const Patience& patience) override {
+    const Taken taken;
+    auto grant = store_->renew(key, token, ttl, patience);
+    if (grant) tell(kept_text(key, *grant) + taken.text());
+    return grant;
+  }
+  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
+                   const Patience& patience) override {
+    const Taken taken;
+    const auto released = store_->release(key, token, mode, patience);
+    const std::string what = released == Released::yes          ? "released "
+                             : released == Released::left_queue ? "left the queue of "
+                                                                : "did not hold ";
+    tell(what + escaped(key.text) + taken.text());
+    return released;
+  }
+  std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
+                                    const Patience& patience) override {
+    const Taken taken;
+    auto thrown_out = store_->force_release(key, fence, patience);
+    tell("asked " + name() + " to free " + escaped(key.text) + taken.text());
+    return thrown_out;
+  }
+  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override {
+    const Taken taken;
+    auto states = store_->inspect(query, patience);
+    tell("asked " + name() + " how things stand" + taken.text());
+    return states;
+  }
+  bool command_started(const Claim& claim, pid_t group) override {
+    return store_->command_started(claim, group);
+  }
+  bool live_with(const Claim& claim, pid_t pid) override { return store_->live_with(claim, pid); }
+  void leave_to(pid_t pid) override { store_->leave_to(pid); }
+  bool needs_renewal(const Claim& claim) const override { return store_->needs_renewal(claim); }
+  int news_fd() const override { return store_->news_fd(); }
+  void take_news() override { store_->take_news(); }
+  std::optional<Margin> margin(const Claim& claim) override { return store_->margin(claim); }
+  Fd changes() override { return store_->changes(); }
+  std::string name() const override { return store_->name(); }
+
+ private:
+  static std::string kept_text(const LockKey& key, const Grant& grant) {
+    if (grant.lease.valid_until == never) return "found " + escaped(key.text) + " still ours";
+    return "renewed " + escaped(key.text) + " for " + human_duration(grant.lease.length);
+  }
+
+  void tell(const std::string& text) const { tell_step(log_, text); }
+
+  StorePtr store_;
+  const Log log_;
+};
+
+}  // namespace
+
+void tell_step(const Log& log, const std::string& text) {
+  pollfd reader[] = {{STDERR_FILENO, POLLOUT, 0}};
+  if (poll_until(reader, BootClock::now()) > 0) log.detail(text);
+}
+
+StorePtr told(StorePtr store, const Log& log) {
+  return std::make_unique<ToldStore>(std::move(store), log);
+}
+
+}  // namespace dlock

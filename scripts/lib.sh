@@ -2,7 +2,7 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev nlohmann-json3-dev)
-test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin python3)
+test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin python3 mandoc)
 
 # What runs as a service once it is installed, unless it is kept from that.
 declare -A service_of=([redis-server]=redis-server [etcd-server]=etcd)

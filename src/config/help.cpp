@@ -36,8 +36,8 @@ constexpr Page pages[] = {
      "  dlock release -k deploy --token \"$T\"\n"
      "  dlock acquire -k deploy -t 1m -w 5m --env > lock.env && . ./lock.env\n"
      "  T=$(dlock acquire -k deploy --attach \"$$\") || exit\n",
-     "  0 taken; 75 not had in time; 64 usage; 69 server not reached; 77 refused by\n"
-     "  it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},
+     "  0 taken; 75 not had in time; 79 --attach: lost at once; 64 usage; 69 server\n"
+     "  not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::renew, "renew -k KEY [--token T] [-t TTL]",
      "Give a lock taken with acquire more time: its own ttl from now on, or TTL.\n",
      "  T=$(dlock acquire -k upload -t 10m)\n"

@@ -75,6 +75,7 @@ class Watch {
   void look();
   void show();
   void draw();
+  std::vector<KeyState> states_now() const;
   void print_changes();
   void sleep();
   void hear();
@@ -135,11 +136,16 @@ std::string Watch::heading(const Screen& screen) const {
          store_->name();
 }
 
-void Watch::draw() {
-  const Screen screen = screen_at(STDOUT_FILENO);
+std::vector<KeyState> Watch::states_now() const {
   auto states = states_;
   const auto passed = std::chrono::floor<milliseconds>(BootClock::now() - read_at_);
   for (KeyState& state : states) grow_older(state, passed);
+  return states;
+}
+
+void Watch::draw() {
+  const Screen screen = screen_at(STDOUT_FILENO);
+  const auto states = states_now();
   const auto line = [&](const std::string& text, Tone tone) {
     return screen.toned(screen.fitted(text, screen.columns), tone) + "\n";
   };
@@ -202,7 +208,7 @@ void Watch::end(int signal) {
   if (picture_) {
     picture_.reset();
     if (reached_ && in_foreground(STDOUT_FILENO)) {
-      write_all(STDOUT_FILENO, inspect_text(settings_, states_, screen_at(STDOUT_FILENO)));
+      write_all(STDOUT_FILENO, inspect_text(settings_, states_now(), screen_at(STDOUT_FILENO)));
     }
   }
   store_.reset();

@@ -1,6 +1,7 @@
 #include "output/sentences.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
@@ -82,8 +83,16 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
   const std::size_t waiting = std::max(refusal.waiting, refusal.ahead + 1);
   const std::string place =
       ", place " + std::to_string(refusal.ahead + 1) + " of " + std::to_string(waiting);
-  const std::string text =
-      begin + place + ": " + (refusal.held_by.empty() ? "nobody is in" : holders_list(refusal));
+  // A label may be long, and says least.
+  Refusal unlabelled = refusal;
+  std::string labels;
+  for (Holder& holder : unlabelled.held_by) {
+    const std::string label = std::exchange(holder.who.label, "");
+    if (!label.empty()) labels += " [" + escaped(label) + "]";
+  }
+  const std::string text = begin + place + ": " +
+                           (refusal.held_by.empty() ? "nobody is in" : holders_list(unlabelled)) +
+                           labels;
   return screen.utf8 ? text : ascii_alone(text);
 }
 

@@ -16,7 +16,7 @@ std::string who_text(const Who& who);
 std::string refusal_text(const LockKey& key, const Refusal& refusal);
 
 /// `waiting 12s for nightly, place 2 of 3: deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s
-/// left`, for one line of `screen`: of a long key there is only the beginning.
+/// left [label]`, for one line of `screen`: of a long key there is only the beginning.
 std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                          const Screen& screen);
 

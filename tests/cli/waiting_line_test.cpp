@@ -74,7 +74,7 @@ TEST_CASE("waiting line: fits the terminal, also one without a size") {
     const std::string line = user.screen().substr(from, user.screen().find('\r', from) - from);
     CHECK(line.ends_with("\u2026"));
     // The two characters of the key and the sign of the cut have three bytes each.
-    CHECK(line.size() - 2 - 2 == columns - 1);
+    CHECK(line.size() - 2 - 2 == columns - 3);
     users.pop_front();
   }
 }

@@ -65,6 +65,22 @@ TEST_CASE("output: a refusal escapes what others wrote") {
                     "] for 1m01s, lease 24s left");
 }
 
+TEST_CASE("output: the line of one who waits says the place first, and labels last") {
+  Refusal standing = refusal({holder(Who{"web1", 42, "deploy", "sh", "ticket 17"})}, 3);
+  standing.ahead = 1;
+  Screen screen;
+  screen.is_terminal = true;
+  CHECK(waiting_text(LockKey{"k\u00fc"}, standing, 12s, screen) ==
+        "waiting 12s for k\u00fc, place 2 of 3: deploy@web1 pid 42 (sh) for 1m01s, lease 24s left "
+        "[ticket 17]");
+  screen.utf8 = false;
+  CHECK(waiting_text(LockKey{"k\u00fc"}, standing, 12s, screen)
+            .starts_with("waiting 12s for k\\xC3\\xBC, place 2 of 3: "));
+  CHECK(is_plain(waiting_text(LockKey{hostile}, refusal({holder(somebody(hostile))}), 1s, screen)));
+  CHECK(waiting_in_vain_text(LockKey{std::string(90, 'x')}, 1s, screen) ==
+        "waiting 1s for " + std::string(25, 'x') + "~: the server does not answer");
+}
+
 TEST_CASE("output: tables escape what others wrote, a row or line each") {
   KeyState state;
   state.key = LockKey{hostile};

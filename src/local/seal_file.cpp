@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <system_error>
 #include <thread>
 
 #include "base/duration.hpp"
@@ -22,23 +23,27 @@ namespace {
 constexpr std::size_t longest_record = 17;
 
 /// While it exists somebody waits for a lock that flock(2) gives without telling how long it takes.
-class Waiting {
+class LongWait {
  public:
-  explicit Waiting(const std::function<void()>& told) {
+  explicit LongWait(const std::function<void()>& told) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // they are for the thread that waits
-    thread_ = std::thread([this, told] {
-      pollfd over[] = {{over_.fd(), POLLIN, 0}};
-      if (poll_until(over, later(BootClock::now(), patience)) == 0) told();
-    });
+    try {
+      thread_ = std::thread([this, told] {
+        pollfd over[] = {{over_.fd(), POLLIN, 0}};
+        if (poll_until(over, later(BootClock::now(), patience)) == 0) told();
+      });
+    } catch (const std::system_error&) {
+      // Where there can be no thread it waits without a word.
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-  ~Waiting() {
+  LongWait(const LongWait&) = delete;
+  LongWait& operator=(const LongWait&) = delete;
+  ~LongWait() {
     over_.raise();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
  private:
@@ -115,7 +120,7 @@ SealFile::~SealFile() {
 void SealFile::lock(const std::function<void()>& waiting) {
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
   if (errno != EWOULDBLOCK) throw_errno("cannot lock " + shown());
-  const Waiting teller(waiting);
+  const LongWait teller(waiting);
   while (flock(fd_.get(), LOCK_EX) != 0) {
     if (errno != EINTR) throw_errno("cannot lock " + shown());
   }

@@ -14,8 +14,8 @@ namespace dlock {
 
 /// The line that somebody at a terminal sees while dlock waits: for how long, at which place in the
 /// queue, and behind whom. A thread of its own draws it each second, and looks at the lock every
-/// few seconds through a store of its own: a waiter is told when its turn comes and when a lease
-/// ends early, but neither of a new holder nor of those who left the queue before it.
+/// few seconds through a store of its own: only the first in the queue is told what changes, and
+/// the others neither of a new holder nor of those who leave before them.
 class WaitingLine {
  public:
   /// `open` makes the store; `owner` and `who` are those of the waiter.

@@ -17,13 +17,17 @@ TEST_CASE("waiting line: says at a terminal behind whom, at which place, how lon
     auto holder = place.hold("nightly");
     auto other = place.start({"run", "-q", "-k", "nightly", "--", "sleep", "60"});
     REQUIRE(eventually([&] { return place.waiters("nightly") == 1; }));
+    auto third = place.start({"run", "-q", "-k", "nightly", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("nightly") == 2; }));
     Watcher user(place);
     user.type("$D run -k nightly -- echo ran-inside; echo code-$?");
     REQUIRE(user.shows("dlock: waiting: nightly is held by "));
-    REQUIRE(user.shows(wipe + "dlock: waiting 1s for nightly, place 2 of 2: "));
+    REQUIRE(user.shows(wipe + "dlock: waiting 1s for nightly, place 3 of 3: "));
     CHECK(user.shows(" pid " + std::to_string(holder.pid()) + " (sh) for "));
     REQUIRE(user.shows(wipe + "dlock: waiting "));
-    // Of another holder, and of a better place, no waiter is told.
+    // Nobody tells a waiter of those who leave before it.
+    third.signal(SIGTERM);
+    REQUIRE(user.shows("place 2 of 2: "));
     holder.signal(SIGTERM);
     REQUIRE(user.shows("place 1 of 1: "));
     CHECK(user.shows(" pid " + std::to_string(other.pid()) + " (sleep) for "));

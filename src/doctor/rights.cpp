@@ -26,6 +26,7 @@ std::vector<Right> script_rights(const KeyNames& keys) {
           {"zrank", {"ZRANK", keys.queue, "member"}},
           {"zcard", {"ZCARD", keys.queue}},
           {"hdel", {"HDEL", keys.holds, "field"}},
+          {"hlen", {"HLEN", keys.holds}},
           {"zrem", {"ZREM", keys.queue, "member"}},
           {"pexpire", {"PEXPIRE", keys.fence, "1"}},
           {"publish", {"PUBLISH", keys.holds + ":channel", "nobody listens"}}};

@@ -40,14 +40,6 @@ std::string from_who_field(std::string_view text) {
   return text == "-" ? "" : percent_decoded(text);
 }
 
-/// Cuts the next blank-separated word off `text`.
-std::string_view take_word(std::string_view& text) {
-  const auto blank = text.find(' ');
-  const auto word = text.substr(0, blank);
-  text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
-  return word;
-}
-
 [[noreturn]] void not_a_lock() {
   throw Error(Trouble::wrong_data, "the key holds data that is not a lock");
 }
@@ -71,6 +63,13 @@ Who take_who(std::string_view text) {
 milliseconds to_ms(std::int64_t us) { return std::chrono::ceil<milliseconds>(microseconds(us)); }
 
 }  // namespace
+
+std::string_view take_word(std::string_view& text) {
+  const auto blank = text.find(' ');
+  const auto word = text.substr(0, blank);
+  text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
+  return word;
+}
 
 KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
     : holds(prefix + "{" + encoded_key(key.text) + "}"),
@@ -102,25 +101,20 @@ std::string scan_pattern(std::string_view prefix) {
 
 std::string packed_claim(const Claim& claim) {
   const std::string ttl = std::to_string(claim.ttl.count());
-  return " " + ttl + " " + ttl + " " + std::to_string(claim.limit.owners) + " h " +
-         std::to_string(claim.floor.count()) + " " + claim.owner.text + " " +
-         who_field(claim.who.host) + " " + std::to_string(claim.who.pid) + " " +
+  return " " + ttl + " " + ttl + " " + std::to_string(claim.limit.owners) + " " + claim.owner.text +
+         " " + who_field(claim.who.host) + " " + std::to_string(claim.who.pid) + " " +
          who_field(claim.who.user) + " " + who_field(claim.who.command) + " " +
          who_field(claim.who.label);
 }
 
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {
-  return {operation,
-          claim.token.text,
-          packed_claim(claim),
-          claim.owner.text,
-          std::to_string(claim.ttl.count()),
-          std::to_string(claim.limit.owners),
-          std::to_string(claim.floor.count()),
+  return {operation, claim.token.text, packed_claim(claim), std::to_string(claim.floor.count()),
           std::to_string(std::max(claim.ttl, claim.floor).count())};
 }
 
 StoredHold parse_hold(std::string_view value, std::int64_t now) {
+  const auto flag = take_word(value);
+  const milliseconds floor(take_number(value));
   const std::int64_t at = std::min(take_number(value), now);
   const std::int64_t since = take_number(value);
   Hold hold;
@@ -128,8 +122,6 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   const milliseconds lease(take_number(value));
   take_number(value);
   hold.limit = Limit{take_number(value)};
-  const auto flag = take_word(value);
-  const milliseconds floor(take_number(value));
   hold.kept = flag == "k";
   hold.owner = hold.kept ? "" : std::string(take_word(value));
   if (hold.kept) take_word(value);
@@ -154,11 +146,11 @@ Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t no
   take_number(value);  // seen
   take_number(value);  // told
   take_word(value);    // channel
+  take_word(value);    // proposal
+  take_number(value);  // floor
   take_number(value);  // lease
   take_number(value);  // ttl
   waiter.limit = Limit{take_number(value)};
-  take_word(value);    // flag
-  take_number(value);  // floor
   waiter.owner = std::string(take_word(value));
   waiter.who = take_who(value);
   waiter.waiting = to_ms(std::max<std::int64_t>(now - ticket, 0));

@@ -27,12 +27,15 @@ std::optional<LockKey> key_of(std::string_view prefix, std::string_view name);
 /// The pattern SCAN is to match for all locks below a prefix.
 std::string scan_pattern(std::string_view prefix);
 
-/// ` lease ttl limit h floor owner who`: what a grant or a waiter's entry ends with, made by the
+/// ` lease ttl limit owner who`: what a grant or a waiter's entry ends with, made by the
 /// client so that the script need not.
 std::string packed_claim(const Claim& claim);
 
 /// What `operation` of the script is given first where it is about a whole claim.
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
+
+/// Cuts the next blank-separated word off `text`.
+std::string_view take_word(std::string_view& text);
 
 /// A value of the holds hash.
 struct StoredHold {

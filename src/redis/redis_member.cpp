@@ -116,8 +116,8 @@ bool RedisMember::take_standing(Reply& reply) {
   reply.items.pop_back();
   standing_ = {span(reply, reply.items.size() - 1), process_.run_id};
   reply.items.pop_back();
-  if (!process_.durable) return vouched.starts_with(process_.run_id + " ");
-  return vouched == process_.run_id + (*process_.durable ? " a" : " -");
+  if (!process_.durable) return vouched.starts_with(process_.run_id + "/");
+  return vouched == process_.run_id + (*process_.durable ? "/a" : "/-");
 }
 
 void RedisMember::know_process() {

@@ -99,9 +99,10 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
                  names.waiters,
                  names.fence};
   if (terms_.member) script.push_back(names.alive);
-  script.insert(script.end(), arguments.begin(), arguments.end());
-  if (listen && !here_.empty()) script.back() += "@" + here_;
+  script.insert(script.end(), arguments.begin(), arguments.begin() + 2);
   script.push_back(here_);
+  script.insert(script.end(), arguments.begin() + 2, arguments.end());
+  if (listen && !here_.empty()) script.back() += "@" + here_;
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
   subscribed_ = whole_channel;
@@ -109,12 +110,12 @@ Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string
   sent_twice_ = sent_twice_ || connection_.was_sent_twice();
   // It went to another server than it says.
   if (place(patience) != here_) return call_once(names, arguments, channel, by_text, patience);
-  if (!listen) return replies.back();
+  if (!listen) return in_items(std::move(replies.back()));
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
   }
   if (!replies.back().is_array(2)) connection_.close();
-  return item(replies.back(), 1);
+  return in_items(item(replies.back(), 1));
 }
 
 void RedisStore::replicate(const LockKey& key, int link, const Patience& patience) {
@@ -168,9 +169,9 @@ void RedisStore::note_answered(const Asked& asked) {
   }
 }
 
-void RedisStore::tidy(const LockKey& key, const Reply& more, const Patience& patience) {
+void RedisStore::tidy(const LockKey& key, std::int64_t more, const Patience& patience) {
   try {
-    std::int64_t left = more.integer;
+    std::int64_t left = more;
     while (left != 0) left = number(run(key, {"tidy", ""}, patience), 1);
   } catch (const Error&) {
     connection_.close();
@@ -195,9 +196,10 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
                             const Ask& ask, const Patience& patience, bool& more) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
   auto arguments = claim_arguments("acquire", claim);
-  arguments.emplace_back(ask.wait ? "1" : "0");
-  arguments.push_back(ask.ticket ? std::to_string(ask.ticket->value) : "");
-  arguments.push_back(channel);
+  if (ask.wait || proposal) {
+    arguments.push_back(ask.ticket ? std::to_string(ask.ticket->value) : "");
+    arguments.push_back(channel);
+  }
   if (proposal) arguments.push_back(std::to_string(proposal->value));
   const Asked asked{claim.key, claim.token};
   note_asked(asked);
@@ -207,12 +209,11 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   note_answered(asked);
   check(claim.key, reply);
   if (word(reply, 0) == "granted") {
-    const milliseconds lease = span(reply, 2);
     more = false;
     replicate(claim.key, link, patience);
     pending_->handed_over.erase(asked);
-    tidy(claim.key, item(reply, 4), patience);
-    return Grant{Fence{number(reply, 1)}, Lease{lease, valid_until(sent, lease)}};
+    tidy(claim.key, number(reply, 2), patience);
+    return Grant{Fence{number(reply, 1)}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
   }
   if (word(reply, 0) != "refused") unexpected_answer();
   more = number(reply, 8) != 0;
@@ -281,15 +282,15 @@ std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& argu
   const Reply reply = run(key, arguments, patience);
   const int link = connection_.links();
   if (word(reply, 0) == "gone") {
-    tidy(key, item(reply, 1), patience);
+    tidy(key, number(reply, 1), patience);
     return std::nullopt;
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
   if (pending_->handed_over.contains(asked)) replicate(key, link, patience);
   pending_->handed_over.erase(asked);
-  tidy(key, item(reply, 4), patience);
-  return Grant{Fence{number(reply, 3)}, Lease{lease, valid_until(sent, lease)}};
+  tidy(key, number(reply, 3), patience);
+  return Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}};
 }
 
 Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
@@ -320,12 +321,15 @@ Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool uns
                                   const Patience& patience) {
   constexpr milliseconds tombstone_life{60'000};
   const auto& [key, token] = asked;
-  const Reply reply = run(key,
-                          {"release", token.text, unsure ? "1" : "0",
-                           mode == ReleaseMode::ignore_floor ? "1" : "0", text_of(tombstone_life)},
-                          patience);
+  std::vector<std::string> arguments{"release", token.text};
+  if (unsure || mode != ReleaseMode::normal) {
+    arguments.insert(arguments.end(),
+                     {unsure ? "1" : "0", mode == ReleaseMode::ignore_floor ? "1" : "0",
+                      text_of(tombstone_life)});
+  }
+  const Reply reply = run(key, arguments, patience);
   const bool first_may_have_done_it = sent_twice_;
-  tidy(key, item(reply, 1), patience);
+  tidy(key, number(reply, 1), patience);
   if (word(reply, 0) == "released") return Released::yes;
   if (word(reply, 0) == "left") return Released::left_queue;
   return first_may_have_done_it ? Released::yes : Released::not_held;
@@ -335,7 +339,7 @@ std::vector<Holder> RedisStore::force_release(const LockKey& key, std::optional<
                                               const Patience& patience) {
   const std::string which = fence ? std::to_string(fence->value) : "";
   const Reply reply = run(key, {"force", "", which}, patience);
-  tidy(key, item(reply, 2), patience);
+  tidy(key, number(reply, 2), patience);
   return holders_from(reply, 3, number(reply, 1));
 }
 

@@ -97,7 +97,7 @@ class RedisStore : public virtual Store, public virtual Seals {
                   const std::string& channel, bool by_text, const Patience& patience);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
   /// it fails does not change our own answer.
-  void tidy(const LockKey& key, const Reply& more, const Patience& patience);
+  void tidy(const LockKey& key, std::int64_t more, const Patience& patience);
   Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                   const Patience& patience, bool& more);
   /// What a message says that was `told` to who waits; nothing in it where it cannot be told how

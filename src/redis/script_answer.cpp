@@ -29,6 +29,21 @@ milliseconds span(const Reply& reply, std::size_t i) {
   return server_span(one.kind == Reply::Kind::integer ? std::to_string(one.integer) : one.text);
 }
 
+Reply in_items(Reply reply) {
+  if (reply.kind != Reply::Kind::text) return reply;
+  Reply list;
+  list.kind = Reply::Kind::array;
+  std::string_view left = reply.text;
+  constexpr std::size_t most = 8;
+  while (!left.empty() && list.items.size() < most) {
+    Reply item;
+    item.kind = Reply::Kind::text;
+    item.text = take_word(left);
+    list.items.push_back(std::move(item));
+  }
+  return list;
+}
+
 std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now) {
   std::vector<Hold> holds;
   for (std::size_t i = first; i < reply.items.size(); ++i) {

@@ -144,7 +144,9 @@ TEST_CASE("bad server: one that is no Redis") {
       "$-1\r\n",
       "*0\r\n",
       "*2\r\n$7\r\ngranted\r\n:1\r\n",
-      "*5\r\n$7\r\ngranted\r\n$3\r\nabc\r\n$1\r\n1\r\n$1\r\n1\r\n:0\r\n",
+      "$13\r\ngranted abc 0\r\n",
+      "$9\r\ngranted 1\r\n",
+
       "$-7\r\n",
       "$abc\r\n",
       "*99999999999999999999\r\n",

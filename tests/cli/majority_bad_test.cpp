@@ -63,18 +63,17 @@ Step lie(const std::vector<std::string>& words) {
   if (words[0] == "CONFIG") return say("*2\r\n" + bulk("appendfsync") + bulk("always"));
   if (words[0] == "ROLE") return say("*3\r\n" + bulk("master") + ":0\r\n*0\r\n");
   if (words[0] != "EVALSHA" && words[0] != "EVAL") return say("+OK\r\n");
-  const std::string stamp = std::to_string(wall_now().time_since_epoch().count());
-  const std::string tail = ":0\r\n:0\r\n" + bulk(process + " a");
+  const std::string tail = " 0 0 " + process + "/a";
   const auto keys = static_cast<std::size_t>(std::stoi(words[2]));
   const std::string& operation = words.at(3 + keys);
-  const std::string fence = bulk("9007199254740000");
+  const std::string fence = "9007199254740000";
   if (operation == "acquire") {
-    return say("*7\r\n" + bulk("granted") + fence + bulk("30000") + bulk(stamp) + tail);
+    return say(bulk("granted " + fence + tail));
   }
   if (operation == "renew" || operation == "rejoin") {
-    return say("*7\r\n" + bulk("renewed") + bulk("30000") + bulk(stamp) + fence + tail);
+    return say(bulk("renewed 30000 " + fence + tail));
   }
-  return say("*4\r\n" + bulk("released") + tail);
+  return say(bulk("released" + tail));
 }
 
 RedisOptions with_password() {

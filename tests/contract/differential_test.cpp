@@ -17,6 +17,7 @@
 #include "redis/connection.hpp"
 #include "redis/lock_script.hpp"
 #include "redis/protocol_text.hpp"
+#include "redis/script_answer.hpp"
 #include "support/clock_control.hpp"
 #include "support/redis_server.hpp"
 
@@ -135,8 +136,7 @@ class TableSide final : public Wakes {
         const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
         const auto lease = table_.renew(token, ttl, now_, *this, brought(step)).answer;
         if (lease) {
-          answer({"renewed", number(lease->count()), number(clock.count()),
-                  number(table_.find_hold(token)->fence.value)});
+          answer({"renewed", number(lease->count()), number(table_.find_hold(token)->fence.value)});
         } else {
           answer({"gone"});
         }
@@ -146,8 +146,7 @@ class TableSide final : public Wakes {
         const auto granted =
             table_.rejoin(claim_of(step), *brought(step), Backing{}, now_, *this).answer;
         if (granted) {
-          answer({"renewed", number(granted->lease.count()), number(clock.count()),
-                  number(granted->fence.value)});
+          answer({"renewed", number(granted->lease.count()), number(granted->fence.value)});
         } else {
           answer({"gone"});
         }
@@ -198,7 +197,7 @@ class TableSide final : public Wakes {
     if (member_ && asked) {
       const auto left = std::chrono::ceil<milliseconds>(now_.guard);
       words_.push_back("guarded for " + number(left.count()) + " ms, vouched for " +
-                       (alive_ ? alive_->run_id + " " + alive_->flag : ""));
+                       (alive_ ? alive_->run_id + "/" + alive_->flag : "-"));
     }
     return words_;
   }
@@ -237,8 +236,7 @@ class TableSide final : public Wakes {
     const auto outcome =
         table_.acquire(claim_of(step), ask, Backing{}, now_, *this, proposal).answer;
     if (const auto* granted = std::get_if<Granted>(&outcome)) {
-      answer({"granted", number(granted->fence.value), number(granted->lease.count()),
-              number(now_.lease_clock.count())});
+      answer({"granted", number(granted->fence.value)});
       return;
     }
     const Refused& refused = std::get<Refused>(outcome);
@@ -270,11 +268,11 @@ class TableSide final : public Wakes {
   std::string text(const HoldEntry& hold) const {
     static constexpr const char* flags[] = {"h", "p", "k", "t"};
     const auto at = std::min(hold.at, now_.lease_clock);
-    return number(at.count()) + " " + number(hold.since.count()) + " " + number(hold.fence.value) +
-           " " + number(hold.lease.count()) + " " + number(hold.ttl.count()) + " " +
-           number(hold.limit.owners) + " " + flags[static_cast<int>(hold.flag)] + " " +
-           number(hold.floor.count()) + " " + hold.owner.text + " h " + number(hold.who.pid) +
-           " u c l";
+    return std::string(flags[static_cast<int>(hold.flag)]) + " " + number(hold.floor.count()) +
+           " " + number(at.count()) + " " + number(hold.since.count()) + " " +
+           number(hold.fence.value) + " " + number(hold.lease.count()) + " " +
+           number(hold.ttl.count()) + " " + number(hold.limit.owners) + " " + hold.owner.text +
+           " h " + number(hold.who.pid) + " u c l";
   }
 
   void state() {
@@ -365,8 +363,9 @@ class ScriptSide {
         know(known(step, clock));
         break;
       case Op::release:
-        words = run({"release", token, step.flag_a ? "1" : "0", step.flag_b ? "1" : "0",
-                     number(step.ttl_ms)});
+        words = run(plain(step) ? Words{"release", token}
+                                : Words{"release", token, step.flag_a ? "1" : "0",
+                                        step.flag_b ? "1" : "0", number(step.ttl_ms)});
         words.pop_back();
         break;
       case Op::force:
@@ -392,6 +391,7 @@ class ScriptSide {
   }
 
  private:
+  static bool plain(const Step& step) { return !step.flag_a && !step.flag_b; }
   static std::string channel(int token) { return "dlock:{k}:" + number(token); }
 
   Reply exchange(Connection& connection, const Request& request) {
@@ -402,13 +402,7 @@ class ScriptSide {
 
   static std::vector<std::string> asking(const char* operation, const Step& step,
                                          const Claim& claim) {
-    return {operation,
-            claim.token.text,
-            packed_claim(claim),
-            claim.owner.text,
-            number(step.ttl_ms),
-            number(step.limit),
-            number(step.floor_ms),
+    return {operation, claim.token.text, packed_claim(claim), number(step.floor_ms),
             number(std::max(step.ttl_ms, step.floor_ms))};
   }
 
@@ -426,13 +420,14 @@ class ScriptSide {
                     names.queue,         names.waiters,
                     names.fence};
     if (member_) request.emplace_back("dlock:alive");
-    request.insert(request.end(), arguments.begin(), arguments.end());
+    request.insert(request.end(), arguments.begin(), arguments.begin() + 2);
     request.emplace_back();
-    Reply reply = exchange(asks_, request);
+    request.insert(request.end(), arguments.begin() + 2, arguments.end());
+    Reply reply = in_items(exchange(asks_, request));
     if (reply.is_error("NOSCRIPT")) {
       request[0] = "EVAL";
       request[1] = lock_script;
-      reply = exchange(asks_, request);
+      reply = in_items(exchange(asks_, request));
     }
     REQUIRE_MESSAGE(!reply.is_error(), reply.text);
     Words words;
@@ -452,9 +447,11 @@ class ScriptSide {
             ? number(std::max<std::int64_t>(1, clock.count() + step.advance_us))
             : "";
     auto arguments = asking("acquire", step, claim);
-    arguments.insert(arguments.end(), {step.flag_a ? "1" : "0", ticket, number(step.token)});
+    if (step.flag_a || member_) {
+      arguments.insert(arguments.end(), {ticket, step.flag_a ? number(step.token) : ""});
+    }
     if (member_) {
-      arguments.push_back(step.fence_us ? number(clock.count() + *step.fence_us) : "");
+      arguments.push_back(step.fence_us ? number(clock.count() + *step.fence_us) : "-");
     }
     Words words = run(arguments);
     if (words[0] == "granted") {

@@ -227,7 +227,7 @@ TEST_CASE("a server that keeps nothing is no member for longer than it takes to 
     if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");
     if (words.front() == "INFO") return say("$11\r\n#\r\nrun_id:1\r\n");
     if (words.front() != "EVALSHA") return say("+OK\r\n");
-    return say("*4\r\n$4\r\ngone\r\n:0\r\n:0\r\n$0\r\n\r\n");
+    return say("$10\r\ngone 0 0 -\r\n");
   });
   auto member = member_at(server.address());
   try {

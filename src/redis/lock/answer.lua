@@ -1,20 +1,22 @@
 -- Reads the holds, does what is asked, and answers.
 
 -- A write that is not denyoom, so that a server out of memory lets a holder renew and release.
-if op ~= 'acquire' then redis.call('HDEL', KEYS[1], '') end
+if op ~= 'acquire' then call('HDEL', key, '') end
 if not load() then
-  return redis.error_reply('DLOCKDATA ' .. KEYS[1] .. ' is a hash, but not one of a lock')
+  return redis.error_reply('DLOCKDATA ' .. key .. ' is a hash, but not one of a lock')
 end
 
-if vouched and op == 'renew' then raise_own(ARGV[4]) end
+if vouched and op == 'renew' then raise_own(ARGV[5]) end
 local answer
 if op == 'acquire' then answer = acquire()
 elseif op == 'renew' then answer = renew()
 elseif op == 'release' then answer = release()
 elseif op == 'force' then answer = force()
-elseif op == 'tidy' then answer = {'tidied', settle()}
+elseif op == 'tidy' then answer = 'tidied ' .. settle()
 elseif op == 'rejoin' and vouched then answer = rejoin()
 else return redis.error_reply('ERR unknown operation') end
+keep_holds()
+if type(answer) == 'string' then return answer .. of_member end
 if vouched then
   answer[#answer + 1] = guard_left
   answer[#answer + 1] = vouched

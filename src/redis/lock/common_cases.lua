@@ -1,43 +1,61 @@
--- A free key with nobody waiting: the common case stands before any function is made.
-if op == 'acquire' and guard_end == 0 and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local fence = wanted_stamp
-  local last = tonumber(redis.call('SET', KEYS[4], fence, 'EX', fence_life, 'GET') or 0) or 0
-  if last >= wanted and last < largest_fence then
-    fence = string.format('%.0f', last + 1)
-    redis.call('SET', KEYS[4], fence, 'EX', fence_life)
-  end
-  redis.call('HSET', KEYS[1], token, stamp .. ' ' .. stamp .. ' ' .. fence .. ARGV[3])
-  redis.call('PEXPIRE', KEYS[1], ARGV[8])
-  return {'granted', fence, ARGV[5], stamp, 0, guard_left, vouched}
-end
+-- The common cases stand before any function is made, for making one takes longer than a command.
+-- A write that is not denyoom comes first, because a server out of memory runs those, and then lets
+-- the rest of the script write.
 
--- Release and renewal of a hold without a floor that nobody waits for: the other common cases.
--- PEXPIRE and HDEL come first because a server out of memory runs those, and then lets the rest of
--- the script write.
-local own_value = (op == 'renew' or op == 'release') and redis.call('HGET', KEYS[1], token)
-local undisturbed = own_value and redis.call('EXISTS', KEYS[2]) == 0
-if undisturbed and op == 'release' then
-  local at, lease = string.match(own_value, '^(%d+) %d+ %d+ (%d+) %d+ %d+ [hp] 0 ')
-  if at and ARGV[3] == '0' and math.min(at, now) + lease * 1000 > now then
-    redis.call('HDEL', KEYS[1], token)
-    return {'released', 0, guard_left, vouched}
-  end
-elseif undisturbed then
-  local at, since, fence, lease, ttl, limit, flag, floor, rest =
-    string.match(own_value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([hp]) (%d+)( .*)$')
-  local live = at and math.min(at, now) + lease * 1000 > now
-  local raises = vouched and (tonumber(ARGV[4]) or 0) > tonumber(fence or 0)
-  if live and floor == '0' and not raises then
-    lease = ARGV[3] == '' and ttl or ARGV[3]
-    local life = math.max(lease, redis.call('PTTL', KEYS[1]))
-    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life))
-    redis.call('HSET', KEYS[1], token,
-      table.concat({stamp, since, fence, lease, ttl, limit, 'h', floor}, ' ') .. rest)
-    return {'renewed', lease, stamp, fence, 0, guard_left, vouched}
+-- Release of the only hold, without a floor, that nobody waits for. The hash would have ended with
+-- its lease, so no clock need be asked.
+if op == 'release' and not ARGV[4] then
+  local own = call('HGET', key, token)
+  if own and string.sub(own, 1, 4) == 'h 0 ' and call('HLEN', key) == 1
+    and call('EXISTS', KEYS[2]) == 0 then
+    call('HDEL', key, token)
+    return 'released 0' .. of_member
   end
 end
 
--- A waiter's entry is made of this, with what it proposes; so are the fields of its hold.
-if vouched and op == 'acquire' then
-  ARGV[3] = string.gsub(ARGV[3], ' h ', ' h' .. ARGV[12] .. ' ', 1)
+time = time or call('TIME')
+-- Less work than to write a number of 64 bits.
+stamp = #time[2] == 6 and time[1] .. time[2] or string.format('%s%06d', time[1], time[2])
+
+-- A free key with nobody waiting.
+if op == 'acquire' and guard_end == 0 and call('EXISTS', key, KEYS[2]) == 0 then
+  local fence = proposed and string.format('%.0f', proposed) or stamp
+  local last = call('SET', KEYS[4], fence, 'EX', fence_life, 'GET')
+  -- As text where both have as many digits.
+  if last and (#last ~= #fence or last >= fence) then
+    last = tonumber(last) or 0
+    if last >= tonumber(fence) and last < largest_fence then
+      fence = string.format('%.0f', last + 1)
+      call('SET', KEYS[4], fence, 'EX', fence_life)
+    end
+  end
+  call('HSET', key, token,
+    'h ' .. ARGV[5] .. ' ' .. stamp .. ' ' .. stamp .. ' ' .. fence .. ARGV[4])
+  call('PEXPIRE', key, ARGV[6])
+  return 'granted ' .. fence .. ' 0' .. of_member
+end
+
+now = time[1] * 1000000 + time[2]
+
+-- Renewal of a hold without a floor that nobody waits for, and that outlives all others.
+local own_value = op == 'renew' and call('HGET', key, token)
+if own_value and call('EXISTS', KEYS[2]) == 0 then
+  local flag, at, since, fence, lease, ttl, rest =
+    string.match(own_value, '^([hp]) 0 (%d+) (%d+) (%d+) (%d+) (%d+)( .*)$')
+  local raises = vouched and (tonumber(ARGV[5]) or 0) > tonumber(fence or 0)
+  if flag and math.min(at, now) + lease * 1000 > now and not raises then
+    lease = ARGV[4] == '' and ttl or ARGV[4]
+    if tonumber(lease) >= call('PTTL', key) or call('HLEN', key) == 1 then
+      call('PEXPIRE', key, lease)
+      call('HSET', key, token,
+        table.concat({'h 0', stamp, since, fence, lease, ttl}, ' ') .. rest)
+      return 'renewed ' .. lease .. ' ' .. fence .. ' 0' .. of_member
+    end
+  end
+end
+
+-- What a waiter's entry ends with, and what its hold is made of.
+local claim
+if op == 'acquire' or op == 'rejoin' then
+  claim = (op == 'acquire' and ARGV[9] or '-') .. ' ' .. ARGV[5] .. ARGV[4]
 end

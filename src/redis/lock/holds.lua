@@ -1,7 +1,7 @@
 -- The holds of the key, as one request finds and leaves them, and the rule that lets owners in.
 
 local provisional_lease, head_patience, queue_life, waiters_told = 2000, 75000000, 120000, 3
-local budget, holds, earliest_before = 500, {}, guard_end > 0 and 0 or math.huge
+local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 
 local function is_live(hold) return hold.flag ~= 't' end
@@ -12,17 +12,17 @@ local function floor_left(hold)
 end
 
 local function parse(value)
-  local at, since, fence, lease, ttl, limit, flag, floor, owner, who =
-    string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([hpkt]) (%d+) (%S+) (.*)$')
-  if not at then return nil end
-  return {at = math.min(at, now), since = tonumber(since), fence = fence, lease = tonumber(lease),
-    ttl = tonumber(ttl), limit = tonumber(limit), flag = flag, floor = tonumber(floor),
-    owner = owner, who = who}
+  local flag, floor, at, since, fence, lease, ttl, limit, owner, who =
+    string.match(value, '^([hpkt]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  if not flag then return nil end
+  return {flag = flag, floor = tonumber(floor), at = math.min(at, now),
+    from_ahead = tonumber(at) > now, since = tonumber(since), fence = fence,
+    lease = tonumber(lease), ttl = tonumber(ttl), limit = tonumber(limit), owner = owner, who = who}
 end
 
 local function packed(hold)
-  return string.format('%.0f %.0f %s %.0f %.0f %.0f %s %.0f %s %s', hold.at, hold.since, hold.fence,
-    hold.lease, hold.ttl, hold.limit, hold.flag, hold.floor, hold.owner, hold.who)
+  return string.format('%s %.0f %.0f %.0f %s %.0f %.0f %.0f %s %s', hold.flag, hold.floor, hold.at,
+    hold.since, hold.fence, hold.lease, hold.ttl, hold.limit, hold.owner, hold.who)
 end
 
 local function count_in(hold, id)
@@ -38,16 +38,28 @@ local function count_all()
   for id, hold in pairs(holds) do count_in(hold, id) end
 end
 
+-- At least: where the clock went back, a floor lasts until the clock has come to it again.
+local function life_left(hold)
+  local latest = math.max(ends_at(hold), hold.since + hold.floor * 1000)
+  return math.max(math.ceil((latest - now) / 1000), 1)
+end
+
 local function store(id, hold)
-  holds[id] = hold
-  redis.call('HSET', KEYS[1], id, packed(hold))
-  local life = math.max(hold.flag == 'k' and 0 or hold.lease, floor_left(hold), 1)
-  if redis.call('PTTL', KEYS[1]) < life then redis.call('PEXPIRE', KEYS[1], life) end
+  holds[id], changed = hold, true
+  call('HSET', key, id, packed(hold))
+  if call('PTTL', key) < 0 then call('PEXPIRE', key, life_left(hold)) end
 end
 
 local function remove(id)
-  holds[id] = nil
-  redis.call('HDEL', KEYS[1], id)
+  holds[id], changed = nil, true
+  call('HDEL', key, id)
+end
+
+-- The hash is to end with the last of its holds: the release above trusts in that.
+local function keep_holds()
+  local life = 0
+  for _, hold in pairs(holds) do life = math.max(life, life_left(hold)) end
+  if changed and life > 0 then call('PEXPIRE', key, life) end
 end
 
 -- Where the work of a hold is over and its floor is not, the key stays taken, by nobody.
@@ -59,14 +71,14 @@ end
 
 -- Reads all holds and drops what has expired; false if the hash is not a lock's.
 local function load()
-  local all = redis.call('HGETALL', KEYS[1])
+  local all = call('HGETALL', key)
   local expired = {}
   for i = 1, #all, 2 do
     local hold = parse(all[i + 1])
     if not hold then return false end
     holds[all[i]] = hold
     -- The clock went back: counted from now on, or the lease would last as long as the step.
-    if tonumber(string.match(all[i + 1], '%d+')) > now then store(all[i], hold) end
+    if hold.from_ahead then store(all[i], hold) end
     if ends_at(hold) <= now then
       expired[#expired + 1] = all[i]
     elseif is_live(hold) then
@@ -79,8 +91,8 @@ local function load()
 end
 
 local function unqueue(id)
-  redis.call('ZREM', KEYS[2], id)
-  redis.call('HDEL', KEYS[3], id)
+  call('ZREM', KEYS[2], id)
+  call('HDEL', KEYS[3], id)
 end
 
 -- A hold of the innermost live owner that is `owner` or stands above it.
@@ -106,7 +118,7 @@ local function next_fence(proposal)
   if proposal then
     least = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposal))
   end
-  local last = tonumber(redis.call('GET', KEYS[4]) or 0) or 0
+  local last = tonumber(call('GET', KEYS[4]) or 0) or 0
   return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
 end
 
@@ -116,7 +128,7 @@ local function admit(id, hold, verdict, outer, fence)
     hold.owner, hold.fence = outer.owner, outer.fence
   else
     hold.fence = fence or next_fence(hold.proposal)
-    redis.call('SET', KEYS[4], hold.fence, 'EX', fence_life)
+    call('SET', KEYS[4], hold.fence, 'EX', fence_life)
   end
   hold.at, hold.since = now, now
   unqueue(id)

@@ -13,23 +13,23 @@ if vouched then
 
   -- First in the queue, to be let in without a word once there is room.
   local function reserve(fence)
-    redis.call('ZADD', KEYS[2], 0, token)
-    redis.call('HSET', KEYS[3], token, stamp .. ' 0 ' .. reserved .. string.gsub(ARGV[3],
-      '^( %d+ %d+ %d+ h)%d*', '%1' .. fence))
+    call('ZADD', KEYS[2], 0, token)
+    call('HSET', KEYS[3], token,
+      stamp .. ' 0 ' .. reserved .. ' ' .. fence .. ' ' .. ARGV[5] .. ARGV[4])
     keep_queue()
   end
 
   -- Past queue and guard: the others remember this hold, so nobody else can have been let in.
   rejoin = function()
-    local fence = ARGV[9]
-    local verdict, outer = rule(ARGV[4], tonumber(ARGV[6]), true)
+    local fence, asked = ARGV[7], requested()
+    local verdict, outer = rule(asked.owner, asked.limit, true)
     local own = holds[token]
     if own and (own.flag == 'h' or own.flag == 'p') then
       agree(own.owner, fence)
     elseif own then
       return renew()
     elseif verdict == 'enter' or verdict == 'fresh' then
-      admit_again(token, requested(), outer, fence)
+      admit_again(token, asked, outer, fence)
     elseif verdict == 'full' then
       reserve(fence)
     end

@@ -9,80 +9,79 @@ end
 
 local function granted(more)
   local hold = holds[token]
-  return {'granted', hold.fence, string.format('%.0f', hold.lease), stamp, more}
+  return 'granted ' .. hold.fence .. ' ' .. more
 end
 
 local function refused(why, ticket, ahead, more)
   local earliest = earliest_end()
   local ask_again = earliest == math.huge and 1000 or math.ceil((earliest - now) / 1000)
   return live_values({'refused', why, string.format('%.0f', ticket), ahead,
-    redis.call('ZCARD', KEYS[2]), ask_again, owner_count, stamp, more}, is_live, 17)
+    call('ZCARD', KEYS[2]), ask_again, owner_count, stamp, more}, is_live, 17)
 end
 
 local function last_ticket_plus_one()
-  return math.max((redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0) + 1, now)
+  return math.max((call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0) + 1, now)
 end
 
 local function join(ticket)
-  local place = redis.call('ZSCORE', KEYS[2], token)
+  local place = call('ZSCORE', KEYS[2], token)
   if not place or (ticket and ticket < tonumber(place)) then
-    redis.call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
+    call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
   end
-  redis.call('HSET', KEYS[3], token, stamp .. ' 0 ' .. ARGV[11] .. ARGV[3])
+  call('HSET', KEYS[3], token, stamp .. ' 0 ' .. ARGV[8] .. ' ' .. claim)
   keep_queue()
 end
 
-local function requested() return select(2, parse_waiter('0 0 -' .. ARGV[3])) end
+local function requested() return select(2, parse_waiter('0 0 - ' .. claim)) end
 
 local function acquire()
-  local owner, limit, wait = ARGV[4], tonumber(ARGV[6]), ARGV[9] == '1'
-  local own = holds[token]
+  local own, asked, channel = holds[token], requested(), ARGV[8] or ''
   if own and (own.flag == 'k' or own.flag == 't') then
     unqueue(token)
     return refused('gone', 0, 0, settle())
   end
   if own then
-    own.at, own.ttl, own.lease, own.flag = now, tonumber(ARGV[5]), tonumber(ARGV[5]), 'h'
+    own.at, own.ttl, own.lease, own.flag = now, asked.ttl, asked.ttl, 'h'
     unqueue(token)
     store(token, own)
     return granted(settle())
   end
-  local verdict, outer = rule(owner, limit)
+  local verdict, outer = rule(asked.owner, asked.limit)
   if verdict == 'enter' then
-    admit(token, requested(), verdict, outer)
+    admit(token, asked, verdict, outer)
     return granted(settle())
   end
   if verdict == 'upgrade' then
     unqueue(token)
     return refused('upgrade', 0, 0, settle())
   end
-  local queued = redis.call('EXISTS', KEYS[2]) == 1
-  if wait and (queued or verdict == 'full') then
-    join(tonumber(ARGV[10]))
+  local queued = call('EXISTS', KEYS[2]) == 1
+  if channel ~= '' and (queued or verdict == 'full') then
+    join(tonumber(ARGV[7]))
     queued = true
   end
   local more = queued and let_in(token) or 0
-  if not holds[token] and redis.call('EXISTS', KEYS[2]) == 0 then
-    verdict, outer = rule(owner, limit)
-    if verdict == 'fresh' then admit(token, requested(), verdict, outer) end
+  if not holds[token] and call('EXISTS', KEYS[2]) == 0 then
+    verdict, outer = rule(asked.owner, asked.limit)
+    if verdict == 'fresh' then admit(token, asked, verdict, outer) end
   end
   more = math.max(more, tell_next(token))
   if holds[token] then return granted(more) end
-  local place = redis.call('ZSCORE', KEYS[2], token)
+  local place = call('ZSCORE', KEYS[2], token)
   if place then
-    return refused('held', tonumber(place), redis.call('ZRANK', KEYS[2], token), more)
+    return refused('held', tonumber(place), call('ZRANK', KEYS[2], token), more)
   end
-  return refused('held', last_ticket_plus_one(), redis.call('ZCARD', KEYS[2]), more)
+  return refused('held', last_ticket_plus_one(), call('ZCARD', KEYS[2]), more)
 end
 
 local function renew()
   local own = holds[token]
-  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return {'gone', settle()} end
+  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return 'gone ' .. settle() end
   own.at, own.flag = now, 'h'
-  own.lease = tonumber(ARGV[3]) or own.ttl
+  own.lease = tonumber(ARGV[4]) or own.ttl
   store(token, own)
   local more = settle()
-  return {'renewed', string.format('%.0f', own.lease), stamp, own.fence, more}
+  return string.format('renewed %.0f %s %d', own.lease, own.fence, more)
 end
 
 local function release()
@@ -90,22 +89,22 @@ local function release()
   local answer = 'absent'
   if own and (own.flag == 'h' or own.flag == 'p') then
     answer = 'released'
-    if ARGV[4] == '1' then remove(token) else drop_or_keep(token, own) end
+    if ARGV[5] == '1' then remove(token) else drop_or_keep(token, own) end
     count_all()
-  elseif redis.call('ZREM', KEYS[2], token) == 1 then
+  elseif call('ZREM', KEYS[2], token) == 1 then
     answer = 'left'
   end
-  redis.call('HDEL', KEYS[3], token)
-  if ARGV[3] == '1' and not holds[token] then
-    local ttl = tonumber(ARGV[5])
+  call('HDEL', KEYS[3], token)
+  if ARGV[4] == '1' and not holds[token] then
+    local ttl = tonumber(ARGV[6])
     store(token, {at = now, since = now, fence = '0', lease = ttl, ttl = ttl, limit = 0,
       flag = 't', floor = 0, owner = '-', who = '-'})
   end
-  return {answer, settle()}
+  return answer .. ' ' .. settle()
 end
 
 local function force()
-  local function wanted(hold) return ARGV[3] == '' or hold.fence == ARGV[3] end
+  local function wanted(hold) return ARGV[4] == '' or hold.fence == ARGV[4] end
   local out = live_values({'forced', stamp, 0}, wanted, math.huge)
   for id, hold in pairs(holds) do
     if is_live(hold) and wanted(hold) then remove(id) end

@@ -1,8 +1,8 @@
 -- Who waits: is let in, is told, or has gone.
 
 local function parse_waiter(value)
-  local seen, told, channel, lease, ttl, limit, proposal, floor, owner, who =
-    string.match(value or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) h(%d*) (%d+) (%S+) (.*)$')
+  local seen, told, channel, proposal, floor, lease, ttl, limit, owner, who =
+    string.match(value or '', '^(%d+) (%d+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   if not seen then return nil end
   return {seen = tonumber(seen), told = tonumber(told), channel = channel},
     {lease = tonumber(lease), ttl = tonumber(ttl),
@@ -11,9 +11,9 @@ local function parse_waiter(value)
 end
 
 local function keep_queue()
-  local life = math.max(queue_life, redis.call('PTTL', KEYS[2]))
-  redis.call('PEXPIRE', KEYS[2], life)
-  redis.call('PEXPIRE', KEYS[3], life)
+  local life = math.max(queue_life, call('PTTL', KEYS[2]))
+  call('PEXPIRE', KEYS[2], life)
+  call('PEXPIRE', KEYS[3], life)
 end
 
 -- Of a hold that the other members of a quorum remember: in place of a channel, nobody listens; in
@@ -22,11 +22,11 @@ local reserved = '='
 local agree, last_fence, admit_again
 
 if vouched then
-  last_fence = function() return tonumber(redis.call('GET', KEYS[4]) or 0) or 0 end
+  last_fence = function() return tonumber(call('GET', KEYS[4]) or 0) or 0 end
 
   -- An owner's holds, which share one fence, get this one, and the last fence is at least that.
   agree = function(owner, fence)
-    if last_fence() < tonumber(fence) then redis.call('SET', KEYS[4], fence, 'EX', fence_life) end
+    if last_fence() < tonumber(fence) then call('SET', KEYS[4], fence, 'EX', fence_life) end
     for id, hold in pairs(holds) do
       local inside = hold.flag == 'h' or hold.flag == 'p'
       if inside and hold.owner == owner and hold.fence ~= fence then
@@ -47,17 +47,17 @@ end
 -- is on its way here after a failover, or hears it over the Cluster's bus, and keeps its turn.
 local function tell(channel, message)
   local name, joined_at = string.match(channel, '^([^@]*)@?(.*)$')
-  local heard = redis.pcall('PUBLISH', KEYS[1] .. ':' .. name, message)
+  local heard = redis.pcall('PUBLISH', key .. ':' .. name, message)
   if type(heard) ~= 'number' then return -1 end
-  return heard == 0 and joined_at ~= ARGV[#ARGV] and 1 or heard
+  return heard == 0 and joined_at ~= ARGV[3] and 1 or heard
 end
 
 -- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.
 local function let_in(self)
   while budget > 0 do
-    local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    local head = call('ZRANGE', KEYS[2], 0, 0)[1]
     if not head then return 0 end
-    local waiter, hold = parse_waiter(redis.call('HGET', KEYS[3], head))
+    local waiter, hold = parse_waiter(call('HGET', KEYS[3], head))
     budget = budget - 1
     if not waiter or (head ~= self and waiter.seen < now - head_patience) then
       unqueue(head)
@@ -73,13 +73,13 @@ local function let_in(self)
         local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
         hold.lease, hold.flag = math.min(provisional_lease, hold.ttl), 'p'
         local heard = tell(waiter.channel,
-          string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[#ARGV]))
+          string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3]))
         if heard < 0 then return 0 end
         if heard == 0 then unqueue(head) else admit(head, hold, verdict, outer, fence) end
       end
     end
   end
-  return redis.call('EXISTS', KEYS[2])
+  return call('EXISTS', KEYS[2])
 end
 
 local function earliest_end()
@@ -98,11 +98,11 @@ local function tell_next(self)
   local place = earliest < earliest_before and 0 or waiters_told
   local message = string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
   while place < waiters_told do
-    local id = redis.call('ZRANGE', KEYS[2], place, place)[1]
+    local id = call('ZRANGE', KEYS[2], place, place)[1]
     if not id then return 0 end
     if budget == 0 then return 1 end
     budget = budget - 1
-    local value = redis.call('HGET', KEYS[3], id)
+    local value = call('HGET', KEYS[3], id)
     local waiter = parse_waiter(value)
     local soon = waiter and (waiter.channel == reserved or
       waiter.told > now and waiter.told <= earliest + provisional_lease * 1000)
@@ -111,7 +111,7 @@ local function tell_next(self)
     if heard > 0 then place = place + 1 else unqueue(id) end
     if heard > 0 and id ~= self and not soon then
       value = string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1)
-      redis.call('HSET', KEYS[3], id, value)
+      call('HSET', KEYS[3], id, value)
     end
   end
   return 0

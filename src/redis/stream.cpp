@@ -131,7 +131,10 @@ void Stream::send(std::string_view bytes, const Patience& patience) {
   } else {
     to_send_ += bytes;
   }
-  if (!socket_.send(to_send_, patience)) ended(patience);
+  if (socket_.send(to_send_, patience)) return;
+  // Who does not listen any more may have said why.
+  if (!tls_) arrived_ = socket_.receive_arrived();
+  if (arrived_.empty()) ended(patience);
 }
 
 std::string Stream::receive(const Patience& patience) {

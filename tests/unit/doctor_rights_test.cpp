@@ -30,7 +30,7 @@ WordSet sent_by_dlock() {
   WordSet words{"eval",        "evalsha", "multi",  "exec", "subscribe",
                 "unsubscribe", "scan",    "zrange", "time", "hgetall"};
   const std::string lua = std::string(lock_script) + std::string(seal_script);
-  const std::regex call("redis\\.p?call\\('([A-Z]+)'");
+  const std::regex call("call\\('([A-Z]+)'");
   for (std::sregex_iterator at(lua.begin(), lua.end(), call), end; at != end; ++at) {
     std::string word = (*at)[1];
     for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-/// How long a step took, as the end of a sentence.
+/// How long a step took, behind what was done.
 class Taken {
  public:
   std::string text() const { return " in " + exact_duration(BootClock::now() - begun_); }
@@ -42,8 +42,8 @@ class ToldStore final : public Store {
   Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override {
     const Taken taken;
     auto answer = store_->acquire(claim, ask, patience);
-    tell("asked " + name() + " for " + escaped(claim.key.text) + ": " +
-         answer_text(answer, ask.wait) + taken.text());
+    tell("asked " + name() + " for " + escaped(claim.key.text) + taken.text() + ": " +
+         answer_text(answer, ask.wait));
     return answer;
   }
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override {

@@ -35,7 +35,7 @@ TEST_CASE("steps: -v tells each step of a run that waits, and how long it took")
     const auto result = waiter.wait();
     CHECK(result.exit_code == 0);
     std::vector<std::string> steps{"waiting: a is held by .*",
-                                   "asked .* for a: place 1, held by 1 owner, .*" + in_a_time,
+                                   "asked .* for a" + in_a_time + ": place 1, held by 1 owner, .*",
                                    "told that a is ours" + in_a_time,
                                    "a acquired after .*",
                                    "holding a at .*, fence .*",
@@ -53,7 +53,7 @@ TEST_CASE("steps: -v tells them of acquire, renew, inspect and release, and stdo
   on_each_engine([](const Place& place) {
     const auto taken = place.dlock({"acquire", "-v", "-k", "a", "-t", "1m"});
     CHECK(count_lines(taken.out) == 1);
-    CHECK(tells(taken.err, {"asked .* for a: granted, fence \\d+, lease 1m00s" + in_a_time}));
+    CHECK(tells(taken.err, {"asked .* for a" + in_a_time + ": granted, fence \\d+, lease 1m00s"}));
     const std::string token = taken.out.substr(0, taken.out.find('\n'));
     CHECK(!holds(taken.err, token));
     const auto renewed = place.dlock({"renew", "-v", "-k", "a", "--token", token});

@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 
@@ -19,6 +20,7 @@ namespace dlock {
 struct Patience {
   Deadline deadline = never;
   int interrupt_fd = -1;
+  const Event* sent = nullptr;  ///< raised when a request is on its way
 };
 
 /// A server that is silent for so long counts as unreachable, whatever it is asked.

@@ -30,6 +30,7 @@ std::optional<Heard> QuorumStore::hear(Deadline until, int interrupt_fd) {
       return heard;
     }
     Asked& asked = asked_[heard->member];
+    late_[heard->member] = false;
     if (heard->inquiry != asked.inquiry) continue;
     note(*heard);
     asked = {};
@@ -103,7 +104,12 @@ QuorumStore::Answers QuorumStore::poll(const Inquiry& inquiry, const Patience& p
 
 void QuorumStore::no_majority(const Tenure& tenure) const {
   std::vector<std::optional<Error>> troubles;
-  for (const Ballot& ballot : tenure.ballots) troubles.push_back(ballot.trouble);
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    const auto& trouble = tenure.ballots[i].trouble;
+    const auto why = lack(tenure, i);
+    troubles.emplace_back();
+    if (why) troubles.back() = Error(trouble ? trouble->trouble() : Trouble::unavailable, *why);
+  }
   throw_no_majority(troubles);
 }
 

@@ -31,7 +31,7 @@ milliseconds request_time(const Tenure& tenure) {
 }  // namespace
 
 QuorumStore::QuorumStore(std::unique_ptr<Council> council)
-    : council_(std::move(council)), asked_(council_->size()) {}
+    : council_(std::move(council)), asked_(council_->size()), late_(council_->size()) {}
 
 /// Votes that came, or may yet come, for what was not had.
 QuorumStore::~QuorumStore() {
@@ -60,6 +60,8 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& 
   }
   if (tenure.count(State::returned) > 0) return split(name);
   ++tenure.round;
+  // One that was handed over, and ended before it was confirmed, may come again with another.
+  if (!tenure.had) tenure.fence = Fence{};
   ask_for_votes(name, ask, patience.deadline);
   for (int tries = 1;; ++tries) {
     if (const auto grant = settle(name, patience)) {
@@ -106,17 +108,39 @@ void QuorumStore::refuse_doubles(const Tenure& tenure) const {
 /// Hears what the members say until it is had, or cannot be.
 std::optional<Grant> QuorumStore::settle(const Name& name, const Patience& patience) {
   Tenure& tenure = tenures_.at(name);
+  std::optional<Deadline> rest;
   while (true) {
     if (auto grant = decided(name, patience.deadline)) return grant;
     const auto now = BootClock::now();
     const bool clear = tenure.awaited() == 0 || contest(tenure, now).decided;
     if (!tenure.may_win(now) && clear) return std::nullopt;
     const bool looking_for_it = tenure.fence_may_be_found(now);
-    const auto until = looking_for_it ? tenure.fence_by : patience.deadline;
-    if (hear(until, patience.interrupt_fd) || looking_for_it) continue;
+    if (!looking_for_it && others_have_said_enough(tenure, rest)) return std::nullopt;
+    auto until = std::min(patience.deadline, rest.value_or(never));
+    if (looking_for_it) until = tenure.fence_by;
+    if (hear(until, patience.interrupt_fd) || BootClock::now() < patience.deadline) continue;
     give_up_on(tenure);
     return std::nullopt;
   }
+}
+
+/// Whether the members that still owe an answer are not to be waited for: enough others have
+/// answered, and these have had time since, or have let us wait before.
+bool QuorumStore::others_have_said_enough(const Tenure& tenure, std::optional<Deadline>& rest) {
+  const auto said = tenure.ballots.size() - tenure.unknown() - tenure.awaited();
+  if (said < tenure.needed() || tenure.awaited_holders() > 0) {
+    rest.reset();
+    return false;
+  }
+  const auto now = BootClock::now();
+  if (!rest) rest = later(now, for_the_rest);
+  bool all_late = true;
+  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
+    if (!tenure.ballots[i].awaited) continue;
+    if (now >= *rest) late_[i] = true;
+    all_late = all_late && late_[i];
+  }
+  return all_late;
 }
 
 std::optional<Grant> QuorumStore::decided(const Name& name, Deadline deadline) {
@@ -165,7 +189,8 @@ Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
     if (!tenure.outvoted_since) tenure.outvoted_since = now;
     const bool settled = now >= later(*tenure.outvoted_since, longest_settling);
     if (!ask.wait || settled) give_votes_back(name);
-    return refusal;
+    // Those it was given back to know the token no more: with another, all may vote.
+    return ask.wait && settled ? split(name) : refusal;
   }
   tenure.outvoted_since.reset();
   if (!ask.wait || (contest.mine > 0 && !contest.leading)) return split(name);
@@ -368,15 +393,24 @@ Margin QuorumStore::margin_now(const Tenure& tenure) const {
       ++margin.held;
       continue;
     }
-    std::string what = council_->name(i) + ": it lacks the hold";
-    if (ballot.awaited) what = council_->name(i) + ": no answer";
-    if (ballot.trouble) what = ballot.trouble->what();
-    if (!ballot.votes()) {
-      what = council_->name(i) + ": no vote for another " + human_duration(ballot.no_vote_for);
-    }
+    const std::string what = lack(tenure, i).value_or(council_->name(i) + ": it lacks the hold");
     margin.missing += (margin.missing.empty() ? "" : "; ") + what;
   }
   return margin;
+}
+
+std::optional<std::string> QuorumStore::lack(const Tenure& tenure, std::size_t member) const {
+  const Ballot& ballot = tenure.ballots[member];
+  const std::string name = council_->name(member);
+  if (!ballot.votes()) {
+    return name + ": no vote for another " + human_duration(ballot.no_vote_for);
+  }
+  if (ballot.trouble) return ballot.trouble->what();
+  if (ballot.awaited) return name + ": no answer";
+  if (ballot.state == State::gone || ballot.state == State::returned) {
+    return name + ": it lacks the hold";
+  }
+  return std::nullopt;
 }
 
 std::string QuorumStore::name() const {

@@ -61,6 +61,7 @@ class QuorumStore final : public Store, public Seals {
   void ask(std::size_t member, const std::optional<Name>& name, Inquiry inquiry, Deadline deadline);
   void ask_for_votes(const Name& name, const Ask& ask, Deadline deadline);
   std::optional<Grant> settle(const Name& name, const Patience& patience);
+  bool others_have_said_enough(const Tenure& tenure, std::optional<Deadline>& rest);
   std::optional<Grant> decided(const Name& name, Deadline deadline);
   Answer not_had(const Name& name, const Ask& ask);
   Refusal split(const Name& name);
@@ -69,6 +70,8 @@ class QuorumStore final : public Store, public Seals {
   void rejoin(const Name& name);
   std::optional<Refusal> too_few_votes(const Tenure& tenure) const;
   Margin margin_now(const Tenure& tenure) const;
+  /// Why a member does not count for a claim that was had, if there is a reason.
+  std::optional<std::string> lack(const Tenure& tenure, std::size_t member) const;
 
   std::optional<Heard> hear(Deadline until, int interrupt_fd);
   void note(const Heard& heard);
@@ -88,6 +91,7 @@ class QuorumStore final : public Store, public Seals {
   std::unique_ptr<Council> council_;
   std::map<Name, Tenure> tenures_;
   std::vector<Asked> asked_;  ///< a member each
+  std::vector<bool> late_;    ///< who has let the others wait, and not answered since
   std::map<std::string, std::size_t> members_by_process_;
   std::map<LockKey, milliseconds> pauses_;
   std::optional<Name> waiting_;  ///< whose news the members send

@@ -35,6 +35,16 @@ bool holders_left_out(const Tenure& tenure) {
   });
 }
 
+/// Whether it has what it needs, as far as can be seen. In a race votes are a moment old; who is
+/// longer inside may have those of members that cannot be seen now.
+bool is_established(const Rival& rival, const Tenure& tenure) {
+  constexpr milliseconds older_than_a_race{1000};
+  const std::size_t needed = votes_needed(tenure.ballots.size(), rival.holder.limit);
+  const std::size_t unseen = tenure.unknown() + tenure.awaited();
+  return rival.votes >= needed ||
+         (rival.votes + unseen >= needed && rival.holder.held >= older_than_a_race);
+}
+
 bool has_room(const Refusal& refusal, Limit limit) {
   const auto inside = static_cast<std::int64_t>(refusal.holders) + 1;
   return limit.admits(inside) &&
@@ -109,6 +119,12 @@ std::size_t Tenure::unknown() const {
 std::size_t Tenure::awaited() const {
   return static_cast<std::size_t>(std::count_if(
       ballots.begin(), ballots.end(), [](const Ballot& ballot) { return ballot.awaited; }));
+}
+
+std::size_t Tenure::awaited_holders() const {
+  return static_cast<std::size_t>(std::count_if(
+      ballots.begin(), ballots.end(),
+      [](const Ballot& ballot) { return ballot.awaited && ballot.state == State::held; }));
 }
 
 std::vector<const Ballot*> Tenure::holding(Deadline now) const {
@@ -197,7 +213,7 @@ Contest contest(const Tenure& tenure, Deadline now) {
       contest.mine > 0 &&
       contest.mine + unknown + static_cast<std::size_t>(next_there) >= tenure.needed();
   for (const auto& [id, rival] : rivals_in(tenure)) {
-    if (rival.votes + unknown >= votes_needed(members, rival.holder.limit)) {
+    if (is_established(rival, tenure)) {
       ++established;
       if (!rival.holder.limit.unlimited()) {
         room = std::min(room, static_cast<std::size_t>(rival.holder.limit.owners));

@@ -72,8 +72,9 @@ class Tenure {
   std::size_t count(Ballot::State state) const;
   /// Members that have said nothing of use, and owe no answer.
   std::size_t unknown() const;
-  /// Members that owe an answer.
+  /// Members that owe an answer; and those of them that hold it, as far as is known.
   std::size_t awaited() const;
+  std::size_t awaited_holders() const;
   /// Members whose hold counts at `now`.
   std::vector<const Ballot*> holding(Deadline now) const;
   /// Whether enough members hold it, or may say so yet.

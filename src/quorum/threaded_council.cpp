@@ -101,8 +101,9 @@ class ThreadedCouncil::Desk {
   void post(Task task) {
     const std::lock_guard guard(mutex_);
     if (task.is_release()) {
-      ++releases_;
+      if (releases_++ == 0) released_since_ = BootClock::now();
       all_released_.clear();
+      all_sent_.clear();
     }
     tasks_.push_back(std::move(task));
     wake_.raise();
@@ -114,13 +115,20 @@ class ThreadedCouncil::Desk {
     }
   }
 
-  /// Until it has done all releases; of one that never answered nothing is expected.
+  /// Until it has done all releases. One that never answered is not waited for once they are on
+  /// their way, and for that no longer than the others took.
   void await_releases(Deadline until) {
+    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
     {
       const std::lock_guard guard(mutex_);
-      if (releases_ == 0 || !answers_) return;
+      if (releases_ == 0) return;
+      if (!answers_) {
+        const auto now = BootClock::now();
+        fds[1].fd = all_sent_.fd();
+        until =
+            std::min(until, std::max(now + (now - released_since_), later(now, milliseconds(2))));
+      }
     }
-    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}};
     poll_until(fds, until);
   }
 
@@ -153,7 +161,8 @@ class ThreadedCouncil::Desk {
 
   void do_task(const Task& task) {
     const int interrupt_fd = task.is_release() ? leave_.fd() : wake_.fd();
-    const Patience patience{task.deadline, interrupt_fd};
+    const Patience patience{task.deadline, interrupt_fd,
+                            is_last_release(task) ? &all_sent_ : nullptr};
     if (listening_ && is_about(task, *listening_)) listening_.reset();
     try {
       Response response = std::visit(Perform{*member_, patience}, task.inquiry);
@@ -168,6 +177,11 @@ class ThreadedCouncil::Desk {
     }
     const std::lock_guard guard(mutex_);
     if (task.is_release() && --releases_ == 0) all_released_.raise();
+  }
+
+  bool is_last_release(const Task& task) {
+    const std::lock_guard guard(mutex_);
+    return task.is_release() && releases_ == 1;
   }
 
   void listen() {
@@ -190,10 +204,12 @@ class ThreadedCouncil::Desk {
   Event wake_;
   Event leave_;
   std::mutex mutex_;
-  std::deque<Task> tasks_;  ///< guarded by mutex_
-  int releases_ = 0;        ///< guarded by mutex_: posted and not done
-  bool answers_ = false;    ///< guarded by mutex_: it has answered something
+  std::deque<Task> tasks_;     ///< guarded by mutex_
+  int releases_ = 0;           ///< guarded by mutex_: posted and not done
+  Deadline released_since_{};  ///< guarded by mutex_: when the first of them was posted
+  bool answers_ = false;       ///< guarded by mutex_: it has answered something
   Event all_released_;
+  Event all_sent_;
   std::optional<Claim> listening_;  ///< the thread's
   std::thread thread_;
 };

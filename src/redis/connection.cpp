@@ -131,6 +131,7 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
     close();  // part of it may have gone out: nothing can follow
     throw;
   }
+  if (patience.sent != nullptr) patience.sent->raise();
   link_->owed += requests.size();
   while (link_->owed > requests.size()) take_owed(next_reply(patience));
   std::vector<Reply> replies;

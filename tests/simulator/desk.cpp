@@ -17,6 +17,7 @@ Refusal refusal_of(const Refused& refused, microseconds now) {
     hold.owner = entry.flag == Flag::kept ? "" : entry.owner.text;
     hold.who = entry.who;
     hold.acquired_at = WallTime(entry.since);
+    hold.held = std::max(ceil_ms(now - entry.since), milliseconds(0));
     hold.lease_left = ceil_ms(left_of(entry, now));
     hold.limit = entry.limit;
     hold.fence = entry.fence;

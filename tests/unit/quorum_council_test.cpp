@@ -12,13 +12,20 @@
 namespace dlock::test {
 namespace {
 
-/// Answers a release after so long, unless it is interrupted, and everything else at once.
+/// Answers a release after so long, unless it is interrupted, and everything else at once. It takes
+/// a moment until the release is on its way.
 class Slow final : public Member {
  public:
-  Slow(milliseconds takes, std::atomic<bool>& released) : takes_(takes), released_(released) {}
+  Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released)
+      : takes_(takes), sent_(sent), released_(released) {}
 
   Released release(const LockKey&, const Token&, ReleaseMode, const Patience& patience) override {
     pollfd fds[] = {{patience.interrupt_fd, POLLIN, 0}};
+    if (poll_until(fds, later(BootClock::now(), milliseconds(1))) > 0) {
+      throw Error(Trouble::interrupted, "interrupted");
+    }
+    sent_ = true;
+    patience.sent->raise();
     if (poll_until(fds, later(BootClock::now(), takes_)) > 0) {
       throw Error(Trouble::interrupted, "interrupted");
     }
@@ -52,18 +59,23 @@ class Slow final : public Member {
 
  private:
   milliseconds takes_;
+  std::atomic<bool>& sent_;
   std::atomic<bool>& released_;
 };
 
 constexpr milliseconds long_time{20'000};
 
-/// One member that takes so long for a release, and has answered before or not: whether it was
-/// released by the time the council was gone.
-bool is_released(milliseconds takes, bool has_answered) {
-  std::atomic<bool> released = false;
+struct Outcome {
+  bool sent, released;
+};
+
+/// One member that takes so long for a release, and has answered before or not: how far it came by
+/// the time the council was gone.
+Outcome outcome(milliseconds takes, bool has_answered) {
+  std::atomic<bool> sent = false, released = false;
   const auto open = [&] {
     std::vector<std::unique_ptr<Member>> members;
-    members.push_back(std::make_unique<Slow>(takes, released));
+    members.push_back(std::make_unique<Slow>(takes, sent, released));
     return members;
   };
   {
@@ -75,7 +87,7 @@ bool is_released(milliseconds takes, bool has_answered) {
     }
     council.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, deadline);
   }
-  return released;
+  return {sent, released};
 }
 
 }  // namespace
@@ -83,11 +95,15 @@ bool is_released(milliseconds takes, bool has_answered) {
 TEST_CASE(
     "council: who leaves waits a moment for a member that answers to release, and no longer") {
   // A moment is soon over on a machine that does much else.
-  CHECK(eventually([] { return is_released(milliseconds(2), true); }));
+  CHECK(eventually([] { return outcome(milliseconds(2), true).released; }));
   const auto begun = BootClock::now();
-  CHECK_FALSE(is_released(long_time / 2, true));
-  CHECK_FALSE(is_released(long_time / 2, false));
+  CHECK_FALSE(outcome(long_time / 2, true).released);
+  CHECK_FALSE(outcome(long_time / 2, false).released);
   CHECK(BootClock::now() - begun < long_time / 2);
+}
+
+TEST_CASE("council: who leaves sees a release on its way to a member that never answered") {
+  CHECK(eventually([] { return outcome(long_time, false).sent; }));
 }
 
 }  // namespace dlock::test

@@ -25,12 +25,14 @@ Heard granted(std::size_t member, std::int64_t fence, Deadline until = in_a_minu
   return {member, 1, {}, Answer(Grant{Fence{fence}, Lease{milliseconds(30'000), until}})};
 }
 
-Heard refused(std::size_t member, const std::vector<std::string>& owners, Limit limit = exclusive) {
+Heard refused(std::size_t member, const std::vector<std::string>& owners, Limit limit = exclusive,
+              milliseconds held = {}) {
   Refusal refusal;
   for (const std::string& owner : owners) {
     Holder holder;
     holder.owner = owner;
     holder.limit = limit;
+    holder.held = held;
     refusal.held_by.push_back(holder);
   }
   refusal.holders = owners.size();
@@ -114,12 +116,18 @@ TEST_CASE("who has the most votes keeps them, and of two with as many one") {
   CHECK_FALSE(contest(theirs, BootClock::now()).leading);
 }
 
-TEST_CASE("what another may have on members that do not answer is taken for held") {
-  Tenure tenure(5, claim_of("me"));
-  tenure.take(granted(0, 1));
-  tenure.take(refused(1, {"other"}));
-  tenure.take(refused(2, {"other"}));
+TEST_CASE(
+    "what another may have on members that do not answer is taken for held, but not in a race") {
+  const auto against = [](milliseconds held) {
+    Tenure tenure(5, claim_of("me"));
+    tenure.take(granted(0, 1));
+    tenure.take(refused(1, {"other"}, exclusive, held));
+    tenure.take(refused(2, {"other"}, exclusive, held));
+    return tenure;
+  };
+  Tenure tenure = against(std::chrono::minutes(1));
   CHECK(contest(tenure, BootClock::now()).decided);
+  CHECK_FALSE(contest(against(milliseconds(5)), BootClock::now()).decided);
   tenure.take(granted(3, 1));
   tenure.take(refused(4, {"third"}));
   CHECK_FALSE(contest(tenure, BootClock::now()).decided);

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "quorum/merge.hpp"
 #include "quorum/quorum_store.hpp"
 
 namespace dlock {
@@ -100,31 +99,6 @@ QuorumStore::Answers QuorumStore::poll(const Inquiry& inquiry, const Patience& p
     answers[heard->member] = std::move(heard);
   }
   return answers;
-}
-
-void QuorumStore::no_majority(const Tenure& tenure) const {
-  std::vector<std::optional<Error>> troubles;
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    const auto& trouble = tenure.ballots[i].trouble;
-    const auto why = lack(tenure, i);
-    troubles.emplace_back();
-    if (why) troubles.back() = Error(trouble ? trouble->trouble() : Trouble::unavailable, *why);
-  }
-  throw_no_majority(troubles);
-}
-
-void QuorumStore::no_majority(const Answers& answers) const {
-  std::vector<std::optional<Error>> troubles;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (!answers[i]) {
-      troubles.emplace_back(Error(Trouble::unavailable, council_->name(i) + ": no answer in time"));
-    } else if (const auto* error = std::get_if<Error>(&answers[i]->response)) {
-      troubles.emplace_back(*error);
-    } else {
-      troubles.emplace_back();
-    }
-  }
-  throw_no_majority(troubles);
 }
 
 }  // namespace dlock

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/join.hpp"
-#include "lock/lease_keeper.hpp"
+#include "lock/lease_upkeep.hpp"
 #include "quorum/merge.hpp"
 
 namespace dlock {
@@ -15,8 +14,6 @@ namespace {
 
 using State = Ballot::State;
 
-/// How long servers may differ about a hand-over that has begun, before all are asked.
-constexpr milliseconds longest_settling{100};
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 /// How often whoever has the most votes asks for the rest, before all begin anew.
@@ -165,72 +162,6 @@ std::optional<Grant> QuorumStore::decided(const Name& name, Deadline deadline) {
   return std::nullopt;
 }
 
-/// Why it was not had, and what is to become of the votes.
-Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
-  Tenure& tenure = tenures_.at(name);
-  const auto now = BootClock::now();
-  const auto unknown = tenure.unknown();
-  const auto holding = tenure.holding(now).size();
-  const bool too_few_said = tenure.ballots.size() - unknown < tenure.needed();
-  // A semaphore needs so many votes that a single refusal may decide.
-  if (too_few_said && holding + unknown >= tenure.needed()) no_majority(tenure);
-  if (holding >= tenure.needed()) return split(name);
-  Refusal refusal = merged_refusal(tenure);
-  const Contest contest = dlock::contest(tenure, now);
-  if (refusal.why != Refusal::Why::held) {
-    if (contest.mine > 0) give_votes_back(name);
-    return refusal;
-  }
-  if (auto unready = too_few_votes(tenure)) return *unready;
-  if (contest.decided) {
-    if (contest.mine == 0) return refusal;
-    refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
-    // Where leases end, or are given back, the servers follow one another.
-    if (!tenure.outvoted_since) tenure.outvoted_since = now;
-    const bool settled = now >= later(*tenure.outvoted_since, longest_settling);
-    if (!ask.wait || settled) give_votes_back(name);
-    // Those it was given back to know the token no more: with another, all may vote.
-    return ask.wait && settled ? split(name) : refusal;
-  }
-  tenure.outvoted_since.reset();
-  if (!ask.wait || (contest.mine > 0 && !contest.leading)) return split(name);
-  refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
-  return refusal;
-}
-
-/// Where a majority takes servers that may have forgotten a lease.
-std::optional<Refusal> QuorumStore::too_few_votes(const Tenure& tenure) const {
-  std::vector<milliseconds> waits;
-  std::vector<std::string> names;
-  std::size_t able = 0;  ///< or may be
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    const Ballot& ballot = tenure.ballots[i];
-    if (ballot.is_silent() || ballot.votes()) {
-      ++able;
-      continue;
-    }
-    waits.push_back(ballot.no_vote_for);
-    names.push_back(council_->name(i));
-  }
-  if (able >= tenure.needed() || able + waits.size() < tenure.needed()) return std::nullopt;
-  std::sort(waits.begin(), waits.end());
-  Refusal refusal = merged_refusal(tenure);
-  refusal.why = Refusal::Why::unready;
-  refusal.ask_again_in = waits[tenure.needed() - able - 1];
-  refusal.reason = "too few of " + std::to_string(tenure.ballots.size()) +
-                   " servers have a vote: one that was restarted, flushed or never used before " +
-                   "may have forgotten a lease, and has none for another " +
-                   human_duration(refusal.ask_again_in) + ": " + joined(names, ", ");
-  return refusal;
-}
-
-Refusal QuorumStore::split(const Name& name) {
-  Refusal refusal = merged_refusal(tenures_.at(name));
-  refusal.why = Refusal::Why::split;
-  refusal.ask_again_in = next_pause(name.first);
-  return refusal;
-}
-
 milliseconds QuorumStore::next_pause(const LockKey& key) {
   auto& pause = pauses_[key];
   pause = std::clamp(pause * 2, first_pause, longest_pause);
@@ -376,41 +307,6 @@ void QuorumStore::leave_to(pid_t pid) {
   if (pid != getpid()) return;
   council_->begin_anew();
   asked_.assign(council_->size(), {});
-}
-
-std::optional<Margin> QuorumStore::margin(const Claim& claim) {
-  const auto found = tenures_.find({claim.key, claim.token});
-  return found == tenures_.end() ? std::nullopt : found->second.margin;
-}
-
-Margin QuorumStore::margin_now(const Tenure& tenure) const {
-  Margin margin{0, tenure.needed(), tenure.ballots.size(), ""};
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    const Ballot& ballot = tenure.ballots[i];
-    const bool held = ballot.state == State::held && ballot.votes() && ballot.round == tenure.round;
-    const bool just_asked = ballot.awaited && BootClock::now() < later(tenure.asked, for_the_rest);
-    if (held || just_asked) {
-      ++margin.held;
-      continue;
-    }
-    const std::string what = lack(tenure, i).value_or(council_->name(i) + ": it lacks the hold");
-    margin.missing += (margin.missing.empty() ? "" : "; ") + what;
-  }
-  return margin;
-}
-
-std::optional<std::string> QuorumStore::lack(const Tenure& tenure, std::size_t member) const {
-  const Ballot& ballot = tenure.ballots[member];
-  const std::string name = council_->name(member);
-  if (!ballot.votes()) {
-    return name + ": no vote for another " + human_duration(ballot.no_vote_for);
-  }
-  if (ballot.trouble) return ballot.trouble->what();
-  if (ballot.awaited) return name + ": no answer";
-  if (ballot.state == State::gone || ballot.state == State::returned) {
-    return name + ": it lacks the hold";
-  }
-  return std::nullopt;
 }
 
 std::string QuorumStore::name() const {

@@ -19,6 +19,9 @@ std::size_t votes_needed(std::size_t members, Limit limit);
 /// How much longer the others are waited for, where it matters, once enough have answered.
 constexpr milliseconds for_the_rest{100};
 
+/// How long servers may differ about a hand-over that has begun, before all are asked.
+constexpr milliseconds longest_settling{100};
+
 /// What one member has said about one token.
 struct Ballot {
   enum class State {

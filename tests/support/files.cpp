@@ -34,4 +34,11 @@ std::size_t count_lines(std::string_view text) {
   return ends + (text.empty() || text.back() == '\n' ? 0 : 1);
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 }  // namespace dlock::test

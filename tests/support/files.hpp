@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.hpp"
 
@@ -19,5 +20,6 @@ bool wait_for_file(const std::string& path, milliseconds within = milliseconds(1
 
 /// The lines of `text`; a last one without a newline counts.
 std::size_t count_lines(std::string_view text);
+std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace dlock::test

@@ -1,21 +1,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "config/help.hpp"
 #include "config/options.hpp"
+#include "support/files.hpp"
 #include "unit/config_support.hpp"
 
 namespace dlock {
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 /// The words of the first command of a shell line; quotes go, variables stay.
 std::vector<std::string> words_of(const std::string& line) {
@@ -39,7 +32,7 @@ std::vector<std::string> words_of(const std::string& line) {
 std::vector<std::vector<std::string>> examples_of(const std::string& text) {
   std::vector<std::vector<std::string>> examples;
   bool inside = false;
-  for (const std::string& line : lines_of(text)) {
+  for (const std::string& line : test::lines_of(text)) {
     inside = line == "Examples:" || (inside && line.starts_with("  "));
     const auto from = line.find("dlock ");
     if (!inside || from == std::string::npos) continue;
@@ -56,7 +49,7 @@ std::vector<std::vector<std::string>> examples_of(const std::string& text) {
 }
 
 bool fits(const std::string& text, std::size_t rows) {
-  const auto lines = lines_of(text);
+  const auto lines = test::lines_of(text);
   for (const std::string& line : lines) {
     CAPTURE(line);
     CHECK(line.size() <= 80);
@@ -86,7 +79,7 @@ TEST_CASE("the help of a command has all of its flags, the others' none") {
       const bool rare = *option.help == '\0';
       const std::string flag = option.shown() + " " + (rare ? option.value : "");
       std::size_t listed = 0;
-      for (const std::string& line : lines_of(text)) {
+      for (const std::string& line : test::lines_of(text)) {
         const auto at = line.find(flag);
         const bool found = rare ? at != std::string::npos : line.starts_with("  ") && at == 6;
         if (found) ++listed;
@@ -115,7 +108,7 @@ TEST_CASE("every example of the help is taken by the command line it shows") {
 }
 
 TEST_CASE("the version is one line") {
-  const auto lines = lines_of(version_text());
+  const auto lines = test::lines_of(version_text());
   REQUIRE(lines.size() == 1);
   CHECK(lines.front() == "dlock " DLOCK_VERSION);
 }

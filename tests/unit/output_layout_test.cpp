@@ -1,11 +1,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/escape.hpp"
 #include "output/columns.hpp"
 #include "output/table.hpp"
+#include "support/files.hpp"
 
 namespace dlock {
 namespace {
@@ -43,16 +43,10 @@ KeyState busy_key(const std::string& key, const std::string& text = "deploy") {
   return state;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 std::size_t widest(const std::string& text) {
   std::size_t columns = 0;
-  for (const std::string& line : lines_of(text)) columns = std::max(columns, display_width(line));
+  for (const std::string& line : test::lines_of(text))
+    columns = std::max(columns, display_width(line));
   return columns;
 }
 
@@ -102,7 +96,7 @@ TEST_CASE("layout: no line is wider than the terminal, whatever the keys are") {
     const std::string table = overview_text(odd_keys(), screen);
     CAPTURE(table);
     CHECK(widest(table) <= columns);
-    CHECK(lines_of(table).size() == 1 + odd_keys().size());
+    CHECK(test::lines_of(table).size() == 1 + odd_keys().size());
     for (const KeyState& state : odd_keys()) {
       const std::string tree = key_text(state, screen);
       CAPTURE(tree);
@@ -114,7 +108,7 @@ TEST_CASE("layout: no line is wider than the terminal, whatever the keys are") {
 
 TEST_CASE("layout: columns stand below each other behind wide and joining characters") {
   const std::string table = overview_text(odd_keys(), terminal(200));
-  const auto lines = lines_of(table);
+  const auto lines = test::lines_of(table);
   for (const std::string& line : lines) {
     const auto pid = line.find(" 4242 ");
     if (pid == std::string::npos) continue;
@@ -126,7 +120,7 @@ TEST_CASE("layout: columns stand below each other behind wide and joining charac
 TEST_CASE("layout: where there is little room the key, its holder and the queue stay") {
   const std::string table = overview_text({busy_key("a-rather-long-name-of-a-lock")}, terminal(40));
   CAPTURE(table);
-  const auto heading = lines_of(table).front();
+  const auto heading = test::lines_of(table).front();
   for (const char* kept : {"KEY", "HOLDER", "HELD", "WAITING"}) CHECK(has(heading, kept));
   CHECK(!has(heading, "PID"));
   CHECK(has(table, "a-rather"));
@@ -150,7 +144,7 @@ TEST_CASE("layout: waiters stand under their holder, in its columns, and facts b
                   "             [ticket 17], since 1970-01-01T00:00:00.000Z, lease 24s left,\n"
                   "             limit 1, fence 1795270103123573\n"
                   "    1. waits deploy@web1 pid 7    (sh)        for 12s,\n") == 0);
-  const auto wide = lines_of(key_text(busy_key("nightly"), terminal(200)));
+  const auto wide = test::lines_of(key_text(busy_key("nightly"), terminal(200)));
   CHECK(wide.size() == 4);
 }
 

@@ -24,7 +24,6 @@ constexpr milliseconds time_to_leave{500};
 /// How long the time may be overrun to tell the user how things stand.
 constexpr milliseconds time_for_a_last_look{200};
 constexpr milliseconds first_pause{50};
-constexpr milliseconds longest_pause{1000};
 
 Patience patience_for(const Claim& claim, int interrupt_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), interrupt_fd};
@@ -50,7 +49,8 @@ class Attempt {
         wait_end_(wait_end),
         unconfirmed_(unconfirmed),
         listener_(listener),
-        ticket_(ticket) {}
+        ticket_(ticket),
+        absence_(listener) {}
 
   /// With `patient` a server that does not answer counts as a refusal: it was reached before, and
   /// wait() goes on trying.
@@ -59,7 +59,7 @@ class Attempt {
   std::variant<Grant, Stop> wait(int interrupt_fd);
   const Refusal& refusal() const { return refusal_; }
   std::optional<Ticket> ticket() const { return ticket_; }
-  bool server_is_away() const { return away_since_.has_value(); }
+  bool server_is_away() const { return absence_.lasts(); }
 
  private:
   std::optional<Grant> take(const Answer& answer);
@@ -67,7 +67,6 @@ class Attempt {
   std::optional<Grant> ask_last(int interrupt_fd);
   std::optional<Grant> sleep(int interrupt_fd);
   std::optional<Grant> confirm(int interrupt_fd);
-  void await_server(const Error& error, int interrupt_fd);
 
   Store& store_;
   const Claim& claim_;
@@ -76,8 +75,7 @@ class Attempt {
   AcquireListener& listener_;
   Refusal refusal_;
   std::optional<Ticket> ticket_;
-  std::optional<Deadline> away_since_;
-  milliseconds pause_ = first_pause;
+  Absence absence_;
 };
 
 std::optional<Grant> Attempt::take(const Answer& answer) {
@@ -94,7 +92,7 @@ std::variant<Grant, Attempt::Stop> Attempt::ask_once(int interrupt_fd, bool pati
   } catch (const Error& error) {
     if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
     if (!patient || !is_unavailable(error)) throw;
-    await_server(error, interrupt_fd);
+    absence_.go_on(error, wait_end_, interrupt_fd);
   }
   return Stop::refused;
 }
@@ -107,10 +105,10 @@ std::variant<Grant, Attempt::Stop> Attempt::wait(int interrupt_fd) {
     } catch (const Error& error) {
       if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
       if (!is_unavailable(error) || BootClock::now() >= wait_end_) throw;
-      await_server(error, interrupt_fd);
+      absence_.go_on(error, wait_end_, interrupt_fd);
     }
     if (interrupt_fd >= 0 && readable(interrupt_fd)) return Stop::interrupted;
-    if (BootClock::now() >= wait_end_ && !away_since_) {
+    if (BootClock::now() >= wait_end_ && !absence_.lasts()) {
       if (auto grant = ask_last(interrupt_fd)) return *grant;
       return Stop::timed_out;
     }
@@ -135,11 +133,7 @@ std::optional<Grant> Attempt::ask_last(int interrupt_fd) {
 
 std::optional<Grant> Attempt::ask_and_sleep(int interrupt_fd) {
   auto grant = take(store_.acquire(claim_, {true, ticket_}, patience_for(claim_, interrupt_fd)));
-  if (away_since_) {
-    listener_.server_back(std::chrono::floor<milliseconds>(BootClock::now() - *away_since_));
-    away_since_.reset();
-    pause_ = first_pause;
-  }
+  absence_.end();
   if (grant || !passes(refusal_)) return grant;
   ticket_ = refusal_.ticket;
   listener_.still_waiting(claim_.key, refusal_);
@@ -163,17 +157,6 @@ std::optional<Grant> Attempt::sleep(int interrupt_fd) {
 
 std::optional<Grant> Attempt::confirm(int interrupt_fd) {
   return store_.renew(claim_.key, claim_.token, std::nullopt, patience_for(claim_, interrupt_fd));
-}
-
-void Attempt::await_server(const Error& error, int interrupt_fd) {
-  if (!away_since_) {
-    away_since_ = BootClock::now();
-    listener_.server_lost(error.what());
-  }
-  pollfd fds[] = {{interrupt_fd, POLLIN, 0}};
-  const auto until = later(BootClock::now(), pause_ / 2 + random_up_to(pause_ / 2));
-  poll_until(fds, std::min(until, wait_end_));
-  pause_ = std::min(pause_ * 2, longest_pause);
 }
 
 /// All claims of one acquisition.

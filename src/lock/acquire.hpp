@@ -7,22 +7,20 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "lock/absence.hpp"
 #include "lock/lease_keeper.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
 
 /// What acquire() tells while it works; what becomes of it is the caller's business.
-class AcquireListener {
+class AcquireListener : public ServerListener {
  public:
-  virtual ~AcquireListener() = default;
   /// When the waiting for a key begins; once more where all has to begin again.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
   /// What each further answer says, until it is let in.
   virtual void still_waiting(const LockKey&, const Refusal&) {}
   virtual void let_in(const LockKey& key, milliseconds waited) = 0;
-  virtual void server_lost(const std::string& why) = 0;  ///< while waiting
-  virtual void server_back(milliseconds away) = 0;
 };
 
 /// Not had in time.

@@ -1,0 +1,29 @@
+#include "lock/absence.hpp"
+
+#include <algorithm>
+
+#include "base/random.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+
+void Absence::go_on(const Error& why, Deadline until, int interrupt_fd) {
+  constexpr milliseconds longest_pause{1000};
+  if (!since_) {
+    since_ = BootClock::now();
+    listener_.server_lost(why.what());
+  }
+  pollfd fds[] = {{interrupt_fd, POLLIN, 0}};
+  const auto pause_end = later(BootClock::now(), pause_ / 2 + random_up_to(pause_ / 2));
+  poll_until(fds, std::min(pause_end, until));
+  pause_ = std::min(pause_ * 2, longest_pause);
+}
+
+void Absence::end() {
+  if (!since_) return;
+  listener_.server_back(std::chrono::floor<milliseconds>(BootClock::now() - *since_));
+  since_.reset();
+  pause_ = first_pause;
+}
+
+}  // namespace dlock

@@ -49,6 +49,8 @@ int carry_out(const Settings& settings) {
       return release_command(settings, log);
     case Command::inspect:
       return inspect_command(settings, log);
+    case Command::latch:
+      return latch_command(settings, log);
     case Command::doctor:
       return doctor_command(settings, log);
     case Command::guard:

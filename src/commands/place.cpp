@@ -11,10 +11,9 @@
 #include "redis/sentinel_route.hpp"
 
 namespace dlock {
-
 namespace {
 
-/// What lives on servers is a Store and Seals at once.
+/// What lives on servers is a Store, Seals and Latches at once.
 template <typename As>
 std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& on_link) {
   RedisTerms terms{settings.prefix, settings.replicas};
@@ -42,23 +41,29 @@ std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& o
   return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>(open));
 }
 
-StorePtr open(const Settings& settings, const LinkListener& on_link) {
+/// What lives on this host, too, but for Seals.
+template <typename As>
+std::unique_ptr<As> open(const Settings& settings, const LinkListener& on_link) {
   if (const auto* target = std::get_if<LocalTarget>(&settings.server)) {
     return std::make_unique<LocalStore>(directory_of(*target));
   }
-  return open_servers<Store>(settings, on_link);
+  return open_servers<As>(settings, on_link);
 }
 
 }  // namespace
 
-StorePtr open_store(const Settings& settings) { return open(settings, {}); }
+StorePtr open_store(const Settings& settings) { return open<Store>(settings, {}); }
 
 StorePtr open_store(const Settings& settings, const Log& log) {
   if (!settings.verbose) return open_store(settings);
   const auto on_link = [log](const Endpoint& to, std::chrono::nanoseconds took) {
     tell_step(log, "connected to " + to.name() + " in " + exact_duration(took));
   };
-  return told(open(settings, on_link), log);
+  return told(open<Store>(settings, on_link), log);
+}
+
+std::unique_ptr<Latches> open_latches(const Settings& settings) {
+  return open<Latches>(settings, {});
 }
 
 std::unique_ptr<Seals> open_seals(const Settings& settings) {

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "config/settings.hpp"
 #include "local/directory.hpp"
+#include "lock/latch.hpp"
 #include "lock/seals.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"
@@ -17,6 +18,9 @@ StorePtr open_store(const Settings& settings);
 
 /// The same, and with -v a line on stderr for each step it takes.
 StorePtr open_store(const Settings& settings, const Log& log);
+
+/// The same place for latches.
+std::unique_ptr<Latches> open_latches(const Settings& settings);
 
 /// The same for what `guard` asks, where `settings` name servers and not `local:`.
 std::unique_ptr<Seals> open_seals(const Settings& settings);

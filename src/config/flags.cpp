@@ -88,7 +88,9 @@ class Cutter {
   void take_operand() {
     if (takes_command()) return take_operands();
     const std::string& operand = arguments_[next_++];
-    if (command_ == Command::inspect && operand.find_first_of("*?[") != std::string::npos) {
+    if (command_ == Command::latch && !flags_.verb) {
+      flags_.verb = operand;
+    } else if (command_ == Command::inspect && operand.find_first_of("*?[") != std::string::npos) {
       flags_.patterns.push_back(operand);
     } else if (option("key").belongs_to(command_)) {
       add(option("key"), operand);

@@ -6,7 +6,7 @@
 
 namespace dlock {
 
-enum class Command { run, acquire, renew, release, inspect, doctor, guard };
+enum class Command { run, acquire, renew, release, inspect, doctor, guard, latch };
 
 /// The command line as it was typed: strings, not yet looked at. Made by parse_command_line and
 /// read by resolve() alone; the table of options (config/options.hpp) says which flag fills what.
@@ -15,6 +15,7 @@ struct Flags {
   bool help = false;               ///< print help_text(command) on stdout, exit 0
   bool version = false;            ///< print version_text() on stdout, exit 0
 
+  std::optional<std::string> verb;        ///< latch: the first operand
   std::vector<std::string> keys;          ///< after -k, or operands; in the user's order
   std::vector<std::string> patterns;      ///< inspect: operands with `*`, `?` or `[`
   std::vector<std::string> command_argv;  ///< run, guard: COMMAND and its ARGs, as they are
@@ -31,6 +32,7 @@ struct Flags {
   std::optional<std::string> command_string, conflict_exit_code, grace, signal;
   std::optional<std::string> max_hold, min_hold, on_lost, status_fd;
   std::optional<std::string> token, fence, state, state_key;
+  std::optional<std::string> count, by;
   std::optional<std::string> prefix, password_file, config, replicas;
   std::optional<std::string> tls_ca, tls_cert, tls_key, tls_server_name;
   std::optional<std::string> sentinel_user, sentinel_password_file;

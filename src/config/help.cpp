@@ -64,6 +64,20 @@ constexpr Page pages[] = {
      "  if dlock inspect -q nightly; then echo still running; fi\n",
      "  0 done; with -q: 0 held, 1 free; 64 usage; 69 server not reached; 77 refused\n"
      "  by it; 78 configuration; 65 the key is no lock; 70 a bug; 71 this host refused\n"},
+    {Command::latch,
+     "latch open   -k KEY --count N [--ttl DUR]\n"
+     "       dlock latch arrive -k KEY [--by ID]\n"
+     "       dlock latch wait   -k KEY [-n | -w DUR]",
+     "Wait until N have arrived: open makes the latch, each arrive counts once, and\n"
+     "wait ends when all are there; who waits later passes at once. When its ttl ends\n"
+     "(100ms to 365d) the latch is gone. To open it again with the same N changes\n"
+     "nothing, but may put the end off. A lock of the same KEY is another thing.\n",
+     "  dlock latch open -k build-42 --count 4 --ttl 2h\n"
+     "  dlock latch arrive -k build-42 --by linux\n"
+     "  dlock latch wait -k build-42 -w 30m && echo all four are done\n",
+     "  0 done; 75 not open in time; 79 there is no such latch, or no more; 65 it has\n"
+     "  another count, or the key is no latch; 64 usage; 69 server not reached;\n"
+     "  77 refused by it; 78 configuration; 70 a bug; 71 this host refused\n"},
     {Command::doctor, "doctor [--json | --acl] [-t TTL] [--replicas N]",
      "Reach the server as a lock would, try one, and say whether it is fit to hold\n"
      "locks: one line a check, with ok, warning or error, and what to do behind ->.\n"

@@ -13,8 +13,9 @@ constexpr Commands inspect = only(Command::inspect);
 constexpr Commands takers = run | acquire;
 constexpr Commands doctor = only(Command::doctor);
 constexpr Commands guard = only(Command::guard);
+constexpr Commands latch = only(Command::latch);
 constexpr Commands lockers = run | acquire | renew | release | inspect;
-constexpr Commands all = lockers | doctor | guard;
+constexpr Commands all = lockers | doctor | guard | latch;
 /// For a setting that is no flag of any command.
 constexpr Commands none = 0;
 
@@ -24,27 +25,31 @@ constexpr Subcommand subcommand_table[] = {
     {Command::renew, "renew", "give a lock taken with acquire more time"},
     {Command::release, "release", "give it back, or throw its holders out"},
     {Command::inspect, "inspect", "who holds and who waits"},
+    {Command::latch, "latch", "wait until so many have arrived"},
     {Command::doctor, "doctor", "whether the server is fit to hold locks"},
     {Command::guard, "guard", "run COMMAND unless a newer holder came before"},
 };
 
 const Option option_table[] = {
-    {"key", 'k', "KEY", lockers, &Flags::keys, "name of the lock; may be repeated"},
+    {"key", 'k', "KEY", lockers | latch, &Flags::keys, "name of the lock; may be repeated"},
+    {"count", 0, "N", latch, &Flags::count, "open: so many have to arrive, 1 to 1000000"},
+    {"by", 0, "ID", latch, &Flags::by, "arrive: be ID, who counts once (default: as new)"},
     {"state", 0, "FILE", guard, &Flags::state, "remembers the largest fence that came"},
     {"state-key", 0, "NAME", guard, &Flags::state_key, "remember it as NAME where the locks are"},
     {"fence", 0, "N", release | guard, &Flags::fence,
      "the holder's fence (guard: else DLOCK_FENCE)", "DLOCK_FENCE", false, 0, release},
     {"command", 'c', "STRING", run | guard, &Flags::command_string, "run STRING with /bin/sh -c"},
-    {"nonblock", 'n', nullptr, takers, &Flags::nonblock, "do not wait", nullptr, false, 'w'},
-    {"wait", 'w', "DUR", takers, &Flags::wait, "wait at most DUR (default: for ever)", "DLOCK_WAIT",
-     true, 'w'},
+    {"nonblock", 'n', nullptr, takers | latch, &Flags::nonblock, "do not wait", nullptr, false,
+     'w'},
+    {"wait", 'w', "DUR", takers | latch, &Flags::wait, "wait at most DUR (default: for ever)",
+     "DLOCK_WAIT", true, 'w', latch},
     {"shared", 's', nullptr, takers, &Flags::shared, "share it with all others who say -s", nullptr,
      false, 'l'},
     {"exclusive", 'x', nullptr, takers, &Flags::exclusive, "be alone in it (default)", nullptr,
      false, 'l'},
     {"limit", 0, "N", takers, &Flags::limit, "be at most N together in it", nullptr, false, 'l'},
-    {"ttl", 't', "DUR", takers | renew | doctor, &Flags::ttl,
-     "lease, 100ms to 24h (run: 30s; renew: as before)", "DLOCK_TTL", true, 0, renew},
+    {"ttl", 't', "DUR", takers | renew | doctor | latch, &Flags::ttl,
+     "lease (run: 30s; renew: as before; latch: 1d)", "DLOCK_TTL", true, 0, renew | latch},
     {"attach", 0, "PID", acquire, &Flags::attach, "renew until PID ends, then release (-t 30s)"},
     {"conflict-exit-code", 'E', "N", run, &Flags::conflict_exit_code,
      "exit code in place of 75, if not had in time"},
@@ -61,7 +66,7 @@ const Option option_table[] = {
     {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
      "DLOCK_TOKEN"},
     {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
-    {"json", 0, nullptr, acquire | inspect | doctor, &Flags::json, "print JSON"},
+    {"json", 0, nullptr, acquire | inspect | doctor | latch, &Flags::json, "print JSON"},
     {"watch", 0, nullptr, inspect, &Flags::watch, "show it again at each change, until ^C"},
     {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
     {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=... and DLOCK_FENCE=..."},

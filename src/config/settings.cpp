@@ -52,11 +52,13 @@ class Resolver {
     settings_.verbose = flags_.verbose;
     resolve_output();
     if (has("command")) resolve_command();
+    if (settings_.command == Command::latch) settings_.verb = latch_verb();
     if (has("key")) resolve_keys();
     resolve_attach();
     resolve_waiting();
     resolve_owner();
     if (settings_.command == Command::run) resolve_run();
+    if (settings_.command == Command::latch) resolve_latch();
     resolve_token();
     if (has("state")) resolve_guard();
     if (!settings_.state) resolve_server();
@@ -115,8 +117,12 @@ class Resolver {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) settings_.keys.push_back(key);
     }
     if (settings_.command == Command::inspect) return resolve_patterns();
+    if (settings_.command == Command::latch && settings_.keys.size() > 1) {
+      throw_usage("latch takes one key: " + in_quotes(settings_.keys[1].text) + " is another");
+    }
     if (!settings_.keys.empty()) return;
-    const std::string name = subcommand(settings_.command).name;
+    const std::string name =
+        subcommand(settings_.command).name + (flags_.verb ? " " + *flags_.verb : "");
     const bool is_run = settings_.command == Command::run;
     throw_usage("missing key: dlock " + name +
                 (is_run ? " -k KEY -- COMMAND [ARG ...]" : " -k KEY"));
@@ -146,13 +152,15 @@ class Resolver {
     if (has("wait")) {
       settings_.wait = duration("wait", milliseconds(0), longest_duration);
       if (flags_.nonblock) settings_.wait = milliseconds(0);
+    }
+    if (has("label")) {
       settings_.label = setting("label", label_from).value_or("");
       if (const auto limit = number("limit", "limit", 1, largest_limit)) {
         settings_.limit = Limit{*limit};
       }
       if (flags_.shared) settings_.limit = no_limit;
     }
-    if (has("ttl")) resolve_ttl();
+    if (has("ttl") && settings_.command != Command::latch) resolve_ttl();
   }
 
   void resolve_ttl() {
@@ -163,6 +171,37 @@ class Resolver {
           "missing ttl: nobody renews what acquire takes, so choose how long it lasts: -t DUR");
     }
     if (settings_.command != Command::renew) settings_.ttl = usual_ttl;
+  }
+
+  void resolve_latch() {
+    constexpr milliseconds usual = std::chrono::hours(24);
+    allow_latch_flag("count", flags_.count.has_value(), LatchVerb::open);
+    allow_latch_flag("ttl", flags_.ttl.has_value(), LatchVerb::open);
+    allow_latch_flag("by", flags_.by.has_value(), LatchVerb::arrive);
+    allow_latch_flag("nonblock", flags_.nonblock, LatchVerb::wait);
+    allow_latch_flag("wait", flags_.wait.has_value(), LatchVerb::wait);
+    settings_.ttl = duration("ttl", shortest_ttl, longest_duration).value_or(usual);
+    settings_.by = setting("by", arrival_id_from);
+    if (settings_.verb != LatchVerb::open) return;
+    const auto count = number("count", "count", 1, largest_latch);
+    if (!count) throw_usage("missing count: dlock latch open -k KEY --count N");
+    settings_.count = *count;
+  }
+
+  LatchVerb latch_verb() const {
+    constexpr const char* known = "open, arrive or wait, as in dlock latch wait -k KEY";
+    if (!flags_.verb) throw_usage(std::string("missing verb: dlock latch ") + known);
+    if (*flags_.verb == "open") return LatchVerb::open;
+    if (*flags_.verb == "arrive") return LatchVerb::arrive;
+    if (*flags_.verb == "wait") return LatchVerb::wait;
+    throw_usage("unknown verb " + in_quotes(*flags_.verb) + ": behind latch stands " + known);
+  }
+
+  void allow_latch_flag(const char* name, bool given, LatchVerb verb) const {
+    constexpr const char* verbs[] = {"open", "arrive", "wait"};
+    if (!given || settings_.verb == verb) return;
+    throw_usage(option(name).shown() + " goes with latch " + verbs[static_cast<std::size_t>(verb)] +
+                ", not with latch " + *flags_.verb);
   }
 
   void resolve_owner() {
@@ -264,6 +303,7 @@ class Resolver {
   /// A server that lost its memory must know for how long leases may last that it has forgotten.
   void check_ttl_of_a_quorum() {
     if (!std::holds_alternative<QuorumTarget>(settings_.server)) return;
+    if (settings_.command == Command::latch) return;
     if (settings_.ttl.value_or(milliseconds(0)) <= longest_ttl_of_a_quorum) return;
     sources_.of(option("ttl"))
         .front()

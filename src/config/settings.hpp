@@ -12,11 +12,15 @@
 #include "config/server_url.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
+#include "lock/latch.hpp"
 
 namespace dlock {
 
 /// What `run` does with COMMAND when the lock is lost.
 enum class OnLost { stop, ignore };
+
+/// What `latch` does.
+enum class LatchVerb { open, arrive, wait };
 
 /// Everything a command is to do: validated, and constant once resolve() has made it. What a
 /// command does not have keeps its default.
@@ -34,7 +38,12 @@ struct Settings {
   std::vector<LockKey> keys;          ///< as the user named them, doubles dropped
   std::vector<std::string> patterns;  ///< inspect: globs; `*` if neither key nor glob was given
 
-  // run, acquire
+  // latch
+  LatchVerb verb = LatchVerb::wait;
+  std::int64_t count = 0;       ///< of `open`
+  std::optional<ArrivalId> by;  ///< of `arrive`; nothing: somebody new
+
+  // run, acquire; latch wait
   std::optional<milliseconds> wait;  ///< zero: do not wait; nothing: for ever
   Limit limit = exclusive;
   std::optional<milliseconds> ttl;  ///< always there but for `renew` without -t

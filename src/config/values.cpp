@@ -130,6 +130,11 @@ Owner owner_path_from(const Given& given) {
   return Owner{given.text};
 }
 
+ArrivalId arrival_id_from(const Given& given) {
+  refuse_fault(given, owner_id_fault(given.text));
+  return ArrivalId{given.text};
+}
+
 Token token_from(const Given& given) {
   // Whoever has it may release: a token does not belong into a log, not even a damaged one.
   if (const auto fault = token_fault(given.text)) given.refuse("the token " + *fault);

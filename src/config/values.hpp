@@ -5,6 +5,7 @@
 #include "base/clock.hpp"
 #include "config/sources.hpp"
 #include "lock/claim.hpp"
+#include "lock/latch.hpp"
 
 namespace dlock {
 
@@ -36,6 +37,7 @@ LockKey key_from(const Given& given);
 Owner owner_from(const Given& given);
 Owner owner_path_from(const Given& given);
 Token token_from(const Given& given);
+ArrivalId arrival_id_from(const Given& given);
 
 std::string label_from(const Given& given);
 std::string prefix_from(const Given& given);

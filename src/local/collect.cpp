@@ -13,6 +13,7 @@
 #include "base/escape.hpp"
 #include "local/key_file.hpp"
 #include "local/key_name.hpp"
+#include "local/latch_file.hpp"
 #include "local/liveness.hpp"
 #include "local/mailbox.hpp"
 #include "local/open_key.hpp"
@@ -40,11 +41,19 @@ bool is_free(KeyFile& file, const Directory& directory, const std::string& name)
          });
 }
 
+bool has_ended(KeyFile& file, const Directory& directory, const std::string& name) {
+  const Now now = now_here();
+  const auto named = read_latch(file, now, directory.shown(name));
+  return !named || named->latch.ends <= now.lease_clock;
+}
+
 void collect_key(const Directory& directory, const std::string& name) {
   try {
     auto file =
         KeyFile::open(directory, name, KeyFile::Use::change, Patience{BootClock::now(), -1});
-    if (file && is_free(*file, directory, name)) file->remove();
+    if (!file) return;
+    const bool latch = is_latch_file_name(name);
+    if (latch ? has_ended(*file, directory, name) : is_free(*file, directory, name)) file->remove();
   } catch (const Error&) {
     // In use, not ours to open, or foreign: not for the request that happened to pass by.
   }
@@ -77,7 +86,7 @@ void collect_garbage(const Directory& directory) {
   for (std::size_t i = 0; i < std::min(names.size(), most_names_looked_at); ++i) {
     const std::string& name = names[(start + i) % names.size()];
     const bool mailbox = is_mailbox_name(name);
-    if (!mailbox && !is_key_file_name(name)) continue;
+    if (!mailbox && !is_key_file_name(name) && !is_latch_file_name(name)) continue;
     struct stat info {};
     if (fstatat(directory.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     const auto age = now - info.st_mtime;

@@ -12,8 +12,9 @@ namespace dlock {
 std::vector<std::string> names_in(const Directory& directory, std::size_t most);
 
 /// Takes away what nobody needs: files of keys that were free for a week (until then they keep the
-/// fence), and mailboxes whose owners were killed. Looks at a few names only, so it is called
-/// whenever a new key's file was made, and the directory stays as large as its use.
+/// fence), of latches as old that have ended, and mailboxes whose owners were killed. Looks at a
+/// few names only, so it is called whenever a new key's file was made, and the directory stays as
+/// large as its use.
 void collect_garbage(const Directory& directory);
 
 }  // namespace dlock

@@ -28,23 +28,28 @@ std::string file_name(const LockKey& key, std::string_view suffix) {
   return name + std::string(suffix);
 }
 
+bool ends_in(std::string_view name, std::string_view suffix) {
+  return name.size() > suffix.size() && name.front() != '.' && name.ends_with(suffix);
+}
+
 }  // namespace
 
 std::string key_file_name(const LockKey& key) { return file_name(key, key_suffix); }
 
 std::string seal_file_name(const LockKey& resource) { return file_name(resource, ".seal"); }
+std::string latch_file_name(const LockKey& key) { return file_name(key, latch_suffix); }
 
 std::optional<LockKey> key_of_file_name(std::string_view name) {
-  if (!is_key_file_name(name)) return std::nullopt;
-  name.remove_suffix(key_suffix.size());
+  if (!is_key_file_name(name) && !is_latch_file_name(name)) return std::nullopt;
+  name.remove_suffix(name.size() - name.rfind('.'));
   if (name.find(cut_mark) != std::string_view::npos) return std::nullopt;
   LockKey key{percent_decoded(name)};
   if (key_fault(key.text)) return std::nullopt;
   return key;
 }
 
-bool is_key_file_name(std::string_view name) {
-  return name.size() > key_suffix.size() && name.front() != '.' && name.ends_with(key_suffix);
-}
+bool is_key_file_name(std::string_view name) { return ends_in(name, key_suffix); }
+
+bool is_latch_file_name(std::string_view name) { return ends_in(name, latch_suffix); }
 
 }  // namespace dlock

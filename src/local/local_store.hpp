@@ -8,14 +8,16 @@
 #include "local/directory.hpp"
 #include "local/lock_table.hpp"
 #include "local/mailbox.hpp"
+#include "lock/latch.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
 
-/// Locks of this host, kept in files of one directory: no server, no daemon. Every request reads a
-/// key's table, brings it up to date with the processes it can see, applies the rules and writes it
-/// back, all under the file's lock. A waiter listens at a FIFO and is woken through it.
-class LocalStore final : public Store {
+/// Locks and latches of this host, kept in files of one directory: no server, no daemon. Every
+/// request reads a key's table, brings it up to date with the processes it can see, applies the
+/// rules and writes it back, all under the file's lock. A waiter listens at a FIFO and is woken
+/// through it.
+class LocalStore final : public Store, public Latches {
  public:
   /// Throws Error{host_refused} if the directory cannot be used.
   explicit LocalStore(const DirectorySettings& settings);
@@ -37,6 +39,14 @@ class LocalStore final : public Store {
   void take_news() override { mailbox_.empty(); }
   Fd changes() override;
   std::string name() const override;
+
+  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+                        const Patience& patience) override;
+  std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
+                                   const Patience& patience) override;
+  std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
+                                          const Patience& patience) override;
+  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
 
  private:
   struct Look;

@@ -2,7 +2,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "lock/latch.hpp"
 #include "lock/seals.hpp"
 #include "lock/store.hpp"
 
@@ -17,9 +19,15 @@ struct Standing {
   std::string process;
 };
 
-/// One of several independent servers of which a majority decides: a Store, and what a majority
-/// needs beside. Its acquire() and renew() are for whoever uses it alone.
-class Member : public virtual Store, public virtual Seals {
+/// What one server has of a latch.
+struct LatchPart {
+  LatchState state;
+  std::vector<ArrivalId> arrived;  ///< those that were asked for, as they came to this server
+};
+
+/// One of several independent servers of which a majority decides: Store, Seals and Latches, and
+/// what a majority needs beside. Its acquire() and renew() are for whoever uses it alone.
+class Member : public virtual Store, public virtual Seals, public virtual Latches {
  public:
   /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
   /// clock). A hold the token has already is answered with the fence it has.
@@ -38,6 +46,17 @@ class Member : public virtual Store, public virtual Seals {
   /// released.
   virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                                       const Patience& patience) = 0;
+
+  /// As open_latch(), of a latch at which these are known to have arrived. Who listens to a member
+  /// is told of each arrival, for others may be known elsewhere.
+  virtual LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
+                                const std::vector<ArrivalId>& arrived,
+                                const Patience& patience) = 0;
+
+  /// As look_at_latch(), with those, or the first of those, that have arrived here after the first
+  /// `known`.
+  virtual std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
+                                              const Patience& patience) = 0;
 
   /// As of the last answer.
   virtual Standing standing() const = 0;

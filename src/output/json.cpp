@@ -82,6 +82,15 @@ std::string grant_json(const Token& token, milliseconds ttl, const std::vector<L
   return line(json);
 }
 
+std::string latch_json(const LockKey& key, const LatchState& state) {
+  Json json;
+  json["key"] = key.text;
+  json["count"] = state.count;
+  json["arrived"] = state.arrived;
+  json["open"] = state.open();
+  return line(json);
+}
+
 std::string status_json(const RunStatus& status) {
   Json json;
   json["outcome"] = status.outcome;

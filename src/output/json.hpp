@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lock/grant.hpp"
+#include "lock/latch_state.hpp"
 
 namespace dlock {
 
@@ -19,6 +20,9 @@ struct LockFence {
 
 /// What `acquire --json` prints.
 std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks);
+
+/// What `latch` prints with --json.
+std::string latch_json(const LockKey& key, const LatchState& state);
 
 /// What --status-fd gets when `run` ends.
 struct RunStatus {

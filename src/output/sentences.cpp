@@ -100,6 +100,11 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
   return waiting_for(key, waited, screen) + ": the server does not answer";
 }
 
+std::string latch_text(const LockKey& key, const LatchState& state) {
+  return escaped(key.text) + ": " + std::to_string(state.arrived) + " of " +
+         std::to_string(state.count) + " have arrived";
+}
+
 std::string margin_text(const LockKey& key, const Margin& margin) {
   return escaped(key.text) + " is held on " + std::to_string(margin.held) + " of " +
          std::to_string(margin.servers) + " servers, and " + std::to_string(margin.needed) +

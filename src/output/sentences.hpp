@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "lock/latch_state.hpp"
 #include "lock/store.hpp"
 #include "output/screen.hpp"
 
@@ -22,6 +23,9 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
 
 /// The same while the server does not answer.
 std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const Screen& screen);
+
+/// `build: 2 of 4 have arrived`.
+std::string latch_text(const LockKey& key, const LatchState& state);
 
 /// `nightly is held on 3 of 5 servers, and 3 are needed: redis://db4: no answer; …`.
 std::string margin_text(const LockKey& key, const Margin& margin);

@@ -44,13 +44,29 @@ struct Sealing {
   LockKey resource;
   Fence fence;
 };
-using Inquiry = std::variant<Vote, Renewal, Rejoining, Release, ForcedRelease, Inspection, Sealing>;
+struct LatchMending {
+  LockKey key;
+  LatchTerms terms;
+  std::vector<ArrivalId> arrived;
+};
+struct Arrival {
+  LockKey key;
+  ArrivalId id;
+};
+struct LatchReading {
+  LockKey key;
+  std::size_t known = 0;
+  bool listen = false;
+};
+using Inquiry = std::variant<Vote, Renewal, Rejoining, Release, ForcedRelease, Inspection, Sealing,
+                             LatchMending, Arrival, LatchReading>;
 
-/// What came of it: of a Vote an Answer, of Renewal and Rejoining an optional Grant. A Wake comes
-/// unasked, after a waiting Vote was refused; an Error in place of one means that the news channel
+/// What came of it: of a Vote an Answer, of Renewal and Rejoining an optional Grant, of what is
+/// about latches an optional LatchPart. A Wake comes unasked, after a waiting Vote was refused or a
+/// LatchReading that listens was answered; an Error in place of one means that the news channel
 /// broke.
 using Response = std::variant<Answer, std::optional<Grant>, Released, std::vector<Holder>,
-                              std::vector<KeyState>, Fence, Wake, Error>;
+                              std::vector<KeyState>, Fence, std::optional<LatchPart>, Wake, Error>;
 
 struct Heard {
   std::size_t member = 0;

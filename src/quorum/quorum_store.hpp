@@ -11,6 +11,7 @@
 #include "lock/seals.hpp"
 #include "lock/store.hpp"
 #include "quorum/council.hpp"
+#include "quorum/latch_views.hpp"
 #include "quorum/tenure.hpp"
 
 namespace dlock {
@@ -24,7 +25,11 @@ namespace dlock {
 /// that some members which are enough have granted, is raised on the others of them where the hold
 /// still lives and F <= t. The lock is had when enough members store t, at a moment at which their
 /// leases last. tests/model has the proof.
-class QuorumStore final : public Store, public Seals {
+///
+/// A latch: an ID has arrived when a majority stores it. Arriving only grows, so whoever reads a
+/// majority has all of them in the union, and writes back what members lack before he says that it
+/// is open.
+class QuorumStore final : public Store, public Seals, public Latches {
  public:
   explicit QuorumStore(std::unique_ptr<Council> council);
   ~QuorumStore() override;
@@ -47,6 +52,14 @@ class QuorumStore final : public Store, public Seals {
   /// A fence is recorded once a majority has it: any other majority shares a server with that one,
   /// which tells of it.
   Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
+
+  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+                        const Patience& patience) override;
+  std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
+                                   const Patience& patience) override;
+  std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
+                                          const Patience& patience) override;
+  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
 
  private:
   using Name = std::pair<LockKey, Token>;
@@ -87,6 +100,14 @@ class QuorumStore final : public Store, public Seals {
   std::size_t majority() const { return council_->size() / 2 + 1; }
   [[noreturn]] void no_majority(const Tenure& tenure) const;
   [[noreturn]] void no_majority(const Answers& answers) const;
+  [[noreturn]] void no_majority(const LatchViews& views) const;
+
+  /// Asks all the same about a latch, and hears what they say until that is `decided`, and what the
+  /// rest has to say in a moment more.
+  void hear_of_latch(LatchViews& views, const Inquiry& inquiry, const Patience& patience,
+                     const std::function<bool()>& decided);
+  void take_latch(const Heard& heard, Deadline deadline);
+  void ask_more_of_latch(Deadline deadline);
 
   std::unique_ptr<Council> council_;
   std::map<Name, Tenure> tenures_;
@@ -94,8 +115,10 @@ class QuorumStore final : public Store, public Seals {
   std::vector<bool> late_;    ///< who has let the others wait, and not answered since
   std::map<std::string, std::size_t> members_by_process_;
   std::map<LockKey, milliseconds> pauses_;
-  std::optional<Name> waiting_;  ///< whose news the members send
-  std::optional<Wake> news_;     ///< of a change, not taken yet
+  std::optional<Name> waiting_;      ///< whose news the members send
+  std::optional<Wake> news_;         ///< of a change, not taken yet
+  std::optional<LatchViews> latch_;  ///< that was looked at last
+  bool woken_ = false;               ///< by news of it, which no look has followed yet
 };
 
 }  // namespace dlock

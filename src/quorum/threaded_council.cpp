@@ -13,8 +13,14 @@ struct Task {
   bool is_release() const { return std::holds_alternative<Release>(inquiry); }
 };
 
-/// Whether what the member says next is news for a claim.
-std::optional<Claim> claim_in_queue(const Task& task, const Response& response) {
+/// What a member may have news of: a claim in a queue, or a latch.
+using Subject = std::variant<Claim, LockKey>;
+
+/// Whether what the member says next is news, and of what.
+std::optional<Subject> subject_of_news(const Task& task, const Response& response) {
+  if (const auto* reading = std::get_if<LatchReading>(&task.inquiry)) {
+    return reading->listen ? std::optional<Subject>(reading->key) : std::nullopt;
+  }
   const auto* vote = std::get_if<Vote>(&task.inquiry);
   const auto* answer = std::get_if<Answer>(&response);
   if (vote == nullptr || !vote->ask.wait || answer == nullptr) return std::nullopt;
@@ -23,8 +29,11 @@ std::optional<Claim> claim_in_queue(const Task& task, const Response& response) 
   return vote->claim;
 }
 
-bool is_about(const Task& task, const Claim& claim) {
+/// Whether there is nothing to listen for any more once this is done.
+bool ends_listening(const Task& task, const Subject& subject) {
   const auto* release = std::get_if<Release>(&task.inquiry);
+  if (std::holds_alternative<LockKey>(subject)) return true;
+  const Claim& claim = std::get<Claim>(subject);
   return release != nullptr && release->token == claim.token && release->key == claim.key;
 }
 
@@ -53,6 +62,17 @@ struct Perform {
   }
   Response operator()(const Sealing& sealing) const {
     return member.seal(sealing.resource, sealing.fence, patience);
+  }
+  Response operator()(const LatchMending& mending) const {
+    const auto& [key, terms, arrived] = mending;
+    return std::optional(LatchPart{member.mend_latch(key, terms, arrived, patience), {}});
+  }
+  Response operator()(const Arrival& arrival) const {
+    const auto state = member.arrive(arrival.key, arrival.id, patience);
+    return state ? std::optional(LatchPart{*state, {}}) : std::nullopt;
+  }
+  Response operator()(const LatchReading& reading) const {
+    return member.read_latch(reading.key, reading.known, reading.listen, patience);
   }
 };
 
@@ -163,10 +183,10 @@ class ThreadedCouncil::Desk {
     const int interrupt_fd = task.is_release() ? leave_.fd() : wake_.fd();
     const Patience patience{task.deadline, interrupt_fd,
                             is_last_release(task) ? &all_sent_ : nullptr};
-    if (listening_ && is_about(task, *listening_)) listening_.reset();
+    if (listening_ && ends_listening(task, *listening_)) listening_.reset();
     try {
       Response response = std::visit(Perform{*member_, patience}, task.inquiry);
-      if (auto claim = claim_in_queue(task, response)) listening_ = std::move(claim);
+      if (auto subject = subject_of_news(task, response)) listening_ = std::move(subject);
       say(task.number, std::move(response));
       const std::lock_guard guard(mutex_);
       answers_ = true;
@@ -186,12 +206,20 @@ class ThreadedCouncil::Desk {
 
   void listen() {
     try {
-      const Wake wake = member_->sleep(*listening_, never, wake_.fd());
+      const Wake wake = next_wake();
       if (wake.why != Wake::Why::interrupted) say(0, wake);
     } catch (const Error& error) {
       listening_.reset();
       say(0, error);
     }
+  }
+
+  Wake next_wake() {
+    if (const auto* claim = std::get_if<Claim>(&*listening_)) {
+      return member_->sleep(*claim, never, wake_.fd());
+    }
+    const auto& latch = std::get<LockKey>(*listening_);
+    return Wake{member_->sleep_at_latch(latch, never, wake_.fd()), {}};
   }
 
   void say(std::uint64_t number, Response response) {
@@ -210,7 +238,7 @@ class ThreadedCouncil::Desk {
   bool answers_ = false;       ///< guarded by mutex_: it has answered something
   Event all_released_;
   Event all_sent_;
-  std::optional<Claim> listening_;  ///< the thread's
+  std::optional<Subject> listening_;  ///< the thread's
   std::thread thread_;
 };
 

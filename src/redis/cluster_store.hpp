@@ -17,14 +17,14 @@
 
 namespace dlock {
 
-/// Locks on a Redis Cluster: one RedisStore for each node that was needed, and every request at the
-/// node that has its key's slot. Redirections are followed, and a node that does not answer is
-/// looked for anew, for as long as the caller's patience lasts. Owned and used by one thread at a
-/// time.
+/// Locks and latches on a Redis Cluster: one RedisStore for each node that was needed, and every
+/// request at the node that has its key's slot. Redirections are followed, and a node that does not
+/// answer is looked for anew, for as long as the caller's patience lasts. Owned and used by one
+/// thread at a time.
 ///
 /// Where a slot is, is asked for in the same write as the first request to a node: so a node that
 /// has the slot costs no round trip more than a server alone, and another one a redirection.
-class ClusterStore final : public Store, public Seals {
+class ClusterStore final : public Store, public Seals, public Latches {
  public:
   /// `seeds`: some nodes, whose login and TLS are those of all; `terms` but for `cluster`.
   ClusterStore(std::vector<Endpoint> seeds, RedisTerms terms);
@@ -41,6 +41,14 @@ class ClusterStore final : public Store, public Seals {
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return name_; }
   Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
+
+  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+                        const Patience& patience) override;
+  std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
+                                   const Patience& patience) override;
+  std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
+                                          const Patience& patience) override;
+  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
 
  private:
   using Visit = std::function<void(RedisStore& node, const Patience& patience)>;
@@ -74,7 +82,7 @@ class ClusterStore final : public Store, public Seals {
   SlotMap map_;
   std::size_t seed_ = 0;             ///< the one to ask for slots nobody is known to have
   std::size_t refreshes_ = 0;        ///< each begins with another node
-  RedisStore* queued_at_ = nullptr;  ///< where the last acquire that waits was answered
+  RedisStore* queued_at_ = nullptr;  ///< where the last who waits was answered
 };
 
 }  // namespace dlock

@@ -77,6 +77,7 @@ KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
       waiters(holds + ":waiters"),
       fence(holds + ":fence"),
       seal(holds + ":seal"),
+      latch(holds + ":latch"),
       alive(prefix + "alive") {}
 
 std::optional<LockKey> key_of(std::string_view prefix, std::string_view name) {

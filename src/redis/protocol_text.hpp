@@ -18,6 +18,7 @@ struct KeyNames {
   std::string waiters;
   std::string fence;
   std::string seal;   ///< of a resource with the name of the key: what `guard` has seen
+  std::string latch;  ///< of a latch, not of a lock; also the name of its channel
   std::string alive;  ///< of the whole prefix, where the server is a member of a quorum
 };
 

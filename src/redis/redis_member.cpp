@@ -68,37 +68,52 @@ std::optional<Grant> RedisMember::rejoin(const Claim& claim, Fence fence,
 Fence RedisMember::seal(const LockKey& resource, Fence fence, const Patience& patience) {
   const Fence largest = RedisStore::seal(resource, fence, patience);
   know_process();
-  standing_.process = process_.run_id;
   return largest;
 }
 
-Reply RedisMember::call_known(const LockKey& key, const std::vector<std::string>& arguments,
-                              const std::string& channel, const Patience& patience) {
-  Reply reply = RedisStore::call(key, arguments, channel, patience);
+LatchState RedisMember::mend_latch(const LockKey& key, const LatchTerms& terms,
+                                   const std::vector<ArrivalId>& arrived,
+                                   const Patience& patience) {
+  std::vector<std::string> arguments{"open", std::to_string(terms.count),
+                                     std::to_string(terms.ttl.count()), told()};
+  for (const ArrivalId& id : arrived) arguments.push_back(id.text);
+  return ask_latch(key, arguments, false, patience).value_or(LatchPart()).state;
+}
+
+std::optional<LatchPart> RedisMember::read_latch(const LockKey& key, std::size_t known, bool listen,
+                                                 const Patience& patience) {
+  constexpr std::size_t told_at_once = 1000;
+  const auto first = std::to_string(known + 1);
+  return ask_latch(key, {"read", first, std::to_string(known + told_at_once)}, listen, patience);
+}
+
+Reply RedisMember::run_script(const ScriptRun& run, const Patience& patience) {
+  Reply reply = RedisStore::run_script(run, patience);
   know_process();
   return reply;
 }
 
 Reply RedisMember::call(const LockKey& key, const std::vector<std::string>& arguments,
                         const std::string& channel, const Patience& patience) {
-  Reply reply = call_known(key, arguments, channel, patience);
+  Reply reply = RedisStore::call(key, arguments, channel, patience);
   if (reply.is_error() || take_standing(reply)) return reply;
   vouch(key, patience);
   // A hold found, renewed or released is that, whoever vouches.
   if (arguments.front() != "acquire") return reply;
   if (word(reply, 0) == "granted" && standing_.no_vote_for > milliseconds(0)) {
-    Reply given_back = call_known(key, {"release", arguments[1], "0", "1", "0"}, "", patience);
+    Reply given_back =
+        RedisStore::call(key, {"release", arguments[1], "0", "1", "0"}, "", patience);
     check(key, given_back);
   }
   // Also for the sake of the subscription, which other requests have ended.
-  reply = call_known(key, arguments, channel, patience);
+  reply = RedisStore::call(key, arguments, channel, patience);
   if (!reply.is_error() && !take_standing(reply)) forgetful();
   return reply;
 }
 
 void RedisMember::vouch(const LockKey& key, const Patience& patience) {
   const std::string flag = process_.durable.value_or(false) ? "a" : "-";
-  Reply reply = call_known(key, {"vouch", process_.run_id, flag}, "", patience);
+  Reply reply = RedisStore::call(key, {"vouch", process_.run_id, flag}, "", patience);
   check(key, reply);
   if (!take_standing(reply)) forgetful();
 }
@@ -141,6 +156,7 @@ void RedisMember::know_process() {
   if (run_id.empty() || run_id.find(' ') != std::string::npos) {
     throw Error(Trouble::unavailable, name() + ": INFO does not tell its run_id");
   }
+  standing_.process = run_id;
   process_ = {connection().links(), run_id, durable_by(connection().answers().at(1))};
 }
 

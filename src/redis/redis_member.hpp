@@ -24,10 +24,16 @@ class RedisMember final : public RedisStore, public Member {
                                 std::optional<milliseconds> ttl, Fence fence,
                                 const Patience& patience) override;
   std::optional<Grant> rejoin(const Claim& claim, Fence fence, const Patience& patience) override;
+  LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
+                        const std::vector<ArrivalId>& arrived, const Patience& patience) override;
+  std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
+                                      const Patience& patience) override;
   Standing standing() const override { return standing_; }
   Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
 
  protected:
+  /// As RedisStore::run_script(); then the process is known that replied.
+  Reply run_script(const ScriptRun& run, const Patience& patience) override;
   Reply call(const LockKey& key, const std::vector<std::string>& arguments,
              const std::string& channel, const Patience& patience) override;
 
@@ -40,9 +46,6 @@ class RedisMember final : public RedisStore, public Member {
     std::optional<bool> durable;
   };
 
-  /// As RedisStore::call(); then the process is known that replied.
-  Reply call_known(const LockKey& key, const std::vector<std::string>& arguments,
-                   const std::string& channel, const Patience& patience);
   /// Takes off `reply` what a member adds; false if somebody has to vouch for its server first.
   bool take_standing(Reply& reply);
   void vouch(const LockKey& key, const Patience& patience);

@@ -62,13 +62,24 @@ std::vector<Reply> RedisStore::exchange_preceded(std::vector<Request>& requests,
 Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
                        const std::string& channel, const Patience& patience) {
   const KeyNames names(terms_.prefix, key);
+  ScriptRun run{lock_script,
+                lock_script_sha1,
+                {names.holds, names.queue, names.waiters, names.fence},
+                arguments,
+                channel.empty() ? "" : names.holds + ":" + channel,
+                true};
+  if (terms_.member) run.keys.push_back(names.alive);
+  return run_script(run, patience);
+}
+
+Reply RedisStore::run_script(const ScriptRun& run, const Patience& patience) {
   sent_twice_ = false;
-  Reply reply = call_once(names, arguments, channel, false, patience);
+  Reply reply = run_once(run, false, patience);
   if (is_deposed(reply)) {
     connection_.close();
-    reply = call_once(names, arguments, channel, false, patience);
+    reply = run_once(run, false, patience);
   }
-  if (reply.is_error("NOSCRIPT")) reply = call_once(names, arguments, channel, true, patience);
+  if (reply.is_error("NOSCRIPT")) reply = run_once(run, true, patience);
   return reply;
 }
 
@@ -77,39 +88,34 @@ bool RedisStore::is_deposed(const Reply& reply) const {
   return replica && connection_.may_move();
 }
 
-Reply RedisStore::call_once(const KeyNames& names, const std::vector<std::string>& arguments,
-                            const std::string& channel, bool by_text, const Patience& patience) {
-  const bool listen = !channel.empty();
+Reply RedisStore::run_once(const ScriptRun& run, bool by_text, const Patience& patience) {
+  const bool listen = !run.channel.empty();
   const int link = connection_.links();
   here_ = place(patience);
-  const std::string whole_channel = listen ? names.holds + ":" + channel : "";
   std::vector<Request> requests;
   if (!connection_.is_open() || connection_.links() != link) subscribed_.clear();
   if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
   const auto place_before = static_cast<std::ptrdiff_t>(requests.size());
   if (listen) {
     requests.push_back({"MULTI"});
-    requests.push_back({"SUBSCRIBE", whole_channel});
+    requests.push_back({"SUBSCRIBE", run.channel});
   }
-  Request script{by_text ? "EVAL" : "EVALSHA",
-                 std::string(by_text ? lock_script : lock_script_sha1),
-                 terms_.member ? "5" : "4",
-                 names.holds,
-                 names.queue,
-                 names.waiters,
-                 names.fence};
-  if (terms_.member) script.push_back(names.alive);
-  script.insert(script.end(), arguments.begin(), arguments.begin() + 2);
-  script.push_back(here_);
-  script.insert(script.end(), arguments.begin() + 2, arguments.end());
-  if (listen && !here_.empty()) script.back() += "@" + here_;
+  Request script{by_text ? "EVAL" : "EVALSHA", std::string(by_text ? run.text : run.sha1),
+                 std::to_string(run.keys.size())};
+  script.insert(script.end(), run.keys.begin(), run.keys.end());
+  script.insert(script.end(), run.arguments.begin(), run.arguments.end());
+  if (run.placed) {
+    if (listen && !here_.empty()) script.back() += "@" + here_;
+    const auto place_of_word = script.end() - static_cast<std::ptrdiff_t>(run.arguments.size()) + 2;
+    script.insert(place_of_word, here_);
+  }
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
-  subscribed_ = whole_channel;
+  subscribed_ = run.channel;
   auto replies = exchange_preceded(requests, place_before, patience);
   sent_twice_ = sent_twice_ || connection_.was_sent_twice();
   // It went to another server than it says.
-  if (place(patience) != here_) return call_once(names, arguments, channel, by_text, patience);
+  if (place(patience) != here_) return run_once(run, by_text, patience);
   if (!listen) return in_items(std::move(replies.back()));
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;

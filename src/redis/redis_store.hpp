@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/seals.hpp"
-#include "lock/store.hpp"
+#include "lock/member.hpp"
 #include "redis/connection.hpp"
 #include "redis/pending.hpp"
 #include "redis/protocol_text.hpp"
@@ -24,10 +23,22 @@ struct RedisTerms {
   LinkListener on_link{};         ///< called by whichever thread uses the store
 };
 
-/// Locks on one Redis or Valkey server: every request is one run of the script in src/redis/lock.
-/// Owned and used by one thread at a time. On a node of a Cluster every call but sleep() and
-/// inspect() may throw Redirected.
-class RedisStore : public virtual Store, public virtual Seals {
+/// One run of a script of ours.
+struct ScriptRun {
+  std::string_view text;
+  std::string_view sha1;
+  std::vector<std::string> keys;
+  std::vector<std::string> arguments;
+  std::string channel{};  ///< the whole name of one to listen to, from before the run; or empty
+  /// Whether the script is told the word for its server: behind its second argument, and behind the
+  /// last one where it is to listen.
+  bool placed = false;
+};
+
+/// Locks, seals and latches on one Redis or Valkey server: every request is one run of the script
+/// in src/redis/lock, or of that in src/redis/latch. Owned and used by one thread at a time. On a
+/// node of a Cluster every call but sleep() and inspect() may throw Redirected.
+class RedisStore : public virtual Store, public virtual Seals, public virtual Latches {
  public:
   /// `questions`: as Connection has them.
   RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
@@ -47,6 +58,14 @@ class RedisStore : public virtual Store, public virtual Seals {
   std::string name() const override { return connection_.name(); }
   Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
 
+  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+                        const Patience& patience) override;
+  std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
+                                   const Patience& patience) override;
+  std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
+                                          const Patience& patience) override;
+  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
+
   /// Called by ClusterStore: `request` goes out right before everything from here on, in the same
   /// write, and what was said to it last is kept; an empty one ends that.
   void precede_with(Request request);
@@ -62,9 +81,11 @@ class RedisStore : public virtual Store, public virtual Seals {
   int links() const { return connection_.links(); }
 
  protected:
-  /// Runs the script for `key`, by its hash and, where the server does not know it, by its text.
-  /// With a channel (its last part) the reply comes together with a subscription to it. An error
-  /// reply is returned by call() and thrown, as what it means, by run().
+  /// Runs a script, by its hash and, where the server does not know it, by its text. With a channel
+  /// the reply comes together with a subscription to it. An error reply is returned.
+  virtual Reply run_script(const ScriptRun& run, const Patience& patience);
+  /// The same with the script of locks; `channel` is the last part of its name. An error reply is
+  /// returned by call() and thrown, as what it means, by run().
   virtual Reply call(const LockKey& key, const std::vector<std::string>& arguments,
                      const std::string& channel, const Patience& patience);
   Reply run(const LockKey& key, const std::vector<std::string>& arguments,
@@ -82,6 +103,13 @@ class RedisStore : public virtual Store, public virtual Seals {
   void note_asked(const Asked& asked);
   void note_answered(const Asked& asked);
 
+  /// A run of the latch's script. Where an answer is lost the request is sent again, on another
+  /// link, for as long as the patience lasts.
+  std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
+                                     bool listen, const Patience& patience);
+  /// Whom an arrival is told to: those who listen to a member, always.
+  std::string told() const { return terms_.member ? "each" : "last"; }
+
   const Connection& connection() const { return connection_; }
 
  private:
@@ -93,8 +121,7 @@ class RedisStore : public virtual Store, public virtual Seals {
   /// The word for the server that a request goes to: the script tells those who queued up there
   /// from those who did elsewhere.
   std::string place(const Patience& patience);
-  Reply call_once(const KeyNames& names, const std::vector<std::string>& arguments,
-                  const std::string& channel, bool by_text, const Patience& patience);
+  Reply run_once(const ScriptRun& run, bool by_text, const Patience& patience);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
   /// it fails does not change our own answer.
   void tidy(const LockKey& key, std::int64_t more, const Patience& patience);

@@ -53,6 +53,21 @@ class Slow final : public Member {
     return {};
   }
   bool needs_renewal(const Claim&) const override { return true; }
+  LatchState open_latch(const LockKey&, const LatchTerms&, const Patience&) override { return {}; }
+  std::optional<LatchState> arrive(const LockKey&, const ArrivalId&, const Patience&) override {
+    return std::nullopt;
+  }
+  std::optional<LatchState> look_at_latch(const LockKey&, bool, const Patience&) override {
+    return std::nullopt;
+  }
+  Wake::Why sleep_at_latch(const LockKey&, Deadline, int) override { return {}; }
+  LatchState mend_latch(const LockKey&, const LatchTerms&, const std::vector<ArrivalId>&,
+                        const Patience&) override {
+    return {};
+  }
+  std::optional<LatchPart> read_latch(const LockKey&, std::size_t, bool, const Patience&) override {
+    return std::nullopt;
+  }
   std::string name() const override { return "slow"; }
   Standing standing() const override { return {}; }
   Fence seal(const LockKey&, Fence fence, const Patience&) override { return fence; }

@@ -1,0 +1,164 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "commands/commands.hpp"
+#include "commands/place.hpp"
+#include "lock/await_latch.hpp"
+#include "output/json.hpp"
+#include "output/sentences.hpp"
+#include "supervise/signals.hpp"
+
+namespace dlock {
+namespace {
+
+class LatchTeller final : public LatchListener {
+ public:
+  LatchTeller(const LockKey& key, const Log& log) : key_(key), log_(log) {}
+
+  void waiting(const LatchState& state) override {
+    waited_ = true;
+    log_.notice("waiting: " + latch_text(key_, state));
+  }
+  void server_lost(const std::string& why) override {
+    log_.notice(why + "; still waiting, trying again");
+  }
+  void server_back(milliseconds away) override {
+    log_.notice("the server answers again after " + human_duration(away) + "; still waiting");
+  }
+
+  bool has_waited() const { return waited_; }
+
+ private:
+  const LockKey& key_;
+  const Log& log_;
+  bool waited_ = false;
+};
+
+/// One `dlock latch`, from the settings to the exit code.
+class Latch {
+ public:
+  Latch(const Settings& settings, const Log& log)
+      : settings_(settings),
+        log_(log),
+        key_(settings.keys.front()),
+        latches_(open_latches(settings)) {}
+
+  int open();
+  int arrive();
+  int wait();
+
+ private:
+  void report(const LatchState& state) const;
+  int missing() const;
+  std::string opened_text(const LatchState& state) const;
+  void heed(Signals& signals);
+
+  const Settings& settings_;
+  const Log& log_;
+  const LockKey& key_;
+  std::unique_ptr<Latches> latches_;
+  Deadline begun_ = BootClock::now();
+};
+
+void Latch::report(const LatchState& state) const {
+  log_.detail(latch_text(key_, state) + ", it ends in " + human_duration(state.left));
+  if (!settings_.json || settings_.quiet) return;
+  if (write_all(STDOUT_FILENO, latch_json(key_, state))) return;
+  throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
+}
+
+int Latch::missing() const {
+  const std::string name = escaped(key_.text);
+  log_.error("there is no latch " + name + ": it was never opened, or its time has ended; " +
+             "dlock latch open -k KEY --count N makes it");
+  return static_cast<int>(ExitCode::lost);
+}
+
+int Latch::open() {
+  const auto state =
+      latches_->open_latch(key_, {settings_.count, *settings_.ttl}, short_patience());
+  if (state.count != settings_.count) {
+    throw Error(Trouble::wrong_data, escaped(key_.text) + ": the latch that is there is for " +
+                                         std::to_string(state.count) + ", not for " +
+                                         std::to_string(settings_.count) + ", and ends in " +
+                                         human_duration(state.left) + ": take another name");
+  }
+  report(state);
+  return 0;
+}
+
+int Latch::arrive() {
+  const auto state =
+      latches_->arrive(key_, settings_.by.value_or(new_arrival_id()), short_patience());
+  if (!state) return missing();
+  report(*state);
+  return 0;
+}
+
+int Latch::wait() {
+  Signals signals;
+  LatchTeller teller(key_, log_);
+  while (true) {
+    auto left = settings_.wait;
+    if (left) {
+      const auto waited = std::chrono::floor<milliseconds>(BootClock::now() - begun_);
+      left = std::max(milliseconds(0), *left - waited);
+    }
+    const auto result = await_latch(*latches_, key_, left, signals.fd(), teller);
+    switch (result.end) {
+      case LatchWait::End::open:
+        if (teller.has_waited()) log_.notice(opened_text(result.state));
+        report(result.state);
+        return 0;
+      case LatchWait::End::gone:
+        return missing();
+      case LatchWait::End::timed_out:
+        log_.notice(latch_text(key_, result.state));
+        report(result.state);
+        return static_cast<int>(ExitCode::not_acquired);
+      case LatchWait::End::interrupted:
+        heed(signals);
+    }
+  }
+}
+
+std::string Latch::opened_text(const LatchState& state) const {
+  const auto waited = std::chrono::floor<milliseconds>(BootClock::now() - begun_);
+  return escaped(key_.text) + " is open after " + human_duration(waited) + ": all " +
+         std::to_string(state.count) + " have arrived";
+}
+
+/// Stops or dies of what has come.
+void Latch::heed(Signals& signals) {
+  while (const auto event = signals.take()) {
+    if (ends_waiting(event->number)) {
+      // Dying runs no destructor, and an engine may have files to remove.
+      latches_.reset();
+      die_of(event->number);
+    }
+    stop_by(event->number, Stop::myself);
+  }
+}
+
+}  // namespace
+
+int latch_command(const Settings& settings, const Log& log) {
+  Latch latch(settings, log);
+  switch (settings.verb) {
+    case LatchVerb::open:
+      return latch.open();
+    case LatchVerb::arrive:
+      return latch.arrive();
+    case LatchVerb::wait:
+      break;
+  }
+  return latch.wait();
+}
+
+}  // namespace dlock

@@ -1,0 +1,131 @@
+#include "local/latch_file.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "local/key_name.hpp"
+#include "local/mailbox.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view latch_begins = "dlock-latch 1";
+constexpr std::string_view latch_ends = "end";
+
+[[noreturn]] void refuse_as_latch(const std::string& where) {
+  throw Error(Trouble::wrong_data,
+              where + " holds no latch of this version of dlock; if it is not needed, remove it");
+}
+
+/// Cuts the first line off `text`.
+std::string_view take_line(std::string_view& text, const std::string& where) {
+  const auto end = text.find('\n');
+  if (end == std::string_view::npos) refuse_as_latch(where);
+  const auto line = text.substr(0, end);
+  text.remove_prefix(end + 1);
+  return line;
+}
+
+/// Takes one line up; false if there is no such line.
+bool take_up(NamedLatch& named, std::string_view line) {
+  const auto blank = std::min(line.find(' '), line.size());
+  const auto word = line.substr(0, blank);
+  const auto value = line.substr(std::min(blank + 1, line.size()));
+  StoredLatch& latch = named.latch;
+  if (word == "key") {
+    named.key.text = percent_decoded(value);
+  } else if (word == "arrived") {
+    latch.arrived.push_back({std::string(value)});
+  } else if (word == "waits") {
+    latch.mailboxes.emplace_back(value);
+  } else {
+    const auto number = parse_number(value, 0, INT64_MAX);
+    if (!number) return false;
+    if (word == "count") latch.count = *number;
+    if (word == "ends") latch.ends = microseconds(*number);
+    if (word == "wall") latch.wall_ends = microseconds(*number);
+    return word == "count" || word == "ends" || word == "wall";
+  }
+  return true;
+}
+
+NamedLatch parse_latch(std::string_view text, const std::string& where) {
+  NamedLatch named;
+  if (take_line(text, where) != latch_begins) refuse_as_latch(where);
+  for (auto line = take_line(text, where); line != latch_ends; line = take_line(text, where)) {
+    if (!take_up(named, line)) refuse_as_latch(where);
+  }
+  if (!text.empty() || named.latch.count == 0) refuse_as_latch(where);
+  return named;
+}
+
+std::string latch_text(const LockKey& key, const StoredLatch& latch) {
+  std::string text(latch_begins);
+  text += "\nkey " + percent_encoded(key.text);
+  text += "\ncount " + std::to_string(latch.count);
+  text += "\nends " + std::to_string(latch.ends.count());
+  text += "\nwall " + std::to_string(latch.wall_ends.count());
+  for (const ArrivalId& id : latch.arrived) text += "\narrived " + id.text;
+  for (const std::string& mailbox : latch.mailboxes) text += "\nwaits " + mailbox;
+  return text + "\n" + std::string(latch_ends) + "\n";
+}
+
+}  // namespace
+
+LatchState StoredLatch::state(const Now& now) const {
+  const auto left = std::max(ends - now.lease_clock, microseconds(0));
+  return {count, static_cast<std::int64_t>(arrived.size()), std::chrono::ceil<milliseconds>(left)};
+}
+
+std::optional<NamedLatch> read_latch(KeyFile& file, const Now& now, const std::string& where) {
+  const auto text = file.read();
+  if (text.empty()) return std::nullopt;
+  NamedLatch named = parse_latch(text, where);
+  StoredLatch& latch = named.latch;
+  if (file.before_this_boot()) latch.ends = now.lease_clock + (latch.wall_ends - now.wall);
+  return named;
+}
+
+std::optional<LatchFile> LatchFile::open(const Directory& directory, const LockKey& key,
+                                         KeyFile::Use use, const Patience& patience) {
+  auto file = KeyFile::open(directory, latch_file_name(key), use, patience);
+  if (!file) return std::nullopt;
+  LatchFile open(directory, key, std::move(*file));
+  open.load();
+  return open;
+}
+
+void LatchFile::load() {
+  now = now_here();
+  const std::string where = directory_.shown(latch_file_name(key_));
+  auto named = read_latch(file_, now, where);
+  if (!named) return;
+  if (named->key != key_) {
+    throw Error(Trouble::wrong_data, where + " is for another key whose file has the same name");
+  }
+  if (named->latch.ends > now.lease_clock) latch = std::move(named->latch);
+}
+
+void LatchFile::save(bool wake) {
+  std::vector<Fd> listeners;
+  std::erase_if(latch->mailboxes, [&](const std::string& mailbox) {
+    Reached reached = reach(directory_, mailbox);
+    // One that another user has closed to us may have its owner.
+    const bool gone = reached.how == Reached::How::nobody || reached.how == Reached::How::missing;
+    if (gone) remove_mailbox(directory_, mailbox);
+    if (wake && reached.fd) listeners.push_back(std::move(reached.fd));
+    return gone;
+  });
+  file_.write(latch_text(key_, *latch), [&] {
+    for (const Fd& fd : listeners) {
+      // A full FIFO will wake its owner without this byte.
+      [[maybe_unused]] const auto written = write(fd.get(), "!", 1);
+    }
+  });
+}
+
+}  // namespace dlock

@@ -1,0 +1,104 @@
+#include "lock/await_latch.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+/// A waiter asks at least this often: what should have woken it may have been lost with a server.
+constexpr milliseconds longest_sleep_at_a_latch{25'000};
+/// How long the time may be overrun to tell the user how things stand.
+constexpr milliseconds time_for_a_last_count{200};
+
+/// One waiter at one latch.
+class AtLatch {
+ public:
+  AtLatch(Latches& latches, const LockKey& key, Deadline wait_end, int interrupt_fd,
+          LatchListener& listener)
+      : latches_(latches),
+        key_(key),
+        wait_end_(wait_end),
+        interrupt_fd_(interrupt_fd),
+        listener_(listener),
+        absence_(listener) {}
+
+  LatchWait run();
+
+ private:
+  std::optional<LatchWait::End> look(bool listen, milliseconds at_most);
+  std::optional<LatchWait::End> look_and_sleep();
+  LatchWait::End look_once_more();
+  bool time_is_up() const { return BootClock::now() >= wait_end_; }
+
+  Latches& latches_;
+  const LockKey& key_;
+  Deadline wait_end_;
+  int interrupt_fd_;
+  LatchListener& listener_;
+  Absence absence_;
+  LatchState state_;
+  bool reached_ = false;
+};
+
+LatchWait AtLatch::run() {
+  std::optional<LatchWait::End> end;
+  while (!end) {
+    try {
+      end = look_and_sleep();
+      if (!end && time_is_up()) end = look_once_more();
+    } catch (const Error& error) {
+      if (error.trouble() == Trouble::interrupted) return {LatchWait::End::interrupted, state_};
+      if (error.trouble() != Trouble::unavailable || !reached_ || time_is_up()) throw;
+      absence_.go_on(error, wait_end_, interrupt_fd_);
+    }
+    if (!end && interrupt_fd_ >= 0 && readable(interrupt_fd_)) end = LatchWait::End::interrupted;
+  }
+  return {*end, state_};
+}
+
+std::optional<LatchWait::End> AtLatch::look(bool listen, milliseconds at_most) {
+  const auto state =
+      latches_.look_at_latch(key_, listen, {later(BootClock::now(), at_most), interrupt_fd_});
+  if (!state) return LatchWait::End::gone;
+  state_ = *state;
+  return state_.open() ? std::optional(LatchWait::End::open) : std::nullopt;
+}
+
+std::optional<LatchWait::End> AtLatch::look_and_sleep() {
+  const bool listen = !time_is_up();
+  const bool first = !reached_;
+  const auto end = look(listen, silence_of_a_dead_server);
+  reached_ = true;
+  absence_.end();
+  if (end || !listen) return end ? end : LatchWait::End::timed_out;
+  if (first) listener_.waiting(state_);
+  // Its end is rounded to milliseconds on the way here.
+  const auto its_end = later(BootClock::now(), state_.left + milliseconds(1));
+  const auto due = std::min(its_end, later(BootClock::now(), longest_sleep_at_a_latch));
+  const auto why = latches_.sleep_at_latch(key_, std::min(due, wait_end_), interrupt_fd_);
+  if (why == Wake::Why::interrupted) return LatchWait::End::interrupted;
+  return std::nullopt;
+}
+
+/// The last answer may be as old as the wait; nobody is told what was true then.
+LatchWait::End AtLatch::look_once_more() {
+  try {
+    return look(false, time_for_a_last_count).value_or(LatchWait::End::timed_out);
+  } catch (const Error& error) {
+    if (error.trouble() == Trouble::interrupted) throw;
+    return LatchWait::End::timed_out;
+  }
+}
+
+}  // namespace
+
+LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
+                      int interrupt_fd, LatchListener& listener) {
+  const auto wait_end = wait ? later(BootClock::now(), *wait) : never;
+  return AtLatch(latches, key, wait_end, interrupt_fd, listener).run();
+}
+
+}  // namespace dlock

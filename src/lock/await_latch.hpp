@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+
+#include "lock/absence.hpp"
+#include "lock/latch.hpp"
+
+namespace dlock {
+
+/// What await_latch() tells while it works.
+class LatchListener : public ServerListener {
+ public:
+  /// When the waiting begins.
+  virtual void waiting(const LatchState& state) = 0;
+};
+
+/// How the waiting at a latch ended.
+struct LatchWait {
+  enum class End {
+    open,
+    timed_out,
+    gone,         ///< there is no such latch, or there is none any more
+    interrupted,  ///< the interrupting fd became readable
+  };
+  End end = End::open;
+  LatchState state;  ///< as last seen; of `open` and `timed_out`
+};
+
+/// Waits until the latch is open, for `wait` at most (nothing: as long as it is there; zero: looks
+/// once). A server that goes away meanwhile is tried again for as long as we may wait; one that was
+/// never reached is Error{unavailable}. Leaves nothing behind.
+LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
+                      int interrupt_fd, LatchListener& listener);
+
+}  // namespace dlock

@@ -1,0 +1,90 @@
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "redis/latch_script.hpp"
+#include "redis/pauses.hpp"
+#include "redis/redis_store.hpp"
+#include "redis/script_answer.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+LatchPart part_from(const Reply& reply) {
+  LatchPart part{{number(reply, 0), number(reply, 1), span(reply, 2)}, {}};
+  for (std::size_t i = 3; i < reply.items.size(); ++i) {
+    part.arrived.push_back({reply.items[i].text});
+  }
+  return part;
+}
+
+std::optional<LatchState> state_of(const std::optional<LatchPart>& part) {
+  return part ? std::optional(part->state) : std::nullopt;
+}
+
+}  // namespace
+
+LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
+                                  const Patience& patience) {
+  const auto count = std::to_string(terms.count);
+  const auto ttl = std::to_string(terms.ttl.count());
+  const auto part = ask_latch(key, {"open", count, ttl, told()}, false, patience);
+  return part.value_or(LatchPart()).state;
+}
+
+std::optional<LatchState> RedisStore::arrive(const LockKey& key, const ArrivalId& id,
+                                             const Patience& patience) {
+  return state_of(ask_latch(key, {"arrive", id.text, told()}, false, patience));
+}
+
+std::optional<LatchState> RedisStore::look_at_latch(const LockKey& key, bool listen,
+                                                    const Patience& patience) {
+  return state_of(ask_latch(key, {"read", "1", "0"}, listen, patience));
+}
+
+std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
+                                               const std::vector<std::string>& arguments,
+                                               bool listen, const Patience& patience) {
+  const std::string latch = KeyNames(terms_.prefix, key).latch;
+  const ScriptRun run{latch_script, latch_script_sha1, {latch}, arguments, listen ? latch : ""};
+  Pauses pauses(patience);
+  while (true) {
+    const int links = connection_.links();
+    const auto half = left_until(patience.deadline) / 2;
+    const auto answer_by = std::min(patience.deadline, later(BootClock::now(), half));
+    try {
+      const Reply reply = run_script(run, {answer_by, patience.interrupt_fd});
+      if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
+        throw Error(Trouble::wrong_data, name() + ": " + escaped(key.text) +
+                                             ": the key holds data that is not a latch (it said: " +
+                                             escaped(reply.text) + ")");
+      }
+      check(key, reply);
+      auto part = part_from(reply);
+      return part.state.count > 0 ? std::optional(std::move(part)) : std::nullopt;
+    } catch (const Error& error) {
+      // Who refuses to be connected to has not done it, nor has who answers with an error.
+      const bool silent = connection_.links() > links || BootClock::now() >= answer_by;
+      const bool may_be_lost = silent && !connection_.is_open();
+      if (error.trouble() != Trouble::unavailable || !may_be_lost || !pauses.fit()) throw;
+    }
+    pauses.take();
+  }
+}
+
+Wake::Why RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) {
+  const std::string own = KeyNames(terms_.prefix, key).latch;
+  if (subscribed_ != own) {
+    throw Error(Trouble::unavailable, name() + ": another request has ended the listening");
+  }
+  try {
+    while (const auto message = connection_.next_message({until, interrupt_fd})) {
+      if (message->channel == own) return Wake::Why::changed;
+    }
+  } catch (const Error& error) {
+    if (error.trouble() != Trouble::interrupted) throw;
+    return Wake::Why::interrupted;
+  }
+  return Wake::Why::due;
+}
+
+}  // namespace dlock

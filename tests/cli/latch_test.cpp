@@ -1,0 +1,265 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+
+namespace dlock::test {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+Words latch(const std::string& verb, Words more) {
+  more.insert(more.begin(), {"latch", verb, "-k", "build"});
+  return more;
+}
+
+/// A `latch wait` that waits when this returns.
+Process waiter(const Place& place, const Words& more = {}) {
+  Process process = place.start(latch("wait", more));
+  REQUIRE(eventually([&] { return holds(process.err(), "waiting: build: "); }));
+  return process;
+}
+
+TEST_CASE("latch: four arrive, and the one that waits goes on") {
+  on_each_engine([](const Place& place) {
+    const auto opened = place.dlock(latch("open", {"--count", "4"}));
+    CHECK(opened.exit_code == 0);
+    CHECK(opened.out + opened.err == "");
+    Process waits = waiter(place);
+    CHECK(holds(waits.err(), "dlock: waiting: build: 0 of 4 have arrived\n"));
+    for (const char* job : {"linux", "mac", "linux", "docs"}) {
+      const auto arrived = place.dlock(latch("arrive", {"--by", job}));
+      CHECK(arrived.exit_code == 0);
+      CHECK(arrived.out + arrived.err == "");
+    }
+    CHECK(waits.running());
+    CHECK(holds(place.dlock(latch("arrive", {"-v"})).err, "build: 4 of 4 have arrived"));
+    const auto end = waits.wait(milliseconds(5000));
+    CHECK(end.exit_code == 0);
+    CHECK(end.out == "");
+    CHECK(holds(end.err, "dlock: build is open after "));
+    const auto late = place.dlock(latch("wait", {}));
+    CHECK(late.exit_code == 0);
+    CHECK(late.out + late.err == "");
+  });
+}
+
+TEST_CASE("latch: JSON is one object with key, count, arrived and open") {
+  on_each_engine([](const Place& place) {
+    const auto shows = [&](const Words& words, const std::string& expected) {
+      const auto result = place.dlock(words);
+      CHECK(result.out == "{\"key\":\"build\"," + expected + "}\n");
+      return result.exit_code;
+    };
+    CHECK(shows(latch("open", {"--count=2", "--json"}),
+                "\"count\":2,\"arrived\":0,\"open\":false") == 0);
+    CHECK(shows(latch("arrive", {"--json"}), "\"count\":2,\"arrived\":1,\"open\":false") == 0);
+    CHECK(shows(latch("wait", {"--json", "-n"}), "\"count\":2,\"arrived\":1,\"open\":false") == 75);
+    CHECK(shows(latch("arrive", {"--json"}), "\"count\":2,\"arrived\":2,\"open\":true") == 0);
+    CHECK(shows(latch("arrive", {"--json"}), "\"count\":2,\"arrived\":2,\"open\":true") == 0);
+    CHECK(shows(latch("wait", {"--json"}), "\"count\":2,\"arrived\":2,\"open\":true") == 0);
+  });
+}
+
+TEST_CASE("latch: who may not wait so long is told how many there are") {
+  on_each_engine([](const Place& place) {
+    place.dlock(latch("open", {"--count", "4"}));
+    place.dlock(latch("arrive", {}));
+    place.dlock(latch("arrive", {}));
+    for (const Words& words : {Words{"-n"}, Words{"-w", "0"}}) {
+      const auto result = place.dlock(latch("wait", words));
+      CHECK(result.exit_code == 75);
+      CHECK(result.err == "dlock: build: 2 of 4 have arrived\n");
+    }
+    const auto waited = place.dlock(latch("wait", {"-w", "0.2"}));
+    CHECK(waited.exit_code == 75);
+    CHECK(waited.err.ends_with("\ndlock: build: 2 of 4 have arrived\n"));
+    const auto quiet = place.dlock(latch("wait", {"-q", "-w", "0.2"}));
+    CHECK(quiet.exit_code == 75);
+    CHECK(quiet.out + quiet.err == "");
+  });
+}
+
+TEST_CASE("latch: one that is not there, or ends, is 79 and says what to do") {
+  on_each_engine([](const Place& place) {
+    const auto is_missing = [](const Result& result) {
+      CAPTURE(result.err);
+      CHECK(result.exit_code == 79);
+      CHECK(result.out == "");
+      CHECK(holds(result.err,
+                  "dlock: there is no latch build: it was never opened, or its time has "
+                  "ended; dlock latch open -k KEY --count N makes it\n"));
+    };
+    for (const char* verb : {"arrive", "wait"}) is_missing(place.dlock(latch(verb, {"-q"})));
+    CHECK(place.dlock(latch("open", {"--count=2", "--ttl=400ms"})).exit_code == 0);
+    is_missing(place.dlock(latch("wait", {})));
+    is_missing(place.dlock(latch("arrive", {})));
+  });
+}
+
+TEST_CASE("latch: opened again with another count it is 65, and says both") {
+  on_each_engine([](const Place& place) {
+    CHECK(place.dlock(latch("open", {"--count=4"})).exit_code == 0);
+    place.dlock(latch("arrive", {}));
+    CHECK(place.dlock(latch("open", {"--count=4"})).exit_code == 0);
+    const auto other = place.dlock(latch("open", {"--count=5"}));
+    CHECK(other.exit_code == 65);
+    CHECK(is_one_message(other.err));
+    CHECK(holds(other.err, "build: the latch that is there is for 4, not for 5"));
+    CHECK(holds(place.dlock(latch("wait", {"-n"})).err, "build: 1 of 4 have arrived"));
+  });
+}
+
+TEST_CASE("latch: a signal ends the waiting as it ends acquire, and a stop only interrupts it") {
+  on_each_engine([](const Place& place) {
+    place.dlock(latch("open", {"--count=1"}));
+    Process killed = waiter(place), stopped = waiter(place);
+    killed.signal(SIGTERM);
+    CHECK(killed.wait().signal == SIGTERM);
+    stopped.signal(SIGSTOP);
+    stopped.wait_until_stopped();
+    place.dlock(latch("arrive", {}));
+    stopped.signal(SIGCONT);
+    CHECK(stopped.wait(milliseconds(5000)).exit_code == 0);
+    if (place.is_local()) return;
+    CHECK(place.server().command({"KEYS", "*"}).items.size() == 1);
+  });
+}
+
+TEST_CASE("latch: a line that cannot be is 64") {
+  const Place place(Engine::local);
+  struct Bad {
+    Words words;
+    std::string says;
+  };
+  const std::vector<Bad> lines{
+      {{"latch"}, "missing verb: dlock latch open, arrive or wait"},
+      {{"latch", "-k", "k"}, "missing verb"},
+      {{"latch", "close", "-k", "k"}, "unknown verb \"close\": behind latch stands open, arrive"},
+      {{"latch", "open", "--count", "2"}, "missing key: dlock latch open -k KEY"},
+      {{"latch", "wait"}, "missing key: dlock latch wait -k KEY"},
+      {{"latch", "open", "a", "b", "--count", "2"}, "latch takes one key: \"b\" is another"},
+      {{"latch", "open", "-k", "k"}, "missing count: dlock latch open -k KEY --count N"},
+      {latch("open", {"--count", "0"}),
+       "--count: \"0\" is no count: it is a number of 1 to 1000000"},
+      {latch("open", {"--count", "1000001"}), "--count: \"1000001\" is no count"},
+      {latch("open", {"--count", "-1"}), "--count: \"-1\" is no count"},
+      {latch("open", {"--count", "four"}), "--count: \"four\" is no count"},
+      {latch("open", {"--count", "2", "--ttl", "99ms"}),
+       "--ttl: \"99ms\" is not within 100ms and 365d"},
+      {latch("open", {"--count", "2", "--ttl", "366d"}), "--ttl: \"366d\" is no duration"},
+      {latch("open", {"--count", "2", "--by", "x"}),
+       "--by goes with latch arrive, not with latch open"},
+      {latch("arrive", {"--count", "2"}), "--count goes with latch open, not with latch arrive"},
+      {latch("arrive", {"-n"}), "--nonblock goes with latch wait"},
+      {latch("arrive", {"-w", "1"}), "--wait goes with latch wait"},
+      {latch("arrive", {"--by", "a b"}), "--by: \"a b\""},
+      {latch("arrive", {"--by", ""}), "--by: the value is empty"},
+      {latch("arrive", {"--by", std::string(129, 'x')}), "--by: "},
+      {latch("wait", {"--ttl", "1h"}), "--ttl goes with latch open, not with latch wait"},
+      {latch("wait", {"-w", "soon"}), "--wait: \"soon\" is no duration"},
+      {{"run", "--count", "2", "-k", "k", "true"}, "--count is no flag of run, but of latch"},
+  };
+  for (const Bad& line : lines) {
+    const auto result = place.dlock(line.words);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 64);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, line.says));
+  }
+}
+
+TEST_CASE("latch: settings that are of locks alone do not change it") {
+  const Place place(Engine::redis);
+  ProcessOptions options;
+  options.env = {{"DLOCK_TTL", "200ms"}, {"DLOCK_WAIT", "0"}};
+  CHECK(place.dlock(latch("open", {"--count=1"}), options).exit_code == 0);
+  CHECK(place.server().command({"PTTL", "dlock:{build}:latch"}).number > 3'600'000);
+  Process waits = place.start(latch("wait", {}), options);
+  REQUIRE(eventually([&] { return holds(waits.err(), "waiting: "); }));
+  place.dlock(latch("arrive", {}));
+  CHECK(waits.wait().exit_code == 0);
+}
+
+TEST_CASE("latch: a server that is not there is 69, one that goes away is waited for") {
+  const Place place(Engine::redis);
+  FaultProxy proxy(place.server().address());
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", proxy.url()}};
+  place.dlock(latch("open", {"--count=1"}), options);
+  Process waits = place.start(latch("wait", {}), options);
+  REQUIRE(eventually([&] { return holds(waits.err(), "waiting: "); }));
+  proxy.refuse(true);
+  proxy.close_connections();
+  REQUIRE(eventually([&] { return holds(waits.err(), "; still waiting, trying again\n"); }));
+  for (const Words& words :
+       {latch("arrive", {}), latch("wait", {}), latch("open", {"--count=1"})}) {
+    const auto result = place.dlock(words, options);
+    CHECK(result.exit_code == 69);
+    CHECK(is_one_message(result.err));
+  }
+  proxy.refuse(false);
+  REQUIRE(eventually([&] { return holds(waits.err(), "the server answers again after "); }));
+  CHECK(waits.running());
+  place.dlock(latch("arrive", {}), options);
+  CHECK(waits.wait().exit_code == 0);
+}
+
+/// Twenty shells, each of which arrives ten times by names of its own; whatever does not end well
+/// is said again.
+std::vector<Process> arrive_in_crowd(const Place& place, const ProcessOptions& options) {
+  std::vector<Process> shells;
+  for (int i = 0; i < 20; ++i) {
+    const std::string own = std::to_string(i);
+    shells.push_back(
+        place.start_shell("for n in 0 1 2 3 4 5 6 7 8 9; do"
+                          "  until \"$D\" latch arrive -q -k build --by j" +
+                              own +
+                              "-$n; do :; done;"
+                              " done",
+                          options));
+  }
+  return shells;
+}
+
+TEST_CASE("latch: 200 arrive from 20 processes while answers are lost, and it opens once") {
+  const Place place(Engine::redis);
+  FaultProxy proxy(place.server().address());
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", proxy.url()}};
+  place.dlock(latch("open", {"--count=201"}));
+  Process waits = waiter(place);
+  auto shells = arrive_in_crowd(place, options);
+  const auto any_runs = [&] {
+    return std::any_of(shells.begin(), shells.end(), [](const Process& p) { return p.running(); });
+  };
+  // The request has arrived, and its answer is lost with the connection.
+  for (int i = 0; any_runs(); ++i) {
+    proxy.close_after(Direction::replies, static_cast<std::size_t>(i % 20));
+    if (i % 3 == 0) proxy.duplicate_request();
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  for (Process& shell : shells) CHECK(shell.wait().exit_code == 0);
+  CHECK(place.server().command({"ZCARD", "dlock:{build}:latch"}).number == 201);
+  CHECK(waits.running());
+  CHECK(place.dlock(latch("arrive", {"--by", "j0-0"})).exit_code == 0);
+  CHECK(waits.running());
+  const auto last = json::parse(place.dlock(latch("arrive", {"--json"})).out);
+  CHECK(last["arrived"] == 201);
+  CHECK(last["open"] == true);
+  CHECK(waits.wait(milliseconds(5000)).exit_code == 0);
+  const auto published = place.server().command({"INFO", "commandstats"}).text;
+  CHECK(holds(published, "cmdstat_publish:calls=1,"));
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,251 @@
+// Latches, on every engine.
+
+#include <atomic>
+#include <thread>
+
+#include "base/error.hpp"
+#include "engines.hpp"
+#include "lock/await_latch.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+
+namespace dlock::test {
+namespace {
+
+constexpr milliseconds long_life{600'000};
+const LockKey build{"build"};
+
+/// A client of latches.
+class LatchClient {
+ public:
+  template <typename Engine>
+  explicit LatchClient(Engine& engine)
+      : store_(engine.open()), latches_(dynamic_cast<Latches&>(*store_)) {}
+
+  Latches* operator->() const { return &latches_; }
+  Latches& latches() const { return latches_; }
+  LatchState open(std::int64_t count, milliseconds ttl = long_life) const {
+    return latches_.open_latch(build, {count, ttl}, soon());
+  }
+  std::int64_t arrived_after(const std::string& id) const {
+    const auto state = latches_.arrive(build, {id}, soon());
+    return state ? state->arrived : -1;
+  }
+  std::optional<LatchState> look() const { return latches_.look_at_latch(build, false, soon()); }
+
+ private:
+  StorePtr store_;
+  Latches& latches_;
+};
+
+class NobodyListens final : public LatchListener {
+ public:
+  void waiting(const LatchState&) override { waits = true; }
+  void server_lost(const std::string&) override {}
+  void server_back(milliseconds) override {}
+  std::atomic<bool> waits{false};
+};
+
+/// Somebody who waits at the latch, in a thread of his own.
+class AtTheLatch {
+ public:
+  template <typename Engine>
+  explicit AtTheLatch(Engine& engine, std::optional<milliseconds> wait = std::nullopt)
+      : client_(engine), thread_([this, wait] {
+          try {
+            result_ = await_latch(client_.latches(), build, wait, interrupt_.fd(), listener_);
+          } catch (const std::exception& error) {
+            trouble_ = error.what();
+          }
+        }) {}
+  ~AtTheLatch() {
+    interrupt_.raise();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  bool waits() const { return listener_.waits; }
+  void interrupt() const { interrupt_.raise(); }
+  LatchWait result() {
+    thread_.join();
+    CHECK(trouble_ == "");
+    return result_;
+  }
+
+ private:
+  LatchClient client_;
+  NobodyListens listener_;
+  Event interrupt_;
+  LatchWait result_;
+  std::string trouble_;
+  std::thread thread_;
+};
+
+TEST_OF_ENGINES("a latch opens when as many have arrived as it counts, each of them once") {
+  Engine engine;
+  const LatchClient client(engine);
+  CHECK_FALSE(client.open(3).open());
+  CHECK(client.arrived_after("a") == 1);
+  CHECK(client.arrived_after("a") == 1);
+  CHECK(client.arrived_after("b") == 2);
+  REQUIRE(client.look());
+  CHECK_FALSE(client.look()->open());
+  CHECK(client.look()->arrived == 2);
+  CHECK(LatchClient(engine).arrived_after("c") == 3);
+  CHECK(client.look()->open());
+  // Late ones are welcome, and change nothing.
+  CHECK(client.arrived_after("d") == 3);
+  CHECK(client.look()->arrived == 3);
+  NobodyListens listener;
+  const auto late = await_latch(client.latches(), build, std::nullopt, -1, listener);
+  CHECK(late.end == LatchWait::End::open);
+  CHECK_FALSE(listener.waits);
+}
+
+TEST_OF_ENGINES("whoever waits at a latch is woken by the one that opens it") {
+  Engine engine;
+  const LatchClient client(engine);
+  client.open(2);
+  AtTheLatch first(engine), second(engine);
+  REQUIRE(eventually([&] { return first.waits() && second.waits(); }));
+  client.arrived_after("a");
+  // They sleep by now, or will look once more before they do; and would look by themselves in 25 s.
+  const auto begun = BootClock::now();
+  client.arrived_after("b");
+  CHECK(first.result().end == LatchWait::End::open);
+  CHECK(second.result().state.arrived == 2);
+  CHECK(BootClock::now() - begun < std::chrono::seconds(5));
+}
+
+TEST_OF_ENGINES("at a latch that was never opened, or has ended, nobody arrives") {
+  Engine engine;
+  const LatchClient client(engine);
+  CHECK(client.arrived_after("a") == -1);
+  CHECK_FALSE(client.look());
+  client.open(2, milliseconds(300));
+  AtTheLatch waiter(engine);
+  CHECK(waiter.result().end == LatchWait::End::gone);
+  CHECK(client.arrived_after("a") == -1);
+  // Of another latch of this name nobody remembers who arrived at the first.
+  CHECK(client.open(2).arrived == 0);
+}
+
+TEST_OF_ENGINES("opening a latch again changes nothing but its end, which it may put off") {
+  Engine engine;
+  const LatchClient client(engine);
+  client.open(2, milliseconds(30'000));
+  client.arrived_after("a");
+  const auto longer = client.open(2, long_life);
+  CHECK(longer.arrived == 1);
+  CHECK(longer.left > milliseconds(60'000));
+  CHECK(client.open(2, milliseconds(100)).left > milliseconds(60'000));
+  CHECK(client.open(3, long_life * 2).count == 2);
+  REQUIRE(client.look());
+  CHECK(client.look()->left <= long_life);
+  CHECK(client.arrived_after("b") == 2);
+  CHECK(client.open(2).open());
+}
+
+TEST_OF_ENGINES("waiting at a latch ends in time, with the count as it is then, and when told to") {
+  Engine engine;
+  const LatchClient client(engine);
+  client.open(3);
+  AtTheLatch short_of_time(engine, milliseconds(400)), interrupted(engine);
+  REQUIRE(eventually([&] { return short_of_time.waits() && interrupted.waits(); }));
+  client.arrived_after("a");
+  const auto result = short_of_time.result();
+  CHECK(result.end == LatchWait::End::timed_out);
+  CHECK(result.state.arrived == 1);
+  interrupted.interrupt();
+  CHECK(interrupted.result().end == LatchWait::End::interrupted);
+  NobodyListens listener;
+  const auto at_once = await_latch(client.latches(), build, milliseconds(0), -1, listener);
+  CHECK(at_once.end == LatchWait::End::timed_out);
+  CHECK_FALSE(listener.waits);
+}
+
+TEST_OF_ENGINES("a latch and the lock of the same key have nothing to do with each other") {
+  Engine engine;
+  const LatchClient client(engine);
+  const auto store = engine.open();
+  const auto claim = claim_on(build.text);
+  granted(*store, claim);
+  client.open(1);
+  CHECK(client.arrived_after("a") == 1);
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(enters(*store, claim_on(build.text)));
+  CHECK(client.look()->open());
+}
+
+TEST_OF_ENGINES("of many that arrive together each counts once") {
+  Engine engine;
+  const LatchClient client(engine);
+  constexpr int clients = 8, each = 12;
+  client.open(clients * each / 2);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < clients; ++i) {
+    threads.emplace_back([&engine, i] {
+      const LatchClient own(engine);
+      // Everybody arrives twice, by two clients.
+      for (int k = 0; k < each; ++k) own.arrived_after(std::to_string(i / 2 * each + k));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(client.look()->arrived == clients * each / 2);
+  CHECK(client.look()->open());
+}
+
+TEST_CASE("what is no latch is refused, and not touched") {
+  RedisEngine engine;
+  const LatchClient client(engine);
+  const auto refused = [&] {
+    try {
+      client.open(2);
+    } catch (const Error& error) {
+      return error.trouble() == Trouble::wrong_data &&
+             std::string(error.what()).find("is not a latch") != std::string::npos;
+    }
+    return false;
+  };
+  engine.server.command({"SET", "dlock:{build}:latch", "mine"});
+  CHECK(refused());
+  CHECK(engine.server.command({"GET", "dlock:{build}:latch"}).text == "mine");
+  engine.server.command({"DEL", "dlock:{build}:latch"});
+  engine.server.command({"ZADD", "dlock:{build}:latch", "1", "mine"});
+  CHECK(refused());
+  engine.server.command({"DEL", "dlock:{build}:latch"});
+  // One without an end is none of ours, either.
+  engine.server.command({"ZADD", "dlock:{build}:latch", "0", "=2"});
+  CHECK(refused());
+}
+
+TEST_CASE("an arrival whose answer is lost is said again, and counts once") {
+  RedisEngine engine;
+  FaultProxy proxy(engine.server.address());
+  const auto store = redis_store(endpoint_at(proxy.address()));
+  auto& latches = dynamic_cast<Latches&>(*store);
+  latches.open_latch(build, {2, long_life}, soon());
+  // The request arrives, and the connection ends in place of the answer.
+  proxy.drop_replies(1);
+  const auto state =
+      latches.arrive(build, {"a"}, {later(BootClock::now(), milliseconds(4000)), -1});
+  REQUIRE(state);
+  CHECK(state->arrived == 1);
+  CHECK(engine.server.command({"ZCARD", "dlock:{build}:latch"}).number == 2);
+}
+
+TEST_CASE("a waiter at a latch outlives a restart of its server, and is told when it is gone") {
+  RedisOptions options;
+  options.config = {"appendonly yes", "appendfsync always"};
+  RedisEngine engine(options);
+  const LatchClient client(engine);
+  client.open(2);
+  client.arrived_after("a");
+  AtTheLatch waiter(engine);
+  REQUIRE(eventually([&] { return waiter.waits(); }));
+  engine.server.restart();
+  client.arrived_after("b");
+  CHECK(waiter.result().end == LatchWait::End::open);
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -2,7 +2,8 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev nlohmann-json3-dev)
-test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin python3 mandoc)
+test_packages=(doctest-dev redis-server redis-tools openssl strace iproute2 nano less spin python3 mandoc
+  bash-completion zsh fish)
 
 # What runs as a service once it is installed, unless it is kept from that.
 declare -A service_of=([redis-server]=redis-server [etcd-server]=etcd)
@@ -14,6 +15,7 @@ declare -A sign_of=(
   [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl
+  [bash-completion]=/usr/share/bash-completion/bash_completion
   [python3-redis]=/usr/lib/python3/dist-packages/redis
 )
 

@@ -1,0 +1,255 @@
+# Completion of dlock for bash 4.2 or newer, with bash-completion or without it.
+
+# _dlock_options COMMAND: the options of it, those with a value with a "=" behind them, in $REPLY.
+_dlock_options() {
+  REPLY=
+  case $1 in
+    run)
+      REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= -s --shared -x --exclusive -e
+        --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold= --min-hold=
+        --wait-tree --on-lost= --watchdog --status-fd= --replicas= --owner= --label='
+      ;;
+    acquire)
+      REPLY='-k= --key= -n --nonblock --nb -w= --wait= -s --shared -x --exclusive -e --limit= -t=
+        --ttl= --attach= --signal= --json --env --replicas= --owner= --label='
+      ;;
+    renew) REPLY='-k= --key= -t= --ttl= --token=' ;;
+    release) REPLY='-k= --key= --fence= --token= --force' ;;
+    inspect) REPLY='-k= --key= --json --watch' ;;
+    doctor) REPLY='-t= --ttl= --json --acl --replicas=' ;;
+    guard) REPLY='--state= --state-key= --fence= -c= --command=' ;;
+    *) return ;;
+  esac
+  REPLY+=' --server= --password-file= --tls-ca= --tls-cert= --tls-key= --tls-server-name=
+    --sentinel-user= --sentinel-password-file= --prefix= --config= -q -v --verbose -h --help -V
+    --version'
+}
+
+# What a word of the command line means once the shell has read it, in $REPLY. Nothing in it is
+# expanded or run, but for ~/ at its beginning.
+_dlock_unquoted() {
+  local rest=$1 quote='' char
+  REPLY=
+  if [[ $rest == '~/'* ]]; then REPLY=$HOME rest=${rest:1}; fi
+  while [[ -n $rest ]]; do
+    char=${rest:0:1} rest=${rest:1}
+    case $quote$char in
+      \\ | \"\\) REPLY+=${rest:0:1} rest=${rest:1} ;;
+      \' | \") quote=$char ;;
+      \'\' | \"\") quote= ;;
+      *) REPLY+=$char ;;
+    esac
+  done
+}
+
+# Puts together what readline parted at a "=" or ":": the words of the line up to the cursor, in
+# `words`, at which index of COMP_WORDS each begins, in `origins`, and how much of the last one
+# readline leaves as it is, in `kept`. All three are the caller's.
+_dlock_read_words() {
+  local line=$COMP_LINE word i last blank='^[[:blank:]]+' parting='^[:=@]+$'
+  words=() origins=() kept=''
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    last=$((${#words[@]} - 1))
+    if ((i > 0)) && [[ -n $word && ! $line =~ $blank ]] &&
+      [[ $word =~ $parting || ${COMP_WORDS[i - 1]} =~ $parting ]]; then
+      kept=${words[last]}
+      words[last]+=$word
+    else
+      kept=''
+      words+=("$word") origins+=("$i")
+    fi
+    if [[ $line =~ $blank ]]; then line=${line:${#BASH_REMATCH[0]}}; fi
+    line=${line#"$word"}
+  done
+  if [[ -n $kept && ${COMP_WORDS[COMP_CWORD]} =~ $parting ]]; then kept=${words[${#words[@]} - 1]}; fi
+}
+
+# Offers those of the words that begin with $current.
+_dlock_offer() {
+  local word
+  for word; do
+    if [[ $word == "$current"* ]]; then COMPREPLY+=("$word"); fi
+  done
+}
+
+_dlock_offer_files() {
+  local file
+  compopt -o filenames 2>/dev/null
+  while IFS= read -r file; do COMPREPLY+=("$file"); done < <(compgen -f -- "$current")
+}
+
+_dlock_offer_signals() {
+  local name prefix=''
+  [[ $current == SIG* ]] && prefix=SIG
+  while IFS= read -r name; do
+    # The others have a number alone, or another name, for dlock.
+    [[ $name =~ ^SIG[A-Z]+[12]?$ && $name != SIGRT* && $name != SIGIO ]] &&
+      _dlock_offer "$prefix${name#SIG}"
+  done < <(compgen -A signal)
+}
+
+# Offers the keys on the server that the words of the line lead to.
+_dlock_offer_keys() {
+  local line key start='{"key":"'
+  while IFS= read -r line; do
+    line=${line#"$start"}
+    line=${line%%'","holders":'*}
+    printf -v key %b "${line//'\"'/'\x22'}"
+    # An operand that begins with a "-" would be read as an option.
+    [[ $option == operand && -z $ended && $key == -* ]] || _dlock_offer "$key"
+  done < <(timeout 0.15 "$program" inspect --json "${server_words[@]}" </dev/null 2>/dev/null)
+}
+
+# Words that are text of their own, not names of files, as the line needs them: quoted, and without
+# what readline leaves as it is.
+_dlock_quote_replies() {
+  local i text plain_kept
+  _dlock_unquoted "$kept"
+  plain_kept=$REPLY
+  for i in "${!COMPREPLY[@]}"; do
+    text=${COMPREPLY[i]}
+    case $opened in
+      \') text=${text//\'/\'\\\'\'} ;;
+      \")
+        # Within these no backslash keeps bash from looking an event up.
+        if [[ $text == *'!'* ]]; then unset 'COMPREPLY[i]' && continue; fi
+        text=${text//\\/\\\\} text=${text//\"/\\\"} text=${text//\$/\\\$} text=${text//\`/\\\`}
+        ;;
+      *) printf -v text %q "${text#"$plain_kept"}" ;;
+    esac
+    COMPREPLY[i]=$text
+  done
+  COMPREPLY=("${COMPREPLY[@]}")
+}
+
+# _dlock_offer_values OPTION
+_dlock_offer_values() {
+  case $1 in
+    -k | --key) _dlock_offer_keys ;;
+    --signal) _dlock_offer_signals ;;
+    --on-lost) _dlock_offer stop ignore ;;
+    --server)
+      compopt -o nospace 2>/dev/null
+      _dlock_offer local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
+        redis+cluster:// rediss+cluster://
+      ;;
+    --state | --config | --password-file | --sentinel-password-file | --tls-ca | --tls-cert | --tls-key)
+      _dlock_offer_files
+      return
+      ;;
+  esac
+  _dlock_quote_replies
+}
+
+# Reads the words of the command up to the cursor, as dlock does: the option whose value stands at
+# the cursor, in `option`; the index of the first word of COMMAND, in `command_at`; what leads to
+# the server, in `server_words`; whether a "--" has ended the options, in `ended`.
+_dlock_read_options() {
+  local i word value runs=''
+  [[ $command == run || $command == guard ]] && runs=yes
+  option='' command_at='' ended='' server_words=()
+  for ((i = 2; i < ${#words[@]} - 1; i++)); do
+    word=${words[i]}
+    if [[ $word == -- && -z $ended ]]; then
+      ended=yes
+      if [[ -n $runs ]]; then command_at=$((i + 1)) && return; fi
+    elif [[ -n $ended || $word != -?* ]]; then
+      if [[ -n $runs ]]; then command_at=$i && return; fi
+    elif _dlock_takes_value "$word"; then
+      if ((i + 1 == ${#words[@]} - 1)); then option=$REPLY && return; fi
+      i=$((i + 1))
+      _dlock_unquoted "${words[i]}"
+      value=$REPLY
+      _dlock_lead "$word" "$value"
+    elif [[ $word == --*=* ]]; then
+      _dlock_unquoted "${word#*=}"
+      _dlock_lead "${word%%=*}" "$REPLY"
+    fi
+  done
+  if [[ -n $runs && ${words[i]} != -* ]]; then command_at=$i; fi
+  [[ -n $ended || ${words[i]} != -* ]] && option=operand
+}
+
+_dlock_lead() {
+  case $1 in
+    --server | --config | --prefix | --password-file | --tls-* | --sentinel-*)
+      server_words+=("$1=$2")
+      ;;
+  esac
+}
+
+# Whether the word behind this one is its value: --wait, -w, -nw; the option itself in $REPLY.
+_dlock_takes_value() {
+  local word=$1 option i
+  case $word in
+    --*) [[ " $options " == *" $word= "* ]] && REPLY=$word ;;
+    *)
+      for ((i = 1; i < ${#word}; i++)); do
+        option=-${word:i:1}
+        if [[ " $options " == *" $option= "* ]]; then
+          REPLY=$option
+          ((i + 1 == ${#word}))
+          return
+        fi
+      done
+      false
+      ;;
+  esac
+}
+
+# COMMAND and its arguments, as the shell completes them elsewhere.
+_dlock_offer_command() {
+  local word
+  if declare -F _comp_command_offset >/dev/null; then
+    _comp_command_offset "${origins[command_at]}"
+  elif declare -F _command_offset >/dev/null; then
+    _command_offset "${origins[command_at]}"
+  elif ((command_at == ${#words[@]} - 1)) && [[ $current != */* ]]; then
+    while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -c -- "$current")
+  else
+    _dlock_offer_files
+  fi
+}
+
+_dlock() {
+  local -a words origins server_words
+  local kept option command_at ended options opened='' current command program
+  local REPLY
+  COMPREPLY=()
+  _dlock_read_words
+  current=${words[${#words[@]} - 1]}
+  if [[ $current == [\'\"]* ]]; then opened=${current:0:1}; fi
+  _dlock_unquoted "$current" && current=$REPLY
+  if ((${#words[@]} == 2)); then
+    if [[ $current == -* ]]; then
+      _dlock_offer -h --help -V --version
+    else
+      _dlock_offer run acquire renew release inspect doctor guard
+    fi
+    return
+  fi
+  command=${words[1]}
+  _dlock_options "$command"
+  read -rd '' -a options <<<"$REPLY"
+  options=${options[*]}
+  _dlock_unquoted "${words[0]}" && program=$REPLY
+  _dlock_read_options
+  if [[ -n $command_at ]]; then
+    _dlock_offer_command
+  elif [[ $option == operand ]]; then
+    case $command in
+      acquire | renew | release | inspect) _dlock_offer_values --key ;;
+    esac
+  elif [[ -n $option ]]; then
+    _dlock_offer_values "$option"
+  elif [[ $current == --*=* ]]; then
+    option=${current%%=*}
+    kept=${kept#"$option="} current=${current#*=}
+    if [[ " $options " == *" $option= "* ]]; then _dlock_offer_values "$option"; fi
+  elif [[ $current == -* ]]; then
+    _dlock_offer ${options//=/}
+  fi
+}
+
+complete -F _dlock dlock

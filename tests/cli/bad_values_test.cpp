@@ -130,6 +130,7 @@ TEST_CASE("bad values: numbers, signals and words") {
     check_refused(place, run_with({"--limit", bad}, "--limit"), 64);
     check_refused(place, {{"release", "a", "--force", "--fence", bad}, "--fence"}, 64);
   }
+  check_refused(place, run_with({"--limit", "1000001"}, "--limit"), 64);
   check_refused(place, {{"release", "a", "--force", "--fence", "9007199254740992"}, "--fence"}, 64);
   for (const char* bad : {"0", "-9", "65", "SIGNOPE", "TERM ", "x"}) {
     check_refused(place, run_with({"--signal", bad}, "--signal"), 64);

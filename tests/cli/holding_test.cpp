@@ -128,6 +128,7 @@ TEST_CASE("holding: a re-entry that asks for fewer than are inside is refused at
         place.shell(R"("$D" run -s -k a -- sh -c '"$D" run -x -k a -- echo alone; echo $?')");
     CHECK(result.out == "75\n");
     CHECK(is_one_message(result.err));
+    CHECK(result.err.find("a shared hold cannot become a narrower one") != std::string::npos);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "redis/cluster_store.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {
@@ -213,7 +214,7 @@ void a_request_held_up_on_the_way_grants_nothing(const Cluster& cluster) {
 
 /// Each master gets its third of copies of a real hold.
 void ten_thousand_locks_are_inspected_soon(const Cluster& cluster) {
-  constexpr int locks = 10'000;
+  constexpr int locks = slower > 1 ? 2'000 : 10'000;
   const auto store = cluster.open();
   const Claim model = claim_on(Cluster::key_of(0));
   granted(*store, model);
@@ -232,7 +233,7 @@ void ten_thousand_locks_are_inspected_soon(const Cluster& cluster) {
   const auto begun = BootClock::now();
   const auto states = cluster.open()->inspect({{}, {"job-*"}}, for_ms(30'000));
   const auto took = std::chrono::floor<milliseconds>(BootClock::now() - begun);
-  MESSAGE("10 000 locks on three masters inspected in " << took.count() << " ms");
+  MESSAGE(locks << " locks on three masters inspected in " << took.count() << " ms");
   CHECK(states.size() == locks);
   CHECK(took < std::chrono::seconds(1) * 4 * slower);
   for (std::size_t i = 0; i < 3; ++i) cluster.node(i).command({"FLUSHALL"});

@@ -142,7 +142,7 @@ TEST_CASE("a stored hold is read back as it was packed, with whatever stands in 
                     Token{"a/b:1"},     Limit{3},
                     milliseconds(5000), milliseconds(0),
                     Upkeep::renewal,    Who{"h o st", 42, "-", "", "100% \n sure"}};
-  const std::string value = "1000000 900000 77" + packed_claim(claim);
+  const std::string value = "h 0 1000000 900000 77" + packed_claim(claim);
   const StoredHold stored = parse_hold(value, 3'000'000);
   CHECK(stored.live);
   CHECK(stored.hold.owner == "a/b");

@@ -5,7 +5,7 @@
 namespace dlock::test {
 namespace {
 
-using Verdict = LatchViews::Verdict;
+using LatchVerdict = LatchViews::LatchVerdict;
 
 const Error no_answer(Trouble::unavailable, "no answer");
 
@@ -35,36 +35,36 @@ TEST_CASE("latch views: a majority without the latch decides that there is none"
   auto views = three();
   views.take(0, part(2, {"a", "b"}));
   views.take(1, nothing_there());
-  CHECK(views.verdict() == Verdict::undecided);
+  CHECK(views.verdict() == LatchVerdict::undecided);
   views.take(2, nothing_there());
-  CHECK(views.verdict() == Verdict::gone);
+  CHECK(views.verdict() == LatchVerdict::gone);
 }
 
 TEST_CASE("latch views: those that arrived anywhere have arrived, but open only at a majority") {
   auto views = three();
   views.take(0, part(3, {"a", "b"}));
-  CHECK(views.verdict() == Verdict::undecided);
+  CHECK(views.verdict() == LatchVerdict::undecided);
   views.take(1, part(3, {"b", "c"}));
-  CHECK(views.verdict() == Verdict::undecided);
+  CHECK(views.verdict() == LatchVerdict::undecided);
   CHECK(views.state().arrived == 3);
   CHECK(mended(views, 0) == std::vector<ArrivalId>{{"c"}});
   CHECK(mended(views, 1) == std::vector<ArrivalId>{{"a"}});
   views.take(0, part(3, {}, 3));
-  CHECK(views.verdict() == Verdict::undecided);
+  CHECK(views.verdict() == LatchVerdict::undecided);
   views.take(1, part(3, {}, 3));
-  CHECK(views.verdict() == Verdict::open);
+  CHECK(views.verdict() == LatchVerdict::open);
 }
 
 TEST_CASE("latch views: a member with more than it has told is asked for the rest") {
   auto views = three();
   views.take(0, part(9, {"a", "b"}, 5));
   views.take(1, part(9, {"a"}));
-  CHECK(views.verdict() == Verdict::undecided);
+  CHECK(views.verdict() == LatchVerdict::undecided);
   const auto next = views.next_for(0);
   REQUIRE(next);
   CHECK(std::get<LatchReading>(*next).known == 2);
   views.take(0, part(9, {"c", "d", "e"}, 5));
-  CHECK(views.verdict() == Verdict::shut);
+  CHECK(views.verdict() == LatchVerdict::shut);
   CHECK(views.state().arrived == 5);
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("latch views: a member that lacks the latch gets it once others agree,
   CHECK(std::get<LatchReading>(*next).listen);
   views.take(1, part(4, {"a"}));
   CHECK(views.listening() == 2);
-  CHECK(views.verdict() == Verdict::shut);
+  CHECK(views.verdict() == LatchVerdict::shut);
 }
 
 TEST_CASE(
@@ -92,7 +92,7 @@ TEST_CASE(
   views.begin(true, true);
   views.take(0, part(3, {"a"}));
   views.take(1, part(3, {}));
-  CHECK(views.verdict() == Verdict::shut);
+  CHECK(views.verdict() == LatchVerdict::shut);
   CHECK_FALSE(views.next_for(1));
   views.take(2, part(3, {"b", "c"}));
   CHECK(mended(views, 1).size() == 3);
@@ -112,11 +112,11 @@ TEST_CASE("latch views: the count is the majority's, and where there is none tha
   auto views = three();
   views.take(0, part(4, {"a"}));
   views.take(1, part(5, {"a"}));
-  CHECK(views.verdict() == Verdict::undecided);
+  CHECK(views.verdict() == LatchVerdict::undecided);
   CHECK_FALSE(views.next_for(0));
   auto other = views;
   views.take(2, part(4, {"a"}));
-  CHECK(views.verdict() == Verdict::shut);
+  CHECK(views.verdict() == LatchVerdict::shut);
   CHECK(views.state().count == 4);
   other.take(2, no_answer);
   CHECK_THROWS_AS(other.verdict(), Error);
@@ -129,7 +129,7 @@ TEST_CASE("latch views: too few that answer decide nothing") {
   CHECK(views.may_be_decided());
   views.take(2, no_answer);
   CHECK_FALSE(views.may_be_decided());
-  CHECK(views.verdict() == Verdict::undecided);
+  CHECK(views.verdict() == LatchVerdict::undecided);
 }
 
 }  // namespace

@@ -1,0 +1,185 @@
+# Completion of dlock for fish 3.4 or newer.
+
+# Reads the words up to the cursor as dlock does: where the first operand stands, 0 if nowhere, and
+# then the options that lead to the server.
+function __dlock_read
+    set -l words (commandline -opc)
+    set -l at 0
+    set -l lead
+    set -l i 3
+    while test $i -le (count $words)
+        set -l word $words[$i]
+        if test "$word" = --
+            set at (math $i + 1)
+            break
+        else if string match -qr '^(-$|[^-]|$)' -- $word
+            if test $at = 0
+                set at $i
+            end
+            if contains -- $words[2] run guard
+                break
+            end
+        else if string match -qr '^--(server|config|prefix|password-file|tls-.*|sentinel-.*)=' -- $word
+            set -a lead $word
+        else if contains -- $word --server --config --prefix --password-file --tls-ca --tls-cert \
+                --tls-key --tls-server-name --sentinel-user --sentinel-password-file
+            set i (math $i + 1)
+            set -q words[$i]; and set -a lead $word=(string replace -r '^~/' "$HOME/" -- $words[$i])
+        else if contains -- $word --key --state --state-key --fence --command --wait --limit --ttl \
+                --attach --conflict-exit-code --grace --signal --max-hold --min-hold --on-lost \
+                --status-fd --token --replicas --owner --label
+            or string match -qr '^-[^-kcwtE]*[kcwtE]$' -- $word
+            set i (math $i + 1)
+        end
+        set i (math $i + 1)
+    end
+    string join \n -- $at $lead
+end
+
+# Whether options of one of these commands can stand at the cursor; without any: of whichever.
+function __dlock_options_of
+    set -l words (commandline -opc)
+    set -q words[2]; or return
+    test (count $argv) -eq 0; or contains -- $words[2] $argv; or return
+    contains -- $words[2] run guard; or return 0
+    set -l read (__dlock_read)
+    test $read[1] = 0
+end
+
+function __dlock_at_command
+    test (count (commandline -opc)) -eq 1
+end
+
+# Whether COMMAND or one of its arguments stands at the cursor.
+function __dlock_at_foreign
+    set -l words (commandline -opc)
+    contains -- "$words[2]" run guard; or return
+    set -l read (__dlock_read)
+    test $read[1] -gt 0; or not string match -q -- '-*' (commandline -ct)
+end
+
+function __dlock_foreign
+    set -l words (commandline -opc)
+    set -l read (__dlock_read)
+    set -l line
+    if test $read[1] -gt 0
+        set line (string escape -- $words[$read[1]..])
+    end
+    complete -C (string join ' ' -- $line (commandline -ct))
+end
+
+# The keys on the server that the words of the line lead to. Those with control characters are left
+# out, for fish reads what is offered by line and up to a tab.
+function __dlock_keys
+    set -l words (commandline -opc)
+    set -l read (__dlock_read)
+    set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
+    timeout 0.15 $program inspect --json $read[2..] </dev/null 2>/dev/null |
+        string match -rg '^\{"key":"((?:[^"\\\\]|\\\\["\\\\])*)","holders":' |
+        string replace -a '\\"' '"' | string replace -a '\\\\' '\\'
+end
+
+# An operand that begins with a "-" would be read as an option.
+function __dlock_operands
+    __dlock_keys | string match -v -- '-*'
+end
+
+# Without those that have a number alone for dlock.
+function __dlock_signals
+    set -l prefix (string match -r '^SIG' -- (commandline -ct | string replace -r '^--signal=' ''))
+    for name in (kill -l | string split -n ' ' | string match -r '^[A-Z]+[12]?$')
+        contains -- $name IO IOT CLD; or echo "$prefix$name"
+    end
+end
+
+function __dlock_servers
+    string join \n local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
+        redis+cluster:// rediss+cluster://
+end
+
+complete -c dlock -f
+complete -c dlock -n __dlock_at_command -a run -d 'hold the lock while COMMAND runs'
+complete -c dlock -n __dlock_at_command -a acquire -d 'take the lock and leave; prints the token'
+complete -c dlock -n __dlock_at_command -a renew -d 'give a lock taken with acquire more time'
+complete -c dlock -n __dlock_at_command -a release -d 'give it back, or throw its holders out'
+complete -c dlock -n __dlock_at_command -a inspect -d 'who holds and who waits'
+complete -c dlock -n __dlock_at_command -a doctor -d 'whether the server is fit to hold locks'
+complete -c dlock -n __dlock_at_command -a guard -d 'run COMMAND unless a newer holder came before'
+complete -c dlock -n __dlock_at_command -s h -l help -d 'show the help'
+complete -c dlock -n __dlock_at_command -s V -l version -d 'show the version'
+complete -c dlock -n '__dlock_options_of acquire renew release inspect' -a '(__dlock_operands)'
+complete -c dlock -n __dlock_at_foreign -a '(__dlock_foreign)'
+
+complete -c dlock -n '__dlock_options_of run acquire renew release inspect' -s k -l key -x \
+    -a '(__dlock_keys)' -d 'name of the lock; may be repeated'
+complete -c dlock -n '__dlock_options_of run guard' -s c -l command -x \
+    -d 'run STRING with /bin/sh -c'
+complete -c dlock -n '__dlock_options_of run acquire' -s n -l nonblock -l nb -d 'do not wait'
+complete -c dlock -n '__dlock_options_of run acquire' -s w -l wait -x -d 'wait at most this long'
+complete -c dlock -n '__dlock_options_of run acquire' -s s -l shared \
+    -d 'share it with all others who say -s'
+complete -c dlock -n '__dlock_options_of run acquire' -s x -s e -l exclusive \
+    -d 'be alone in it (default)'
+complete -c dlock -n '__dlock_options_of run acquire' -l limit -x -d 'be at most N together in it'
+complete -c dlock -n '__dlock_options_of run acquire renew doctor' -s t -l ttl -x \
+    -d 'lease, 100ms to 24h'
+complete -c dlock -n '__dlock_options_of run' -s E -l conflict-exit-code -x \
+    -d 'exit code in place of 75, if not had in time'
+complete -c dlock -n '__dlock_options_of run' -l grace -x \
+    -d 'between SIGTERM and SIGKILL, at most ttl/3'
+complete -c dlock -n '__dlock_options_of run acquire' -l signal -x -a '(__dlock_signals)' \
+    -d 'in place of SIGTERM'
+complete -c dlock -n '__dlock_options_of run' -l max-hold -x \
+    -d 'stop COMMAND after this long, exit 124'
+complete -c dlock -n '__dlock_options_of run' -l min-hold -x \
+    -d 'keep the key taken for at least this long'
+complete -c dlock -n '__dlock_options_of run' -l wait-tree \
+    -d 'hold until all descendants of COMMAND end'
+complete -c dlock -n '__dlock_options_of run' -l on-lost -x -a 'stop ignore' \
+    -d 'what to do when the lock is lost'
+complete -c dlock -n '__dlock_options_of run' -l watchdog \
+    -d 'a second process stops COMMAND if dlock cannot'
+complete -c dlock -n '__dlock_options_of run' -l status-fd -x \
+    -d 'write how it ended to this descriptor, as JSON'
+complete -c dlock -n '__dlock_options_of run acquire doctor' -l replicas -x \
+    -d 'a lock counts when N replicas have it'
+complete -c dlock -n '__dlock_options_of run acquire' -l owner -x \
+    -d 'be ID: all who say ID share the lock'
+complete -c dlock -n '__dlock_options_of run acquire' -l label -x \
+    -d 'shown to others, e.g. a build URL'
+complete -c dlock -n '__dlock_options_of' -l server -x -a '(__dlock_servers)' \
+    -d 'where the locks are'
+complete -c dlock -n '__dlock_options_of' -l password-file -r \
+    -d 'holds the password of the server'
+complete -c dlock -n '__dlock_options_of' -l tls-ca -r -d 'whom to trust for TLS'
+complete -c dlock -n '__dlock_options_of' -l tls-cert -r -d 'certificate to show to the server'
+complete -c dlock -n '__dlock_options_of' -l tls-key -r -d 'its private key'
+complete -c dlock -n '__dlock_options_of' -l tls-server-name -x \
+    -d 'name that the certificate of the server must have'
+complete -c dlock -n '__dlock_options_of' -l sentinel-user -x -d 'user at the sentinels'
+complete -c dlock -n '__dlock_options_of' -l sentinel-password-file -r \
+    -d 'holds the password of the sentinels'
+complete -c dlock -n '__dlock_options_of' -l prefix -x -d 'what the keys begin with on the server'
+complete -c dlock -n '__dlock_options_of' -l config -r -d 'the configuration file to read'
+complete -c dlock -n '__dlock_options_of' -s q -d 'errors alone'
+complete -c dlock -n '__dlock_options_of' -s v -l verbose -d 'explain'
+complete -c dlock -n '__dlock_options_of' -s h -l help -d 'show the help'
+complete -c dlock -n '__dlock_options_of' -s V -l version -d 'show the version'
+complete -c dlock -n '__dlock_options_of acquire' -l attach -x -a '(__fish_complete_pids)' \
+    -d 'renew until this process ends, then release'
+complete -c dlock -n '__dlock_options_of acquire inspect doctor' -l json -d 'print JSON'
+complete -c dlock -n '__dlock_options_of acquire' -l env \
+    -d 'print DLOCK_TOKEN=... and DLOCK_FENCE=...'
+complete -c dlock -n '__dlock_options_of renew release' -l token -x \
+    -d 'the token that acquire printed'
+complete -c dlock -n '__dlock_options_of release guard' -l fence -x -d 'fence of the holder'
+complete -c dlock -n '__dlock_options_of release' -l force \
+    -d 'throw out all holders; needs no token'
+complete -c dlock -n '__dlock_options_of inspect' -l watch \
+    -d 'show it again at each change, until ^C'
+complete -c dlock -n '__dlock_options_of doctor' -l acl \
+    -d 'print the least rights that dlock\'s user needs'
+complete -c dlock -n '__dlock_options_of guard' -l state -r \
+    -d 'file that remembers the largest fence that came'
+complete -c dlock -n '__dlock_options_of guard' -l state-key -x \
+    -d 'remember it by this name where the locks are'

@@ -5,7 +5,7 @@
 namespace dlock::test {
 namespace {
 
-using LatchVerdict = LatchViews::LatchVerdict;
+using LatchVerdict = LatchViews::Verdict;
 
 const Error no_answer(Trouble::unavailable, "no answer");
 

@@ -17,6 +17,7 @@ _dlock_options() {
     release) REPLY='-k= --key= --fence= --token= --force' ;;
     inspect) REPLY='-k= --key= --json --watch' ;;
     doctor) REPLY='-t= --ttl= --json --acl --replicas=' ;;
+    latch) REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json' ;;
     guard) REPLY='--state= --state-key= --fence= -c= --command=' ;;
     *) return ;;
   esac
@@ -126,7 +127,8 @@ _dlock_quote_replies() {
 # _dlock_offer_values OPTION
 _dlock_offer_values() {
   case $1 in
-    -k | --key) _dlock_offer_keys ;;
+    # The keys of latches are listed nowhere.
+    -k | --key) [[ $command == latch ]] || _dlock_offer_keys ;;
     --signal) _dlock_offer_signals ;;
     --on-lost) _dlock_offer stop ignore ;;
     --server)
@@ -144,11 +146,12 @@ _dlock_offer_values() {
 
 # Reads the words of the command up to the cursor, as dlock does: the option whose value stands at
 # the cursor, in `option`; the index of the first word of COMMAND, in `command_at`; what leads to
-# the server, in `server_words`; whether a "--" has ended the options, in `ended`.
+# the server, in `server_words`; whether a "--" has ended the options, in `ended`; how many operands
+# there are already, in `operands`.
 _dlock_read_options() {
   local i word value runs=''
   [[ $command == run || $command == guard ]] && runs=yes
-  option='' command_at='' ended='' server_words=()
+  option='' command_at='' ended='' operands=0 server_words=()
   for ((i = 2; i < ${#words[@]} - 1; i++)); do
     word=${words[i]}
     if [[ $word == -- && -z $ended ]]; then
@@ -156,6 +159,7 @@ _dlock_read_options() {
       if [[ -n $runs ]]; then command_at=$((i + 1)) && return; fi
     elif [[ -n $ended || $word != -?* ]]; then
       if [[ -n $runs ]]; then command_at=$i && return; fi
+      operands=$((operands + 1))
     elif _dlock_takes_value "$word"; then
       if ((i + 1 == ${#words[@]} - 1)); then option=$REPLY && return; fi
       i=$((i + 1))
@@ -214,7 +218,7 @@ _dlock_offer_command() {
 
 _dlock() {
   local -a words origins server_words
-  local kept option command_at ended options opened='' current command program
+  local kept option command_at ended operands options opened='' current command program
   local REPLY
   COMPREPLY=()
   _dlock_read_words
@@ -225,7 +229,7 @@ _dlock() {
     if [[ $current == -* ]]; then
       _dlock_offer -h --help -V --version
     else
-      _dlock_offer run acquire renew release inspect doctor guard
+      _dlock_offer run acquire renew release inspect doctor guard latch
     fi
     return
   fi
@@ -240,6 +244,7 @@ _dlock() {
   elif [[ $option == operand ]]; then
     case $command in
       acquire | renew | release | inspect) _dlock_offer_values --key ;;
+      latch) ((operands > 0)) || _dlock_offer open arrive wait ;;
     esac
   elif [[ -n $option ]]; then
     _dlock_offer_values "$option"

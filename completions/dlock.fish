@@ -26,8 +26,8 @@ function __dlock_read
             set i (math $i + 1)
             set -q words[$i]; and set -a lead $word=(string replace -r '^~/' "$HOME/" -- $words[$i])
         else if contains -- $word --key --state --state-key --fence --command --wait --limit --ttl \
-                --attach --conflict-exit-code --grace --signal --max-hold --min-hold --on-lost \
-                --status-fd --token --replicas --owner --label
+                --attach --count --by --conflict-exit-code --grace --signal --max-hold \
+                --min-hold --on-lost --status-fd --token --replicas --owner --label
             or string match -qr '^-[^-kcwtE]*[kcwtE]$' -- $word
             set i (math $i + 1)
         end
@@ -48,6 +48,13 @@ end
 
 function __dlock_at_command
     test (count (commandline -opc)) -eq 1
+end
+
+function __dlock_at_verb
+    set -l words (commandline -opc)
+    test "$words[2]" = latch; or return
+    set -l read (__dlock_read)
+    test $read[1] = 0
 end
 
 # Whether COMMAND or one of its arguments stands at the cursor.
@@ -72,6 +79,8 @@ end
 # out, for fish reads what is offered by line and up to a tab.
 function __dlock_keys
     set -l words (commandline -opc)
+    # The keys of latches are listed nowhere.
+    test "$words[2]" != latch; or return
     set -l read (__dlock_read)
     set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
     timeout 0.15 $program inspect --json $read[2..] </dev/null 2>/dev/null |
@@ -105,24 +114,26 @@ complete -c dlock -n __dlock_at_command -a release -d 'give it back, or throw it
 complete -c dlock -n __dlock_at_command -a inspect -d 'who holds and who waits'
 complete -c dlock -n __dlock_at_command -a doctor -d 'whether the server is fit to hold locks'
 complete -c dlock -n __dlock_at_command -a guard -d 'run COMMAND unless a newer holder came before'
+complete -c dlock -n __dlock_at_command -a latch -d 'wait until so many have arrived'
 complete -c dlock -n __dlock_at_command -s h -l help -d 'show the help'
 complete -c dlock -n __dlock_at_command -s V -l version -d 'show the version'
 complete -c dlock -n '__dlock_options_of acquire renew release inspect' -a '(__dlock_operands)'
+complete -c dlock -n __dlock_at_verb -a 'open arrive wait'
 complete -c dlock -n __dlock_at_foreign -a '(__dlock_foreign)'
 
-complete -c dlock -n '__dlock_options_of run acquire renew release inspect' -s k -l key -x \
+complete -c dlock -n '__dlock_options_of run acquire renew release inspect latch' -s k -l key -x \
     -a '(__dlock_keys)' -d 'name of the lock; may be repeated'
 complete -c dlock -n '__dlock_options_of run guard' -s c -l command -x \
     -d 'run STRING with /bin/sh -c'
-complete -c dlock -n '__dlock_options_of run acquire' -s n -l nonblock -l nb -d 'do not wait'
-complete -c dlock -n '__dlock_options_of run acquire' -s w -l wait -x -d 'wait at most this long'
+complete -c dlock -n '__dlock_options_of run acquire latch' -s n -l nonblock -l nb -d 'do not wait'
+complete -c dlock -n '__dlock_options_of run acquire latch' -s w -l wait -x \
+    -d 'wait at most this long'
 complete -c dlock -n '__dlock_options_of run acquire' -s s -l shared \
     -d 'share it with all others who say -s'
 complete -c dlock -n '__dlock_options_of run acquire' -s x -s e -l exclusive \
     -d 'be alone in it (default)'
 complete -c dlock -n '__dlock_options_of run acquire' -l limit -x -d 'be at most N together in it'
-complete -c dlock -n '__dlock_options_of run acquire renew doctor' -s t -l ttl -x \
-    -d 'lease, 100ms to 24h'
+complete -c dlock -n '__dlock_options_of run acquire renew latch doctor' -s t -l ttl -x -d 'lease'
 complete -c dlock -n '__dlock_options_of run' -s E -l conflict-exit-code -x \
     -d 'exit code in place of 75, if not had in time'
 complete -c dlock -n '__dlock_options_of run' -l grace -x \
@@ -149,8 +160,7 @@ complete -c dlock -n '__dlock_options_of run acquire' -l label -x \
     -d 'shown to others, e.g. a build URL'
 complete -c dlock -n '__dlock_options_of' -l server -x -a '(__dlock_servers)' \
     -d 'where the locks are'
-complete -c dlock -n '__dlock_options_of' -l password-file -r \
-    -d 'holds the password of the server'
+complete -c dlock -n '__dlock_options_of' -l password-file -r -d 'holds the password of the server'
 complete -c dlock -n '__dlock_options_of' -l tls-ca -r -d 'whom to trust for TLS'
 complete -c dlock -n '__dlock_options_of' -l tls-cert -r -d 'certificate to show to the server'
 complete -c dlock -n '__dlock_options_of' -l tls-key -r -d 'its private key'
@@ -167,7 +177,7 @@ complete -c dlock -n '__dlock_options_of' -s h -l help -d 'show the help'
 complete -c dlock -n '__dlock_options_of' -s V -l version -d 'show the version'
 complete -c dlock -n '__dlock_options_of acquire' -l attach -x -a '(__fish_complete_pids)' \
     -d 'renew until this process ends, then release'
-complete -c dlock -n '__dlock_options_of acquire inspect doctor' -l json -d 'print JSON'
+complete -c dlock -n '__dlock_options_of acquire inspect latch doctor' -l json -d 'print JSON'
 complete -c dlock -n '__dlock_options_of acquire' -l env \
     -d 'print DLOCK_TOKEN=... and DLOCK_FENCE=...'
 complete -c dlock -n '__dlock_options_of renew release' -l token -x \
@@ -177,6 +187,10 @@ complete -c dlock -n '__dlock_options_of release' -l force \
     -d 'throw out all holders; needs no token'
 complete -c dlock -n '__dlock_options_of inspect' -l watch \
     -d 'show it again at each change, until ^C'
+complete -c dlock -n '__dlock_options_of latch' -l count -x \
+    -d 'open: so many have to arrive, 1 to 1000000'
+complete -c dlock -n '__dlock_options_of latch' -l by -x \
+    -d 'arrive: be ID, who counts once (default: as new)'
 complete -c dlock -n '__dlock_options_of doctor' -l acl \
     -d 'print the least rights that dlock\'s user needs'
 complete -c dlock -n '__dlock_options_of guard' -l state -r \

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "support/chance.hpp"
+#include "support/fleet.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -35,14 +37,15 @@ void twenty_processes_count_to_a_thousand(const Scene& scene) {
   CHECK(scene.kept() == scene.may_stay({"c"}));
 }
 
-void opposite_orders_do_not_dead_lock(const Scene& scene) {
+void opposite_orders_do_not_dead_lock(const Scene& scene, int usually = 100) {
+  const int rounds = runs_of_this_test(usually);
   const std::string work = "'\"$STAMP\" \"$LOG\" start ab; \"$STAMP\" \"$LOG\" end ab' || exit 1";
-  const std::string loop = "for i in $(seq 100); do \"$DLOCK\" run -q ";
+  const std::string loop = "for i in $(seq " + std::to_string(rounds) + "); do \"$DLOCK\" run -q ";
   std::vector<Process> both;
   both.push_back(scene.start_shell(loop + "-k a -k b -- sh -c " + work + "; done"));
   both.push_back(scene.start_shell(loop + "-k b -k a -- sh -c " + work + "; done"));
   finish_well(both);
-  CHECK(tenures(scene.log()).size() == 200);
+  CHECK(tenures(scene.log()).size() == static_cast<std::size_t>(2 * rounds));
   CHECK(overlaps(scene.log()).empty());
   CHECK(scene.kept() == scene.may_stay({"a", "b"}));
 }
@@ -102,6 +105,10 @@ TEST_CASE("local: two loops that name the same keys in opposite orders do not de
 
 TEST_CASE("Redis: two loops that name the same keys in opposite orders do not dead-lock") {
   opposite_orders_do_not_dead_lock(RedisScene());
+}
+
+TEST_CASE("three servers: two loops that name the same keys in opposite orders do not dead-lock") {
+  opposite_orders_do_not_dead_lock(FleetScene({.servers = 3}), 40);
 }
 
 TEST_CASE("local: of twelve processes three are in a semaphore of three, never more") {

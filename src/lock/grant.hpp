@@ -38,6 +38,8 @@ struct Grant {
   Lease lease;
   /// By an answer to ourselves; else it was only told, and renew() confirms it.
   bool confirmed = true;
+  /// Of a hold renewed on a server: as it was granted.
+  std::optional<Limit> limit{};
 };
 
 /// One owner inside, as others may see it.

@@ -100,8 +100,14 @@ void Tenure::take(const Heard& heard) {
     ballot.refusal = std::get<Refusal>(*answer);
   }
   if (const auto* grant = std::get_if<std::optional<Grant>>(&heard.response)) {
-    if (*grant) return hold(**grant);
-    ballot.state = State::gone;
+    if (!*grant) {
+      ballot.state = State::gone;
+      return;
+    }
+    // Who did not ask for it knows no other way what it takes.
+    const auto limit = claim ? std::nullopt : (*grant)->limit;
+    if (limit) needed_ = std::max(needed_, votes_needed(ballots.size(), *limit));
+    hold(**grant);
   }
 }
 

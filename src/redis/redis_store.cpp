@@ -295,8 +295,9 @@ std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& argu
   const milliseconds lease = span(reply, 1);
   if (pending_->handed_over.contains(asked)) replicate(key, link, patience);
   pending_->handed_over.erase(asked);
-  tidy(key, number(reply, 3), patience);
-  return Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}};
+  tidy(key, number(reply, 4), patience);
+  return Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
+               Limit{number(reply, 3)}};
 }
 
 Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,

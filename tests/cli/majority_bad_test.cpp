@@ -71,7 +71,7 @@ Step lie(const std::vector<std::string>& words) {
     return say(bulk("granted " + fence + tail));
   }
   if (operation == "renew" || operation == "rejoin") {
-    return say(bulk("renewed 30000 " + fence + tail));
+    return say(bulk("renewed 30000 " + fence + " 1" + tail));
   }
   return say(bulk("released" + tail));
 }

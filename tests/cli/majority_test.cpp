@@ -94,6 +94,18 @@ void lets_readers_in_together(const FleetScene& scene) {
   CHECK(exit_code(scene, {"run", "-n", "-k", "rw", "--", "true"}) == 0);
 }
 
+/// Two holders with a majority each would leave room for a third.
+void renews_a_semaphore_by_the_votes_it_takes(const FleetScene& scene) {
+  const Result taken = scene.run({"acquire", "-t", "30", "--limit", "2", "-k", "s"});
+  REQUIRE(taken.exit_code == 0);
+  const std::string token = taken.out.substr(0, taken.out.find('\n'));
+  CHECK(exit_code(scene, {"renew", "-k", "s", "--token", token}) == 0);
+  for (std::size_t i = 0; i < 5 && held_on(scene.fleet, "s") > 3; ++i) {
+    scene.fleet.server(i).command({"DEL", "dlock:{s}"});
+  }
+  CHECK(exit_code(scene, {"renew", "-k", "s", "--token", token}) == 79);
+}
+
 void keeps_for_a_script(const FleetScene& scene) {
   Process script = scene.start_shell(
       "T=$(\"$DLOCK\" acquire -t 1 -k a --attach $$) || exit; echo in; "
@@ -129,6 +141,7 @@ TEST_CASE("majority: every command does over five servers what it does on one") 
   re_enters(scene);
   throws_out(scene);
   lets_readers_in_together(scene);
+  renews_a_semaphore_by_the_votes_it_takes(scene);
   keeps_for_a_script(scene);
   watchdog_ends_what_dlock_cannot(scene);
 }

@@ -136,7 +136,9 @@ class TableSide final : public Wakes {
         const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
         const auto lease = table_.renew(token, ttl, now_, *this, brought(step)).answer;
         if (lease) {
-          answer({"renewed", number(lease->count()), number(table_.find_hold(token)->fence.value)});
+          const HoldEntry& hold = *table_.find_hold(token);
+          answer({"renewed", number(lease->count()), number(hold.fence.value),
+                  number(hold.limit.owners)});
         } else {
           answer({"gone"});
         }
@@ -146,7 +148,8 @@ class TableSide final : public Wakes {
         const auto granted =
             table_.rejoin(claim_of(step), *brought(step), Backing{}, now_, *this).answer;
         if (granted) {
-          answer({"renewed", number(granted->lease.count()), number(granted->fence.value)});
+          answer({"renewed", number(granted->lease.count()), number(granted->fence.value),
+                  number(table_.find_hold(token)->limit.owners)});
         } else {
           answer({"gone"});
         }

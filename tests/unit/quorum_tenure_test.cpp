@@ -141,6 +141,16 @@ TEST_CASE("a semaphore is full when as many have it as its limit allows") {
   CHECK_FALSE(contest(tenure, BootClock::now()).decided);
 }
 
+TEST_CASE("a semaphore's hold that another process renews takes the votes of its limit") {
+  Tenure tenure(5, std::nullopt);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Lease lease{milliseconds(30'000), in_a_minute};
+    tenure.take({i, 1, {}, std::optional(Grant{Fence{7}, lease, true, Limit{2}})});
+  }
+  CHECK(tenure.needed() == 4);
+  CHECK_FALSE(tenure.lease(BootClock::now()));
+}
+
 TEST_CASE("a waiter asks again when enough of what blocks has ended") {
   Tenure tenure(5, claim_of("me"));
   for (std::size_t i = 0; i < 5; ++i) {

@@ -40,16 +40,16 @@ now = time[1] * 1000000 + time[2]
 -- Renewal of a hold without a floor that nobody waits for, and that outlives all others.
 local own_value = op == 'renew' and call('HGET', key, token)
 if own_value and call('EXISTS', KEYS[2]) == 0 then
-  local flag, at, since, fence, lease, ttl, rest =
-    string.match(own_value, '^([hp]) 0 (%d+) (%d+) (%d+) (%d+) (%d+)( .*)$')
+  local flag, at, since, fence, lease, ttl, limit, rest =
+    string.match(own_value, '^([hp]) 0 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( .*)$')
   local raises = vouched and (tonumber(ARGV[5]) or 0) > tonumber(fence or 0)
   if flag and math.min(at, now) + lease * 1000 > now and not raises then
     lease = ARGV[4] == '' and ttl or ARGV[4]
     if tonumber(lease) >= call('PTTL', key) or call('HLEN', key) == 1 then
       call('PEXPIRE', key, lease)
       call('HSET', key, token,
-        table.concat({'h 0', stamp, since, fence, lease, ttl}, ' ') .. rest)
-      return 'renewed ' .. lease .. ' ' .. fence .. ' 0' .. of_member
+        table.concat({'h 0', stamp, since, fence, lease, ttl, limit}, ' ') .. rest)
+      return 'renewed ' .. lease .. ' ' .. fence .. ' ' .. limit .. ' 0' .. of_member
     end
   end
 end

@@ -81,7 +81,7 @@ local function renew()
   own.lease = tonumber(ARGV[4]) or own.ttl
   store(token, own)
   local more = settle()
-  return string.format('renewed %.0f %s %d', own.lease, own.fence, more)
+  return string.format('renewed %.0f %s %.0f %d', own.lease, own.fence, own.limit, more)
 end
 
 local function release()

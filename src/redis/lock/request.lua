@@ -30,9 +30,9 @@
 --
 -- Replies, with a blank between items where no holds are among them, else as a list: granted fence
 -- more; refused why ticket ahead waiting, ask again in ms, owners now more hold ... (8 at most) with
--- why = held | upgrade | gone; renewed lease fence more; gone more; released | left | absent more;
--- forced now more hold ...; tidied more. more = 1: waiters remain to be looked at; call tidy. A
--- rejoin is answered as a renew. A member adds: how many ms it stays guarded, "run_id/flag" of its
+-- why = held | upgrade | gone; renewed lease fence limit more; gone more; released | left | absent
+-- more; forced now more hold ...; tidied more. more = 1: waiters remain to be looked at; call tidy.
+-- A rejoin is answered as a renew. A member adds: how many ms it stays guarded, "run_id/flag" of its
 -- key alive or "-" without one; that is the whole reply to vouch.
 -- The channel <holds key>:<channel> hears "grant <now> <lease> <fence> <word>", "next <ms>".
 

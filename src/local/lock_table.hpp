@@ -22,6 +22,9 @@ struct Now {
   /// So long a lease may last that this place has forgotten: until then nobody gets in but who is
   /// inside already, and all others are told to ask again then. 0: it remembers all.
   microseconds guard{0};
+  /// It is one of several of which a majority decides. Readers and the owners of seats of a
+  /// semaphore need not all meet on any of those: there they keep each other out.
+  bool one_of_several = false;
 };
 
 /// How far from the wall clock a fence may be that a client proposes.

@@ -23,6 +23,13 @@ bool stands_before(const WaiterEntry& a, const WaiterEntry& b) {
   return a.ticket != b.ticket ? a.ticket < b.ticket : a.token < b.token;
 }
 
+bool is_seat(Limit limit) { return !limit.unlimited() && limit != exclusive; }
+
+/// A reader and the owner of a seat.
+bool apart(Limit a, Limit b) {
+  return (a.unlimited() && is_seat(b)) || (is_seat(a) && b.unlimited());
+}
+
 }  // namespace
 
 TableOperation::TableOperation(LockTable& table, Now now, Wakes& wakes, Token self)
@@ -57,7 +64,6 @@ TableOperation::Verdict TableOperation::rule(const Owner& owner, Limit limit) co
   const HoldEntry* outer = nullptr;
   std::set<std::string_view> owners;
   std::int64_t inside = 0;
-  bool admitted_by_all = true;
   for (const HoldEntry& hold : table_.holds) {
     if (!hold.counts()) continue;
     if (!hold.inside() || owners.insert(hold.owner.text).second) ++inside;
@@ -67,13 +73,21 @@ TableOperation::Verdict TableOperation::rule(const Owner& owner, Limit limit) co
     }
   }
   using Kind = Verdict::Kind;
+  const auto any = [&](const auto& is_such) {
+    return std::any_of(table_.holds.begin(), table_.holds.end(),
+                       [&](const HoldEntry& hold) { return hold.counts() && is_such(hold); });
+  };
   if (outer != nullptr) {
-    return limit.admits(inside) ? Verdict{Kind::enters, outer} : Verdict{Kind::upgrade};
+    const bool beside_reader = now_.one_of_several && is_seat(limit) && any([&](const auto& hold) {
+                                 return hold.limit.unlimited() && hold.owner != outer->owner;
+                               });
+    return limit.admits(inside) && !beside_reader ? Verdict{Kind::enters, outer}
+                                                  : Verdict{Kind::upgrade};
   }
-  for (const HoldEntry& hold : table_.holds) {
-    if (hold.counts() && !hold.limit.admits(inside + 1)) admitted_by_all = false;
-  }
-  return Verdict{admitted_by_all && limit.admits(inside + 1) ? Kind::fits : Kind::full};
+  const bool kept_out = any([&](const auto& hold) {
+    return !hold.limit.admits(inside + 1) || (now_.one_of_several && apart(limit, hold.limit));
+  });
+  return Verdict{!kept_out && limit.admits(inside + 1) ? Kind::fits : Kind::full};
 }
 
 TableOperation::Verdict TableOperation::guarded_rule(const Owner& owner, Limit limit) const {

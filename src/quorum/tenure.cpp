@@ -45,11 +45,15 @@ bool is_established(const Rival& rival, const Tenure& tenure) {
          (rival.votes + unseen >= needed && rival.holder.held >= older_than_a_race);
 }
 
+/// A reader, and who is none: no member lets one in beside the other.
+bool apart(Limit a, Limit b) { return a.unlimited() != b.unlimited(); }
+
 bool has_room(const Refusal& refusal, Limit limit) {
   const auto inside = static_cast<std::int64_t>(refusal.holders) + 1;
   return limit.admits(inside) &&
-         std::all_of(refusal.held_by.begin(), refusal.held_by.end(),
-                     [&](const Holder& holder) { return holder.limit.admits(inside); });
+         std::all_of(refusal.held_by.begin(), refusal.held_by.end(), [&](const Holder& holder) {
+           return holder.limit.admits(inside) && !apart(limit, holder.limit);
+         });
 }
 
 /// Members with room, for which others wait.
@@ -224,10 +228,12 @@ Contest contest(const Tenure& tenure, Deadline now) {
       if (!rival.holder.limit.unlimited()) {
         room = std::min(room, static_cast<std::size_t>(rival.holder.limit.owners));
       }
+      if (apart(tenure.claim->limit, rival.holder.limit)) room = 0;
       continue;
     }
     // Members that let us in do not say whom they let in beside.
-    const bool alone = tenure.claim->limit == exclusive || rival.holder.limit == exclusive;
+    const bool alone = tenure.claim->limit == exclusive || rival.holder.limit == exclusive ||
+                       apart(tenure.claim->limit, rival.holder.limit);
     const std::size_t votes = rival.votes + (alone ? 0 : contest.mine);
     if (votes > contest.mine || (votes == contest.mine && id < own)) contest.leading = false;
   }

@@ -106,6 +106,18 @@ void renews_a_semaphore_by_the_votes_it_takes(const FleetScene& scene) {
   CHECK(exit_code(scene, {"renew", "-k", "s", "--token", token}) == 79);
 }
 
+void readers_and_a_semaphore_take_turns(const FleetScene& scene) {
+  Process reader = scene.hold("turns", "read", {"-s"});
+  CHECK(exit_code(scene, {"run", "-q", "-n", "--limit", "3", "-k", "turns", "--", "true"}) == 75);
+  scene.touch("read");
+  CHECK(reader.wait().exit_code == 0);
+  Process owner = scene.hold("turns", "work", {"--limit", "3"});
+  CHECK(exit_code(scene, {"run", "-n", "--limit", "3", "-k", "turns", "--", "true"}) == 0);
+  CHECK(exit_code(scene, {"run", "-q", "-n", "-s", "-k", "turns", "--", "true"}) == 75);
+  scene.touch("work");
+  CHECK(owner.wait().exit_code == 0);
+}
+
 void keeps_for_a_script(const FleetScene& scene) {
   Process script = scene.start_shell(
       "T=$(\"$DLOCK\" acquire -t 1 -k a --attach $$) || exit; echo in; "
@@ -142,6 +154,7 @@ TEST_CASE("majority: every command does over five servers what it does on one") 
   throws_out(scene);
   lets_readers_in_together(scene);
   renews_a_semaphore_by_the_votes_it_takes(scene);
+  readers_and_a_semaphore_take_turns(scene);
   keeps_for_a_script(scene);
   watchdog_ends_what_dlock_cannot(scene);
 }

@@ -108,6 +108,7 @@ class Quorum final : public Deployment {
     }));
   }
   std::vector<RedisServer*> servers() override { return {&a_, &b_, &c_}; }
+  bool by_majority() const override { return true; }
   std::vector<RedisServer*> servers_of(const LockKey&) override { return {&a_, &b_}; }
 
  private:

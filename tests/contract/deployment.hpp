@@ -17,6 +17,8 @@ class Deployment {
   virtual StorePtr open() = 0;
   /// Where locks may live.
   virtual std::vector<RedisServer*> servers() = 0;
+  /// Whether a majority decides, so that readers and the owners of a semaphore take turns.
+  virtual bool by_majority() const { return false; }
   /// Those without which a key cannot be had.
   virtual std::vector<RedisServer*> servers_of(const LockKey& key) = 0;
 };

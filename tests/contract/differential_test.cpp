@@ -125,7 +125,7 @@ class TableSide final : public Wakes {
   explicit TableSide(bool member) : member_(member) {}
 
   Words take(const Step& step, microseconds clock) {
-    now_ = Now{clock, clock, member_ ? guard(clock) : microseconds(0)};
+    now_ = Now{clock, clock, member_ ? guard(clock) : microseconds(0), member_};
     words_.clear();
     const Token token{token_name(step.token)};
     switch (step.op) {

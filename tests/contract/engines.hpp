@@ -48,6 +48,7 @@ class RedisEngine {
 class DeployedEngine {
  public:
   StorePtr open() { return deployment_->open(); }
+  bool by_majority() const { return deployment_->by_majority(); }
   /// Nobody who asks for `key` gets an answer until thaw().
   void freeze(const LockKey& key);
   void thaw();
@@ -63,6 +64,7 @@ class DeployedEngine {
 class LocalEngine {
  public:
   StorePtr open();
+  static bool by_majority() { return false; }
   void freeze(const LockKey& key);
   void thaw() { frozen_.reset(); }
   std::string litter();

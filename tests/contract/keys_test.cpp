@@ -46,12 +46,12 @@ TEST_OF_ENGINES("inspect shows a key nobody holds any more but somebody still wa
 TEST_OF_ENGINES("inspect groups holds by owner and numbers the waiters") {
   Engine engine;
   const auto store = engine.open();
-  Claim older = claim_of("a", "k", no_limit), inner = claim_of("a/b", "k", Limit{5});
+  Claim older = claim_of("a", "k", Limit{7}), inner = claim_of("a/b", "k", Limit{5});
   older.who.command = "outer";
   inner.who.command = "inner";
   granted(*store, older);
   granted(*store, inner);
-  granted(*store, claim_of("c", "k", no_limit));
+  granted(*store, claim_of("c", "k", Limit{7}));
   const auto first = engine.open(), second = engine.open();
   Claim writer = claim_of("w", "k"), reader = claim_of("r", "k", no_limit);
   writer.who.label = "the writer";

@@ -203,7 +203,7 @@ TEST_OF_ENGINES("one release lets in all that fit, and stops at the first that d
   const auto holder = engine.open();
   const Claim held = claim_on("k");
   granted(*holder, held);
-  const auto a = waiter(engine, "k", no_limit), b = waiter(engine, "k", Limit{2});
+  const auto a = waiter(engine, "k", Limit{3}), b = waiter(engine, "k", Limit{2});
   const auto writer = waiter(engine, "k"), late = waiter(engine, "k", no_limit);
   release(*holder, held);
   CHECK(served(a));

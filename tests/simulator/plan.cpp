@@ -1,5 +1,7 @@
 #include "simulator/plan.hpp"
 
+#include <algorithm>
+
 namespace dlock::sim {
 namespace {
 
@@ -19,8 +21,13 @@ void draw_work(Plan& plan, Chance& chance) {
   plan.limits = {1};
   if (chance.one_in(6)) plan.limits = {1, 0};
   if (chance.one_in(12)) plan.limits = {2};
-  // Not readers beside semaphores: a majority each, three of them need not meet on any member.
   if (chance.one_in(20)) plan.limits = {1, 2};
+  if (chance.one_in(12)) {
+    // Of a reader and a semaphore's owners all three need not meet on any member of five.
+    plan.limits = {2, 0, 0};
+    plan.members = 5;
+    plan.clients = std::max<std::size_t>(plan.clients, 3);
+  }
   // Whoever re-enters has the fence of the hold entered, which others beside may have overtaken.
   plan.same_owner = plan.limits.size() == 1 && plan.limits[0] == 1 && chance.one_in(4);
   plan.longest_hold = chance.over_scales(plan.ttl / 20, plan.ttl * 3);

@@ -68,7 +68,7 @@ std::optional<Granted> Server::granted(const Token& token) const {
 Said Server::execute(const Request& request) {
   LockTable& table = memory_.table;
   const std::vector<HoldEntry> before = table.holds;
-  const Now now{wall(), wall(), guard()};
+  const Now now{wall(), wall(), guard(), true};
   Said said;
   if (const auto* vote = std::get_if<Vote>(&request)) {
     said.answer = table.acquire(vote->claim, vote->ask, {}, now, *this, vote->proposal).answer;

@@ -22,6 +22,9 @@ weaken(lease_from_the_reply lock/store.cpp
 weaken(half_for_a_majority quorum/tenure.cpp
   "return members * owners / (owners + 1) + 1;" "return members * owners / (owners + 1);")
 
+weaken(readers_beside_seats local/table_operation.cpp
+  "(now_.one_of_several && apart(limit, hold.limit))" "apart(limit, exclusive)")
+
 weaken(votes_not_given_back quorum/quorum_store.cpp
   "void QuorumStore::give_votes_back(const Name& name) {"
   "void QuorumStore::give_votes_back(const Name& name) {

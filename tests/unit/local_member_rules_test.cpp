@@ -19,7 +19,7 @@ struct Told final : Wakes {
 struct Member {
   LockTable table;
   Told told;
-  Now now{std::chrono::seconds(1), std::chrono::hours(1)};
+  Now now{std::chrono::seconds(1), std::chrono::hours(1), {}, true};
 
   std::variant<Granted, Refused> vote(const Claim& claim, std::int64_t proposal,
                                       bool wait = false) {
@@ -106,6 +106,28 @@ TEST_CASE("member rules: a hold rejoins past the queue, not beside another, and 
   CHECK(member.rejoin(claim("a", "a"), hour + 10) == hour + 10);
   CHECK(member.rejoin(claim("a2", "a/i"), hour + 10) == hour + 10);
   CHECK(member.table.last_fence.value == hour + 10);
+}
+
+TEST_CASE("member rules: readers and the owners of a semaphore keep each other out") {
+  Member member;
+  const auto lets_in = [&](const Claim& asked) {
+    return member.fence_of(member.vote(asked, hour)) != 0;
+  };
+  REQUIRE(lets_in(claim("a", "a", 3)));
+  CHECK(lets_in(claim("b", "b", 3)));
+  CHECK_FALSE(lets_in(claim("r", "r", 0)));
+  CHECK(member.rejoin(claim("r2", "r2", 0), hour) == 0);
+  // Who is inside may read, and is a reader then.
+  CHECK(lets_in(claim("a2", "a/i", 0)));
+  const auto beside = std::get<Refused>(member.vote(claim("b2", "b/i", 3), hour));
+  CHECK(beside.why == Refusal::Why::upgrade);
+  CHECK(lets_in(claim("a3", "a/i", 3)));
+  CHECK_FALSE(lets_in(claim("c", "c", 3)));
+  for (const char* token : {"a", "a3", "b"}) member.release(token);
+  // The reader that was first in the queue.
+  CHECK(member.table.find_hold({"r2"}) != nullptr);
+  CHECK(lets_in(claim("r3", "r3", 0)));
+  CHECK_FALSE(lets_in(claim("d", "d", 3)));
 }
 
 TEST_CASE("member rules: while it is guarded, only who is inside gets in") {

@@ -141,6 +141,16 @@ TEST_CASE("a semaphore is full when as many have it as its limit allows") {
   CHECK_FALSE(contest(tenure, BootClock::now()).decided);
 }
 
+TEST_CASE("a reader has no room beside owners of a semaphore, nor they beside it") {
+  for (const auto& [mine, theirs] :
+       {std::pair(no_limit, Limit{3}), std::pair(Limit{3}, no_limit)}) {
+    Tenure tenure(5, claim_of("me", mine));
+    for (std::size_t i = 0; i < 4; ++i) tenure.take(refused(i, {"other"}, theirs));
+    tenure.take(granted(4, 1));
+    CHECK(contest(tenure, BootClock::now()).decided);
+  }
+}
+
 TEST_CASE("a semaphore's hold that another process renews takes the votes of its limit") {
   Tenure tenure(5, std::nullopt);
   for (std::size_t i = 0; i < 3; ++i) {

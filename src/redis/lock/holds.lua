@@ -3,6 +3,7 @@
 local provisional_lease, head_patience, queue_life, waiters_told = 2000, 75000000, 120000, 3
 local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
+local readers, seats = {}, {}  -- owners with a hold without a limit, and with one of more than 1
 
 local function is_live(hold) return hold.flag ~= 't' end
 local function ends_at(hold) return hold.at + hold.lease * 1000 end
@@ -31,10 +32,12 @@ local function count_in(hold, id)
   if not owners[owner] then owner_count = owner_count + 1 end
   owners[owner] = hold
   if hold.limit > 0 then least_limit = math.min(least_limit, hold.limit) end
+  if hold.limit == 0 then readers[owner] = true elseif hold.limit > 1 then seats[owner] = true end
 end
 
 local function count_all()
   owners, owner_count, least_limit = {}, 0, math.huge
+  readers, seats = {}, {}
   for id, hold in pairs(holds) do count_in(hold, id) end
 end
 
@@ -101,13 +104,18 @@ local function outer_hold(owner)
   return owners[owner]
 end
 
--- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'.
+-- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'. Readers and the owners of seats
+-- of a semaphore need not all meet on any member of a quorum, so there they keep each other out.
 local function rule(owner, limit, past_guard)
   local outer = outer_hold(owner)
   if outer then
-    if limit == 0 or owner_count <= limit then return 'enter', outer end
-    return 'upgrade'
+    if limit == 0 then return 'enter', outer end
+    local reader = next(readers)
+    if reader == outer.owner then reader = next(readers, reader) end
+    if owner_count > limit or (vouched and limit > 1 and reader) then return 'upgrade' end
+    return 'enter', outer
   end
+  if vouched and next(limit == 0 and seats or limit > 1 and readers or {}) then return 'full' end
   if limit > 0 and owner_count + 1 > limit then return 'full' end
   if owner_count + 1 > least_limit then return 'full' end
   return (guard_end == 0 or past_guard) and 'fresh' or 'full'

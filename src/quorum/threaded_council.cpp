@@ -29,14 +29,6 @@ std::optional<Subject> subject_of_news(const Task& task, const Response& respons
   return vote->claim;
 }
 
-/// Whether there is nothing to listen for any more once this is done.
-bool ends_listening(const Task& task, const Subject& subject) {
-  const auto* release = std::get_if<Release>(&task.inquiry);
-  if (std::holds_alternative<LockKey>(subject)) return true;
-  const Claim& claim = std::get<Claim>(subject);
-  return release != nullptr && release->token == claim.token && release->key == claim.key;
-}
-
 struct Perform {
   Member& member;
   const Patience& patience;
@@ -113,8 +105,11 @@ class ThreadedCouncil::Desk {
       : place_(place), member_(std::move(member)), mailbox_(mailbox) {}
 
   ~Desk() {
-    leave_.raise();
-    wake_.raise();
+    {
+      const std::lock_guard guard(mutex_);
+      leave_.raise();
+      wake_.raise();
+    }
     if (thread_.joinable()) thread_.join();
   }
 
@@ -155,16 +150,37 @@ class ThreadedCouncil::Desk {
  private:
   void work() {
     while (true) {
-      if (const auto task = next()) {
-        do_task(*task);
-      } else if (leave_.raised()) {
-        return;
-      } else if (listening_) {
-        listen();
-      } else {
-        pollfd fds[] = {{wake_.fd(), POLLIN, 0}};
-        poll_until(fds, never);
+      std::optional<Task> task;
+      try {
+        task = next();
+        if (task) {
+          do_task(*task);
+        } else if (leave_.raised()) {
+          return;
+        } else if (listening_) {
+          listen();
+        } else {
+          pollfd fds[] = {{wake_.fd(), POLLIN, 0}};
+          poll_until(fds, never);
+        }
+      } catch (const std::exception& error) {
+        listening_.reset();
+        fail(task ? task->number : 0, error.what());
       }
+      if (task && task->is_release()) count_released();
+    }
+  }
+
+  void count_released() {
+    const std::lock_guard guard(mutex_);
+    if (--releases_ == 0) all_released_.raise();
+  }
+
+  /// What cannot even be said is as if no answer had come.
+  void fail(std::uint64_t number, const char* why) {
+    try {
+      say(number, Error(Trouble::host_refused, why));
+    } catch (const std::exception&) {
     }
   }
 
@@ -180,11 +196,15 @@ class ThreadedCouncil::Desk {
   }
 
   void do_task(const Task& task) {
-    const int interrupt_fd = task.is_release() ? leave_.fd() : wake_.fd();
-    const Patience patience{task.deadline, interrupt_fd,
-                            is_last_release(task) ? &all_sent_ : nullptr};
-    if (listening_ && ends_listening(task, *listening_)) listening_.reset();
+    // Any request ends the listening at the member.
+    listening_.reset();
     try {
+      if (!task.is_release() && BootClock::now() >= task.deadline) {
+        throw Error(Trouble::unavailable, member_->name() + ": no answer in time");
+      }
+      const int interrupt_fd = task.is_release() ? leave_.fd() : wake_.fd();
+      const Patience patience{task.deadline, interrupt_fd,
+                              is_last_release(task) ? &all_sent_ : nullptr};
       Response response = std::visit(Perform{*member_, patience}, task.inquiry);
       if (auto subject = subject_of_news(task, response)) listening_ = std::move(subject);
       say(task.number, std::move(response));
@@ -192,11 +212,7 @@ class ThreadedCouncil::Desk {
       answers_ = true;
     } catch (const Error& error) {
       if (error.trouble() != Trouble::interrupted) say(task.number, error);
-    } catch (const std::exception& error) {
-      say(task.number, Error(Trouble::host_refused, error.what()));
     }
-    const std::lock_guard guard(mutex_);
-    if (task.is_release() && --releases_ == 0) all_released_.raise();
   }
 
   bool is_last_release(const Task& task) {

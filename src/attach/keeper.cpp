@@ -31,6 +31,7 @@ Keeper::Keeper(StorePtr& store, std::function<StorePtr()> open_store, const std:
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) throw_errno("socketpair");
   channel_.reset(ends[0]);
   Fd other(ends[1]);
+  store_->before_fork();
   const pid_t pid = fork();
   if (pid < 0) throw_errno("cannot start a process to keep the lock: fork");
   if (pid == 0) {

@@ -17,7 +17,7 @@ class Keeper {
  public:
   /// Forks, so there must be one thread; the store is the keeper's from here on, and outlives this.
   /// If the keeper is killed on trial, `open_store` takes its place and the locks are given back.
-  /// Throws Error{host_refused}, with the locks still ours.
+  /// Throws an Error with the locks still ours.
   Keeper(StorePtr& store, std::function<StorePtr()> open_store, const std::vector<Held>& held,
          const WatchedProcess& script, int loss_signal);
 

@@ -115,6 +115,10 @@ class Store {
   /// asked. False if the hold has gone. Nothing to do for engines that go by leases.
   virtual bool live_with(const Claim& claim, pid_t pid);
 
+  /// Said before a fork that leave_to() follows: no thread of this store runs then. What was asked
+  /// and not answered is as if it had never been answered.
+  virtual void before_fork() {}
+
   /// Said on both sides of a fork: from here on process `pid` alone uses this store, and clears up
   /// after it.
   virtual void leave_to(pid_t pid);

@@ -91,7 +91,8 @@ class Council {
   /// The next answer of any member, or nothing at `until`. Throws Error{interrupted}.
   virtual std::optional<Heard> hear(Deadline until, int interrupt_fd) = 0;
 
-  /// After a fork, in the process that goes on: the members are reached anew.
+  /// Before a fork: what was asked is done or not, and never heard; the members are reached anew,
+  /// and no thread of this runs until one is asked. Throws an Error with nothing changed.
   virtual void begin_anew() = 0;
 };
 

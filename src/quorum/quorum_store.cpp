@@ -1,7 +1,5 @@
 #include "quorum/quorum_store.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -303,10 +301,20 @@ std::vector<KeyState> QuorumStore::inspect(const Query& query, const Patience& p
   return merged_states(query, said, council_->size());
 }
 
-void QuorumStore::leave_to(pid_t pid) {
-  if (pid != getpid()) return;
+void QuorumStore::before_fork() {
+  // Else whoever clears up last would use what the other process has.
+  std::erase_if(tenures_, [this](const auto& each) {
+    const auto& [name, tenure] = each;
+    if (!tenure.had) give_votes_back(name);
+    return !tenure.had;
+  });
+  waiting_.reset();
+  news_.reset();
   council_->begin_anew();
   asked_.assign(council_->size(), {});
+  for (auto& [name, tenure] : tenures_) {
+    for (Ballot& ballot : tenure.ballots) ballot.awaited = false;
+  }
 }
 
 std::string QuorumStore::name() const {

@@ -45,7 +45,7 @@ class QuorumStore final : public Store, public Seals, public Latches {
   std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
                                     const Patience& patience) override;
   std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
-  void leave_to(pid_t pid) override;
+  void before_fork() override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::optional<Margin> margin(const Claim& claim) override;
   std::string name() const override;

@@ -104,13 +104,15 @@ class ThreadedCouncil::Desk {
   Desk(std::size_t place, std::unique_ptr<Member> member, Mailbox& mailbox)
       : place_(place), member_(std::move(member)), mailbox_(mailbox) {}
 
+  /// A desk that was never used has its events in common with a process forked since.
   ~Desk() {
+    if (!thread_.joinable()) return;
     {
       const std::lock_guard guard(mutex_);
       leave_.raise();
       wake_.raise();
     }
-    if (thread_.joinable()) thread_.join();
+    thread_.join();
   }
 
   void post(Task task) {
@@ -260,18 +262,26 @@ class ThreadedCouncil::Desk {
 
 ThreadedCouncil::ThreadedCouncil(OpenMembers open) : open_(std::move(open)) { this->open(); }
 
-ThreadedCouncil::~ThreadedCouncil() {
+ThreadedCouncil::~ThreadedCouncil() { leave(); }
+
+void ThreadedCouncil::leave() {
   const auto until = later(BootClock::now(), a_moment);
   for (const auto& desk : desks_) desk->await_releases(until);
+  desks_.clear();
 }
 
 void ThreadedCouncil::open() {
-  mailbox_ = std::make_unique<Mailbox>();
-  names_.clear();
+  auto mailbox = std::make_unique<Mailbox>();
+  std::vector<std::string> names;
+  std::vector<std::unique_ptr<Desk>> desks;
   for (auto& member : open_()) {
-    names_.push_back(member->name());
-    desks_.push_back(std::make_unique<Desk>(desks_.size(), std::move(member), *mailbox_));
+    names.push_back(member->name());
+    desks.push_back(std::make_unique<Desk>(desks.size(), std::move(member), *mailbox));
   }
+  leave();
+  mailbox_ = std::move(mailbox);
+  names_ = std::move(names);
+  desks_ = std::move(desks);
 }
 
 std::uint64_t ThreadedCouncil::ask(std::size_t member, Inquiry inquiry, Deadline deadline) {
@@ -287,15 +297,6 @@ std::optional<Heard> ThreadedCouncil::hear(Deadline until, int interrupt_fd) {
     if (poll_until(fds, until) == 0) return std::nullopt;
     if (fds[1].revents != 0) throw Error(Trouble::interrupted, "interrupted");
   }
-}
-
-void ThreadedCouncil::begin_anew() {
-  // Their threads are not in this process, which may have been made while they did anything: what
-  // they used cannot be cleared up.
-  for (auto& desk : desks_) static_cast<void>(desk.release());
-  static_cast<void>(mailbox_.release());
-  desks_.clear();
-  open();
 }
 
 }  // namespace dlock

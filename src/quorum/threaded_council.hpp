@@ -14,7 +14,7 @@
 
 namespace dlock {
 
-/// Opens the members' connections; again after a fork.
+/// Opens the members' connections; again before a fork.
 using OpenMembers = std::function<std::vector<std::unique_ptr<Member>>()>;
 
 /// A thread for each member does what is asked of it, and listens for news in between. A new
@@ -26,17 +26,18 @@ class ThreadedCouncil final : public Council {
   explicit ThreadedCouncil(OpenMembers open);
   ~ThreadedCouncil() override;
 
-  std::size_t size() const override { return names_.size(); }
+  std::size_t size() const override { return desks_.size(); }
   std::string name(std::size_t member) const override { return names_[member]; }
   std::uint64_t ask(std::size_t member, Inquiry inquiry, Deadline deadline) override;
   std::optional<Heard> hear(Deadline until, int interrupt_fd) override;
-  void begin_anew() override;
+  void begin_anew() override { open(); }
 
  private:
   class Mailbox;
   class Desk;
 
   void open();
+  void leave();
 
   OpenMembers open_;
   std::vector<std::string> names_;

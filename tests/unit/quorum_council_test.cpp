@@ -1,7 +1,11 @@
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "base/error.hpp"
@@ -12,28 +16,13 @@
 namespace dlock::test {
 namespace {
 
-/// Answers a release after so long, unless it is interrupted, and everything else at once. It takes
-/// a moment until the release is on its way.
-class Slow final : public Member {
+/// Does nothing of itself.
+class Idle : public Member {
  public:
-  Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released)
-      : takes_(takes), sent_(sent), released_(released) {}
-
-  Released release(const LockKey&, const Token&, ReleaseMode, const Patience& patience) override {
-    pollfd fds[] = {{patience.interrupt_fd, POLLIN, 0}};
-    if (poll_until(fds, later(BootClock::now(), milliseconds(1))) > 0) {
-      throw Error(Trouble::interrupted, "interrupted");
-    }
-    sent_ = true;
-    patience.sent->raise();
-    if (poll_until(fds, later(BootClock::now(), takes_)) > 0) {
-      throw Error(Trouble::interrupted, "interrupted");
-    }
-    released_ = true;
+  Released release(const LockKey&, const Token&, ReleaseMode, const Patience&) override {
     return Released::yes;
   }
   std::vector<KeyState> inspect(const Query&, const Patience&) override { return {}; }
-
   Answer acquire(const Claim&, const Ask&, const Patience&) override { return Refusal(); }
   Answer vote(const Claim&, const Ask&, Fence, const Patience&) override { return Refusal(); }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
@@ -52,7 +41,6 @@ class Slow final : public Member {
                                     const Patience&) override {
     return {};
   }
-  bool needs_renewal(const Claim&) const override { return true; }
   LatchState open_latch(const LockKey&, const LatchTerms&, const Patience&) override { return {}; }
   std::optional<LatchState> arrive(const LockKey&, const ArrivalId&, const Patience&) override {
     return std::nullopt;
@@ -68,14 +56,69 @@ class Slow final : public Member {
   std::optional<LatchPart> read_latch(const LockKey&, std::size_t, bool, const Patience&) override {
     return std::nullopt;
   }
-  std::string name() const override { return "slow"; }
-  Standing standing() const override { return {}; }
   Fence seal(const LockKey&, Fence fence, const Patience&) override { return fence; }
+  bool needs_renewal(const Claim&) const override { return true; }
+  std::string name() const override { return "idle"; }
+  Standing standing() const override { return {}; }
+};
+
+/// Answers a release after so long, unless it is interrupted, and everything else at once. It takes
+/// a moment until the release is on its way.
+class Slow final : public Idle {
+ public:
+  Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released)
+      : takes_(takes), sent_(sent), released_(released) {}
+
+  Released release(const LockKey&, const Token&, ReleaseMode, const Patience& patience) override {
+    pollfd fds[] = {{patience.interrupt_fd, POLLIN, 0}};
+    if (poll_until(fds, later(BootClock::now(), milliseconds(1))) > 0) {
+      throw Error(Trouble::interrupted, "interrupted");
+    }
+    sent_ = true;
+    patience.sent->raise();
+    if (poll_until(fds, later(BootClock::now(), takes_)) > 0) {
+      throw Error(Trouble::interrupted, "interrupted");
+    }
+    released_ = true;
+    return Released::yes;
+  }
 
  private:
   milliseconds takes_;
   std::atomic<bool>& sent_;
   std::atomic<bool>& released_;
+};
+
+/// Lets nobody in. Every request but a vote ends the listening, as on a connection.
+class Listened final : public Idle {
+ public:
+  Answer vote(const Claim&, const Ask&, Fence, const Patience&) override {
+    subscribed_ = true;
+    return Refusal();
+  }
+  Wake sleep(const Claim&, Deadline until, int interrupt_fd) override {
+    if (!subscribed_) throw Error(Trouble::bug, "another request has ended the listening");
+    pollfd fds[] = {{interrupt_fd, POLLIN, 0}};
+    poll_until(fds, until);
+    return {Wake::Why::interrupted, {}};
+  }
+  std::optional<Grant> renew(const LockKey&, const Token&, std::optional<milliseconds>,
+                             const Patience&) override {
+    subscribed_ = false;
+    return std::nullopt;
+  }
+
+ private:
+  bool subscribed_ = false;
+};
+
+/// Fails in ways that nobody has thought of.
+class Odd final : public Idle {
+ public:
+  Wake sleep(const Claim&, Deadline, int) override { throw std::runtime_error("odd"); }
+  Released release(const LockKey&, const Token&, ReleaseMode, const Patience&) override {
+    throw std::runtime_error("odd");
+  }
 };
 
 constexpr milliseconds long_time{20'000};
@@ -105,6 +148,24 @@ Outcome outcome(milliseconds takes, bool has_answered) {
   return {sent, released};
 }
 
+template <typename Kind>
+OpenMembers one() {
+  return [] {
+    std::vector<std::unique_ptr<Member>> members;
+    members.push_back(std::make_unique<Kind>());
+    return members;
+  };
+}
+
+const Vote waiting_vote{Claim(), {true, {}}, Fence{1}};
+
+Deadline soon() { return later(BootClock::now(), long_time); }
+
+std::size_t entries(const char* directory) {
+  const std::filesystem::directory_iterator all(directory);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -119,6 +180,73 @@ TEST_CASE(
 
 TEST_CASE("council: who leaves sees a release on its way to a member that never answered") {
   CHECK(eventually([] { return outcome(long_time, false).sent; }));
+}
+
+TEST_CASE("council: what ends the listening at a member is no trouble of the member's") {
+  ThreadedCouncil council(one<Listened>());
+  council.ask(0, waiting_vote, soon());
+  REQUIRE(council.hear(soon(), -1));
+  council.ask(0, Renewal{LockKey{"k"}, Token{"t"}, {}, {}}, soon());
+  REQUIRE(council.hear(soon(), -1));
+  council.ask(0, Inspection{}, soon());
+  const auto heard = council.hear(soon(), -1);
+  REQUIRE(heard);
+  CHECK(std::holds_alternative<std::vector<KeyState>>(heard->response));
+}
+
+TEST_CASE("council: what a member fails with is an answer, whatever it is") {
+  ThreadedCouncil council(one<Odd>());
+  council.ask(0, waiting_vote, soon());
+  REQUIRE(council.hear(soon(), -1));
+  const auto news = council.hear(soon(), -1);
+  REQUIRE(news);
+  CHECK(news->inquiry == 0);
+  CHECK(std::holds_alternative<Error>(news->response));
+  council.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, soon());
+  const auto failed = council.hear(soon(), -1);
+  REQUIRE(failed);
+  CHECK(std::holds_alternative<Error>(failed->response));
+  // What was asked for too late is not done.
+  council.ask(0, Rejoining{Claim(), Fence{1}}, BootClock::now());
+  const auto late = council.hear(soon(), -1);
+  REQUIRE(late);
+  CHECK(std::holds_alternative<Error>(late->response));
+}
+
+TEST_CASE(
+    "council: before a fork no thread runs and nothing is left open, and the child may use it") {
+  const auto threads = entries("/proc/self/task");
+  ThreadedCouncil council(one<Listened>());
+  const auto open = entries("/proc/self/fd");
+  for (int i = 0; i < 3; ++i) {
+    council.ask(0, waiting_vote, soon());
+    REQUIRE(council.hear(soon(), -1));
+    council.begin_anew();
+    CHECK(eventually([&] { return entries("/proc/self/task") == threads; }));
+    CHECK(entries("/proc/self/fd") == open);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    council.ask(0, Inspection{}, soon());
+    const auto heard = council.hear(soon(), -1);
+    _exit(heard && std::holds_alternative<std::vector<KeyState>>(heard->response) ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+TEST_CASE("council: members that cannot be opened anew leave all as it was") {
+  bool works = true;
+  ThreadedCouncil council([&] {
+    if (!works) throw Error(Trouble::host_refused, "no more files");
+    return one<Idle>()();
+  });
+  works = false;
+  CHECK_THROWS_AS(council.begin_anew(), Error);
+  CHECK(council.size() == 1);
+  council.ask(0, Inspection{}, soon());
+  CHECK(council.hear(soon(), -1));
 }
 
 }  // namespace dlock::test

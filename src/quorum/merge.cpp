@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "quorum/tenure.hpp"
+
 namespace dlock {
 namespace {
 
@@ -33,19 +35,24 @@ Value ranked(const Views<Holder>& views, std::size_t place, const Field& field) 
   return values[std::min(place, values.size()) - 1];
 }
 
-/// Of servers that differ in what they have seen, and in their clocks: what a majority agrees on.
-Holder agreed(const Views<Holder>& views, std::size_t servers) {
-  const auto majority = servers / 2 + 1;
+/// What its claim takes: the votes of its smallest limit.
+std::size_t votes_for(const Views<Holder>& views, std::size_t servers) {
+  std::size_t needed = 0;
+  for (const Holder& view : views) needed = std::max(needed, votes_needed(servers, view.limit));
+  return needed;
+}
+
+/// Of servers that differ in what they have seen, and in their clocks: what enough agree on.
+Holder agreed(const Views<Holder>& views, std::size_t servers, std::size_t needed) {
   Holder holder =
       *std::max_element(views.begin(), views.end(),
                         [](const Holder& a, const Holder& b) { return a.holds < b.holds; });
   holder.held_on = static_cast<int>(views.size());
   holder.servers = static_cast<int>(servers);
-  holder.fence = ranked<Fence>(views, majority, [](const Holder& view) { return view.fence; });
-  holder.lease_left = -ranked<milliseconds>(views, majority, [](const Holder& view) {
-    return -view.lease_left.value_or(milliseconds(0));
-  });
-  holder.kept = ranked<bool>(views, majority, [](const Holder& view) { return view.kept; });
+  holder.fence = ranked<Fence>(views, needed, [](const Holder& view) { return view.fence; });
+  holder.lease_left = -ranked<milliseconds>(
+      views, needed, [](const Holder& view) { return -view.lease_left.value_or(milliseconds(0)); });
+  holder.kept = ranked<bool>(views, needed, [](const Holder& view) { return view.kept; });
   for (const Holder& view : views) {
     holder.acquired_at = std::min(holder.acquired_at, view.acquired_at);
     holder.held = std::max(holder.held, view.held);
@@ -64,13 +71,14 @@ struct Filed {
   std::vector<Views<Waiter>> waiters;
 };
 
-/// Who has no majority is left out where those that did not answer cannot make up for it; so is, as
-/// a waiter, a holder that waits for members which it lacks.
+/// Who has too few votes is left out where those that did not answer cannot make up for it; so is,
+/// as a waiter, a holder that waits for members which it lacks.
 KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
   const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
   KeyState state{key, {}, {}};
   for (const auto& views : filed.holders) {
-    if (views.size() >= enough) state.holders.push_back(agreed(views, servers));
+    const auto needed = votes_for(views, servers);
+    if (views.size() + silent >= needed) state.holders.push_back(agreed(views, servers, needed));
   }
   for (const auto& views : filed.waiters) {
     const bool is_inside =

@@ -23,6 +23,7 @@ struct Pending {
   };
   std::map<Asked, Sent> unanswered;  ///< acquires under way, and where they first went out
   std::set<Asked> handed_over;       ///< granted by a message, not confirmed yet
+  std::set<Asked> known;             ///< asked for here, or found by a renewal
 };
 
 }  // namespace dlock

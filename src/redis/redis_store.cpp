@@ -162,6 +162,7 @@ std::string RedisStore::place(const Patience& patience) {
 }
 
 void RedisStore::note_asked(const Asked& asked) {
+  pending_->known.insert(asked);
   auto& sent = pending_->unanswered[asked];
   const bool went_out = sent.connection != nullptr && sent.link <= sent.connection->links();
   if (!went_out) sent = {&connection_, connection_.links() + (connection_.is_open() ? 0 : 1)};
@@ -293,6 +294,7 @@ std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& argu
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
+  pending_->known.insert(asked);
   if (pending_->handed_over.contains(asked)) replicate(key, link, patience);
   pending_->handed_over.erase(asked);
   tidy(key, number(reply, 4), patience);
@@ -305,7 +307,9 @@ Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode
   const Asked asked{key, token};
   const bool never_sent = connection_.links() == 0 && !terms_.cluster;
   if (pending_->unanswered.contains(asked) && never_sent) return Released::not_held;
-  bool unsure = may_come_after(asked);
+  // What another process asked of one server of several may not have arrived there yet.
+  const bool is_known = !terms_.member || pending_->known.contains(asked);
+  bool unsure = !is_known || may_come_after(asked);
   Released answer = release_once(asked, mode, unsure, patience);
   // The link broke meanwhile: what was to be done in order on it may now be done later.
   if (!unsure && may_come_after(asked)) {

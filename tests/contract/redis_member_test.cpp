@@ -292,6 +292,17 @@ TEST_CASE("a lost hold comes back past the queue, but not beside another or afte
   CHECK(let_in(queueing, next));
 }
 
+TEST_CASE("a vote that comes after another process has released its token is not granted") {
+  RedisServer server;
+  vouch_for(server);
+  auto late = member_at(server.address());
+  auto other = member_at(server.address());
+  const Claim claim = claim_on("k");
+  CHECK(release(other, claim) == Released::not_held);
+  CHECK(voted(late, claim) == 0);
+  CHECK(voted(late, claim_on("k")) != 0);
+}
+
 TEST_CASE("requests that reach a member twice do no harm") {
   RedisServer server;
   vouch_for(server);

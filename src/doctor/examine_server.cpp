@@ -7,6 +7,7 @@
 #include "doctor/examine.hpp"
 #include "doctor/rehearsal.hpp"
 #include "doctor/rights.hpp"
+#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 
 namespace dlock {
@@ -126,6 +127,18 @@ void sweep(Connection& connection, const KeyNames& scratch) {
   ask_all(connection, requests);
 }
 
+/// Where it has none yet, this is what the two minutes are counted from.
+std::optional<milliseconds> no_vote_for(const Endpoint& endpoint, const Exam& exam,
+                                        const LockKey& key) {
+  try {
+    RedisMember member(endpoint, exam.prefix);
+    member.renew(key, new_token(Owner{"doctor"}), std::nullopt, short_patience());
+    return member.standing().no_vote_for;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 void try_lock(Connection& connection, const Exam& exam, const LockKey& key, ServerFacts& facts) {
   const KeyNames scratch(exam.prefix, key);
   facts.tried = true;
@@ -138,6 +151,9 @@ void try_lock(Connection& connection, const Exam& exam, const LockKey& key, Serv
     facts.rehearsal = rehearse(first, second, key);
     facts.rehearsal.trouble =
         bare_trouble(facts.rehearsal.trouble, facts.endpoint.name(), key.text);
+    if (exam.topology == Topology::quorum) {
+      facts.no_vote_for = no_vote_for(facts.endpoint, exam, key);
+    }
   }
   sweep(connection, scratch);
 }

@@ -68,6 +68,7 @@ struct ServerFacts {
   std::vector<std::string> absent;   ///< commands the server does not have
   std::string no_scripts;            ///< what it says to EVAL, if it runs no scripts at all
   Rehearsal rehearsal;
+  std::optional<milliseconds> no_vote_for;  ///< of one of several; nothing if not told
 };
 
 /// One sentinel's view.

@@ -19,6 +19,8 @@ Finding judge_replication(const ServerFacts& facts, const Exam& exam);
 Finding judge_uptime(const ServerFacts& facts, const Exam& exam);
 /// The same for one of several that decide by majority.
 Finding judge_restart(const ServerFacts& facts);
+/// Whether it has a vote at this moment.
+Finding judge_vote(const ServerFacts& facts);
 Finding judge_clock(const ServerFacts& facts);
 
 /// What locks on this server are worth, and why: the label of the deployment.

@@ -212,6 +212,16 @@ Finding judge_restart(const ServerFacts& facts) {
                                    : "has no vote for two minutes afterwards");
 }
 
+Finding judge_vote(const ServerFacts& facts) {
+  const std::string name = "vote";
+  if (!facts.no_vote_for) return not_told(name, "the lock that was tried");
+  if (*facts.no_vote_for == milliseconds(0)) return good(name, "has one");
+  return warn(name,
+              "none for another " + human_duration(*facts.no_vote_for) +
+                  ": restarted, flushed or never used before, it may have forgotten a lease",
+              "wait; appendonly yes and appendfsync always keep the vote over a restart");
+}
+
 Finding judge_clock(const ServerFacts& facts) {
   const std::string name = "clock";
   constexpr double tolerance = 0.01;

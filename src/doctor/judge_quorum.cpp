@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/duration.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/words.hpp"
 
@@ -17,6 +18,16 @@ std::optional<microseconds> ahead_of_this_host(const ServerFacts& facts) {
   return nearest->server - nearest->here;
 }
 
+/// How long it takes until so many have a vote.
+milliseconds until_there_are(std::ptrdiff_t needed, const std::vector<ServerFacts>& servers) {
+  std::vector<milliseconds> waits;
+  for (const ServerFacts& each : servers) {
+    if (each.unreachable.empty()) waits.push_back(each.no_vote_for.value_or(milliseconds(0)));
+  }
+  std::sort(waits.begin(), waits.end());
+  return waits[static_cast<std::size_t>(needed) - 1];
+}
+
 Finding judge_votes(const std::vector<ServerFacts>& servers) {
   const std::string name = "majority";
   const auto reached = std::count_if(servers.begin(), servers.end(), [](const ServerFacts& each) {
@@ -27,6 +38,10 @@ Finding judge_votes(const std::vector<ServerFacts>& servers) {
   const std::string of = std::to_string(reached) + " of " + counted(all, "server") + " reached, " +
                          std::to_string(needed) + " needed";
   if (reached < needed) return bad(name, of + ": no lock can be taken", "bring the others back");
+  if (const auto wait = until_there_are(needed, servers); wait > milliseconds(0)) {
+    return bad(name, of + ": no lock can be taken for another " + human_duration(wait),
+               "wait until enough of them have a vote again");
+  }
   if (reached < all) {
     return warn(name, of + ": " + std::to_string(reached - needed) + " more may fail",
                 "bring the others back");

@@ -241,6 +241,7 @@ Findings judge_server(const ServerFacts& facts, const Exam& exam) {
   findings.push_back(judge_memory(facts));
   const bool alone = exam.topology != Topology::quorum;
   findings.push_back(alone ? judge_persistence(facts) : judge_restart(facts));
+  if (!alone && facts.tried) findings.push_back(judge_vote(facts));
   findings.push_back(judge_replication(facts, exam));
   if (alone) findings.push_back(judge_uptime(facts, exam));
   findings.push_back(judge_clock(facts));

@@ -6,6 +6,7 @@
 #include "cli/doctor_report.hpp"
 #include "support/cluster.hpp"
 #include "support/files.hpp"
+#include "support/fleet.hpp"
 #include "support/sentinels.hpp"
 
 namespace dlock::test {
@@ -138,6 +139,26 @@ TEST_CASE("doctor: a Cluster and each of its masters, sound and not") {
   }());
   const std::string single = "redis+cluster://127.0.0.1:" + std::to_string(alone.port());
   CHECK(doctor(single).says("cluster", "error", "--server redis://HOST"));
+}
+
+TEST_CASE("doctor: of several servers, which has no vote now and for how long no lock is had") {
+  const Fleet fleet({.servers = 3});
+  const auto urls = fleet.urls();
+  const auto doctor_of_all = [&] {
+    return doctor(urls[0], {"--server", urls[1], "--server", urls[2]});
+  };
+  const Report sound = doctor_of_all();
+  CHECK(sound.says("vote", "ok", "all 3: has one"));
+  CHECK(sound.says("majority", "ok", "3 of 3 servers reached"));
+  fleet.server(0).command({"FLUSHALL"});
+  const Report one_without = doctor_of_all();
+  CHECK(one_without.result.exit_code == 1);
+  CHECK(one_without.says("vote", "warning", "none for another "));
+  CHECK(one_without.says("majority", "ok", "3 of 3 servers reached"));
+  fleet.server(1).command({"FLUSHALL"});
+  const Report no_majority = doctor_of_all();
+  CHECK(no_majority.result.exit_code == 2);
+  CHECK(no_majority.says("majority", "error", "no lock can be taken for another "));
 }
 
 }  // namespace

@@ -296,6 +296,8 @@ std::vector<KeyState> QuorumStore::inspect(const Query& query, const Patience& p
   for (const auto& heard : answers) {
     const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->response) : nullptr;
     if (states != nullptr) said.push_back(*states);
+    const auto* error = heard ? std::get_if<Error>(&heard->response) : nullptr;
+    if (error != nullptr && error->trouble() == Trouble::usage) throw Error(*error);
   }
   if (said.size() < majority()) no_majority(answers);
   return merged_states(query, said, council_->size());

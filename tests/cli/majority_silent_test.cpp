@@ -47,11 +47,16 @@ std::ptrdiff_t winners(const FleetScene& scene, const std::string& key, int coun
   return std::count_if(all.begin(), all.end(), [](Process& p) { return p.wait().exit_code == 0; });
 }
 
+/// Tombstones do not count.
 std::size_t locks_left(const FleetScene& scene) {
   std::size_t left = 0;
   for (std::size_t i = 0; i < scene.fleet.size(); ++i) {
-    for (const Reply& key : scene.fleet.server(i).command({"KEYS", "dlock:{*}"}).items) {
-      if (key.text.ends_with('}')) ++left;
+    const RedisServer& server = scene.fleet.server(i);
+    for (const Reply& key : server.command({"KEYS", "dlock:{*}"}).items) {
+      if (!key.text.ends_with('}')) continue;
+      for (const Reply& hold : server.command({"HVALS", key.text}).items) {
+        if (!hold.text.starts_with("t ")) ++left;
+      }
     }
   }
   return left;

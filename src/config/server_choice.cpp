@@ -194,12 +194,19 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
   }
 }
 
-}  // namespace
+/// A server listens to localhost by one address or by both.
+bool is_same_port(const Endpoint& a, const Endpoint& b) {
+  const auto is_its_address = [](const std::string& host) {
+    return host == "127.0.0.1" || host == "::1";
+  };
+  return a.port == b.port && ((a.host == "localhost" && is_its_address(b.host)) ||
+                              (b.host == "localhost" && is_its_address(a.host)));
+}
 
-bool is_same_socket(const Endpoint& a, const Endpoint& b) {
-  struct stat of_a {
-  }, of_b{};
-  if (!a.is_unix() || !b.is_unix()) return false;
+bool is_same_server(const Endpoint& a, const Endpoint& b) {
+  if (a.is_unix() != b.is_unix()) return false;
+  if (!a.is_unix()) return is_same_port(a, b);
+  struct stat of_a = {}, of_b = {};
   if (stat(a.socket_path.c_str(), &of_a) != 0 || stat(b.socket_path.c_str(), &of_b) != 0) {
     return false;
   }
@@ -220,7 +227,7 @@ Target quorum_of(const std::vector<Given>& given) {
       if (other.address() == server->address()) {
         each.refuse(server->address() + " is named twice: a server has one vote");
       }
-      if (is_same_socket(other, *server)) {
+      if (is_same_server(other, *server)) {
         each.refuse(other.address() + " and " + server->address() +
                     " are one and the same server: name each once");
       }
@@ -232,6 +239,8 @@ Target quorum_of(const std::vector<Given>& given) {
   }
   return quorum;
 }
+
+}  // namespace
 
 ChosenServer choose_server(const Sources& sources) {
   ChosenServer chosen;

@@ -182,7 +182,7 @@ TEST_CASE("bad values: flags that do not exist, or not there") {
       {{""}, "unknown command"},
       {{"-k", "a", "run"}, "before the command"},
       {{"--wait-tree", "run"}, "before the command"},
-      {{"inspect", "--watch"}, "unknown flag --watch"},
+      {{"inspect", "--wach"}, "unknown flag --wach"},
   };
   for (const auto& line : lines) check_refused(place, line, 64);
 }

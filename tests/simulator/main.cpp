@@ -28,8 +28,8 @@ std::uint64_t seed_of(std::uint64_t first, std::uint64_t index) {
   return index == 0 ? first : Chance(first + index).next();
 }
 
-/// The last `lines` of it.
-void print_story(std::uint64_t seed, std::size_t lines) {
+/// The last `lines` of it; whether all was well.
+bool print_story(std::uint64_t seed, std::size_t lines) {
   Statistics unused;
   const Outcome outcome = dlock::sim::run_schedule(seed, true, unused);
   const std::size_t left_out = outcome.story.size() - std::min(outcome.story.size(), lines);
@@ -40,6 +40,7 @@ void print_story(std::uint64_t seed, std::size_t lines) {
     std::printf("\nviolated with seed %llu: %s\n", static_cast<unsigned long long>(seed),
                 outcome.violation->c_str());
   }
+  return !outcome.violation;
 }
 
 }  // namespace
@@ -61,8 +62,7 @@ int main(int argc, char** argv) {
     }
   }
   if (schedules == 0) {
-    print_story(seed, SIZE_MAX);
-    return 0;
+    return print_story(seed, SIZE_MAX) ? 0 : 1;
   }
   Statistics statistics;
   for (std::uint64_t i = 0; i < schedules; ++i) {

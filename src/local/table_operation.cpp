@@ -157,7 +157,10 @@ void TableOperation::let_in() {
     }
     const WaiterEntry head = table_.queue.front();
     const bool own = head.token == self_;
-    if (!own && head.seen < now() - head_patience) {
+    // What is reserved ends with the lease that the others had renewed when it was; once more
+    // admitted, it could come back after somebody else was inside.
+    const bool over = head.reserved && (head.seen > now() || head.seen + head.ttl <= now());
+    if (over || (!own && head.seen < now() - head_patience)) {
       table_.queue.pop_front();
       continue;
     }
@@ -166,6 +169,7 @@ void TableOperation::let_in() {
     if (!verdict.lets_in()) return;
     if (head.reserved) {
       admit(head, verdict, Flag::held, head.ttl, head.reserved);
+      table_.find_hold(head.token)->at = head.seen;
       agree(table_.find_hold(head.token)->owner, *head.reserved);
       continue;
     }

@@ -131,14 +131,14 @@ local function next_fence(proposal)
 end
 
 -- `hold` has the request's fields; verdict and outer come from rule().
-local function admit(id, hold, verdict, outer, fence)
+local function admit(id, hold, verdict, outer, fence, at)
   if verdict == 'enter' then
     hold.owner, hold.fence = outer.owner, outer.fence
   else
     hold.fence = fence or next_fence(hold.proposal)
     call('SET', KEYS[4], hold.fence, 'EX', fence_life)
   end
-  hold.at, hold.since = now, now
+  hold.at, hold.since = at or now, now
   unqueue(id)
   store(id, hold)
   count_in(hold, id)

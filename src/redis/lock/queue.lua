@@ -36,8 +36,8 @@ if vouched then
     end
   end
 
-  admit_again = function(id, hold, outer, fence)
-    admit(id, hold, 'enter', outer or {owner = hold.owner, fence = fence})
+  admit_again = function(id, hold, outer, fence, at)
+    admit(id, hold, 'enter', outer or {owner = hold.owner, fence = fence}, nil, at)
     agree(hold.owner, fence)
   end
 end
@@ -59,14 +59,17 @@ local function let_in(self)
     if not head then return 0 end
     local waiter, hold = parse_waiter(call('HGET', KEYS[3], head))
     budget = budget - 1
-    if not waiter or (head ~= self and waiter.seen < now - head_patience) then
+    local again = waiter and waiter.channel == reserved
+    -- What is reserved ends with the lease that the others had renewed when it was; once more
+    -- admitted, it could come back after somebody else was inside.
+    local over = again and (waiter.seen > now or waiter.seen + hold.lease * 1000 <= now)
+    if not waiter or over or (head ~= self and waiter.seen < now - head_patience) then
       unqueue(head)
     else
-      local again = waiter.channel == reserved
       local verdict, outer = rule(hold.owner, hold.limit, again)
       if verdict ~= 'fresh' and verdict ~= 'enter' then return 0 end
       if again then
-        admit_again(head, hold, outer, string.format('%.0f', hold.proposal))
+        admit_again(head, hold, outer, string.format('%.0f', hold.proposal), waiter.seen)
       elseif head == self then
         admit(head, hold, verdict, outer)
       else

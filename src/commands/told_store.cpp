@@ -28,7 +28,7 @@ std::string answer_text(const Answer& answer, bool waits) {
   }
   const auto& refusal = std::get<Refusal>(answer);
   if (refusal.why != Refusal::Why::held) return "refused";
-  const std::string held =
+  std::string held =
       "held by " + std::to_string(refusal.holders) + (refusal.holders == 1 ? " owner" : " owners");
   if (!waits) return held;
   return "place " + std::to_string(refusal.ahead + 1) + ", " + held + ", asking again in " +

@@ -2,10 +2,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
@@ -215,7 +217,12 @@ TEST_CASE("council: what a member fails with is an answer, whatever it is") {
 
 TEST_CASE(
     "council: before a fork no thread runs and nothing is left open, and the child may use it") {
-  const auto threads = entries("/proc/self/task");
+  std::thread([] {}).join();  // with the first one a sanitizer begins a thread of its own, to stay
+  auto threads = entries("/proc/self/task");
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(milliseconds(1));
+    threads = std::min(threads, entries("/proc/self/task"));
+  }
   ThreadedCouncil council(one<Listened>());
   const auto open = entries("/proc/self/fd");
   for (int i = 0; i < 3; ++i) {

@@ -1,9 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -19,9 +17,9 @@
 namespace dlock {
 namespace {
 
-int print(const std::string& text) {
-  if (write_all(STDOUT_FILENO, text)) return 0;
-  throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
+int answer(const std::string& text) {
+  print(text);
+  return 0;
 }
 
 int carry_out(const Settings& settings) {
@@ -70,8 +68,8 @@ void occupy_standard_fds() {
 
 int run_dlock(const std::vector<std::string>& arguments) {
   const Flags flags = parse_command_line(arguments);
-  if (flags.help) return print(help_text(flags.command));
-  if (flags.version) return print(version_text());
+  if (flags.help) return answer(help_text(flags.command));
+  if (flags.version) return answer(version_text());
   if (!flags.command) {
     write_all(STDERR_FILENO, help_text(std::nullopt));
     return static_cast<int>(ExitCode::usage);

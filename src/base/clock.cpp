@@ -22,6 +22,10 @@ milliseconds left_until(Deadline deadline) {
   return std::chrono::ceil<milliseconds>(deadline - now);
 }
 
+milliseconds passed_since(Deadline then) {
+  return std::chrono::floor<milliseconds>(BootClock::now() - then);
+}
+
 WallTime wall_now() {
   return std::chrono::time_point_cast<microseconds>(std::chrono::system_clock::now());
 }

@@ -30,6 +30,9 @@ Deadline later(Deadline from, std::chrono::nanoseconds span);
 /// What is left until `deadline`, rounded up to whole milliseconds; zero once it has passed.
 milliseconds left_until(Deadline deadline);
 
+/// How long ago `then` was, rounded down to whole milliseconds.
+milliseconds passed_since(Deadline then);
+
 /// The wall clock, for what people read and for fences; never for a deadline.
 using WallTime = std::chrono::sys_time<microseconds>;
 WallTime wall_now();

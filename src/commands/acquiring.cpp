@@ -31,11 +31,9 @@ class Teller final : public AcquireListener {
     log_.notice(escaped(key.text) + " acquired after " + human_duration(waited));
   }
   void server_lost(const std::string& why) override {
-    tell(why + "; still waiting, trying again", true);
+    tell(server_lost_text(why, "waiting"), true);
   }
-  void server_back(milliseconds away) override {
-    tell("the server answers again after " + human_duration(away) + "; still waiting", false);
-  }
+  void server_back(milliseconds away) override { tell(server_back_text(away, "waiting"), false); }
   /// From here on the terminal is others'.
   void hush() {
     if (line_ != nullptr) line_->end();
@@ -51,10 +49,6 @@ class Teller final : public AcquireListener {
   const Log& log_;
   WaitingLine* line_;  ///< null where nobody would see it
 };
-
-milliseconds since(Deadline begun) {
-  return std::chrono::floor<milliseconds>(BootClock::now() - begun);
-}
 
 }  // namespace
 
@@ -91,14 +85,14 @@ Acquiring::Result Acquiring::acquire() {
   while (true) {
     AcquireTerms terms;
     terms.wait = settings_.wait;
-    if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - since(begun));
+    if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - passed_since(begun));
     terms.interrupt_fd = either ? either->fd() : signals_.fd();
     terms.unconfirmed = settings_.command == Command::run;
     terms.open_second = [this] { return open_store(settings_, log_); };
     Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
     teller.hush();
     Result result;
-    result.waited = since(begun);
+    result.waited = passed_since(begun);
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
       result.held = std::move(*held);
       for (const Held& each : result.held) {

@@ -1,9 +1,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-
 #include "base/error.hpp"
 #include "commands/commands.hpp"
 #include "commands/place.hpp"
@@ -65,11 +62,6 @@ struct AclLines {
 std::size_t columns() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
-void print(const std::string& text) {
-  if (write_all(STDOUT_FILENO, text)) return;
-  throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.hpp"
 #include "commands/commands.hpp"
@@ -31,9 +29,7 @@ int inspect_command(const Settings& settings, const Log& log) {
                                       [](const KeyState& state) { return !state.holders.empty(); });
     return static_cast<int>(any_held ? ExitCode::ok : ExitCode::all_free);
   }
-  if (!write_all(STDOUT_FILENO, report(settings, states))) {
-    throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
-  }
+  print(report(settings, states));
   return 0;
 }
 

@@ -1,8 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -26,11 +24,9 @@ class LatchTeller final : public LatchListener {
     log_.notice("waiting: " + latch_text(key_, state));
   }
   void server_lost(const std::string& why) override {
-    log_.notice(why + "; still waiting, trying again");
+    log_.notice(server_lost_text(why, "waiting"));
   }
-  void server_back(milliseconds away) override {
-    log_.notice("the server answers again after " + human_duration(away) + "; still waiting");
-  }
+  void server_back(milliseconds away) override { log_.notice(server_back_text(away, "waiting")); }
 
   bool has_waited() const { return waited_; }
 
@@ -68,9 +64,7 @@ class Latch {
 
 void Latch::report(const LatchState& state) const {
   log_.detail(latch_text(key_, state) + ", it ends in " + human_duration(state.left));
-  if (!settings_.json || settings_.quiet) return;
-  if (write_all(STDOUT_FILENO, latch_json(key_, state))) return;
-  throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
+  if (settings_.json && !settings_.quiet) print(latch_json(key_, state));
 }
 
 int Latch::missing() const {
@@ -106,10 +100,7 @@ int Latch::wait() {
   LatchTeller teller(key_, log_);
   while (true) {
     auto left = settings_.wait;
-    if (left) {
-      const auto waited = std::chrono::floor<milliseconds>(BootClock::now() - begun_);
-      left = std::max(milliseconds(0), *left - waited);
-    }
+    if (left) left = std::max(milliseconds(0), *left - passed_since(begun_));
     const auto result = await_latch(*latches_, key_, left, signals.fd(), teller);
     switch (result.end) {
       case LatchWait::End::open:
@@ -129,8 +120,7 @@ int Latch::wait() {
 }
 
 std::string Latch::opened_text(const LatchState& state) const {
-  const auto waited = std::chrono::floor<milliseconds>(BootClock::now() - begun_);
-  return escaped(key_.text) + " is open after " + human_duration(waited) + ": all " +
+  return escaped(key_.text) + " is open after " + human_duration(passed_since(begun_)) + ": all " +
          std::to_string(state.count) + " have arrived";
 }
 

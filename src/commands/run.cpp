@@ -108,7 +108,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   Ending ending = supervise(*child, signals_, terms(holding));
   if (watchdog) watchdog->dismiss();
   if (watchdog && watchdog->has_killed()) ending.why = Ending::Why::lost;
-  status_.held = std::chrono::floor<milliseconds>(BootClock::now() - granted);
+  status_.held = passed_since(granted);
   return finished(ending, holding);
 }
 

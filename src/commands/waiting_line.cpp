@@ -15,10 +15,6 @@ constexpr milliseconds between_drawings{1000};
 constexpr milliseconds between_looks{3000};
 constexpr milliseconds longest_look_at_it{1000};
 
-milliseconds passed_since(Deadline then) {
-  return std::chrono::floor<milliseconds>(BootClock::now() - then);
-}
-
 /// The same as the waiter would be told if it asked.
 Refusal as_told(const KeyState& state, const Owner& owner, const Who& who) {
   Refusal refusal;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <map>
 #include <optional>
 
@@ -17,6 +16,7 @@
 #include "commands/place.hpp"
 #include "output/json.hpp"
 #include "output/picture.hpp"
+#include "output/sentences.hpp"
 #include "output/table.hpp"
 #include "supervise/signals.hpp"
 
@@ -109,7 +109,7 @@ void Watch::look() {
     if (!reached_ || error.trouble() != Trouble::unavailable) throw;
     next_reading_ = later(BootClock::now(), between_readings);
     trouble_ = error.what();
-    if (!away_since_ && !picture_) log_.notice(trouble_ + "; still watching, trying again");
+    if (!away_since_ && !picture_) log_.notice(server_lost_text(trouble_, "watching"));
     if (!away_since_) away_since_ = begun;
     return;
   }
@@ -119,7 +119,7 @@ void Watch::look() {
   next_reading_ = later(read_at_, std::max(between_readings, took * share));
   if (away_since_ && !picture_) {
     const auto away = std::chrono::floor<milliseconds>(read_at_ - *away_since_);
-    log_.notice("the server answers again after " + human_duration(away) + "; still watching");
+    log_.notice(server_back_text(away, "watching"));
   }
   away_since_.reset();
 }
@@ -138,8 +138,7 @@ std::string Watch::heading(const Screen& screen) const {
 
 std::vector<KeyState> Watch::states_now() const {
   auto states = states_;
-  const auto passed = std::chrono::floor<milliseconds>(BootClock::now() - read_at_);
-  for (KeyState& state : states) grow_older(state, passed);
+  for (KeyState& state : states) grow_older(state, passed_since(read_at_));
   return states;
 }
 
@@ -200,7 +199,7 @@ void Watch::hear() {
 void Watch::write(const std::string& text) {
   if (write_all(STDOUT_FILENO, text)) return;
   if (errno == EPIPE) end(SIGPIPE);
-  throw Error(Trouble::host_refused, std::string("cannot write: ") + std::strerror(errno));
+  throw_errno("cannot write");
 }
 
 /// What was seen last stays on the terminal.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/cut.hpp"
 #include "base/escape.hpp"
 #include "base/fd.hpp"
 #include "config/redaction.hpp"
@@ -118,9 +119,7 @@ ConfigFile read_config_file(const std::string& path, bool may_be_missing) {
   ConfigFile file;
   std::string_view rest = content;
   for (int number = 1; !rest.empty(); ++number) {
-    const auto end = rest.find('\n');
-    const auto line = trimmed(rest.substr(0, end));
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    const auto line = trimmed(take_until(rest, '\n'));
     if (line.empty() || line.front() == '#') continue;
     auto entry = parse_line(escaped(path) + ":" + std::to_string(number), line);
     check_alone(file.entries, entry);

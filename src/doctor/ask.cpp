@@ -1,5 +1,6 @@
 #include "doctor/ask.hpp"
 
+#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/escape.hpp"
 
@@ -41,9 +42,7 @@ Told told_in_lines(const Reply& reply) {
   told.refusal = refusal_of(reply);
   std::string_view rest = reply.text;
   while (told.refusal.empty() && !rest.empty()) {
-    const auto end = rest.find('\n');
-    auto line = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    auto line = take_until(rest, '\n');
     if (line.ends_with('\r')) line.remove_suffix(1);
     const auto colon = line.find(':');
     if (colon == std::string_view::npos) continue;

@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "local/open_file.hpp"
 #include "local/process_life.hpp"
 
 namespace dlock {
@@ -20,7 +21,6 @@ namespace {
 constexpr std::size_t worth_cutting = 65536;
 /// More than a hundred thousand waiters take.
 constexpr std::size_t largest = 64 * 1024 * 1024;
-constexpr int open_flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 /// Waits a little for the `tries`-th time. flock(2) knows no deadline, and others are inside for
 /// microseconds, so here, and nowhere else, dlock looks again after short sleeps.
@@ -69,20 +69,13 @@ bool is_being_made(const Directory& directory, const std::string& name) {
 std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string& name,
                                    KeyFile::Use use, const Patience& patience) {
   const int access = use == KeyFile::Use::read ? O_RDONLY : O_RDWR;
+  const auto create = use == KeyFile::Use::create ? std::optional<mode_t>(0600) : std::nullopt;
   for (int tries = 0;; ++tries) {
-    Fd fd(openat(directory.fd(), name.c_str(), access | open_flags));
-    if (fd) return {std::move(fd), false};
-    if (errno == ENOENT && use != KeyFile::Use::create) return {};
-    if (errno == ENOENT) {
-      // Only now O_CREAT: fs.protected_regular refuses it for others' files in sticky directories.
-      fd.reset(openat(directory.fd(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | open_flags, 0600));
-      if (fd) {
-        directory.share(fd.get());
-        return {std::move(fd), true};
-      }
-      if (errno == EEXIST) continue;
-      throw_errno("cannot make " + directory.shown(name));
-    }
+    OpenedFile file = open_file(directory.fd(), name, access, create);
+    if (file.fd && file.created) directory.share(file.fd.get());
+    if (file.fd) return {std::move(file.fd), file.created};
+    if (file.created) throw_errno("cannot make " + directory.shown(name));
+    if (errno == ENOENT) return {};
     if (errno == ELOOP) refuse(directory.shown(name), "is a symbolic link: refused");
     if (errno != EACCES || !is_being_made(directory, name)) {
       throw_errno("cannot open " + directory.shown(name));

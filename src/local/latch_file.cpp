@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -23,18 +24,14 @@ constexpr std::string_view latch_ends = "end";
 
 /// Cuts the first line off `text`.
 std::string_view take_line(std::string_view& text, const std::string& where) {
-  const auto end = text.find('\n');
-  if (end == std::string_view::npos) refuse_as_latch(where);
-  const auto line = text.substr(0, end);
-  text.remove_prefix(end + 1);
-  return line;
+  if (text.find('\n') == std::string_view::npos) refuse_as_latch(where);
+  return take_until(text, '\n');
 }
 
 /// Takes one line up; false if there is no such line.
 bool take_up(NamedLatch& named, std::string_view line) {
-  const auto blank = std::min(line.find(' '), line.size());
-  const auto word = line.substr(0, blank);
-  const auto value = line.substr(std::min(blank + 1, line.size()));
+  auto value = line;
+  const auto word = take_until(value, ' ');
   StoredLatch& latch = named.latch;
   if (word == "key") {
     named.key.text = percent_decoded(value);

@@ -237,6 +237,7 @@ KeyState LocalStore::state_of(const LockKey& key, const Patience& patience) cons
     waiter.position = state.waiters.size() + 1;
     waiter.owner = entry.owner.text;
     waiter.who = entry.who;
+    waiter.ticket = entry.ticket;
     waiter.waiting = span_ms(microseconds(entry.ticket.value), open->now.lease_clock);
     waiter.limit = entry.limit;
     state.waiters.push_back(std::move(waiter));

@@ -15,6 +15,7 @@
 #include "base/escape.hpp"
 #include "base/wait.hpp"
 #include "local/key_name.hpp"
+#include "local/open_file.hpp"
 
 namespace dlock {
 namespace {
@@ -94,22 +95,12 @@ SealFile SealFile::open_at(Place place, mode_t mode, const Share& share,
 }
 
 Fd SealFile::open_or_create(const Place& place, mode_t mode, const Share& share) {
-  constexpr int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  while (true) {
-    Fd fd(openat(place.directory.get(), place.name.c_str(), flags));
-    if (fd) return fd;
-    if (errno == ELOOP) {
-      throw Error(Trouble::host_refused, place.shown + " is a symbolic link: refused");
-    }
-    if (errno != ENOENT) throw_errno("cannot open " + place.shown);
-    // Only now O_CREAT: fs.protected_regular refuses it for others' files in sticky directories.
-    fd.reset(openat(place.directory.get(), place.name.c_str(), flags | O_CREAT | O_EXCL, mode));
-    if (fd) {
-      share(fd.get());
-      return fd;
-    }
-    if (errno != EEXIST) throw_errno("cannot make " + place.shown);
-  }
+  OpenedFile file = open_file(place.directory.get(), place.name, O_RDWR, mode);
+  if (file.fd && file.created) share(file.fd.get());
+  if (file.fd) return std::move(file.fd);
+  if (file.created) throw_errno("cannot make " + place.shown);
+  if (errno != ELOOP) throw_errno("cannot open " + place.shown);
+  throw Error(Trouble::host_refused, place.shown + " is a symbolic link: refused");
 }
 
 SealFile::~SealFile() {

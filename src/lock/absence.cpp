@@ -21,7 +21,7 @@ void Absence::go_on(const Error& why, Deadline until, int interrupt_fd) {
 
 void Absence::end() {
   if (!since_) return;
-  listener_.server_back(std::chrono::floor<milliseconds>(BootClock::now() - *since_));
+  listener_.server_back(passed_since(*since_));
   since_.reset();
   pause_ = first_pause;
 }

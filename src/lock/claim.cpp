@@ -98,4 +98,12 @@ Who this_process(std::string command, std::string label) {
   return Who{host, getpid(), user_name(), std::move(command), std::move(label)};
 }
 
+std::size_t votes_needed(std::size_t servers, Limit limit) {
+  if (limit.unlimited()) return servers / 2 + 1;
+  const auto owners = static_cast<std::size_t>(limit.owners);
+  // Without overflow: for more owners than servers it is all of them.
+  if (owners >= servers) return servers;
+  return servers * owners / (owners + 1) + 1;
+}
+
 }  // namespace dlock

@@ -63,6 +63,12 @@ constexpr Limit exclusive{1};
 constexpr Limit no_limit{0};
 constexpr std::int64_t largest_limit = 1'000'000;
 
+/// How many of several servers have to hold a claim of this limit. Any limit + 1 owners must meet
+/// on one server, which then refuses the last of them: a majority for exclusive locks, more for
+/// semaphores (with a majority each, five owners fit into a semaphore of three on five servers).
+/// Readers need to meet writers only.
+std::size_t votes_needed(std::size_t servers, Limit limit);
+
 /// The process behind a request, as others see it in refusals and `inspect`.
 struct Who {
   std::string host;

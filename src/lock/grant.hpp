@@ -62,6 +62,7 @@ struct Waiter {
   std::size_t position = 0;
   std::string owner;
   Who who;
+  Ticket ticket;
   milliseconds waiting{0};
   Limit limit;
 };

@@ -79,8 +79,7 @@ std::vector<Held> LeaseUpkeep::take() {
 }
 
 void LeaseUpkeep::ended(Upkept& lease) {
-  const auto over =
-      std::chrono::floor<milliseconds>(BootClock::now() - lease.held.grant.lease.valid_until);
+  const auto over = passed_since(lease.held.grant.lease.valid_until);
   listener_.failed(
       {lease.held.claim.key, false, true,
        "its lease ended " + human_duration(over) + " ago, while dlock was suspended or stopped"});

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/error.hpp"
+
 namespace dlock {
 namespace {
 
@@ -21,6 +23,10 @@ bool write_all(int fd, const std::string& text) {
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
   return true;
+}
+
+void print(const std::string& text) {
+  if (!write_all(STDOUT_FILENO, text)) throw_errno("cannot write");
 }
 
 void Log::error(const std::string& text) const { write_line(text); }

@@ -22,4 +22,7 @@ class Log {
 /// Writes all of `text`; false, with errno, if that cannot be done.
 bool write_all(int fd, const std::string& text);
 
+/// A result, on stdout; throws Error{host_refused} if it cannot be written.
+void print(const std::string& text);
+
 }  // namespace dlock

@@ -1,9 +1,9 @@
 #include "output/picture.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <vector>
 
+#include "base/cut.hpp"
 #include "output/columns.hpp"
 #include "output/log.hpp"
 
@@ -23,8 +23,7 @@ constexpr const char* clear_below = "\x1b[J";
 bool Picture::draw(const std::string& lines, const Screen& screen) {
   if (!in_foreground(fd_)) return true;
   std::vector<std::string> rows;
-  std::istringstream stream(lines);
-  for (std::string row; std::getline(stream, row);) rows.push_back(row);
+  for (std::string_view left = lines; !left.empty();) rows.emplace_back(take_until(left, '\n'));
   if (rows.size() > screen.rows) {
     const std::size_t missing = rows.size() - screen.rows + 1;
     rows.resize(screen.rows - 1);

@@ -105,6 +105,14 @@ std::string latch_text(const LockKey& key, const LatchState& state) {
          std::to_string(state.count) + " have arrived";
 }
 
+std::string server_lost_text(const std::string& why, const std::string& doing) {
+  return why + "; still " + doing + ", trying again";
+}
+
+std::string server_back_text(milliseconds away, const std::string& doing) {
+  return "the server answers again after " + human_duration(away) + "; still " + doing;
+}
+
 std::string margin_text(const LockKey& key, const Margin& margin) {
   return escaped(key.text) + " is held on " + std::to_string(margin.held) + " of " +
          std::to_string(margin.servers) + " servers, and " + std::to_string(margin.needed) +

@@ -27,6 +27,10 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
 /// `build: 2 of 4 have arrived`.
 std::string latch_text(const LockKey& key, const LatchState& state);
 
+/// For who goes on `doing` something while its server does not answer, and when it answers again.
+std::string server_lost_text(const std::string& why, const std::string& doing);
+std::string server_back_text(milliseconds away, const std::string& doing);
+
 /// `nightly is held on 3 of 5 servers, and 3 are needed: redis://db4: no answer; …`.
 std::string margin_text(const LockKey& key, const Margin& margin);
 

@@ -119,7 +119,8 @@ std::string place_text(const Who& who, const Screen& screen) {
 
 /// How a holder stands with several servers: red where no more of them may fail.
 Cell servers_cell(const Holder& holder, const std::string& before, const std::string& behind) {
-  const bool at_the_edge = holder.held_on <= holder.servers / 2 + 1;
+  const auto needed = votes_needed(static_cast<std::size_t>(holder.servers), holder.limit);
+  const bool at_the_edge = static_cast<std::size_t>(holder.held_on) <= needed;
   return {
       before + std::to_string(holder.held_on) + " of " + std::to_string(holder.servers) + behind,
       at_the_edge ? Tone::bad : Tone::plain};
@@ -212,9 +213,10 @@ class Widths {
   }
 
   void fit(std::size_t columns) {
-    while (least_total() > columns && leave_one_out()) {
+    while (total(least_of) > columns && leave_one_out()) {
     }
-    while (total() > columns && cut_widest()) {
+    const auto as_it_is = [](std::size_t, std::size_t width) { return width; };
+    while (total(as_it_is) > columns && cut_widest()) {
     }
   }
 
@@ -225,18 +227,12 @@ class Widths {
     return overview_columns[i].least == 0 ? width : std::min(width, overview_columns[i].least);
   }
 
-  std::size_t least_total() const {
+  /// Of all columns that are left, each as wide as `width` says.
+  template <typename Width>
+  std::size_t total(const Width& width) const {
     std::size_t sum = 0;
     for (std::size_t i = 0; i < column_count; ++i) {
-      if (widths_[i]) sum += (i > 0 ? gap : 0) + least_of(i, *widths_[i]);
-    }
-    return sum;
-  }
-
-  std::size_t total() const {
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < column_count; ++i) {
-      if (widths_[i]) sum += (i > 0 ? gap : 0) + *widths_[i];
+      if (widths_[i]) sum += (i > 0 ? gap : 0) + width(i, *widths_[i]);
     }
     return sum;
   }

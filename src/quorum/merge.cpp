@@ -4,8 +4,6 @@
 #include <map>
 #include <string>
 
-#include "quorum/tenure.hpp"
-
 namespace dlock {
 namespace {
 
@@ -62,7 +60,10 @@ Holder agreed(const Views<Holder>& views, std::size_t servers, std::size_t neede
 
 Waiter agreed(const Views<Waiter>& views) {
   Waiter waiter = views.front();
-  for (const Waiter& view : views) waiter.waiting = std::max(waiter.waiting, view.waiting);
+  for (const Waiter& view : views) {
+    waiter.ticket = std::min(waiter.ticket, view.ticket);
+    waiter.waiting = std::max(waiter.waiting, view.waiting);
+  }
   return waiter;
 }
 
@@ -90,7 +91,7 @@ KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std
   std::stable_sort(state.holders.begin(), state.holders.end(),
                    [](const Holder& a, const Holder& b) { return a.acquired_at < b.acquired_at; });
   std::stable_sort(state.waiters.begin(), state.waiters.end(),
-                   [](const Waiter& a, const Waiter& b) { return a.waiting > b.waiting; });
+                   [](const Waiter& a, const Waiter& b) { return a.ticket < b.ticket; });
   for (std::size_t i = 0; i < state.waiters.size(); ++i) state.waiters[i].position = i + 1;
   return state;
 }

@@ -67,14 +67,6 @@ std::size_t barred_by_queues(const Tenure& tenure) {
 
 }  // namespace
 
-std::size_t votes_needed(std::size_t members, Limit limit) {
-  if (limit.unlimited()) return members / 2 + 1;
-  const auto owners = static_cast<std::size_t>(limit.owners);
-  // Without overflow: for more owners than members it is all of them.
-  if (owners >= members) return members;
-  return members * owners / (owners + 1) + 1;
-}
-
 Tenure::Tenure(std::size_t members, std::optional<Claim> of)
     : ballots(members),
       claim(std::move(of)),

@@ -10,12 +10,6 @@
 
 namespace dlock {
 
-/// How many of `members` have to hold a claim of this limit. Any limit + 1 owners must meet on one
-/// member, which then refuses the last of them: a majority for exclusive locks, more for semaphores
-/// (with a majority each, five owners fit into a semaphore of three on five members). Readers need
-/// to meet writers only.
-std::size_t votes_needed(std::size_t members, Limit limit);
-
 /// How much longer the others are waited for, where it matters, once enough have answered.
 constexpr milliseconds for_the_rest{100};
 

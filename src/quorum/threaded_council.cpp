@@ -74,6 +74,8 @@ struct Perform {
 /// then may not be heard at all: a server that finds it cannot send to a connection forgets what it
 /// has not read from it yet.
 constexpr milliseconds a_moment{20};
+/// And one that never answered, to be sent it, at least.
+constexpr milliseconds time_to_send{2};
 
 class ThreadedCouncil::Mailbox {
  public:
@@ -142,8 +144,7 @@ class ThreadedCouncil::Desk {
       if (!answers_) {
         const auto now = BootClock::now();
         fds[1].fd = all_sent_.fd();
-        until =
-            std::min(until, std::max(now + (now - released_since_), later(now, milliseconds(2))));
+        until = std::min(until, std::max(now + (now - released_since_), later(now, time_to_send)));
       }
     }
     poll_until(fds, until);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -45,31 +46,24 @@ std::string from_who_field(std::string_view text) {
 }
 
 std::int64_t take_number(std::string_view& text) {
-  const auto number = parse_number(take_word(text), 0, largest_number);
+  const auto number = parse_number(take_until(text, ' '), 0, largest_number);
   if (!number) not_a_lock();
   return *number;
 }
 
 Who take_who(std::string_view text) {
   Who who;
-  who.host = from_who_field(take_word(text));
-  who.pid = static_cast<pid_t>(parse_number(take_word(text), 0, INT32_MAX).value_or(0));
-  who.user = from_who_field(take_word(text));
-  who.command = from_who_field(take_word(text));
-  who.label = from_who_field(take_word(text));
+  who.host = from_who_field(take_until(text, ' '));
+  who.pid = static_cast<pid_t>(parse_number(take_until(text, ' '), 0, INT32_MAX).value_or(0));
+  who.user = from_who_field(take_until(text, ' '));
+  who.command = from_who_field(take_until(text, ' '));
+  who.label = from_who_field(take_until(text, ' '));
   return who;
 }
 
 milliseconds to_ms(std::int64_t us) { return std::chrono::ceil<milliseconds>(microseconds(us)); }
 
 }  // namespace
-
-std::string_view take_word(std::string_view& text) {
-  const auto blank = text.find(' ');
-  const auto word = text.substr(0, blank);
-  text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
-  return word;
-}
 
 KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
     : holds(prefix + "{" + encoded_key(key.text) + "}"),
@@ -114,7 +108,7 @@ std::vector<std::string> claim_arguments(const std::string& operation, const Cla
 }
 
 StoredHold parse_hold(std::string_view value, std::int64_t now) {
-  const auto flag = take_word(value);
+  const auto flag = take_until(value, ' ');
   const milliseconds floor(take_number(value));
   const std::int64_t at = std::min(take_number(value), now);
   const std::int64_t since = take_number(value);
@@ -124,8 +118,8 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   take_number(value);
   hold.limit = Limit{take_number(value)};
   hold.kept = flag == "k";
-  hold.owner = hold.kept ? "" : std::string(take_word(value));
-  if (hold.kept) take_word(value);
+  hold.owner = hold.kept ? "" : std::string(take_until(value, ' '));
+  if (hold.kept) take_until(value, ' ');
   hold.who = take_who(value);
   hold.acquired_at = WallTime(microseconds(since));
   hold.held = to_ms(std::max<std::int64_t>(now - since, 0));
@@ -144,16 +138,17 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
 
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now) {
   Waiter waiter;
-  take_number(value);  // seen
-  take_number(value);  // told
-  take_word(value);    // channel
-  take_word(value);    // proposal
-  take_number(value);  // floor
-  take_number(value);  // lease
-  take_number(value);  // ttl
+  take_number(value);      // seen
+  take_number(value);      // told
+  take_until(value, ' ');  // channel
+  take_until(value, ' ');  // proposal
+  take_number(value);      // floor
+  take_number(value);      // lease
+  take_number(value);      // ttl
   waiter.limit = Limit{take_number(value)};
-  waiter.owner = std::string(take_word(value));
+  waiter.owner = std::string(take_until(value, ' '));
   waiter.who = take_who(value);
+  waiter.ticket = Ticket{ticket};
   waiter.waiting = to_ms(std::max<std::int64_t>(now - ticket, 0));
   return waiter;
 }

@@ -35,9 +35,6 @@ std::string packed_claim(const Claim& claim);
 /// What `operation` of the script is given first where it is about a whole claim.
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
 
-/// Cuts the next blank-separated word off `text`.
-std::string_view take_word(std::string_view& text);
-
 /// A value of the holds hash.
 struct StoredHold {
   Hold hold;

@@ -72,19 +72,9 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
 }
 
 Wake::Why RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) {
-  const std::string own = KeyNames(terms_.prefix, key).latch;
-  if (subscribed_ != own) {
-    throw Error(Trouble::unavailable, name() + ": another request has ended the listening");
-  }
-  try {
-    while (const auto message = connection_.next_message({until, interrupt_fd})) {
-      if (message->channel == own) return Wake::Why::changed;
-    }
-  } catch (const Error& error) {
-    if (error.trouble() != Trouble::interrupted) throw;
-    return Wake::Why::interrupted;
-  }
-  return Wake::Why::due;
+  const auto heard = next_on(KeyNames(terms_.prefix, key).latch, until, interrupt_fd);
+  const auto* why = std::get_if<Wake::Why>(&heard);
+  return why != nullptr ? *why : Wake::Why::changed;
 }
 
 }  // namespace dlock

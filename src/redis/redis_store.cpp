@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/cut.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/hash.hpp"
@@ -230,20 +231,10 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
 
 Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
   const std::string own = KeyNames(terms_.prefix, claim.key).holds + ":" + channel_of(claim.token);
-  if (subscribed_ != own) {
-    throw Error(Trouble::unavailable, name() + ": another request has ended the listening");
-  }
   while (true) {
-    std::optional<Published> message;
-    try {
-      message = connection_.next_message({until, interrupt_fd});
-    } catch (const Error& error) {
-      if (error.trouble() != Trouble::interrupted) throw;
-      return Wake{Wake::Why::interrupted, {}};
-    }
-    if (!message) return Wake{Wake::Why::due, {}};
-    if (message->channel != own) continue;
-    const std::string_view text = message->payload;
+    const auto heard = next_on(own, until, interrupt_fd);
+    if (const auto* why = std::get_if<Wake::Why>(&heard)) return Wake{*why, {}};
+    const std::string_view text = std::get<std::string>(heard);
     if (text.starts_with("grant ")) {
       pending_->handed_over.insert({claim.key, claim.token});
       return Wake{Wake::Why::granted, {}, told_grant(text.substr(6))};
@@ -255,15 +246,26 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
   }
 }
 
+std::variant<std::string, Wake::Why> RedisStore::next_on(const std::string& channel, Deadline until,
+                                                         int interrupt_fd) {
+  if (subscribed_ != channel) {
+    throw Error(Trouble::unavailable, name() + ": another request has ended the listening");
+  }
+  try {
+    while (auto message = connection_.next_message({until, interrupt_fd})) {
+      if (message->channel == channel) return std::move(message->payload);
+    }
+  } catch (const Error& error) {
+    if (error.trouble() != Trouble::interrupted) throw;
+    return Wake::Why::interrupted;
+  }
+  return Wake::Why::due;
+}
+
 std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
-  const auto take = [&] {
-    const auto word = told.substr(0, told.find(' '));
-    told.remove_prefix(std::min(told.size(), word.size() + 1));
-    return word;
-  };
-  const microseconds granted_at = server_clock(take());
-  const milliseconds lease = server_span(take());
-  const Fence fence{server_number(take())};
+  const microseconds granted_at = server_clock(take_until(told, ' '));
+  const milliseconds lease = server_span(take_until(told, ' '));
+  const Fence fence{server_number(take_until(told, ' '))};
   const bool same_clock = told == last_answer_.place && connection_.links() == last_answer_.link;
   // The message may have waited for us to be continued. By the server's clock it was sent so long
   // after the answer; that this is more than has passed here means that the clock was set.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "lock/member.hpp"
@@ -127,6 +128,9 @@ class RedisStore : public virtual Store, public virtual Seals, public virtual La
   void tidy(const LockKey& key, std::int64_t more, const Patience& patience);
   Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                   const Patience& patience, bool& more);
+  /// The next message on the channel that is listened to, or why there is none.
+  std::variant<std::string, Wake::Why> next_on(const std::string& channel, Deadline until,
+                                               int interrupt_fd);
   /// What a message says that was `told` to who waits; nothing in it where it cannot be told how
   /// old it is.
   std::optional<Grant> told_grant(std::string_view told) const;

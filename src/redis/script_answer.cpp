@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/cut.hpp"
 #include "base/error.hpp"
 #include "redis/protocol_text.hpp"
 
@@ -38,7 +39,7 @@ Reply in_items(Reply reply) {
   while (!left.empty() && list.items.size() < most) {
     Reply item;
     item.kind = Reply::Kind::text;
-    item.text = take_word(left);
+    item.text = take_until(left, ' ');
     list.items.push_back(std::move(item));
   }
   return list;

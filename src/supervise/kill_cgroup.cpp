@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "base/cut.hpp"
 #include "base/process.hpp"
 
 namespace dlock {
@@ -27,11 +28,7 @@ bool marked_as_delegated(const std::string& folder) {
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const auto end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
+  while (!text.empty()) parts.push_back(take_until(text, separator));
   return parts;
 }
 

@@ -115,6 +115,13 @@ TEST_CASE("majority: of six who ask at the same moment and do not wait exactly o
   for (int i = 0; i < rounds; ++i) CHECK(winners(scene, "k" + std::to_string(i), 6) == 1);
 }
 
+TEST_CASE("majority: where two of five are down, exactly one of those who do not wait runs") {
+  const FleetScene scene;
+  for (const std::size_t i : {3, 4}) scene.fleet.proxy(i).refuse(true);
+  const int rounds = runs_of_this_test(12);
+  for (int i = 0; i < rounds; ++i) CHECK(winners(scene, "k" + std::to_string(i), 3) == 1);
+}
+
 TEST_CASE("majority: three at most are in a semaphore of three on five servers") {
   const FleetScene scene;
   std::vector<Process> shells;

@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,21 +31,6 @@ milliseconds time_for(const FleetScene& scene, int shells, int runs) {
   return std::chrono::duration_cast<milliseconds>(BootClock::now() - begun);
 }
 
-/// All at once, without waiting: how many ran.
-std::ptrdiff_t winners(const FleetScene& scene, const std::string& key, int count) {
-  std::vector<Process> all;
-  for (int i = 0; i < count; ++i) {
-    all.push_back(scene.start({"run", "-q", "-n", "-k", key, "--", "sh", "-c",
-                               "until [ -e over-" + key + " ]; do sleep 0.01; done"}));
-  }
-  const auto ended = [&] {
-    return std::count_if(all.begin(), all.end(), [](const Process& p) { return !p.running(); });
-  };
-  CHECK(eventually([&] { return ended() == count - 1; }));
-  scene.touch("over-" + key);
-  return std::count_if(all.begin(), all.end(), [](Process& p) { return p.wait().exit_code == 0; });
-}
-
 /// Tombstones do not count.
 std::size_t locks_left(const FleetScene& scene) {
   std::size_t left = 0;
@@ -71,13 +55,6 @@ TEST_CASE("majority: a silent server keeps no waiter from its turn") {
   silence(scene, 2);
   // Less than the time for which one who answers nothing is waited for otherwise.
   CHECK(time_for(scene, 3, 8) < silence_of_a_dead_server);
-}
-
-TEST_CASE("majority: where two of five are down, exactly one of those who do not wait runs") {
-  const FleetScene scene;
-  for (const std::size_t i : {3, 4}) scene.fleet.proxy(i).refuse(true);
-  for (int i = 0; i < runs_of_this_test(12); ++i)
-    CHECK(winners(scene, "k" + std::to_string(i), 3) == 1);
 }
 
 TEST_CASE("majority: what one process takes and another gives back stays on no server") {

@@ -4,6 +4,7 @@
 #include "base/wait.hpp"
 #include "engines.hpp"
 #include "support/eventually.hpp"
+#include "support/process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -161,16 +162,10 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   const auto store = engine.open();
   const Held held = take(*store, "k", milliseconds(2000));
   const auto begun = BootClock::now();
-  const auto threads = [] { return numbers_in("/proc/self/task").size(); };
-  std::thread([] {}).join();  // with the first one a sanitizer begins a thread of its own, to stay
-  auto at_first = threads();
-  for (int i = 0; i < 20; ++i) {
-    std::this_thread::sleep_for(milliseconds(1));
-    at_first = std::min(at_first, threads());
-  }
+  const auto at_first = settled_thread_count();
   LeaseKeeper keeper(*store, {held}, nullptr, LeaseKeeper::Begin::when_due);
   keeper.start();  // too early
-  CHECK(threads() == at_first);
+  CHECK(thread_count() == at_first);
   CHECK(keeper.start_by() <= later(begun, milliseconds(700)));
   CHECK(keeper.safe_until() == held.grant.lease.valid_until);
   poll_until({}, keeper.start_by());
@@ -184,7 +179,7 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   CHECK(eventually([&] { return keeper.safe_until() > renewed_until; }));
   keeper.stop();
   // A thread that was joined may stand in /proc a little longer.
-  CHECK(eventually([&] { return threads() == at_first; }));
+  CHECK(eventually([&] { return thread_count() == at_first; }));
 
   Held unconfirmed = held;
   unconfirmed.grant.confirmed = false;

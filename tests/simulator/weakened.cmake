@@ -19,8 +19,8 @@ weaken(renewal_that_creates local/lock_table.cpp
 weaken(lease_from_the_reply lock/store.cpp
   "later(sent, lease" "later(sent < BootClock::now() ? BootClock::now() : sent, lease")
 
-weaken(half_for_a_majority quorum/tenure.cpp
-  "return members * owners / (owners + 1) + 1;" "return members * owners / (owners + 1);")
+weaken(half_for_a_majority lock/claim.cpp
+  "return servers * owners / (owners + 1) + 1;" "return servers * owners / (owners + 1);")
 
 weaken(readers_beside_seats local/table_operation.cpp
   "(now_.one_of_several && apart(limit, hold.limit))" "apart(limit, exclusive)")

@@ -12,11 +12,13 @@
 #include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/join.hpp"
 #include "base/process.hpp"
 #include "base/wait.hpp"
+#include "support/eventually.hpp"
 
 namespace dlock::test {
 namespace {
@@ -241,6 +243,16 @@ std::size_t processes_of_session(pid_t session) {
     if (stat && stat->session == session) ++count;
   }
   return count;
+}
+
+std::size_t thread_count() { return numbers_in("/proc/self/task").size(); }
+
+std::size_t settled_thread_count() {
+  pid_t first = 0;
+  std::thread([&] { first = gettid(); }).join();
+  const std::string joined = "/proc/self/task/" + std::to_string(first);
+  eventually([&] { return !std::filesystem::exists(joined); });
+  return thread_count();
 }
 
 }  // namespace dlock::test

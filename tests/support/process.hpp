@@ -88,4 +88,11 @@ bool is_alive(pid_t pid);
 /// How many processes of this session there are, those that wait to be reaped included.
 std::size_t processes_of_session(pid_t session);
 
+/// The threads of this process, those that have just been joined included.
+std::size_t thread_count();
+
+/// The same once no thread was joined a moment ago, and a sanitizer has begun the one that it
+/// begins with the first of ours, and keeps.
+std::size_t settled_thread_count();
+
 }  // namespace dlock::test

@@ -22,6 +22,14 @@ bool is_shown(Limit limit, std::size_t servers_with_it) {
   return !merged_states({{key}, {}}, said, said.size()).front().holders.empty();
 }
 
+Waiter waiter(const std::string& owner, Ticket ticket, milliseconds waiting) {
+  Waiter waiter;
+  waiter.owner = owner;
+  waiter.ticket = ticket;
+  waiter.waiting = waiting;
+  return waiter;
+}
+
 }  // namespace
 
 TEST_CASE("merge: who has fewer votes than its limit takes is no holder") {
@@ -31,6 +39,19 @@ TEST_CASE("merge: who has fewer votes than its limit takes is no holder") {
   CHECK(is_shown(Limit{2}, 4));
   CHECK_FALSE(is_shown(Limit{2}, 3));
   CHECK_FALSE(is_shown(Limit{4}, 4));
+}
+
+TEST_CASE("merge: waiters stand in the order of their tickets, whoever was asked late") {
+  const Waiter first = waiter("first", Ticket{1000}, milliseconds(3));
+  const Waiter second_seen_late = waiter("second", Ticket{2000}, milliseconds(9));
+  const std::vector<std::vector<KeyState>> said = {
+      {KeyState{key, {}, {second_seen_late}}},
+      {KeyState{key, {}, {first, waiter("second", Ticket{2000}, milliseconds(2))}}}};
+  const auto waiters = merged_states({{key}, {}}, said, 3).front().waiters;
+  REQUIRE(waiters.size() == 2);
+  CHECK(waiters[0].owner == "first");
+  CHECK(waiters[0].position == 1);
+  CHECK(waiters[1].waiting == milliseconds(9));
 }
 
 }  // namespace dlock

@@ -119,10 +119,12 @@ void WaitingLine::draw() {
   const std::lock_guard guard(mutex_);
   Refusal now = *now_;
   grow_older(now.held_by, passed_since(as_of_));
-  const Screen screen = screen_at(STDERR_FILENO);
+  constexpr std::string_view begin = "dlock: ";
+  Screen screen = screen_at(STDERR_FILENO);
+  screen.columns -= std::min(screen.columns, begin.size() + LiveLine::margin);
   const auto waited = passed_since(since_);
-  line_.draw("dlock: " + (away_ ? waiting_in_vain_text(key_, waited, screen)
-                                : waiting_text(key_, now, waited, screen)));
+  line_.draw(std::string(begin) + (away_ ? waiting_in_vain_text(key_, waited, screen)
+                                         : waiting_text(key_, now, waited, screen)));
 }
 
 }  // namespace dlock

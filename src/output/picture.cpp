@@ -47,10 +47,7 @@ void Picture::leave() {
 void LiveLine::draw(const std::string& text) {
   if (!in_foreground(fd_)) return;
   const Screen screen = screen_at(fd_);
-  // What the terminal says of ^C stands behind it, and must not begin a line of its own.
-  constexpr std::size_t room_for_a_key = 3;
-  const std::string line =
-      screen.fitted(text, screen.columns - std::min(screen.columns, room_for_a_key));
+  const std::string line = screen.fitted(text, screen.columns - std::min(screen.columns, margin));
   write_all(fd_, wiping() + line);
   width_ = display_width(line);
 }

@@ -36,6 +36,10 @@ class LiveLine {
   LiveLine& operator=(const LiveLine&) = delete;
   ~LiveLine() { wipe(); }
 
+  /// Columns it leaves free: what the terminal says of ^C stands behind it, and must not begin a
+  /// line of its own.
+  static constexpr std::size_t margin = 3;
+
   /// `text` is escaped; cut to what fits.
   void draw(const std::string& text);
   void wipe();

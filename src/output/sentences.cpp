@@ -5,6 +5,7 @@
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "output/columns.hpp"
 
 namespace dlock {
 namespace {
@@ -38,6 +39,49 @@ std::string holders_list(const Refusal& refusal) {
 std::string holders_text(const Refusal& refusal) {
   if (refusal.held_by.empty()) return "is free, but others wait for it";
   return "is held by " + holders_list(refusal);
+}
+
+std::size_t left_of(std::size_t room, std::size_t taken) { return room - std::min(room, taken); }
+
+/// `deploy@web1` of deploy@web1.example.com.
+std::string short_who(const Who& who, const Screen& screen) {
+  const std::string host = screen.shown(who.host);
+  return screen.shown(who.user) + "@" + host.substr(0, host.find('.'));
+}
+
+/// As much of who it is as `room` columns have.
+std::string who_within(const Who& who, std::size_t room, const Screen& screen) {
+  const std::string place = screen.shown(who.user) + "@" + screen.shown(who.host);
+  const std::string process = place + " pid " + std::to_string(who.pid);
+  for (const std::string& text :
+       {process + " (" + screen.shown(who.command) + ")", process, place}) {
+    if (display_width(text) <= room) return text;
+  }
+  return screen.fitted(short_who(who, screen), room);
+}
+
+/// For a narrow screen: what has no room is taken off the names, and none of the facts.
+std::string short_waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
+                               const Screen& screen) {
+  constexpr std::size_t least_of_a_name = 8;
+  const Holder& first = refusal.held_by.front();
+  const std::string begin = "waiting " + human_duration(waited) + " for ";
+  std::string facts = ", " + std::to_string(refusal.ahead + 1) + "/" +
+                      std::to_string(std::max(refusal.waiting, refusal.ahead + 1)) + "; ";
+  if (first.kept) {
+    facts += "kept " + human_duration(first.lease_left.value_or(milliseconds(0))) + " more: ";
+  } else {
+    facts += "held " + human_duration(first.held) +
+             (first.lease_left ? ", lease " + human_duration(*first.lease_left) : "") + ": ";
+  }
+  const std::string others =
+      refusal.holders > 1 ? ", " + std::to_string(refusal.holders - 1) + " more" : "";
+  const std::size_t room = left_of(screen.columns, display_width(begin + facts + others));
+  const std::size_t for_key = left_of(room, display_width(short_who(first.who, screen)));
+  const std::string name =
+      screen.fitted(screen.shown(key.text), std::max(least_of_a_name, for_key));
+  const std::string who = who_within(first.who, left_of(room, display_width(name)), screen);
+  return begin + name + facts + who + others;
 }
 
 std::string waiting_for(const LockKey& key, milliseconds waited, const Screen& screen) {
@@ -90,10 +134,14 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
     const std::string label = std::exchange(holder.who.label, "");
     if (!label.empty()) labels += " [" + escaped(label) + "]";
   }
-  const std::string text = begin + place + ": " +
-                           (refusal.held_by.empty() ? "nobody is in" : holders_list(unlabelled)) +
-                           labels;
-  return screen.utf8 ? text : ascii_alone(text);
+  const std::string holders = refusal.held_by.empty() ? "nobody is in" : holders_list(unlabelled);
+  const std::string text = begin + place + ": " + holders;
+  const std::string shown = screen.utf8 ? text : ascii_alone(text);
+  const bool too_long = screen.is_terminal && display_width(shown) > screen.columns;
+  if (too_long && !refusal.held_by.empty()) {
+    return short_waiting_text(key, refusal, waited, screen);
+  }
+  return shown + (screen.utf8 ? labels : ascii_alone(labels));
 }
 
 std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const Screen& screen) {

@@ -17,7 +17,8 @@ std::string who_text(const Who& who);
 std::string refusal_text(const LockKey& key, const Refusal& refusal);
 
 /// `waiting 12s for nightly, place 2 of 3: deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s
-/// left [label]`, for one line of `screen`: of a long key there is only the beginning.
+/// left [label]`, for one line of `screen`: of a long key there is only the beginning. Where that
+/// is too narrow: `waiting 12s for nightly, 2/3; held 1m01s, lease 24s: deploy@web1`.
 std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                          const Screen& screen);
 

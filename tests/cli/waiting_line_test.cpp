@@ -4,6 +4,7 @@
 #include <list>
 
 #include "cli/live_support.hpp"
+#include "output/columns.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 
@@ -76,9 +77,10 @@ TEST_CASE("waiting line: fits the terminal, also one without a size") {
     REQUIRE(at != std::string::npos);
     const auto from = at + wipe.size();
     const std::string line = user.screen().substr(from, user.screen().find('\r', from) - from);
-    CHECK(line.ends_with("\u2026"));
-    // The two characters of the key and the sign of the cut have three bytes each.
-    CHECK(line.size() - 2 - 2 == columns - 3);
+    CHECK(display_width(line) <= columns - 3);
+    CHECK(holds(line, columns == 40 ? "/" : "@"));
+    // What has no room is the label or the name; at 80 columns that depends on the host's.
+    if (columns != 80) CHECK(line.ends_with("\u2026"));
     users.pop_front();
   }
 }

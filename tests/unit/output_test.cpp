@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "output/columns.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
 #include "output/table.hpp"
@@ -70,6 +71,7 @@ TEST_CASE("output: the line of one who waits says the place first, and labels la
   standing.ahead = 1;
   Screen screen;
   screen.is_terminal = true;
+  screen.columns = 120;
   CHECK(waiting_text(LockKey{"k\u00fc"}, standing, 12s, screen) ==
         "waiting 12s for k\u00fc, place 2 of 3: deploy@web1 pid 42 (sh) for 1m01s, lease 24s left "
         "[ticket 17]");
@@ -77,8 +79,41 @@ TEST_CASE("output: the line of one who waits says the place first, and labels la
   CHECK(waiting_text(LockKey{"k\u00fc"}, standing, 12s, screen)
             .starts_with("waiting 12s for k\\xC3\\xBC, place 2 of 3: "));
   CHECK(is_plain(waiting_text(LockKey{hostile}, refusal({holder(somebody(hostile))}), 1s, screen)));
+  screen.columns = 80;
   CHECK(waiting_in_vain_text(LockKey{std::string(90, 'x')}, 1s, screen) ==
         "waiting 1s for " + std::string(25, 'x') + "~: the server does not answer");
+}
+
+TEST_CASE(
+    "output: on a narrow terminal the line of one who waits has shorter words, and all facts") {
+  // What 80 columns leave behind "dlock: " and before what the terminal says of ^C.
+  Screen screen;
+  screen.is_terminal = true;
+  screen.columns = 70;
+  const auto line = [&](const Who& who, const std::string& key, Refusal standing) {
+    standing.held_by.front().who = who;
+    const std::string text = waiting_text(LockKey{key}, standing, 65s, screen);
+    CHECK(display_width(text) <= 70);
+    return text;
+  };
+  Refusal standing = refusal({holder(Who{})}, 12);
+  standing.ahead = 8;
+  const Who deploy{"web1.example.com", 4194303, "deploy", "backup.sh", "ticket 17"};
+  CHECK(line(deploy, "nightly", standing) ==
+        "waiting 1m05s for nightly, 9/12; held 1m01s, lease 24s: deploy@web1");
+  CHECK(line(Who{"w", 7, "u", "sh", ""}, "k", standing) ==
+        "waiting 1m05s for k, 9/12; held 1m01s, lease 24s: u@w pid 7 (sh)");
+  CHECK(line(deploy, std::string(50, 'k'), standing)
+            .starts_with(
+                "waiting 1m05s for kkkkkkkkk\u2026, 9/12; held 1m01s, lease 24s: deploy@web1"));
+  CHECK(is_plain(line(somebody(hostile), hostile, standing)));
+  standing.holders = 3;
+  CHECK(line(deploy, "nightly", standing) ==
+        "waiting 1m05s for nightly, 9/12; held 1m01s, lease 24s: deplo\u2026, 2 more");
+  standing.holders = 1;
+  standing.held_by.front().kept = true;
+  CHECK(line(deploy, "nightly", standing) ==
+        "waiting 1m05s for nightly, 9/12; kept 24s more: deploy@web1");
 }
 
 TEST_CASE("output: tables escape what others wrote, a row or line each") {

@@ -148,5 +148,23 @@ TEST_CASE("inspect: 71 when its output cannot be written") {
   });
 }
 
+TEST_CASE("inspect, --help and acquire: nobody reads the pipe any more") {
+  const Place place(Engine::local);
+  place.acquired("a");
+  const std::string nobody_reads = "mkfifo p; exec 3<>p 4>p 3<&-; ";
+  for (const char* line : {"inspect", "inspect a", "inspect --json", "inspect --watch",
+                           "inspect --watch --json", "doctor", "--help", "run --help", "-V"}) {
+    CAPTURE(line);
+    const auto result =
+        place.shell("rm -f p; " + nobody_reads + R"("$D" )" + line + " >&4; echo code $? >&2");
+    // As of any filter of Unix: it dies of SIGPIPE without a word.
+    CHECK(result.err == "code 141\n");
+  }
+  const auto result = place.shell("rm -f p; " + nobody_reads + R"("$D" acquire -k b -t 9s >&4)");
+  CHECK(result.exit_code == 71);
+  CHECK(is_one_message(result.err));
+  CHECK(place.dlock({"inspect", "-q", "b"}).exit_code == 1);
+}
+
 }  // namespace
 }  // namespace dlock::test

@@ -10,8 +10,10 @@ namespace dlock {
 NotStarted not_started(const std::string& name, int error) {
   const bool missing = error == ENOENT;
   const bool searched = missing && !name.empty() && name.find('/') == std::string::npos;
+  const bool shell_line = missing && name.find(' ') != std::string::npos;
   return {"cannot run \"" + escaped(name) + "\": " + std::strerror(error) +
-              (searched ? " in PATH" : ""),
+              (searched ? " in PATH" : "") +
+              (shell_line ? "; a line for the shell follows -c" : ""),
           missing ? ExitCode::not_found : ExitCode::not_executable};
 }
 

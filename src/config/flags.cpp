@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "config/habits.hpp"
 #include "config/options.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
@@ -138,14 +139,21 @@ class Cutter {
       throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
     }
     if (found == nullptr) {
-      throw_usage("unknown flag " + redacted(spelled) + where +
-                  did_you_mean(spelled, flags_of(command_)));
+      throw_usage("unknown flag " + redacted(spelled) + where + suggestion_for(spelled));
     }
     if (!found->belongs_to(command_)) {
       throw_usage(spelled + " is no flag of " + subcommand(command_).name + ", but of " +
                   commands_with(*found));
     }
     return *found;
+  }
+
+  std::string suggestion_for(const std::string& spelled) const {
+    const std::string_view meant = option_meant(spelled);
+    if (!meant.empty() && option(meant).belongs_to(command_)) {
+      return ": did you mean " + option(meant).shown() + "?";
+    }
+    return did_you_mean(spelled, flags_of(command_));
   }
 
   void add(const Option& option, std::optional<std::string> value) {
@@ -170,6 +178,23 @@ class Cutter {
   std::vector<GivenFlag> given_;
 };
 
+std::string where_it_belongs(const std::string& spelled) {
+  const Option* option = spelled.starts_with("--")
+                             ? find_option(std::string_view(spelled).substr(2))
+                             : find_option(spelled[1]);
+  const Subcommand* first = nullptr;
+  for (const Subcommand& each : subcommands()) {
+    if (first == nullptr && option != nullptr && option->belongs_to(each.command)) first = &each;
+  }
+  const bool of_run = first == nullptr || first->command == Command::run;
+  std::string line = of_run ? "dlock run -k KEY" : std::string("dlock ") + first->name;
+  if (first != nullptr && option->slot != Slot(&Flags::keys)) {
+    line +=
+        " " + option->shown() + (option->value == nullptr ? "" : " " + std::string(option->value));
+  }
+  return ": options come after it, as in " + line + (of_run ? " -- COMMAND" : "");
+}
+
 Flags before_command(const std::string& argument) {
   Flags flags;
   const Option* option = nullptr;
@@ -187,24 +212,37 @@ Flags before_command(const std::string& argument) {
     if (const auto instead = refusal_of(spelled)) {
       throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
     }
-    throw_usage(redacted(spelled) + " stands before the command" +
-                ": options come after it, as in dlock run -k KEY -- COMMAND");
+    throw_usage(redacted(spelled) + " stands before a command of dlock" +
+                where_it_belongs(spelled));
   }
   return flags;
 }
 
-Command command_named(const std::string& name) {
+[[noreturn]] void refuse_command(const std::string& name) {
+  const std::string begin = "unknown command " + in_quotes(name);
+  if (const auto meant = command_meant(name); !meant.empty()) {
+    throw_usage(begin + ": did you mean " + std::string(meant) + "?");
+  }
+  // As flock is given the file to lock.
+  if (name.find('/') != std::string::npos) {
+    throw_usage(begin + ": a command runs under a lock with dlock run -k KEY -- COMMAND");
+  }
   std::vector<std::string> names;
   std::string list;
   for (const Subcommand& each : subcommands()) {
-    if (name == each.name) return each.command;
     const bool last = each.command == subcommands().back().command;
     list += std::string(list.empty() ? "" : last ? " or " : ", ") + each.name;
     names.emplace_back(each.name);
   }
   const std::string suggestion = did_you_mean(name, names);
-  throw_usage("unknown command " + in_quotes(name) +
-              (suggestion.empty() ? ": it is " + list : suggestion));
+  throw_usage(begin + (suggestion.empty() ? ": it is " + list : suggestion));
+}
+
+Command command_named(const std::string& name) {
+  for (const Subcommand& each : subcommands()) {
+    if (name == each.name) return each.command;
+  }
+  refuse_command(name);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ constexpr Page pages[] = {
      "\"$$\", the calling script: if the lock is lost, PID gets SIGTERM, or --signal.\n",
      "  T=$(dlock acquire -k deploy -t 10m) || exit\n"
      "  dlock release -k deploy --token \"$T\"\n"
-     "  dlock acquire -k deploy -t 1m -w 5m --env > lock.env && . ./lock.env\n"
+     "  dlock acquire -k deploy -t 1m -w 5m --env >>\"$GITHUB_ENV\"\n"
      "  T=$(dlock acquire -k deploy --attach \"$$\") || exit\n",
      "  0 taken; 75 not had in time; 79 --attach: lost at once; 64 usage; 69 server\n"
      "  not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
@@ -102,18 +102,46 @@ constexpr Page pages[] = {
      "  NAME holds no fence; 71 FILE cannot be used; 69, 77, 78, 70 as in run\n"},
 };
 
+/// What one command means by an option that others have, too.
+struct Wording {
+  Command command;
+  std::string_view option;
+  const char* help;
+};
+
+constexpr Wording wordings[] = {
+    {Command::run, "--ttl", "lease: outlives a dead dlock by it (default: 30s)"},
+    {Command::acquire, "--ttl", "lease: ends so much later unless renewed"},
+    {Command::renew, "--ttl", "new lease, from now on (default: as acquired)"},
+    {Command::latch, "--ttl", "open: how long the latch lasts (default: 1d)"},
+    {Command::doctor, "--ttl", "the lease that the locks there will have"},
+    {Command::acquire, "--signal", "at loss, in place of SIGTERM: INT, SIGINT or 2"},
+    {Command::release, "--fence", "throw out only the holder with this fence"},
+    {Command::guard, "--fence", "the holder's fence (default: DLOCK_FENCE)"},
+    {Command::acquire, "-q", "print nothing but errors"},
+    {Command::inspect, "-q", "no output; the exit code says if it is held"},
+    {Command::doctor, "-q", "no output; the exit code says it"},
+};
+
+std::string help_of(const Option& option, Command command) {
+  for (const Wording& each : wordings) {
+    if (each.command == command && each.option == option.shown()) return each.help;
+  }
+  return option.help;
+}
+
 std::string padded(std::string text, std::size_t width) {
   // A column of its own always ends in two blanks.
   text.append(text.size() + 2 > width ? 2 : width - text.size(), ' ');
   return text;
 }
 
-std::string option_line(const Option& option) {
+std::string option_line(const Option& option, Command command) {
   std::string left = "  ";
   left += option.letter == 0 ? "    " : std::string("-") + option.letter;
   if (*option.name != '\0') left += (option.letter == 0 ? "--" : ", --") + std::string(option.name);
   if (option.value != nullptr) left += " " + std::string(option.value);
-  std::string line = padded(left, help_column) + option.help;
+  std::string line = padded(left, help_column) + help_of(option, command);
   for (const std::string& alias : aliases_of(option)) line += "; also " + alias;
   return line + "\n";
 }
@@ -161,11 +189,13 @@ std::vector<std::string> rare_options(Command command) {
 std::string page_text(const Page& page) {
   std::string text = std::string("Usage: dlock ") + page.usage + "\n" + page.about + "\nOptions:\n";
   for (const Option& each : options()) {
-    if (each.belongs_to(page.command) && *each.help != '\0') text += option_line(each);
+    if (each.belongs_to(page.command) && *each.help != '\0')
+      text += option_line(each, page.command);
   }
   text += wrapped("Also, each with a variable as DLOCK_TLS_CA:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
-  text += "DUR is 10 or 0.25 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
+  if (text.find(" DUR ") != std::string::npos)
+    text += "DUR is 10 or 0.25 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
   text += std::string("\nExamples:\n") + page.examples;
   return text + "\nExit codes:\n" + page.exit_codes;
 }
@@ -180,8 +210,9 @@ std::string overview() {
   }
   return text +
          "\nExamples:\n"
-         "  dlock run -k nightly -- echo alone\n"
-         "  dlock run -k nightly -n --server redis://localhost -- echo alone on all hosts\n"
+         "  dlock run -n -k nightly -- echo skipped if it runs already\n"
+         "  dlock run -w 60 -k nightly -- echo waits at most a minute\n"
+         "  dlock run -n -k tick --min-hold 50s --server redis://localhost -- echo once\n"
          "  dlock inspect\n"
          "\n"
          "dlock COMMAND --help has the options, variables, examples and exit codes.\n"

@@ -36,8 +36,6 @@ const Option option_table[] = {
     {"by", 0, "ID", latch, &Flags::by, "arrive: be ID, who counts once (default: as new)"},
     {"state", 0, "FILE", guard, &Flags::state, "remembers the largest fence that came"},
     {"state-key", 0, "NAME", guard, &Flags::state_key, "remember it as NAME where the locks are"},
-    {"fence", 0, "N", release | guard, &Flags::fence,
-     "the holder's fence (guard: else DLOCK_FENCE)", "DLOCK_FENCE", false, 0, release},
     {"command", 'c', "STRING", run | guard, &Flags::command_string, "run STRING with /bin/sh -c"},
     {"nonblock", 'n', nullptr, takers | latch, &Flags::nonblock, "do not wait", nullptr, false,
      'w'},
@@ -49,7 +47,7 @@ const Option option_table[] = {
      false, 'l'},
     {"limit", 0, "N", takers, &Flags::limit, "be at most N together in it", nullptr, false, 'l'},
     {"ttl", 't', "DUR", takers | renew | doctor | latch, &Flags::ttl,
-     "lease (run: 30s; renew: as before; latch: 1d)", "DLOCK_TTL", true, 0, renew | latch},
+     "lease (default: run 30s, renew as before, latch 1d)", "DLOCK_TTL", true, 0, renew | latch},
     {"attach", 0, "PID", acquire, &Flags::attach, "renew until PID ends, then release (-t 30s)"},
     {"conflict-exit-code", 'E', "N", run, &Flags::conflict_exit_code,
      "exit code in place of 75, if not had in time"},
@@ -57,7 +55,8 @@ const Option option_table[] = {
      "DLOCK_GRACE", true},
     {"signal", 0, "SIG", takers, &Flags::signal, "in place of SIGTERM: INT, SIGINT or 2"},
     {"max-hold", 0, "DUR", run, &Flags::max_hold, "stop COMMAND after DUR, exit 124"},
-    {"min-hold", 0, "DUR", run, &Flags::min_hold, "keep the key taken for at least DUR"},
+    {"min-hold", 0, "DUR", run, &Flags::min_hold,
+     "keep the key for DUR at least, for cron on N hosts"},
     {"wait-tree", 0, nullptr, run, &Flags::wait_tree, "hold until all descendants of COMMAND end"},
     {"on-lost", 0, "ACTION", run, &Flags::on_lost, "stop COMMAND (default), or ignore the loss"},
     {"watchdog", 0, nullptr, run, &Flags::watchdog,
@@ -66,6 +65,8 @@ const Option option_table[] = {
     {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
      "DLOCK_TOKEN"},
     {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
+    {"fence", 0, "N", release | guard, &Flags::fence,
+     "the holder's fence (guard: else DLOCK_FENCE)", "DLOCK_FENCE", false, 0, release},
     {"json", 0, nullptr, acquire | inspect | doctor | latch, &Flags::json, "print JSON"},
     {"watch", 0, nullptr, inspect, &Flags::watch, "show it again at each change, until ^C"},
     {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
@@ -89,7 +90,7 @@ const Option option_table[] = {
      "DLOCK_SENTINEL_PASSWORD_FILE", true},
     {"prefix", 0, "STR", all, &Flags::prefix, "", "DLOCK_PREFIX", true},
     {"config", 0, "FILE", all, &Flags::config, "", "DLOCK_CONFIG"},
-    {"", 'q', nullptr, all, &Flags::quiet, "errors alone; acquire, inspect, doctor: no output"},
+    {"", 'q', nullptr, all, &Flags::quiet, "errors alone"},
     {"verbose", 'v', nullptr, all, &Flags::verbose, "explain"},
     {"help", 'h', nullptr, all, &Flags::help, "this text"},
     {"version", 'V', nullptr, all, &Flags::version, "the version"},
@@ -101,19 +102,6 @@ struct Alias {
   std::string_view means;
 };
 constexpr Alias alias_table[] = {{"nb", "nonblock"}, {"e", "exclusive"}};
-
-struct FlagOfFlock {
-  std::string_view letter;
-  std::string_view name;
-  const char* instead;
-};
-constexpr FlagOfFlock refusal_table[] = {
-    {"-F", "--no-fork",
-     "dlock must stay to renew the lease, and the command's exit code is passed on"},
-    {"-o", "--close", "not needed: the command never gets a descriptor of dlock"},
-    {"-u", "--unlock", "a lock is given back with: dlock release"},
-    {"", "--timeout", "use --wait"},
-};
 
 }  // namespace
 
@@ -166,13 +154,6 @@ std::vector<std::string> aliases_of(const Option& option) {
     if (alias.means == option.name) spellings.push_back(dashes + std::string(alias.spelled));
   }
   return spellings;
-}
-
-std::optional<std::string> refusal_of(std::string_view spelled) {
-  for (const FlagOfFlock& each : refusal_table) {
-    if (spelled == each.letter || spelled == each.name) return each.instead;
-  }
-  return std::nullopt;
 }
 
 }  // namespace dlock

@@ -61,7 +61,4 @@ const Option& option(std::string_view name);
 /// Other spellings of `option`: `-e`, `--nb`.
 std::vector<std::string> aliases_of(const Option& option);
 
-/// flock's flags and others that people try: what to say instead, for `-X` or `--NAME`.
-std::optional<std::string> refusal_of(std::string_view spelled);
-
 }  // namespace dlock

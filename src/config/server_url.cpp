@@ -254,15 +254,23 @@ Endpoint parse_unix(std::string_view rest) {
                    : suggestion));
 }
 
+[[noreturn]] void refuse_plain(std::string_view text) {
+  const bool may_be_host =
+      !text.empty() && !text.starts_with("redis") && !text.starts_with("unix") &&
+      std::all_of(text.begin(), text.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || std::string_view(".-:").find(c) != std::string_view::npos;
+      });
+  const std::string meant = text == "local" ? "local:" : "redis://" + std::string(text);
+  throw_usage("\"" + redacted(text) + "\" is no URL: local:[/DIR], redis://HOST[:PORT][/DB] or " +
+              "unix:///PATH[?db=N]" + (may_be_host ? ": did you mean " + meant + "?" : ""));
+}
+
 }  // namespace
 
 Target parse_server_url(std::string_view text) {
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");
-  if (colon == std::string_view::npos) {
-    throw_usage("\"" + redacted(text) + "\" is no URL: local:[/DIR], redis://HOST[:PORT][/DB] or " +
-                "unix:///PATH[?db=N]");
-  }
+  if (colon == std::string_view::npos) refuse_plain(text);
   const auto scheme = text.substr(0, colon);
   const auto rest = text.substr(colon + 3);
   if (scheme == "unix") return parse_unix(rest);

@@ -124,8 +124,14 @@ class Resolver {
     const std::string name =
         subcommand(settings_.command).name + (flags_.verb ? " " + *flags_.verb : "");
     const bool is_run = settings_.command == Command::run;
-    throw_usage("missing key: dlock " + name +
-                (is_run ? " -k KEY -- COMMAND [ARG ...]" : " -k KEY"));
+    const std::string usage = is_run ? " -- COMMAND [ARG ...]" : "";
+    const auto& command = flags_.command_argv;
+    if (is_run && command.size() > 1 && command[1] == "--") {
+      throw_usage("missing -k before the key: dlock run -k " + redacted(command[0]) + usage);
+    }
+    const std::string misread =
+        is_run && command.size() > 1 ? in_quotes(command[0]) + " was read as COMMAND; " : "";
+    throw_usage("missing key: " + misread + "dlock " + name + " -k KEY" + usage);
   }
 
   void resolve_patterns() {
@@ -242,8 +248,9 @@ class Resolver {
     if (!has("token") || settings_.force) return;
     settings_.token = setting("token", token_from);
     if (settings_.token) return;
-    throw_usage(std::string("missing token: --token or DLOCK_TOKEN with what acquire printed") +
-                (has("force") ? ", or --force" : ""));
+    throw_usage(
+        std::string("missing token: --token or an exported DLOCK_TOKEN with what acquire ") +
+        "printed" + (has("force") ? ", or --force" : ""));
   }
 
   void resolve_force() {

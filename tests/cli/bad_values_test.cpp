@@ -180,8 +180,8 @@ TEST_CASE("bad values: flags that do not exist, or not there") {
       {{"rnu"}, "did you mean run?"},
       {{"frobnicate"}, "unknown command"},
       {{""}, "unknown command"},
-      {{"-k", "a", "run"}, "before the command"},
-      {{"--wait-tree", "run"}, "before the command"},
+      {{"-k", "a", "run"}, "before a command"},
+      {{"--wait-tree", "run"}, "before a command"},
       {{"inspect", "--wach"}, "unknown flag --wach"},
   };
   for (const auto& line : lines) check_refused(place, line, 64);

@@ -252,6 +252,29 @@ TEST_CASE("flock's own flags are refused with what to use instead") {
   CHECK(refusal({"run", "-o"}).find("descriptor") != std::string::npos);
 }
 
+TEST_CASE("what other lock tools call a flag is known, where dlock has it for this command") {
+  CHECK(refusal({"release", "a", "-f"}) == "unknown flag -f: did you mean --force?");
+  CHECK(refusal({"run", "-f"}) == "unknown flag -f");
+  CHECK(refusal({"run", "--wait-timeout=5"}).ends_with(": did you mean --wait?"));
+  CHECK(refusal({"run", "--expire", "5"}).ends_with(": did you mean --ttl?"));
+  CHECK(refusal({"inspect", "--host", "h"}).ends_with(": did you mean --server?"));
+  CHECK(refusal({"acquire", "--try"}).ends_with(": did you mean --nonblock?"));
+  CHECK(refusal({"run", "--name=a"}).ends_with(": did you mean --key?"));
+}
+
+TEST_CASE("what other lock tools call a command is known") {
+  CHECK(refusal({"list"}) == "unknown command \"list\": did you mean dlock inspect?");
+  CHECK(refusal({"watch"}) == "unknown command \"watch\": did you mean dlock inspect --watch?");
+  CHECK(refusal({"unlock", "a"}).ends_with(": did you mean dlock release?"));
+  CHECK(refusal({"break", "a"}).ends_with(": did you mean dlock release KEY --force?"));
+  CHECK(refusal({"lock", "a"})
+            .ends_with(": did you mean dlock run -k KEY -- COMMAND, or dlock acquire?"));
+  CHECK(refusal({"help"}).ends_with(": did you mean dlock --help, or dlock COMMAND --help?"));
+  CHECK(refusal({"/tmp/job.lock", "echo"}) ==
+        "unknown command \"/tmp/job.lock\": a command runs under a lock with "
+        "dlock run -k KEY -- COMMAND");
+}
+
 TEST_CASE("unknown commands are suggested") {
   CHECK(refusal({"rnu"}) == "unknown command \"rnu\": did you mean run?");
   CHECK(refusal({"aquire", "-k"}) == "unknown command \"aquire\": did you mean acquire?");
@@ -262,13 +285,16 @@ TEST_CASE("unknown commands are suggested") {
       "guard");
 }
 
-TEST_CASE("options stand after the command's name") {
-  const std::string tail =
-      " stands before the command: options come after it, as in dlock run -k KEY -- COMMAND";
-  CHECK(refusal({"-k", "K", "run"}) == "-k" + tail);
-  CHECK(refusal({"--key=K", "run"}) == "--key" + tail);
-  CHECK(refusal({"--", "run"}) == "--" + tail);
-  CHECK(refusal({"-qh"}) == "-qh" + tail);
+TEST_CASE("options stand after the command's name, and are shown where") {
+  const std::string middle = " stands before a command of dlock: options come after it, as in ";
+  CHECK(refusal({"-k", "K", "run"}) == "-k" + middle + "dlock run -k KEY -- COMMAND");
+  CHECK(refusal({"--key=K", "run"}) == "--key" + middle + "dlock run -k KEY -- COMMAND");
+  CHECK(refusal({"-n", "f", "cmd"}) == "-n" + middle + "dlock run -k KEY --nonblock -- COMMAND");
+  CHECK(refusal({"-w", "60", "f"}) == "-w" + middle + "dlock run -k KEY --wait DUR -- COMMAND");
+  CHECK(refusal({"--force", "f"}) == "--force" + middle + "dlock release --force");
+  CHECK(refusal({"--watch"}) == "--watch" + middle + "dlock inspect --watch");
+  CHECK(refusal({"--", "run"}) == "--" + middle + "dlock run -k KEY -- COMMAND");
+  CHECK(refusal({"--bananas"}) == "--bananas" + middle + "dlock run -k KEY -- COMMAND");
 }
 
 TEST_CASE("what is shown of the command line is escaped and holds no password") {

@@ -123,6 +123,10 @@ TEST_CASE("a wrong scheme is refused, with what was meant") {
     CAPTURE(bad);
     CHECK(fault(bad).find("is no URL: local:[/DIR], redis://") != std::string::npos);
   }
+  CHECK(fault("localhost").ends_with(": did you mean redis://localhost?"));
+  CHECK(fault("10.0.0.1:6379").ends_with(": did you mean redis://10.0.0.1:6379?"));
+  CHECK(fault("local").ends_with(": did you mean local:?"));
+  CHECK(fault("/run/r.sock").ends_with("[?db=N]"));
   for (const char* bad : {"rediss+redlock://h", "unix+sentinel:///h/m", "redis+://h"}) {
     CAPTURE(bad);
     CHECK(fault(bad).starts_with("unknown scheme "));

@@ -141,6 +141,10 @@ TEST_CASE("a bad key is refused and shown escaped") {
 TEST_CASE("every command but inspect needs a key, and run a command") {
   const Surroundings place;
   CHECK(place.usage_error({"run", "cmd"}) == "missing key: dlock run -k KEY -- COMMAND [ARG ...]");
+  CHECK(place.usage_error({"run", "job", "echo"}) ==
+        "missing key: \"job\" was read as COMMAND; dlock run -k KEY -- COMMAND [ARG ...]");
+  CHECK(place.usage_error({"run", "job", "--", "echo"}) ==
+        "missing -k before the key: dlock run -k job -- COMMAND [ARG ...]");
   CHECK(place.usage_error({"run"}) == "missing command: dlock run -k KEY -- COMMAND [ARG ...]");
   CHECK(place.usage_error({"run", "-k", "K"}).starts_with("missing command"));
   CHECK(place.usage_error({"run", "-k", "K", "--"}).starts_with("missing command"));
@@ -366,7 +370,8 @@ TEST_CASE("renew and release need a token, of the flag or of DLOCK_TOKEN") {
   for (const char* command : {"renew", "release"}) {
     place.variables.erase("DLOCK_TOKEN");
     CHECK(place.usage_error({command, "K"})
-              .starts_with("missing token: --token or DLOCK_TOKEN with what acquire printed"));
+              .starts_with(
+                  "missing token: --token or an exported DLOCK_TOKEN with what acquire printed"));
     place.variables["DLOCK_TOKEN"] = "variable";
     CHECK(place.resolve({command, "K"}).token == Token{"variable"});
     CHECK(place.resolve({command, "K", "--token", "flag"}).token == Token{"flag"});

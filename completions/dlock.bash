@@ -90,10 +90,20 @@ _dlock_offer_signals() {
   done < <(compgen -A signal)
 }
 
+# _dlock_wanted LINE: whether the command is about what inspect shows in LINE, a lock or a latch.
+_dlock_wanted() {
+  case $command in
+    latch) [[ $1 == *',"latch":{'* ]] ;;
+    inspect) true ;;
+    *) [[ $1 != *',"holders":[],"waiters":[],"latch":{'* ]] ;;
+  esac
+}
+
 # Offers the keys on the server that the words of the line lead to.
 _dlock_offer_keys() {
   local line key start='{"key":"'
   while IFS= read -r line; do
+    _dlock_wanted "$line" || continue
     line=${line#"$start"}
     line=${line%%'","holders":'*}
     printf -v key %b "${line//'\"'/'\x22'}"
@@ -127,8 +137,7 @@ _dlock_quote_replies() {
 # _dlock_offer_values OPTION
 _dlock_offer_values() {
   case $1 in
-    # The keys of latches are listed nowhere.
-    -k | --key) [[ $command == latch ]] || _dlock_offer_keys ;;
+    -k | --key) _dlock_offer_keys ;;
     --signal) _dlock_offer_signals ;;
     --on-lost) _dlock_offer stop ignore ;;
     --server)

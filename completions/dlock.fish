@@ -79,11 +79,14 @@ end
 # out, for fish reads what is offered by line and up to a tab.
 function __dlock_keys
     set -l words (commandline -opc)
-    # The keys of latches are listed nowhere.
-    test "$words[2]" != latch; or return
+    # What inspect shows of a key is a lock, or after latch a latch.
+    set -l wanted '^(?!.*,"holders":\[\],"waiters":\[\],"latch":\{)'
+    test "$words[2]" = inspect; and set wanted ''
+    test "$words[2]" = latch; and set wanted '^(?=.*,"latch":\{)'
     set -l read (__dlock_read)
     set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
     timeout 0.15 $program inspect --json $read[2..] </dev/null 2>/dev/null |
+        string match -r -- "$wanted.*" |
         string match -rg '^\{"key":"((?:[^"\\\\]|\\\\["\\\\])*)","holders":' |
         string replace -a '\\"' '"' | string replace -a '\\\\' '\\'
 end

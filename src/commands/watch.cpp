@@ -43,6 +43,7 @@ std::string essence_of(KeyState state) {
     if (holder.lease_left) holder.lease_left = milliseconds(0);
   }
   for (Waiter& waiter : state.waiters) waiter.waiting = milliseconds(0);
+  if (state.latch) state.latch->left = milliseconds(0);
   return key_json(state);
 }
 
@@ -165,7 +166,7 @@ void Watch::print_changes() {
   }
   if (printed_) {
     for (const auto& [key, essence] : *printed_) {
-      if (essences.count(key) == 0) lines += key_json(KeyState{key, {}, {}});
+      if (essences.count(key) == 0) lines += key_json(KeyState{key});
     }
   }
   const bool first = !printed_;

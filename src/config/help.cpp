@@ -56,8 +56,9 @@ constexpr Page pages[] = {
      "  that fence, holds it no longer; 64 usage; 69 server not reached; 77 refused\n"
      "  by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::inspect, "inspect [KEY | PATTERN ...] [--json] [--watch] [-q]",
-     "Who holds and who waits, for each KEY and all that match a PATTERN (with *, ?\n"
-     "or [); every lock on the server without either. After -k no PATTERN is read.\n",
+     "Who holds, who waits and how many arrived at a latch, for each KEY and all that\n"
+     "match a PATTERN (with *, ? or [); without either, all that is on the server.\n"
+     "After -k no PATTERN is read.\n",
      "  dlock inspect\n"
      "  dlock inspect nightly 'build-*' --json\n"
      "  dlock inspect --watch\n"

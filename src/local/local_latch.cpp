@@ -61,6 +61,11 @@ std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool lis
   return state;
 }
 
+std::optional<LatchState> LocalStore::latch_of(const LockKey& key, const Patience& patience) const {
+  const auto file = LatchFile::open(directory_, key, KeyFile::Use::read, patience);
+  return file && file->latch ? std::optional(file->latch->state(file->now)) : std::nullopt;
+}
+
 Wake::Why LocalStore::sleep_at_latch(const LockKey&, Deadline until, int interrupt_fd) {
   pollfd fds[] = {{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
   if (poll_until(fds, until) == 0) return Wake::Why::due;

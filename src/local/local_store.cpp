@@ -15,6 +15,7 @@
 #include "local/collect.hpp"
 #include "local/key_file.hpp"
 #include "local/key_name.hpp"
+#include "local/latch_file.hpp"
 #include "local/liveness.hpp"
 #include "local/open_key.hpp"
 #include "local/table_text.hpp"
@@ -104,9 +105,15 @@ auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
   }
 }
 
-/// The key of a file whose name was too short for it; throws Error{wrong_data} if it has none.
-LockKey key_inside(const Directory& directory, const std::string& name, const Patience& patience) {
+/// The key of a file whose name was too short for it, if any was ever written there; throws
+/// Error{wrong_data} if it holds anything else.
+std::optional<LockKey> key_inside(const Directory& directory, const std::string& name,
+                                  const Patience& patience) {
   auto file = KeyFile::open(directory, name, KeyFile::Use::read, patience);
+  if (file && is_latch_file_name(name)) {
+    const auto named = read_latch(*file, now_here(), directory.shown(name));
+    return named ? std::optional(named->key) : std::nullopt;
+  }
   const auto text = file ? file->read() : std::string_view();
   return parse_table(text, directory.shown(name)).key;
 }
@@ -224,7 +231,7 @@ std::vector<Holder> LocalStore::force_release(const LockKey& key, std::optional<
   return holders_from(outcome.answer, open->now);
 }
 
-KeyState LocalStore::state_of(const LockKey& key, const Patience& patience) const {
+KeyState LocalStore::lock_of(const LockKey& key, const Patience& patience) const {
   KeyState state;
   state.key = key;
   const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, patience);
@@ -249,27 +256,47 @@ std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& g
                                                const Patience& patience) const {
   std::vector<LockKey> keys;
   for (const std::string& name : names_in(directory_, SIZE_MAX)) {
-    if (!is_key_file_name(name) || !can_be_ours(directory_, name)) continue;
+    if (!is_key_file_name(name) && !is_latch_file_name(name)) continue;
+    if (!can_be_ours(directory_, name)) continue;
     auto key = key_of_file_name(name);
-    if (!key) key = unless_foreign([&] { return key_inside(directory_, name, patience); });
+    if (!key) {
+      key = unless_foreign([&] {
+              return key_inside(directory_, name, patience);
+            }).value_or(std::nullopt);
+    }
     const bool wanted = key && std::any_of(globs.begin(), globs.end(), [&](const auto& glob) {
                           return fnmatch(glob.c_str(), key->text.c_str(), 0) == 0;
                         });
     if (wanted) keys.push_back(std::move(*key));
   }
   std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;
+}
+
+/// What a glob has met.
+KeyState LocalStore::state_met(const LockKey& key, const Patience& patience) const {
+  KeyState state{key};
+  if (can_be_ours(directory_, key_file_name(key))) {
+    state = unless_foreign([&] { return lock_of(key, patience); }).value_or(state);
+  }
+  if (can_be_ours(directory_, latch_file_name(key))) {
+    state.latch = unless_foreign([&] { return latch_of(key, patience); }).value_or(std::nullopt);
+  }
+  return state;
 }
 
 std::vector<KeyState> LocalStore::inspect(const Query& query, const Patience& patience) {
   std::vector<KeyState> states;
-  for (const LockKey& key : query.keys) states.push_back(state_of(key, patience));
+  for (const LockKey& key : query.keys) {
+    states.push_back(lock_of(key, patience));
+    states.back().latch = latch_of(key, patience);
+  }
   if (query.globs.empty()) return states;
   for (const LockKey& key : matching_keys(query.globs, patience)) {
     if (std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end()) continue;
-    auto state = unless_foreign([&] { return state_of(key, patience); });
-    if (!state || (state->holders.empty() && state->waiters.empty())) continue;
-    states.push_back(std::move(*state));
+    KeyState state = state_met(key, patience);
+    if (state.in_use()) states.push_back(std::move(state));
   }
   return states;
 }

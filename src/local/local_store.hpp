@@ -53,7 +53,9 @@ class LocalStore final : public Store, public Latches {
   Look look(const Claim& claim, const Patience& patience);
   /// Changes what stands behind a hold by process; false if that has gone.
   bool change_backing(const Claim& claim, const std::function<void(Backing&)>& change);
-  KeyState state_of(const LockKey& key, const Patience& patience) const;
+  KeyState lock_of(const LockKey& key, const Patience& patience) const;
+  std::optional<LatchState> latch_of(const LockKey& key, const Patience& patience) const;
+  KeyState state_met(const LockKey& key, const Patience& patience) const;
   std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
                                      const Patience& patience) const;
 

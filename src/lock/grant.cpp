@@ -38,6 +38,7 @@ void grow_older(std::vector<Holder>& holders, milliseconds span) {
 void grow_older(KeyState& state, milliseconds span) {
   grow_older(state.holders, span);
   for (Waiter& waiter : state.waiters) waiter.waiting += span;
+  if (state.latch) state.latch->left = std::max(milliseconds(0), state.latch->left - span);
 }
 
 std::vector<Holder> holders_of(std::vector<Hold> holds) {

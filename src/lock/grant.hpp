@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "lock/claim.hpp"
+#include "lock/latch_state.hpp"
 
 namespace dlock {
 
@@ -89,11 +90,16 @@ struct Refusal {
 
 using Answer = std::variant<Grant, Refusal>;
 
-/// Everything about one key.
+/// Everything about one key: of the lock, and of the latch that has its name.
 struct KeyState {
   LockKey key;
-  std::vector<Holder> holders;
-  std::vector<Waiter> waiters;
+  std::vector<Holder> holders{};
+  std::vector<Waiter> waiters{};
+  std::optional<LatchState> latch{};
+
+  bool of_lock() const { return !holders.empty() || !waiters.empty(); }
+  /// Whether a pattern meets it.
+  bool in_use() const { return of_lock() || latch.has_value(); }
 };
 
 /// As they will be `span` later if nothing happens meanwhile.

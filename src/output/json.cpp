@@ -54,6 +54,12 @@ Json waiter_json(const Waiter& waiter) {
   return json;
 }
 
+void add_latch(Json& json, const LatchState& state) {
+  json["count"] = state.count;
+  json["arrived"] = state.arrived;
+  json["open"] = state.open();
+}
+
 Json locks_json(const std::vector<LockFence>& locks) {
   Json list = Json::array();
   for (const LockFence& lock : locks) {
@@ -71,6 +77,10 @@ std::string key_json(const KeyState& state) {
   for (const Holder& holder : state.holders) json["holders"].push_back(holder_json(holder));
   json["waiters"] = Json::array();
   for (const Waiter& waiter : state.waiters) json["waiters"].push_back(waiter_json(waiter));
+  if (state.latch) {
+    add_latch(json["latch"], *state.latch);
+    json["latch"]["left_ms"] = state.latch->left.count();
+  }
   return line(json);
 }
 
@@ -85,9 +95,7 @@ std::string grant_json(const Token& token, milliseconds ttl, const std::vector<L
 std::string latch_json(const LockKey& key, const LatchState& state) {
   Json json;
   json["key"] = key.text;
-  json["count"] = state.count;
-  json["arrived"] = state.arrived;
-  json["open"] = state.open();
+  add_latch(json, state);
   return line(json);
 }
 

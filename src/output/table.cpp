@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "base/duration.hpp"
 #include "output/columns.hpp"
@@ -159,6 +161,19 @@ Entry entry_of(const Waiter& waiter, const Screen& screen) {
   return entry;
 }
 
+std::string latch_line(const LatchState& latch, const Screen& screen) {
+  Flow flow(screen, entry_indent, narrow_indent);
+  const std::string arrived =
+      std::to_string(latch.arrived) + " of " + std::to_string(latch.count) + " have arrived";
+  flow.add({"latch"});
+  flow.add(latch.open() ? Cell{"open", Tone::good} : Cell{"shut", Tone::busy});
+  flow.comma();
+  flow.add({arrived});
+  flow.comma();
+  flow.add({"ends in " + human_duration(latch.left)});
+  return flow.text();
+}
+
 /// A column of the overview.
 struct Column {
   const char* heading;
@@ -166,9 +181,9 @@ struct Column {
   int goes;           ///< which is left out first where there is no room; 0: never
 };
 
-constexpr Column overview_columns[] = {{"KEY", 8, 0},     {"HOLDER", 8, 0}, {"PID", 0, 1},
-                                       {"COMMAND", 7, 3}, {"HELD", 0, 5},   {"LEASE", 0, 2},
-                                       {"SERVERS", 0, 4}, {"WAITING", 0, 0}};
+constexpr Column overview_columns[] = {{"KEY", 8, 0},     {"HOLDER", 8, 0},  {"PID", 0, 1},
+                                       {"COMMAND", 7, 3}, {"HELD", 0, 5},    {"LEASE", 0, 2},
+                                       {"SERVERS", 0, 4}, {"WAITING", 0, 0}, {"LATCH", 9, 0}};
 constexpr std::size_t column_count = std::size(overview_columns);
 constexpr std::size_t gap = 2;
 
@@ -179,8 +194,15 @@ Row row_of(const KeyState& state, const Screen& screen) {
   const Cell waiting{std::to_string(state.waiters.size()),
                      state.waiters.empty() ? Tone::plain : Tone::busy};
   const Cell none{"-"};
+  Cell latch = none;
+  if (state.latch) {
+    latch = {std::to_string(state.latch->arrived) + "/" + std::to_string(state.latch->count),
+             state.latch->open() ? Tone::good : Tone::busy};
+  }
   if (state.holders.empty()) {
-    return {key, {"free", Tone::good}, none, none, none, none, none, waiting};
+    const bool latch_alone = state.latch && state.waiters.empty();
+    const Cell holder = latch_alone ? none : Cell{"free", Tone::good};
+    return {key, holder, none, none, none, none, none, waiting, latch};
   }
   const Holder& first = state.holders.front();
   const std::size_t more = state.holders.size() - 1;
@@ -194,15 +216,17 @@ Row row_of(const KeyState& state, const Screen& screen) {
           {human_duration(first.held)},
           {left_text(first)},
           first.servers > 0 ? servers_cell(first, "", "") : none,
-          waiting};
+          waiting,
+          latch};
 }
 
 /// How wide each column is; nothing for those left out.
 class Widths {
  public:
-  Widths(const std::vector<Row>& rows, bool with_servers) {
+  /// `left_out`: headings of columns in which nothing stands.
+  Widths(const std::vector<Row>& rows, const std::set<std::string>& left_out) {
     for (std::size_t i = 0; i < column_count; ++i) {
-      if (!with_servers && overview_columns[i].heading == std::string("SERVERS")) {
+      if (left_out.count(overview_columns[i].heading) > 0) {
         widths_.emplace_back();
         continue;
       }
@@ -282,9 +306,11 @@ std::string row_text(const Row& row, const Widths& widths, const Screen& screen)
 }  // namespace
 
 std::string key_text(const KeyState& state, const Screen& screen) {
-  if (state.holders.empty() && state.waiters.empty()) return "free\n";
+  if (!state.in_use()) return "free\n";
   const std::string key = screen.fitted(screen.shown(state.key.text), screen.columns);
   std::string text = screen.toned(key, Tone::title) + "\n";
+  if (state.latch) text += latch_line(*state.latch, screen);
+  if (!state.of_lock()) return text;
   if (state.holders.empty()) text += "  " + screen.toned("free", Tone::good) + "\n";
   std::vector<Entry> entries;
   for (const Holder& holder : state.holders) entries.push_back(entry_of(holder, screen));
@@ -299,12 +325,13 @@ std::string overview_text(const std::vector<KeyState>& states, const Screen& scr
   Row headings;
   for (const Column& column : overview_columns) headings.push_back({column.heading, Tone::faint});
   std::vector<Row> rows{headings};
-  bool with_servers = false;
+  std::set<std::string> left_out{"SERVERS", "LATCH"};
   for (const KeyState& state : states) {
     rows.push_back(row_of(state, screen));
-    with_servers = with_servers || (!state.holders.empty() && state.holders.front().servers > 0);
+    if (!state.holders.empty() && state.holders.front().servers > 0) left_out.erase("SERVERS");
+    if (state.latch) left_out.erase("LATCH");
   }
-  Widths widths(rows, with_servers);
+  Widths widths(rows, left_out);
   if (screen.is_terminal) widths.fit(screen.columns);
   std::string text;
   for (const Row& row : rows) text += row_text(row, widths, screen);

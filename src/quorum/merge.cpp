@@ -67,16 +67,38 @@ Waiter agreed(const Views<Waiter>& views) {
   return waiter;
 }
 
+/// The latch that most have, as far as a majority has it: whoever has arrived at fewer servers may
+/// be forgotten. Nothing where those that did not answer cannot make up a majority for it.
+std::optional<LatchState> agreed(const std::vector<LatchState>& views, std::size_t servers,
+                                 std::size_t silent) {
+  std::map<std::int64_t, std::vector<LatchState>> by_count;
+  for (const LatchState& view : views) by_count[view.count].push_back(view);
+  const auto most = std::max_element(
+      by_count.begin(), by_count.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const std::size_t majority = servers / 2 + 1;
+  if (most == by_count.end() || most->second.size() + silent < majority) return std::nullopt;
+  const auto ranked = [&](const auto& field) {
+    std::vector<std::int64_t> values;
+    for (const LatchState& view : most->second) values.push_back(field(view));
+    std::sort(values.rbegin(), values.rend());
+    return values[std::min(majority, values.size()) - 1];
+  };
+  return LatchState{most->first, ranked([](const LatchState& view) { return view.arrived; }),
+                    milliseconds(ranked([](const LatchState& view) { return view.left.count(); }))};
+}
+
 struct Filed {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
+  std::vector<LatchState> latches;
 };
 
 /// Who has too few votes is left out where those that did not answer cannot make up for it; so is,
 /// as a waiter, a holder that waits for members which it lacks.
 KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
   const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
-  KeyState state{key, {}, {}};
+  KeyState state{key, {}, {}, agreed(filed.latches, servers, silent)};
   for (const auto& views : filed.holders) {
     const auto needed = votes_for(views, servers);
     if (views.size() + silent >= needed) state.holders.push_back(agreed(views, servers, needed));
@@ -117,6 +139,7 @@ std::vector<KeyState> merged_states(const Query& query,
       Filed& filed = by_key[state.key];
       for (const Holder& holder : state.holders) file(filed.holders, holder);
       for (const Waiter& waiter : state.waiters) file(filed.waiters, waiter);
+      if (state.latch) filed.latches.push_back(*state.latch);
     }
   }
   const auto silent = servers - said.size();
@@ -127,7 +150,7 @@ std::vector<KeyState> merged_states(const Query& query,
   }
   for (auto& [key, filed] : by_key) {
     KeyState state = finish(key, filed, servers, silent);
-    if (!state.holders.empty() || !state.waiters.empty()) all.push_back(std::move(state));
+    if (state.in_use()) all.push_back(std::move(state));
   }
   return all;
 }

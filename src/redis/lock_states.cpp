@@ -50,16 +50,34 @@ std::vector<Waiter> waiters_in(const Reply& queue, const Reply& hash, std::int64
   return waiters;
 }
 
-KeyState state_of(const LockKey& key, std::span<const Reply> replies) {
-  const std::int64_t now = server_now(replies[3]);
-  return KeyState{key, holders_in(replies[0], now), waiters_in(replies[1], replies[2], now)};
+/// Of its first entry, of how many there are, and of the time to its end.
+std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
+  constexpr const char* foreign = "the key holds data that is not a latch";
+  if (is_of_class(replies[0], "WRONGTYPE")) throw Error(Trouble::wrong_data, foreign);
+  const auto& head = checked(replies[0]).items;
+  const std::int64_t left = checked(replies[2]).integer;
+  constexpr std::int64_t no_such_key = -2;
+  if (head.empty() || left == no_such_key) return std::nullopt;
+  const auto count = latch_count(head.front().text);
+  if (!count || left < 0) throw Error(Trouble::wrong_data, foreign);
+  return LatchState{*count, checked(replies[1]).integer - 1, milliseconds(left)};
 }
 
 /// What becomes of a key that holds something else: named by the user it is an error, met by a glob
 /// it is none of ours.
-enum class NotALock { reported, skipped };
+enum class Foreign { reported, skipped };
 
-std::vector<KeyState> states_of(const std::vector<LockKey>& keys, NotALock not_a_lock,
+void read_what_is_ours(const LockKey& key, Foreign foreign, const LockReader& reader,
+                       const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (error.trouble() == Trouble::wrong_data && foreign == Foreign::skipped) return;
+    throw Error(error.trouble(), reader.name + ": " + escaped(key.text) + ": " + error.what());
+  }
+}
+
+std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreign,
                                 const LockReader& reader) {
   std::vector<Request> requests;
   for (const LockKey& key : keys) {
@@ -68,30 +86,35 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, NotALock not_a
     requests.push_back({"ZRANGE", names.queue, "0", "-1", "WITHSCORES"});
     requests.push_back({"HGETALL", names.waiters});
     requests.push_back({"TIME"});
+    requests.push_back({"ZRANGE", names.latch, "0", "0"});
+    requests.push_back({"ZCARD", names.latch});
+    requests.push_back({"PTTL", names.latch});
   }
   const auto replies = reader.read(keys, requests);
   std::vector<KeyState> states;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    try {
-      states.push_back(
-          state_of(keys[i], std::span(replies).subspan(i * requests_a_key, requests_a_key)));
-    } catch (const Error& error) {
-      if (error.trouble() == Trouble::wrong_data && not_a_lock == NotALock::skipped) continue;
-      throw Error(error.trouble(),
-                  reader.name + ": " + escaped(keys[i].text) + ": " + error.what());
-    }
+    const auto own = std::span(replies).subspan(i * requests_a_key, requests_a_key);
+    KeyState state{keys[i]};
+    read_what_is_ours(keys[i], foreign, reader, [&] {
+      const std::int64_t now = server_now(own[3]);
+      auto waiters = waiters_in(own[1], own[2], now);
+      state.holders = holders_in(own[0], now);
+      state.waiters = std::move(waiters);
+    });
+    read_what_is_ours(keys[i], foreign, reader, [&] { state.latch = latch_in(own.last<3>()); });
+    states.push_back(std::move(state));
   }
   return states;
 }
 
 /// The same in portions, so that no write and no set of replies grows without bound.
-std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, NotALock not_a_lock,
+std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, Foreign foreign,
                                          const LockReader& reader) {
   constexpr std::ptrdiff_t keys_a_write = 200;
   std::vector<KeyState> states;
   for (auto first = keys.begin(); first != keys.end();) {
     const auto end = first + std::min(keys_a_write, keys.end() - first);
-    auto some = states_of({first, end}, not_a_lock, reader);
+    auto some = states_of({first, end}, foreign, reader);
     std::move(some.begin(), some.end(), std::back_inserter(states));
     first = end;
   }
@@ -101,14 +124,14 @@ std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, NotAL
 }  // namespace
 
 std::vector<KeyState> inspect_locks(const Query& query, const LockReader& reader) {
-  auto states = states_in_portions(query.keys, NotALock::reported, reader);
+  auto states = states_in_portions(query.keys, Foreign::reported, reader);
   if (query.globs.empty()) return states;
   auto found = reader.find(query.globs);
   std::erase_if(found, [&](const LockKey& key) {
     return std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end();
   });
-  for (KeyState& state : states_in_portions(found, NotALock::skipped, reader)) {
-    if (!state.holders.empty() || !state.waiters.empty()) states.push_back(std::move(state));
+  for (KeyState& state : states_in_portions(found, Foreign::skipped, reader)) {
+    if (state.in_use()) states.push_back(std::move(state));
   }
   return states;
 }

@@ -77,7 +77,9 @@ KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
 std::optional<LockKey> key_of(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
-  if (name.ends_with(":queue")) name.remove_suffix(6);
+  for (const std::string_view suffix : {":queue", ":latch"}) {
+    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  }
   if (name.size() < 3 || name.front() != '{' || name.back() != '}') return std::nullopt;
   const auto inside = name.substr(1, name.size() - 2);
   if (inside.find_first_of("{}") != std::string_view::npos) return std::nullopt;
@@ -151,6 +153,11 @@ Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t no
   waiter.ticket = Ticket{ticket};
   waiter.waiting = to_ms(std::max<std::int64_t>(now - ticket, 0));
   return waiter;
+}
+
+std::optional<std::int64_t> latch_count(std::string_view head) {
+  if (!head.starts_with('=')) return std::nullopt;
+  return parse_number(head.substr(1), 1, largest_number);
 }
 
 std::int64_t server_number(std::string_view text, std::int64_t most) {

@@ -22,7 +22,7 @@ struct KeyNames {
   std::string alive;  ///< of the whole prefix, where the server is a member of a quorum
 };
 
-/// The lock behind a key name of `holds` or `queue` form; nothing for other names.
+/// The key behind a name of `holds`, `queue` or `latch` form; nothing for other names.
 std::optional<LockKey> key_of(std::string_view prefix, std::string_view name);
 
 /// The pattern SCAN is to match for all locks below a prefix.
@@ -47,6 +47,9 @@ StoredHold parse_hold(std::string_view value, std::int64_t now);
 
 /// A value of the waiters hash, for the ticket it stands at in the queue.
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now);
+
+/// How many a latch counts to, whose first entry this is; nothing if it is none of a latch.
+std::optional<std::int64_t> latch_count(std::string_view head);
 
 /// A decimal number from the server, of `most` at most; throws Error{unavailable} if it is none.
 std::int64_t server_number(std::string_view text, std::int64_t most = INT64_MAX);

@@ -10,6 +10,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/files.hpp"
 
 namespace dlock::test {
 namespace {
@@ -67,6 +68,38 @@ TEST_CASE("latch: JSON is one object with key, count, arrived and open") {
     CHECK(shows(latch("arrive", {"--json"}), "\"count\":2,\"arrived\":2,\"open\":true") == 0);
     CHECK(shows(latch("arrive", {"--json"}), "\"count\":2,\"arrived\":2,\"open\":true") == 0);
     CHECK(shows(latch("wait", {"--json"}), "\"count\":2,\"arrived\":2,\"open\":true") == 0);
+  });
+}
+
+TEST_CASE("latch: inspect shows it in words, in its list, as JSON and as it changes") {
+  on_each_engine([](const Place& place) {
+    place.dlock(latch("open", {"--count=2", "--ttl=2h"}));
+    auto blocks = place.start({"inspect", "build", "--watch"});
+    auto lines = place.start({"inspect", "--watch", "--json"});
+    const std::string shut = "build\n  latch shut, 0 of 2 have arrived, ends in 1h59m\n";
+    REQUIRE(eventually([&] { return blocks.out() == shut; }));
+    REQUIRE(eventually([&] { return count_lines(lines.out()) == 1; }));
+    CHECK(place.dlock({"inspect", "-q", "build"}).exit_code == 1);
+    CHECK(place.dlock({"inspect", "-q"}).exit_code == 1);
+    const auto token = place.acquired("lock");
+    place.dlock(latch("arrive", {}));
+    REQUIRE(eventually([&] { return holds(blocks.out(), "latch shut, 1 of 2 have arrived"); }));
+    const auto list = place.dlock({"inspect"}).out;
+    CHECK(list.starts_with("KEY    HOLDER"));
+    CHECK(holds(list, "WAITING  LATCH\nbuild  -"));
+    CHECK(holds(list, "0        1/2\nlock   "));
+    CHECK(count_lines(place.dlock({"inspect", "bu*"}).out) == 2);
+    place.dlock(latch("arrive", {}));
+    REQUIRE(eventually([&] { return holds(blocks.out(), "latch open, 2 of 2 have arrived"); }));
+    const auto object = json::parse(place.dlock({"inspect", "build", "--json"}).out)["latch"];
+    CHECK(object["count"] == 2);
+    CHECK(object["arrived"] == 2);
+    CHECK(object["open"] == true);
+    CHECK(object["left_ms"] > 3'600'000);
+    CHECK(object["left_ms"] <= 7'200'000);
+    CHECK(!holds(place.dlock({"inspect", "lock", "--json"}).out, "latch"));
+    REQUIRE(eventually([&] { return holds(lines.out(), "\"arrived\":2,\"open\":true"); }));
+    CHECK(place.dlock({"inspect", "-q", "build"}).exit_code == 1);
   });
 }
 

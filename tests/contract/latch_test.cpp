@@ -32,6 +32,7 @@ class LatchClient {
     return state ? state->arrived : -1;
   }
   std::optional<LatchState> look() const { return latches_.look_at_latch(build, false, soon()); }
+  std::vector<KeyState> inspect(const Query& query) const { return store_->inspect(query, soon()); }
 
  private:
   StorePtr store_;
@@ -176,6 +177,42 @@ TEST_OF_ENGINES("a latch and the lock of the same key have nothing to do with ea
   CHECK(client.look()->open());
 }
 
+TEST_OF_ENGINES("inspect tells of a latch, alone and beside the lock of its name, till it ends") {
+  Engine engine;
+  const LatchClient client(engine);
+  const auto store = engine.open();
+  const LockKey odd{"odd{}% " + std::string(300, 'x')}, lock{"nightly"};
+  client.open(3);
+  client.arrived_after("a");
+  client.arrived_after("b");
+  client.latches().open_latch(odd, {1, long_life}, soon());
+  granted(*store, claim_on(lock.text));
+  // A server out of a majority may lag behind.
+  REQUIRE(eventually([&] {
+    const auto states = client.inspect({{build}, {}});
+    return states.at(0).latch && states.at(0).latch->arrived == 2;
+  }));
+  const auto one = client.inspect({{build}, {}}).at(0);
+  CHECK(one.latch->count == 3);
+  CHECK(one.latch->left > milliseconds(60'000));
+  CHECK(one.latch->left <= long_life);
+  CHECK_FALSE(one.of_lock());
+  granted(*store, claim_on(build.text));
+  const auto all = client.inspect({{}, {"*"}});
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].key == build);
+  CHECK(all[0].holders.size() == 1);
+  CHECK(all[0].latch.has_value());
+  CHECK(all[1].key == lock);
+  CHECK_FALSE(all[1].latch);
+  CHECK(all[2].key == odd);
+  CHECK_FALSE(all[2].of_lock());
+  CHECK(client.inspect({{}, {"odd*"}}).size() == 1);
+  client.latches().open_latch({"short"}, {1, milliseconds(300)}, soon());
+  CHECK(eventually([&] { return client.inspect({{}, {"sh*"}}).empty(); }));
+  CHECK_FALSE(client.inspect({{LockKey{"short"}}, {}}).at(0).latch);
+}
+
 TEST_OF_ENGINES("of many that arrive together each counts once") {
   Engine engine;
   const LatchClient client(engine);
@@ -206,8 +243,16 @@ TEST_CASE("what is no latch is refused, and not touched") {
     }
     return false;
   };
+  const auto store = engine.open();
+  granted(*store, claim_on(build.text));
+  const auto is_hidden = [&] {
+    CHECK_THROWS_AS(store->inspect({{build}, {}}, soon()), Error);
+    const auto all = store->inspect({{}, {"*"}}, soon());
+    return all.size() == 1 && all[0].holders.size() == 1 && !all[0].latch;
+  };
   engine.server.command({"SET", "dlock:{build}:latch", "mine"});
   CHECK(refused());
+  CHECK(is_hidden());
   CHECK(engine.server.command({"GET", "dlock:{build}:latch"}).text == "mine");
   engine.server.command({"DEL", "dlock:{build}:latch"});
   engine.server.command({"ZADD", "dlock:{build}:latch", "1", "mine"});
@@ -216,6 +261,7 @@ TEST_CASE("what is no latch is refused, and not touched") {
   // One without an end is none of ours, either.
   engine.server.command({"ZADD", "dlock:{build}:latch", "0", "=2"});
   CHECK(refused());
+  CHECK(is_hidden());
 }
 
 TEST_CASE("an arrival whose answer is lost is said again, and counts once") {

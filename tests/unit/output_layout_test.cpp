@@ -97,7 +97,13 @@ TEST_CASE("layout: no line is wider than the terminal, whatever the keys are") {
     CAPTURE(table);
     CHECK(widest(table) <= columns);
     CHECK(test::lines_of(table).size() == 1 + odd_keys().size());
-    for (const KeyState& state : odd_keys()) {
+    auto latches = odd_keys();
+    for (KeyState& state : latches) state.latch = LatchState{1'000'000, 999'999, 8'639'000s};
+    const std::string with_latches = overview_text(latches, screen);
+    CAPTURE(with_latches);
+    CHECK(widest(with_latches) <= columns);
+    if (columns >= 40) CHECK(has(with_latches, "LATCH"));
+    for (const KeyState& state : latches) {
       const std::string tree = key_text(state, screen);
       CAPTURE(tree);
       CHECK(widest(tree) <= columns);

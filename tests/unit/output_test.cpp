@@ -150,6 +150,29 @@ TEST_CASE("output: columns of a table line up under their headings") {
   CHECK(key_text(narrow, {}) == "free\n");
 }
 
+TEST_CASE("output: a latch stands above the lock of its name, or alone") {
+  KeyState state{LockKey{"build"}, {}, {}, LatchState{4, 2, milliseconds(7'140'000)}};
+  const std::string shut = "build\n  latch shut, 2 of 4 have arrived, ends in 1h59m\n";
+  CHECK(key_text(state, {}) == shut);
+  CHECK(overview_text({state}, {}) ==
+        "KEY    HOLDER  PID  COMMAND  HELD  LEASE  WAITING  LATCH\n"
+        "build  -       -    -        -     -      0        2/4\n");
+  CHECK(key_json(state) ==
+        "{\"key\":\"build\",\"holders\":[],\"waiters\":[],\"latch\":{\"count\":4,\"arrived\":2,"
+        "\"open\":false,\"left_ms\":7140000}}\n");
+  state.holders = {holder(Who{"host", 1, "user", "command", ""})};
+  CHECK(key_text(state, {}).starts_with(shut + "  held by user@host"));
+  CHECK(overview_text({state, KeyState{LockKey{"other"}}}, {}) ==
+        "KEY    HOLDER     PID  COMMAND  HELD   LEASE  WAITING  LATCH\n"
+        "build  user@host  1    command  1m01s  24s    0        2/4\n"
+        "other  free       -    -        -      -      0        -\n");
+  state.latch->arrived = 4;
+  CHECK(
+      key_text(state, {}).starts_with("build\n  latch open, 4 of 4 have arrived, ends in 1h59m\n"));
+  grow_older(state, milliseconds(7'200'000));
+  CHECK(state.latch->left == milliseconds(0));
+}
+
 TEST_CASE("output: JSON stays JSON whatever others wrote") {
   KeyState state;
   state.key = LockKey{hostile};

@@ -126,15 +126,24 @@ TEST_CASE("keys of one lock share a slot whatever the key's text, and no two key
   CHECK(braces.holds == "dlock:{a%7D%7Bb%25}");
   CHECK(braces.queue == "dlock:{a%7D%7Bb%25}:queue");
   CHECK(KeyNames("p:", LockKey{"a%7B"}).holds != KeyNames("p:", LockKey{"a{"}).holds);
-  for (const char* text : {"a", "a}{b%", "a:queue", "{", "with blank", "ü*?[x]"}) {
+  for (const char* text : {"a", "a}{b%", "a:queue", "a:latch", "{", "with blank", "ü*?[x]"}) {
     const KeyNames names("dlock:", LockKey{text});
     CHECK(key_of("dlock:", names.holds) == LockKey{text});
     CHECK(key_of("dlock:", names.queue) == LockKey{text});
+    CHECK(key_of("dlock:", names.latch) == LockKey{text});
     CHECK_FALSE(key_of("dlock:", names.waiters));
     CHECK_FALSE(key_of("dlock:", names.fence));
   }
   CHECK_FALSE(key_of("dlock:", "other:{a}"));
   CHECK(scan_pattern("a*[b]:") == "a\\*\\[b\\]:{*}*");
+}
+
+TEST_CASE("a latch is known by its first entry, and nothing else is taken for one") {
+  CHECK(latch_count("=4") == 4);
+  for (const char* head : {"", "4", "=", "=0", "=-1", "=4x", "=x", "arrived"}) {
+    CAPTURE(head);
+    CHECK_FALSE(latch_count(head));
+  }
 }
 
 TEST_CASE("a stored hold is read back as it was packed, with whatever stands in its names") {

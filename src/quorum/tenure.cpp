@@ -8,6 +8,9 @@ namespace {
 
 using State = Ballot::State;
 
+/// In microseconds: what was proposed at one moment differs by less, whatever the servers' clocks.
+constexpr std::int64_t farthest_apart = 600'000'000;
+
 struct Rival {
   Holder holder;
   std::size_t votes = 0;
@@ -175,13 +178,16 @@ bool Tenure::fence_may_be_found(Deadline now) const {
   if (fence.value != 0 || awaited() == 0 || held.size() < needed_) return false;
   if (now >= fence_by) return false;
   bool entered = false;
+  auto least = held.front()->fence, largest = least;
   for (const Ballot* each : held) {
     entered = entered || each->fence < proposal;
+    least = std::min(least, each->fence);
+    largest = std::max(largest, each->fence);
     const auto alike = std::count_if(
         held.begin(), held.end(), [&](const Ballot* other) { return other->fence == each->fence; });
     if (static_cast<std::size_t>(alike) >= needed_) return false;
   }
-  return entered;
+  return entered || largest.value - least.value > farthest_apart;
 }
 
 std::optional<Lease> Tenure::lease(Deadline now) const {

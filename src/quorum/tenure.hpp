@@ -82,7 +82,8 @@ class Tenure {
   /// How many have said so in this round, and whether enough may.
   std::size_t confirmed() const;
   bool may_be_confirmed() const;
-  /// Whether an outer hold was entered, whose fence those that are still to answer may tell.
+  /// Whether those that are still to answer may tell the fence: that of an outer hold which was
+  /// entered, or one that is nobody's alone, where the others' are far apart.
   bool fence_may_be_found(Deadline now) const;
   /// The lease that enough of those which hold it grant together; until it was had, of those that
   /// store the fence decided on.

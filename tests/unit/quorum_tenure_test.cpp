@@ -64,6 +64,28 @@ TEST_CASE("a member with an absurd fence has no say in the fence of the majority
   CHECK(tenure.least_common_fence(BootClock::now()) == Fence{103});
 }
 
+TEST_CASE(
+    "where fences are far apart, those who have not answered yet are listened to for a while") {
+  const auto now = BootClock::now();
+  Tenure tenure(3, claim_of("me"));
+  tenure.proposal = Fence{100};
+  tenure.fence_by = in_a_minute;
+  for (Ballot& ballot : tenure.ballots) ballot.awaited = true;
+  tenure.take(granted(0, (std::int64_t{1} << 53) - 1));
+  tenure.take(granted(1, 100));
+  CHECK(tenure.fence_may_be_found(now));
+  CHECK_FALSE(tenure.fence_may_be_found(in_a_minute));
+  Tenure near(3, claim_of("me"));
+  near.fence_by = in_a_minute;
+  near.ballots[2].awaited = true;
+  near.take(granted(0, 101));
+  near.take(granted(1, 100));
+  CHECK_FALSE(near.fence_may_be_found(now));
+  tenure.take(granted(2, 100));
+  CHECK_FALSE(tenure.fence_may_be_found(now));
+  CHECK(tenure.least_common_fence(now) == Fence{100});
+}
+
 TEST_CASE("a majority lasts until the first of its leases ends, and the longest majority counts") {
   Tenure tenure(5, claim_of("me"));
   tenure.fence = Fence{7};

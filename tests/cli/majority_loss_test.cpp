@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/chance.hpp"
 #include "support/fleet.hpp"
 
 namespace dlock::test {
@@ -46,29 +47,57 @@ bool is_renewed(const Fleet& fleet, std::size_t i) {
       milliseconds(5000));
 }
 
-/// Kills these and restarts them once the job has lived on for longer than any lease of before;
-/// false where the lock was lost.
-bool goes_on_without(const Fleet& fleet, const Process& job, std::size_t one, std::size_t other) {
-  fleet.server(one).kill_hard();
-  fleet.server(other).kill_hard();
-  std::size_t third = 0;
-  while (third == one || third == other) ++third;
-  bool renewed = true;
-  for (int i = 0; i < 4 && renewed; ++i) renewed = is_renewed(fleet, third);
-  fleet.server(one).restart();
-  fleet.server(other).restart();
-  return renewed && is_renewed(fleet, one) && is_renewed(fleet, other) && job.running();
+/// What becomes of a server: kill -9, or that it stands still.
+enum class Blow { killed, stopped };
+
+void strike(RedisServer& server, Blow blow) {
+  blow == Blow::killed ? server.kill_hard() : server.stop();
+}
+void heal(RedisServer& server, Blow blow) {
+  blow == Blow::killed ? server.restart() : server.cont();
 }
 
-/// A job on five servers of which two are killed again and again; how it ended.
-Result job_while_pairs_are_killed() {
+struct Pair {
+  std::size_t one;
+  std::size_t other;
+  Blow blow;
+};
+
+/// All that two of five servers can suffer, in any order.
+std::vector<Pair> all_pairs(Chance& chance) {
+  std::vector<Pair> pairs;
+  for (std::size_t other = 0; other < 5; ++other) {
+    for (std::size_t one = 0; one < other; ++one) {
+      for (const Blow blow : {Blow::killed, Blow::stopped}) pairs.push_back({one, other, blow});
+    }
+  }
+  std::shuffle(pairs.begin(), pairs.end(), chance.engine());
+  return pairs;
+}
+
+/// Strikes these and heals them once the job has lived on for longer than any lease of before;
+/// false where the lock was lost.
+bool goes_on_without(const Fleet& fleet, const Process& job, const Pair& pair) {
+  strike(fleet.server(pair.one), pair.blow);
+  strike(fleet.server(pair.other), pair.blow);
+  std::size_t third = 0;
+  while (third == pair.one || third == pair.other) ++third;
+  bool renewed = true;
+  for (int i = 0; i < 4 && renewed; ++i) renewed = is_renewed(fleet, third);
+  heal(fleet.server(pair.one), pair.blow);
+  heal(fleet.server(pair.other), pair.blow);
+  return renewed && is_renewed(fleet, pair.one) && is_renewed(fleet, pair.other) && job.running();
+}
+
+/// A job on five servers of which these fail two by two; how it ended.
+Result job_while_pairs_fail(const std::vector<Pair>& pairs) {
   FleetOptions options;
   options.keeping.assign(5, Keeping::aof_always);
   const FleetScene scene(options);
   Process job = beating(scene, "2");
-  const bool lives = goes_on_without(scene.fleet, job, 0, 1) &&
-                     goes_on_without(scene.fleet, job, 2, 4) &&
-                     goes_on_without(scene.fleet, job, 1, 3);
+  const bool lives = std::all_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+    return goes_on_without(scene.fleet, job, pair);
+  });
   if (lives) job.signal(SIGTERM);
   return job.wait();
 }
@@ -81,29 +110,49 @@ bool names(const std::string& text, const std::vector<std::string>& urls) {
 }  // namespace
 
 TEST_CASE("majority: killing two of five servers, whichever, does not disturb a job") {
-  Result result = job_while_pairs_are_killed();
+  const std::uint64_t seed = seed_of_this_run();
+  MESSAGE("DLOCK_TEST_SEED=" << seed);
+  Chance chance(seed);
+  auto pairs = all_pairs(chance);
+  pairs.resize(std::min<std::size_t>(pairs.size(), static_cast<std::size_t>(runs_of_this_test(3))));
+  const auto count = pairs.size();
+  Result result = job_while_pairs_fail(pairs);
   // A lease of two seconds may be lost on a machine that does much else, but not again and again.
   for (int again = 0; result.exit_code == 79 && again < 2; ++again) {
-    result = job_while_pairs_are_killed();
+    result = job_while_pairs_fail(pairs);
   }
   CAPTURE(result.err);
   CHECK(result.signal == SIGTERM);
   CHECK(times(result.err, "lost") == 0);
-  CHECK(times(result.err, "k is held on 3 of 5 servers, and 3 are needed") >= 3);
+  CHECK(times(result.err, "k is held on 3 of 5 servers, and 3 are needed") >= count);
+}
+
+/// A job of which three of five servers fail; the other two are as they were.
+void ends_in_time(const FleetScene& scene, Blow blow) {
+  const Fleet& fleet = scene.fleet;
+  Process job = beating(scene, "2");
+  REQUIRE(is_renewed(fleet, 3));
+  const Deadline end = std::max(lease_end(fleet.server(3), "k"), lease_end(fleet.server(4), "k"));
+  for (std::size_t i = 0; i < 3; ++i) strike(fleet.server(i), blow);
+  const Result result = job.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "dlock: lost k: ") == 1);
+  CHECK(tenures(scene.log()).back().end_ns < end.time_since_epoch().count());
+}
+
+TEST_CASE("majority: that three of five stand still stops the job before its lease ends, 79") {
+  const FleetScene scene;
+  ends_in_time(scene, Blow::stopped);
+  const Result other = scene.run({"run", "-t", "2", "-k", "k", "--", "echo", "ran"});
+  CHECK(other.exit_code == 69);
+  CHECK(other.out == "");
+  CHECK(times(other.err, "no majority of 5 servers") == 1);
 }
 
 TEST_CASE("majority: killing three of five servers stops the job before its lease ends, 79") {
   const FleetScene scene;
   const auto urls = scene.fleet.urls();
-  Process job = beating(scene, "2");
-  REQUIRE(is_renewed(scene.fleet, 3));
-  const Deadline end =
-      std::max(lease_end(scene.fleet.server(3), "k"), lease_end(scene.fleet.server(4), "k"));
-  for (std::size_t i = 0; i < 3; ++i) scene.fleet.server(i).kill_hard();
-  const Result result = job.wait();
-  CHECK(result.exit_code == 79);
-  CHECK(times(result.err, "dlock: lost k: ") == 1);
-  CHECK(tenures(scene.log()).back().end_ns < end.time_since_epoch().count());
+  ends_in_time(scene, Blow::killed);
 
   // Who had not started yet does not.
   const Result other = scene.run({"run", "-k", "k", "--", "echo", "ran"});

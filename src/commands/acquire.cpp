@@ -92,7 +92,11 @@ int Acquire::operator()() {
                   "cannot write the token, so the lock was given back: " + why);
     }
   }
-  if (keeper_ && !keeper_->commit()) return lost_already();
+  if (!keeper_) {
+    tell_troubles(log_, acquiring_.store());
+  } else if (!keeper_->commit()) {
+    return lost_already();
+  }
   return 0;
 }
 

@@ -147,7 +147,13 @@ void Acquiring::die_of(int signal) {
 
 void tell_margin(const Log& log, const LockKey& key, const Margin& margin) {
   const std::string text = margin_text(key, margin);
-  margin.held <= margin.needed ? log.notice(text) : log.detail(text);
+  margin.held <= margin.needed || margin.misnamed ? log.notice(text) : log.detail(text);
+}
+
+void tell_troubles(const Log& log, Store& store) {
+  for (const Error& each : store.take_troubles()) {
+    each.trouble() == Trouble::usage ? log.notice(each.what()) : log.detail(each.what());
+  }
 }
 
 void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {

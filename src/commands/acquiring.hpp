@@ -55,9 +55,13 @@ class Acquiring {
 /// As DLOCK_FENCE shows them: a comma between several.
 std::string fence_list(const std::vector<LockFence>& locks);
 
-/// Tells on how many of several servers a lock stands: unless -q where no more of them may fail,
-/// else with -v.
+/// Tells on how many of several servers a lock stands: unless -q where no more of them may fail
+/// or some are misnamed, else with -v.
 void tell_margin(const Log& log, const LockKey& key, const Margin& margin);
+
+/// Tells what was wrong with single servers of several: with -v, but if they are misnamed unless
+/// -q.
+void tell_troubles(const Log& log, Store& store);
 
 /// Tells on stderr why it was not had, unless -q.
 void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited);

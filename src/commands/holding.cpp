@@ -192,6 +192,7 @@ std::string Holding::outlive_by(pid_t group) {
 Holding::GivenBack Holding::give_back(ReleaseMode mode) {
   auto worst = GivenBack::all;
   for (const Held& held : held_) worst = std::max(worst, give_back(held, mode));
+  tell_troubles(log_, store_);
   return worst;
 }
 

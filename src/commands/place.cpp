@@ -1,6 +1,7 @@
 #include "commands/place.hpp"
 
 #include "base/duration.hpp"
+#include "base/same_server.hpp"
 #include "commands/told_store.hpp"
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
@@ -38,7 +39,9 @@ std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& o
     }
     return members;
   };
-  return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>(open));
+  return std::make_unique<QuorumStore>(
+      std::make_unique<ThreadedCouncil>(open),
+      possible_doubles(std::get<QuorumTarget>(settings.server).servers));
 }
 
 /// What lives on this host, too, but for Seals.

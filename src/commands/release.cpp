@@ -1,6 +1,7 @@
 #include "attach/keeper_door.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
 #include "commands/place.hpp"
 #include "output/sentences.hpp"
@@ -38,10 +39,12 @@ ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, cons
 
 int release_command(const Settings& settings, const Log& log) {
   const StorePtr store = open_store(settings, log);
-  return for_each_key(settings, log, [&](const LockKey& key) {
+  const int code = for_each_key(settings, log, [&](const LockKey& key) {
     return settings.force ? throw_out(*store, key, settings.fence, log)
                           : give_up_hold(*store, key, *settings.token, log);
   });
+  tell_troubles(log, *store);
+  return code;
 }
 
 }  // namespace dlock

@@ -1,6 +1,7 @@
 #include "attach/keeper_door.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
 #include "commands/place.hpp"
 
@@ -15,13 +16,15 @@ int renew_command(const Settings& settings, const Log& log) {
         "without --ttl");
   }
   const StorePtr store = open_store(settings, log);
-  return for_each_key(settings, log, [&](const LockKey& key) {
+  const int code = for_each_key(settings, log, [&](const LockKey& key) {
     const auto renewed = store->renew(key, *settings.token, settings.ttl, short_patience());
     if (renewed) return ExitCode::ok;
     log.error(escaped(key.text) +
               " is not held by this token: it was released or thrown out, or its lease has ended");
     return ExitCode::lost;
   });
+  tell_troubles(log, *store);
+  return code;
 }
 
 }  // namespace dlock

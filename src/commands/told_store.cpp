@@ -95,6 +95,7 @@ class ToldStore final : public Store {
   int news_fd() const override { return store_->news_fd(); }
   void take_news() override { store_->take_news(); }
   std::optional<Margin> margin(const Claim& claim) override { return store_->margin(claim); }
+  std::vector<Error> take_troubles() override { return store_->take_troubles(); }
   Fd changes() override { return store_->changes(); }
   std::string name() const override { return store_->name(); }
 

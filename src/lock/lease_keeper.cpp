@@ -135,7 +135,7 @@ void LeaseKeeper::renewed(const LockKey& key, const std::optional<Margin>& margi
   const std::lock_guard guard(mutex_);
   if (!lost_.raised()) loss_.reset();
   if (!margin) return;
-  if (std::exchange(margins_[key], margin->held) == margin->held) return;
+  if (std::exchange(margins_[key], margin->held) == margin->held && !margin->misnamed) return;
   changed_margins_.emplace_back(key, *margin);
   news_.raise();
 }

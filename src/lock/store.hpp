@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/fd.hpp"
 #include "base/wait.hpp"
 #include "lock/claim.hpp"
@@ -56,6 +57,9 @@ struct Margin {
   std::size_t needed = 0;
   std::size_t servers = 0;
   std::string missing;  ///< the others, and what is wrong with them, for people
+  /// Some of those are no servers of their own, which was not said before: whoever named them
+  /// should know.
+  bool misnamed = false;
 };
 
 enum class Released {
@@ -134,6 +138,10 @@ class Store {
   /// Where several servers decide: on how many the hold of this claim stood when all were last
   /// asked; those that have had no time to answer count among them.
   virtual std::optional<Margin> margin(const Claim& claim);
+
+  /// Where several servers decide: what was wrong with single ones, each as it was heard last, and
+  /// not told of before, by this or as a margin. Error{usage} is for whoever named them.
+  virtual std::vector<Error> take_troubles() { return {}; }
 
   /// Readable when something that inspect() tells may have changed, and to be read empty then; an
   /// empty one where the engine cannot tell.

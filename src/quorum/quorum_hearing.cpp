@@ -24,6 +24,7 @@ std::optional<Heard> QuorumStore::hear(Deadline until, int interrupt_fd) {
     auto heard = council_->hear(until, interrupt_fd);
     if (!heard) return std::nullopt;
     check_identity(*heard);
+    note_trouble(*heard);
     if (heard->inquiry == 0) {
       note_news(*heard);
       return heard;
@@ -42,10 +43,50 @@ void QuorumStore::check_identity(Heard& heard) {
   const std::string& process = heard.standing.process;
   if (process.empty()) return;
   const auto known = members_by_process_.try_emplace(process, heard.member).first->second;
-  if (known == heard.member) return;
-  heard.response = Error(Trouble::usage, council_->name(std::min(known, heard.member)) + " and " +
-                                             council_->name(std::max(known, heard.member)) +
-                                             " are one and the same server: name each once");
+  if (known != heard.member) {
+    heard.response = Error(Trouble::usage, council_->name(std::min(known, heard.member)) + " and " +
+                                               council_->name(std::max(known, heard.member)) +
+                                               " are one and the same server: name each once");
+    return;
+  }
+  // A good one that became a bad one, as a replica, was named rightly.
+  const auto* error = std::get_if<Error>(&heard.response);
+  if (error != nullptr && error->trouble() == Trouble::usage) {
+    heard.response = Error(Trouble::unavailable, error->what());
+  }
+}
+
+void QuorumStore::note_trouble(const Heard& heard) {
+  const auto* error = std::get_if<Error>(&heard.response);
+  if (error == nullptr) {
+    untold_.erase(heard.member);
+  } else if (!told_.contains({heard.member, error->trouble()})) {
+    untold_.insert_or_assign(heard.member, *error);
+  }
+}
+
+std::vector<Error> QuorumStore::take_troubles() {
+  while (hear(BootClock::now(), -1)) {
+  }
+  std::vector<Error> troubles;
+  for (const auto& [member, error] : std::exchange(untold_, {})) {
+    told_.emplace(member, error.trouble());
+    troubles.push_back(error);
+  }
+  return troubles;
+}
+
+void QuorumStore::hear_doubles(const Tenure& tenure, const Patience& patience) {
+  // Those on one host answer at about the same time, or hang.
+  constexpr milliseconds longest_wait{200};
+  const auto doubles = std::exchange(doubles_, {});
+  const auto until = std::min(patience.deadline, later(BootClock::now(), longest_wait));
+  const auto is_awaited = [&](std::size_t i) { return doubles[i] && tenure.ballots[i].awaited; };
+  for (std::size_t i = 0; i < doubles.size(); ++i) {
+    while (is_awaited(i)) {
+      if (!hear(until, patience.interrupt_fd)) return;
+    }
+  }
 }
 
 void QuorumStore::note(const Heard& heard) {

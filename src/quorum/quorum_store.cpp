@@ -25,8 +25,11 @@ milliseconds request_time(const Tenure& tenure) {
 
 }  // namespace
 
-QuorumStore::QuorumStore(std::unique_ptr<Council> council)
-    : council_(std::move(council)), asked_(council_->size()), late_(council_->size()) {}
+QuorumStore::QuorumStore(std::unique_ptr<Council> council, std::vector<bool> doubles)
+    : council_(std::move(council)),
+      asked_(council_->size()),
+      late_(council_->size()),
+      doubles_(std::move(doubles)) {}
 
 /// Votes that came, or may yet come, for what was not had.
 QuorumStore::~QuorumStore() {
@@ -60,6 +63,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& 
   ask_for_votes(name, ask, patience.deadline);
   for (int tries = 1;; ++tries) {
     if (const auto grant = settle(name, patience)) {
+      hear_doubles(tenure, patience);
       // What else has arrived tells how it stands.
       while (hear(BootClock::now(), -1)) {
       }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,9 @@ namespace dlock {
 /// is open.
 class QuorumStore final : public Store, public Seals, public Latches {
  public:
-  explicit QuorumStore(std::unique_ptr<Council> council);
+  /// `doubles`: members that may be others of them under a second name. Once, and for a moment,
+  /// they are waited for before a lock is had: who names a server twice is to hear of it.
+  explicit QuorumStore(std::unique_ptr<Council> council, std::vector<bool> doubles = {});
   ~QuorumStore() override;
   QuorumStore(const QuorumStore&) = delete;
   QuorumStore& operator=(const QuorumStore&) = delete;
@@ -48,6 +51,7 @@ class QuorumStore final : public Store, public Seals, public Latches {
   void before_fork() override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::optional<Margin> margin(const Claim& claim) override;
+  std::vector<Error> take_troubles() override;
   std::string name() const override;
   /// A fence is recorded once a majority has it: any other majority shares a server with that one,
   /// which tells of it.
@@ -82,7 +86,7 @@ class QuorumStore final : public Store, public Seals, public Latches {
   void give_votes_back(const Name& name);
   void rejoin(const Name& name);
   std::optional<Refusal> too_few_votes(const Tenure& tenure) const;
-  Margin margin_now(const Tenure& tenure) const;
+  Margin margin_now(const Tenure& tenure);
   /// Why a member does not count for a claim that was had, if there is a reason.
   std::optional<std::string> lack(const Tenure& tenure, std::size_t member) const;
 
@@ -90,6 +94,8 @@ class QuorumStore final : public Store, public Seals, public Latches {
   void note(const Heard& heard);
   void note_news(const Heard& heard);
   void check_identity(Heard& heard);
+  void note_trouble(const Heard& heard);
+  void hear_doubles(const Tenure& tenure, const Patience& patience);
   void refuse_doubles(const Tenure& tenure) const;
   /// No answers from those that owe one in time.
   void give_up_on(Tenure& tenure);
@@ -111,9 +117,12 @@ class QuorumStore final : public Store, public Seals, public Latches {
 
   std::unique_ptr<Council> council_;
   std::map<Name, Tenure> tenures_;
-  std::vector<Asked> asked_;  ///< a member each
-  std::vector<bool> late_;    ///< who has let the others wait, and not answered since
+  std::vector<Asked> asked_;   ///< a member each
+  std::vector<bool> late_;     ///< who has let the others wait, and not answered since
+  std::vector<bool> doubles_;  ///< may be; empty once they were waited for
   std::map<std::string, std::size_t> members_by_process_;
+  std::map<std::size_t, Error> untold_;             ///< what a member said last that was wrong
+  std::set<std::pair<std::size_t, Trouble>> told_;  ///< who, and what was told of
   std::map<LockKey, milliseconds> pauses_;
   std::optional<Name> waiting_;      ///< whose news the members send
   std::optional<Wake> news_;         ///< of a change, not taken yet

@@ -83,18 +83,29 @@ std::optional<Margin> QuorumStore::margin(const Claim& claim) {
   return found == tenures_.end() ? std::nullopt : found->second.margin;
 }
 
-Margin QuorumStore::margin_now(const Tenure& tenure) const {
-  Margin margin{0, tenure.needed(), tenure.ballots.size(), ""};
+Margin QuorumStore::margin_now(const Tenure& tenure) {
+  Margin margin;
+  margin.needed = tenure.needed();
+  margin.servers = tenure.ballots.size();
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
     const Ballot& ballot = tenure.ballots[i];
     const bool held = ballot.state == State::held && ballot.votes() && ballot.round == tenure.round;
     const bool just_asked = ballot.awaited && BootClock::now() < later(tenure.asked, for_the_rest);
-    if (held || just_asked) {
+    // All were told the fence that was decided on, after their votes.
+    const bool differs = held && tenure.had && ballot.fence != tenure.fence;
+    if ((held && !differs) || just_asked) {
       ++margin.held;
       continue;
     }
-    const std::string what = lack(tenure, i).value_or(council_->name(i) + ": it lacks the hold");
+    const std::string what = lack(tenure, i).value_or(
+        council_->name(i) +
+        (differs ? ": it has another fence than it was told" : ": it lacks the hold"));
     margin.missing += (margin.missing.empty() ? "" : "; ") + what;
+    const auto trouble = untold_.extract(i);
+    if (trouble.empty()) continue;
+    const Trouble kind = trouble.mapped().trouble();
+    told_.emplace(i, kind);
+    margin.misnamed = margin.misnamed || kind == Trouble::usage;
   }
   return margin;
 }

@@ -49,10 +49,18 @@ void look_at_the_clock(const Patience& patience) {
   }
 }
 
-/// The first word of ROLE's answer (https://redis.io/docs/latest/commands/role/).
-void check_role(const Endpoint& server, const Reply& reply) {
+/// ROLE's answer (https://redis.io/docs/latest/commands/role/). Of what `may_move` the master may
+/// be elsewhere in a moment; another has been named by mistake.
+void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
   const std::string role = reply.is_array(1) ? reply.items[0].text : "";
   if (role == "master") return;
+  if (role == "slave" && !may_move) {
+    const bool told = reply.is_array(3);
+    const std::string port = told ? std::to_string(reply.items[2].integer) : "";
+    throw Error(Trouble::usage, "it is a replica" +
+                                    (told ? " of " + address_of(reply.items[1].text, port) : "") +
+                                    ": name independent servers");
+  }
   std::string is = " does not say that it is a master";
   if (role == "slave") is = " is a replica, not the master it was named as";
   if (role == "sentinel") is = " is a sentinel, not the master it was named as";
@@ -256,7 +264,7 @@ void Connection::check_set_up(const Reply& reply, const Request& request) const 
                            !reply.is_error("DENIED") &&
                            reply.text.find("max number of clients") == std::string::npos;
   if (reply.is_error() && !of_the_name) throw without(server_error(reply), request);
-  if (request.front() == "ROLE") check_role(link_->to, reply);
+  if (request.front() == "ROLE") check_role(link_->to, reply, may_move());
 }
 
 }  // namespace dlock

@@ -71,6 +71,12 @@ Fence RedisMember::seal(const LockKey& resource, Fence fence, const Patience& pa
   return largest;
 }
 
+std::vector<KeyState> RedisMember::inspect(const Query& query, const Patience& patience) {
+  auto states = RedisStore::inspect(query, patience);
+  know_process();
+  return states;
+}
+
 LatchState RedisMember::mend_latch(const LockKey& key, const LatchTerms& terms,
                                    const std::vector<ArrivalId>& arrived,
                                    const Patience& patience) {

@@ -28,6 +28,7 @@ class RedisMember final : public RedisStore, public Member {
                         const std::vector<ArrivalId>& arrived, const Patience& patience) override;
   std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
                                       const Patience& patience) override;
+  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
   Standing standing() const override { return standing_; }
   Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
 

@@ -201,7 +201,7 @@ TEST_CASE("a member needs INFO and ROLE, may lack CONFIG, and is no replica") {
   RedisServer replica;
   replica.command({"REPLICAOF", "127.0.0.1", "1"});
   auto member = member_at(replica.address());
-  CHECK(says(trouble_of(member), Trouble::unavailable, "is a replica"));
+  CHECK(says(trouble_of(member), Trouble::usage, "it is a replica of 127.0.0.1:1: name"));
 }
 
 TEST_CASE("a node of a Cluster is no member, and neither is who does not say which process it is") {

@@ -1,6 +1,7 @@
 #include "base/escape.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace dlock {
 namespace {
@@ -22,6 +23,15 @@ void append_hex(std::string& out, const char* lead, unsigned byte) {
   out += digits[byte >> 4];
   out += digits[byte & 15];
 }
+
+/// By value: true for what percent-encoding leaves as it is. A table of locks holds thousands of
+/// fields, and each of their bytes is looked up here.
+constexpr auto plain_bytes = [] {
+  std::array<bool, 256> plain{};
+  for (unsigned byte = 0x21; byte < plain.size(); ++byte) plain[byte] = byte != 0x7F;
+  plain['%'] = false;
+  return plain;
+}();
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -86,21 +96,24 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::string percent_encoded(std::string_view text, std::string_view special) {
+void append_percent_encoded(std::string& out, std::string_view text, std::string_view special) {
   const auto is_plain = [&](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte > 0x20 && byte != 0x7F && c != '%' && special.find(c) == std::string_view::npos;
+    return plain_bytes[static_cast<unsigned char>(c)] &&
+           (special.empty() || special.find(c) == std::string_view::npos);
   };
-  // Most are, and a table of locks holds thousands.
-  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
-  std::string out;
-  for (const char c : text) {
-    if (is_plain(c)) {
-      out += c;
-    } else {
-      append_hex(out, "%", static_cast<unsigned char>(c));
-    }
+  while (!text.empty()) {
+    const auto end = std::find_if_not(text.begin(), text.end(), is_plain);
+    const auto plain = static_cast<std::size_t>(end - text.begin());
+    out.append(text.substr(0, plain));
+    if (end == text.end()) return;
+    append_hex(out, "%", byte_at(text, plain));
+    text.remove_prefix(plain + 1);
   }
+}
+
+std::string percent_encoded(std::string_view text, std::string_view special) {
+  std::string out;
+  append_percent_encoded(out, text, special);
   return out;
 }
 

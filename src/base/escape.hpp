@@ -29,6 +29,7 @@ bool is_utf8(std::string_view text);
 
 /// `text` with every byte of `special`, every byte up to blank, DEL and '%' as `%NN`.
 std::string percent_encoded(std::string_view text, std::string_view special = "");
+void append_percent_encoded(std::string& out, std::string_view text, std::string_view special = "");
 
 /// The reverse; a '%' without two hex digits behind it stays.
 std::string percent_decoded(std::string_view text);

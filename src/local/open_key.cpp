@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "local/key_name.hpp"
 #include "local/table_text.hpp"
 
@@ -68,7 +69,7 @@ void OpenKey::load(const Token& self) {
   if (file_.before_this_boot()) take(restart_after_boot(table, now.lease_clock));
   take(refresh(table, directory_, now.lease_clock));
   take(drop_dead_before(table, directory_, self));
-  before_ = table;
+  before_ = Standing(table);
 }
 
 void OpenKey::take(Refreshed refreshed) {
@@ -77,19 +78,30 @@ void OpenKey::take(Refreshed refreshed) {
             std::back_inserter(left_mailboxes_));
 }
 
+OpenKey::Standing::Standing(const LockTable& table)
+    : holds(table.holds), last_fence(table.last_fence), last_ask(table.last_ask) {
+  queue.reserve(table.queue.size());
+  for (const WaiterEntry& waiter : table.queue) {
+    queue.push_back({block_hash(waiter.token.text), waiter.ticket, waiter.seen, waiter.told});
+  }
+}
+
 /// Each waiter watches the one before it. True if some turned out to be dead, so that the rules
 /// have to look again.
 bool OpenKey::tell_the_moved(const Token& self) {
-  std::unordered_map<std::string_view, std::string_view> stood_behind;
-  std::string_view ahead;
-  for (const WaiterEntry& waiter : before_.queue) {
-    stood_behind[waiter.token.text] = ahead;
-    ahead = waiter.token.text;
+  constexpr std::uint64_t nobody = 0;
+  std::unordered_map<std::uint64_t, std::uint64_t> stood_behind;
+  stood_behind.reserve(before_.queue.size());
+  std::uint64_t ahead = nobody;
+  for (const auto& place : before_.queue) {
+    stood_behind[place.token] = ahead;
+    ahead = place.token;
   }
   bool dropped = false;
-  ahead = {};
+  ahead = nobody;
   for (auto waiter = table.queue.begin(); waiter != table.queue.end();) {
-    const auto known = stood_behind.find(waiter->token.text);
+    const auto token = block_hash(waiter->token.text);
+    const auto known = stood_behind.find(token);
     const bool moved = known != stood_behind.end() && known->second != ahead;
     if (moved && waiter->token != self && !knocks.was_woken(waiter->token) &&
         !knocks.wake(*waiter)) {
@@ -97,7 +109,7 @@ bool OpenKey::tell_the_moved(const Token& self) {
       waiter = table.queue.erase(waiter);
       continue;
     }
-    ahead = waiter->token.text;
+    ahead = token;
     ++waiter;
   }
   return dropped;
@@ -107,7 +119,7 @@ void OpenKey::save(const Token& self, bool more) {
   while (more || tell_the_moved(self)) more = table.settle(now, knocks).more;
   // Before the new state counts: were this process killed in between, those woken would find the
   // state of before and, among those that block, a holder that has gone.
-  if (changed_ || !(table == before_)) {
+  if (changed_ || !(Standing(table) == before_)) {
     file_.write(table_text(key_, table), [this] { knocks.deliver(); });
   }
   for (const std::string& mailbox : left_mailboxes_) remove_mailbox(directory_, mailbox);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <vector>
@@ -55,6 +56,24 @@ class OpenKey {
  private:
   OpenKey(const Directory& directory, LockKey key, KeyFile file)
       : knocks(directory), directory_(directory), key_(std::move(key)), file_(std::move(file)) {}
+  /// What the rules may have changed of a table, without its texts: an entry that asks again is
+  /// seen anew.
+  struct Standing {
+    struct Place {
+      std::uint64_t token;  ///< its hash
+      Ticket ticket;
+      microseconds seen;
+      microseconds told;
+      bool operator==(const Place&) const = default;
+    };
+    explicit Standing(const LockTable& table);
+    bool operator==(const Standing&) const = default;
+    std::vector<HoldEntry> holds;
+    std::vector<Place> queue;
+    Fence last_fence;
+    microseconds last_ask;
+  };
+
   void load(const Token& self);
   void take(Refreshed refreshed);
   bool tell_the_moved(const Token& self);
@@ -62,7 +81,7 @@ class OpenKey {
   const Directory& directory_;
   LockKey key_;
   KeyFile file_;
-  LockTable before_;
+  Standing before_{table};
   bool changed_ = false;
   std::vector<std::string> left_mailboxes_;
 };

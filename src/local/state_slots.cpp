@@ -55,7 +55,7 @@ std::optional<std::string_view> body_of(std::string_view file, const RawSlot& sl
   const SlotHeader& header = slot.header;
   if (header.offset > file.size() || header.length > file.size() - header.offset) return {};
   const auto body = file.substr(header.offset, header.length);
-  if (fnv1a(body) != slot.body_hash) return std::nullopt;
+  if (block_hash(body) != slot.body_hash) return std::nullopt;
   return body;
 }
 
@@ -87,7 +87,7 @@ NextState next_state(const SlotHeader& current, std::string_view body, std::uint
   RawSlot slot{};
   std::copy(magic.begin(), magic.end(), slot.mark);
   slot.header = next.header;
-  slot.body_hash = fnv1a(body);
+  slot.body_hash = block_hash(body);
   slot.own_hash = hash_of(slot);
   std::memcpy(next.slot.data(), &slot, slot_size);
   return next;

@@ -1,6 +1,8 @@
 #include "local/table_text.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -13,61 +15,67 @@ constexpr std::string_view last_line = "end";
 constexpr std::string_view flags = "hpkt";  // in the order of Flag
 constexpr std::string_view empty_field = "-";
 
-/// One line in the making.
-class Line {
+/// The text on its way out.
+class Writer {
  public:
-  explicit Line(std::string_view kind) : text_(kind) {}
-  Line& add(std::string_view field) {
-    text_ += ' ';
-    if (field.empty()) text_ += empty_field;
-    if (field == empty_field) return add_raw("%2D");
-    return add_raw(percent_encoded(field));
-  }
-  Line& add_number(std::uint64_t number) { return add(std::to_string(number)); }
-  Line& add_number(std::int64_t number) { return add(std::to_string(number)); }
-  Line& add_process(const ProcessId& id) {
-    add_number(std::int64_t{id.pid}).add_number(id.started);
-    return add_number(id.pid_space);
-  }
-  Line& add_who(const Who& who) {
-    add(who.host).add_number(std::int64_t{who.pid});
-    return add(who.user).add(who.command).add(who.label);
-  }
-  Line& add_backing(const Backing& backing) {
-    add_number(std::int64_t{backing.by_process ? 1 : 0});
-    return add_process(backing.process).add_process(backing.command).add(backing.mailbox);
-  }
-  std::string str() const { return text_ + '\n'; }
-
- private:
-  Line& add_raw(std::string_view encoded) {
-    text_ += encoded;
+  explicit Writer(std::string& text) : text_(text) {}
+  Writer& line(std::string_view kind) {
+    text_ += kind;
     return *this;
   }
-  std::string text_;
+  Writer& add(std::string_view field) {
+    text_ += ' ';
+    if (field.empty()) {
+      text_ += empty_field;
+    } else if (field == empty_field) {
+      text_ += "%2D";
+    } else {
+      append_percent_encoded(text_, field);
+    }
+    return *this;
+  }
+  template <typename Number>
+  Writer& add_number(Number number) {
+    char digits[24] = {' '};
+    const auto end = std::to_chars(std::begin(digits) + 1, std::end(digits), number).ptr;
+    text_.append(digits, end);
+    return *this;
+  }
+  Writer& add_process(const ProcessId& id) {
+    return add_number(id.pid).add_number(id.started).add_number(id.pid_space);
+  }
+  Writer& add_who(const Who& who) {
+    return add(who.host).add_number(who.pid).add(who.user).add(who.command).add(who.label);
+  }
+  Writer& add_backing(const Backing& backing) {
+    add_number(backing.by_process ? 1 : 0);
+    return add_process(backing.process).add_process(backing.command).add(backing.mailbox);
+  }
+  void end() { text_ += '\n'; }
+
+ private:
+  std::string& text_;
 };
 
-std::string hold_line(const HoldEntry& hold) {
-  Line line("hold");
-  line.add(hold.token.text).add(hold.owner.text);
-  line.add(flags.substr(static_cast<std::size_t>(hold.flag), 1));
+void write_hold(Writer& out, const HoldEntry& hold) {
+  out.line("hold").add(hold.token.text).add(hold.owner.text);
+  out.add(flags.substr(static_cast<std::size_t>(hold.flag), 1));
   for (const std::int64_t number :
        {hold.at.count(), hold.since.count(), hold.lease.count(), hold.ttl.count(),
         hold.floor.count(), hold.limit.owners, hold.fence.value}) {
-    line.add_number(number);
+    out.add_number(number);
   }
-  return line.add_who(hold.who).add_backing(hold.backing).str();
+  out.add_who(hold.who).add_backing(hold.backing).end();
 }
 
-std::string waiter_line(const WaiterEntry& waiter) {
-  Line line("wait");
-  line.add(waiter.token.text).add(waiter.owner.text);
+void write_waiter(Writer& out, const WaiterEntry& waiter) {
+  out.line("wait").add(waiter.token.text).add(waiter.owner.text);
   for (const std::int64_t number :
        {waiter.ticket.value, waiter.seen.count(), waiter.told.count(), waiter.ttl.count(),
         waiter.floor.count(), waiter.limit.owners}) {
-    line.add_number(number);
+    out.add_number(number);
   }
-  return line.add_who(waiter.who).add_backing(waiter.backing).str();
+  out.add_who(waiter.who).add_backing(waiter.backing).end();
 }
 
 /// The text on its way in.
@@ -91,6 +99,7 @@ class Reader {
   /// Starts on the fields of the next line; answers its first.
   std::string_view open_line() {
     fields_ = line();
+    encoded_ = fields_.find('%') != std::string_view::npos;
     return raw_field();
   }
   void close_line() const {
@@ -102,14 +111,17 @@ class Reader {
 
   std::string text() {
     const auto field = raw_field();
-    return field == empty_field ? std::string() : percent_decoded(field);
+    if (field == empty_field) return {};
+    return encoded_ ? percent_decoded(field) : std::string(field);
   }
   template <typename T>
   T number() {
-    const auto field = raw_field();
     T value{};
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    if (error != std::errc() || end != field.data() + field.size()) fail();
+    const auto [end, error] =
+        std::from_chars(fields_.data(), fields_.data() + fields_.size(), value);
+    const auto digits = static_cast<std::size_t>(end - fields_.data());
+    if (error != std::errc() || (digits != fields_.size() && *end != ' ')) fail();
+    fields_.remove_prefix(std::min(digits + 1, fields_.size()));
     return value;
   }
   template <typename Span>
@@ -152,11 +164,11 @@ class Reader {
 
   std::string_view rest_;
   std::string_view fields_;
+  bool encoded_ = false;  ///< some field of the line is
   const std::string& where_;
 };
 
-HoldEntry read_hold(Reader& in) {
-  HoldEntry hold;
+void read_hold(Reader& in, HoldEntry& hold) {
   hold.token.text = in.text();
   hold.owner.text = in.text();
   const std::string flag = in.text();
@@ -172,11 +184,9 @@ HoldEntry read_hold(Reader& in) {
   hold.fence.value = in.number<std::int64_t>();
   hold.who = in.who();
   hold.backing = in.backing();
-  return hold;
 }
 
-WaiterEntry read_waiter(Reader& in) {
-  WaiterEntry waiter;
+void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.token.text = in.text();
   waiter.owner.text = in.text();
   waiter.ticket.value = in.number<std::int64_t>();
@@ -187,21 +197,23 @@ WaiterEntry read_waiter(Reader& in) {
   waiter.limit.owners = in.number<std::int64_t>();
   waiter.who = in.who();
   waiter.backing = in.backing();
-  return waiter;
 }
 
 }  // namespace
 
 std::string table_text(const LockKey& key, const LockTable& table) {
-  std::string text(first_line);
-  text += '\n';
-  text += Line("key").add(key.text).str();
-  text += Line("fence").add_number(table.last_fence.value).str();
-  text += Line("asked").add_number(std::int64_t{table.last_ask.count()}).str();
-  for (const HoldEntry& hold : table.holds) text += hold_line(hold);
-  for (const WaiterEntry& waiter : table.queue) text += waiter_line(waiter);
-  text += last_line;
-  return text + '\n';
+  constexpr std::size_t usual_line = 256;
+  std::string text;
+  text.reserve((table.holds.size() + table.queue.size() + 2) * usual_line);
+  Writer out(text);
+  out.line(first_line).end();
+  out.line("key").add(key.text).end();
+  out.line("fence").add_number(table.last_fence.value).end();
+  out.line("asked").add_number(table.last_ask.count()).end();
+  for (const HoldEntry& hold : table.holds) write_hold(out, hold);
+  for (const WaiterEntry& waiter : table.queue) write_waiter(out, waiter);
+  out.line(last_line).end();
+  return text;
 }
 
 NamedTable parse_table(std::string_view text, const std::string& where) {
@@ -221,9 +233,9 @@ NamedTable parse_table(std::string_view text, const std::string& where) {
     const auto kind = in.open_line();
     if (kind == last_line) break;
     if (kind == "hold") {
-      named.table.holds.push_back(read_hold(in));
+      read_hold(in, named.table.holds.emplace_back());
     } else if (kind == "wait") {
-      named.table.queue.push_back(read_waiter(in));
+      read_waiter(in, named.table.queue.emplace_back());
     } else {
       in.fail();
     }

@@ -160,16 +160,19 @@ struct LocalStore::Look {
 
 LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) {
   Look look;
+  const Deadline sent = BootClock::now();
   auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience);
   if (!key) {
     look.news = Wake{Wake::Why::due, {}};
     return look;
   }
-  const auto settled = key->table.settle(key->now, key->knocks);
+  // Confirmed at once, if it was handed over: as good as asking again, and half the work.
+  const auto settled = key->table.renew(claim.token, std::nullopt, key->now, key->knocks);
   key->save(claim.token, settled.more);
   const HoldEntry* own = key->table.find_hold(claim.token);
   if (own != nullptr && own->inside()) {
-    look.news = Wake{Wake::Why::granted, {}};
+    const auto lease = lease_of(own->backing.by_process, sent, own->lease);
+    look.news = Wake{Wake::Why::granted, {}, Grant{own->fence, lease}};
   } else if (key->table.find_waiter(claim.token) == key->table.queue.end()) {
     look.news = Wake{Wake::Why::due, {}};
   } else {

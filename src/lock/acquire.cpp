@@ -148,7 +148,8 @@ std::optional<Grant> Attempt::sleep(int interrupt_fd) {
   while (true) {
     const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), interrupt_fd);
     if (wake.why == Wake::Why::granted) {
-      return unconfirmed_ && wake.grant ? wake.grant : confirm(interrupt_fd);
+      const bool enough = wake.grant && (unconfirmed_ || wake.grant->confirmed);
+      return enough ? wake.grant : confirm(interrupt_fd);
     }
     if (wake.why != Wake::Why::changed) return std::nullopt;
     until = std::min(wake.ask_again_at, sign_of_life);

@@ -40,14 +40,14 @@ struct Ask {
 struct Wake {
   enum class Why {
     due,      ///< the time given has come
-    granted,  ///< the lock was handed over; renew() confirms it
+    granted,  ///< the lock was handed over; unless `grant` says it is, renew() confirms it
     changed,  ///< what blocks ends sooner than was told: sleep until `ask_again_at` at most
     interrupted,
   };
   Why why = Why::due;
   Deadline ask_again_at{};
-  /// Of `granted`, where it is known how old the news is: good until its own, short lease ends,
-  /// confirmed or not.
+  /// Of `granted`, where it was confirmed already; or where it is known how old the news is: good
+  /// until its own, short lease ends, confirmed or not.
   std::optional<Grant> grant{};
 };
 

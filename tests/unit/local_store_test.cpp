@@ -192,10 +192,13 @@ TEST_CASE("a sleeper is told of a hand-over, and of nothing when its time has co
   store.release(first.key, first.token, ReleaseMode::normal, {});
   const Wake wake = other.sleep(second, never, -1);
   CHECK(wake.why == Wake::Why::granted);
-  const auto confirmed = other.renew(second.key, second.token, std::nullopt, {});
-  REQUIRE(confirmed);
-  CHECK(confirmed->fence.value > 0);
-  CHECK(confirmed->lease.valid_until == never);
+  REQUIRE(wake.grant);
+  CHECK(wake.grant->fence.value > 0);
+  CHECK(wake.grant->confirmed);
+  CHECK(wake.grant->lease.valid_until == never);
+  const auto holders = store.inspect({{first.key}, {}}, {}).at(0).holders;
+  REQUIRE(holders.size() == 1);
+  CHECK(!holders[0].lease_left);
 }
 
 TEST_CASE("the first waiter is told when the lease that blocks it becomes shorter") {

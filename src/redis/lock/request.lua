@@ -36,6 +36,8 @@
 -- key alive or "-" without one; that is the whole reply to vouch.
 -- The channel <holds key>:<channel> hears "grant <now> <lease> <fence> <word>", "next <ms>".
 
+-- A local is found without a look into the table of globals.
+local KEYS, ARGV = KEYS, ARGV
 local call, op, token, key = redis.call, ARGV[1], ARGV[2], KEYS[1]
 local fence_life, largest_fence = '604800', 9007199254740991  -- a larger one is none of ours
 local time, now, stamp

@@ -1,5 +1,7 @@
 #include "config/habits.hpp"
 
+#include <span>
+
 namespace dlock {
 namespace {
 
@@ -20,7 +22,7 @@ struct Habit {
   std::string_view typed;
   std::string_view meant;
 };
-constexpr Habit option_table[] = {
+constexpr Habit option_habits[] = {
     {"-f", "force"},          {"-S", "server"},           {"--address", "server"},
     {"--endpoint", "server"}, {"--expire", "ttl"},        {"--expires", "ttl"},
     {"--host", "server"},     {"--lease", "ttl"},         {"--lock", "key"},
@@ -31,7 +33,7 @@ constexpr Habit option_table[] = {
 
 constexpr std::string_view under_lock = "dlock run -k KEY -- COMMAND";
 constexpr std::string_view by_force = "dlock release KEY --force";
-constexpr Habit command_table[] = {
+constexpr Habit command_habits[] = {
     {"lock", "dlock run -k KEY -- COMMAND, or dlock acquire"},
     {"flock", under_lock},
     {"exec", under_lock},
@@ -65,8 +67,7 @@ constexpr Habit command_table[] = {
     {"version", "dlock --version"},
 };
 
-template <std::size_t size>
-std::string_view meant_by(std::string_view typed, const Habit (&table)[size]) {
+std::string_view meant_by(std::string_view typed, std::span<const Habit> table) {
   for (const Habit& each : table) {
     if (each.typed == typed) return each.meant;
   }
@@ -82,8 +83,8 @@ std::optional<std::string> refusal_of(std::string_view spelled) {
   return std::nullopt;
 }
 
-std::string_view option_meant(std::string_view spelled) { return meant_by(spelled, option_table); }
+std::string_view option_meant(std::string_view spelled) { return meant_by(spelled, option_habits); }
 
-std::string_view command_meant(std::string_view name) { return meant_by(name, command_table); }
+std::string_view command_meant(std::string_view name) { return meant_by(name, command_habits); }
 
 }  // namespace dlock

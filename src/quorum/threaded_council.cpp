@@ -77,6 +77,10 @@ constexpr milliseconds a_moment{20};
 /// And one that never answered, to be sent it, at least.
 constexpr milliseconds time_to_send{2};
 
+/// How long a thread may have to wait until it runs, on a machine that does much else: that says
+/// nothing about its server.
+constexpr milliseconds longest_for_a_processor{1000};
+
 class ThreadedCouncil::Mailbox {
  public:
   void put(Heard heard) {
@@ -120,7 +124,10 @@ class ThreadedCouncil::Desk {
   void post(Task task) {
     const std::lock_guard guard(mutex_);
     if (task.is_release()) {
-      if (releases_++ == 0) released_since_ = BootClock::now();
+      if (releases_++ == 0) {
+        released_since_ = BootClock::now();
+        begun_.clear();
+      }
       all_released_.clear();
       all_sent_.clear();
     }
@@ -138,14 +145,14 @@ class ThreadedCouncil::Desk {
   /// their way, and for that no longer than the others took.
   void await_releases(Deadline until) {
     pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
-    {
-      const std::lock_guard guard(mutex_);
-      if (releases_ == 0) return;
-      if (!answers_) {
-        const auto now = BootClock::now();
-        fds[1].fd = all_sent_.fd();
-        until = std::min(until, std::max(now + (now - released_since_), later(now, time_to_send)));
-      }
+    if (!any_release()) return;
+    if (!has_answered()) {
+      const auto took = BootClock::now() - released_since_;
+      fds[1].fd = begun_.fd();
+      poll_until(fds, later(BootClock::now(), longest_for_a_processor));
+      const auto now = BootClock::now();
+      fds[1].fd = all_sent_.fd();
+      until = std::max(std::min(until, now + took), later(now, time_to_send));
     }
     poll_until(fds, until);
   }
@@ -206,6 +213,7 @@ class ThreadedCouncil::Desk {
         throw Error(Trouble::unavailable, member_->name() + ": no answer in time");
       }
       const int interrupt_fd = task.is_release() ? leave_.fd() : wake_.fd();
+      if (task.is_release()) begun_.raise();
       const Patience patience{task.deadline, interrupt_fd,
                               is_last_release(task) ? &all_sent_ : nullptr};
       Response response = std::visit(Perform{*member_, patience}, task.inquiry);
@@ -216,6 +224,16 @@ class ThreadedCouncil::Desk {
     } catch (const Error& error) {
       if (error.trouble() != Trouble::interrupted) say(task.number, error);
     }
+  }
+
+  bool any_release() {
+    const std::lock_guard guard(mutex_);
+    return releases_ > 0;
+  }
+
+  bool has_answered() {
+    const std::lock_guard guard(mutex_);
+    return answers_;
   }
 
   bool is_last_release(const Task& task) {
@@ -253,9 +271,10 @@ class ThreadedCouncil::Desk {
   std::mutex mutex_;
   std::deque<Task> tasks_;     ///< guarded by mutex_
   int releases_ = 0;           ///< guarded by mutex_: posted and not done
-  Deadline released_since_{};  ///< guarded by mutex_: when the first of them was posted
+  Deadline released_since_{};  ///< when the first of them was posted
   bool answers_ = false;       ///< guarded by mutex_: it has answered something
   Event all_released_;
+  Event begun_;  ///< the thread has taken up the first of them
   Event all_sent_;
   std::optional<Subject> listening_;  ///< the thread's
   std::thread thread_;

@@ -198,7 +198,15 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     poll_until(fds, std::min(until, pause));
     if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, {}};
     if (BootClock::now() >= until) return Wake{Wake::Why::due, {}};
+    if (mailbox_.empty()) rest(std::min(until, later(BootClock::now(), noteworthy)), interrupt_fd);
   }
+}
+
+/// Whoever is let in by the same hand-over needs the key's file and a processor just now; and where
+/// sections are short, the next news is that we are.
+void LocalStore::rest(Deadline until, int interrupt_fd) const {
+  pollfd fds[] = {{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+  poll_until(fds, until);
 }
 
 std::optional<Grant> LocalStore::renew(const LockKey& key, const Token& token,

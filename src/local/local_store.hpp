@@ -51,6 +51,7 @@ class LocalStore final : public Store, public Latches {
  private:
   struct Look;
   Look look(const Claim& claim, const Patience& patience);
+  void rest(Deadline until, int interrupt_fd) const;
   /// Changes what stands behind a hold by process; false if that has gone.
   bool change_backing(const Claim& claim, const std::function<void(Backing&)>& change);
   KeyState lock_of(const LockKey& key, const Patience& patience) const;

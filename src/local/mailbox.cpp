@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 
@@ -42,11 +43,19 @@ void Mailbox::open() {
   directory_.share(fd_.get());
 }
 
-void Mailbox::empty() const {
-  if (!fd_) return;
+bool Mailbox::empty() const {
+  if (!fd_) return false;
   char bytes[256];
-  while (read(fd_.get(), bytes, sizeof bytes) > 0) {
+  bool any = false;
+  bool own = false;
+  ssize_t got = 0;
+  while ((got = read(fd_.get(), bytes, sizeof bytes)) > 0) {
+    any = true;
+    own = own || std::any_of(bytes, bytes + got,
+                             [](char byte) { return byte != static_cast<char>(News::of_others); });
+    if (static_cast<std::size_t>(got) < sizeof bytes) break;
   }
+  return any && !own;
 }
 
 Reached reach(const Directory& directory, const std::string& mailbox) {

@@ -9,7 +9,13 @@
 
 namespace dlock {
 
-/// Where one process listens: a FIFO in the lock directory. A byte in it says "look again". While
+/// The bytes in a mailbox, each of which says "look again".
+enum class News : char {
+  own = '!',        ///< it was let in, or thrown out
+  of_others = '.',  ///< it has another before it, or what blocks it ends sooner: no need to hurry
+};
+
+/// Where one process listens: a FIFO in the lock directory. While
 /// the process lives it can be opened for writing, and no longer: so it is a sign of life too, also
 /// across pid namespaces, and its end wakes who has it open.
 class Mailbox {
@@ -27,8 +33,8 @@ class Mailbox {
   void leave_to(pid_t pid) { keeper_ = pid; }
   /// Readable when there is a byte; -1 before open().
   int fd() const { return fd_.get(); }
-  /// Takes all bytes out.
-  void empty() const;
+  /// Takes all bytes out; whether there was news, and none of it of its own.
+  bool empty() const;
 
  private:
   const Directory& directory_;

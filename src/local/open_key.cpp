@@ -17,9 +17,13 @@ Now now_here() {
   return Now{std::chrono::duration_cast<microseconds>(since_boot), wall_now().time_since_epoch()};
 }
 
-bool Knocks::wake(const WaiterEntry& waiter, const Message&) { return wake(waiter); }
+bool Knocks::wake(const WaiterEntry& waiter, const Message& message) {
+  return knock(waiter, std::holds_alternative<GrantMessage>(message) ? News::own : News::of_others);
+}
 
-bool Knocks::wake(const WaiterEntry& waiter) {
+bool Knocks::tell_moved(const WaiterEntry& waiter) { return knock(waiter, News::of_others); }
+
+bool Knocks::knock(const WaiterEntry& waiter, News news) {
   auto reached = reach(directory_, waiter.backing.mailbox);
   // A mailbox that another user closed to us: its owner finds out when it next asks.
   if (reached.how == Reached::How::closed) return true;
@@ -28,19 +32,20 @@ bool Knocks::wake(const WaiterEntry& waiter) {
     return false;
   }
   woken_.insert(waiter.token);
-  open_.push_back(std::move(reached.fd));
+  open_.emplace_back(std::move(reached.fd), news);
   return true;
 }
 
 void Knocks::tell(const Backing& thrown_out) {
   auto reached = reach(directory_, thrown_out.mailbox);
-  if (reached.fd) open_.push_back(std::move(reached.fd));
+  if (reached.fd) open_.emplace_back(std::move(reached.fd), News::own);
 }
 
 void Knocks::deliver() {
-  for (const Fd& fd : open_) {
+  for (const auto& [fd, news] : open_) {
     // A full FIFO will wake its owner without this byte.
-    [[maybe_unused]] const auto written = write(fd.get(), "!", 1);
+    const char byte = static_cast<char>(news);
+    [[maybe_unused]] const auto written = write(fd.get(), &byte, 1);
   }
   open_.clear();
 }
@@ -104,7 +109,7 @@ bool OpenKey::tell_the_moved(const Token& self) {
     const auto known = stood_behind.find(token);
     const bool moved = known != stood_behind.end() && known->second != ahead;
     if (moved && waiter->token != self && !knocks.was_woken(waiter->token) &&
-        !knocks.wake(*waiter)) {
+        !knocks.tell_moved(*waiter)) {
       dropped = true;
       waiter = table.queue.erase(waiter);
       continue;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "local/directory.hpp"
@@ -21,16 +22,19 @@ class Knocks final : public Wakes {
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   /// Each waiter watches the one before it.
   std::size_t told_at_once() const override { return 1; }
-  bool wake(const WaiterEntry& waiter);
+  /// It stands behind another than before.
+  bool tell_moved(const WaiterEntry& waiter);
   /// A holder: its hold has been taken from it.
   void tell(const Backing& thrown_out);
   bool was_woken(const Token& token) const { return woken_.contains(token); }
   void deliver();
 
  private:
+  bool knock(const WaiterEntry& waiter, News news);
+
   const Directory& directory_;
   std::set<Token> woken_;
-  std::vector<Fd> open_;
+  std::vector<std::pair<Fd, News>> open_;
 };
 
 /// One key under its lock, its table brought up to date with the processes. Whoever changes the

@@ -25,6 +25,13 @@ struct LatchPart {
   std::vector<ArrivalId> arrived;  ///< those that were asked for, as they came to this server
 };
 
+/// What a member is to have no longer, for the majority has another latch of that name.
+struct Displaced {
+  std::string generation;
+  /// Who has arrived there is counted on: both were opened at the same time, for the same.
+  bool arrivals_stay = false;
+};
+
 /// One of several independent servers of which a majority decides: Store, Seals and Latches, and
 /// what a majority needs beside. Its acquire() and renew() are for whoever uses it alone.
 class Member : public virtual Store, public virtual Seals, public virtual Latches {
@@ -47,9 +54,11 @@ class Member : public virtual Store, public virtual Seals, public virtual Latche
   virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                                       const Patience& patience) = 0;
 
-  /// As open_latch(), of a latch at which these are known to have arrived. Who listens to a member
-  /// is told of each arrival, for others may be known elsewhere.
+  /// As open_latch(), of a latch at which these are known to have arrived, in place of the one
+  /// that is `displaced`, if that is there; one of any other generation stays. Who listens to a
+  /// member is told of each arrival, for others may be known elsewhere.
   virtual LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
+                                const std::optional<Displaced>& displaced,
                                 const std::vector<ArrivalId>& arrived,
                                 const Patience& patience) = 0;
 

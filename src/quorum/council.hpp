@@ -47,6 +47,7 @@ struct Sealing {
 struct LatchMending {
   LockKey key;
   LatchTerms terms;
+  std::optional<Displaced> displaced;
   std::vector<ArrivalId> arrived;
 };
 struct Arrival {

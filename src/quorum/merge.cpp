@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace dlock {
 namespace {
@@ -71,20 +72,20 @@ Waiter agreed(const Views<Waiter>& views) {
 /// be forgotten. Nothing where those that did not answer cannot make up a majority for it.
 std::optional<LatchState> agreed(const std::vector<LatchState>& views, std::size_t servers,
                                  std::size_t silent) {
-  std::map<std::int64_t, std::vector<LatchState>> by_count;
-  for (const LatchState& view : views) by_count[view.count].push_back(view);
+  std::map<std::pair<std::int64_t, std::string>, std::vector<LatchState>> latches;
+  for (const LatchState& view : views) latches[{view.count, view.generation}].push_back(view);
   const auto most = std::max_element(
-      by_count.begin(), by_count.end(),
+      latches.begin(), latches.end(),
       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   const std::size_t majority = servers / 2 + 1;
-  if (most == by_count.end() || most->second.size() + silent < majority) return std::nullopt;
+  if (most == latches.end() || most->second.size() + silent < majority) return std::nullopt;
   const auto ranked = [&](const auto& field) {
     std::vector<std::int64_t> values;
     for (const LatchState& view : most->second) values.push_back(field(view));
     std::sort(values.rbegin(), values.rend());
     return values[std::min(majority, values.size()) - 1];
   };
-  return LatchState{most->first, ranked([](const LatchState& view) { return view.arrived; }),
+  return LatchState{most->first.first, ranked([](const LatchState& view) { return view.arrived; }),
                     milliseconds(ranked([](const LatchState& view) { return view.left.count(); }))};
 }
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "lock/latch.hpp"
 #include "quorum/merge.hpp"
 #include "quorum/quorum_store.hpp"
 
@@ -16,8 +17,17 @@ constexpr milliseconds a_moment_more{20};
 LatchState QuorumStore::open_latch(const LockKey& key, const LatchTerms& terms,
                                    const Patience& patience) {
   LatchViews views(key, council_->size());
-  hear_of_latch(views, LatchMending{key, terms, {}}, patience,
-                [&] { return views.agreed_count().has_value(); });
+  const auto inquiry = views.propose({terms.count, terms.ttl, new_generation()});
+  for (std::size_t i = 0; i < council_->size(); ++i) {
+    ask(i, std::nullopt, inquiry, patience.deadline);
+  }
+  settle_latch(views, patience, [&] { return views.is_opened(); });
+  const auto end = std::min(patience.deadline, later(BootClock::now(), a_moment_more));
+  while (owing() > 0) {
+    const auto heard = hear(end, patience.interrupt_fd);
+    if (!heard) break;
+    take_latch(views, *heard, patience.deadline);
+  }
   return views.state();
 }
 
@@ -25,12 +35,10 @@ std::optional<LatchState> QuorumStore::arrive(const LockKey& key, const ArrivalI
                                               const Patience& patience) {
   while (true) {
     LatchViews views(key, council_->size());
-    const auto decided = [&] {
-      return std::max(views.with_it(), views.without_it()) >= majority();
-    };
+    const auto decided = [&] { return views.is_agreed() || views.without_it() >= majority(); };
     hear_of_latch(views, Arrival{key, id}, patience, decided);
-    if (views.with_it() >= majority()) return views.state();
-    // Some of those that answer lack it: a look gives it to them.
+    if (views.is_agreed()) return views.state();
+    // Some of those that answer lack it, or have another: a look gives it to them.
     if (decided() || !look_at_latch(key, false, patience)) return std::nullopt;
   }
 }
@@ -60,49 +68,58 @@ std::optional<LatchState> QuorumStore::look_at_latch(const LockKey& key, bool li
   for (std::size_t i = 0; i < council_->size(); ++i) {
     ask(i, std::nullopt, LatchReading{key, latch_->known(i), listen}, patience.deadline);
   }
-  Deadline until = patience.deadline;
-  while (latch_->verdict() == LatchViews::Verdict::undecided) {
-    if (!latch_->may_be_decided()) no_majority(*latch_);
-    const auto heard = hear(until, patience.interrupt_fd);
-    if (heard) {
-      take_latch(*heard, patience.deadline);
-      const bool few = latch_->with_it() + latch_->without_it() >= majority();
-      if (few) until = std::min(until, later(BootClock::now(), for_the_rest));
-    } else if (until < patience.deadline) {
-      until = patience.deadline;
-      latch_->mend_by_few();
-      ask_more_of_latch(patience.deadline);
-    } else {
-      no_majority(*latch_);
-    }
-  }
+  settle_latch(*latch_, patience,
+               [this] { return latch_->verdict() != LatchViews::Verdict::undecided; });
   if (latch_->verdict() == LatchViews::Verdict::gone) return std::nullopt;
   return latch_->state();
 }
 
-/// What was heard of the latch that is looked at.
-void QuorumStore::take_latch(const Heard& heard, Deadline deadline) {
-  const auto* error = std::get_if<Error>(&heard.response);
-  if (heard.inquiry != 0) {
-    latch_->take(heard.member, heard.response);
-  } else if (error != nullptr) {
-    latch_->take_silence(heard.member, *error);
+void QuorumStore::settle_latch(LatchViews& views, const Patience& patience,
+                               const std::function<bool()>& settled) {
+  // One that is slow may have what decides between the others.
+  const auto half = later(BootClock::now(), left_until(patience.deadline) / 2);
+  bool by_few = false;
+  while (!settled()) {
+    if (!views.may_be_decided() || (by_few && owing() == 0)) no_majority(views);
+    const auto until = by_few ? patience.deadline : half;
+    const auto heard = owing() > 0 ? hear(until, patience.interrupt_fd) : std::nullopt;
+    if (heard) {
+      take_latch(views, *heard, patience.deadline);
+    } else if (by_few) {
+      no_majority(views);
+    } else {
+      by_few = true;
+      views.mend_by_few();
+      ask_more_of_latch(views, patience.deadline);
+    }
   }
-  ask_more_of_latch(deadline);
 }
 
-void QuorumStore::ask_more_of_latch(Deadline deadline) {
+void QuorumStore::take_latch(LatchViews& views, const Heard& heard, Deadline deadline) {
+  const auto* error = std::get_if<Error>(&heard.response);
+  if (heard.inquiry != 0) {
+    views.take(heard.member, heard.response);
+  } else if (error != nullptr) {
+    views.take_silence(heard.member, *error);
+  }
+  ask_more_of_latch(views, deadline);
+}
+
+void QuorumStore::ask_more_of_latch(LatchViews& views, Deadline deadline) {
   for (std::size_t i = 0; i < council_->size(); ++i) {
     if (asked_[i].inquiry != 0) continue;
-    if (auto inquiry = latch_->next_for(i)) ask(i, std::nullopt, std::move(*inquiry), deadline);
+    if (auto inquiry = views.next_for(i)) ask(i, std::nullopt, std::move(*inquiry), deadline);
   }
+}
+
+std::size_t QuorumStore::owing() const {
+  return static_cast<std::size_t>(std::count_if(
+      asked_.begin(), asked_.end(), [](const Asked& asked) { return asked.inquiry != 0; }));
 }
 
 Wake::Why QuorumStore::sleep_at_latch(const LockKey&, Deadline until, int interrupt_fd) {
   while (true) {
-    const auto owing = std::count_if(asked_.begin(), asked_.end(),
-                                     [](const Asked& asked) { return asked.inquiry != 0; });
-    if (latch_->listening() + static_cast<std::size_t>(owing) < majority()) no_majority(*latch_);
+    if (latch_->listening() + owing() < majority()) no_majority(*latch_);
     std::optional<Heard> heard;
     try {
       heard = hear(until, interrupt_fd);
@@ -113,7 +130,7 @@ Wake::Why QuorumStore::sleep_at_latch(const LockKey&, Deadline until, int interr
     if (!heard) return Wake::Why::due;
     woken_ = heard->inquiry == 0 && std::holds_alternative<Wake>(heard->response);
     if (woken_) return Wake::Why::changed;
-    take_latch(*heard, short_patience().deadline);
+    take_latch(*latch_, *heard, short_patience().deadline);
     if (latch_->verdict() != LatchViews::Verdict::shut) return Wake::Why::changed;
   }
 }
@@ -121,8 +138,11 @@ Wake::Why QuorumStore::sleep_at_latch(const LockKey&, Deadline until, int interr
 void QuorumStore::no_majority(const LatchViews& views) const {
   auto troubles = views.troubles();
   for (std::size_t i = 0; i < troubles.size(); ++i) {
-    if (!views.is_silent(i)) continue;
-    troubles[i].emplace(Trouble::unavailable, council_->name(i) + ": no answer in time");
+    const auto name = council_->name(i);
+    if (views.is_silent(i)) troubles[i].emplace(Trouble::unavailable, name + ": no answer in time");
+    if (views.is_older(i)) {
+      troubles[i].emplace(Trouble::unavailable, name + ": it has an older latch of this name");
+    }
   }
   throw_no_majority(troubles);
 }

@@ -27,9 +27,9 @@ namespace dlock {
 /// still lives and F <= t. The lock is had when enough members store t, at a moment at which their
 /// leases last. tests/model has the proof.
 ///
-/// A latch: an ID has arrived when a majority stores it. Arriving only grows, so whoever reads a
-/// majority has all of them in the union, and writes back what members lack before he says that it
-/// is open.
+/// A latch: an ID has arrived when a majority stores it, at a latch of the same generation.
+/// Arriving only grows, so whoever reads a majority has all of them in the union, and writes back
+/// what members lack before he says that it is open.
 class QuorumStore final : public Store, public Seals, public Latches {
  public:
   /// `doubles`: members that may be others of them under a second name. Once, and for a moment,
@@ -112,8 +112,13 @@ class QuorumStore final : public Store, public Seals, public Latches {
   /// rest has to say in a moment more.
   void hear_of_latch(LatchViews& views, const Inquiry& inquiry, const Patience& patience,
                      const std::function<bool()>& decided);
-  void take_latch(const Heard& heard, Deadline deadline);
-  void ask_more_of_latch(Deadline deadline);
+  /// Hears what those say that were asked, and asks them for more, until it is `settled`.
+  void settle_latch(LatchViews& views, const Patience& patience,
+                    const std::function<bool()>& settled);
+  void take_latch(LatchViews& views, const Heard& heard, Deadline deadline);
+  void ask_more_of_latch(LatchViews& views, Deadline deadline);
+  /// How many members have an answer to give.
+  std::size_t owing() const;
 
   std::unique_ptr<Council> council_;
   std::map<Name, Tenure> tenures_;

@@ -56,8 +56,9 @@ struct Perform {
     return member.seal(sealing.resource, sealing.fence, patience);
   }
   Response operator()(const LatchMending& mending) const {
-    const auto& [key, terms, arrived] = mending;
-    return std::optional(LatchPart{member.mend_latch(key, terms, arrived, patience), {}});
+    const auto& [key, terms, displaced, arrived] = mending;
+    return std::optional(
+        LatchPart{member.mend_latch(key, terms, displaced, arrived, patience), {}});
   }
   Response operator()(const Arrival& arrival) const {
     const auto state = member.arrive(arrival.key, arrival.id, patience);

@@ -58,9 +58,11 @@ std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
   const std::int64_t left = checked(replies[2]).integer;
   constexpr std::int64_t no_such_key = -2;
   if (head.empty() || left == no_such_key) return std::nullopt;
-  const auto count = latch_count(head.front().text);
-  if (!count || left < 0) throw Error(Trouble::wrong_data, foreign);
-  return LatchState{*count, checked(replies[1]).integer - 1, milliseconds(left)};
+  auto latch = latch_of_entry(head.front().text);
+  if (!latch || left < 0) throw Error(Trouble::wrong_data, foreign);
+  latch->arrived = checked(replies[1]).integer - 1;
+  latch->left = milliseconds(left);
+  return latch;
 }
 
 /// What becomes of a key that holds something else: named by the user it is an error, met by a glob

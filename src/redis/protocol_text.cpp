@@ -155,9 +155,12 @@ Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t no
   return waiter;
 }
 
-std::optional<std::int64_t> latch_count(std::string_view head) {
+std::optional<LatchState> latch_of_entry(std::string_view head) {
   if (!head.starts_with('=')) return std::nullopt;
-  return parse_number(head.substr(1), 1, largest_number);
+  head.remove_prefix(1);
+  const auto count = parse_number(take_until(head, ' '), 1, largest_number);
+  if (!count) return std::nullopt;
+  return LatchState{*count, 0, {}, std::string(head)};
 }
 
 std::int64_t server_number(std::string_view text, std::int64_t most) {

@@ -48,8 +48,8 @@ StoredHold parse_hold(std::string_view value, std::int64_t now);
 /// A value of the waiters hash, for the ticket it stands at in the queue.
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now);
 
-/// How many a latch counts to, whose first entry this is; nothing if it is none of a latch.
-std::optional<std::int64_t> latch_count(std::string_view head);
+/// The latch whose first entry this is, but for its arrivals and its end; nothing if it is of none.
+std::optional<LatchState> latch_of_entry(std::string_view head);
 
 /// A decimal number from the server, of `most` at most; throws Error{unavailable} if it is none.
 std::int64_t server_number(std::string_view text, std::int64_t most = INT64_MAX);

@@ -10,8 +10,9 @@ namespace dlock {
 namespace {
 
 LatchPart part_from(const Reply& reply) {
-  LatchPart part{{number(reply, 0), number(reply, 1), span(reply, 2)}, {}};
-  for (std::size_t i = 3; i < reply.items.size(); ++i) {
+  const std::string generation(word(reply, 3));
+  LatchPart part{{number(reply, 0), number(reply, 1), span(reply, 2), generation}, {}};
+  for (std::size_t i = 4; i < reply.items.size(); ++i) {
     part.arrived.push_back({reply.items[i].text});
   }
   return part;
@@ -25,10 +26,17 @@ std::optional<LatchState> state_of(const std::optional<LatchPart>& part) {
 
 LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
                                   const Patience& patience) {
-  const auto count = std::to_string(terms.count);
-  const auto ttl = std::to_string(terms.ttl.count());
-  const auto part = ask_latch(key, {"open", count, ttl, told()}, false, patience);
-  return part.value_or(LatchPart()).state;
+  return ask_latch(key, opening(terms), false, patience).value_or(LatchPart()).state;
+}
+
+std::vector<std::string> RedisStore::opening(const LatchTerms& terms) const {
+  return {"open",
+          std::to_string(terms.count),
+          std::to_string(terms.ttl.count()),
+          told(),
+          terms.generation,
+          "",
+          ""};
 }
 
 std::optional<LatchState> RedisStore::arrive(const LockKey& key, const ArrivalId& id,

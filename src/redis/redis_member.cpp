@@ -78,10 +78,14 @@ std::vector<KeyState> RedisMember::inspect(const Query& query, const Patience& p
 }
 
 LatchState RedisMember::mend_latch(const LockKey& key, const LatchTerms& terms,
+                                   const std::optional<Displaced>& displaced,
                                    const std::vector<ArrivalId>& arrived,
                                    const Patience& patience) {
-  std::vector<std::string> arguments{"open", std::to_string(terms.count),
-                                     std::to_string(terms.ttl.count()), told()};
+  auto arguments = opening(terms);
+  if (displaced) {
+    arguments[5] = displaced->arrivals_stay ? "keep" : "clear";
+    arguments[6] = displaced->generation;
+  }
   for (const ArrivalId& id : arrived) arguments.push_back(id.text);
   return ask_latch(key, arguments, false, patience).value_or(LatchPart()).state;
 }

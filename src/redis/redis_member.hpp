@@ -25,6 +25,7 @@ class RedisMember final : public RedisStore, public Member {
                                 const Patience& patience) override;
   std::optional<Grant> rejoin(const Claim& claim, Fence fence, const Patience& patience) override;
   LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
+                        const std::optional<Displaced>& displaced,
                         const std::vector<ArrivalId>& arrived, const Patience& patience) override;
   std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
                                       const Patience& patience) override;

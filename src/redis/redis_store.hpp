@@ -108,6 +108,8 @@ class RedisStore : public virtual Store, public virtual Seals, public virtual La
   /// link, for as long as the patience lasts.
   std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
                                      bool listen, const Patience& patience);
+  /// The arguments that open a latch, and displace none.
+  std::vector<std::string> opening(const LatchTerms& terms) const;
   /// Whom an arrival is told to: those who listen to a member, always.
   std::string told() const { return terms_.member ? "each" : "last"; }
 

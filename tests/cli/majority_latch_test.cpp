@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/place.hpp"
+#include "lock/latch.hpp"
 #include "support/fleet.hpp"
 
 namespace dlock::test {
@@ -129,6 +130,100 @@ void needs_a_majority(const FleetScene& scene) {
   for (const std::size_t i : {0U, 1U}) scene.fleet.proxy(i).refuse(false);
   CHECK(latch(scene, "m", "arrive").exit_code == 0);
   CHECK(waits.wait().exit_code == 0);
+}
+
+/// The latch has ended on two servers, and the third has not heard of it.
+void ends_but_on_the_last(const FleetScene& scene, const std::string& key) {
+  for (const char* id : {"x", "y"}) CHECK(latch(scene, key, "arrive", {"--by", id}).exit_code == 0);
+  REQUIRE(eventually([&] { return entries(scene, 2, key) == 3; }));
+  for (const std::size_t i : {0U, 1U}) scene.fleet.server(i).command({"DEL", name_of(key)});
+}
+
+bool counts(const FleetScene& scene, const std::string& key, const std::string& arrived) {
+  const auto result = latch(scene, key, "wait", {"-n"});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 75);
+  return holds(result.err, key + ": " + arrived + " have arrived\n");
+}
+
+void takes_no_arrivals_of_an_older_latch(const FleetScene& scene) {
+  CHECK(latch(scene, "o", "open", {"--count=2"}).exit_code == 0);
+  ends_but_on_the_last(scene, "o");
+  CHECK(latch(scene, "o", "open", {"--count=2"}).exit_code == 0);
+  CHECK(counts(scene, "o", "0 of 2"));
+  CHECK(eventually([&] {
+    latch(scene, "o", "open", {"--count=2"});
+    return entries(scene, 2, "o") == 1;
+  }));
+  ends_but_on_the_last(scene, "o");
+  // Now it is cut off while the new one is opened, and knows the old one alone.
+  scene.fleet.proxy(2).refuse(true);
+  scene.fleet.proxy(2).close_connections();
+  CHECK(latch(scene, "o", "open", {"--count=2"}).exit_code == 0);
+  CHECK(latch(scene, "o", "arrive", {"--by=x"}).exit_code == 0);
+  scene.fleet.proxy(2).refuse(false);
+  CHECK(counts(scene, "o", "1 of 2"));
+  CHECK(latch(scene, "o", "arrive", {"--by=x"}).exit_code == 0);
+  CHECK(counts(scene, "o", "1 of 2"));
+  Process waits = waiter(scene, "o");
+  CHECK(eventually([&] { return entries(scene, 2, "o") == 2; }));
+  CHECK(latch(scene, "o", "arrive", {"--by=z"}).exit_code == 0);
+  CHECK(waits.wait().exit_code == 0);
+}
+
+void is_one_for_all_who_open_it_at_once(const FleetScene& scene) {
+  for (const std::string key : {"p", "q"}) {
+    // The second time without a server to spare.
+    if (key == "q") {
+      scene.fleet.proxy(2).refuse(true);
+      scene.fleet.proxy(2).close_connections();
+    }
+    std::vector<Process> jobs;
+    for (int i = 0; i < 8; ++i) {
+      jobs.push_back(scene.start({"latch", "open", "-k", key, "--count=4"}));
+    }
+    for (Process& job : jobs) CHECK(job.wait().exit_code == 0);
+    jobs.clear();
+    for (const std::string id : {"a", "b", "c"}) {
+      jobs.push_back(scene.start({"latch", "arrive", "-k", key, "--by", id}));
+    }
+    for (Process& job : jobs) CHECK(job.wait().exit_code == 0);
+    CHECK(counts(scene, key, "3 of 4"));
+    CHECK(latch(scene, key, "open", {"--count=4"}).exit_code == 0);
+    CHECK(latch(scene, key, "arrive", {"--by=d"}).exit_code == 0);
+    CHECK(latch(scene, key, "wait", {"-n"}).exit_code == 0);
+  }
+  scene.fleet.proxy(2).refuse(false);
+}
+
+/// Each of the servers heard another one first of those who opened it at the same time.
+void joins_what_was_split(const FleetScene& scene) {
+  const std::vector<Words> arrived{{"1", "x"}, {"1", "x", "2", "y"}, {"1", "y"}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto& server = scene.fleet.server(i);
+    Words entries{"ZADD", name_of("s"), "0", "=3 " + new_generation()};
+    entries.insert(entries.end(), arrived[i].begin(), arrived[i].end());
+    server.command(entries);
+    server.command({"PEXPIRE", name_of("s"), "600000"});
+  }
+  CHECK(latch(scene, "s", "arrive", {"--by=z"}).exit_code == 0);
+  CHECK(latch(scene, "s", "wait", {"-n"}).exit_code == 0);
+  const auto entry = [&](std::size_t server) {
+    return scene.fleet.server(server).command({"ZRANGE", name_of("s"), "0", "0"}).items.at(0).text;
+  };
+  CHECK(eventually([&] {
+    latch(scene, "s", "open", {"--count=3"});
+    return entry(0) == entry(1) && entry(1) == entry(2);
+  }));
+  const auto all = [&](std::size_t server) { return entries(scene, server, "s") == 4 ? 1 : 0; };
+  CHECK(all(0) + all(1) + all(2) >= 2);
+}
+
+TEST_CASE("majority: of an older latch of the same name nothing counts") {
+  const FleetScene scene({.servers = 3});
+  takes_no_arrivals_of_an_older_latch(scene);
+  is_one_for_all_who_open_it_at_once(scene);
+  joins_what_was_split(scene);
 }
 
 TEST_CASE("majority: a latch is what two of three servers have of it") {

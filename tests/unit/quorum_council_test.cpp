@@ -52,8 +52,8 @@ class Idle : public Member {
     return std::nullopt;
   }
   Wake::Why sleep_at_latch(const LockKey&, Deadline, int) override { return {}; }
-  LatchState mend_latch(const LockKey&, const LatchTerms&, const std::vector<ArrivalId>&,
-                        const Patience&) override {
+  LatchState mend_latch(const LockKey&, const LatchTerms&, const std::optional<Displaced>&,
+                        const std::vector<ArrivalId>&, const Patience&) override {
     return {};
   }
   std::optional<LatchPart> read_latch(const LockKey&, std::size_t, bool, const Patience&) override {

@@ -122,6 +122,12 @@ class Redis:
         other.host, other.url = host, f"redis://{self.login}{host}:{self.port}{database}"
         return other
 
+    def behind(self, relay, database=""):
+        """The same server as clients of the relay name it."""
+        other = self.at("127.0.0.1")
+        other.port, other.url = relay.port, f"redis://{self.login}127.0.0.1:{relay.port}{database}"
+        return other
+
     def calls(self):
         """How often each command was called since the server began, the scripts' own left out."""
         text = self.client.ask("INFO", "commandstats")

@@ -3,7 +3,7 @@
 import os
 from collections import namedtuple
 
-from figures import median, spread
+from figures import brief, median, readme_table, spread
 from stage import until
 
 Crowd = namedtuple("Crowd", "gaps total out_of_order calls commands cpu pss rss")
@@ -131,6 +131,7 @@ def tell(report, waiting, sizes, found):
                ["waiters", "", "hand-over ms (p10..p90)", "total ms", "out of order",
                 "script calls", "commands", "server CPU us", "PSS / RSS MB"], rows)
     judge(report, sizes, found)
+    report.readme.append(for_readme(waiting, found))
     for title, unit, value in (
             ("Hand-over on loopback", "ms", lambda cs: median([g for c in cs for g in c.gaps])),
             ("Commands of clients for one hand-over", "", lambda cs: joined(cs, "commands"))):
@@ -141,6 +142,21 @@ def tell(report, waiting, sizes, found):
             if points and (unit or lock.redis is not None):
                 lines[lock.name] = points
         report.plots[title] = (title, unit, "waiters", lines)
+
+
+def for_readme(waiting, found):
+    rows, flock = [], None
+    for lock in waiting:
+        crowds = found.get((lock.name, 50))
+        if not crowds:
+            continue
+        gap = median([gap for crowd in crowds for gap in crowd.gaps])
+        flock = flock or gap  # the first of all
+        calls = f"{joined(crowds, 'calls'):.0f}" if lock.redis else "-"
+        rows.append((lock.name, brief(gap), brief(gap / flock), calls,
+                     f"{joined(crowds, 'pss'):.1f} MB"))
+    return readme_table(["handed over among 50 waiters", "ms", "x flock", "script calls",
+                         "PSS of a waiter"], rows)
 
 
 def judge(report, sizes, found):

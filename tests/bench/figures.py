@@ -27,6 +27,22 @@ def table(title, header, rows):
     return "\n".join([f"\n{title}\n", text(header), rule, *map(text, lines[1:])])
 
 
+NAMES = {"dlock, local": "dlock on `local:`", "dlock, Redis": "dlock on Redis", "floor": "the least"}
+
+
+def brief(value):
+    """Three digits, as the README has them."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def readme_table(header, rows):
+    """Without padding. `rows`: by the name of a lock."""
+    lines = [header, ["---"] * len(header),
+             *[[NAMES.get(name, name), *cells] for name, *cells in rows]]
+    return "\n".join(f"| {' | '.join(line)} |".replace("| --- |", "|---|").replace(" --- |", "---|")
+                     for line in lines)
+
+
 @dataclass
 class Goal:
     what: str
@@ -42,6 +58,7 @@ class Report:
     tables: list = field(default_factory=list)
     goals: list = field(default_factory=list)
     plots: dict = field(default_factory=dict)
+    readme: list = field(default_factory=list)
     notes: list = field(default_factory=list)
 
     def add(self, title, header, rows):

@@ -58,7 +58,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="fewer rounds: under two minutes")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; repeatable")
     parser.add_argument("--list", action="store_true", help="name the parts, and end")
-    parser.add_argument("--out", help="folder for report.md and plot.svg")
+    parser.add_argument("--out", help="folder for report.md, readme.md and plot.svg")
     parser.add_argument("--dlock", help="the binary")
     parser.add_argument("--tools", help="folder with ticker, floor, mark and far")
     return parser.parse_args()
@@ -83,9 +83,10 @@ def write_out(report, head, folder):
     notes = "\n".join(f"- {note}" for note in report.notes)
     text = "\n".join([head, *report.tables, report.goal_table(), "", notes, ""])
     (folder / "report.md").write_text(text)
+    (folder / "readme.md").write_text("\n\n".join([*report.readme, ""]))
     if report.plots:
         (folder / "plot.svg").write_text(plot.svg(list(report.plots.values())))
-    print(f"\n{notes}\n\n{folder}/report.md, {folder}/plot.svg")
+    print(f"\n{notes}\n\n{folder}/report.md, readme.md (its tables for the README), plot.svg")
 
 
 def main():

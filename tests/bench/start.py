@@ -1,6 +1,6 @@
 """One uncontended lock around `true`: time, memory, and what a start is made of."""
 
-from figures import median, quantile, spread
+from figures import brief, median, quantile, readme_table, spread
 
 TRUE = ["/usr/bin/true"]
 
@@ -48,6 +48,10 @@ def measure(stage, locks, report, quick):
             for name, each, peak in zip(names, times, peaks)]
     report.add("One uncontended lock - true - unlock, loopback, interleaved",
                ["", "ms (p10..p90)", "x flock", "x floor", "peak RSS MB"], rows)
+    report.readme.append(readme_table(
+        ["a lock around `true`, nobody else there", "ms", "x flock", "peak RSS"],
+        [(name, brief(median(each)), brief(median(each) / median(flock)), f"{peak / 1024:.1f} MB")
+         for name, each, peak in zip(names, times, peaks) if name in named]))
     for name, goal in (("dlock, Redis", 1.30), ("dlock, local", 1.15)):
         mine = times[names.index(name)]
         found = median(mine) / median(flock)

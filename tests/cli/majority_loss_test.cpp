@@ -15,7 +15,7 @@ namespace {
 constexpr milliseconds long_time{30'000};
 
 const char* const script =
-    "\"$STAMP\" \"$LOG\" start k 1; while [ $((i += 1)) -lt 4000 ]; do \"$STAMP\" \"$LOG\" beat k "
+    "\"$STAMP\" \"$LOG\" start k 1; while [ $((i += 1)) -lt 12000 ]; do \"$STAMP\" \"$LOG\" beat k "
     "1; "
     "sleep 0.01; done";
 

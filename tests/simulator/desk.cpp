@@ -95,6 +95,10 @@ void Desk::send_current() {
     votes_under_way_[requests_ + 1] = vote->claim.token;
     listening_.reset();
   }
+  if (const auto* rejoining = std::get_if<Rejoining>(&request)) {
+    unanswered_.try_emplace(rejoining->claim.token, latest_);
+    votes_under_way_[requests_ + 1] = rejoining->claim.token;
+  }
   sent_ = process_.read_clock();
   send(request);
 }
@@ -113,7 +117,8 @@ Request Desk::request_of(const Inquiry& inquiry) {
       {may_come_late(release.token), release.mode == ReleaseMode::ignore_floor, long_enough}};
 }
 
-/// A vote sent on another link than the one there is now may be taken after what is sent now.
+/// What records a hold, sent on another link than the one there is now may be taken after what is
+/// sent now.
 bool Desk::may_come_late(const Token& token) const {
   const auto found = unanswered_.find(token);
   return found != unanswered_.end() && found->second != latest_;

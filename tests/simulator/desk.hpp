@@ -71,7 +71,8 @@ class Desk final : public LinkEnd, public std::enable_shared_from_this<Desk> {
   std::map<std::uint64_t, Token> votes_under_way_;  ///< by request
   Deadline sent_{};
   std::optional<Said> doubtful_;  ///< an answer given by a process that was not vouched for
-  std::map<Token, std::uint64_t> unanswered_;  ///< votes, and the link they went out on first
+  /// What records a hold, and the link it went out on first.
+  std::map<Token, std::uint64_t> unanswered_;
   std::optional<Token> listening_;
   Standing standing_;
   struct Dated {

@@ -105,11 +105,12 @@ local function tell_next(self)
     if not id then return 0 end
     if budget == 0 then return 1 end
     budget = budget - 1
-    local value = call('HGET', KEYS[3], id)
-    local waiter = parse_waiter(value)
-    local soon = waiter and (waiter.channel == reserved or
-      waiter.told > now and waiter.told <= earliest + provisional_lease * 1000)
-    local heard = (id == self or soon) and 1 or waiter and tell(waiter.channel, message) or 0
+    local value = call('HGET', KEYS[3], id) or ''
+    local told, channel = string.match(value, '^%d+ (%d+) (%S+)')
+    told = tonumber(told)
+    local soon = told and (channel == reserved or
+      told > now and told <= earliest + provisional_lease * 1000)
+    local heard = (id == self or soon) and 1 or told and tell(channel, message) or 0
     if heard < 0 then return 0 end
     if heard > 0 then place = place + 1 else unqueue(id) end
     if heard > 0 and id ~= self and not soon then

@@ -18,6 +18,7 @@
   EACH(ERR_clear_error)                    \
   EACH(ERR_peek_error)                     \
   EACH(ERR_reason_error_string)            \
+  EACH(OPENSSL_init_ssl)                   \
   EACH(SSL_CIPHER_get_name)                \
   EACH(SSL_CTX_ctrl)                       \
   EACH(SSL_CTX_free)                       \

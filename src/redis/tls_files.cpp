@@ -22,7 +22,8 @@ namespace {
 
 std::string last_reason() {
   const char* reason = openssl().ERR_reason_error_string(openssl().ERR_peek_error());
-  return reason == nullptr ? "cannot be read" : std::string("cannot be read: ") + reason;
+  return std::string("cannot be read: ") +
+         (reason == nullptr ? "it is damaged, or of a kind that OpenSSL does not know" : reason);
 }
 
 /// What the armour of PEM says of a file (RFC 7468).

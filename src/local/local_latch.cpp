@@ -18,7 +18,7 @@ LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
     latch.wall_ends = file->now.wall + terms.ttl;
     file->save(false);
   }
-  const LatchState state = latch.state(file->now);
+  auto state = latch.state(file->now);
   const bool created = file->created();
   file.reset();
   if (created) collect_garbage(directory_);

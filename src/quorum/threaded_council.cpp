@@ -198,7 +198,11 @@ class ThreadedCouncil::Desk {
   std::optional<Task> next() {
     const std::lock_guard guard(mutex_);
     // Nobody waits any more for what else was asked.
-    while (leave_.raised() && !tasks_.empty() && !tasks_.front().is_release()) tasks_.pop_front();
+    while (leave_.raised() && !tasks_.empty() && !tasks_.front().is_release()) {
+      const auto* vote = std::get_if<Vote>(&tasks_.front().inquiry);
+      if (vote != nullptr) member_->note_dropped(vote->claim.key, vote->claim.token);
+      tasks_.pop_front();
+    }
     if (tasks_.empty()) return std::nullopt;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();

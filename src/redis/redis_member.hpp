@@ -24,6 +24,7 @@ class RedisMember final : public RedisStore, public Member {
                                 std::optional<milliseconds> ttl, Fence fence,
                                 const Patience& patience) override;
   std::optional<Grant> rejoin(const Claim& claim, Fence fence, const Patience& patience) override;
+  void note_dropped(const LockKey& key, const Token& token) override;
   LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
                         const std::optional<Displaced>& displaced,
                         const std::vector<ArrivalId>& arrived, const Patience& patience) override;

@@ -163,7 +163,7 @@ std::string RedisStore::place(const Patience& patience) {
 }
 
 void RedisStore::note_asked(const Asked& asked) {
-  pending_->known.insert(asked);
+  note_own(asked);
   auto& sent = pending_->unanswered[asked];
   const bool went_out = sent.connection != nullptr && sent.link <= sent.connection->links();
   if (!went_out) sent = {&connection_, connection_.links() + (connection_.is_open() ? 0 : 1)};

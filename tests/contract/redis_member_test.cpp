@@ -303,6 +303,19 @@ TEST_CASE("a vote that comes after another process has released its token is not
   CHECK(voted(late, claim_on("k")) != 0);
 }
 
+TEST_CASE("only what another process may have asked leaves a trace of its release") {
+  RedisServer server;
+  vouch_for(server);
+  auto member = member_at(server.address());
+  const auto traces = [&] { return server.command({"HLEN", "dlock:{k}"}).number; };
+  const Claim dropped = claim_on("k");
+  member.note_dropped(dropped.key, dropped.token);
+  CHECK(release(member, dropped) == Released::not_held);
+  CHECK(traces() == 0);
+  CHECK(release(member, claim_on("k")) == Released::not_held);
+  CHECK(traces() == 1);
+}
+
 TEST_CASE("requests that reach a member twice do no harm") {
   RedisServer server;
   vouch_for(server);

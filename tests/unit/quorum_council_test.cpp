@@ -40,6 +40,7 @@ class Idle : public Member {
   std::optional<Grant> rejoin(const Claim&, Fence, const Patience&) override {
     return std::nullopt;
   }
+  void note_dropped(const LockKey&, const Token&) override {}
   std::vector<Holder> force_release(const LockKey&, std::optional<Fence>,
                                     const Patience&) override {
     return {};
@@ -90,6 +91,30 @@ class Slow final : public Idle {
   milliseconds takes_;
   std::atomic<bool>& sent_;
   std::atomic<bool>& released_;
+};
+
+/// Goes on inspecting for longer than it is waited for.
+class Busy final : public Idle {
+ public:
+  explicit Busy(std::vector<std::string>& log) : log_(log) {}
+  std::vector<KeyState> inspect(const Query&, const Patience&) override {
+    poll_until({}, later(BootClock::now(), milliseconds(100)));
+    return {};
+  }
+  Answer vote(const Claim&, const Ask&, Fence, const Patience&) override {
+    log_.push_back("asked");
+    return Refusal();
+  }
+  void note_dropped(const LockKey&, const Token& token) override {
+    log_.push_back("dropped " + token.text);
+  }
+  Released release(const LockKey&, const Token& token, ReleaseMode, const Patience&) override {
+    log_.push_back("released " + token.text);
+    return Released::yes;
+  }
+
+ private:
+  std::vector<std::string>& log_;
 };
 
 /// Lets nobody in. Every request but a vote ends the listening, as on a connection.
@@ -183,6 +208,28 @@ TEST_CASE(
 
 TEST_CASE("council: who leaves sees a release on its way to a member that never answered") {
   CHECK(eventually([] { return outcome(long_time, false).sent; }));
+}
+
+TEST_CASE("council: a member hears of a vote that is dropped, before its release") {
+  // A moment is soon over on a machine that does much else.
+  CHECK(eventually([] {
+    std::vector<std::string> log;
+    {
+      ThreadedCouncil council([&] {
+        std::vector<std::unique_ptr<Member>> members;
+        members.push_back(std::make_unique<Busy>(log));
+        return members;
+      });
+      Vote vote = waiting_vote;
+      vote.claim.token = Token{"t"};
+      council.ask(0, Renewal{LockKey{"k"}, Token{"t"}, {}, {}}, soon());
+      council.hear(soon(), -1);
+      council.ask(0, Inspection{}, soon());
+      council.ask(0, vote, soon());
+      council.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, soon());
+    }
+    return log == std::vector<std::string>{"dropped t", "released t"};
+  }));
 }
 
 TEST_CASE("council: what ends the listening at a member is no trouble of the member's") {

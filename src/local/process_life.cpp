@@ -37,6 +37,7 @@ Life group_life(const ProcessId& leader) {
 
 std::vector<Fd> member_ends(pid_t group, std::size_t most) {
   std::vector<Fd> ends;
+  if (group <= 0) return ends;  // the kernel's threads are in group 0
   for (const pid_t pid : running_members(group)) {
     if (ends.size() == most) break;
     if (Fd fd = open_pidfd(pid)) ends.push_back(std::move(fd));

@@ -15,7 +15,7 @@ namespace dlock {
 Life group_life(const ProcessId& leader);
 
 /// Readable when the process ends, for up to `most` running members of a group; empty where /proc
-/// shows none. One that ends says: look again.
+/// shows none, and of no group (0). One that ends says: look again.
 std::vector<Fd> member_ends(pid_t group, std::size_t most);
 
 /// Identifies this boot of the machine: a hash of the kernel's boot id; 0 where /proc has none.

@@ -179,6 +179,22 @@ TEST_CASE("the first in the queue watches the command of a killed dlock, not the
   CHECK(table.holds.empty());
 }
 
+TEST_CASE("the first in the queue looks again where the holder ended without a command just now") {
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  LockTable table;
+  HoldEntry hold;
+  hold.backing.by_process = true;
+  hold.backing.process = own_process();
+  hold.backing.process.started -= 1;
+  table.holds.push_back(hold);
+  table.queue.resize(1);
+  table.queue[0].token.text = "first";
+  const Watch watch = watch_before(table, directory, {"first"});
+  CHECK(watch.look_again);
+  CHECK(watch.ends.empty());
+}
+
 TEST_CASE("a reboot voids holds by process and the queue, and starts leases and floors anew") {
   LockTable table;
   HoldEntry by_process;

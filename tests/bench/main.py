@@ -31,7 +31,7 @@ PARTS = {
     "distance": "round trips and hand-over over a true 50 ms link",
     "cost": "the server's time and memory for each operation, with up to 10 000 in the queue",
     "idle": "waiters and holders at rest",
-    "redlock": "five servers, two of them black-holed",
+    "redlock": "five servers, two of them black-holed or one of them slow",
     "trouble": "waiters after a crash, and inspect of 10 000 locks",
 }
 

@@ -178,10 +178,7 @@ class Cutter {
   std::vector<GivenFlag> given_;
 };
 
-std::string where_it_belongs(const std::string& spelled) {
-  const Option* option = spelled.starts_with("--")
-                             ? find_option(std::string_view(spelled).substr(2))
-                             : find_option(spelled[1]);
+std::string where_it_belongs(const Option* option) {
   const Subcommand* first = nullptr;
   for (const Subcommand& each : subcommands()) {
     if (first == nullptr && option != nullptr && option->belongs_to(each.command)) first = &each;
@@ -197,23 +194,24 @@ std::string where_it_belongs(const std::string& spelled) {
 
 Flags before_command(const std::string& argument) {
   Flags flags;
+  const std::string spelled = argument.substr(0, argument.find('='));
+  const bool is_long = spelled.starts_with("--");
   const Option* option = nullptr;
-  if (argument.starts_with("--")) {
-    option = find_option(std::string_view(argument).substr(2));
-  } else if (argument.size() == 2) {
-    option = find_option(argument[1]);
+  if (is_long) {
+    option = find_option(std::string_view(spelled).substr(2));
+  } else if (spelled.size() > 1) {
+    option = find_option(spelled[1]);
   }
-  if (option != nullptr && option->slot == Slot(&Flags::help)) {
+  const bool alone = is_long ? spelled == argument : argument.size() == 2;
+  if (alone && option != nullptr && option->slot == Slot(&Flags::help)) {
     flags.help = true;
-  } else if (option != nullptr && option->slot == Slot(&Flags::version)) {
+  } else if (alone && option != nullptr && option->slot == Slot(&Flags::version)) {
     flags.version = true;
   } else {
-    const std::string spelled = argument.substr(0, argument.find('='));
     if (const auto instead = refusal_of(spelled)) {
       throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
     }
-    throw_usage(redacted(spelled) + " stands before a command of dlock" +
-                where_it_belongs(spelled));
+    throw_usage(redacted(spelled) + " stands before a command of dlock" + where_it_belongs(option));
   }
   return flags;
 }

@@ -103,7 +103,7 @@ constexpr Page pages[] = {
      "  NAME holds no fence; 71 FILE cannot be used; 69, 77, 78, 70 as in run\n"},
 };
 
-/// What one command means by an option that others have, too.
+/// What one command means by an option that others have, too, and that means something else there.
 struct Wording {
   Command command;
   std::string_view option;
@@ -111,14 +111,12 @@ struct Wording {
 };
 
 constexpr Wording wordings[] = {
-    {Command::run, "--ttl", "lease: outlives a dead dlock by it (default: 30s)"},
     {Command::acquire, "--ttl", "lease: ends so much later unless renewed"},
     {Command::renew, "--ttl", "new lease, from now on (default: as acquired)"},
     {Command::latch, "--ttl", "open: how long the latch lasts (default: 1d)"},
     {Command::doctor, "--ttl", "the lease that the locks there will have"},
     {Command::acquire, "--signal", "at loss, in place of SIGTERM: INT, SIGINT or 2"},
     {Command::release, "--fence", "throw out only the holder with this fence"},
-    {Command::guard, "--fence", "the holder's fence (default: DLOCK_FENCE)"},
     {Command::acquire, "-q", "print nothing but errors"},
     {Command::inspect, "-q", "no output; the exit code says if it is held"},
     {Command::doctor, "-q", "no output; the exit code says it"},
@@ -190,13 +188,14 @@ std::vector<std::string> rare_options(Command command) {
 std::string page_text(const Page& page) {
   std::string text = std::string("Usage: dlock ") + page.usage + "\n" + page.about + "\nOptions:\n";
   for (const Option& each : options()) {
-    if (each.belongs_to(page.command) && *each.help != '\0')
-      text += option_line(each, page.command);
+    if (!each.belongs_to(page.command) || *each.help == '\0') continue;
+    text += option_line(each, page.command);
   }
   text += wrapped("Also, each with a variable as DLOCK_TLS_CA:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
-  if (text.find(" DUR ") != std::string::npos)
+  if (text.find(" DUR ") != std::string::npos) {
     text += "DUR is 10 or 0.25 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
+  }
   text += std::string("\nExamples:\n") + page.examples;
   return text + "\nExit codes:\n" + page.exit_codes;
 }

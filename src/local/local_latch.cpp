@@ -46,7 +46,7 @@ std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool lis
                                                     const Patience& patience) {
   const auto use = listen ? KeyFile::Use::change : KeyFile::Use::read;
   // Before the look, so that whatever comes after it is still there to poll.
-  mailbox_.empty();
+  mailbox_.take();
   auto file = LatchFile::open(directory_, key, use, patience);
   if (!file || !file->latch) return std::nullopt;
   const LatchState state = file->latch->state(file->now);

@@ -186,7 +186,7 @@ LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) 
 
 Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
   while (true) {
-    mailbox_.empty();  // before the look, so that whatever comes after it is still there to poll
+    mailbox_.take();  // before the look, so that whatever comes after it is still there to poll
     const Look seen = look(claim, patience_for(until));
     if (seen.news) return *seen.news;
     if (seen.watch.first && seen.ends_at && later(*seen.ends_at, noteworthy) < until) {
@@ -198,7 +198,9 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
     poll_until(fds, std::min(until, pause));
     if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, {}};
     if (BootClock::now() >= until) return Wake{Wake::Why::due, {}};
-    if (mailbox_.empty()) rest(std::min(until, later(BootClock::now(), noteworthy)), interrupt_fd);
+    if (mailbox_.take() == News::of_others) {
+      rest(std::min(until, later(BootClock::now(), noteworthy)), interrupt_fd);
+    }
   }
 }
 

@@ -36,7 +36,7 @@ class LocalStore final : public Store, public Latches {
   void leave_to(pid_t pid) override { mailbox_.leave_to(pid); }
   bool needs_renewal(const Claim& claim) const override;
   int news_fd() const override { return mailbox_.fd(); }
-  void take_news() override { mailbox_.empty(); }
+  void take_news() override { mailbox_.take(); }
   Fd changes() override;
   std::string name() const override;
 

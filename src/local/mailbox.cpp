@@ -43,19 +43,18 @@ void Mailbox::open() {
   directory_.share(fd_.get());
 }
 
-bool Mailbox::empty() const {
-  if (!fd_) return false;
+std::optional<News> Mailbox::take() const {
+  std::optional<News> news;
+  if (!fd_) return news;
   char bytes[256];
-  bool any = false;
-  bool own = false;
   ssize_t got = 0;
   while ((got = read(fd_.get(), bytes, sizeof bytes)) > 0) {
-    any = true;
-    own = own || std::any_of(bytes, bytes + got,
-                             [](char byte) { return byte != static_cast<char>(News::of_others); });
+    const auto of_others = std::count(bytes, bytes + got, static_cast<char>(News::of_others));
+    if (of_others < got) news = News::own;
+    if (!news) news = News::of_others;
     if (static_cast<std::size_t>(got) < sizeof bytes) break;
   }
-  return any && !own;
+  return news;
 }
 
 Reached reach(const Directory& directory, const std::string& mailbox) {

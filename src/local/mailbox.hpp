@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "base/fd.hpp"
@@ -15,9 +16,9 @@ enum class News : char {
   of_others = '.',  ///< it has another before it, or what blocks it ends sooner: no need to hurry
 };
 
-/// Where one process listens: a FIFO in the lock directory. While
-/// the process lives it can be opened for writing, and no longer: so it is a sign of life too, also
-/// across pid namespaces, and its end wakes who has it open.
+/// Where one process listens: a FIFO in the lock directory. While the process lives it can be
+/// opened for writing, and no longer: so it is a sign of life too, also across pid namespaces, and
+/// its end wakes who has it open.
 class Mailbox {
  public:
   /// Only chooses the name; open() makes the FIFO.
@@ -33,8 +34,8 @@ class Mailbox {
   void leave_to(pid_t pid) { keeper_ = pid; }
   /// Readable when there is a byte; -1 before open().
   int fd() const { return fd_.get(); }
-  /// Takes all bytes out; whether there was news, and none of it of its own.
-  bool empty() const;
+  /// Takes all news out, and answers with the most urgent, if there was any.
+  std::optional<News> take() const;
 
  private:
   const Directory& directory_;

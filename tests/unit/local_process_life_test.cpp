@@ -104,7 +104,7 @@ TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen")
     CHECK(reached.how == Reached::How::listening);
     CHECK(write(reached.fd.get(), "!", 1) == 1);
     CHECK(readable(box.fd()));
-    box.empty();
+    box.take();
     CHECK(!readable(box.fd()));
     writer = std::move(reached.fd);
     CHECK(!readable(writer.get()));

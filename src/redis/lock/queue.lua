@@ -1,10 +1,10 @@
 -- Who waits: is let in, is told, or has gone.
 
 local function parse_waiter(value)
-  local seen, told, channel, proposal, floor, lease, ttl, limit, owner, who =
-    string.match(value or '', '^(%d+) (%d+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local seen, channel, proposal, floor, lease, ttl, limit, owner, who =
+    string.match(value or '', '^(%d+) %d+ (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   if not seen then return nil end
-  return {seen = tonumber(seen), told = tonumber(told), channel = channel},
+  return {seen = tonumber(seen), channel = channel},
     {lease = tonumber(lease), ttl = tonumber(ttl),
     limit = tonumber(limit), flag = 'h', floor = tonumber(floor), owner = owner, who = who,
     proposal = tonumber(proposal)}

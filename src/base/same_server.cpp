@@ -30,7 +30,9 @@ bool is_own(const Address& address) {
   return socket && bind(socket.get(), plain, sizeof address) == 0;
 }
 
-bool is_this_host(const std::string& host) {
+bool is_on_this_host(const Endpoint& server) {
+  if (server.is_unix()) return true;
+  const std::string& host = server.host;
   char own[HOST_NAME_MAX + 1] = {};
   gethostname(own, HOST_NAME_MAX);
   if (host == "localhost" || host == own) return true;
@@ -42,16 +44,11 @@ bool is_this_host(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &ipv6.sin6_addr) == 1 && is_own(ipv6);
 }
 
-/// A server has one socket, one port and one port for TLS, each of them at as many addresses as it
-/// likes.
+/// Of one host. A server has one socket, one port and one port for TLS, each of them at as many
+/// addresses as it likes.
 bool may_be_same_server(const Endpoint& a, const Endpoint& b) {
-  if (a.is_unix() && b.is_unix()) return false;
-  const auto is_here = [](const Endpoint& each) {
-    return each.is_unix() || is_this_host(each.host);
-  };
-  const bool ports = !a.is_unix() && !b.is_unix();
-  if (ports && a.port != b.port && a.tls.has_value() == b.tls.has_value()) return false;
-  return (ports && a.host == b.host) || (is_here(a) && is_here(b));
+  if (a.is_unix() || b.is_unix()) return a.is_unix() != b.is_unix();
+  return a.port == b.port || a.tls.has_value() != b.tls.has_value();
 }
 
 }  // namespace
@@ -67,10 +64,14 @@ bool is_same_server(const Endpoint& a, const Endpoint& b) {
 }
 
 std::vector<bool> possible_doubles(const std::vector<Endpoint>& servers) {
-  std::vector<bool> doubles(servers.size());
+  std::vector<bool> doubles(servers.size()), here;
+  for (const Endpoint& each : servers) here.push_back(is_on_this_host(each));
   for (std::size_t i = 0; i < servers.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (may_be_same_server(servers[i], servers[j])) doubles[i] = doubles[j] = true;
+      const Endpoint &a = servers[i], &b = servers[j];
+      const bool one_name = !a.is_unix() && !b.is_unix() && a.host == b.host;
+      const bool one_host = one_name || (here[i] && here[j]);
+      if (one_host && may_be_same_server(a, b)) doubles[i] = doubles[j] = true;
     }
   }
   return doubles;

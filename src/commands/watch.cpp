@@ -139,7 +139,8 @@ std::string Watch::heading(const Screen& screen) const {
 
 std::vector<KeyState> Watch::states_now() const {
   auto states = states_;
-  for (KeyState& state : states) grow_older(state, passed_since(read_at_));
+  const auto passed = passed_since(read_at_);
+  for (KeyState& state : states) grow_older(state, passed);
   return states;
 }
 

@@ -148,9 +148,12 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
   return waiting_for(key, waited, screen) + ": the server does not answer";
 }
 
+std::string arrivals_text(const LatchState& state) {
+  return std::to_string(state.arrived) + " of " + std::to_string(state.count) + " have arrived";
+}
+
 std::string latch_text(const LockKey& key, const LatchState& state) {
-  return escaped(key.text) + ": " + std::to_string(state.arrived) + " of " +
-         std::to_string(state.count) + " have arrived";
+  return escaped(key.text) + ": " + arrivals_text(state);
 }
 
 std::string server_lost_text(const std::string& why, const std::string& doing) {

@@ -25,7 +25,8 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
 /// The same while the server does not answer.
 std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const Screen& screen);
 
-/// `build: 2 of 4 have arrived`.
+/// `2 of 4 have arrived`, and `build: 2 of 4 have arrived`.
+std::string arrivals_text(const LatchState& state);
 std::string latch_text(const LockKey& key, const LatchState& state);
 
 /// For who goes on `doing` something while its server does not answer, and when it answers again.

@@ -7,6 +7,7 @@
 
 #include "base/duration.hpp"
 #include "output/columns.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
@@ -163,12 +164,10 @@ Entry entry_of(const Waiter& waiter, const Screen& screen) {
 
 std::string latch_line(const LatchState& latch, const Screen& screen) {
   Flow flow(screen, entry_indent, narrow_indent);
-  const std::string arrived =
-      std::to_string(latch.arrived) + " of " + std::to_string(latch.count) + " have arrived";
   flow.add({"latch"});
   flow.add(latch.open() ? Cell{"open", Tone::good} : Cell{"shut", Tone::busy});
   flow.comma();
-  flow.add({arrived});
+  flow.add({arrivals_text(latch)});
   flow.comma();
   flow.add({"ends in " + human_duration(latch.left)});
   return flow.text();

@@ -15,7 +15,7 @@ bool is_same(const Holder& a, const Holder& b) {
 
 bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.who == b.who; }
 
-/// One owner or waiter, as the members see it.
+/// One owner, waiter or latch, as the members see it.
 template <typename One>
 using Views = std::vector<One>;
 
@@ -26,10 +26,10 @@ void file(std::vector<Views<One>>& all, const One& one) {
   found == all.end() ? all.push_back({one}) : found->push_back(one);
 }
 
-template <typename Value, typename Field>
-Value ranked(const Views<Holder>& views, std::size_t place, const Field& field) {
+template <typename Value, typename One, typename Field>
+Value ranked(const Views<One>& views, std::size_t place, const Field& field) {
   std::vector<Value> values;
-  for (const Holder& view : views) values.push_back(field(view));
+  for (const One& view : views) values.push_back(field(view));
   std::sort(values.begin(), values.end());
   return values[std::min(place, values.size()) - 1];
 }
@@ -70,29 +70,26 @@ Waiter agreed(const Views<Waiter>& views) {
 
 /// The latch that most have, as far as a majority has it: whoever has arrived at fewer servers may
 /// be forgotten. Nothing where those that did not answer cannot make up a majority for it.
-std::optional<LatchState> agreed(const std::vector<LatchState>& views, std::size_t servers,
+std::optional<LatchState> agreed(const Views<LatchState>& views, std::size_t servers,
                                  std::size_t silent) {
-  std::map<std::pair<std::int64_t, std::string>, std::vector<LatchState>> latches;
+  std::map<std::pair<std::int64_t, std::string>, Views<LatchState>> latches;
   for (const LatchState& view : views) latches[{view.count, view.generation}].push_back(view);
   const auto most = std::max_element(
       latches.begin(), latches.end(),
       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   const std::size_t majority = servers / 2 + 1;
   if (most == latches.end() || most->second.size() + silent < majority) return std::nullopt;
-  const auto ranked = [&](const auto& field) {
-    std::vector<std::int64_t> values;
-    for (const LatchState& view : most->second) values.push_back(field(view));
-    std::sort(values.rbegin(), values.rend());
-    return values[std::min(majority, values.size()) - 1];
-  };
-  return LatchState{most->first.first, ranked([](const LatchState& view) { return view.arrived; }),
-                    milliseconds(ranked([](const LatchState& view) { return view.left.count(); }))};
+  const auto arrived = -ranked<std::int64_t>(most->second, majority,
+                                             [](const LatchState& view) { return -view.arrived; });
+  const auto left = -ranked<milliseconds>(most->second, majority,
+                                          [](const LatchState& view) { return -view.left; });
+  return LatchState{most->first.first, arrived, left};
 }
 
 struct Filed {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
-  std::vector<LatchState> latches;
+  Views<LatchState> latches;
 };
 
 /// Who has too few votes is left out where those that did not answer cannot make up for it; so is,

@@ -27,6 +27,13 @@ namespace dlock {
 /// still lives and F <= t. The lock is had when enough members store t, at a moment at which their
 /// leases last. tests/model has the proof.
 ///
+/// How many exchanges with the members a grant takes: a claim is let in once as many members as it
+/// needs have granted it, each by an answer or by a message. What counts is the request whose
+/// answer let it in, if that was an answer, and each request to a member from then on until that
+/// many have said themselves that they store its fence. It is one as a rule, also for what is
+/// handed over: the messages tell the fence, and what confirms it raises it. Where the answers to
+/// votes differ in the fence, it is two.
+///
 /// A latch: an ID has arrived when a majority stores it, at a latch of the same generation.
 /// Arriving only grows, so whoever reads a majority has all of them in the union, and writes back
 /// what members lack before he says that it is open.

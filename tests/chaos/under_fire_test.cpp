@@ -7,6 +7,7 @@
 
 #include "client.hpp"
 #include "storm.hpp"
+#include "witness.hpp"
 
 namespace dlock::test {
 namespace {
@@ -34,10 +35,10 @@ std::string counted(const std::map<std::string, int>& counts) {
   return text.str();
 }
 
-/// Twenty clients of three locks, each in a thread of its own.
+/// Twenty clients of three locks, each in a thread of its own, and a witness of the first two.
 class Crowd {
  public:
-  Crowd(const Scene& scene, std::uint64_t seed) : scene_(scene) {
+  Crowd(const FleetScene& scene, std::uint64_t seed) : scene_(scene) {
     for (int i = 0; i < clients_of_each_lock; ++i) {
       add(++seed, "a", {});
       add(++seed, "b", {});
@@ -48,6 +49,9 @@ class Crowd {
     for (auto& client : clients_) {
       threads_.emplace_back([&] { client->work_until(end_); });
     }
+    for (const char* const key : {"a", "b"}) {
+      witnesses_.try_emplace(key, scene.fleet, ++seed, key);
+    }
   }
 
   ~Crowd() { stop(); }
@@ -57,6 +61,7 @@ class Crowd {
     for (std::thread& thread : threads_) {
       if (thread.joinable()) thread.join();
     }
+    for (auto& [key, witness] : witnesses_) witness.stop();
   }
 
   /// All grants of a key that are known; what `acquire` took only once stopped.
@@ -66,6 +71,11 @@ class Crowd {
     for (const auto& client : clients_) {
       if (!end_ || client->key() != key) continue;
       all.insert(all.end(), client->held().begin(), client->held().end());
+    }
+    const auto witness = witnesses_.find(key);
+    if (end_ && witness != witnesses_.end()) {
+      const auto& held = witness->second.held();
+      all.insert(all.end(), held.begin(), held.end());
     }
     return all;
   }
@@ -86,6 +96,18 @@ class Crowd {
     return all;
   }
 
+  /// Of how many grants to witnesses how many took one exchange with the servers.
+  std::string share() const {
+    int grants = 0, of_one = 0;
+    for (const auto& [key, witness] : witnesses_) {
+      for (const auto& [exchanges, count] : witness.exchanges()) {
+        grants += count;
+        if (exchanges == 1) of_one += count;
+      }
+    }
+    return std::to_string(of_one) + " of " + std::to_string(grants);
+  }
+
  private:
   void add(std::uint64_t seed, const std::string& key, std::vector<std::string> flags) {
     clients_.push_back(std::make_unique<Client>(scene_, seed, key, std::move(flags)));
@@ -95,6 +117,7 @@ class Crowd {
   std::atomic<bool> end_ = false;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<std::thread> threads_;
+  std::map<std::string, Witness> witnesses_;
 };
 
 std::size_t begun_since(const Crowd& crowd, const std::string& key, Deadline since) {
@@ -174,6 +197,7 @@ TEST_CASE("twenty clients of five servers under fire: never two at once, and fen
                    << ", the first command after the longest of them within "
                    << *std::max_element(back_after.begin(), back_after.end()) << " s");
   MESSAGE("ended: " << counted(crowd.outcomes()));
+  MESSAGE(crowd.share() << " grants to witnesses took one exchange with the servers");
   for (const char* const key : {"a", "b"}) check_history(crowd, key);
   const auto semaphore = crowd.history("s");
   MESSAGE("s: " << semaphore.size() << " grants, " << most_at_once(semaphore)

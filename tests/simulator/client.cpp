@@ -170,12 +170,12 @@ void Client::expect_whole(const Claim& claim) {
 void Client::hold(Store& store, Held held, Instant asked) {
   World& world = World::here();
   Statistics& statistics = world.statistics();
-  const bool in_one_round = council_->had() <= 1;
+  const bool in_one_exchange = council_->had() == 1;
   ++statistics.grants;
-  if (in_one_round) ++statistics.grants_in_one_round;
+  if (in_one_exchange) ++statistics.grants_in_one_exchange;
   if (plan_.clocks_are_alike()) {
     ++statistics.grants_by_like_clocks;
-    if (in_one_round) ++statistics.of_these_in_one_round;
+    if (in_one_exchange) ++statistics.of_these_in_one_exchange;
   }
   Checker::Tenure tenure{&process(),       held.claim.token, held.claim.owner,
                          held.claim.limit, held.grant.fence, asked};

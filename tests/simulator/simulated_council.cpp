@@ -1,6 +1,5 @@
 #include "simulator/simulated_council.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/wait.hpp"
@@ -43,8 +42,7 @@ std::string SimulatedCouncil::name(std::size_t member) const {
 
 std::uint64_t SimulatedCouncil::ask(std::size_t member, Inquiry inquiry, Deadline deadline) {
   const auto number = ++inquiries_;
-  if (std::holds_alternative<Vote>(inquiry)) exchanges_[member] = 1;
-  if (std::holds_alternative<Renewal>(inquiry)) ++exchanges_[member];
+  exchanges_.asked(member, inquiry);
   if (std::holds_alternative<Release>(inquiry) && std::exchange(voted_for_, false)) {
     ++World::here().statistics().splits;
   }
@@ -58,7 +56,9 @@ std::optional<Heard> SimulatedCouncil::hear(Deadline until, int interrupt_fd) {
       Unheard next = std::move(inbox_.front());
       inbox_.pop_front();
       date(next.heard.response, next.sent);
-      count(next.heard);
+      exchanges_.heard(next.heard);
+      const auto* answer = std::get_if<Answer>(&next.heard.response);
+      if (answer != nullptr && std::holds_alternative<Grant>(*answer)) voted_for_ = true;
       return std::move(next.heard);
     }
     const auto now = BootClock::now();
@@ -70,16 +70,9 @@ std::optional<Heard> SimulatedCouncil::hear(Deadline until, int interrupt_fd) {
   }
 }
 
-void SimulatedCouncil::count(const Heard& heard) {
-  const auto* answer = std::get_if<Answer>(&heard.response);
-  const auto* wake = std::get_if<Wake>(&heard.response);
-  if (answer != nullptr && std::holds_alternative<Grant>(*answer)) voted_for_ = true;
-  if (wake != nullptr && wake->why == Wake::Why::granted) exchanges_[heard.member] = 0;
-}
-
 std::size_t SimulatedCouncil::had() {
   voted_for_ = false;
-  return *std::max_element(exchanges_.begin(), exchanges_.end());
+  return exchanges_.taken();
 }
 
 }  // namespace dlock::sim

@@ -7,6 +7,7 @@
 #include "quorum/council.hpp"
 #include "simulator/network.hpp"
 #include "simulator/process.hpp"
+#include "support/exchanges.hpp"
 
 namespace dlock::sim {
 
@@ -32,19 +33,16 @@ class SimulatedCouncil final : public Council {
   std::optional<Heard> hear(Deadline until, int interrupt_fd) override;
   void begin_anew() override {}
 
-  /// Said when a lock was had; answers how many exchanges with a member that took, from the vote or
-  /// the news of a hand-over on.
+  /// Said when a lock was had; answers how many exchanges that took.
   std::size_t had();
 
  private:
-  void count(const Heard& heard);
-
   Process& process_;
   std::deque<Unheard> inbox_;
   std::vector<std::shared_ptr<Desk>> desks_;
   std::uint64_t inquiries_ = 0;
-  std::vector<std::size_t> exchanges_;  ///< with each member
-  bool voted_for_ = false;              ///< by somebody, and not had yet
+  test::Exchanges exchanges_;
+  bool voted_for_ = false;  ///< by somebody, and not had yet
 };
 
 }  // namespace dlock::sim

@@ -15,9 +15,9 @@ std::string line(const std::string& name, std::uint64_t number) {
 std::string text_of(const Statistics& of) {
   return line("schedules", of.schedules) + line("happenings", of.happenings) +
          line("asked for the lock", of.asked) + line("had", of.grants) +
-         line("of these in one round trip", of.grants_in_one_round) +
+         line("of these in one exchange", of.grants_in_one_exchange) +
          line("had where clocks are alike", of.grants_by_like_clocks) +
-         line("of these in one round trip", of.of_these_in_one_round) +
+         line("of these in one exchange", of.of_these_in_one_exchange) +
          line("not had in time", of.given_up) + line("no majority in reach", of.unavailable) +
          line("split votes given back", of.splits) + line("renewals", of.renewals) +
          line("stopped before the deadline", of.stopped_in_time) + line("lost", of.losses) +

@@ -11,9 +11,9 @@ struct Statistics {
   std::uint64_t happenings = 0;
   std::uint64_t asked = 0;  ///< for a lock
   std::uint64_t grants = 0;
-  std::uint64_t grants_in_one_round = 0;
+  std::uint64_t grants_in_one_exchange = 0;
   std::uint64_t grants_by_like_clocks = 0;  ///< where wall clocks differ by a millisecond at most
-  std::uint64_t of_these_in_one_round = 0;
+  std::uint64_t of_these_in_one_exchange = 0;
   std::uint64_t given_up = 0;
   std::uint64_t unavailable = 0;
   std::uint64_t splits = 0;

@@ -1,0 +1,62 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "contract/engines.hpp"
+#include "support/counted_majority.hpp"
+#include "support/vouching.hpp"
+
+namespace dlock::test {
+namespace {
+
+constexpr int contenders = 10;
+constexpr int grants_each = 20;
+
+/// So many grants took so many exchanges.
+class Share {
+ public:
+  void count(std::size_t exchanges) {
+    const std::lock_guard guard(mutex_);
+    ++grants_[exchanges];
+  }
+  double of_one() { return 100.0 * grants_[1] / (contenders * grants_each); }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::size_t, int> grants_;
+};
+
+void contend(const std::vector<Address>& servers, Share& share) {
+  for (int i = 0; i < grants_each; ++i) {
+    Exchanges exchanges(servers.size());
+    const StorePtr store = counted_majority(servers, exchanges);
+    Listener listener;
+    const auto held = had(acquire(*store, {claim_on("k")}, {std::nullopt, -1, {}}, listener));
+    share.count(exchanges.taken());
+    std::this_thread::sleep_for(milliseconds(1));
+    give_back(*store, held, milliseconds(5000));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("of ten who want one lock of five servers, four in five have it in one exchange") {
+  std::array<RedisServer, 5> fleet;
+  std::vector<Address> servers;
+  for (const RedisServer& each : fleet) {
+    vouch_for(each);
+    servers.push_back(each.address());
+  }
+  Share share;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < contenders; ++i) threads.emplace_back([&] { contend(servers, share); });
+  for (std::thread& each : threads) each.join();
+  MESSAGE((contenders * grants_each)
+          << " grants, of which " << share.of_one() << " % took one exchange with the servers");
+  CHECK(share.of_one() > 80);
+}
+
+}  // namespace dlock::test

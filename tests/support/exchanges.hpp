@@ -1,0 +1,76 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "quorum/council.hpp"
+
+namespace dlock::test {
+
+/// How many exchanges with the servers a grant takes, as QuorumStore defines it; of one claim after
+/// the other, told of all that goes between the store and its council.
+class Exchanges {
+ public:
+  explicit Exchanges(std::size_t members) : granted_(members), asked_(members) {}
+
+  void asked(std::size_t member, const Inquiry& inquiry) {
+    const auto* vote = std::get_if<Vote>(&inquiry);
+    if (vote != nullptr && vote->claim.token != token_) begin(vote->claim);
+    if (vote != nullptr || std::holds_alternative<Renewal>(inquiry)) ++asked_[member];
+    if (std::holds_alternative<Release>(inquiry)) granted_[member] = false;
+  }
+
+  void heard(const Heard& heard) {
+    const auto says = granted_by(heard);
+    if (!says) return;
+    const bool was_in = is_in();
+    granted_[heard.member] = *says;
+    if (was_in || !is_in()) return;
+    by_answer_ = !std::holds_alternative<Wake>(heard.response);
+    std::fill(asked_.begin(), asked_.end(), 0);
+  }
+
+  /// Of the lock that was had just now.
+  std::size_t taken() const {
+    const std::size_t since = *std::max_element(asked_.begin(), asked_.end());
+    // What was under way when the message came may have been enough.
+    return std::max<std::size_t>(since + (by_answer_ ? 1 : 0), 1);
+  }
+
+ private:
+  void begin(const Claim& claim) {
+    token_ = claim.token;
+    needed_ = votes_needed(granted_.size(), claim.limit);
+    granted_.assign(granted_.size(), false);
+  }
+
+  bool is_in() const {
+    const auto granted = std::count(granted_.begin(), granted_.end(), true);
+    return static_cast<std::size_t>(granted) >= needed_;
+  }
+
+  /// Whether the member has let the claim in, if this says so.
+  static std::optional<bool> granted_by(const Heard& heard) {
+    const bool votes = heard.standing.no_vote_for == milliseconds(0);
+    if (const auto* answer = std::get_if<Answer>(&heard.response)) {
+      return votes && std::holds_alternative<Grant>(*answer);
+    }
+    if (const auto* grant = std::get_if<std::optional<Grant>>(&heard.response)) {
+      return votes && grant->has_value();
+    }
+    const auto* wake = std::get_if<Wake>(&heard.response);
+    if (wake != nullptr && wake->why == Wake::Why::granted) return true;
+    return std::nullopt;
+  }
+
+  Token token_;
+  std::size_t needed_ = 0;
+  std::vector<bool> granted_;
+  std::vector<std::size_t> asked_;  ///< since it was let in
+  bool by_answer_ = false;
+};
+
+}  // namespace dlock::test

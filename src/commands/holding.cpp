@@ -103,7 +103,7 @@ bool Holding::ready_to_start(milliseconds grace) {
     const bool lasts = later(BootClock::now(), needed) < held.grant.lease.valid_until;
     if (lasts) continue;
     const Patience patience{later(BootClock::now(), request_timeout(claim.ttl)), -1};
-    const auto renewed = store_.renew(claim.key, claim.token, std::nullopt, patience);
+    const auto renewed = store_.uphold(claim, held.grant.fence, patience);
     if (!renewed) {
       lost(claim);
       return false;

@@ -62,6 +62,12 @@ class ToldStore final : public Store {
     if (grant) tell(kept_text(key, *grant) + taken.text());
     return grant;
   }
+  std::optional<Grant> uphold(const Claim& claim, Fence fence, const Patience& patience) override {
+    const Taken taken;
+    auto grant = store_->uphold(claim, fence, patience);
+    if (grant) tell(kept_text(claim.key, *grant) + taken.text());
+    return grant;
+  }
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const Patience& patience) override {
     const Taken taken;

@@ -318,8 +318,8 @@ Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const 
 bool Acquisition::refresh() {
   for (Held& held : std::span(held_).first(before_wait_)) {
     try {
-      const auto renewed = store_.renew(held.claim.key, held.claim.token, std::nullopt,
-                                        patience_for(held.claim, terms_.interrupt_fd));
+      const auto renewed = store_.uphold(held.claim, held.grant.fence,
+                                         patience_for(held.claim, terms_.interrupt_fd));
       if (!renewed) return false;
       held = {held.claim, *renewed};
     } catch (const Error& error) {

@@ -95,7 +95,7 @@ void LeaseUpkeep::renew(Upkept& lease) {
       later(now, lease.held.hidden) < end ? request_timeout(claim.ttl) : longest_doubt;
   const Deadline until = std::min({end, later(now, patience)});
   try {
-    const auto renewed = store_.renew(claim.key, claim.token, std::nullopt, {until, stop_fd_});
+    const auto renewed = store_.uphold(claim, lease.held.grant.fence, {until, stop_fd_});
     if (!renewed) {
       listener_.failed({claim.key, true, true, gone_from(store_)});
       lease.next = never;

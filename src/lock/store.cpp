@@ -4,6 +4,10 @@
 
 namespace dlock {
 
+std::optional<Grant> Store::uphold(const Claim& claim, Fence, const Patience& patience) {
+  return renew(claim.key, claim.token, std::nullopt, patience);
+}
+
 bool Store::command_started(const Claim&, pid_t) { return true; }
 
 bool Store::live_with(const Claim&, pid_t) { return true; }

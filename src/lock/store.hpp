@@ -99,6 +99,10 @@ class Store {
   virtual std::optional<Grant> renew(const LockKey& key, const Token& token,
                                      std::optional<milliseconds> ttl, const Patience& patience) = 0;
 
+  /// Renews by its own ttl a hold that was granted with `fence`, to whichever store of this place.
+  /// Where several servers decide, those that have lost it take it down again.
+  virtual std::optional<Grant> uphold(const Claim& claim, Fence fence, const Patience& patience);
+
   virtual Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                            const Patience& patience) = 0;
 

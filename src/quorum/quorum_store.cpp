@@ -221,13 +221,22 @@ Wake QuorumStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
   }
 }
 
+std::optional<Grant> QuorumStore::uphold(const Claim& claim, Fence fence,
+                                         const Patience& patience) {
+  Tenure& tenure = this->tenure({claim.key, claim.token}, claim);
+  if (!tenure.had) tenure.fence = fence;
+  tenure.had = true;
+  return renew(claim.key, claim.token, std::nullopt, patience);
+}
+
 std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
                                         std::optional<milliseconds> ttl, const Patience& patience) {
   const Name name{key, token};
   Tenure& tenure = this->tenure(name, std::nullopt);
   while (hear(BootClock::now(), -1)) {
   }
-  if (tenure.had) tenure.margin = margin_now(tenure);
+  const bool asked_before = tenure.round > 1;
+  if (tenure.had && asked_before) tenure.margin = margin_now(tenure);
   ++tenure.round;
   if (tenure.fence.value == 0) tenure.fence = tenure.least_common_fence(BootClock::now());
   for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {

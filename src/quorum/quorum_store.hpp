@@ -50,6 +50,7 @@ class QuorumStore final : public Store, public Seals, public Latches {
   Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
   std::optional<Grant> renew(const LockKey& key, const Token& token,
                              std::optional<milliseconds> ttl, const Patience& patience) override;
+  std::optional<Grant> uphold(const Claim& claim, Fence fence, const Patience& patience) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const Patience& patience) override;
   std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,

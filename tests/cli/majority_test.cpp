@@ -7,6 +7,7 @@
 
 #include "cli/place.hpp"
 #include "support/fleet.hpp"
+#include "support/vouching.hpp"
 
 namespace dlock::test {
 namespace {
@@ -182,6 +183,52 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
   scene.touch("go");
   CHECK(job.wait().exit_code == 0);
   CHECK(eventually([&] { return held_on(scene.fleet, "k") == 0; }));
+}
+
+/// As an hour after it lost its memory.
+void forget_all(const RedisServer& server) {
+  server.command({"FLUSHALL"});
+  vouch_for(server);
+}
+
+TEST_CASE("majority: a server that forgot gets back what a waiter and a script hold") {
+  FleetOptions options;
+  options.servers = 3;
+  const FleetScene scene(options);
+  const Fleet& fleet = scene.fleet;
+  Process other = scene.hold("b", "go", {"-t", "60"});
+  Process waiter = scene.start({"run", "-t", "3", "-k", "a", "-k", "b", "--", "echo", "ran"});
+  Process script = scene.start_shell(
+      "T=$(\"$DLOCK\" acquire -t 3 -k c --attach $$) || exit; until [ -e go ]; do sleep 0.01; "
+      "done");
+  const auto both_stand_on = [&](std::size_t server) {
+    const RedisServer& one = fleet.server(server);
+    return !stored_hold(one, "a").empty() && !stored_hold(one, "c").empty();
+  };
+  REQUIRE(eventually([&] {
+    return both_stand_on(0) && both_stand_on(1) && both_stand_on(2) && scene.waiting("b") == 1;
+  }));
+  const auto token_on = [&](std::size_t server) {
+    const Reply tokens = fleet.server(server).command({"HKEYS", "dlock:{a}"});
+    return tokens.items.empty() ? "" : tokens.items.front().text;
+  };
+  const std::string token = token_on(1);
+  forget_all(fleet.server(0));
+  CHECK(eventually([&] { return both_stand_on(0); }));
+  // Without that one, too few would be left.
+  fleet.proxy(2).refuse(true);
+  for (int i = 0; i < 3; ++i) {
+    const std::string before = stored_hold(fleet.server(0), "a");
+    CHECK(eventually([&] { return stored_hold(fleet.server(0), "a") != before; }));
+  }
+  CHECK(token_on(1) == token);
+  scene.touch("go");
+  const Result result = waiter.wait();
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "ran\n");
+  CHECK(other.wait().exit_code == 0);
+  CHECK(script.wait().exit_code == 0);
 }
 
 TEST_CASE("majority: a server that hears nothing any more is left behind by a release") {

@@ -46,6 +46,10 @@ std::string litter_of(const RedisServer& server) {
   return names;
 }
 
+void DeployedEngine::lose_on_one(const LockKey& key) {
+  if (by_majority()) deployment_->servers().front()->command({"DEL", "dlock:{" + key.text + "}"});
+}
+
 std::string DeployedEngine::litter() {
   std::string names;
   // Of several servers a majority has answered; the others may still be about to.

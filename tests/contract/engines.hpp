@@ -52,6 +52,8 @@ class DeployedEngine {
   /// Nobody who asks for `key` gets an answer until thaw().
   void freeze(const LockKey& key);
   void thaw();
+  /// Where a majority decides, one of the servers forgets who holds `key`.
+  void lose_on_one(const LockKey& key);
   /// The names of all that is there and that no key needs for its fence; of all that is held.
   std::string litter();
 
@@ -67,6 +69,7 @@ class LocalEngine {
   static bool by_majority() { return false; }
   void freeze(const LockKey& key);
   void thaw() { frozen_.reset(); }
+  static void lose_on_one(const LockKey&) {}
   std::string litter();
 
  private:

@@ -105,6 +105,27 @@ TEST_OF_ENGINES("the renewal of what is lost brings nothing back") {
   CHECK(!renew(*store, claim));
 }
 
+TEST_OF_ENGINES("another store than had it upholds a hold, and makes it whole again") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open(), watcher = engine.open();
+  const Claim claim = claim_on("k");
+  const Fence fence = granted(*store, claim).fence;
+  const auto is_everywhere = [&] {
+    const Holder holder = state_of(*watcher, "k").holders.at(0);
+    return holder.held_on == holder.servers;
+  };
+  REQUIRE(eventually(is_everywhere));
+  engine.lose_on_one(claim.key);
+  CHECK(eventually([&] {
+    const auto upheld = other->uphold(claim, fence, soon());
+    return upheld && upheld->lease.length == claim.ttl && is_everywhere();
+  }));
+  CHECK(state_of(*watcher, "k").holders.at(0).fence == fence);
+  CHECK(store->force_release(claim.key, std::nullopt, soon()).size() == 1);
+  CHECK(!other->uphold(claim, fence, soon()));
+  CHECK(state_of(*watcher, "k").holders.empty());
+}
+
 TEST_OF_ENGINES("a hold that has expired is gone, and its successor's fence is larger") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();

@@ -87,9 +87,13 @@ void Client::live() {
   done_ = true;
 }
 
+std::unique_ptr<SimulatedCouncil> Client::new_council() {
+  return std::make_unique<SimulatedCouncil>(process(), index_, network_, servers_);
+}
+
 /// As a command of its own would. Whether it was had.
 bool Client::one_round(std::optional<milliseconds> wait) {
-  auto council = std::make_unique<SimulatedCouncil>(process(), index_, network_, servers_);
+  auto council = new_council();
   council_ = council.get();
   QuorumStore store(std::move(council));
   return one_round(store, wait);
@@ -193,7 +197,9 @@ void Client::hold(Store& store, Held held, Instant asked) {
       std::make_shared<Work>(process(), checker_, number, stop.fd(), usual_grace(plan_.ttl));
   work->promised(held.grant.lease.valid_until, true);
   world.after(span, [work] { work->done(); });
-  LeaseUpkeep upkeep(store, {held}, *work, stop.fd());
+  // As while a second key is waited for.
+  QuorumStore second(new_council());
+  LeaseUpkeep upkeep(chance().one_in(3) ? second : store, {held}, *work, stop.fd());
   while (!stop.raised()) {
     pollfd fds[] = {{stop.fd(), POLLIN, 0}, {stepped.fd(), POLLIN, 0}};
     poll_until(fds, upkeep.next_due());

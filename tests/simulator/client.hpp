@@ -38,6 +38,7 @@ class Client {
   void hold(Store& store, Held held, Instant asked);
   void expect_whole(const Claim& claim);
   void expect_nothing_left(const Owner& owner);
+  std::unique_ptr<SimulatedCouncil> new_council();
   void pause(milliseconds span);
   Claim new_claim();
   Chance& chance() { return World::here().chance(); }

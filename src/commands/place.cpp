@@ -1,7 +1,7 @@
 #include "commands/place.hpp"
 
+#include "base/doubles.hpp"
 #include "base/duration.hpp"
-#include "base/same_server.hpp"
 #include "commands/told_store.hpp"
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
@@ -31,17 +31,19 @@ std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& o
   if (const auto* target = std::get_if<ClusterTarget>(&settings.server)) {
     return std::make_unique<ClusterStore>(target->seeds, terms);
   }
-  const auto open = [servers = std::get<QuorumTarget>(settings.server).servers,
-                     prefix = settings.prefix, on_link] {
+  const auto& servers = std::get<QuorumTarget>(settings.server).servers;
+  const auto doubles = std::make_shared<Doubles>(servers);
+  const auto open = [servers, doubles, prefix = settings.prefix, on_link] {
     std::vector<std::unique_ptr<Member>> members;
-    for (const Endpoint& each : servers) {
-      members.push_back(std::make_unique<RedisMember>(each, prefix, on_link));
+    for (std::size_t i = 0; i < servers.size(); ++i) {
+      members.push_back(std::make_unique<RedisMember>(
+          servers[i], prefix, on_link, [doubles, i](std::vector<std::string> addresses) {
+            doubles->resolved(i, std::move(addresses));
+          }));
     }
     return members;
   };
-  return std::make_unique<QuorumStore>(
-      std::make_unique<ThreadedCouncil>(open),
-      possible_doubles(std::get<QuorumTarget>(settings.server).servers));
+  return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>(open), doubles);
 }
 
 /// What lives on this host, too, but for Seals.

@@ -44,9 +44,7 @@ void QuorumStore::check_identity(Heard& heard) {
   if (process.empty()) return;
   const auto known = members_by_process_.try_emplace(process, heard.member).first->second;
   if (known != heard.member) {
-    heard.response = Error(Trouble::usage, council_->name(std::min(known, heard.member)) + " and " +
-                                               council_->name(std::max(known, heard.member)) +
-                                               " are one and the same server: name each once");
+    heard.response = one_server(known, heard.member);
     return;
   }
   // A good one that became a bad one, as a replica, was named rightly.
@@ -54,6 +52,12 @@ void QuorumStore::check_identity(Heard& heard) {
   if (error != nullptr && error->trouble() == Trouble::usage) {
     heard.response = Error(Trouble::unavailable, error->what());
   }
+}
+
+Error QuorumStore::one_server(std::size_t one, std::size_t other) const {
+  return Error(Trouble::usage, council_->name(std::min(one, other)) + " and " +
+                                   council_->name(std::max(one, other)) +
+                                   " are one and the same server: name each once");
 }
 
 void QuorumStore::note_trouble(const Heard& heard) {
@@ -76,17 +80,42 @@ std::vector<Error> QuorumStore::take_troubles() {
   return troubles;
 }
 
+/// Before a lock that was had is told of.
+void QuorumStore::let_out(const Tenure& tenure, const Patience& patience) {
+  hear_doubles(tenure, patience);
+  // What else has arrived tells how it stands.
+  while (hear(BootClock::now(), -1)) {
+  }
+  refuse_doubles(tenure);
+}
+
 void QuorumStore::hear_doubles(const Tenure& tenure, const Patience& patience) {
-  // Those on one host answer at about the same time, or hang.
+  // Those on one host answer at about the same time, or hang. A name that takes longer is told of
+  // when its server answers.
   constexpr milliseconds longest_wait{200};
-  const auto doubles = std::exchange(doubles_, {});
+  const auto known = std::exchange(doubles_, nullptr);
+  if (!known) return;
   const auto until = std::min(patience.deadline, later(BootClock::now(), longest_wait));
+  known->await_addresses(until, patience.interrupt_fd);
+  refuse_shown(*known);
+  const auto doubles = known->possible();
   const auto is_awaited = [&](std::size_t i) { return doubles[i] && tenure.ballots[i].awaited; };
   for (std::size_t i = 0; i < doubles.size(); ++i) {
     while (is_awaited(i)) {
       if (!hear(until, patience.interrupt_fd)) return;
     }
   }
+}
+
+void QuorumStore::refuse_shown(const Doubles& doubles) const {
+  if (const auto shown = doubles.shown()) throw one_server(shown->first, shown->second);
+}
+
+void QuorumStore::refuse_doubles(const Tenure& tenure) const {
+  for (const Ballot& ballot : tenure.ballots) {
+    if (ballot.trouble && ballot.trouble->trouble() == Trouble::usage) throw Error(*ballot.trouble);
+  }
+  if (doubles_) refuse_shown(*doubles_);
 }
 
 void QuorumStore::note(const Heard& heard) {

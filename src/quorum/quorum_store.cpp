@@ -25,7 +25,7 @@ milliseconds request_time(const Tenure& tenure) {
 
 }  // namespace
 
-QuorumStore::QuorumStore(std::unique_ptr<Council> council, std::vector<bool> doubles)
+QuorumStore::QuorumStore(std::unique_ptr<Council> council, std::shared_ptr<const Doubles> doubles)
     : council_(std::move(council)),
       asked_(council_->size()),
       late_(council_->size()),
@@ -63,11 +63,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& 
   ask_for_votes(name, ask, patience.deadline);
   for (int tries = 1;; ++tries) {
     if (const auto grant = settle(name, patience)) {
-      hear_doubles(tenure, patience);
-      // What else has arrived tells how it stands.
-      while (hear(BootClock::now(), -1)) {
-      }
-      refuse_doubles(tenure);
+      let_out(tenure, patience);
       tenure.margin = margin_now(tenure);
       return *grant;
     }
@@ -95,12 +91,6 @@ void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadl
     const Ballot& ballot = tenure.ballots[i];
     if (!ask.wait && ballot.state == State::held && ballot.round == tenure.round) continue;
     this->ask(i, name, Vote{*tenure.claim, {ask.wait, tenure.ticket}, tenure.proposal}, deadline);
-  }
-}
-
-void QuorumStore::refuse_doubles(const Tenure& tenure) const {
-  for (const Ballot& ballot : tenure.ballots) {
-    if (ballot.trouble && ballot.trouble->trouble() == Trouble::usage) throw Error(*ballot.trouble);
   }
 }
 
@@ -245,8 +235,12 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
     if (state == State::returned || (state == State::gone && tenure.had && tenure.claim)) continue;
     ask(i, name, Renewal{key, token, ttl, tenure.fence}, patience.deadline);
   }
+  const bool is_new = !tenure.had;
   while (true) {
-    if (auto grant = decided(name, patience.deadline)) return grant;
+    if (auto grant = decided(name, patience.deadline)) {
+      if (is_new) let_out(tenure, patience);
+      return grant;
+    }
     const auto without = tenure.count(State::gone) + tenure.count(State::returned);
     const bool gone = without > tenure.ballots.size() - tenure.needed();
     const bool at_odds = tenure.confirmed() >= tenure.needed() && !tenure.may_win(BootClock::now());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/doubles.hpp"
 #include "lock/seals.hpp"
 #include "lock/store.hpp"
 #include "quorum/council.hpp"
@@ -40,8 +41,10 @@ namespace dlock {
 class QuorumStore final : public Store, public Seals, public Latches {
  public:
   /// `doubles`: members that may be others of them under a second name. Once, and for a moment,
-  /// they are waited for before a lock is had: who names a server twice is to hear of it.
-  explicit QuorumStore(std::unique_ptr<Council> council, std::vector<bool> doubles = {});
+  /// their addresses and then they themselves are waited for before a lock is had: who names a
+  /// server twice is to hear of it.
+  explicit QuorumStore(std::unique_ptr<Council> council,
+                       std::shared_ptr<const Doubles> doubles = nullptr);
   ~QuorumStore() override;
   QuorumStore(const QuorumStore&) = delete;
   QuorumStore& operator=(const QuorumStore&) = delete;
@@ -103,8 +106,11 @@ class QuorumStore final : public Store, public Seals, public Latches {
   void note_news(const Heard& heard);
   void check_identity(Heard& heard);
   void note_trouble(const Heard& heard);
+  void let_out(const Tenure& tenure, const Patience& patience);
   void hear_doubles(const Tenure& tenure, const Patience& patience);
   void refuse_doubles(const Tenure& tenure) const;
+  void refuse_shown(const Doubles& doubles) const;
+  Error one_server(std::size_t one, std::size_t other) const;
   /// No answers from those that owe one in time.
   void give_up_on(Tenure& tenure);
 
@@ -130,9 +136,9 @@ class QuorumStore final : public Store, public Seals, public Latches {
 
   std::unique_ptr<Council> council_;
   std::map<Name, Tenure> tenures_;
-  std::vector<Asked> asked_;   ///< a member each
-  std::vector<bool> late_;     ///< who has let the others wait, and not answered since
-  std::vector<bool> doubles_;  ///< may be; empty once they were waited for
+  std::vector<Asked> asked_;                ///< a member each
+  std::vector<bool> late_;                  ///< who has let the others wait, and not answered since
+  std::shared_ptr<const Doubles> doubles_;  ///< nothing once they were waited for
   std::map<std::string, std::size_t> members_by_process_;
   std::map<std::size_t, Error> untold_;             ///< what a member said last that was wrong
   std::set<std::pair<std::size_t, Trouble>> told_;  ///< who, and what was told of

@@ -159,7 +159,7 @@ void Connection::open(const Patience& patience) {
   const auto until = std::min(patience.deadline, later(BootClock::now(), left));
   Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
     try {
-      return Stream::connect(endpoint, {until, patience.interrupt_fd});
+      return Stream::connect(endpoint, {until, patience.interrupt_fd}, on_resolved_);
     } catch (const Error& error) {
       // A file of TLS was good when we began: now it is being replaced.
       if (links_ == 0 || error.trouble() != Trouble::usage) throw;

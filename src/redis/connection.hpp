@@ -34,8 +34,11 @@ class Connection {
   /// Every link begins with `questions`, too; whose server is asked any has to be a master, as one
   /// that may move.
   explicit Connection(std::unique_ptr<Route> route, std::vector<Request> questions = {},
-                      LinkListener on_link = {})
-      : route_(std::move(route)), questions_(std::move(questions)), on_link_(std::move(on_link)) {}
+                      LinkListener on_link = {}, AddressListener on_resolved = {})
+      : route_(std::move(route)),
+        questions_(std::move(questions)),
+        on_link_(std::move(on_link)),
+        on_resolved_(std::move(on_resolved)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If an
   /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
@@ -100,6 +103,7 @@ class Connection {
   std::unique_ptr<Route> route_;
   const std::vector<Request> questions_;
   const LinkListener on_link_;
+  const AddressListener on_resolved_;
   std::optional<Link> link_;
   int links_ = 0;
   bool was_sent_twice_ = false;

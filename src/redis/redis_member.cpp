@@ -37,9 +37,13 @@ const std::vector<Request>& questions() {
 
 }  // namespace
 
-RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link)
+RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link,
+                         AddressListener on_resolved)
     : RedisStore(std::make_unique<FixedRoute>(server),
-                 {.prefix = prefix, .member = true, .on_link = std::move(on_link)},
+                 {.prefix = prefix,
+                  .member = true,
+                  .on_link = std::move(on_link),
+                  .on_resolved = std::move(on_resolved)},
                  std::make_shared<Pending>(), questions()) {}
 
 Answer RedisMember::vote(const Claim& claim, const Ask& ask, Fence proposal,

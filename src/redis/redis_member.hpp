@@ -16,7 +16,8 @@ namespace dlock {
 /// vouches for this one; what was granted in the other's name is given back, and asked for anew.
 class RedisMember final : public RedisStore, public Member {
  public:
-  RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link = {});
+  RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link = {},
+              AddressListener on_resolved = {});
 
   Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
               const Patience& patience) override;

@@ -22,7 +22,7 @@ std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 RedisStore::RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
                        std::shared_ptr<Pending> pending, std::vector<Request> questions)
     : terms_(std::move(terms)),
-      connection_(std::move(route), std::move(questions), terms_.on_link),
+      connection_(std::move(route), std::move(questions), terms_.on_link, terms_.on_resolved),
       pending_(std::move(pending)) {}
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,

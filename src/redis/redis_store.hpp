@@ -22,6 +22,7 @@ struct RedisTerms {
   bool cluster = false;           ///< the server is a node of a Cluster, and may redirect
   bool member = false;            ///< the server is one of a quorum; see RedisMember
   LinkListener on_link{};         ///< called by whichever thread uses the store
+  AddressListener on_resolved{};  ///< likewise
 };
 
 /// One run of a script of ours.

@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -50,9 +51,8 @@ void look_up_aside(const std::shared_ptr<Lookup>& lookup, const std::string& hos
   }).detach();
 }
 
-}  // namespace
-
-std::vector<SocketAddress> resolve(const std::string& host, int port, const Patience& patience) {
+std::vector<SocketAddress> resolve_in_time(const std::string& host, int port,
+                                           const Patience& patience) {
   std::vector<SocketAddress> found;
   if (look_up(host, port, AI_NUMERICHOST, found) == 0) return found;
   const auto lookup = std::make_shared<Lookup>();
@@ -68,6 +68,32 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Pati
                 "cannot look up " + escaped(host) + ": " + gai_strerror(lookup->fault));
   }
   return lookup->addresses;
+}
+
+std::vector<std::string> in_digits(const std::vector<SocketAddress>& addresses) {
+  std::vector<std::string> texts;
+  for (const SocketAddress& each : addresses) {
+    std::array<char, NI_MAXHOST> text{};
+    const auto* address = reinterpret_cast<const sockaddr*>(&each.storage);
+    const int fault = getnameinfo(address, each.length, text.data(),
+                                  static_cast<socklen_t>(text.size()), nullptr, 0, NI_NUMERICHOST);
+    if (fault == 0) texts.emplace_back(text.data());
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::vector<SocketAddress> resolve(const std::string& host, int port, const Patience& patience,
+                                   const AddressListener& listener) {
+  try {
+    auto addresses = resolve_in_time(host, port, patience);
+    if (listener) listener(in_digits(addresses));
+    return addresses;
+  } catch (const Error& error) {
+    if (listener && error.trouble() != Trouble::interrupted) listener({});
+    throw;
+  }
 }
 
 }  // namespace dlock

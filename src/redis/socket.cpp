@@ -99,9 +99,11 @@ Socket Socket::open(const SocketAddress& address, const Patience& patience, int&
   return {std::move(socket), address};
 }
 
-Socket Socket::connect(const Endpoint& endpoint, const Patience& patience) {
-  const auto addresses = endpoint.is_unix() ? std::vector{unix_address(endpoint.socket_path)}
-                                            : resolve(endpoint.host, endpoint.port, patience);
+Socket Socket::connect(const Endpoint& endpoint, const Patience& patience,
+                       const AddressListener& on_resolved) {
+  const auto addresses = endpoint.is_unix()
+                             ? std::vector{unix_address(endpoint.socket_path)}
+                             : resolve(endpoint.host, endpoint.port, patience, on_resolved);
   int error = 0;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const auto share = left_until(patience.deadline) / static_cast<int>(addresses.size() - i);

@@ -33,8 +33,9 @@ constexpr const char* write_rediss = "it speaks TLS: write rediss:// in place of
 
 }  // namespace
 
-Stream Stream::connect(const Endpoint& endpoint, const Patience& patience) {
-  Stream stream(Socket::connect(endpoint, patience));
+Stream Stream::connect(const Endpoint& endpoint, const Patience& patience,
+                       const AddressListener& on_resolved) {
+  Stream stream(Socket::connect(endpoint, patience, on_resolved));
   if (endpoint.tls) {
     stream.tls_ = std::make_unique<TlsSession>(endpoint);
     stream.shake_hands(patience);

@@ -8,7 +8,6 @@
 #include "base/duration.hpp"
 #include "base/escape.hpp"
 #include "base/random.hpp"
-#include "base/same_server.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {
@@ -127,30 +126,6 @@ TEST_CASE("any of several fds stands for all of them") {
   CHECK_FALSE(readable(any.fd()));
   second.raise();
   CHECK(readable(any.fd()));
-}
-
-TEST_CASE("servers that may be others of them are those on one host by different ways") {
-  const auto at = [](const std::string& host, int port, bool tls = false) {
-    Endpoint server;
-    server.host = host;
-    server.port = port;
-    if (tls) server.tls = TlsSettings{};
-    return server;
-  };
-  Endpoint socket;
-  socket.socket_path = "/nonexistent/a";
-  Endpoint other_socket;
-  other_socket.socket_path = "/nonexistent/b";
-  using Doubles = std::vector<bool>;
-  CHECK(possible_doubles({socket, other_socket, at("127.0.0.1", 1)}) == Doubles(3, true));
-  CHECK(possible_doubles({socket, other_socket, at("db1", 1)}) == Doubles(3, false));
-  CHECK(possible_doubles({at("127.0.0.1", 1), at("127.0.0.1", 2), at("db1", 1)}) ==
-        Doubles(3, false));
-  CHECK(possible_doubles({at("127.0.0.1", 1), at("127.0.0.2", 1), at("::", 2)}) ==
-        Doubles{true, true, false});
-  CHECK(possible_doubles({at("db1", 1), at("db1", 2, true), at("db1", 3, true)}) ==
-        Doubles(3, true));
-  CHECK(possible_doubles({at("db1", 1), at("192.0.2.1", 1), at("db2", 1)}) == Doubles(3, false));
 }
 
 TEST_CASE("random names do not repeat") {

@@ -1,0 +1,108 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "support/dlock_binary.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/fleet.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Urls = std::vector<std::string>;
+
+/// Where dlock knows the names of tests, and these servers alone.
+ProcessOptions naming(const Urls& urls) {
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", side_by_side(urls)}, {"LD_PRELOAD", DLOCK_NAMES_SHIM}};
+  return options;
+}
+
+Result run_named(const Urls& urls) {
+  return dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(urls));
+}
+
+void is_found(const Result& result, const std::string& one, const std::string& other) {
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 64);
+  CHECK(result.out == "");
+  CHECK(result.err ==
+        "dlock: " + one + " and " + other + " are one and the same server: name each once\n");
+}
+
+/// Three who decide without anybody's help, and one server that has several names.
+struct Named {
+  Fleet three{{.servers = 3}};
+  RedisServer server = [] {
+    RedisOptions options;
+    options.tcp = true;
+    return RedisServer(options);
+  }();
+  /// As somebody names it.
+  std::string by(const std::string& host) const {
+    return "redis://" + host + ":" + std::to_string(server.port());
+  }
+  /// Those, the three before and after.
+  Urls with(const std::string& one, const std::string& other) const {
+    const Urls urls = three.urls();
+    return {one, urls[0], urls[1], urls[2], other};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("majority: one server under two names that DNS knows is refused, whoever answers first") {
+  const Named named;
+  const auto is_refused = [&](const std::string& one, const std::string& other) {
+    is_found(run_named(named.with(named.by(one), named.by(other))), named.by(one), named.by(other));
+  };
+  for (int i = 0; i < 10; ++i) is_refused("a.0.test", "b.0.test");
+  // The three have granted it long before.
+  for (int i = 0; i < 3; ++i) is_refused("a.0.test", "b.20.test");
+  is_refused("a.20.test", "127.0.0.1");
+  is_refused("127.0.0.1", "127.1");
+  is_refused("0x7f000001", "127.1");
+  // Nor does whoever waits get it.
+  const std::string one = named.by("a.0.test"), other = named.by("b.40.test");
+  ProcessOptions alone;
+  alone.env = {{"DLOCK_SERVER", side_by_side(named.three.urls())}};
+  Process holder = start_dlock({"run", "-k", "k", "--", "sleep", "60"}, alone);
+  const auto is_there = [&](const char* key) {
+    return named.three.server(0).command({"EXISTS", key}).number == 1;
+  };
+  REQUIRE(eventually([&] { return is_there("dlock:{k}"); }));
+  Process waiter =
+      start_dlock({"run", "-q", "-k", "k", "--", "echo", "ran"}, naming(named.with(one, other)));
+  CHECK(eventually([&] { return is_there("dlock:{k}:queue") || !waiter.running(); }));
+  holder.signal(SIGTERM);
+  holder.wait();
+  is_found(waiter.wait(), one, other);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(eventually([&] {
+      return named.three.server(i).command({"EXISTS", "dlock:{k}"}).number == 0;
+    }));
+  }
+}
+
+TEST_CASE("majority: a name that is looked up in vain, or for long, keeps nobody from the lock") {
+  const Named named;
+  const std::string one = named.by("a.0.test");
+  const auto ran = [&](const std::string& other) {
+    const Result result = run_named(named.with(one, other));
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "ran\n");
+    return result.duration;
+  };
+  ran(named.by("b.0.none.test"));
+  ran(named.by("b.30.none.test"));
+  // For a fifth of a second it is waited for.
+  CHECK(ran(named.by("b.100000.test")) < milliseconds(5000));
+  // Another port is another server, whatever the name.
+  CHECK(ran("redis://b.100000.test:1") < milliseconds(5000));
+}
+
+}  // namespace dlock::test

@@ -209,6 +209,9 @@ TEST_CASE("twenty clients of five servers under fire: never two at once, and fen
     }
   }
   for (const std::string& trouble : crowd.troubles()) CHECK(trouble == "");
+  for (const char* const command : {"run", "acquire", "renew", "release"}) {
+    CHECK(crowd.outcomes()[std::string(command) + " 0"] > 0);
+  }
 }
 
 }  // namespace dlock::test

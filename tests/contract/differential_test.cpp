@@ -354,11 +354,13 @@ class ScriptSide {
       case Op::acquire:
         words = acquire(step, claim, clock);
         break;
-      case Op::renew:
-        words = run(
-            {"renew", token, step.flag_a ? "" : number(step.ttl_ms), fence_brought(step, last)});
+      case Op::renew: {
+        std::vector<std::string> arguments{"renew", token, step.flag_a ? "" : number(step.ttl_ms)};
+        if (step.fence_us) arguments.push_back(fence_brought(step, last));
+        words = run(std::move(arguments));
         words.pop_back();
         break;
+      }
       case Op::rejoin: {
         auto arguments = asking("rejoin", step, claim);
         arguments.push_back(fence_brought(step, last));

@@ -126,6 +126,17 @@ TEST_OF_ENGINES("another store than had it upholds a hold, and makes it whole ag
   CHECK(state_of(*watcher, "k").holders.empty());
 }
 
+TEST_OF_ENGINES("whoever shows the token of a hold renews it, also while others wait") {
+  Engine engine;
+  const auto store = engine.open(), waiting = engine.open(), other = engine.open();
+  const Claim claim = claim_on("k");
+  const Fence fence = granted(*store, claim).fence;
+  queue_up(*waiting, claim_on("k"));
+  const auto renewed = renew(*other, claim);
+  REQUIRE(renewed);
+  CHECK(renewed->fence == fence);
+}
+
 TEST_OF_ENGINES("a hold that has expired is gone, and its successor's fence is larger") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();

@@ -7,7 +7,7 @@ if vouched then
   raise_own = function(fence)
     local own, last = holds[token], last_fence()
     local inside = own and (own.flag == 'h' or own.flag == 'p')
-    if not inside or fence == '' or last > tonumber(fence) then return end
+    if not (inside and fence) or last > tonumber(fence) then return end
     if tonumber(own.fence) < tonumber(fence) then agree(own.owner, fence) end
   end
 

@@ -23,7 +23,7 @@
 --   tidy     nothing more: lets the queue in       (token unused)
 -- of a member of a quorum also
 --   acquire  7 and 8 "" of who does not wait  9 the fence it proposes
---   renew    5 the fence to raise the hold's to, or ""
+--   renew    5 the fence to raise the hold's to, if any
 --   rejoin   4 to 6 as acquire, 7 the fence it has elsewhere, and gets here; where another is inside
 --            it waits first in the queue, with = for its channel and that fence for its proposal
 --   vouch    2 run_id  4 flag: see guard.lua

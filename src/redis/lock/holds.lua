@@ -43,7 +43,8 @@ end
 
 -- At least: where the clock went back, a floor lasts until the clock has come to it again.
 local function life_left(hold)
-  local latest = math.max(ends_at(hold), hold.since + hold.floor * 1000)
+  local latest = ends_at(hold)
+  if hold.floor > 0 then latest = math.max(latest, hold.since + hold.floor * 1000) end
   return math.max(math.ceil((latest - now) / 1000), 1)
 end
 

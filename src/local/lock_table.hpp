@@ -103,9 +103,13 @@ class Wakes {
   virtual ~Wakes() = default;
   /// Tells one waiter; false if nobody listens there any more.
   virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
-  /// How many of the first are told when what blocks ends sooner: a few, because one alone might be
-  /// about to die unseen; one, where the dead are seen.
-  virtual std::size_t told_at_once() const { return 3; }
+  /// How many of the first are to know when what blocks ends, and how many are told where one of
+  /// them does not.
+  struct FirstFew {
+    std::size_t know = 3;  ///< one alone might be about to die unseen
+    std::size_t told = 8;  ///< then most hand-overs wake nobody but who gets the lock
+  };
+  virtual FirstFew first_few() const { return {}; }
 };
 
 struct Granted {

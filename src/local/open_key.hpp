@@ -21,7 +21,7 @@ class Knocks final : public Wakes {
   explicit Knocks(const Directory& directory) : directory_(directory) {}
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   /// Each waiter watches the one before it.
-  std::size_t told_at_once() const override { return 1; }
+  FirstFew first_few() const override { return {1, 1}; }
   /// It stands behind another than before.
   bool tell_moved(const WaiterEntry& waiter);
   /// A holder: its hold has been taken from it.

@@ -194,8 +194,9 @@ void TableOperation::tell_next() {
   const auto earliest = earliest_end();
   if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
   const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
-  const std::size_t first_few = wakes_.told_at_once();
-  for (std::size_t place = 0; place < first_few && place < table_.queue.size();) {
+  const auto first_few = wakes_.first_few();
+  std::size_t places = first_few.know;
+  for (std::size_t place = 0; place < places && place < table_.queue.size();) {
     if (budget_-- == 0) {
       more_ = true;
       return;
@@ -207,6 +208,7 @@ void TableOperation::tell_next() {
       ++place;
     } else if (wakes_.wake(waiter, message)) {
       waiter.told = *earliest;
+      places = first_few.told;
       ++place;
     } else {
       table_.queue.erase(table_.queue.begin() + static_cast<std::ptrdiff_t>(place));

@@ -57,6 +57,7 @@ struct Step {
   bool flag_b = false;                   ///< bring a ticket; ignore the floor
   std::int64_t advance_us = 0;           ///< also the ticket, relative to now
   std::optional<std::int64_t> fence_us;  ///< proposed, relative to now; else to the last fence
+  bool of_holder = false;                ///< in place of `token`, where anybody holds
 };
 
 /// What a member's key `alive` is: none yet, or since when it vouches for which process.
@@ -92,7 +93,8 @@ std::string text_of(const Step& step) {
          std::to_string(step.limit) + " ttl " + std::to_string(step.ttl_ms) + " floor " +
          std::to_string(step.floor_ms) + (step.flag_a ? " A" : "") + (step.flag_b ? " B" : "") +
          " us " + std::to_string(step.advance_us) +
-         (step.fence_us ? " fence " + std::to_string(*step.fence_us) : "");
+         (step.fence_us ? " fence " + std::to_string(*step.fence_us) : "") +
+         (step.of_holder ? " (the holder's)" : "");
 }
 
 Claim claim_of(const Step& step) {
@@ -226,6 +228,12 @@ class TableSide final : public Wakes {
     return fences.empty() ? Fence{1} : fences.begin()->second;
   }
   Fence last_fence() const { return table_.last_fence; }
+  std::optional<int> holder() const {
+    for (const HoldEntry& hold : table_.holds) {
+      if (hold.inside()) return hold.who.pid;
+    }
+    return std::nullopt;
+  }
   /// Whether a hold has ended less than a millisecond ago.
   bool has_just_ended_one(microseconds clock) const {
     return std::any_of(table_.holds.begin(), table_.holds.end(), [&](const HoldEntry& hold) {
@@ -536,7 +544,8 @@ class Twins {
     ScriptSide script(endpoint_, member);
     auto clock = clock_start;
     for (at = 0; at < steps.size(); ++at) {
-      const Step& step = steps[at];
+      Step step = steps[at];
+      if (step.of_holder) step.token = table.holder().value_or(step.token);
       // What has expired is gone for good on the server as soon as anybody looks, and what lies in
       // the future is corrected by whoever looks at all of it: both look before and after a step
       // back. And at once where a release that asks no clock would find it for up to a millisecond.
@@ -611,10 +620,33 @@ Step random_step(std::mt19937_64& random, bool member) {
   return step;
 }
 
+/// Of a few jobs that wait for one another, so that most releases hand over.
+Step step_of_a_job(std::mt19937_64& random, bool member) {
+  Step step = random_step(random, member);
+  if (step.op == Op::force) step.op = Op::release;
+  if (step.op == Op::acquire && random() % 3 == 0) step.op = Op::renew;
+  if (step.op == Op::release) step.flag_a = step.flag_b = random() % 10 == 0;
+  if (step.op == Op::listen) step.flag_a = random() % 10 != 0;
+  if (step.op == Op::know) step.flag_a = step.flag_b = false;
+  step.token = one_of(random, {0, 1, 3, 9, 15, 16, 18, 21});
+  step.of_holder = (step.op == Op::release || step.op == Op::renew) && random() % 3 != 0;
+  if (random() % 20 != 0) step.limit = 1;
+  if (random() % 4 != 0) step.floor_ms = 0;
+  if (random() % 3 == 0) step.ttl_ms = one_of(random, {30'000, 100'000});
+  const auto longest = one_of<std::int64_t>(random, {1000, 300'000, 4'900'000, 76'000'000});
+  if (step.advance_us > longest) step.advance_us = longest;
+  if (random() % 12 == 0) step.advance_us = 76'000'000;
+  return step;
+}
+
+/// Every third round is one of jobs.
 std::vector<Step> random_steps(std::uint64_t seed, std::size_t count, bool member) {
   std::mt19937_64 random(seed);
   std::vector<Step> steps;
-  for (std::size_t i = 0; i < count; ++i) steps.push_back(random_step(random, member));
+  const bool jobs = seed % 3 == 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    steps.push_back(jobs ? step_of_a_job(random, member) : random_step(random, member));
+  }
   return steps;
 }
 

@@ -4,10 +4,11 @@
 
 -- Release of the only hold, without a floor, that nobody waits for. The hash would have ended with
 -- its lease, so no clock need be asked.
-if op == 'release' and not ARGV[4] then
-  local own = call('HGET', key, token)
-  if own and string.sub(own, 1, 4) == 'h 0 ' and call('HLEN', key) == 1
-    and call('EXISTS', KEYS[2]) == 0 then
+local only_hold = op == 'release' and not ARGV[4] and call('HGET', key, token)
+if only_hold then
+  if string.sub(only_hold, 1, 4) ~= 'h 0 ' or call('HLEN', key) ~= 1 then
+    only_hold = nil
+  elseif call('EXISTS', KEYS[2]) == 0 then
     call('HDEL', key, token)
     return 'released 0' .. of_member
   end

@@ -1,6 +1,5 @@
 -- The holds of the key, as one request finds and leaves them, and the rule that lets owners in.
 
-local provisional_lease, head_patience, queue_life, waiters_told = 2000, 75000000, 120000, 3
 local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 local readers, seats = {}, {}  -- owners with a hold without a limit, and with one of more than 1
@@ -120,15 +119,6 @@ local function rule(owner, limit, past_guard)
   if limit > 0 and owner_count + 1 > limit then return 'full' end
   if owner_count + 1 > least_limit then return 'full' end
   return (guard_end == 0 or past_guard) and 'fresh' or 'full'
-end
-
-local function next_fence(proposal)
-  local least = now
-  if proposal then
-    least = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposal))
-  end
-  local last = tonumber(call('GET', KEYS[4]) or 0) or 0
-  return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
 end
 
 -- `hold` has the request's fields; verdict and outer come from rule().

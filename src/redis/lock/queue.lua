@@ -98,9 +98,9 @@ end
 -- about to die. Who was told of a moment soon enough before will ask then, and is left in peace.
 local function tell_next(self)
   local earliest = earliest_end()
-  local place = earliest < earliest_before and 0 or waiters_told
+  local place, places = 0, earliest < earliest_before and waiters_told or 0
   local message = string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
-  while place < waiters_told do
+  while place < places do
     local id = call('ZRANGE', KEYS[2], place, place)[1]
     if not id then return 0 end
     if budget == 0 then return 1 end
@@ -116,6 +116,7 @@ local function tell_next(self)
     if heard > 0 and id ~= self and not soon then
       value = string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1)
       call('HSET', KEYS[3], id, value)
+      places = told_together
     end
   end
   return 0

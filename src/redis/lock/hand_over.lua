@@ -1,0 +1,48 @@
+-- The common case of a release that others wait for, before the functions for all cases are made.
+
+local provisional_lease, head_patience, queue_life = 2000, 75000000, 120000
+-- How many at the head of the queue know when what blocks ends, and how many are told together
+-- where one of them does not: most hand-overs then wake nobody but who gets the lock.
+local waiters_told, told_together = 3, 8
+
+local function next_fence(proposal)
+  local least = now
+  if proposal then
+    least = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposal))
+  end
+  local last = tonumber(call('GET', KEYS[4]) or 0) or 0
+  return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
+end
+
+-- Release of the only hold, without a floor, where the first in line waits for the key alone and
+-- those behind it know when to ask: what let_in() and tell_next() would do.
+if only_hold and guard_end == 0 then
+  local line = call('ZRANGE', KEYS[2], 0, waiters_told)
+  local head = call('HGET', KEYS[3], line[1]) or ''
+  local seen, channel, proposal, floor, ttl, rest, owner =
+    string.match(head, '^(%d+) %d+ ([^ @=]+)%S* (%S+) (%d+) %d+ (%d+)( 1 (%S+) .*)$')
+  local ready = seen and tonumber(seen) >= now - head_patience
+  local lease = math.min(provisional_lease, tonumber(ttl or 0))
+  local latest = now + (lease + provisional_lease) * 1000
+  for i = 2, #line do
+    local waiter = call('HGET', KEYS[3], line[i]) or ''
+    local told, other = string.match(waiter, '^%d+ (%d+) %S+ %S+ %d+ %d+ %d+ %d+ (%S+)')
+    told = tonumber(told or 0)
+    ready = ready and told > now and told <= latest and string.sub(other, 1, #owner) ~= owner
+  end
+  if ready then
+    local fence = next_fence(tonumber(proposal))
+    local heard = redis.pcall('PUBLISH', key .. ':' .. channel,
+      'grant ' .. stamp .. ' ' .. lease .. ' ' .. fence .. ' ' .. ARGV[3])
+    if type(heard) == 'number' and heard > 0 then
+      call('HDEL', key, token)
+      call('ZREM', KEYS[2], line[1])
+      call('HDEL', KEYS[3], line[1])
+      call('SET', KEYS[4], fence, 'EX', fence_life)
+      call('HSET', key, line[1], table.concat(
+        {'p', floor, stamp, stamp, fence, lease, ttl}, ' ') .. rest)
+      call('PEXPIRE', key, math.max(lease, tonumber(floor)))
+      return 'released 0' .. of_member
+    end
+  end
+end

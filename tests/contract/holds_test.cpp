@@ -330,6 +330,11 @@ TEST_OF_ENGINES("force frees a kept key too, and lets in who waits") {
   Claim kept = claim_on("k");
   kept.floor = long_ttl;
   granted(*store, kept);
+  // A server that had no time to grant it would let in who waits.
+  REQUIRE(eventually([&] {
+    const Holder holder = state_of(*waiting, "k").holders.at(0);
+    return holder.held_on == holder.servers;
+  }));
   release(*store, kept);
   const Claim next = claim_on("k");
   queue_up(*waiting, next);

@@ -68,6 +68,7 @@ class ToldStore final : public Store {
     if (grant) tell(kept_text(claim.key, *grant) + taken.text());
     return grant;
   }
+  void upheld_elsewhere(const Claim& claim) override { store_->upheld_elsewhere(claim); }
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const Patience& patience) override {
     const Taken taken;

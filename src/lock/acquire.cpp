@@ -174,6 +174,7 @@ class Acquisition {
   std::optional<Acquired> take_all();
   enum class Waited { granted, stopped, lost_another };
   Waited wait_for(Attempt& attempt, const Claim& claim);
+  std::variant<Grant, Attempt::Stop> wait_upholding(Attempt& attempt);
   Acquired stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim);
   bool may_wait() const { return BootClock::now() < wait_end_; }
   bool begins_anew(const Attempt& attempt, const Claim& claim);
@@ -279,16 +280,8 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
   waited_ = true;
   const auto [since, first] = waiting_since_.try_emplace(claim.key, BootClock::now());
   if (first && !attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
-  const bool upkeep = std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
-    return store_.needs_renewal(held.claim);
-  });
-  const StorePtr second = upkeep ? terms_.open_second() : nullptr;
-  std::optional<LeaseKeeper> keeper;
-  if (upkeep) keeper.emplace(*second, held_);
-  const int fds[] = {terms_.interrupt_fd, keeper ? keeper->lost_fd() : -1};
-  const AnyOf interrupt(fds);
-  const auto result = attempt.wait(interrupt.fd());
-  if (keeper) held_ = keeper->stop();
+  const bool upkeep = !held_.empty() && store_.needs_renewal(held_.front().claim);
+  const auto result = upkeep ? wait_upholding(attempt) : attempt.wait(terms_.interrupt_fd);
   if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
     const bool told = terms_.interrupt_fd >= 0 && readable(terms_.interrupt_fd);
     if (*stop == Attempt::Stop::interrupted && !told) return Waited::lost_another;
@@ -300,6 +293,30 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
   before_wait_ = held_.size();
   held_.push_back({claim, std::get<Grant>(result)});
   return Waited::granted;
+}
+
+/// Also interrupted where one of those had is lost.
+std::variant<Grant, Attempt::Stop> Acquisition::wait_upholding(Attempt& attempt) {
+  const StorePtr second = terms_.open_second();
+  LeaseKeeper keeper(*second, held_);
+  const int fds[] = {terms_.interrupt_fd, keeper.lost_fd()};
+  const AnyOf interrupt(fds);
+  const auto take_over = [&] {
+    const auto before = std::exchange(held_, keeper.stop());
+    for (std::size_t i = 0; i < held_.size(); ++i) {
+      // Before the first renewal no server was asked to take it down.
+      const bool renewed = held_[i].grant.lease.valid_until != before[i].grant.lease.valid_until;
+      if (renewed) store_.upheld_elsewhere(held_[i].claim);
+    }
+  };
+  try {
+    auto result = attempt.wait(interrupt.fd());
+    take_over();
+    return result;
+  } catch (...) {
+    take_over();
+    throw;
+  }
 }
 
 Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim) {

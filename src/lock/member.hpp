@@ -58,6 +58,9 @@ class Member : public virtual Store, public virtual Seals, public virtual Latche
   /// request comes after it, as that of a token does which another process asked for.
   virtual void note_dropped(const LockKey& key, const Token& token) = 0;
 
+  /// Another store asks for the token here, too: its release has to fear that.
+  virtual void note_shared(const LockKey& key, const Token& token) = 0;
+
   /// As open_latch(), of a latch at which these are known to have arrived, in place of the one
   /// that is `displaced`, if that is there; one of any other generation stays. Who listens to a
   /// member is told of each arrival, for others may be known elsewhere.

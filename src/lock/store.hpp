@@ -103,6 +103,10 @@ class Store {
   /// Where several servers decide, those that have lost it take it down again.
   virtual std::optional<Grant> uphold(const Claim& claim, Fence fence, const Patience& patience);
 
+  /// Said when another store of this place has upheld a hold that is released by this one: what
+  /// that one asked may come after the release.
+  virtual void upheld_elsewhere(const Claim&) {}
+
   virtual Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                            const Patience& patience) = 0;
 

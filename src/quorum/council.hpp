@@ -32,6 +32,7 @@ struct Release {
   LockKey key;
   Token token;
   ReleaseMode mode = ReleaseMode::normal;
+  bool shared = false;  ///< another store has asked for the token, too
 };
 struct ForcedRelease {
   LockKey key;

@@ -252,6 +252,10 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
   }
 }
 
+void QuorumStore::upheld_elsewhere(const Claim& claim) {
+  tenures_.at({claim.key, claim.token}).shared = true;
+}
+
 Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
                               const Patience& patience) {
   const auto found = tenures_.find({key, token});
@@ -271,8 +275,8 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
     }
     return yes >= majority() || no + left > answers.size() - majority() || owed == 0;
   };
-  const Answers answers =
-      poll(Release{key, token, mode}, patience, left_until(patience.deadline), counted);
+  const Release inquiry{key, token, mode, ours && found->second.shared};
+  const Answers answers = poll(inquiry, patience, left_until(patience.deadline), counted);
   counted(answers);
   if (had && yes < majority() && yes + left + no < majority()) no_majority(answers);
   if (ours) tenures_.erase(found);

@@ -54,6 +54,7 @@ class QuorumStore final : public Store, public Seals, public Latches {
   std::optional<Grant> renew(const LockKey& key, const Token& token,
                              std::optional<milliseconds> ttl, const Patience& patience) override;
   std::optional<Grant> uphold(const Claim& claim, Fence fence, const Patience& patience) override;
+  void upheld_elsewhere(const Claim& claim) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const Patience& patience) override;
   std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,

@@ -44,6 +44,7 @@ struct Perform {
     return member.rejoin(rejoining.claim, rejoining.fence, patience);
   }
   Response operator()(const Release& release) const {
+    if (release.shared) member.note_shared(release.key, release.token);
     return member.release(release.key, release.token, release.mode, patience);
   }
   Response operator()(const ForcedRelease& forced) const {

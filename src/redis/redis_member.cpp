@@ -69,8 +69,6 @@ std::optional<Grant> RedisMember::rejoin(const Claim& claim, Fence fence,
   return grant;
 }
 
-void RedisMember::note_dropped(const LockKey& key, const Token& token) { note_own({key, token}); }
-
 Fence RedisMember::seal(const LockKey& resource, Fence fence, const Patience& patience) {
   const Fence largest = RedisStore::seal(resource, fence, patience);
   know_process();

@@ -25,7 +25,8 @@ class RedisMember final : public RedisStore, public Member {
                                 std::optional<milliseconds> ttl, Fence fence,
                                 const Patience& patience) override;
   std::optional<Grant> rejoin(const Claim& claim, Fence fence, const Patience& patience) override;
-  void note_dropped(const LockKey& key, const Token& token) override;
+  void note_dropped(const LockKey& key, const Token& token) override { note_own({key, token}); }
+  void note_shared(const LockKey& key, const Token& token) override { note_foreign({key, token}); }
   LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
                         const std::optional<Displaced>& displaced,
                         const std::vector<ArrivalId>& arrived, const Patience& patience) override;

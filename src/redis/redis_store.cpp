@@ -307,10 +307,10 @@ std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& argu
 Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
                              const Patience& patience) {
   const Asked asked{key, token};
-  const bool never_sent = connection_.links() == 0 && !terms_.cluster;
-  if (pending_->unanswered.contains(asked) && never_sent) return Released::not_held;
-  // What another process asked of one server of several may not have arrived there yet.
+  // What somebody else asked of one server of several may not have arrived there yet.
   const bool is_known = !terms_.member || pending_->known.contains(asked);
+  const bool never_sent = connection_.links() == 0 && !terms_.cluster;
+  if (is_known && never_sent && pending_->unanswered.contains(asked)) return Released::not_held;
   bool unsure = !is_known || may_come_after(asked);
   Released answer = release_once(asked, mode, unsure, patience);
   // The link broke meanwhile: what was to be done in order on it may now be done later.

@@ -104,8 +104,9 @@ class RedisStore : public virtual Store, public virtual Seals, public virtual La
   /// it can still arrive, unless one went out on an earlier link.
   void note_asked(const Asked& asked);
   void note_answered(const Asked& asked);
-  /// Notes that nobody but this process asks for it.
+  /// Notes that nobody but this store asks for it; or that somebody else does.
   void note_own(const Asked& asked) { pending_->known.insert(asked); }
+  void note_foreign(const Asked& asked) { pending_->known.erase(asked); }
 
   /// A run of the latch's script. Where an answer is lost the request is sent again, on another
   /// link, for as long as the patience lasts.

@@ -316,6 +316,27 @@ TEST_CASE("only what another process may have asked leaves a trace of its releas
   CHECK(traces() == 1);
 }
 
+TEST_CASE("a member whose token another asked for, too, releases what that one got or will get") {
+  RedisServer server;
+  vouch_for(server);
+  FaultProxy proxy(server.address());
+  auto member = member_at(proxy.address()), other = member_at(server.address());
+  const Claim late = claim_on("late"), got = claim_on("got");
+  voted(member, late);
+  server.command({"DEL", "dlock:{late}"});
+  member.note_shared(late.key, late.token);
+  CHECK(release(member, late) == Released::not_held);
+  CHECK(rejoined(other, late, 7) == 0);
+
+  auto unreached = member_at(proxy.address());
+  proxy.refuse(true);
+  CHECK_THROWS_AS(voted(unreached, got), Error);
+  proxy.heal();
+  CHECK(rejoined(other, got, 7) == 7);
+  unreached.note_shared(got.key, got.token);
+  CHECK(release(unreached, got) == Released::yes);
+}
+
 TEST_CASE("requests that reach a member twice do no harm") {
   RedisServer server;
   vouch_for(server);

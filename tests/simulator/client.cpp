@@ -134,6 +134,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
       had_since_healing_ = had_since_healing_ || after_healing;
       hold(store, held->front(), asked);
+      if (after_healing && !plan_.same_owner) expect_nothing_left(claim.owner);
       return true;
     }
     if (const auto* up = std::get_if<GaveUp>(&acquired)) {
@@ -199,7 +200,9 @@ void Client::hold(Store& store, Held held, Instant asked) {
   world.after(span, [work] { work->done(); });
   // As while a second key is waited for.
   QuorumStore second(new_council());
-  LeaseUpkeep upkeep(chance().one_in(3) ? second : store, {held}, *work, stop.fd());
+  const bool elsewhere = chance().one_in(3);
+  if (elsewhere) store.upheld_elsewhere(held.claim);
+  LeaseUpkeep upkeep(elsewhere ? second : store, {held}, *work, stop.fd());
   while (!stop.raised()) {
     pollfd fds[] = {{stop.fd(), POLLIN, 0}, {stepped.fd(), POLLIN, 0}};
     poll_until(fds, upkeep.next_due());

@@ -112,9 +112,9 @@ Request Desk::request_of(const Inquiry& inquiry) {
   const auto& release = std::get<Release>(inquiry);
   constexpr milliseconds long_enough{60'000};
   if (listening_ && *listening_ == release.token) listening_.reset();
-  return WireRelease{
-      release.token,
-      {may_come_late(release.token), release.mode == ReleaseMode::ignore_floor, long_enough}};
+  return WireRelease{release.token,
+                     {release.shared || may_come_late(release.token),
+                      release.mode == ReleaseMode::ignore_floor, long_enough}};
 }
 
 /// What records a hold, sent on another link than the one there is now may be taken after what is

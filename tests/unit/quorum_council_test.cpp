@@ -41,6 +41,7 @@ class Idle : public Member {
     return std::nullopt;
   }
   void note_dropped(const LockKey&, const Token&) override {}
+  void note_shared(const LockKey&, const Token&) override {}
   std::vector<Holder> force_release(const LockKey&, std::optional<Fence>,
                                     const Patience&) override {
     return {};

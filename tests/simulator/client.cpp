@@ -133,8 +133,9 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
     interrupt_fd_ = -1;
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
       had_since_healing_ = had_since_healing_ || after_healing;
+      const Token token = held->front().claim.token;
       hold(store, held->front(), asked);
-      if (after_healing && !plan_.same_owner) expect_nothing_left(claim.owner);
+      if (after_healing) expect_given_back(token);
       return true;
     }
     if (const auto* up = std::get_if<GaveUp>(&acquired)) {
@@ -158,6 +159,17 @@ void Client::expect_nothing_left(const Owner& owner) {
       if (!server.lets_in(owner)) continue;
       World::here().violated(server.name() + " still keeps the lock for c" +
                              std::to_string(index_) + ", which gave up");
+    }
+  });
+}
+
+/// Also where it was made to take the lock down at the last moment.
+void Client::expect_given_back(const Token& token) {
+  World::here().after(Span(plan_.ttl) * 2 / 3, [this, token] {
+    for (const Server& server : servers_) {
+      if (!server.holds(token)) continue;
+      World::here().violated(server.name() + " still keeps what c" + std::to_string(index_) +
+                             " has given back");
     }
   });
 }

@@ -38,6 +38,7 @@ class Client {
   void hold(Store& store, Held held, Instant asked);
   void expect_whole(const Claim& claim);
   void expect_nothing_left(const Owner& owner);
+  void expect_given_back(const Token& token);
   std::unique_ptr<SimulatedCouncil> new_council();
   void pause(milliseconds span);
   Claim new_claim();

@@ -165,6 +165,13 @@ bool Server::might_have_rejoined(const Token& token, Span for_so_long) const {
          });
 }
 
+bool Server::holds(const Token& token) const {
+  const auto& holds = memory_.table.holds;
+  return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
+    return hold.token == token && hold.inside() && left_of(hold, wall()) > microseconds(0);
+  });
+}
+
 bool Server::lets_in(const Owner& owner) const {
   const auto& holds = memory_.table.holds;
   return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {

@@ -77,6 +77,8 @@ class Server final : Wakes {
   Instant closed_until(const Token& token) const;
   /// Whether it has a hold for that owner.
   bool lets_in(const Owner& owner) const;
+  /// Whether it has that hold.
+  bool holds(const Token& token) const;
   /// Whether nothing has kept out whoever had the lock by this token for so long: no other inside,
   /// no guard, nor that the token has been given back here.
   bool might_have_rejoined(const Token& token, Span for_so_long) const;

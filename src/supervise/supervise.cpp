@@ -171,6 +171,8 @@ void Supervisor::stop_with_child(int signal) {
   if (wants_terminal && terminal.give()) return child_.send(SIGCONT);
   terminal.take_back();
   if (terms_.before_stop) terms_.before_stop();
+  // That took its time: a shell that has brought the job forward meanwhile will not do so again.
+  if (wants_terminal && terminal.give()) return child_.send(SIGCONT);
   const bool was_stopped = stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
   // Nobody would ever continue us, nor the child; this way it passes the deadlines, too.
   if (!was_stopped && had_terminal) raise(SIGCONT);

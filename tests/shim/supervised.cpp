@@ -4,6 +4,7 @@
 //   grace=MS  stop=SIGNUMBER  max-hold=MS  hide=FD  env=NAME=VALUE
 //   wait-tree=1   the end is that of all descendants
 //   gate=FILE     the process group is written there, slowly, before the command begins
+//   stops-with=FILE   a job stops when FILE is there
 // Its last line on stderr says how it ended; its exit code is dlock's.
 #include <unistd.h>
 
@@ -103,7 +104,11 @@ int supervised(const Options& options, Program program) {
   terms.keep_running_on_loss = options.contains("keep");
   terms.wait_tree = options.contains("wait-tree");
   terms.on_loss = [] { std::fputs("loss\n", stderr); };
-  terms.before_stop = [] { std::fputs("stopping\n", stderr); };
+  terms.before_stop = [&] {
+    std::fputs("stopping\n", stderr);
+    const auto file = text("stops-with");
+    while (!file.empty() && access(file.c_str(), F_OK) != 0) usleep(1000);
+  };
 
   std::function<void(pid_t)> gate;
   if (options.contains("gate")) gate = [&](pid_t group) { slowly_write(text("gate"), group); };

@@ -5,11 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "base/fd.hpp"
+#include "base/process.hpp"
 #include "support/desk.hpp"
 #include "support/eventually.hpp"
+#include "support/temp_dir.hpp"
 
 namespace dlock::test {
 
@@ -168,12 +171,27 @@ TEST_CASE("a child fed by a pipe gets the terminal when it reads from it") {
 
 TEST_CASE("a job in the background leaves the terminal alone until it is brought forward") {
   Desk desk(DLOCK_SUPERVISED);
-  desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"' & echo bg-$((1+1))");
-  REQUIRE(desk.shows("bg-2"));
-  REQUIRE(desk.shows("stopping"));
+  desk.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"' & echo bg-$((1+1)) $!.");
+  REQUIRE(desk.shows("bg-2 "));
+  const pid_t dlock = desk.number();
+  REQUIRE(eventually([&] { return stat_of(dlock)->state == 'T'; }));
   desk.type("echo mine-$((1+1))");
   REQUIRE(desk.shows("mine-2"));
   desk.type("fg");
+  REQUIRE(desk.in_front("sh"));
+  desk.type("hello");
+  CHECK(desk.shows("<hello>"));
+}
+
+TEST_CASE("a job that is brought forward while it is about to stop for the terminal goes on") {
+  const TempDir directory;
+  const std::string file = directory / "stop";
+  Desk desk(DLOCK_SUPERVISED);
+  desk.type("$D stops-with=" + file + " -- sh -c 'read x; echo \"<$x>\"' &");
+  REQUIRE(desk.shows("stopping"));
+  desk.type("fg");
+  REQUIRE(desk.in_front("supervised"));
+  std::ofstream(file).close();
   REQUIRE(desk.in_front("sh"));
   desk.type("hello");
   CHECK(desk.shows("<hello>"));

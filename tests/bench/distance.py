@@ -7,7 +7,7 @@ import time
 
 import crowd
 from figures import median, quantile
-from locks import Dlock, Floor
+from locks import Dlock, Floor, Flock
 from relay import Relay
 
 FAR = "10.77.0.2"
@@ -148,9 +148,13 @@ def crowd_rows(stage, redis, near, trip, report, count):
         found[lock.name] = median(gaps) - trip
         rows.append((lock.name, f"{median(gaps) / trip:.2f}", f"{found[lock.name]:.2f}",
                      f"{quantile(gaps, 0.9) - trip:.2f}"))
+    # What a hand-over takes without any distance: an end, a fork and an exec, after a long rest.
+    gaps = crowd.run(stage, Flock(stage), count, section_us=80_000).gaps
+    near_by = median(gaps)
+    rows.append(("flock, on one host", "-", f"{near_by:.2f}", f"{quantile(gaps, 0.9):.2f}"))
     report.add("Hand-over over a true 50 ms link",
                ["", "round trips", "ms beyond one round trip", "p90"], rows)
     over = found["dlock, Redis"]
     report.judge(HAND_OVER, HAND_OVER_GOAL,
-                 f"1.0 + {over:.2f} ms (floor: {found['floor']:.2f}, above it: "
-                 f"{over - found['floor']:.2f})", over <= 1)
+                 f"1.0 + {over:.2f} ms (floor: {found['floor']:.2f}; flock on one host, without "
+                 f"any: {near_by:.2f})", over <= 1)

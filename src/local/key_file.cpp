@@ -120,23 +120,28 @@ std::string_view KeyFile::read() {
   if (size_ > largest) {
     throw Error(Trouble::wrong_data, directory_->shown(name_) + " is too large to be a lock");
   }
-  content_.resize(size_);
-  std::size_t filled = 0;
-  while (filled < size_) {
-    const ssize_t got =
-        pread(fd_.get(), content_.data() + filled, size_ - filled, static_cast<off_t>(filled));
-    if (got < 0) throw_errno("cannot read " + directory_->shown(name_));
-    if (got == 0) break;
-    filled += static_cast<std::size_t>(got);
-  }
-  content_.resize(filled);
-  const auto state = read_state(content_, boot_hash());
+  const auto state =
+      read_state([this](auto from, auto size) { return bytes(from, size); }, boot_hash());
   if (!state) {
     throw Error(Trouble::wrong_data, directory_->shown(name_) +
                                          " is not a lock of dlock; if it is not needed, remove it");
   }
   header_ = state->header;
   return state->body;
+}
+
+std::string_view KeyFile::bytes(std::size_t offset, std::size_t length) {
+  content_.resize(std::min(length, size_ - std::min(offset, size_)));
+  std::size_t filled = 0;
+  while (filled < content_.size()) {
+    const ssize_t got = pread(fd_.get(), content_.data() + filled, content_.size() - filled,
+                              static_cast<off_t>(offset + filled));
+    if (got < 0) throw_errno("cannot read " + directory_->shown(name_));
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  content_.resize(filled);
+  return content_;
 }
 
 bool KeyFile::before_this_boot() const {

@@ -51,6 +51,7 @@ class KeyFile {
   KeyFile(const Directory& directory, std::string name, Fd fd, bool created)
       : directory_(&directory), name_(std::move(name)), fd_(std::move(fd)), created_(created) {}
   bool lock_and_check(const Patience& patience);
+  std::string_view bytes(std::size_t offset, std::size_t length);
   void write_at(std::string_view bytes, std::size_t offset) const;
 
   const Directory* directory_;

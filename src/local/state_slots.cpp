@@ -21,12 +21,11 @@ struct RawSlot {
 static_assert(sizeof(RawSlot) == slot_size);
 constexpr std::size_t hashed_size = slot_size - sizeof(std::uint64_t);
 
-RawSlot raw_slot(std::string_view file, std::size_t index) {
-  RawSlot slot{};
-  if (file.size() <= index * slot_size) return slot;
-  const auto bytes = file.substr(index * slot_size, slot_size);
-  std::memcpy(&slot, bytes.data(), bytes.size());
-  return slot;
+std::array<RawSlot, 2> raw_slots(const ReadBytes& read) {
+  std::array<RawSlot, 2> slots{};
+  const auto bytes = read(0, slots_size);
+  std::memcpy(slots.data(), bytes.data(), bytes.size());
+  return slots;
 }
 
 std::uint64_t hash_of(const RawSlot& slot) {
@@ -51,25 +50,23 @@ bool is_torn(const RawSlot& slot) {
   return is_blank({differs, stored.end()});
 }
 
-std::optional<std::string_view> body_of(std::string_view file, const RawSlot& slot) {
-  const SlotHeader& header = slot.header;
-  if (header.offset > file.size() || header.length > file.size() - header.offset) return {};
-  const auto body = file.substr(header.offset, header.length);
-  if (block_hash(body) != slot.body_hash) return std::nullopt;
+std::optional<std::string_view> body_of(const RawSlot& slot, const ReadBytes& read) {
+  const auto body = read(slot.header.offset, slot.header.length);
+  if (body.size() != slot.header.length || block_hash(body) != slot.body_hash) return std::nullopt;
   return body;
 }
 
 }  // namespace
 
-std::optional<StoredState> read_state(std::string_view file, std::uint64_t boot) {
-  std::array<RawSlot, 2> slots{raw_slot(file, 0), raw_slot(file, 1)};
+std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot) {
+  auto slots = raw_slots(read);
   const std::string_view second(reinterpret_cast<const char*>(&slots[1]), slot_size);
   if (is_torn(slots[0]) && is_blank(second) && !is_whole(slots[0])) return StoredState{};
   if (slots[0].header.sequence < slots[1].header.sequence) std::swap(slots[0], slots[1]);
   bool cut_by_reboot = false;
   for (const RawSlot& slot : slots) {
     if (!is_whole(slot)) continue;
-    if (const auto body = body_of(file, slot)) return StoredState{slot.header, *body};
+    if (const auto body = body_of(slot, read)) return StoredState{slot.header, *body};
     cut_by_reboot = cut_by_reboot || slot.header.boot != boot;
   }
   if (!cut_by_reboot) return std::nullopt;

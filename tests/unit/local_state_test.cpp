@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <optional>
 #include <set>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "local/key_name.hpp"
@@ -18,9 +21,16 @@ void put(std::string& file, std::string_view bytes, std::size_t offset) {
   file.replace(offset, bytes.size(), bytes);
 }
 
+std::optional<StoredState> state_of(std::string_view file, std::uint64_t this_boot = boot) {
+  const auto read = [&](std::size_t offset, std::size_t length) {
+    return file.substr(std::min(offset, file.size()), length);
+  };
+  return read_state(read, this_boot);
+}
+
 /// One write as KeyFile does it, cut after `most` bytes as by a kill; the number it would take.
 std::size_t write_state(std::string& file, std::string_view body, std::size_t most = SIZE_MAX) {
-  const auto state = read_state(file, boot);
+  const auto state = state_of(file);
   REQUIRE(state);
   const NextState next = next_state(state->header, body, boot);
   const std::size_t of_body = std::min(most, body.size());
@@ -31,7 +41,7 @@ std::size_t write_state(std::string& file, std::string_view body, std::size_t mo
 }
 
 std::string body_of(const std::string& file) {
-  const auto state = read_state(file, boot);
+  const auto state = state_of(file);
   REQUIRE(state);
   return std::string(state->body);
 }
@@ -107,17 +117,17 @@ TEST_CASE("what was damaged or never ours is not taken for an empty state") {
   for (const std::size_t at : {0u, 9u, 60u, 130u}) {
     std::string damaged = file;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
-    CHECK(!read_state(damaged, boot));
+    CHECK(!state_of(damaged));
   }
-  CHECK(!read_state("#!/bin/sh\n", boot));
-  CHECK(!read_state(std::string(4096, 'x'), boot));
+  CHECK(!state_of("#!/bin/sh\n"));
+  CHECK(!state_of(std::string(4096, 'x')));
 }
 
 TEST_CASE("a body torn by a power cut before this boot reads as nothing written") {
   std::string file;
   write_state(file, "the only");
   file[130] = 'X';
-  const auto state = read_state(file, boot + 1);
+  const auto state = state_of(file, boot + 1);
   REQUIRE(state);
   CHECK(state->header.sequence == 0);
 }

@@ -73,16 +73,16 @@ TEST_OF_ENGINES("of several keys all are taken or none") {
 TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  granted(*store, claim_on("b", milliseconds(900)));
-  Acquiring<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(300)));
+  granted(*store, claim_on("b", milliseconds(1800)));
+  Acquiring<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(900)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const Fence fence = state_of(*watcher, "a").holders.at(0).fence;
   const auto held = had(acquiring.result());
   REQUIRE(held.size() == 2);
   CHECK(held[0].grant.fence == fence);
   for (const Held& each : held) {
-    CHECK(each.grant.lease.valid_until > acquiring.ended() + milliseconds(100));
-    CHECK(each.grant.lease.valid_until <= acquiring.ended() + milliseconds(300));
+    CHECK(each.grant.lease.valid_until > acquiring.ended() + milliseconds(300));
+    CHECK(each.grant.lease.valid_until <= acquiring.ended() + milliseconds(900));
   }
 }
 

@@ -14,14 +14,14 @@ local function next_fence(proposal)
   return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
 end
 
--- Release of the only hold, without a floor, where the first in line waits for the key alone and
--- those behind it know when to ask: what let_in() and tell_next() would do.
+-- Release of the only hold, without a floor, where the first in line waits at this server, for the
+-- key alone, and those behind it know when to ask: what let_in() and tell_next() would do.
 if only_hold and guard_end == 0 then
   local line = call('ZRANGE', KEYS[2], 0, waiters_told)
   local head = call('HGET', KEYS[3], line[1]) or ''
-  local seen, channel, proposal, floor, ttl, rest, owner =
-    string.match(head, '^(%d+) %d+ ([^ @=]+)%S* (%S+) (%d+) %d+ (%d+)( 1 (%S+) .*)$')
-  local ready = seen and tonumber(seen) >= now - head_patience
+  local seen, channel, joined_at, proposal, floor, ttl, rest, owner =
+    string.match(head, '^(%d+) %d+ ([^ @=]+)@?(%S*) (%S+) (%d+) %d+ (%d+)( 1 (%S+) .*)$')
+  local ready = seen and tonumber(seen) >= now - head_patience and joined_at == ARGV[3]
   local lease = math.min(provisional_lease, tonumber(ttl or 0))
   local latest = now + (lease + provisional_lease) * 1000
   for i = 2, #line do

@@ -71,7 +71,8 @@ SocketAddress unix_address(const std::string& path) {
 }
 
 /// A peer that vanished without a word is noticed by the kernel within half a minute, so that a
-/// waiter does not sit on a dead connection.
+/// waiter does not sit on a dead connection. No fast open: what goes with a SYN may arrive twice
+/// (RFC 7413, 6.1), and an acquire that comes again after its release is a lock of nobody.
 void tune_tcp(const Fd& socket) {
   const auto set = [&](int level, int name, int value) {
     setsockopt(socket.get(), level, name, &value, sizeof value);

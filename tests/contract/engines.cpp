@@ -144,6 +144,11 @@ KeyState state_of(Store& store, const std::string& key) {
   return states.front();
 }
 
+bool stands_everywhere(Store& store, const std::string& key) {
+  const Holder holder = state_of(store, key).holders.at(0);
+  return holder.held_on == holder.servers;
+}
+
 std::optional<Wake> news(Store& store, const Claim& claim, Wake::Why why) {
   const Deadline until = soon().deadline;
   while (BootClock::now() < until) {

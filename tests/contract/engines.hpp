@@ -105,6 +105,9 @@ std::optional<Grant> renew(Store& store, const Claim& claim);
 
 /// What there is of one key.
 KeyState state_of(Store& store, const std::string& key);
+/// Whether the one hold of a key stands wherever it can: of several servers those that are slow to
+/// connect are asked after it was had, or for the next one alone.
+bool stands_everywhere(Store& store, const std::string& key);
 
 /// Sleeps in the queue until there is news of the kind `why`, passing over others.
 std::optional<Wake> news(Store& store, const Claim& claim, Wake::Why why);

@@ -133,6 +133,7 @@ std::vector<std::string> held_in(const Crowd& crowd, const std::string& key,
   const auto from = later(outage.from, longest_ttl).time_since_epoch().count();
   const auto to = outage.to.time_since_epoch().count();
   std::vector<std::string> all;
+  if (to <= from) return all;  // whoever held before may hold on
   for (const Held& held : crowd.history(key)) {
     if (held.vague || held.last_ns <= from || held.first_ns >= to) continue;
     const auto ms = [&](std::int64_t ns) {

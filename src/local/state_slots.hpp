@@ -29,12 +29,12 @@ struct StoredState {
 /// The bytes of a file from `offset` on, so many or as many as there are; good until the next call.
 using ReadBytes = std::function<std::string_view(std::size_t offset, std::size_t length)>;
 
-/// The state of a file; nothing if the file is not ours or is damaged. Of what others have left in
-/// it, nothing is read; the body is what `read` answered last.
-/// The body goes into space that the current body leaves free, and after it one slot, so whatever
-/// byte a writer is killed at, one whole state remains. A first write that never ended reads as
-/// nothing written. Nothing is synced to disk: a reboot ends every process anyway, and a body that
-/// a power cut has torn, written before this `boot`, reads as nothing written too.
+/// The state of a file; nothing if the file is not ours or is damaged. What earlier states have
+/// left in it is not read; the body is what `read` answered last. The body goes into space that the
+/// current body leaves free, and after it one slot, so whatever byte a writer is killed at, one
+/// whole state remains. A first write that never ended reads as nothing written. Nothing is synced
+/// to disk: a reboot ends every process anyway, and a body that a power cut has torn, written
+/// before this `boot`, reads as nothing written too.
 std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot);
 
 /// Where the next state goes.

@@ -6,17 +6,10 @@
 #include "base/error.hpp"
 #include "lock/acquire.hpp"
 #include "support/counted_majority.hpp"
+#include "support/silent_listener.hpp"
 
 namespace dlock::test {
 namespace {
-
-class Deaf final : public AcquireListener {
- public:
-  void waiting(const LockKey&, const Refusal&) override {}
-  void let_in(const LockKey&, milliseconds) override {}
-  void server_lost(const std::string&) override {}
-  void server_back(milliseconds) override {}
-};
 
 std::int64_t ns_of(Deadline at) { return at.time_since_epoch().count(); }
 
@@ -53,7 +46,7 @@ void Witness::take_it_once() {
   claim.who = this_process("witness", "");
   Exchanges exchanges(servers_.size());
   const StorePtr store = counted_majority(servers_, exchanges);
-  Deaf listener;
+  SilentListener listener;
   const auto acquired = acquire(*store, {claim}, {milliseconds(5000), end_.fd(), {}}, listener);
   const auto* all = std::get_if<std::vector<dlock::Held>>(&acquired);
   if (all == nullptr) return;

@@ -7,6 +7,7 @@
 #include "lock/lease_keeper.hpp"
 #include "quorum/quorum_store.hpp"
 #include "simulator/work.hpp"
+#include "support/silent_listener.hpp"
 
 namespace dlock::sim {
 namespace {
@@ -14,14 +15,6 @@ namespace {
 const LockKey the_key{"k"};
 /// One finds that a member lacks the lock, one lets it re-join, and one may come too early.
 constexpr int renewals_to_be_whole = 3;
-
-class Silent final : public AcquireListener {
- public:
-  void waiting(const LockKey&, const Refusal&) override {}
-  void let_in(const LockKey&, milliseconds) override {}
-  void server_lost(const std::string&) override {}
-  void server_back(milliseconds) override {}
-};
 
 std::string text_of(const Refusal& refusal) {
   switch (refusal.why) {
@@ -125,7 +118,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
     return process().name() + " asks, limit " + std::to_string(claim.limit.owners) + ", token " +
            claim.token.text.substr(claim.token.text.size() - 4);
   });
-  Silent listener;
+  test::SilentListener listener;
   const AcquireTerms terms{wait, interrupt.fd(), {}};
   std::string outcome = "is interrupted";
   try {

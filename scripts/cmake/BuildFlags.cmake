@@ -2,6 +2,11 @@
 
 add_library(dlock_flags INTERFACE)
 target_compile_options(dlock_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+if(CMAKE_UNITY_BUILD)
+  # In a joined file a type of an unnamed namespace looks like one of a header, and a local name
+  # hides what another file defines. The preset `alone` keeps both warnings.
+  target_compile_options(dlock_flags INTERFACE -Wno-subobject-linkage -Wno-shadow)
+endif()
 if(DLOCK_WERROR)
   target_compile_options(dlock_flags INTERFACE -Werror)
 endif()

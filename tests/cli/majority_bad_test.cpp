@@ -87,36 +87,37 @@ void is_no_majority(const Fleet& good, const std::vector<std::string>& bad, int 
   for (const std::string& url : bad) CHECK(times(result.err, url) > 0);
 }
 
-std::string bulk(const std::string& text) {
+std::string bulk_string(const std::string& text) {
   return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
 }
 
 /// Grants everything to everybody, under the largest fence there is.
 Step lie(const std::vector<std::string>& words) {
   const std::string process(40, 'f');
-  if (words[0] == "INFO") return say(bulk("# Server\r\nrun_id:" + process + "\r\n"));
+  if (words[0] == "INFO") return say(bulk_string("# Server\r\nrun_id:" + process + "\r\n"));
   if (words[0] == "CONFIG") {
-    return say("*6\r\n" + bulk("appendonly") + bulk("yes") + bulk("appendfsync") + bulk("always") +
-               bulk("no-appendfsync-on-rewrite") + bulk("no"));
+    return say("*6\r\n" + bulk_string("appendonly") + bulk_string("yes") +
+               bulk_string("appendfsync") + bulk_string("always") +
+               bulk_string("no-appendfsync-on-rewrite") + bulk_string("no"));
   }
-  if (words[0] == "ROLE") return say("*3\r\n" + bulk("master") + ":0\r\n*0\r\n");
+  if (words[0] == "ROLE") return say("*3\r\n" + bulk_string("master") + ":0\r\n*0\r\n");
   if (words[0] != "EVALSHA" && words[0] != "EVAL") return say("+OK\r\n");
   const std::string tail = " 0 0 " + process + "/a";
   const auto keys = static_cast<std::size_t>(std::stoi(words[2]));
   const std::string& operation = words.at(3 + keys);
   const std::string fence = "9007199254740000";
   if (operation == "acquire") {
-    return say(bulk("granted " + fence + tail));
+    return say(bulk_string("granted " + fence + tail));
   }
   if (operation == "renew" || operation == "rejoin") {
-    return say(bulk("renewed 30000 " + fence + " 1" + tail));
+    return say(bulk_string("renewed 30000 " + fence + " 1" + tail));
   }
-  return say(bulk("released" + tail));
+  return say(bulk_string("released" + tail));
 }
 
 /// As one from before there were scripts.
 Step be_too_old(const std::vector<std::string>& words) {
-  if (words[0] == "INFO") return say(bulk("# Server\r\nredis_version:2.4.18\r\n"));
+  if (words[0] == "INFO") return say(bulk_string("# Server\r\nredis_version:2.4.18\r\n"));
   if (words[0] == "CONFIG") return say("*0\r\n");
   return say("-ERR unknown command '" + words[0] + "'\r\n");
 }

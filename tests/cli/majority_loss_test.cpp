@@ -102,7 +102,7 @@ Result job_while_pairs_fail(const std::vector<Pair>& pairs) {
   return job.wait();
 }
 
-bool names(const std::string& text, const std::vector<std::string>& urls) {
+bool names_servers(const std::string& text, const std::vector<std::string>& urls) {
   return std::all_of(urls.begin(), urls.end(),
                      [&](const std::string& url) { return times(text, url) > 0; });
 }
@@ -159,7 +159,7 @@ TEST_CASE("majority: killing three of five servers stops the job before its leas
   CHECK(other.exit_code == 69);
   CHECK(other.out == "");
   CHECK(times(other.err, "no majority of 5 servers") == 1);
-  CHECK(names(other.err, {urls[0], urls[1], urls[2]}));
+  CHECK(names_servers(other.err, {urls[0], urls[1], urls[2]}));
   CHECK(other.duration < milliseconds(5000) * slower);
 
   for (std::size_t i = 3; i < 5; ++i) scene.fleet.server(i).kill_hard();
@@ -169,7 +169,7 @@ TEST_CASE("majority: killing three of five servers stops the job before its leas
     if (command == std::string("run")) arguments.insert(arguments.end(), {"--", "true"});
     const Result none = scene.run(arguments);
     CHECK(none.exit_code == 69);
-    CHECK(names(none.err, urls));
+    CHECK(names_servers(none.err, urls));
     CHECK(count_lines(none.err) == 1);
   }
 }
@@ -219,7 +219,7 @@ TEST_CASE("majority: servers never used before have no vote at first") {
   const Result result = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});
   CHECK(result.exit_code == 69);
   CHECK(result.out == "");
-  CHECK(names(result.err, scene.fleet.urls()));
+  CHECK(names_servers(result.err, scene.fleet.urls()));
 }
 
 }  // namespace dlock::test

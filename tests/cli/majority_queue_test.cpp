@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-const char* const tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$LOG\" end q $i";
+const char* const majority_tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$LOG\" end q $i";
 
 /// The value that so much of all stays below.
 double quantile(std::vector<double> values, double part) {
@@ -63,8 +63,8 @@ void ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
   REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
   std::vector<Process> waiters;
   for (long i = 1; i <= count; ++i) {
-    waiters.push_back(scene.start(
-        {"run", "-q", "-k", "q", "--", "sh", "-c", "i=" + std::to_string(i) + "; " + tenure}));
+    waiters.push_back(scene.start({"run", "-q", "-k", "q", "--", "sh", "-c",
+                                   "i=" + std::to_string(i) + "; " + majority_tenure}));
     REQUIRE(eventually([&] { return wait_on_most(scene.fleet, "q", i); }));
   }
   scene.touch("go");
@@ -135,7 +135,7 @@ TEST_CASE("majority: of ten who come again and again nobody is passed over") {
   for (long i = 1; i <= count; ++i) {
     shells.push_back(scene.start_shell(
         "i=" + std::to_string(i) + "; export i; for turn in $(seq " + std::to_string(turns) +
-        "); do \"$DLOCK\" run -q -k q -- sh -c '" + tenure + "' || exit 1; done"));
+        "); do \"$DLOCK\" run -q -k q -- sh -c '" + majority_tenure + "' || exit 1; done"));
   }
   for (Process& shell : shells) {
     const Result result = shell.wait(milliseconds(110'000));

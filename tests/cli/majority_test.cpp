@@ -21,7 +21,7 @@ std::string token_of(const Scene& scene, const std::string& key) {
   return result.out.substr(0, result.out.find('\n'));
 }
 
-std::string stored_hold(const RedisServer& server, const std::string& key) {
+std::string majority_stored_hold(const RedisServer& server, const std::string& key) {
   const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
   return holds.items.empty() ? "" : holds.items.front().text;
 }
@@ -29,7 +29,7 @@ std::string stored_hold(const RedisServer& server, const std::string& key) {
 std::size_t held_on(const Fleet& fleet, const std::string& key) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < fleet.size(); ++i) {
-    if (!stored_hold(fleet.server(i), key).empty()) ++count;
+    if (!majority_stored_hold(fleet.server(i), key).empty()) ++count;
   }
   return count;
 }
@@ -125,8 +125,8 @@ void keeps_for_a_script(const FleetScene& scene) {
       "until [ -e done ]; do sleep 0.01; done");
   REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
   for (int i = 0; i < 4; ++i) {
-    const std::string before = stored_hold(scene.fleet.server(0), "a");
-    CHECK(eventually([&] { return stored_hold(scene.fleet.server(0), "a") != before; }));
+    const std::string before = majority_stored_hold(scene.fleet.server(0), "a");
+    CHECK(eventually([&] { return majority_stored_hold(scene.fleet.server(0), "a") != before; }));
   }
   CHECK(scene.is_held("a"));
   scene.touch("done");
@@ -177,7 +177,7 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
   CHECK(eventually([&] { return times(job.err(), "k is held on 4 of 5 servers") == 1; }));
   CHECK(times(job.err(), urls[4]) > 0);
   scene.fleet.proxy(4).heal();
-  CHECK(eventually([&] { return !stored_hold(scene.fleet.server(4), "k").empty(); }));
+  CHECK(eventually([&] { return !majority_stored_hold(scene.fleet.server(4), "k").empty(); }));
   CHECK(eventually([&] { return times(job.err(), "k is held on 5 of 5 servers") == 1; }));
   CHECK(is_held_on("5"));
   scene.touch("go");
@@ -203,7 +203,7 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
       "done");
   const auto both_stand_on = [&](std::size_t server) {
     const RedisServer& one = fleet.server(server);
-    return !stored_hold(one, "a").empty() && !stored_hold(one, "c").empty();
+    return !majority_stored_hold(one, "a").empty() && !majority_stored_hold(one, "c").empty();
   };
   REQUIRE(eventually([&] {
     return both_stand_on(0) && both_stand_on(1) && both_stand_on(2) && scene.waiting("b") == 1;
@@ -218,8 +218,8 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   // Without that one, too few would be left.
   fleet.proxy(2).refuse(true);
   for (int i = 0; i < 3; ++i) {
-    const std::string before = stored_hold(fleet.server(0), "a");
-    CHECK(eventually([&] { return stored_hold(fleet.server(0), "a") != before; }));
+    const std::string before = majority_stored_hold(fleet.server(0), "a");
+    CHECK(eventually([&] { return majority_stored_hold(fleet.server(0), "a") != before; }));
   }
   CHECK(token_on(1) == token);
   scene.touch("go");

@@ -10,11 +10,11 @@
 namespace dlock::test {
 namespace {
 
-constexpr milliseconds long_time{110'000};
+constexpr milliseconds exclusion_time{110'000};
 
 void finish_well(std::vector<Process>& processes) {
   for (Process& process : processes) {
-    const Result result = process.wait(long_time);
+    const Result result = process.wait(exclusion_time);
     CHECK(result.exit_code == 0);
     CHECK(result.signal == 0);
     CHECK(result.err == "");

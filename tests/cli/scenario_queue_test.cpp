@@ -10,7 +10,7 @@
 namespace dlock::test {
 namespace {
 
-const char* const tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$LOG\" end q $i";
+const char* const queue_tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$LOG\" end q $i";
 const char* const long_tenure =
     "\"$STAMP\" \"$LOG\" start q $i; until [ -e go-$i ]; do sleep 0.01; done; "
     "\"$STAMP\" \"$LOG\" end q $i";
@@ -103,7 +103,7 @@ void fifty_in_order(const Scene& scene, std::size_t told_together) {
 void dead_waiters_delay_nobody(const Scene& scene) {
   Process holder = scene.hold("q", "go-0");
   std::vector<Process> waiters;
-  for (std::size_t i = 1; i <= 6; ++i) waiters.push_back(scene.queue_up("q", i, tenure));
+  for (std::size_t i = 1; i <= 6; ++i) waiters.push_back(scene.queue_up("q", i, queue_tenure));
   for (const int dead : {0, 2, 3, 5}) waiters[static_cast<std::size_t>(dead)].kill_all();
   for (const int dead : {0, 2, 3, 5}) waiters[static_cast<std::size_t>(dead)].wait();
   const auto released = BootClock::now();
@@ -119,9 +119,9 @@ void dead_waiters_delay_nobody(const Scene& scene) {
 
 void a_stopped_head_costs_two_seconds(const Scene& scene) {
   Process holder = scene.hold("q", "go-0");
-  Process head = scene.queue_up("q", 1, tenure);
-  Process second = scene.queue_up("q", 2, tenure);
-  Process third = scene.queue_up("q", 3, tenure);
+  Process head = scene.queue_up("q", 1, queue_tenure);
+  Process second = scene.queue_up("q", 2, queue_tenure);
+  Process third = scene.queue_up("q", 3, queue_tenure);
   head.signal(SIGSTOP);
   head.wait_until_stopped();
   const auto released = BootClock::now();
@@ -141,7 +141,7 @@ void a_stopped_head_costs_two_seconds(const Scene& scene) {
 void a_signal_ends_waiting(const Scene& scene) {
   Process holder = scene.hold("q", "go-0");
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1}) {
-    Process waiter = scene.queue_up("q", 1, tenure);
+    Process waiter = scene.queue_up("q", 1, queue_tenure);
     const auto sent = BootClock::now();
     waiter.signal(number);
     CHECK(waiter.wait().signal == number);
@@ -168,7 +168,7 @@ TEST_CASE("Redis: a hand-over takes two calls of the script at most and wakes tw
   const RedisScene scene;
   Process holder = scene.hold("q", "go-0");
   std::vector<Process> waiters;
-  for (std::size_t i = 1; i <= 20; ++i) waiters.push_back(scene.queue_up("q", i, tenure));
+  for (std::size_t i = 1; i <= 20; ++i) waiters.push_back(scene.queue_up("q", i, queue_tenure));
   scene.server.command({"CONFIG", "RESETSTAT"});
   scene.touch("go-0");
   for (Process& waiter : waiters) CHECK(waiter.wait().exit_code == 0);

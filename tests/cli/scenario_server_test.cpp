@@ -13,7 +13,7 @@ namespace {
 
 const char* const beats =
     "while [ $((i += 1)) -lt 4000 ]; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
-const char* const tenure = "\"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
+const char* const server_tenure = "\"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
 
 std::vector<std::string> beating(const std::string& beside = "") {
   return {"run", "-t", "2",
@@ -175,7 +175,7 @@ TEST_CASE("the message that lets a waiter in is lost: it asks again and holds on
   FaultProxy proxy(scene.server.address());
   Process holder = scene.hold("k", "go");
   scene.go_through(proxy.url());
-  Process waiter = scene.queue_up("k", 1, tenure);
+  Process waiter = scene.queue_up("k", 1, server_tenure);
   proxy.hold(Direction::replies);
   scene.touch("go");
   CHECK(holder.wait().exit_code == 0);
@@ -230,7 +230,7 @@ TEST_CASE("a waiter whose connection has died without a word leaves the queue al
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
   Process holder = scene.hold("k", "go");
-  Process waiter = scene.queue_up("k", 1, tenure);
+  Process waiter = scene.queue_up("k", 1, server_tenure);
   proxy.black_hole(Direction::requests, Whom::open_now);
   waiter.signal(SIGTERM);
   CHECK(waiter.wait().signal == SIGTERM);
@@ -247,7 +247,7 @@ namespace {
 void waiters_survive(RedisScene& scene, const std::function<void()>& outage) {
   Process holder = scene.hold("k", "go");
   std::vector<Process> waiters;
-  for (std::size_t i = 1; i <= 3; ++i) waiters.push_back(scene.queue_up("k", i, tenure));
+  for (std::size_t i = 1; i <= 3; ++i) waiters.push_back(scene.queue_up("k", i, server_tenure));
   outage();
   for (const Process& waiter : waiters) {
     REQUIRE(eventually([&] { return times(waiter.err(), "answers again") == 1; }));
@@ -294,7 +294,7 @@ TEST_CASE("a server that has forgotten the script lets waiters in all the same")
   RedisScene scene;
   Process holder = scene.hold("k", "go");
   std::vector<Process> waiters;
-  for (std::size_t i = 1; i <= 3; ++i) waiters.push_back(scene.queue_up("k", i, tenure));
+  for (std::size_t i = 1; i <= 3; ++i) waiters.push_back(scene.queue_up("k", i, server_tenure));
   scene.server.command({"SCRIPT", "FLUSH"});
   scene.touch("go");
   for (Process& waiter : waiters) CHECK(waiter.wait().exit_code == 0);

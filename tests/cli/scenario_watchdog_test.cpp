@@ -12,7 +12,7 @@
 namespace dlock::test {
 namespace {
 
-const char* const beats =
+const char* const watched_beats =
     "while [ $((i += 1)) -lt 4000 ]; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
 
 Process start_guarded(const Scene& scene, const std::string& script,
@@ -72,8 +72,8 @@ void takes_the_group_along(const Scene& scene) {
 TEST_CASE("watchdog: dlock alone is stopped: nothing of the command outlives the lease, 79") {
   RedisScene scene;
   const std::string stubborn =
-      "trap '' TERM INT HUP; \"$STAMP\" \"$LOG\" start k 1; setsid sh -c '" + std::string(beats) +
-      "' & " + beats;
+      "trap '' TERM INT HUP; \"$STAMP\" \"$LOG\" start k 1; setsid sh -c '" +
+      std::string(watched_beats) + "' & " + watched_beats;
   Process dlock = start_guarded(scene, stubborn, {"-t", "1500ms"});
   REQUIRE(beats_in(scene));
   dlock.signal(SIGSTOP);

@@ -50,7 +50,7 @@ std::string url_through(const FakeServer& sentinel) {
   return "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.address().port) + "/locks";
 }
 
-Result try_lock(const std::string& url, const std::string& ttl = "2s") {
+Result try_sentinel_lock(const std::string& url, const std::string& ttl = "2s") {
   return dlock({"run", "-n", "-k", "k", "-t", ttl, "--server", url, "--", "echo", "ran"});
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
   const auto refusal = [](const std::string& host, const std::string& port,
                           const std::string& why) {
     const FakeServer sentinel = sentinel_naming(host, port);
-    const Result result = try_lock(url_through(sentinel), "600ms");
+    const Result result = try_sentinel_lock(url_through(sentinel), "600ms");
     CHECK(result.exit_code == 69);
     CHECK(result.out == "");
     CHECK(times(result.err, "\n") == 1);
@@ -199,8 +199,8 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
   refusal("127.0.0.1", std::to_string(sentinel.port()),
           std::to_string(sentinel.port()) + " is a sentinel, not the master it was named as");
   const std::string at = "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port());
-  CHECK(try_lock(at + "/locks").out == "ran\n");
-  const Result unknown = try_lock(at + "/lokcs", "600ms");
+  CHECK(try_sentinel_lock(at + "/locks").out == "ran\n");
+  const Result unknown = try_sentinel_lock(at + "/lokcs", "600ms");
   CHECK(unknown.exit_code == 69);
   CHECK(unknown.err.find("it knows no master named lokcs") != std::string::npos);
 }
@@ -211,9 +211,9 @@ TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
   FakeServer naming = sentinel_naming("127.0.0.1", std::to_string(master.port()));
   const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
   const std::string rest = at(master.port()) + "," + at(silent.address().port) + ",127.0.0.1:1";
-  CHECK(try_lock("redis+sentinel://" + rest + "," + at(naming.address().port) + "/locks").out ==
-        "ran\n");
-  const Result none = try_lock("redis+sentinel://" + rest + "/locks", "600ms");
+  CHECK(try_sentinel_lock("redis+sentinel://" + rest + "," + at(naming.address().port) + "/locks")
+            .out == "ran\n");
+  const Result none = try_sentinel_lock("redis+sentinel://" + rest + "/locks", "600ms");
   CHECK(none.exit_code == 69);
   CHECK(none.err.find("none of 3 sentinels helps: ") != std::string::npos);
 }

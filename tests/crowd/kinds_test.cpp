@@ -17,7 +17,7 @@
 namespace dlock::test {
 namespace {
 
-constexpr milliseconds long_time{30'000};
+constexpr milliseconds kinds_time{30'000};
 
 /// Does `work(number)` again and again, in a thread for each of `count`, until the time is over.
 template <typename Work>
@@ -134,7 +134,7 @@ void Semaphore::visit(Chance& chance, const std::string& name) {
   bool to_command = false;
   if (to_be_killed) {
     const bool inside = chance.once_in(2);
-    if (inside) eventually([&] { return job.out().ends_with("\n") || !job.running(); }, long_time);
+    if (inside) eventually([&] { return job.out().ends_with("\n") || !job.running(); }, kinds_time);
     chance.pause_up_to(microseconds(15'000));
     const std::string told = job.out();
     to_command = told.ends_with("\n") && chance.once_in(2);
@@ -144,7 +144,7 @@ void Semaphore::visit(Chance& chance, const std::string& name) {
       job.signal(SIGKILL);
     }
   }
-  const Result end = job.wait(long_time);
+  const Result end = job.wait(kinds_time);
   const std::lock_guard guard(mutex_);
   // On a busy machine a server may be too slow for this lease.
   const bool as_it_may = end.exit_code == 0 || end.exit_code == 69 || end.exit_code == 79 ||
@@ -169,14 +169,14 @@ milliseconds Semaphore::refill() {
     return !std::all_of(all.begin(), all.end(), [](const Process& each) { return each.running(); });
   };
   for (const char* const name : {"d1", "d2", "d3"}) dying.push_back(start(name, "for=60000"));
-  REQUIRE(eventually([&] { return all_in(dying) || one_ended(dying); }, long_time));
+  REQUIRE(eventually([&] { return all_in(dying) || one_ended(dying); }, kinds_time));
   for (const char* const name : {"n1", "n2", "n3"}) next.push_back(start(name, "for=60000"));
   const auto ended = [&] { return one_ended(dying) || one_ended(next); };
-  REQUIRE(eventually([&] { return scene_.waiting("s") == 3 || ended(); }, long_time));
+  REQUIRE(eventually([&] { return scene_.waiting("s") == 3 || ended(); }, kinds_time));
   if (ended()) return milliseconds::max();
   const Deadline killed = BootClock::now();
   for (Process& each : dying) each.signal(SIGKILL);
-  REQUIRE(eventually([&] { return all_in(next) || one_ended(next); }, long_time));
+  REQUIRE(eventually([&] { return all_in(next) || one_ended(next); }, kinds_time));
   if (one_ended(next)) return milliseconds::max();
   return std::chrono::floor<milliseconds>(BootClock::now() - killed);
 }

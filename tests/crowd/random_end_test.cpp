@@ -15,12 +15,12 @@ namespace dlock::test {
 namespace {
 
 constexpr milliseconds ttl{500};
-constexpr milliseconds long_time{30'000};
+constexpr milliseconds end_time{30'000};
 
 /// As long as it takes to start and to end, and a little more.
 constexpr microseconds a_short_life = microseconds(12'000) * slower;
 
-[[noreturn]] void fail(const std::string& what) { throw Error(Trouble::bug, what); }
+[[noreturn]] void fail_end(const std::string& what) { throw Error(Trouble::bug, what); }
 
 /// One run that is ended somehow, from the start to the moment when nothing is left of it.
 class Mishap {
@@ -47,7 +47,7 @@ class Mishap {
 
 std::string Mishap::acquired() {
   const Result token = scene_.run({"acquire", "-k", key_, "-t", "60"});
-  if (token.exit_code != 0) fail("acquire: " + token.err);
+  if (token.exit_code != 0) fail_end("acquire: " + token.err);
   return token.out.substr(0, token.out.find('\n'));
 }
 
@@ -76,9 +76,9 @@ void Mishap::check_end(const Result& end) {
   const bool as_sent = end.signal == signal_;
   const bool by_itself = ends_by_itself_ && end.exit_code == 0;
   if (!as_sent && !by_itself)
-    fail("signal " + std::to_string(signal_) + (to_command_ ? " to the command" : "") +
-         " ends it with " + std::to_string(end.exit_code) + ", " + std::to_string(end.signal) +
-         ": " + end.err);
+    fail_end("signal " + std::to_string(signal_) + (to_command_ ? " to the command" : "") +
+             " ends it with " + std::to_string(end.exit_code) + ", " + std::to_string(end.signal) +
+             ": " + end.err);
 }
 
 /// A third of them must wait first, and is let in while the signal comes or never.
@@ -88,7 +88,7 @@ void Mishap::happen() {
   Process job = start();
   std::optional<Process> release;
   if (waits) {
-    if (chance_.up_to(2) > 0) eventually([&] { return scene_.waiting(key_) == 1; }, long_time);
+    if (chance_.up_to(2) > 0) eventually([&] { return scene_.waiting(key_) == 1; }, end_time);
     if (chance_.up_to(2) > 0) {
       release.emplace(scene_.start({"release", "-k", key_, "--token", token}));
     }
@@ -96,17 +96,17 @@ void Mishap::happen() {
   chance_.pause_up_to(a_short_life);
   send_a_signal(job);
   const bool to_end = !release && waits;
-  check_end(job.wait(long_time));
+  check_end(job.wait(end_time));
   if (to_end) release.emplace(scene_.start({"release", "-k", key_, "--token", token}));
-  if (release && release->wait(long_time).exit_code != 0) fail("release: " + release->err());
-  if (!eventually([&] { return processes_of_session(job.pid()) == 0; }, long_time))
-    fail("a process is left");
+  if (release && release->wait(end_time).exit_code != 0) fail_end("release: " + release->err());
+  if (!eventually([&] { return processes_of_session(job.pid()) == 0; }, end_time))
+    fail_end("a process is left");
   const auto ended = BootClock::now();
   const Result next = scene_.run({"run", "-q", "-w", "20", "-k", key_, "--", "true"});
-  if (next.exit_code != 0) fail("the next does not get in: " + next.err);
+  if (next.exit_code != 0) fail_end("the next does not get in: " + next.err);
   const bool at_once = signal_ != SIGKILL || to_command_;
   const auto most = (at_once ? milliseconds(0) : ttl) + milliseconds(1000) * slower;
-  if (BootClock::now() - ended >= most) fail("the lock was kept for longer than a lease");
+  if (BootClock::now() - ended >= most) fail_end("the lock was kept for longer than a lease");
 }
 
 std::vector<std::string> mishaps(const std::vector<std::unique_ptr<Scene>>& scenes) {

@@ -54,7 +54,7 @@ int carry_out(const Settings& settings) {
     case Command::guard:
       return guard_command(settings, log);
   }
-  throw Error(Trouble::bug, "a command without a function");
+  throw Error(ErrorKind::bug, "a command without a function");
 }
 
 /// Where the caller closed stdin, stdout or stderr, a socket or a lock file would get its number,

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/lease_keeper.hpp"
+#include "lock/lease_renewer.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -66,7 +66,7 @@ class AttachedHolds {
   std::vector<Held> held_;
   std::vector<Held> ended_;  ///< not renewed in time; the engine may have them yet
   std::map<LockKey, Leaving> leaving_;
-  std::optional<LeaseKeeper> keeper_;
+  std::optional<LeaseRenewer> keeper_;
   bool warned_ = false;
   bool lost_ = false;
   Deadline look_again_ = never;

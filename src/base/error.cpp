@@ -5,34 +5,34 @@
 
 namespace dlock {
 
-ExitCode exit_code(Trouble trouble) {
+ExitCode exit_code(ErrorKind trouble) {
   switch (trouble) {
-    case Trouble::usage:
+    case ErrorKind::usage:
       return ExitCode::usage;
-    case Trouble::wrong_data:
+    case ErrorKind::wrong_data:
       return ExitCode::wrong_data;
-    case Trouble::unavailable:
-    case Trouble::not_replicated:
+    case ErrorKind::unavailable:
+    case ErrorKind::not_replicated:
       return ExitCode::unavailable;
-    case Trouble::host_refused:
+    case ErrorKind::host_refused:
       return ExitCode::host_refused;
-    case Trouble::denied:
+    case ErrorKind::denied:
       return ExitCode::denied;
-    case Trouble::configuration:
+    case ErrorKind::configuration:
       return ExitCode::configuration;
-    case Trouble::bug:
-    case Trouble::interrupted:
+    case ErrorKind::bug:
+    case ErrorKind::interrupted:
       return ExitCode::bug;
   }
   return ExitCode::bug;
 }
 
-void throw_usage(const std::string& message) { throw Error(Trouble::usage, message); }
+void throw_usage(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
-void throw_unavailable(const std::string& message) { throw Error(Trouble::unavailable, message); }
+void throw_unavailable(const std::string& message) { throw Error(ErrorKind::unavailable, message); }
 
 void throw_errno(const std::string& doing) {
-  throw Error(Trouble::host_refused, doing + ": " + std::strerror(errno));
+  throw Error(ErrorKind::host_refused, doing + ": " + std::strerror(errno));
 }
 
 }  // namespace dlock

@@ -25,7 +25,7 @@ enum class ExitCode : int {
 
 /// The kinds of trouble that end a command. Each has one exit code; "held by another" and "no
 /// longer ours" are answers, not trouble.
-enum class Trouble {
+enum class ErrorKind {
   usage,
   wrong_data,
   unavailable,
@@ -42,15 +42,15 @@ enum class Trouble {
 /// acquiring loop (a server that went away while it waits).
 class Error : public std::runtime_error {
  public:
-  Error(Trouble trouble, const std::string& message)
+  Error(ErrorKind trouble, const std::string& message)
       : std::runtime_error(message), trouble_(trouble) {}
-  Trouble trouble() const { return trouble_; }
+  ErrorKind trouble() const { return trouble_; }
 
  private:
-  Trouble trouble_;
+  ErrorKind trouble_;
 };
 
-ExitCode exit_code(Trouble trouble);
+ExitCode exit_code(ErrorKind trouble);
 
 /// Error{usage}: what was asked for cannot be done as it was written.
 [[noreturn]] void throw_usage(const std::string& message);

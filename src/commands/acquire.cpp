@@ -4,13 +4,13 @@
 #include <cstring>
 #include <optional>
 
-#include "attach/keeper.hpp"
-#include "attach/keeper_process.hpp"
+#include "attach/attach_daemon.hpp"
+#include "attach/attach_daemon_process.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
-#include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
-#include "commands/place.hpp"
+#include "commands/lock_acquirer.hpp"
+#include "commands/open_store.hpp"
 #include "output/json.hpp"
 #include "supervise/watched_process.hpp"
 
@@ -39,7 +39,7 @@ class Acquire {
       : settings_(settings),
         log_(log),
         script_(script_of(settings)),
-        acquiring_(settings, log, signals_, script_ ? Upkeep::process : Upkeep::renewal,
+        acquiring_(settings, log, signals_, script_ ? Liveness::process : Liveness::renewal,
                    script_as_seen(settings.attach.value_or(getppid()), settings.label),
                    script_ ? script_->fd() : -1) {}
 
@@ -57,8 +57,8 @@ class Acquire {
   const Log& log_;
   Signals signals_;
   std::optional<WatchedProcess> script_;
-  Acquiring acquiring_;
-  std::optional<Keeper> keeper_;
+  LockAcquirer acquiring_;
+  std::optional<AttachDaemon> keeper_;
 };
 
 std::optional<WatchedProcess> Acquire::script_of(const Settings& settings) {
@@ -88,7 +88,7 @@ int Acquire::operator()() {
     if (!write_all(STDOUT_FILENO, text)) {
       const std::string why = std::strerror(errno);
       give_all_back(result.held);
-      throw Error(Trouble::host_refused,
+      throw Error(ErrorKind::host_refused,
                   "cannot write the token, so the lock was given back: " + why);
     }
   }
@@ -110,9 +110,9 @@ int Acquire::start_keeper(const std::vector<Held>& held) {
   }
   while (true) {
     const auto start = keeper_->await(signals_.fd());
-    if (start == Keeper::Start::lost) return lost_already();
+    if (start == AttachDaemon::Start::lost) return lost_already();
     die_if_told(held);
-    if (start == Keeper::Start::keeps) return 0;
+    if (start == AttachDaemon::Start::keeps) return 0;
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/error.hpp"
 #include "commands/commands.hpp"
-#include "commands/place.hpp"
+#include "commands/open_store.hpp"
 #include "doctor/diagnose.hpp"
 #include "doctor/rights.hpp"
 #include "output/diagnosis.hpp"
@@ -11,12 +11,12 @@
 namespace dlock {
 namespace {
 
-Exam exam_of(const Settings& settings) {
+DoctorOptions exam_of(const Settings& settings) {
   return {settings.prefix, *settings.ttl, settings.replicas, Topology::single};
 }
 
 struct Diagnose {
-  Exam exam;
+  DoctorOptions exam;
 
   Diagnosis operator()(const LocalTarget& local) const {
     return diagnose_directory(directory_of(local));
@@ -34,25 +34,26 @@ struct Diagnose {
 };
 
 struct AclLines {
-  Exam exam;
+  DoctorOptions exam;
 
   std::string operator()(const LocalTarget&) const {
-    throw Error(Trouble::usage, "--acl: locks on this host need none: it goes with a Redis server");
+    throw Error(ErrorKind::usage,
+                "--acl: locks on this host need none: it goes with a Redis server");
   }
   std::string operator()(const Endpoint& server) const { return acl_line(exam, server) + "\n"; }
   std::string operator()(const SentinelTarget& target) const {
-    Exam with_role = exam;
+    DoctorOptions with_role = exam;
     with_role.topology = Topology::sentinel;
     return acl_line(with_role, target.master) + "\n" + sentinel_acl_line(target.sentinels.front()) +
            "\n";
   }
   std::string operator()(const ClusterTarget& target) const {
-    Exam in_cluster = exam;
+    DoctorOptions in_cluster = exam;
     in_cluster.topology = Topology::cluster;
     return acl_line(in_cluster, target.seeds.front()) + "\n";
   }
   std::string operator()(const QuorumTarget& target) const {
-    Exam in_quorum = exam;
+    DoctorOptions in_quorum = exam;
     in_quorum.topology = Topology::quorum;
     return acl_line(in_quorum, target.servers.front()) + "\n";
   }
@@ -67,7 +68,7 @@ std::size_t columns() {
 }  // namespace
 
 int doctor_command(const Settings& settings, const Log&) {
-  const Exam exam = exam_of(settings);
+  const DoctorOptions exam = exam_of(settings);
   if (settings.acl) {
     print(std::visit(AclLines{exam}, settings.server));
     return 0;

@@ -1,9 +1,9 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "commands/commands.hpp"
-#include "commands/not_started.hpp"
-#include "commands/place.hpp"
-#include "local/seal_file.hpp"
+#include "commands/exec_error.hpp"
+#include "commands/open_store.hpp"
+#include "local/fence_file.hpp"
 #include "supervise/supervise.hpp"
 
 namespace dlock {
@@ -14,14 +14,14 @@ std::string resource_name(const Settings& settings) {
 }
 
 /// Locked; nothing where servers remember.
-std::optional<SealFile> seal_file(const Settings& settings, const Log& log) {
+std::optional<FenceFile> seal_file(const Settings& settings, const Log& log) {
   const auto waiting = [&] {
     log.notice("waiting: " + resource_name(settings) + " is locked by another command's guard");
   };
-  if (settings.state) return SealFile::open(*settings.state, waiting);
+  if (settings.state) return FenceFile::open(*settings.state, waiting);
   const auto* local = std::get_if<LocalTarget>(&settings.server);
   if (local == nullptr) return std::nullopt;
-  return SealFile::open(directory_of(*local), *settings.state_key, waiting);
+  return FenceFile::open(directory_of(*local), *settings.state_key, waiting);
 }
 
 int run_guarded(const Settings& settings, const Log& log, Signals& signals) {
@@ -45,12 +45,12 @@ int guard_command(const Settings& settings, const Log& log) {
   Fence largest = fence;
   // Up to here a signal ends dlock as it would end any program: nothing is held, and what is
   // recorded may stay.
-  std::optional<SealFile> file = seal_file(settings, log);
+  std::optional<FenceFile> file = seal_file(settings, log);
   if (!file) {
-    largest = open_seals(settings)->seal(*settings.state_key, fence, short_patience());
+    largest = open_seals(settings)->record_max(*settings.state_key, fence, short_call());
   }
   Signals signals;
-  if (file) largest = file->seal(fence);
+  if (file) largest = file->record_max(fence);
   if (largest > fence) {
     log.error(resource_name(settings) + ": fence " + std::to_string(fence.value) +
               " is older than " + std::to_string(largest.value) +

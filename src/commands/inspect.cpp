@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "commands/commands.hpp"
-#include "commands/place.hpp"
+#include "commands/open_store.hpp"
 #include "commands/watch.hpp"
 #include "output/json.hpp"
 
@@ -23,7 +23,7 @@ std::string report(const Settings& settings, const std::vector<KeyState>& states
 int inspect_command(const Settings& settings, const Log& log) {
   if (settings.watch) watch(settings, log);
   const StorePtr store = open_store(settings, log);
-  const auto states = store->inspect({settings.keys, settings.patterns}, short_patience());
+  const auto states = store->inspect({settings.keys, settings.patterns}, short_call());
   if (settings.quiet) {
     const bool any_held = std::any_of(states.begin(), states.end(),
                                       [](const KeyState& state) { return !state.holders.empty(); });

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "commands/commands.hpp"
-#include "commands/place.hpp"
+#include "commands/open_store.hpp"
 #include "lock/await_latch.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
@@ -15,9 +15,9 @@
 namespace dlock {
 namespace {
 
-class LatchTeller final : public LatchListener {
+class LatchReporter final : public LatchListener {
  public:
-  LatchTeller(const LockKey& key, const Log& log) : key_(key), log_(log) {}
+  LatchReporter(const LockKey& key, const Log& log) : key_(key), log_(log) {}
 
   void waiting(const LatchState& state) override {
     waited_ = true;
@@ -75,21 +75,19 @@ int Latch::missing() const {
 }
 
 int Latch::open() {
-  const auto state =
-      latches_->open_latch(key_, {settings_.count, *settings_.ttl}, short_patience());
+  const auto state = latches_->open_latch(key_, {settings_.count, *settings_.ttl}, short_call());
   if (state.count != settings_.count) {
-    throw Error(Trouble::wrong_data, escaped(key_.text) + ": the latch that is there is for " +
-                                         std::to_string(state.count) + ", not for " +
-                                         std::to_string(settings_.count) + ", and ends in " +
-                                         human_duration(state.left) + ": take another name");
+    throw Error(ErrorKind::wrong_data, escaped(key_.text) + ": the latch that is there is for " +
+                                           std::to_string(state.count) + ", not for " +
+                                           std::to_string(settings_.count) + ", and ends in " +
+                                           human_duration(state.left) + ": take another name");
   }
   report(state);
   return 0;
 }
 
 int Latch::arrive() {
-  const auto state =
-      latches_->arrive(key_, settings_.by.value_or(new_arrival_id()), short_patience());
+  const auto state = latches_->arrive(key_, settings_.by.value_or(new_arrival_id()), short_call());
   if (!state) return missing();
   report(*state);
   return 0;
@@ -97,7 +95,7 @@ int Latch::arrive() {
 
 int Latch::wait() {
   Signals signals;
-  LatchTeller teller(key_, log_);
+  LatchReporter teller(key_, log_);
   while (true) {
     auto left = settings_.wait;
     if (left) left = std::max(milliseconds(0), *left - passed_since(begun_));

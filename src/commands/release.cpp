@@ -1,16 +1,16 @@
-#include "attach/keeper_door.hpp"
+#include "attach/release_socket.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
-#include "commands/place.hpp"
+#include "commands/lock_acquirer.hpp"
+#include "commands/open_store.hpp"
 #include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
 
 ExitCode throw_out(Store& store, const LockKey& key, std::optional<Fence> fence, const Log& log) {
-  const auto thrown_out = store.force_release(key, fence, short_patience());
+  const auto thrown_out = store.evict(key, fence, short_call());
   for (const Holder& holder : thrown_out) {
     log.notice("threw " + who_text(holder.who) + " out of " + escaped(key.text) + ", fence " +
                std::to_string(holder.fence.value));
@@ -27,7 +27,7 @@ ExitCode throw_out(Store& store, const LockKey& key, std::optional<Fence> fence,
 
 ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, const Log& log) {
   const ReleaseNotice notice(token, key);
-  const auto answer = store.release(key, token, ReleaseMode::normal, short_patience());
+  const auto answer = store.release(key, token, ReleaseMode::normal, short_call());
   notice.answered(answer != Released::not_held);
   if (answer != Released::not_held) return ExitCode::ok;
   log.error(escaped(key.text) +

@@ -1,9 +1,9 @@
-#include "attach/keeper_door.hpp"
+#include "attach/release_socket.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
-#include "commands/place.hpp"
+#include "commands/lock_acquirer.hpp"
+#include "commands/open_store.hpp"
 
 namespace dlock {
 
@@ -11,13 +11,13 @@ int renew_command(const Settings& settings, const Log& log) {
   // Its keeper would sleep for longer than a shorter lease, and cut a longer one short.
   if (settings.ttl && is_attached(*settings.token)) {
     throw Error(
-        Trouble::usage,
+        ErrorKind::usage,
         "--ttl: this token is kept by acquire --attach with the ttl it began with: renew it "
         "without --ttl");
   }
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings, log, [&](const LockKey& key) {
-    const auto renewed = store->renew(key, *settings.token, settings.ttl, short_patience());
+    const auto renewed = store->renew(key, *settings.token, settings.ttl, short_call());
     if (renewed) return ExitCode::ok;
     log.error(escaped(key.text) +
               " is not held by this token: it was released or thrown out, or its lease has ended");

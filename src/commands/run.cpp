@@ -7,10 +7,10 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/join.hpp"
-#include "commands/acquiring.hpp"
 #include "commands/commands.hpp"
-#include "commands/holding.hpp"
-#include "commands/not_started.hpp"
+#include "commands/exec_error.hpp"
+#include "commands/held_locks.hpp"
+#include "commands/lock_acquirer.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
@@ -38,33 +38,33 @@ class Run {
   Run(const Settings& settings, const Log& log)
       : settings_(settings),
         log_(log),
-        acquiring_(settings, log, signals_, Upkeep::process,
+        acquiring_(settings, log, signals_, Liveness::process,
                    this_process(base_name(settings.command_argv.front()), settings.label)) {}
 
   int operator()();
 
  private:
   int hold_and_run(std::vector<Held> held);
-  void start_child(std::optional<Child>& child, Holding& holding,
+  void start_child(std::optional<Child>& child, HeldLocks& holding,
                    std::optional<Watchdog>& watchdog);
-  void keep_or_stop(Child& child, Holding& holding, std::optional<Watchdog>& watchdog);
+  void keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
-  Terms terms(Holding& holding) const;
+  Terms terms(HeldLocks& holding) const;
   Program program(const std::vector<LockFence>& fences) const;
   std::optional<int> signal_before_start();
-  int lost_before_start(Holding& holding);
+  int lost_before_start(HeldLocks& holding);
   int not_acquired(const GaveUp& gave_up);
   int interrupted(int signal);
-  int finished(const Ending& ending, Holding& holding);
-  int not_started(int error, Holding& holding);
-  void let_lapse(const std::vector<Survivor>& survivors, Holding& holding);
-  void describe(const Ending& ending, const Holding& holding);
+  int finished(const Ending& ending, HeldLocks& holding);
+  int not_started(int error, HeldLocks& holding);
+  void leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding);
+  void describe(const Ending& ending, const HeldLocks& holding);
   int done(int exit_code);
 
   const Settings& settings_;
   const Log& log_;
   Signals signals_;
-  Acquiring acquiring_;
+  LockAcquirer acquiring_;
   RunStatus status_;
 };
 
@@ -87,7 +87,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   const auto granted = BootClock::now();
   status_.locks = acquiring_.fences(held);
   std::optional<Watchdog> watchdog;
-  Holding holding(acquiring_.store(), std::move(held), log_);
+  HeldLocks holding(acquiring_.store(), std::move(held), log_);
   std::optional<Child> child;
   try {
     if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
@@ -107,20 +107,20 @@ int Run::hold_and_run(std::vector<Held> held) {
   keep_or_stop(*child, holding, watchdog);
   Ending ending = supervise(*child, signals_, terms(holding));
   if (watchdog) watchdog->dismiss();
-  if (watchdog && watchdog->has_killed()) ending.why = Ending::Why::lost;
+  if (watchdog && watchdog->has_killed()) ending.why = Ending::Reason::lost;
   status_.held = passed_since(granted);
   return finished(ending, holding);
 }
 
 /// Leaves `child` empty if a hold has gone.
-void Run::start_child(std::optional<Child>& child, Holding& holding,
+void Run::start_child(std::optional<Child>& child, HeldLocks& holding,
                       std::optional<Watchdog>& watchdog) {
   bool held = true;
   const auto record = [&](pid_t group) {
     if (watchdog && group != getpgrp()) watchdog->child_started(group);
     if (holding.needs_renewal()) return;
     held = holding.command_started(group);
-    if (!held) throw Error(Trouble::unavailable, "lost before COMMAND started");
+    if (!held) throw Error(ErrorKind::unavailable, "lost before COMMAND started");
   };
   const bool worth_recording = watchdog || !holding.needs_renewal();
   try {
@@ -132,7 +132,7 @@ void Run::start_child(std::optional<Child>& child, Holding& holding,
 }
 
 /// A command whose lock cannot be kept is stopped like one whose lock was lost.
-void Run::keep_or_stop(Child& child, Holding& holding, std::optional<Watchdog>& watchdog) {
+void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   try {
     holding.keep(watchdog && stops_on_loss() ? &watchdog->gone_by() : nullptr);
   } catch (const std::exception&) {
@@ -143,13 +143,13 @@ void Run::keep_or_stop(Child& child, Holding& holding, std::optional<Watchdog>& 
     if (ending.survivors.empty()) {
       holding.give_back(ReleaseMode::normal);
     } else {
-      let_lapse(ending.survivors, holding);
+      leave_to_expire(ending.survivors, holding);
     }
     throw;
   }
 }
 
-Terms Run::terms(Holding& holding) const {
+Terms Run::terms(HeldLocks& holding) const {
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;
@@ -187,7 +187,7 @@ std::optional<int> Run::signal_before_start() {
   return std::nullopt;
 }
 
-int Run::lost_before_start(Holding& holding) {
+int Run::lost_before_start(HeldLocks& holding) {
   status_.outcome = "lost";
   status_.reason = holding.loss_text();
   holding.give_back(ReleaseMode::ignore_floor);
@@ -209,7 +209,7 @@ int Run::interrupted(int signal) {
   acquiring_.die_of(signal);
 }
 
-int Run::not_started(int error, Holding& holding) {
+int Run::not_started(int error, HeldLocks& holding) {
   const NotStarted told = dlock::not_started(settings_.command_argv.front(), error);
   status_.outcome = "not-started";
   status_.reason = told.reason;
@@ -218,26 +218,26 @@ int Run::not_started(int error, Holding& holding) {
   return done(static_cast<int>(told.exit_code));
 }
 
-int Run::finished(const Ending& ending, Holding& holding) {
+int Run::finished(const Ending& ending, HeldLocks& holding) {
   holding.stop_keeping(ending.loss_noticed);
   if (ending.child.exec_error) return not_started(*ending.child.exec_error, holding);
   // Nobody may read what is told, and must not keep the lock from others by that. Where it is lost,
   // its lease ends anyway, and the release may take a while.
-  const bool lost = ending.why == Ending::Why::lost;
+  const bool lost = ending.why == Ending::Reason::lost;
   if (lost) describe(ending, holding);
   const bool released = ending.survivors.empty();
   const bool was_lost =
-      released && holding.give_back(ReleaseMode::normal) == Holding::GivenBack::was_lost;
+      released && holding.give_back(ReleaseMode::normal) == HeldLocks::GivenBack::was_lost;
   if (!lost) describe(ending, holding);
-  if (!released) let_lapse(ending.survivors, holding);
+  if (!released) leave_to_expire(ending.survivors, holding);
   if (was_lost && !lost) {
     status_.lost = true;
     if (status_.reason.empty()) status_.reason = "lost before the release";
   }
   switch (ending.why) {
-    case Ending::Why::lost:
+    case Ending::Reason::lost:
       return done(static_cast<int>(ExitCode::lost));
-    case Ending::Why::max_hold:
+    case Ending::Reason::max_hold:
       return done(static_cast<int>(ExitCode::max_hold));
     default:
       break;
@@ -247,27 +247,27 @@ int Run::finished(const Ending& ending, Holding& holding) {
   acquiring_.die_of(*ending.child.signal);
 }
 
-void Run::describe(const Ending& ending, const Holding& holding) {
+void Run::describe(const Ending& ending, const HeldLocks& holding) {
   const std::string stopped =
       ending.survivors.empty() ? "was stopped" : "was stopped as far as possible";
   status_.child_exit = ending.child.exit_code;
   status_.child_signal = ending.child.signal;
-  status_.lost = ending.loss_noticed && ending.why != Ending::Why::lost;
+  status_.lost = ending.loss_noticed && ending.why != Ending::Reason::lost;
   switch (ending.why) {
-    case Ending::Why::exited:
+    case Ending::Reason::exited:
       status_.outcome = "exited";
       break;
-    case Ending::Why::signalled:
+    case Ending::Reason::signalled:
       status_.outcome = "signalled";
       break;
-    case Ending::Why::not_started:
+    case Ending::Reason::not_started:
       break;
-    case Ending::Why::lost:
+    case Ending::Reason::lost:
       status_.outcome = "lost";
       status_.reason = holding.loss_text();
       log_.error(status_.reason + "; COMMAND " + stopped);
       break;
-    case Ending::Why::max_hold:
+    case Ending::Reason::max_hold:
       status_.outcome = "max-hold";
       status_.reason = "COMMAND ran longer than --max-hold " + human_duration(*settings_.max_hold);
       log_.error(status_.reason + " and " + stopped);
@@ -280,7 +280,7 @@ void Run::describe(const Ending& ending, const Holding& holding) {
 }
 
 /// What could not be killed may still touch what the lock protects.
-void Run::let_lapse(const std::vector<Survivor>& survivors, Holding& holding) {
+void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding) {
   const std::string until = holding.outlive_by(survivors.front().group);
   log_.error("could not kill " + joined(survivors, "; ", survivor_text) +
              ": the lock is not released, " + until);

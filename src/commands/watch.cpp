@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "base/join.hpp"
 #include "base/wait.hpp"
-#include "commands/place.hpp"
+#include "commands/open_store.hpp"
 #include "output/json.hpp"
 #include "output/picture.hpp"
 #include "output/sentences.hpp"
@@ -103,11 +103,11 @@ void Watch::look() {
   drain(changes_);
   const auto begun = BootClock::now();
   try {
-    const Patience patience{later(begun, silence_of_a_dead_server), signals_.fd()};
-    states_ = store_->inspect({settings_.keys, settings_.patterns}, patience);
+    const CallOptions call_options{later(begun, silence_of_a_dead_server), signals_.fd()};
+    states_ = store_->inspect({settings_.keys, settings_.patterns}, call_options);
   } catch (const Error& error) {
-    if (error.trouble() == Trouble::interrupted) return;
-    if (!reached_ || error.trouble() != Trouble::unavailable) throw;
+    if (error.trouble() == ErrorKind::interrupted) return;
+    if (!reached_ || error.trouble() != ErrorKind::unavailable) throw;
     next_reading_ = later(BootClock::now(), between_readings);
     trouble_ = error.what();
     if (!away_since_ && !picture_) log_.notice(server_lost_text(trouble_, "watching"));
@@ -140,7 +140,7 @@ std::string Watch::heading(const Screen& screen) const {
 std::vector<KeyState> Watch::states_now() const {
   auto states = states_;
   const auto passed = passed_since(read_at_);
-  for (KeyState& state : states) grow_older(state, passed);
+  for (KeyState& state : states) age_by(state, passed);
   return states;
 }
 

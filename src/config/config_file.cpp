@@ -36,19 +36,19 @@ std::vector<std::string> names_of_settings() {
 void check_name(const std::string& place, const std::string& name) {
   const auto names = names_of_settings();
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  throw Error(Trouble::configuration,
+  throw Error(ErrorKind::configuration,
               place + ": unknown setting " + in_quotes(name) + did_you_mean(name, names));
 }
 
 FileEntry parse_line(const std::string& place, std::string_view line) {
-  const Given whole{"", place, Trouble::configuration};
+  const SourcedValue whole{"", place, ErrorKind::configuration};
   if (line.find('\0') != std::string_view::npos) whole.refuse("the line holds a NUL");
   const auto equals = line.find('=');
   if (equals == std::string_view::npos) whole.refuse("the line is no \"name = value\"");
   const std::string name(trimmed(line.substr(0, equals)));
   check_name(place, name);
-  const Given value{std::string(trimmed(line.substr(equals + 1))), place + ": " + name,
-                    Trouble::configuration};
+  const SourcedValue value{std::string(trimmed(line.substr(equals + 1))), place + ": " + name,
+                           ErrorKind::configuration};
   if (value.text.empty()) value.refuse("the value is empty");
   return {name, value};
 }
@@ -96,7 +96,7 @@ std::string read_whole(const std::string& path, std::size_t at_most) {
     if (count == 0) return content;
     content.append(part, static_cast<std::size_t>(count));
     if (content.size() > at_most) {
-      throw Error(Trouble::host_refused,
+      throw Error(ErrorKind::host_refused,
                   shown_path(path) + " is longer than " + std::to_string(at_most) + " bytes");
     }
   }
@@ -114,7 +114,7 @@ ConfigFile read_config_file(const std::string& path, bool may_be_missing) {
   try {
     content = read_whole(path, largest_config_file);
   } catch (const Error& fault) {
-    throw Error(Trouble::configuration, fault.what());
+    throw Error(ErrorKind::configuration, fault.what());
   }
   ConfigFile file;
   std::string_view rest = content;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "config/habits.hpp"
+#include "config/foreign_spellings.hpp"
 #include "config/options.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
@@ -48,9 +48,9 @@ std::string commands_with(const Option& option) {
 }
 
 /// Cuts the arguments of one command into flags, operands and COMMAND, by the table of options.
-class Cutter {
+class ArgParser {
  public:
-  Cutter(const std::vector<std::string>& arguments, Flags& flags)
+  ArgParser(const std::vector<std::string>& arguments, Flags& flags)
       : arguments_(arguments), flags_(flags), command_(*flags.command) {}
 
   /// Nothing but `help` or `version` is set once that was asked for.
@@ -252,7 +252,7 @@ Flags parse_command_line(const std::vector<std::string>& arguments) {
     return before_command(arguments.front());
   }
   flags.command = command_named(arguments.front());
-  Cutter(arguments, flags).cut();
+  ArgParser(arguments, flags).cut();
   return flags;
 }
 

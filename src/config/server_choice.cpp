@@ -10,8 +10,8 @@ namespace dlock {
 namespace {
 
 /// `DLOCK_SERVER` may name several, with a space between.
-std::vector<Given> split_at_spaces(const Given& given) {
-  std::vector<Given> parts;
+std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
+  std::vector<SourcedValue> parts;
   std::string_view rest = given.text;
   while (true) {
     const auto from = rest.find_first_not_of(' ');
@@ -23,7 +23,7 @@ std::vector<Given> split_at_spaces(const Given& given) {
   }
   if (parts.empty()) given.refuse("holds spaces alone: unset it, or give it a value");
   // Its front would be taken for a host and shown.
-  for (const Given& part : parts) {
+  for (const SourcedValue& part : parts) {
     const bool ends_a_login = part.text.find('@') != std::string::npos;
     if (ends_a_login && part.text.find("://") == std::string::npos) {
       given.refuse("a blank stands within a URL: in a user or password it is written %20");
@@ -32,7 +32,7 @@ std::vector<Given> split_at_spaces(const Given& given) {
   return parts;
 }
 
-Target parse_at(const Given& given) {
+Target parse_at(const SourcedValue& given) {
   try {
     return parse_server_url(given.text);
   } catch (const Error& fault) {
@@ -40,7 +40,7 @@ Target parse_at(const Given& given) {
   }
 }
 
-std::string password_in(const Given& file, std::vector<std::string>& warnings) {
+std::string password_in(const SourcedValue& file, std::vector<std::string>& warnings) {
   // Redis itself takes no longer one from a client it does not know yet.
   constexpr std::size_t longest_password = 16384;
   std::string content;
@@ -105,7 +105,7 @@ void warn(ChosenServer& chosen, const std::string& warning) {
   warnings.push_back(warning);
 }
 
-void add_password(const Given& given, const Sources& sources, ChosenServer& chosen) {
+void add_password(const SourcedValue& given, const Sources& sources, ChosenServer& chosen) {
   for (Endpoint* server : servers_in(chosen.target)) {
     if (server->password && given.place == option("server").shown()) {
       warn(chosen,
@@ -123,21 +123,21 @@ void add_password(const Given& given, const Sources& sources, ChosenServer& chos
 }
 
 /// The strongest value of an option that is a path; all are checked.
-std::optional<Given> path_of(const char* name, const Sources& sources) {
+std::optional<SourcedValue> path_of(const char* name, const Sources& sources) {
   auto places = sources.of(option(name));
   for (auto& place : places) place.front().text = readable_path_from(place.front());
   if (places.empty()) return std::nullopt;
   return places.front().front();
 }
 
-std::string text_of(const std::optional<Given>& given) { return given ? given->text : ""; }
+std::string text_of(const std::optional<SourcedValue>& given) { return given ? given->text : ""; }
 
 /// Refuses what was typed for another kind of server than was chosen; a variable or a file may
 /// serve several.
 void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
                   const char* why) {
   for (const char* name : names) {
-    for (const Given& given : sources.in_flags(option(name))) given.refuse(why);
+    for (const SourcedValue& given : sources.in_flags(option(name))) given.refuse(why);
   }
 }
 
@@ -194,9 +194,9 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
 }
 
 /// Several servers decide by majority, so each has to be one alone, and no other.
-Target quorum_of(const std::vector<Given>& given) {
+Target quorum_of(const std::vector<SourcedValue>& given) {
   QuorumTarget quorum;
-  for (const Given& each : given) {
+  for (const SourcedValue& each : given) {
     const Target one = parse_at(each);
     const auto* server = std::get_if<Endpoint>(&one);
     if (server == nullptr) {
@@ -224,10 +224,10 @@ Target quorum_of(const std::vector<Given>& given) {
 
 ChosenServer choose_server(const Sources& sources) {
   ChosenServer chosen;
-  std::vector<Given> strongest;
+  std::vector<SourcedValue> strongest;
   for (auto& place : sources.of(option("server"))) {
     if (place.front().place == option("server").variable) place = split_at_spaces(place.front());
-    for (const Given& given : place) parse_at(given);
+    for (const SourcedValue& given : place) parse_at(given);
     if (strongest.empty()) strongest = std::move(place);
   }
   if (strongest.empty()) return chosen;

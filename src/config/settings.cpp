@@ -11,8 +11,8 @@
 #include "config/server_choice.hpp"
 #include "config/sources.hpp"
 #include "config/values.hpp"
-#include "lock/lease_keeper.hpp"
-#include "lock/seals.hpp"
+#include "lock/fence_register.hpp"
+#include "lock/lease_renewer.hpp"
 
 namespace dlock {
 namespace {
@@ -25,7 +25,7 @@ constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 /// The strongest of `places`, read by `parse`; the others are read too, so that a bad value is
 /// told where it stands and not on the day it takes effect.
 template <typename Parse>
-auto strongest(const std::vector<std::vector<Given>>& places, Parse parse)
+auto strongest(const std::vector<std::vector<SourcedValue>>& places, Parse parse)
     -> std::optional<decltype(parse(places.front().front()))> {
   std::optional<decltype(parse(places.front().front()))> first;
   for (const auto& place : places) {
@@ -75,11 +75,12 @@ class Resolver {
 
   std::optional<milliseconds> duration(const char* name, milliseconds least,
                                        milliseconds most) const {
-    return setting(name, [&](const Given& given) { return duration_from(given, least, most); });
+    return setting(name,
+                   [&](const SourcedValue& given) { return duration_from(given, least, most); });
   }
 
   std::optional<int> number(const char* name, const char* what, int low, int high) const {
-    return setting(name, [&](const Given& given) {
+    return setting(name, [&](const SourcedValue& given) {
       return static_cast<int>(number_from(given, what, low, high));
     });
   }
@@ -111,7 +112,7 @@ class Resolver {
   }
 
   void resolve_keys() {
-    for (const Given& given : sources_.in_flags(option("key"))) {
+    for (const SourcedValue& given : sources_.in_flags(option("key"))) {
       LockKey key = key_from(given);
       const auto& keys = settings_.keys;
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) settings_.keys.push_back(key);
@@ -136,7 +137,7 @@ class Resolver {
 
   void resolve_patterns() {
     for (const std::string& text : flags_.patterns) {
-      key_from({text, "PATTERN", Trouble::usage});
+      key_from({text, "PATTERN", ErrorKind::usage});
       const auto& patterns = settings_.patterns;
       if (std::find(patterns.begin(), patterns.end(), text) == patterns.end()) {
         settings_.patterns.push_back(text);
@@ -213,7 +214,7 @@ class Resolver {
   void resolve_owner() {
     if (!has("owner")) return;
     settings_.owner = setting("owner", owner_from);
-    for (const Given& given : sources_.in_variable("DLOCK_OWNER")) {
+    for (const SourcedValue& given : sources_.in_variable("DLOCK_OWNER")) {
       settings_.above = owner_path_from(given);
       const auto slashes = std::count(given.text.begin(), given.text.end(), '/');
       const bool full = static_cast<std::size_t>(slashes) + 1 >= deepest_owner;
@@ -238,7 +239,7 @@ class Resolver {
     const auto grace = duration("grace", milliseconds(0), longest_duration);
     settings_.grace = grace.value_or(usual_grace(*settings_.ttl));
     if (settings_.grace <= most) return;
-    const Given given = sources_.of(option("grace")).front().front();
+    const SourcedValue given = sources_.of(option("grace")).front().front();
     given.refuse(in_quotes(given.text) + " is more than a third of the ttl, which is " +
                  human_duration(*settings_.ttl));
   }
@@ -257,7 +258,7 @@ class Resolver {
     settings_.force = flags_.force;
     if (flags_.force && flags_.token) throw_usage("--force and --token exclude each other");
     if (flags_.fence && !flags_.force) throw_usage("--fence goes with --force");
-    settings_.fence = setting("fence", [&](const Given& given) {
+    settings_.fence = setting("fence", [&](const SourcedValue& given) {
       return Fence{number_from(given, "fence", 1, largest_fence)};
     });
   }

@@ -36,7 +36,9 @@ struct Values {
 
 }  // namespace
 
-void Given::refuse(const std::string& why) const { throw Error(trouble, place + ": " + why); }
+void SourcedValue::refuse(const std::string& why) const {
+  throw Error(trouble, place + ": " + why);
+}
 
 Sources::Sources(const Flags& flags, const Environment& environment, const std::string& system_file)
     : flags_(flags), environment_(environment) {
@@ -45,7 +47,7 @@ Sources::Sources(const Flags& flags, const Environment& environment, const std::
     read_usual_files(system_file);
     return;
   }
-  const Given& first = chosen.front().front();
+  const SourcedValue& first = chosen.front().front();
   try {
     files_.push_back(read_config_file(first.text, false));
   } catch (const Error& fault) {
@@ -59,8 +61,8 @@ void Sources::read_usual_files(const std::string& system_file) {
   files_.push_back(read_config_file(system_file, true));
 }
 
-std::vector<std::vector<Given>> Sources::of(const Option& option) const {
-  std::vector<std::vector<Given>> places{in_flags(option)};
+std::vector<std::vector<SourcedValue>> Sources::of(const Option& option) const {
+  std::vector<std::vector<SourcedValue>> places{in_flags(option)};
   const bool flag_alone = (option.flag_alone & only(*flags_.command)) != 0;
   if (option.variable != nullptr && !flag_alone) places.push_back(in_variable(option.variable));
   if (option.in_file && !flag_alone) {
@@ -70,26 +72,26 @@ std::vector<std::vector<Given>> Sources::of(const Option& option) const {
   return places;
 }
 
-std::vector<Given> Sources::in_flags(const Option& option) const {
-  std::vector<Given> values;
+std::vector<SourcedValue> Sources::in_flags(const Option& option) const {
+  std::vector<SourcedValue> values;
   for (auto& text : std::visit(Values{flags_}, option.slot)) {
-    values.push_back({std::move(text), option.shown(), Trouble::usage});
+    values.push_back({std::move(text), option.shown(), ErrorKind::usage});
   }
   return values;
 }
 
-std::vector<Given> Sources::in_variable(const std::string& name) const {
+std::vector<SourcedValue> Sources::in_variable(const std::string& name) const {
   auto text = environment_(name);
   if (!text) return {};
-  const Given value{std::move(*text), name, Trouble::usage};
+  const SourcedValue value{std::move(*text), name, ErrorKind::usage};
   if (value.text.empty()) value.refuse("the variable is empty: unset it, or give it a value");
   return {value};
 }
 
-std::vector<std::vector<Given>> Sources::in_files(const std::string& name) const {
-  std::vector<std::vector<Given>> places;
+std::vector<std::vector<SourcedValue>> Sources::in_files(const std::string& name) const {
+  std::vector<std::vector<SourcedValue>> places;
   for (const ConfigFile& file : files_) {
-    std::vector<Given> values;
+    std::vector<SourcedValue> values;
     for (const FileEntry& entry : file.entries) {
       if (entry.name == name) values.push_back(entry.value);
     }

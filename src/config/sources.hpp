@@ -11,10 +11,10 @@
 namespace dlock {
 
 /// A value as it was written, and where: what an error message needs.
-struct Given {
+struct SourcedValue {
   std::string text;
   std::string place;  ///< `--ttl`, `DLOCK_TTL`, `/etc/dlock.conf:3: ttl`
-  Trouble trouble;    ///< what a bad value at this place is
+  ErrorKind trouble;  ///< what a bad value at this place is
 
   /// Error{trouble} "place: why".
   [[noreturn]] void refuse(const std::string& why) const;
@@ -23,7 +23,7 @@ struct Given {
 /// One line of a configuration file.
 struct FileEntry {
   std::string name;
-  Given value;
+  SourcedValue value;
 };
 
 /// One configuration file, read; its names are known, its values not yet looked at.
@@ -51,11 +51,11 @@ class Sources {
 
   /// All places that give this option a value, the strongest first. Several values in one place
   /// belong together (`--server`); they are never mixed with those of another.
-  std::vector<std::vector<Given>> of(const Option& option) const;
-  std::vector<Given> in_flags(const Option& option) const;
-  std::vector<Given> in_variable(const std::string& name) const;
+  std::vector<std::vector<SourcedValue>> of(const Option& option) const;
+  std::vector<SourcedValue> in_flags(const Option& option) const;
+  std::vector<SourcedValue> in_variable(const std::string& name) const;
   /// One per file that has the name, the user's file first.
-  std::vector<std::vector<Given>> in_files(const std::string& name) const;
+  std::vector<std::vector<SourcedValue>> in_files(const std::string& name) const;
 
   /// What was read, the strongest first.
   const std::vector<ConfigFile>& files() const { return files_; }

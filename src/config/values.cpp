@@ -25,7 +25,7 @@ std::string typed(milliseconds span) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + "s" : std::to_string(ms) + "ms";
 }
 
-void refuse_fault(const Given& given, const std::optional<std::string>& fault) {
+void refuse_fault(const SourcedValue& given, const std::optional<std::string>& fault) {
   if (fault) given.refuse(in_quotes(given.text) + " " + *fault);
 }
 
@@ -51,7 +51,7 @@ std::optional<int> signal_number(const std::string& text) {
 
 }  // namespace
 
-milliseconds duration_from(const Given& given, milliseconds least, milliseconds most) {
+milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most) {
   const auto span = parse_duration(given.text);
   if (!span) {
     given.refuse(in_quotes(given.text) + " is no duration, as 10, 0.25, 500ms, 30s, 5m or 1h30m, " +
@@ -63,7 +63,8 @@ milliseconds duration_from(const Given& given, milliseconds least, milliseconds 
   return *span;
 }
 
-long long number_from(const Given& given, const std::string& what, long long low, long long high) {
+long long number_from(const SourcedValue& given, const std::string& what, long long low,
+                      long long high) {
   const auto number = parse_number(given.text, low, high);
   if (!number) {
     given.refuse(in_quotes(given.text) + " is no " + what + ": it is a number of " +
@@ -72,13 +73,13 @@ long long number_from(const Given& given, const std::string& what, long long low
   return *number;
 }
 
-int signal_from(const Given& given) {
+int signal_from(const SourcedValue& given) {
   const auto number = signal_number(given.text);
   if (!number) given.refuse(in_quotes(given.text) + " is no signal, as TERM, SIGTERM or 15");
   return *number;
 }
 
-int status_fd_from(const Given& given) {
+int status_fd_from(const SourcedValue& given) {
   const int fd = static_cast<int>(number_from(given, "file descriptor", 0, 1'000'000));
   const int mode = fcntl(fd, F_GETFL);
   if (mode < 0) given.refuse(given.text + " is not open: write, for instance, 3>FILE behind it");
@@ -86,13 +87,13 @@ int status_fd_from(const Given& given) {
   return fd;
 }
 
-const Given& absolute_in_file(const Given& given) {
-  const bool in_file = given.trouble == Trouble::configuration;
+const SourcedValue& absolute_in_file(const SourcedValue& given) {
+  const bool in_file = given.trouble == ErrorKind::configuration;
   if (in_file && !given.text.starts_with('/')) given.refuse("is no absolute path");
   return given;
 }
 
-std::string readable_path_from(const Given& given) {
+std::string readable_path_from(const SourcedValue& given) {
   const std::string path = absolute_in_file(given).text;
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) given.refuse("cannot read " + in_quotes(path) + ": " + std::strerror(errno));
@@ -103,7 +104,7 @@ std::string readable_path_from(const Given& given) {
   return whole;
 }
 
-std::string host_name_from(const Given& given) {
+std::string host_name_from(const SourcedValue& given) {
   constexpr std::size_t longest_name = 253;
   const bool plain = std::all_of(given.text.begin(), given.text.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' ||
@@ -115,33 +116,33 @@ std::string host_name_from(const Given& given) {
   return given.text;
 }
 
-LockKey key_from(const Given& given) {
+LockKey key_from(const SourcedValue& given) {
   refuse_fault(given, key_fault(given.text));
   return LockKey{given.text};
 }
 
-Owner owner_from(const Given& given) {
+Owner owner_from(const SourcedValue& given) {
   refuse_fault(given, owner_id_fault(given.text));
   return Owner{given.text};
 }
 
-Owner owner_path_from(const Given& given) {
+Owner owner_path_from(const SourcedValue& given) {
   refuse_fault(given, owner_path_fault(given.text));
   return Owner{given.text};
 }
 
-ArrivalId arrival_id_from(const Given& given) {
+ArrivalId arrival_id_from(const SourcedValue& given) {
   refuse_fault(given, owner_id_fault(given.text));
   return ArrivalId{given.text};
 }
 
-Token token_from(const Given& given) {
+Token token_from(const SourcedValue& given) {
   // Whoever has it may release: a token does not belong into a log, not even a damaged one.
   if (const auto fault = token_fault(given.text)) given.refuse("the token " + *fault);
   return Token{given.text};
 }
 
-std::string label_from(const Given& given) {
+std::string label_from(const SourcedValue& given) {
   constexpr std::size_t longest_label = 200;
   if (given.text.size() > longest_label) given.refuse("the label is longer than 200 bytes");
   if (!is_utf8(given.text)) given.refuse("the label is not UTF-8");
@@ -151,7 +152,7 @@ std::string label_from(const Given& given) {
   return given.text;
 }
 
-std::string prefix_from(const Given& given) {
+std::string prefix_from(const SourcedValue& given) {
   constexpr std::size_t longest_prefix = 100;
   if (given.text.size() > longest_prefix) given.refuse("the prefix is longer than 100 bytes");
   // Braces would decide which part of the key Redis Cluster takes for the slot.
@@ -161,7 +162,7 @@ std::string prefix_from(const Given& given) {
   return given.text;
 }
 
-OnLost on_lost_from(const Given& given) {
+OnLost on_lost_from(const SourcedValue& given) {
   if (given.text == "stop") return OnLost::stop;
   if (given.text == "ignore") return OnLost::ignore;
   given.refuse(in_quotes(given.text) + " is neither stop nor ignore");

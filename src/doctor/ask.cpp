@@ -6,18 +6,18 @@
 
 namespace dlock {
 
-std::optional<std::string> Told::text(const std::string& name) const {
+std::optional<std::string> ServerInfo::text(const std::string& name) const {
   const auto found = values.find(name);
   return found == values.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::optional<long long> Told::number(const std::string& name) const {
+std::optional<long long> ServerInfo::number(const std::string& name) const {
   const auto found = values.find(name);
   return found == values.end() ? std::nullopt : parse_number(found->second, 0, INT64_MAX);
 }
 
 std::vector<Reply> ask_all(Connection& connection, std::span<const Request> requests) {
-  return connection.exchange(requests, short_patience());
+  return connection.exchange(requests, short_call());
 }
 
 Reply ask(Connection& connection, const Request& request) {
@@ -37,8 +37,8 @@ std::string text_of(const Reply& reply) {
   return reply.kind == Reply::Kind::integer ? std::to_string(reply.integer) : reply.text;
 }
 
-Told told_in_lines(const Reply& reply) {
-  Told told;
+ServerInfo told_in_lines(const Reply& reply) {
+  ServerInfo told;
   told.refusal = refusal_of(reply);
   std::string_view rest = reply.text;
   while (told.refusal.empty() && !rest.empty()) {
@@ -51,8 +51,8 @@ Told told_in_lines(const Reply& reply) {
   return told;
 }
 
-Told told_in_pairs(const Reply& reply) {
-  Told told;
+ServerInfo told_in_pairs(const Reply& reply) {
+  ServerInfo told;
   told.refusal = refusal_of(reply);
   for (std::size_t i = 0; i + 1 < reply.items.size(); i += 2) {
     told.values.emplace(reply.items[i].text, text_of(reply.items[i + 1]));
@@ -61,7 +61,7 @@ Told told_in_pairs(const Reply& reply) {
 }
 
 std::string role_of(const ServerFacts& facts) {
-  for (const Told* told : {&facts.info, &facts.role, &facts.hello}) {
+  for (const ServerInfo* told : {&facts.info, &facts.role, &facts.hello}) {
     if (auto role = told->text("role")) return *role == "replica" ? "slave" : *role;
   }
   return "";

@@ -23,9 +23,9 @@ std::string refusal_of(const Reply& reply);
 std::string text_of(const Reply& reply);
 
 /// `name:value` lines, as INFO has them.
-Told told_in_lines(const Reply& reply);
+ServerInfo told_in_lines(const Reply& reply);
 /// Names and values in turn, as CONFIG GET, HELLO and SENTINEL MASTER have them.
-Told told_in_pairs(const Reply& reply);
+ServerInfo told_in_pairs(const Reply& reply);
 
 /// What the server is: `master`, `slave`, `sentinel`, `active-replica`, by what tells it; empty if
 /// nothing does. And `standalone`, `cluster` or `sentinel`.

@@ -5,8 +5,8 @@
 #include "base/escape.hpp"
 #include "doctor/examine.hpp"
 #include "doctor/judge.hpp"
-#include "doctor/rehearsal.hpp"
-#include "redis/announced.hpp"
+#include "doctor/trial_lock.hpp"
+#include "redis/node_address.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/slot_map.hpp"
 
@@ -36,14 +36,14 @@ void append(Findings& to, Findings more) {
 
 }  // namespace
 
-Diagnosis diagnose_server(const Endpoint& server, Exam exam) {
+Diagnosis diagnose_server(const Endpoint& server, DoctorOptions exam) {
   exam.topology = Topology::single;
   const ServerFacts facts = examine_server(server, exam, scratch_key());
   return {server.name(), best_effort, judge_server(facts, exam)};
 }
 
 Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
-                             const Endpoint& master, Exam exam) {
+                             const Endpoint& master, DoctorOptions exam) {
   exam.topology = Topology::sentinel;
   Diagnosis diagnosis{
       deployment_name("sentinel", sentinels) + "/" + escaped(master_name), best_effort, {}};
@@ -67,7 +67,7 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
   return diagnosis;
 }
 
-Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, Exam exam) {
+Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, DoctorOptions exam) {
   exam.topology = Topology::cluster;
   Diagnosis diagnosis{deployment_name("cluster", seeds), best_effort, {}};
   const ClusterFacts cluster = examine_cluster(seeds);
@@ -87,7 +87,7 @@ Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, Exam exam) {
   return diagnosis;
 }
 
-Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, Exam exam) {
+Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, DoctorOptions exam) {
   exam.topology = Topology::quorum;
   std::vector<std::future<ServerFacts>> asked;
   for (const Endpoint& each : servers) {

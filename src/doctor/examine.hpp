@@ -10,7 +10,8 @@ namespace dlock {
 
 /// Looks at one server as dlock would reach it, and tries a lock on `scratch` if it is a master of
 /// the kind expected; takes some 300 ms, for the pace of its clock. Leaves nothing behind.
-ServerFacts examine_server(const Endpoint& endpoint, const Exam& exam, const LockKey& scratch);
+ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& exam,
+                           const LockKey& scratch);
 
 /// Asks one sentinel for its master of this name.
 SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& master_name);

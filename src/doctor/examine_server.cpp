@@ -5,8 +5,8 @@
 #include "base/wait.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/examine.hpp"
-#include "doctor/rehearsal.hpp"
 #include "doctor/rights.hpp"
+#include "doctor/trial_lock.hpp"
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 
@@ -69,14 +69,14 @@ void listen_to(Connection& connection, ServerFacts& facts) {
     facts.role.values[parts[i]] = text_of(role.items[i]);
   }
   for (std::size_t i = 4; i < replies.size(); ++i) {
-    Told one = told_in_pairs(replies[i]);
+    ServerInfo one = told_in_pairs(replies[i]);
     if (!one.refusal.empty()) facts.config.refusal = one.refusal;
     facts.config.values.merge(one.values);
   }
 }
 
 /// Locks are tried on what will hold them, not on its replica, a sentinel or one node of many.
-bool is_for_trial(const ServerFacts& facts, const Exam& exam) {
+bool is_for_trial(const ServerFacts& facts, const DoctorOptions& exam) {
   const bool master = role_of(facts) == "master" || role_of(facts) == "active-replica";
   const bool cluster = mode_of(facts) == "cluster";
   return (master || role_of(facts).empty()) && cluster == (exam.topology == Topology::cluster);
@@ -99,7 +99,7 @@ void note_refusal(const Right& right, const Reply& reply, const std::string& pat
   }
 }
 
-void try_rights(Connection& connection, const Exam& exam, const KeyNames& scratch,
+void try_rights(Connection& connection, const DoctorOptions& exam, const KeyNames& scratch,
                 ServerFacts& facts) {
   const std::string pattern = acl_pattern(exam.prefix);
   std::vector<Right> together;
@@ -128,31 +128,32 @@ void sweep(Connection& connection, const KeyNames& scratch) {
 }
 
 /// Where it has none yet, this is what the two minutes are counted from.
-std::optional<milliseconds> no_vote_for(const Endpoint& endpoint, const Exam& exam,
-                                        const LockKey& key) {
+std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const DoctorOptions& exam,
+                                            const LockKey& key) {
   try {
     RedisMember member(endpoint, exam.prefix);
-    member.renew(key, new_token(Owner{"doctor"}), std::nullopt, short_patience());
-    return member.standing().no_vote_for;
+    member.renew(key, new_token(Owner{"doctor"}), std::nullopt, short_call());
+    return member.standing().quarantined_for;
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-void try_lock(Connection& connection, const Exam& exam, const LockKey& key, ServerFacts& facts) {
+void try_lock(Connection& connection, const DoctorOptions& exam, const LockKey& key,
+              ServerFacts& facts) {
   const KeyNames scratch(exam.prefix, key);
   facts.tried = true;
   try_rights(connection, exam, scratch, facts);
   if (facts.no_scripts.empty()) {
     const bool may_move = exam.topology == Topology::sentinel || exam.topology == Topology::cluster;
     const RedisTerms terms{exam.prefix, exam.replicas, may_move};
-    RedisStore first(std::make_unique<FixedRoute>(facts.endpoint), terms);
-    RedisStore second(std::make_unique<FixedRoute>(facts.endpoint), terms);
+    RedisStore first(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
+    RedisStore second(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
     facts.rehearsal = rehearse(first, second, key);
     facts.rehearsal.trouble =
         bare_trouble(facts.rehearsal.trouble, facts.endpoint.name(), key.text);
     if (exam.topology == Topology::quorum) {
-      facts.no_vote_for = no_vote_for(facts.endpoint, exam, key);
+      facts.quarantined_for = quarantined_for(facts.endpoint, exam, key);
     }
   }
   sweep(connection, scratch);
@@ -160,10 +161,11 @@ void try_lock(Connection& connection, const Exam& exam, const LockKey& key, Serv
 
 }  // namespace
 
-ServerFacts examine_server(const Endpoint& endpoint, const Exam& exam, const LockKey& scratch) {
+ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& exam,
+                           const LockKey& scratch) {
   ServerFacts facts;
   facts.endpoint = endpoint;
-  Connection connection(std::make_unique<FixedRoute>(endpoint));
+  Connection connection(std::make_unique<FixedEndpoint>(endpoint));
   bool reached = false;
   try {
     reach(connection, facts);

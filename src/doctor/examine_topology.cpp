@@ -6,11 +6,11 @@
 #include "base/escape.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/examine.hpp"
-#include "doctor/rehearsal.hpp"
+#include "doctor/trial_lock.hpp"
 #include "local/key_file.hpp"
 #include "local/key_name.hpp"
 #include "local/local_store.hpp"
-#include "redis/announced.hpp"
+#include "redis/node_address.hpp"
 
 namespace dlock {
 namespace {
@@ -48,7 +48,7 @@ void sweep(const DirectorySettings& settings, const LockKey& scratch) {
 SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& master_name) {
   SentinelFacts facts;
   facts.endpoint = sentinel;
-  Connection connection(std::make_unique<FixedRoute>(sentinel));
+  Connection connection(std::make_unique<FixedEndpoint>(sentinel));
   try {
     const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name},
                                 {"SENTINEL", "master", master_name},
@@ -62,7 +62,7 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
     facts.master = told_in_pairs(replies[1]);
     if (replies[2].is_error("NOQUORUM")) facts.quorum_fault = escaped(replies[2].text);
   } catch (const Error& error) {
-    facts.was_refused = error.trouble() == Trouble::denied;
+    facts.was_refused = error.trouble() == ErrorKind::denied;
     facts.unreachable = bare_trouble(error.what(), sentinel.name());
   }
   return facts;
@@ -71,7 +71,7 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
 ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds) {
   ClusterFacts facts;
   for (const Endpoint& seed : seeds) {
-    Connection connection(std::make_unique<FixedRoute>(seed));
+    Connection connection(std::make_unique<FixedEndpoint>(seed));
     try {
       const Request requests[] = {{"CLUSTER", "SLOTS"}, {"CLUSTER", "INFO"}};
       const auto replies = ask_all(connection, requests);

@@ -8,7 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/endpoint.hpp"
-#include "redis/tls.hpp"
+#include "net/tls.hpp"
 
 namespace dlock {
 
@@ -18,7 +18,7 @@ namespace dlock {
 enum class Topology { single, sentinel, cluster, quorum };
 
 /// What dlock is to be used with.
-struct Exam {
+struct DoctorOptions {
   std::string prefix = "dlock:";
   milliseconds ttl{30'000};
   int replicas = 0;
@@ -26,7 +26,7 @@ struct Exam {
 };
 
 /// What a server says of itself, or why it does not.
-struct Told {
+struct ServerInfo {
   std::map<std::string, std::string> values;
   std::string refusal;  ///< `NOPERM`, `unknown command`; empty if it answered
 
@@ -43,7 +43,7 @@ struct ClockSample {
 };
 
 /// The lock that was taken, waited for, handed over and given back for trial.
-struct Rehearsal {
+struct TrialLock {
   std::string trouble;  ///< empty: all went well
   std::chrono::nanoseconds handed_over_in{0};
 };
@@ -57,18 +57,18 @@ struct ServerFacts {
   std::vector<ClockSample> clock;
   WallTime seen_at{};           ///< by this host's clock
   std::optional<TlsFacts> tls;  ///< nothing in plain text
-  Told hello;                   ///< HELLO: server, version, mode, role
-  Told info;                    ///< INFO, by field
-  Told config;                  ///< CONFIG GET, by name
-  Told role;                    ///< ROLE: role, host, port, state
+  ServerInfo hello;             ///< HELLO: server, version, mode, role
+  ServerInfo info;              ///< INFO, by field
+  ServerInfo config;            ///< CONFIG GET, by name
+  ServerInfo role;              ///< ROLE: role, host, port, state
   std::string user;             ///< ACL WHOAMI; empty if not told
 
   bool tried = false;                ///< whether what follows was tried
   std::vector<std::string> missing;  ///< rights of the user, as ACL SETUSER takes them
   std::vector<std::string> absent;   ///< commands the server does not have
   std::string no_scripts;            ///< what it says to EVAL, if it runs no scripts at all
-  Rehearsal rehearsal;
-  std::optional<milliseconds> no_vote_for;  ///< of one of several; nothing if not told
+  TrialLock rehearsal;
+  std::optional<milliseconds> quarantined_for;  ///< of one of several; nothing if not told
 };
 
 /// One sentinel's view.
@@ -78,7 +78,7 @@ struct SentinelFacts {
   bool was_refused = false;
   std::string host;  ///< of the master it names; empty: it knows none of this name
   std::string port;
-  Told master;               ///< SENTINEL MASTER, by field
+  ServerInfo master;         ///< SENTINEL MASTER, by field
   std::string quorum_fault;  ///< what CKQUORUM complains of
 };
 
@@ -94,14 +94,14 @@ struct ClusterFacts {
   std::vector<std::pair<std::string, std::string>> silent_seeds;  ///< address, why
   std::string fault;  ///< what a seed says instead of CLUSTER SLOTS
   std::vector<ShardFacts> shards;
-  Told info;  ///< CLUSTER INFO, by field
+  ServerInfo info;  ///< CLUSTER INFO, by field
 };
 
 struct LocalFacts {
   std::string directory;
   std::string trouble;   ///< why it cannot be used
   long file_system = 0;  ///< f_type of statfs(2)
-  Rehearsal rehearsal;
+  TrialLock rehearsal;
 };
 
 }  // namespace dlock

@@ -144,7 +144,7 @@ Finding judge_persistence(const ServerFacts& facts) {
   return good(name, "appendonly, appendfsync always: locks and fences outlive a crash");
 }
 
-Finding judge_replication(const ServerFacts& facts, const Exam& exam) {
+Finding judge_replication(const ServerFacts& facts, const DoctorOptions& exam) {
   const std::string name = "replication";
   constexpr long long usual_lag = 10;
   if (!facts.info.number("connected_slaves")) return not_told(name, refusals(facts));
@@ -191,7 +191,7 @@ Finding judge_replication(const ServerFacts& facts, const Exam& exam) {
                 (least.value_or(0) > 0 ? ", min-replicas-to-write " + std::to_string(*least) : ""));
 }
 
-Finding judge_uptime(const ServerFacts& facts, const Exam& exam) {
+Finding judge_uptime(const ServerFacts& facts, const DoctorOptions& exam) {
   const std::string name = "uptime";
   const auto seconds = facts.info.number("uptime_in_seconds");
   if (!seconds) return not_told(name, refusals(facts));
@@ -214,10 +214,10 @@ Finding judge_restart(const ServerFacts& facts) {
 
 Finding judge_vote(const ServerFacts& facts) {
   const std::string name = "vote";
-  if (!facts.no_vote_for) return not_told(name, "the lock that was tried");
-  if (*facts.no_vote_for == milliseconds(0)) return good(name, "has one");
+  if (!facts.quarantined_for) return not_told(name, "the lock that was tried");
+  if (*facts.quarantined_for == milliseconds(0)) return good(name, "has one");
   return warn(name,
-              "none for another " + human_duration(*facts.no_vote_for) +
+              "none for another " + human_duration(*facts.quarantined_for) +
                   ": restarted, flushed or never used before, it may have forgotten a lease",
               "wait; appendonly yes and appendfsync always keep the vote over a restart");
 }
@@ -254,7 +254,7 @@ Finding judge_clock(const ServerFacts& facts) {
   return good(name, "within " + span_text(off + unsure) + " of this host's, at the same pace");
 }
 
-Finding judge_label(const ServerFacts& facts, const Exam& exam) {
+Finding judge_label(const ServerFacts& facts, const DoctorOptions& exam) {
   const std::string name = "label";
   const std::string label = "best effort: ";
   const auto replicas = facts.info.number("connected_slaves").value_or(0);

@@ -22,7 +22,7 @@ std::optional<microseconds> ahead_of_this_host(const ServerFacts& facts) {
 milliseconds until_there_are(std::ptrdiff_t needed, const std::vector<ServerFacts>& servers) {
   std::vector<milliseconds> waits;
   for (const ServerFacts& each : servers) {
-    if (each.unreachable.empty()) waits.push_back(each.no_vote_for.value_or(milliseconds(0)));
+    if (each.unreachable.empty()) waits.push_back(each.quarantined_for.value_or(milliseconds(0)));
   }
   std::sort(waits.begin(), waits.end());
   return waits[static_cast<std::size_t>(needed) - 1];

@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-Finding judge_reach(const ServerFacts& facts, const Exam& exam) {
+Finding judge_reach(const ServerFacts& facts, const DoctorOptions& exam) {
   const std::string name = "reach";
   if (!facts.unreachable.empty()) {
     return bad(
@@ -46,7 +46,7 @@ struct Engine {
 /// The field of INFO that only this engine has. KeyDB has none with its name: "# KeyDB" begins with
 /// mvcc_depth (https://docs.keydb.dev/docs/commands/#info).
 Engine engine_of(const ServerFacts& facts) {
-  const Told& info = facts.info;
+  const ServerInfo& info = facts.info;
   const auto version = [&](const char* field) { return escaped(info.text(field).value_or("")); };
   if (info.text("dragonfly_version")) return {"Dragonfly", version("dragonfly_version"), false};
   if (info.text("garnet_version")) return {"Garnet", version("garnet_version"), false};
@@ -101,7 +101,7 @@ std::string master_of(const ServerFacts& facts) {
   return host.empty() ? "" : address_of(host, port);
 }
 
-Finding judge_role(const ServerFacts& facts, const Exam& exam) {
+Finding judge_role(const ServerFacts& facts, const DoctorOptions& exam) {
   const std::string name = "role";
   const std::string role = role_of(facts);
   const std::string mode = mode_of(facts);
@@ -224,7 +224,7 @@ Finding judge_lock(const ServerFacts& facts) {
 
 }  // namespace
 
-Findings judge_server(const ServerFacts& facts, const Exam& exam) {
+Findings judge_server(const ServerFacts& facts, const DoctorOptions& exam) {
   Findings findings{judge_reach(facts, exam)};
   if (!facts.unreachable.empty()) return findings;
   findings.push_back(judge_engine(facts));

@@ -10,7 +10,7 @@
 #include "doctor/advice.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/words.hpp"
-#include "redis/announced.hpp"
+#include "redis/node_address.hpp"
 
 namespace dlock {
 namespace {
@@ -56,7 +56,7 @@ Finding judge_sentinel(const SentinelFacts& sentinel) {
                         (quorum ? ", quorum " + escaped(*quorum) : ""));
 }
 
-Finding judge_sentinel_failover(const SentinelFacts& sentinel, const Exam& exam) {
+Finding judge_sentinel_failover(const SentinelFacts& sentinel, const DoctorOptions& exam) {
   const auto told = sentinel.master.number("down-after-milliseconds");
   if (told) return judge_failover(milliseconds(*told), "down-after-milliseconds", exam);
   const auto& why = sentinel.master.refusal;
@@ -115,7 +115,7 @@ constexpr std::array shared_file_systems{
 
 }  // namespace
 
-Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Exam& exam) {
+Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const DoctorOptions& exam) {
   Findings findings;
   std::vector<const SentinelFacts*> heard;
   for (const SentinelFacts& each : sentinels) {
@@ -131,7 +131,8 @@ Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Exam
   return findings;
 }
 
-Finding judge_failover(milliseconds silence, const std::string& setting, const Exam& exam) {
+Finding judge_failover(milliseconds silence, const std::string& setting,
+                       const DoctorOptions& exam) {
   const std::string name = "failover";
   const auto after = std::min<milliseconds>(silence, longest_duration);
   const std::string text = "begins after " + human_duration(after) + " of silence";

@@ -44,7 +44,7 @@ std::string user_of(const Endpoint& server) {
 
 }  // namespace
 
-std::vector<Right> rights_needed(const Exam& exam, const Endpoint& server,
+std::vector<Right> rights_needed(const DoctorOptions& exam, const Endpoint& server,
                                  const KeyNames& scratch) {
   std::vector<Right> rights = script_rights(scratch);
   rights.push_back({"scan", {"SCAN", "0", "COUNT", "1"}});
@@ -81,7 +81,7 @@ std::string acl_pattern(const std::string& prefix) {
   return pattern + "*";
 }
 
-std::string acl_line(const Exam& exam, const Endpoint& server) {
+std::string acl_line(const DoctorOptions& exam, const Endpoint& server) {
   const std::string pattern = acl_pattern(exam.prefix);
   const auto rights = rights_needed(exam, server, KeyNames(exam.prefix, LockKey{"x"}));
   return "ACL SETUSER " + user_of(server) + " reset on >PASSWORD -@all ~" + pattern +

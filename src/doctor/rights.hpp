@@ -19,14 +19,15 @@ struct Right {
 
 /// All that dlock sends itself or calls from its script, in the order of the printed ACL. The
 /// trials fit together: tried in turn, they leave at most the keys of `scratch`, which then expire.
-std::vector<Right> rights_needed(const Exam& exam, const Endpoint& server, const KeyNames& scratch);
+std::vector<Right> rights_needed(const DoctorOptions& exam, const Endpoint& server,
+                                 const KeyNames& scratch);
 
 /// `~` and `&` patterns for what begins with `prefix`, without the mark. ACL rules hold no blanks,
 /// and redis-cli and ACL files read quotes and other bytes their own way: `?` stands for each.
 std::string acl_pattern(const std::string& prefix);
 
 /// The whole line for a user that may do what dlock needs and nothing else, as redis-cli takes it.
-std::string acl_line(const Exam& exam, const Endpoint& server);
+std::string acl_line(const DoctorOptions& exam, const Endpoint& server);
 
 /// The same for the sentinels.
 std::string sentinel_acl_line(const Endpoint& sentinel);

@@ -15,9 +15,9 @@
 #include "local/key_name.hpp"
 #include "local/latch_file.hpp"
 #include "local/liveness.hpp"
-#include "local/mailbox.hpp"
 #include "local/open_key.hpp"
 #include "local/table_text.hpp"
+#include "local/wake_fifo.hpp"
 
 namespace dlock {
 namespace {
@@ -50,7 +50,7 @@ bool has_ended(KeyFile& file, const Directory& directory, const std::string& nam
 void collect_key(const Directory& directory, const std::string& name) {
   try {
     auto file =
-        KeyFile::open(directory, name, KeyFile::Use::change, Patience{BootClock::now(), -1});
+        KeyFile::open(directory, name, KeyFile::Use::change, CallOptions{BootClock::now(), -1});
     if (!file) return;
     const bool latch = is_latch_file_name(name);
     if (latch ? has_ended(*file, directory, name) : is_free(*file, directory, name)) file->remove();

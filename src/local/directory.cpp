@@ -34,13 +34,13 @@ Fd open_directory(const std::string& path, int more_flags) {
 
 void check_own(const std::string& path, const struct stat& info) {
   if (info.st_uid != geteuid()) {
-    throw Error(Trouble::host_refused,
+    throw Error(ErrorKind::host_refused,
                 escaped(path) +
                     " belongs to another user: remove it, or name a directory with "
                     "--server local:/dir");
   }
   if ((info.st_mode & 022) != 0) {
-    throw Error(Trouble::host_refused,
+    throw Error(ErrorKind::host_refused,
                 escaped(path) +
                     " may be written by others: chmod 700 it, or name a directory with "
                     "--server local:/dir");
@@ -74,9 +74,9 @@ std::string default_directory() {
   // No thread runs yet, or none that looks up users.
   const passwd* entry = getpwuid(uid);  // NOLINT(concurrency-mt-unsafe)
   if (entry == nullptr || entry->pw_dir == nullptr || entry->pw_dir[0] != '/') {
-    throw Error(Trouble::host_refused, "the user database names no home directory for user " +
-                                           std::to_string(uid) +
-                                           ": name a directory with --server local:/dir");
+    throw Error(ErrorKind::host_refused, "the user database names no home directory for user " +
+                                             std::to_string(uid) +
+                                             ": name a directory with --server local:/dir");
   }
   return default_directory(false, entry->pw_dir, host_id("/etc/machine-id"));
 }

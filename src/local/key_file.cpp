@@ -24,15 +24,15 @@ constexpr std::size_t largest = 64 * 1024 * 1024;
 
 /// Waits a little for the `tries`-th time. flock(2) knows no deadline, and others are inside for
 /// microseconds, so here, and nowhere else, dlock looks again after short sleeps.
-void wait_a_little(int tries, const Patience& patience, const std::string& where) {
+void wait_a_little(int tries, const CallOptions& call_options, const std::string& where) {
   constexpr int yields = 4;
   constexpr std::chrono::nanoseconds first_sleep = microseconds(20);
   constexpr std::chrono::nanoseconds longest_sleep = milliseconds(5);
-  const auto left = patience.deadline - BootClock::now();
+  const auto left = call_options.deadline - BootClock::now();
   if (left <= std::chrono::nanoseconds(0)) {
-    throw Error(Trouble::unavailable, where +
-                                          " is in use by another process for too long: is a "
-                                          "dlock stopped?");
+    throw Error(ErrorKind::unavailable, where +
+                                            " is in use by another process for too long: is a "
+                                            "dlock stopped?");
   }
   if (tries < yields) {
     sched_yield();
@@ -41,19 +41,20 @@ void wait_a_little(int tries, const Patience& patience, const std::string& where
   const auto span = std::min({first_sleep * (1 << std::min(tries - yields, 8)), longest_sleep,
                               std::chrono::nanoseconds(left)});
   const timespec timeout{0, static_cast<long>(span.count())};
-  pollfd interrupt{patience.interrupt_fd, POLLIN, 0};
-  if (ppoll(&interrupt, 1, &timeout, nullptr) > 0) throw Error(Trouble::interrupted, "interrupted");
+  pollfd interrupt{call_options.cancel_fd, POLLIN, 0};
+  if (ppoll(&interrupt, 1, &timeout, nullptr) > 0)
+    throw Error(ErrorKind::interrupted, "interrupted");
 }
 
-void lock_file(int fd, const Patience& patience, const std::string& where) {
+void lock_file(int fd, const CallOptions& call_options, const std::string& where) {
   for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
     if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("cannot lock " + where);
-    wait_a_little(tries, patience, where);
+    wait_a_little(tries, call_options, where);
   }
 }
 
 [[noreturn]] void refuse(const std::string& where, const char* what) {
-  throw Error(Trouble::host_refused, where + " " + what);
+  throw Error(ErrorKind::host_refused, where + " " + what);
 }
 
 /// Another user's new file is closed to us until its maker has set the mode: empty, and young.
@@ -67,7 +68,7 @@ bool is_being_made(const Directory& directory, const std::string& name) {
 
 /// The open file, whether it was made just now; an empty Fd if there is none.
 std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string& name,
-                                   KeyFile::Use use, const Patience& patience) {
+                                   KeyFile::Use use, const CallOptions& call_options) {
   const int access = use == KeyFile::Use::read ? O_RDONLY : O_RDWR;
   const auto create = use == KeyFile::Use::create ? std::optional<mode_t>(0600) : std::nullopt;
   for (int tries = 0;; ++tries) {
@@ -80,19 +81,19 @@ std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string
     if (errno != EACCES || !is_being_made(directory, name)) {
       throw_errno("cannot open " + directory.shown(name));
     }
-    wait_a_little(tries, patience, directory.shown(name));
+    wait_a_little(tries, call_options, directory.shown(name));
   }
 }
 
 }  // namespace
 
 std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::string& name, Use use,
-                                     const Patience& patience) {
+                                     const CallOptions& call_options) {
   while (true) {
-    auto [fd, created] = open_or_create(directory, name, use, patience);
+    auto [fd, created] = open_or_create(directory, name, use, call_options);
     if (!fd) return std::nullopt;
     KeyFile file(directory, name, std::move(fd), created);
-    if (file.lock_and_check(patience)) return file;
+    if (file.lock_and_check(call_options)) return file;
   }
 }
 
@@ -102,10 +103,10 @@ KeyFile::~KeyFile() {
 }
 
 /// False if the file was removed before the lock was had.
-bool KeyFile::lock_and_check(const Patience& patience) {
+bool KeyFile::lock_and_check(const CallOptions& call_options) {
   const std::string where = directory_->shown(name_);
   // Readers too lock it for themselves alone: shared locks that overlap would starve a writer.
-  lock_file(fd_.get(), patience, where);
+  lock_file(fd_.get(), call_options, where);
   struct stat info {};
   if (fstat(fd_.get(), &info) != 0) throw_errno("cannot look at " + where);
   if (!S_ISREG(info.st_mode)) refuse(where, "is not a plain file: refused");
@@ -118,13 +119,14 @@ bool KeyFile::lock_and_check(const Patience& patience) {
 
 std::string_view KeyFile::read() {
   if (size_ > largest) {
-    throw Error(Trouble::wrong_data, directory_->shown(name_) + " is too large to be a lock");
+    throw Error(ErrorKind::wrong_data, directory_->shown(name_) + " is too large to be a lock");
   }
   const auto state =
       read_state([this](auto from, auto size) { return bytes(from, size); }, boot_hash());
   if (!state) {
-    throw Error(Trouble::wrong_data, directory_->shown(name_) +
-                                         " is not a lock of dlock; if it is not needed, remove it");
+    throw Error(
+        ErrorKind::wrong_data,
+        directory_->shown(name_) + " is not a lock of dlock; if it is not needed, remove it");
   }
   header_ = state->header;
   return state->body;

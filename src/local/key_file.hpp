@@ -23,10 +23,10 @@ class KeyFile {
   };
 
   /// Nothing if there is no such file. Throws Error{host_refused} for what is not a plain file of
-  /// its own (a link, a directory, a FIFO; in an own directory another user's), and as Patience
+  /// its own (a link, a directory, a FIFO; in an own directory another user's), and as CallOptions
   /// says if somebody else keeps it locked.
   static std::optional<KeyFile> open(const Directory& directory, const std::string& name, Use use,
-                                     const Patience& patience);
+                                     const CallOptions& call_options);
 
   KeyFile(KeyFile&&) noexcept = default;
   KeyFile& operator=(KeyFile&&) = delete;
@@ -50,7 +50,7 @@ class KeyFile {
  private:
   KeyFile(const Directory& directory, std::string name, Fd fd, bool created)
       : directory_(&directory), name_(std::move(name)), fd_(std::move(fd)), created_(created) {}
-  bool lock_and_check(const Patience& patience);
+  bool lock_and_check(const CallOptions& call_options);
   std::string_view bytes(std::size_t offset, std::size_t length);
   void write_at(std::string_view bytes, std::size_t offset) const;
 

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "local/key_name.hpp"
-#include "local/mailbox.hpp"
+#include "local/wake_fifo.hpp"
 
 namespace dlock {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::string_view latch_begins = "dlock-latch 1";
 constexpr std::string_view latch_ends = "end";
 
 [[noreturn]] void refuse_as_latch(const std::string& where) {
-  throw Error(Trouble::wrong_data,
+  throw Error(ErrorKind::wrong_data,
               where + " holds no latch of this version of dlock; if it is not needed, remove it");
 }
 
@@ -88,8 +88,8 @@ std::optional<NamedLatch> read_latch(KeyFile& file, const Now& now, const std::s
 }
 
 std::optional<LatchFile> LatchFile::open(const Directory& directory, const LockKey& key,
-                                         KeyFile::Use use, const Patience& patience) {
-  auto file = KeyFile::open(directory, latch_file_name(key), use, patience);
+                                         KeyFile::Use use, const CallOptions& call_options) {
+  auto file = KeyFile::open(directory, latch_file_name(key), use, call_options);
   if (!file) return std::nullopt;
   LatchFile open(directory, key, std::move(*file));
   open.load();
@@ -102,7 +102,7 @@ void LatchFile::load() {
   auto named = read_latch(file_, now, where);
   if (!named) return;
   if (named->key != key_) {
-    throw Error(Trouble::wrong_data, where + " is for another key whose file has the same name");
+    throw Error(ErrorKind::wrong_data, where + " is for another key whose file has the same name");
   }
   if (named->latch.ends > now.lease_clock) latch = std::move(named->latch);
 }

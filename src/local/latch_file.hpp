@@ -29,7 +29,7 @@ class LatchFile {
  public:
   /// Nothing if there is no file and `use` makes none. Throws Error{wrong_data} for a foreign file.
   static std::optional<LatchFile> open(const Directory& directory, const LockKey& key,
-                                       KeyFile::Use use, const Patience& patience);
+                                       KeyFile::Use use, const CallOptions& call_options);
 
   std::optional<StoredLatch> latch;
   Now now;

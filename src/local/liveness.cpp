@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "local/mailbox.hpp"
+#include "local/wake_fifo.hpp"
 
 namespace dlock {
 namespace {
@@ -22,7 +22,7 @@ bool is_dead(const Directory& directory, const WaiterEntry& waiter) {
 }
 
 /// Of dlock itself and, after it, of its command.
-Life life_behind(const Backing& backing, const Directory& directory) {
+Life life_behind(const HolderIdentity& backing, const Directory& directory) {
   const Life process = process_life(backing.process);
   if (process == Life::alive) return Life::alive;
   if (process == Life::unknown) {
@@ -34,7 +34,7 @@ Life life_behind(const Backing& backing, const Directory& directory) {
 
 bool goes_by_process(const HoldEntry& hold) { return hold.inside() && hold.backing.by_process; }
 
-void watch_holder(Watch& watch, const Directory& directory, const Backing& backing) {
+void watch_holder(Watch& watch, const Directory& directory, const HolderIdentity& backing) {
   const Life process = process_life(backing.process);
   if (process == Life::unknown) {
     auto reached = reach(directory, backing.mailbox);

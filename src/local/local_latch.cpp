@@ -8,8 +8,8 @@
 namespace dlock {
 
 LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
-                                  const Patience& patience) {
-  auto file = LatchFile::open(directory_, key, KeyFile::Use::create, patience);
+                                  const CallOptions& call_options) {
+  auto file = LatchFile::open(directory_, key, KeyFile::Use::create, call_options);
   if (!file->latch) file->latch = StoredLatch{terms.count, {}, {}, {}, {}};
   StoredLatch& latch = *file->latch;
   const auto ends = file->now.lease_clock + terms.ttl;
@@ -26,8 +26,8 @@ LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
 }
 
 std::optional<LatchState> LocalStore::arrive(const LockKey& key, const ArrivalId& id,
-                                             const Patience& patience) {
-  auto file = LatchFile::open(directory_, key, KeyFile::Use::change, patience);
+                                             const CallOptions& call_options) {
+  auto file = LatchFile::open(directory_, key, KeyFile::Use::change, call_options);
   if (!file) return std::nullopt;
   if (!file->latch) {
     file->remove();
@@ -43,11 +43,11 @@ std::optional<LatchState> LocalStore::arrive(const LockKey& key, const ArrivalId
 }
 
 std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool listen,
-                                                    const Patience& patience) {
+                                                    const CallOptions& call_options) {
   const auto use = listen ? KeyFile::Use::change : KeyFile::Use::read;
   // Before the look, so that whatever comes after it is still there to poll.
   mailbox_.take();
-  auto file = LatchFile::open(directory_, key, use, patience);
+  auto file = LatchFile::open(directory_, key, use, call_options);
   if (!file || !file->latch) return std::nullopt;
   const LatchState state = file->latch->state(file->now);
   auto& mailboxes = file->latch->mailboxes;
@@ -61,15 +61,16 @@ std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool lis
   return state;
 }
 
-std::optional<LatchState> LocalStore::latch_of(const LockKey& key, const Patience& patience) const {
-  const auto file = LatchFile::open(directory_, key, KeyFile::Use::read, patience);
+std::optional<LatchState> LocalStore::latch_of(const LockKey& key,
+                                               const CallOptions& call_options) const {
+  const auto file = LatchFile::open(directory_, key, KeyFile::Use::read, call_options);
   return file && file->latch ? std::optional(file->latch->state(file->now)) : std::nullopt;
 }
 
-Wake::Why LocalStore::sleep_at_latch(const LockKey&, Deadline until, int interrupt_fd) {
-  pollfd fds[] = {{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
-  if (poll_until(fds, until) == 0) return Wake::Why::due;
-  return fds[0].revents != 0 ? Wake::Why::interrupted : Wake::Why::changed;
+Wake::Reason LocalStore::sleep_at_latch(const LockKey&, Deadline until, int cancel_fd) {
+  pollfd fds[] = {{cancel_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+  if (poll_until(fds, until) == 0) return Wake::Reason::due;
+  return fds[0].revents != 0 ? Wake::Reason::interrupted : Wake::Reason::changed;
 }
 
 }  // namespace dlock

@@ -100,7 +100,7 @@ auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
   try {
     return body();
   } catch (const Error& error) {
-    if (error.trouble() == Trouble::wrong_data) return std::nullopt;
+    if (error.trouble() == ErrorKind::wrong_data) return std::nullopt;
     throw;
   }
 }
@@ -108,8 +108,8 @@ auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
 /// The key of a file whose name was too short for it, if any was ever written there; throws
 /// Error{wrong_data} if it holds anything else.
 std::optional<LockKey> key_inside(const Directory& directory, const std::string& name,
-                                  const Patience& patience) {
-  auto file = KeyFile::open(directory, name, KeyFile::Use::read, patience);
+                                  const CallOptions& call_options) {
+  auto file = KeyFile::open(directory, name, KeyFile::Use::read, call_options);
   if (file && is_latch_file_name(name)) {
     const auto named = read_latch(*file, now_here(), directory.shown(name));
     return named ? std::optional(named->key) : std::nullopt;
@@ -118,9 +118,9 @@ std::optional<LockKey> key_inside(const Directory& directory, const std::string&
   return parse_table(text, directory.shown(name)).key;
 }
 
-Patience patience_for(Deadline until) {
+CallOptions patience_for(Deadline until) {
   const auto now = BootClock::now();
-  return Patience{std::clamp(until, later(now, least_patience), later(now, own_patience)), -1};
+  return CallOptions{std::clamp(until, later(now, least_patience), later(now, own_patience)), -1};
 }
 
 }  // namespace
@@ -128,15 +128,17 @@ Patience patience_for(Deadline until) {
 LocalStore::LocalStore(const DirectorySettings& settings)
     : directory_(settings), mailbox_(directory_) {}
 
-Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const Patience& asked_patience) {
+Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& asked_patience) {
   // However short the lease: others are inside the file for microseconds, but they may be many.
   const Deadline least = later(BootClock::now(), own_patience);
-  const Patience patience{std::max(asked_patience.deadline, least), asked_patience.interrupt_fd};
+  const CallOptions call_options{std::max(asked_patience.deadline, least),
+                                 asked_patience.cancel_fd};
   const Deadline sent = BootClock::now();
   const bool by_process = !needs_renewal(claim);
-  const Backing backing{by_process, by_process ? own_process() : ProcessId{}, {}, mailbox_.name()};
+  const HolderIdentity backing{
+      by_process, by_process ? own_process() : ProcessId{}, {}, mailbox_.name()};
   std::optional<OpenKey> key =
-      OpenKey::open(directory_, claim.key, KeyFile::Use::create, claim.token, patience);
+      OpenKey::open(directory_, claim.key, KeyFile::Use::create, claim.token, call_options);
   const auto outcome = key->table.acquire(claim, ask, backing, key->now, key->knocks);
   if (needs_mailbox(key->table, claim.token)) mailbox_.open();
   key->save(claim.token, outcome.more);
@@ -152,18 +154,18 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const Patience& a
 }
 
 /// What a sleeper sees when it looks at its key.
-struct LocalStore::Look {
+struct LocalStore::KeyView {
   std::optional<Wake> news;
   std::optional<Deadline> ends_at;  ///< when what blocks ends, if anything with an end does
   Watch watch;
 };
 
-LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) {
-  Look look;
+LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call_options) {
+  KeyView look;
   const Deadline sent = BootClock::now();
-  auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience);
+  auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, call_options);
   if (!key) {
-    look.news = Wake{Wake::Why::due, {}};
+    look.news = Wake{Wake::Reason::due, {}};
     return look;
   }
   // Confirmed at once, if it was handed over: as good as asking again, and half the work.
@@ -172,9 +174,9 @@ LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) 
   const HoldEntry* own = key->table.find_hold(claim.token);
   if (own != nullptr && own->inside()) {
     const auto lease = lease_of(own->backing.by_process, sent, own->lease);
-    look.news = Wake{Wake::Why::granted, {}, Grant{own->fence, lease}};
+    look.news = Wake{Wake::Reason::granted, {}, Grant{own->fence, lease}};
   } else if (key->table.find_waiter(claim.token) == key->table.queue.end()) {
-    look.news = Wake{Wake::Why::due, {}};
+    look.news = Wake{Wake::Reason::due, {}};
   } else {
     if (const auto left = key->until_next_end()) {
       look.ends_at = later(Deadline(key->now.lease_clock), *left);
@@ -184,37 +186,38 @@ LocalStore::Look LocalStore::look(const Claim& claim, const Patience& patience) 
   return look;
 }
 
-Wake LocalStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
+Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   while (true) {
     mailbox_.take();  // before the look, so that whatever comes after it is still there to poll
-    const Look seen = look(claim, patience_for(until));
+    const KeyView seen = look(claim, patience_for(until));
     if (seen.news) return *seen.news;
     if (seen.watch.first && seen.ends_at && later(*seen.ends_at, noteworthy) < until) {
-      return Wake{Wake::Why::changed, *seen.ends_at};
+      return Wake{Wake::Reason::changed, *seen.ends_at};
     }
-    std::vector<pollfd> fds{{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+    std::vector<pollfd> fds{{cancel_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
     for (const Fd& end : seen.watch.ends) fds.push_back({end.get(), POLLIN, 0});
     const auto pause = seen.watch.look_again ? later(BootClock::now(), hidden_group_pause) : never;
     poll_until(fds, std::min(until, pause));
-    if (fds.front().revents != 0) return Wake{Wake::Why::interrupted, {}};
-    if (BootClock::now() >= until) return Wake{Wake::Why::due, {}};
+    if (fds.front().revents != 0) return Wake{Wake::Reason::interrupted, {}};
+    if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};
     if (mailbox_.take() == News::of_others) {
-      rest(std::min(until, later(BootClock::now(), noteworthy)), interrupt_fd);
+      rest(std::min(until, later(BootClock::now(), noteworthy)), cancel_fd);
     }
   }
 }
 
 /// Whoever is let in by the same hand-over needs the key's file and a processor just now; and where
 /// sections are short, the next news is that we are.
-void LocalStore::rest(Deadline until, int interrupt_fd) const {
-  pollfd fds[] = {{interrupt_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+void LocalStore::rest(Deadline until, int cancel_fd) const {
+  pollfd fds[] = {{cancel_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
   poll_until(fds, until);
 }
 
 std::optional<Grant> LocalStore::renew(const LockKey& key, const Token& token,
-                                       std::optional<milliseconds> ttl, const Patience& patience) {
+                                       std::optional<milliseconds> ttl,
+                                       const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
+  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, call_options);
   if (!open) return std::nullopt;
   const auto outcome = open->table.renew(token, ttl, open->now, open->knocks);
   open->save(token, outcome.more);
@@ -224,8 +227,8 @@ std::optional<Grant> LocalStore::renew(const LockKey& key, const Token& token,
 }
 
 Released LocalStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                             const Patience& patience) {
-  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, patience);
+                             const CallOptions& call_options) {
+  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, call_options);
   if (!open) return Released::not_held;
   // Never unsure: here no request of before can still arrive.
   const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
@@ -234,9 +237,9 @@ Released LocalStore::release(const LockKey& key, const Token& token, ReleaseMode
   return outcome.answer;
 }
 
-std::vector<Holder> LocalStore::force_release(const LockKey& key, std::optional<Fence> fence,
-                                              const Patience& patience) {
-  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, patience);
+std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                      const CallOptions& call_options) {
+  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, call_options);
   if (!open) return {};
   const auto outcome = open->table.force(fence, open->now, open->knocks);
   for (const HoldEntry& hold : outcome.answer) open->knocks.tell(hold.backing);
@@ -244,10 +247,10 @@ std::vector<Holder> LocalStore::force_release(const LockKey& key, std::optional<
   return holders_from(outcome.answer, open->now);
 }
 
-KeyState LocalStore::lock_of(const LockKey& key, const Patience& patience) const {
+KeyState LocalStore::lock_of(const LockKey& key, const CallOptions& call_options) const {
   KeyState state;
   state.key = key;
-  const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, patience);
+  const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, call_options);
   if (!open) return state;
   state.holders = holders_from(open->table.live_holds(open->now), open->now);
   for (const WaiterEntry& entry : open->table.queue) {
@@ -266,7 +269,7 @@ KeyState LocalStore::lock_of(const LockKey& key, const Patience& patience) const
 }
 
 std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& globs,
-                                               const Patience& patience) const {
+                                               const CallOptions& call_options) const {
   std::vector<LockKey> keys;
   for (const std::string& name : names_in(directory_, SIZE_MAX)) {
     if (!is_key_file_name(name) && !is_latch_file_name(name)) continue;
@@ -274,7 +277,7 @@ std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& g
     auto key = key_of_file_name(name);
     if (!key) {
       key = unless_foreign([&] {
-              return key_inside(directory_, name, patience);
+              return key_inside(directory_, name, call_options);
             }).value_or(std::nullopt);
     }
     const bool wanted = key && std::any_of(globs.begin(), globs.end(), [&](const auto& glob) {
@@ -288,41 +291,45 @@ std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& g
 }
 
 /// What a glob has met.
-KeyState LocalStore::state_met(const LockKey& key, const Patience& patience) const {
+KeyState LocalStore::state_met(const LockKey& key, const CallOptions& call_options) const {
   KeyState state{key};
   if (can_be_ours(directory_, key_file_name(key))) {
-    state = unless_foreign([&] { return lock_of(key, patience); }).value_or(state);
+    state = unless_foreign([&] { return lock_of(key, call_options); }).value_or(state);
   }
   if (can_be_ours(directory_, latch_file_name(key))) {
-    state.latch = unless_foreign([&] { return latch_of(key, patience); }).value_or(std::nullopt);
+    state.latch =
+        unless_foreign([&] { return latch_of(key, call_options); }).value_or(std::nullopt);
   }
   return state;
 }
 
-std::vector<KeyState> LocalStore::inspect(const Query& query, const Patience& patience) {
+std::vector<KeyState> LocalStore::inspect(const Query& query, const CallOptions& call_options) {
   std::vector<KeyState> states;
   for (const LockKey& key : query.keys) {
-    states.push_back(lock_of(key, patience));
-    states.back().latch = latch_of(key, patience);
+    states.push_back(lock_of(key, call_options));
+    states.back().latch = latch_of(key, call_options);
   }
   if (query.globs.empty()) return states;
-  for (const LockKey& key : matching_keys(query.globs, patience)) {
+  for (const LockKey& key : matching_keys(query.globs, call_options)) {
     if (std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end()) continue;
-    KeyState state = state_met(key, patience);
+    KeyState state = state_met(key, call_options);
     if (state.in_use()) states.push_back(std::move(state));
   }
   return states;
 }
 
 bool LocalStore::command_started(const Claim& claim, pid_t group) {
-  return change_backing(claim, [&](Backing& backing) { backing.command = process_now(group); });
+  return change_backing(claim,
+                        [&](HolderIdentity& backing) { backing.command = process_now(group); });
 }
 
 bool LocalStore::live_with(const Claim& claim, pid_t pid) {
-  return change_backing(claim, [&](Backing& backing) { backing.process = process_now(pid); });
+  return change_backing(claim,
+                        [&](HolderIdentity& backing) { backing.process = process_now(pid); });
 }
 
-bool LocalStore::change_backing(const Claim& claim, const std::function<void(Backing&)>& change) {
+bool LocalStore::change_backing(const Claim& claim,
+                                const std::function<void(HolderIdentity&)>& change) {
   if (needs_renewal(claim)) return true;
   auto key =
       OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience_for(never));
@@ -333,7 +340,9 @@ bool LocalStore::change_backing(const Claim& claim, const std::function<void(Bac
   return true;
 }
 
-bool LocalStore::needs_renewal(const Claim& claim) const { return claim.upkeep == Upkeep::renewal; }
+bool LocalStore::needs_renewal(const Claim& claim) const {
+  return claim.upkeep == Liveness::renewal;
+}
 
 Fd LocalStore::changes() {
   Fd events(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));

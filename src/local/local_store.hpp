@@ -7,7 +7,7 @@
 
 #include "local/directory.hpp"
 #include "local/lock_table.hpp"
-#include "local/mailbox.hpp"
+#include "local/wake_fifo.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"
 
@@ -22,15 +22,16 @@ class LocalStore final : public Store, public Latches {
   /// Throws Error{host_refused} if the directory cannot be used.
   explicit LocalStore(const DirectorySettings& settings);
 
-  Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
-  Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl, const Patience& patience) override;
+                             std::optional<milliseconds> ttl,
+                             const CallOptions& call_options) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const Patience& patience) override;
-  std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
-                                    const Patience& patience) override;
-  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
+                   const CallOptions& call_options) override;
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+                            const CallOptions& call_options) override;
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool command_started(const Claim& claim, pid_t group) override;
   bool live_with(const Claim& claim, pid_t pid) override;
   void leave_to(pid_t pid) override { mailbox_.leave_to(pid); }
@@ -41,27 +42,27 @@ class LocalStore final : public Store, public Latches {
   std::string name() const override;
 
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
-                        const Patience& patience) override;
+                        const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
-                                   const Patience& patience) override;
+                                   const CallOptions& call_options) override;
   std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
-                                          const Patience& patience) override;
-  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
+                                          const CallOptions& call_options) override;
+  Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
  private:
-  struct Look;
-  Look look(const Claim& claim, const Patience& patience);
-  void rest(Deadline until, int interrupt_fd) const;
+  struct KeyView;
+  KeyView look(const Claim& claim, const CallOptions& call_options);
+  void rest(Deadline until, int cancel_fd) const;
   /// Changes what stands behind a hold by process; false if that has gone.
-  bool change_backing(const Claim& claim, const std::function<void(Backing&)>& change);
-  KeyState lock_of(const LockKey& key, const Patience& patience) const;
-  std::optional<LatchState> latch_of(const LockKey& key, const Patience& patience) const;
-  KeyState state_met(const LockKey& key, const Patience& patience) const;
+  bool change_backing(const Claim& claim, const std::function<void(HolderIdentity&)>& change);
+  KeyState lock_of(const LockKey& key, const CallOptions& call_options) const;
+  std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options) const;
+  KeyState state_met(const LockKey& key, const CallOptions& call_options) const;
   std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
-                                     const Patience& patience) const;
+                                     const CallOptions& call_options) const;
 
   Directory directory_;
-  Mailbox mailbox_;  ///< one for all claims of this store: a byte in it says "look again"
+  WakeFifo mailbox_;  ///< one for all claims of this store: a byte in it says "look again"
 };
 
 }  // namespace dlock

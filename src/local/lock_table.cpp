@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "local/table_operation.hpp"
+#include "local/table_transaction.hpp"
 
 namespace dlock {
 namespace {
@@ -13,7 +13,7 @@ milliseconds floor_left(const HoldEntry& hold, microseconds now) {
   return std::chrono::ceil<milliseconds>(std::min(hold.since, now) + hold.floor - now);
 }
 
-WaiterEntry asking(const Claim& claim, const Backing& backing, microseconds now,
+WaiterEntry asking(const Claim& claim, const HolderIdentity& backing, microseconds now,
                    std::optional<Fence> proposal) {
   return {claim.token, claim.owner, {},        now,     {},       claim.ttl,
           claim.floor, claim.limit, claim.who, backing, proposal, {}};
@@ -64,26 +64,26 @@ std::vector<HoldEntry> LockTable::live_holds(Now now) const {
 }
 
 Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, const Ask& ask,
-                                                           const Backing& backing, Now now,
-                                                           Wakes& wakes,
+                                                           const HolderIdentity& backing, Now now,
+                                                           WaiterNotifier& wakes,
                                                            std::optional<Fence> proposal) {
-  TableOperation op(*this, now, wakes, claim.token);
-  using Kind = TableOperation::Verdict::Kind;
+  TableTransaction op(*this, now, wakes, claim.token);
+  using Kind = TableTransaction::Verdict::Kind;
   const auto finish = [&](std::variant<Granted, Refused> answer) {
     return Outcome<std::variant<Granted, Refused>>{std::move(answer), op.more()};
   };
-  const auto refuse = [&](Refusal::Why why) {
+  const auto refuse = [&](Refusal::Reason why) {
     op.unqueue(claim.token);
-    op.settle();
+    op.admit_waiters();
     return finish(op.refused(why));
   };
   if (HoldEntry* own = find_hold(claim.token)) {
-    if (!own->inside()) return refuse(Refusal::Why::gone);
+    if (!own->inside()) return refuse(Refusal::Reason::gone);
     own->at = op.now();
     own->ttl = own->lease = claim.ttl;
     own->flag = Flag::held;
     op.unqueue(claim.token);
-    op.settle();
+    op.admit_waiters();
     own = find_hold(claim.token);
     return finish(Granted{own->fence, own->lease});
   }
@@ -91,11 +91,11 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   const auto verdict = op.guarded_rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {
     op.admit(asker, verdict, Flag::held, claim.ttl);
-    op.settle();
+    op.admit_waiters();
     const HoldEntry* own = find_hold(claim.token);
     return finish(Granted{own->fence, own->lease});
   }
-  if (verdict.kind == Kind::upgrade) return refuse(Refusal::Why::upgrade);
+  if (verdict.kind == Kind::upgrade) return refuse(Refusal::Reason::upgrade);
   if (ask.wait && (!queue.empty() || verdict.kind == Kind::full)) op.join(asker, ask.ticket);
   op.let_in();
   if (find_hold(claim.token) == nullptr && queue.empty()) {
@@ -104,26 +104,28 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   }
   op.tell_next();
   if (const HoldEntry* own = find_hold(claim.token)) return finish(Granted{own->fence, own->lease});
-  return finish(op.refused(Refusal::Why::held));
+  return finish(op.refused(Refusal::Reason::held));
 }
 
 Outcome<std::optional<milliseconds>> LockTable::renew(const Token& token,
                                                       std::optional<milliseconds> ttl, Now now,
-                                                      Wakes& wakes, std::optional<Fence> raise_to) {
-  TableOperation op(*this, now, wakes, Token{});
+                                                      WaiterNotifier& wakes,
+                                                      std::optional<Fence> raise_to) {
+  TableTransaction op(*this, now, wakes, Token{});
   std::optional<milliseconds> lease;
   HoldEntry* own = find_hold(token);
   if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);
     op.renew(*own, *lease, raise_to);
   }
-  op.settle();
+  op.admit_waiters();
   return {lease, op.more()};
 }
 
 Outcome<std::optional<Granted>> LockTable::rejoin(const Claim& claim, Fence fence,
-                                                  const Backing& backing, Now now, Wakes& wakes) {
-  TableOperation op(*this, now, wakes, Token{});
+                                                  const HolderIdentity& backing, Now now,
+                                                  WaiterNotifier& wakes) {
+  TableTransaction op(*this, now, wakes, Token{});
   HoldEntry* own = find_hold(claim.token);
   const auto verdict = op.rule(claim.owner, claim.limit);
   if (own != nullptr && own->inside()) {
@@ -132,20 +134,20 @@ Outcome<std::optional<Granted>> LockTable::rejoin(const Claim& claim, Fence fenc
   } else if (own == nullptr && verdict.lets_in()) {
     op.admit(asking(claim, backing, op.now(), {}), verdict, Flag::held, claim.ttl, fence);
     op.agree(find_hold(claim.token)->owner, fence);
-  } else if (own == nullptr && verdict.kind == TableOperation::Verdict::Kind::full) {
+  } else if (own == nullptr && verdict.kind == TableTransaction::Verdict::Kind::full) {
     WaiterEntry asker = asking(claim, backing, op.now(), {});
     asker.reserved = fence;
     op.join(asker, Ticket{0});
   }
-  op.settle();
+  op.admit_waiters();
   own = find_hold(claim.token);
   if (own == nullptr || !own->inside()) return {{}, op.more()};
   return {Granted{own->fence, own->lease}, op.more()};
 }
 
 Outcome<Released> LockTable::release(const Token& token, const ReleaseTerms& terms, Now now,
-                                     Wakes& wakes) {
-  TableOperation op(*this, now, wakes, Token{});
+                                     WaiterNotifier& wakes) {
+  TableTransaction op(*this, now, wakes, Token{});
   Released answer = Released::not_held;
   HoldEntry* own = find_hold(token);
   if (own != nullptr && own->inside()) {
@@ -166,26 +168,26 @@ Outcome<Released> LockTable::release(const Token& token, const ReleaseTerms& ter
     tombstone.limit = no_limit;
     holds.push_back(std::move(tombstone));
   }
-  op.settle();
+  op.admit_waiters();
   return {answer, op.more()};
 }
 
 Outcome<std::vector<HoldEntry>> LockTable::force(std::optional<Fence> fence, Now now,
-                                                 Wakes& wakes) {
-  TableOperation op(*this, now, wakes, Token{});
+                                                 WaiterNotifier& wakes) {
+  TableTransaction op(*this, now, wakes, Token{});
   std::vector<HoldEntry> out;
   std::erase_if(holds, [&](const HoldEntry& hold) {
     const bool thrown = hold.counts() && (!fence || hold.fence == *fence);
     if (thrown) out.push_back(hold);
     return thrown;
   });
-  op.settle();
+  op.admit_waiters();
   return {std::move(out), op.more()};
 }
 
-Outcome<std::optional<milliseconds>> LockTable::settle(Now now, Wakes& wakes) {
-  TableOperation op(*this, now, wakes, Token{});
-  op.settle();
+Outcome<std::optional<milliseconds>> LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {
+  TableTransaction op(*this, now, wakes, Token{});
+  op.admit_waiters();
   return {op.until_earliest_end(), op.more()};
 }
 

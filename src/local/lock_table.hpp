@@ -31,12 +31,12 @@ struct Now {
 constexpr std::chrono::seconds furthest_proposal{60};
 
 /// Who stands behind an entry on this host. The rules carry it about and never look into it.
-struct Backing {
-  bool by_process = false;  ///< Upkeep::process
+struct HolderIdentity {
+  bool by_process = false;  ///< Liveness::process
   ProcessId process;
   ProcessId command;    ///< the leader of the command's process group; pid 0: none yet
   std::string mailbox;  ///< where it listens (Mailbox::name); empty: nowhere
-  bool operator==(const Backing&) const = default;
+  bool operator==(const HolderIdentity&) const = default;
 };
 
 enum class Flag {
@@ -58,7 +58,7 @@ struct HoldEntry {
   Limit limit;
   Fence fence;
   Who who;
-  Backing backing;
+  HolderIdentity backing;
   bool operator==(const HoldEntry&) const = default;
   /// Whether its owner is inside: may work, and be re-entered.
   bool inside() const { return flag == Flag::held || flag == Flag::provisional; }
@@ -77,7 +77,7 @@ struct WaiterEntry {
   milliseconds floor{0};
   Limit limit;
   Who who;
-  Backing backing;
+  HolderIdentity backing;
   std::optional<Fence> proposal{};  ///< of its last ask
   /// Of a hold that the other members of a quorum remember, and its fence: let in without a word.
   std::optional<Fence> reserved{};
@@ -98,18 +98,18 @@ struct NextMessage {
 using Message = std::variant<GrantMessage, NextMessage>;
 
 /// The way to the waiters.
-class Wakes {
+class WaiterNotifier {
  public:
-  virtual ~Wakes() = default;
+  virtual ~WaiterNotifier() = default;
   /// Tells one waiter; false if nobody listens there any more.
   virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
   /// How many of the first are to know when what blocks ends, and how many are told where one of
   /// them does not.
-  struct FirstFew {
+  struct WakeWindow {
     std::size_t know = 3;  ///< one alone might be about to die unseen
     std::size_t told = 8;  ///< then most hand-overs wake nobody but who gets the lock
   };
-  virtual FirstFew first_few() const { return {}; }
+  virtual WakeWindow first_few() const { return {}; }
 };
 
 struct Granted {
@@ -120,7 +120,7 @@ struct Granted {
 
 /// As Refusal, with the holds that block as they are stored.
 struct Refused {
-  Refusal::Why why = Refusal::Why::held;
+  Refusal::Reason why = Refusal::Reason::held;
   std::vector<HoldEntry> holds;
   std::size_t ahead = 0;
   std::size_t waiting = 0;
@@ -156,24 +156,27 @@ struct LockTable {
   /// A new owner's fence is max(last + 1, `proposal` within furthest_proposal of the wall clock);
   /// without a proposal the wall clock is one.
   Outcome<std::variant<Granted, Refused>> acquire(const Claim& claim, const Ask& ask,
-                                                  const Backing& backing, Now now, Wakes& wakes,
+                                                  const HolderIdentity& backing, Now now,
+                                                  WaiterNotifier& wakes,
                                                   std::optional<Fence> proposal = {});
   /// Where the hold's fence is smaller than `raise_to` and the last one is not larger, both become
   /// that.
   Outcome<std::optional<milliseconds>> renew(const Token& token, std::optional<milliseconds> ttl,
-                                             Now now, Wakes& wakes,
+                                             Now now, WaiterNotifier& wakes,
                                              std::optional<Fence> raise_to = {});
   /// Records a hold that was granted elsewhere with `fence`: past the queue and the guard, but not
   /// beside another owner, and not for a token that was released. The last fence becomes at least
   /// that. Where another is inside, it is first in the queue.
-  Outcome<std::optional<Granted>> rejoin(const Claim& claim, Fence fence, const Backing& backing,
-                                         Now now, Wakes& wakes);
-  Outcome<Released> release(const Token& token, const ReleaseTerms& terms, Now now, Wakes& wakes);
+  Outcome<std::optional<Granted>> rejoin(const Claim& claim, Fence fence,
+                                         const HolderIdentity& backing, Now now,
+                                         WaiterNotifier& wakes);
+  Outcome<Released> release(const Token& token, const ReleaseTerms& terms, Now now,
+                            WaiterNotifier& wakes);
   /// Everybody, or the holds with this fence; answers those thrown out.
-  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, Now now, Wakes& wakes);
+  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, Now now, WaiterNotifier& wakes);
   /// Expires what has ended and lets the queue in, as every request does on its way; answers when
   /// what blocks now ends, if anything does.
-  Outcome<std::optional<milliseconds>> settle(Now now, Wakes& wakes);
+  Outcome<std::optional<milliseconds>> admit_waiters(Now now, WaiterNotifier& wakes);
 
   /// The holds that count at `now`, tombstones and expired ones left out.
   std::vector<HoldEntry> live_holds(Now now) const;

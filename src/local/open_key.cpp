@@ -17,13 +17,13 @@ Now now_here() {
   return Now{std::chrono::duration_cast<microseconds>(since_boot), wall_now().time_since_epoch()};
 }
 
-bool Knocks::wake(const WaiterEntry& waiter, const Message& message) {
+bool FifoNotifier::wake(const WaiterEntry& waiter, const Message& message) {
   return knock(waiter, std::holds_alternative<GrantMessage>(message) ? News::own : News::of_others);
 }
 
-bool Knocks::tell_moved(const WaiterEntry& waiter) { return knock(waiter, News::of_others); }
+bool FifoNotifier::tell_moved(const WaiterEntry& waiter) { return knock(waiter, News::of_others); }
 
-bool Knocks::knock(const WaiterEntry& waiter, News news) {
+bool FifoNotifier::knock(const WaiterEntry& waiter, News news) {
   auto reached = reach(directory_, waiter.backing.mailbox);
   // A mailbox that another user closed to us: its owner finds out when it next asks.
   if (reached.how == Reached::How::closed) return true;
@@ -36,12 +36,12 @@ bool Knocks::knock(const WaiterEntry& waiter, News news) {
   return true;
 }
 
-void Knocks::tell(const Backing& thrown_out) {
+void FifoNotifier::tell(const HolderIdentity& thrown_out) {
   auto reached = reach(directory_, thrown_out.mailbox);
   if (reached.fd) open_.emplace_back(std::move(reached.fd), News::own);
 }
 
-void Knocks::deliver() {
+void FifoNotifier::deliver() {
   for (const auto& [fd, news] : open_) {
     // A full FIFO will wake its owner without this byte.
     const char byte = static_cast<char>(news);
@@ -52,8 +52,8 @@ void Knocks::deliver() {
 
 std::optional<OpenKey> OpenKey::open(const Directory& directory, const LockKey& key,
                                      KeyFile::Use use, const Token& self,
-                                     const Patience& patience) {
-  auto file = KeyFile::open(directory, key_file_name(key), use, patience);
+                                     const CallOptions& call_options) {
+  auto file = KeyFile::open(directory, key_file_name(key), use, call_options);
   if (!file) return std::nullopt;
   OpenKey open(directory, key, std::move(*file));
   open.load(self);
@@ -66,7 +66,8 @@ void OpenKey::load(const Token& self) {
     const std::string where = directory_.shown(key_file_name(key_));
     auto named = parse_table(text, where);
     if (named.key != key_) {
-      throw Error(Trouble::wrong_data, where + " is for another key whose file has the same name");
+      throw Error(ErrorKind::wrong_data,
+                  where + " is for another key whose file has the same name");
     }
     table = std::move(named.table);
   }
@@ -93,7 +94,7 @@ OpenKey::Standing::Standing(const LockTable& table)
 
 /// Each waiter watches the one before it. True if some turned out to be dead, so that the rules
 /// have to look again.
-bool OpenKey::tell_the_moved(const Token& self) {
+bool OpenKey::notify_new_predecessors(const Token& self) {
   constexpr std::uint64_t nobody = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> stood_behind;
   stood_behind.reserve(before_.queue.size());
@@ -121,7 +122,7 @@ bool OpenKey::tell_the_moved(const Token& self) {
 }
 
 void OpenKey::save(const Token& self, bool more) {
-  while (more || tell_the_moved(self)) more = table.settle(now, knocks).more;
+  while (more || notify_new_predecessors(self)) more = table.admit_waiters(now, knocks).more;
   // Before the new state counts: were this process killed in between, those woken would find the
   // state of before and, among those that block, a holder that has gone.
   if (changed_ || !(Standing(table) == before_)) {

@@ -10,22 +10,22 @@
 #include "local/key_file.hpp"
 #include "local/liveness.hpp"
 #include "local/lock_table.hpp"
-#include "local/mailbox.hpp"
+#include "local/wake_fifo.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
 
 /// The way to other processes: opens their mailboxes, and writes into them when told.
-class Knocks final : public Wakes {
+class FifoNotifier final : public WaiterNotifier {
  public:
-  explicit Knocks(const Directory& directory) : directory_(directory) {}
+  explicit FifoNotifier(const Directory& directory) : directory_(directory) {}
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   /// Each waiter watches the one before it.
-  FirstFew first_few() const override { return {1, 1}; }
+  WakeWindow first_few() const override { return {1, 1}; }
   /// It stands behind another than before.
   bool tell_moved(const WaiterEntry& waiter);
   /// A holder: its hold has been taken from it.
-  void tell(const Backing& thrown_out);
+  void tell(const HolderIdentity& thrown_out);
   bool was_woken(const Token& token) const { return woken_.contains(token); }
   void deliver();
 
@@ -43,11 +43,12 @@ class OpenKey {
  public:
   /// Nothing if the key has no file and `use` makes none. `self`: who asks.
   static std::optional<OpenKey> open(const Directory& directory, const LockKey& key,
-                                     KeyFile::Use use, const Token& self, const Patience& patience);
+                                     KeyFile::Use use, const Token& self,
+                                     const CallOptions& call_options);
 
   LockTable table;
   Now now;
-  Knocks knocks;
+  FifoNotifier knocks;
 
   /// Ends the work for the queue that `more` says is left, tells every waiter that now stands
   /// behind another to look, and writes. `self` is told nothing.
@@ -80,7 +81,7 @@ class OpenKey {
 
   void load(const Token& self);
   void take(Refreshed refreshed);
-  bool tell_the_moved(const Token& self);
+  bool notify_new_predecessors(const Token& self);
 
   const Directory& directory_;
   LockKey key_;

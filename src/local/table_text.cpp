@@ -47,7 +47,7 @@ class Writer {
   Writer& add_who(const Who& who) {
     return add(who.host).add_number(who.pid).add(who.user).add(who.command).add(who.label);
   }
-  Writer& add_backing(const Backing& backing) {
+  Writer& add_backing(const HolderIdentity& backing) {
     add_number(backing.by_process ? 1 : 0);
     return add_process(backing.process).add_process(backing.command).add(backing.mailbox);
   }
@@ -84,7 +84,7 @@ class Reader {
   Reader(std::string_view text, const std::string& where) : rest_(text), where_(where) {}
 
   [[noreturn]] void fail() const {
-    throw Error(Trouble::wrong_data,
+    throw Error(ErrorKind::wrong_data,
                 where_ + " holds no lock of this version of dlock; if it is not needed, remove it");
   }
 
@@ -144,8 +144,8 @@ class Reader {
     who.label = text();
     return who;
   }
-  Backing backing() {
-    Backing backing;
+  HolderIdentity backing() {
+    HolderIdentity backing;
     backing.by_process = number<int>() != 0;
     backing.process = process();
     backing.command = process();

@@ -25,15 +25,15 @@ constexpr milliseconds time_to_leave{500};
 constexpr milliseconds time_for_a_last_look{200};
 constexpr milliseconds first_pause{50};
 
-Patience patience_for(const Claim& claim, int interrupt_fd) {
-  return {later(BootClock::now(), request_timeout(claim.ttl)), interrupt_fd};
+CallOptions patience_for(const Claim& claim, int cancel_fd) {
+  return {later(BootClock::now(), request_timeout(claim.ttl)), cancel_fd};
 }
 
-bool is_unavailable(const Error& error) { return error.trouble() == Trouble::unavailable; }
+bool is_unavailable(const Error& error) { return error.trouble() == ErrorKind::unavailable; }
 
 /// Refused for now: who waits will be let in.
 bool passes(const Refusal& refusal) {
-  return refusal.why == Refusal::Why::held || refusal.why == Refusal::Why::unready;
+  return refusal.why == Refusal::Reason::held || refusal.why == Refusal::Reason::unready;
 }
 
 /// One claim, until it is granted or there is a reason to stop.
@@ -54,19 +54,19 @@ class Attempt {
 
   /// With `patient` a server that does not answer counts as a refusal: it was reached before, and
   /// wait() goes on trying.
-  std::variant<Grant, Stop> ask_once(int interrupt_fd, bool patient);
+  std::variant<Grant, Stop> ask_once(int cancel_fd, bool patient);
   /// After ask_once was refused: stands in the queue.
-  std::variant<Grant, Stop> wait(int interrupt_fd);
+  std::variant<Grant, Stop> wait(int cancel_fd);
   const Refusal& refusal() const { return refusal_; }
   std::optional<Ticket> ticket() const { return ticket_; }
   bool server_is_away() const { return absence_.lasts(); }
 
  private:
   std::optional<Grant> take(const Answer& answer);
-  std::optional<Grant> ask_and_sleep(int interrupt_fd);
-  std::optional<Grant> ask_last(int interrupt_fd);
-  std::optional<Grant> sleep(int interrupt_fd);
-  std::optional<Grant> confirm(int interrupt_fd);
+  std::optional<Grant> ask_and_sleep(int cancel_fd);
+  std::optional<Grant> ask_last(int cancel_fd);
+  std::optional<Grant> sleep(int cancel_fd);
+  std::optional<Grant> confirm(int cancel_fd);
 
   Store& store_;
   const Claim& claim_;
@@ -75,7 +75,7 @@ class Attempt {
   AcquireListener& listener_;
   Refusal refusal_;
   std::optional<Ticket> ticket_;
-  Absence absence_;
+  Outage absence_;
 };
 
 std::optional<Grant> Attempt::take(const Answer& answer) {
@@ -84,44 +84,43 @@ std::optional<Grant> Attempt::take(const Answer& answer) {
   return std::nullopt;
 }
 
-std::variant<Grant, Attempt::Stop> Attempt::ask_once(int interrupt_fd, bool patient) {
+std::variant<Grant, Attempt::Stop> Attempt::ask_once(int cancel_fd, bool patient) {
   try {
-    if (auto grant = take(store_.acquire(claim_, {}, patience_for(claim_, interrupt_fd)))) {
+    if (auto grant = take(store_.acquire(claim_, {}, patience_for(claim_, cancel_fd)))) {
       return *grant;
     }
   } catch (const Error& error) {
-    if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
+    if (error.trouble() == ErrorKind::interrupted) return Stop::interrupted;
     if (!patient || !is_unavailable(error)) throw;
-    absence_.go_on(error, wait_end_, interrupt_fd);
+    absence_.go_on(error, wait_end_, cancel_fd);
   }
   return Stop::refused;
 }
 
-std::variant<Grant, Attempt::Stop> Attempt::wait(int interrupt_fd) {
+std::variant<Grant, Attempt::Stop> Attempt::wait(int cancel_fd) {
   while (true) {
     try {
-      if (auto grant = ask_and_sleep(interrupt_fd)) return *grant;
+      if (auto grant = ask_and_sleep(cancel_fd)) return *grant;
       if (!passes(refusal_)) return Stop::refused;
     } catch (const Error& error) {
-      if (error.trouble() == Trouble::interrupted) return Stop::interrupted;
+      if (error.trouble() == ErrorKind::interrupted) return Stop::interrupted;
       if (!is_unavailable(error) || BootClock::now() >= wait_end_) throw;
-      absence_.go_on(error, wait_end_, interrupt_fd);
+      absence_.go_on(error, wait_end_, cancel_fd);
     }
-    if (interrupt_fd >= 0 && readable(interrupt_fd)) return Stop::interrupted;
+    if (cancel_fd >= 0 && readable(cancel_fd)) return Stop::interrupted;
     if (BootClock::now() >= wait_end_ && !absence_.lasts()) {
-      if (auto grant = ask_last(interrupt_fd)) return *grant;
+      if (auto grant = ask_last(cancel_fd)) return *grant;
       return Stop::timed_out;
     }
   }
 }
 
 /// The last answer may be as old as the wait; nobody is refused for what was true then.
-std::optional<Grant> Attempt::ask_last(int interrupt_fd) {
+std::optional<Grant> Attempt::ask_last(int cancel_fd) {
   const auto until = later(BootClock::now(), time_for_a_last_look);
-  const Deadline usual = patience_for(claim_, interrupt_fd).deadline;
+  const Deadline usual = patience_for(claim_, cancel_fd).deadline;
   try {
-    auto grant =
-        take(store_.acquire(claim_, {true, ticket_}, {std::min(until, usual), interrupt_fd}));
+    auto grant = take(store_.acquire(claim_, {true, ticket_}, {std::min(until, usual), cancel_fd}));
     if (grant) return grant;
   } catch (const Error&) {
     // Then what it said last has to do.
@@ -131,33 +130,33 @@ std::optional<Grant> Attempt::ask_last(int interrupt_fd) {
   return std::nullopt;
 }
 
-std::optional<Grant> Attempt::ask_and_sleep(int interrupt_fd) {
-  auto grant = take(store_.acquire(claim_, {true, ticket_}, patience_for(claim_, interrupt_fd)));
+std::optional<Grant> Attempt::ask_and_sleep(int cancel_fd) {
+  auto grant = take(store_.acquire(claim_, {true, ticket_}, patience_for(claim_, cancel_fd)));
   absence_.end();
   if (grant || !passes(refusal_)) return grant;
   ticket_ = refusal_.ticket;
   listener_.still_waiting(claim_.key, refusal_);
-  return sleep(interrupt_fd);
+  return sleep(cancel_fd);
 }
 
-std::optional<Grant> Attempt::sleep(int interrupt_fd) {
+std::optional<Grant> Attempt::sleep(int cancel_fd) {
   const auto spread =
       refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
   const Deadline sign_of_life = later(BootClock::now(), longest_sleep);
   auto until = std::min(later(BootClock::now(), refusal_.ask_again_in + spread), sign_of_life);
   while (true) {
-    const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), interrupt_fd);
-    if (wake.why == Wake::Why::granted) {
+    const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), cancel_fd);
+    if (wake.why == Wake::Reason::granted) {
       const bool enough = wake.grant && (unconfirmed_ || wake.grant->confirmed);
-      return enough ? wake.grant : confirm(interrupt_fd);
+      return enough ? wake.grant : confirm(cancel_fd);
     }
-    if (wake.why != Wake::Why::changed) return std::nullopt;
+    if (wake.why != Wake::Reason::changed) return std::nullopt;
     until = std::min(wake.ask_again_at, sign_of_life);
   }
 }
 
-std::optional<Grant> Attempt::confirm(int interrupt_fd) {
-  return store_.renew(claim_.key, claim_.token, std::nullopt, patience_for(claim_, interrupt_fd));
+std::optional<Grant> Attempt::confirm(int cancel_fd) {
+  return store_.renew(claim_.key, claim_.token, std::nullopt, patience_for(claim_, cancel_fd));
 }
 
 /// All claims of one acquisition.
@@ -210,7 +209,7 @@ Acquired Acquisition::run() {
       if (auto done = take_all()) return std::move(*done);
     } catch (const Error& error) {
       leave();
-      if (error.trouble() == Trouble::interrupted) return Interrupted{};
+      if (error.trouble() == ErrorKind::interrupted) return Interrupted{};
       throw;
     } catch (...) {
       leave();
@@ -237,7 +236,7 @@ std::optional<Acquired> Acquisition::take_all() {
     // place again.
     const auto first = ticket && may_wait()
                            ? Attempt::Stop::refused
-                           : attempt.ask_once(terms_.interrupt_fd, reached_ && may_wait());
+                           : attempt.ask_once(terms_.cancel_fd, reached_ && may_wait());
     reached_ = true;
     if (const auto* grant = std::get_if<Grant>(&first)) {
       held_.push_back({claim, *grant});
@@ -262,7 +261,7 @@ std::optional<Acquired> Acquisition::take_all() {
 /// Where the votes of several servers were split: all is given back, and others may go first.
 bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
   const Refusal& refusal = attempt.refusal();
-  if (refusal.why != Refusal::Why::split) return false;
+  if (refusal.why != Refusal::Reason::split) return false;
   const auto end = std::max(wait_end_, later(begun_, request_timeout(claim.ttl)));
   again_at_ = later(BootClock::now(), random_up_to(refusal.ask_again_in));
   if (waited_) tickets_[claim.key] = refusal.ticket;
@@ -272,7 +271,7 @@ bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
 
 /// False if interrupted.
 bool Acquisition::pause() const {
-  pollfd fds[] = {{terms_.interrupt_fd, POLLIN, 0}};
+  pollfd fds[] = {{terms_.cancel_fd, POLLIN, 0}};
   return again_at_ <= BootClock::now() || poll_until(fds, again_at_) == 0;
 }
 
@@ -281,9 +280,9 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
   const auto [since, first] = waiting_since_.try_emplace(claim.key, BootClock::now());
   if (first && !attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
   const bool upkeep = !held_.empty() && store_.needs_renewal(held_.front().claim);
-  const auto result = upkeep ? wait_upholding(attempt) : attempt.wait(terms_.interrupt_fd);
+  const auto result = upkeep ? wait_upholding(attempt) : attempt.wait(terms_.cancel_fd);
   if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
-    const bool told = terms_.interrupt_fd >= 0 && readable(terms_.interrupt_fd);
+    const bool told = terms_.cancel_fd >= 0 && readable(terms_.cancel_fd);
     if (*stop == Attempt::Stop::interrupted && !told) return Waited::lost_another;
     stop_ = *stop;
     return Waited::stopped;
@@ -298,15 +297,15 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
 /// Also interrupted where one of those had is lost.
 std::variant<Grant, Attempt::Stop> Acquisition::wait_upholding(Attempt& attempt) {
   const StorePtr second = terms_.open_second();
-  LeaseKeeper keeper(*second, held_);
-  const int fds[] = {terms_.interrupt_fd, keeper.lost_fd()};
+  LeaseRenewer keeper(*second, held_);
+  const int fds[] = {terms_.cancel_fd, keeper.lost_fd()};
   const AnyOf interrupt(fds);
   const auto take_over = [&] {
     const auto before = std::exchange(held_, keeper.stop());
     for (std::size_t i = 0; i < held_.size(); ++i) {
       // Before the first renewal no server was asked to take it down.
       const bool renewed = held_[i].grant.lease.valid_until != before[i].grant.lease.valid_until;
-      if (renewed) store_.upheld_elsewhere(held_[i].claim);
+      if (renewed) store_.renewed_by_other_connection(held_[i].claim);
     }
   };
   try {
@@ -321,11 +320,11 @@ std::variant<Grant, Attempt::Stop> Acquisition::wait_upholding(Attempt& attempt)
 
 Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim) {
   // A refusal that never queued and holds nothing leaves nothing to give back, but split votes.
-  const bool split = attempt.refusal().why == Refusal::Why::split;
+  const bool split = attempt.refusal().why == Refusal::Reason::split;
   if (waited_ || split || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
   if (stop == Attempt::Stop::interrupted) return Interrupted{};
-  if (attempt.refusal().why == Refusal::Why::unready) {
-    throw Error(Trouble::unavailable, attempt.refusal().reason);
+  if (attempt.refusal().why == Refusal::Reason::unready) {
+    throw Error(ErrorKind::unavailable, attempt.refusal().reason);
   }
   return GaveUp{claim.key, attempt.refusal(), waited_};
 }
@@ -335,8 +334,8 @@ Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const 
 bool Acquisition::refresh() {
   for (Held& held : std::span(held_).first(before_wait_)) {
     try {
-      const auto renewed = store_.uphold(held.claim, held.grant.fence,
-                                         patience_for(held.claim, terms_.interrupt_fd));
+      const auto renewed = store_.renew_hold(held.claim, held.grant.fence,
+                                             patience_for(held.claim, terms_.cancel_fd));
       if (!renewed) return false;
       held = {held.claim, *renewed};
     } catch (const Error& error) {
@@ -365,21 +364,21 @@ Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& te
   return Acquisition(store, std::move(claims), terms, listener).run();
 }
 
-bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& patience) {
+bool give_back(Store& store, const std::vector<Claim>& claims, const CallOptions& call_options) {
   bool answered = true;
   const auto begun = BootClock::now();
   // What is left of the time is for a second try, on another connection than one that has died.
-  auto answer_by = begun + (patience.deadline - begun) / 2;
+  auto answer_by = begun + (call_options.deadline - begun) / 2;
   for (const Claim& claim : claims) {
     while (true) {
       try {
         store.release(claim.key, claim.token, ReleaseMode::ignore_floor,
-                      {answer_by, patience.interrupt_fd});
+                      {answer_by, call_options.cancel_fd});
         break;
       } catch (const Error& error) {
-        answer_by = patience.deadline;
+        answer_by = call_options.deadline;
         const auto again = later(BootClock::now(), first_pause);
-        if (!is_unavailable(error) || again >= patience.deadline) {
+        if (!is_unavailable(error) || again >= call_options.deadline) {
           answered = false;
           break;
         }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "lock/absence.hpp"
-#include "lock/lease_keeper.hpp"
+#include "lock/lease_renewer.hpp"
+#include "lock/outage.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -38,7 +38,7 @@ using Acquired = std::variant<std::vector<Held>, GaveUp, Interrupted>;
 /// How acquire() goes about it.
 struct AcquireTerms {
   std::optional<milliseconds> wait;  ///< nothing: for ever; zero: ask once
-  int interrupt_fd = -1;
+  int cancel_fd = -1;
   std::function<StorePtr()> open_second;  ///< another connection to the same place, to renew by
                                           ///< while the first one waits
   /// Whether the last key may be had by a message alone, while its lease is known to last: then the
@@ -55,7 +55,7 @@ Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& te
 
 /// Gives back whatever these claims hold or wait for; repeats until answered, at most until
 /// `patience` ends. True if the engine answered for all.
-bool give_back(Store& store, const std::vector<Claim>& claims, const Patience& patience);
+bool give_back(Store& store, const std::vector<Claim>& claims, const CallOptions& call_options);
 bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most);
 
 }  // namespace dlock

@@ -16,12 +16,12 @@ constexpr milliseconds time_for_a_last_count{200};
 /// One waiter at one latch.
 class AtLatch {
  public:
-  AtLatch(Latches& latches, const LockKey& key, Deadline wait_end, int interrupt_fd,
+  AtLatch(Latches& latches, const LockKey& key, Deadline wait_end, int cancel_fd,
           LatchListener& listener)
       : latches_(latches),
         key_(key),
         wait_end_(wait_end),
-        interrupt_fd_(interrupt_fd),
+        interrupt_fd_(cancel_fd),
         listener_(listener),
         absence_(listener) {}
 
@@ -38,7 +38,7 @@ class AtLatch {
   Deadline wait_end_;
   int interrupt_fd_;
   LatchListener& listener_;
-  Absence absence_;
+  Outage absence_;
   LatchState state_;
   bool reached_ = false;
 };
@@ -50,8 +50,8 @@ LatchWait AtLatch::run() {
       end = look_and_sleep();
       if (!end && time_is_up()) end = look_once_more();
     } catch (const Error& error) {
-      if (error.trouble() == Trouble::interrupted) return {LatchWait::End::interrupted, state_};
-      if (error.trouble() != Trouble::unavailable || !reached_ || time_is_up()) throw;
+      if (error.trouble() == ErrorKind::interrupted) return {LatchWait::End::interrupted, state_};
+      if (error.trouble() != ErrorKind::unavailable || !reached_ || time_is_up()) throw;
       absence_.go_on(error, wait_end_, interrupt_fd_);
     }
     if (!end && interrupt_fd_ >= 0 && readable(interrupt_fd_)) end = LatchWait::End::interrupted;
@@ -79,7 +79,7 @@ std::optional<LatchWait::End> AtLatch::look_and_sleep() {
   const auto its_end = later(BootClock::now(), state_.left + milliseconds(1));
   const auto due = std::min(its_end, later(BootClock::now(), longest_sleep_at_a_latch));
   const auto why = latches_.sleep_at_latch(key_, std::min(due, wait_end_), interrupt_fd_);
-  if (why == Wake::Why::interrupted) return LatchWait::End::interrupted;
+  if (why == Wake::Reason::interrupted) return LatchWait::End::interrupted;
   return std::nullopt;
 }
 
@@ -88,7 +88,7 @@ LatchWait::End AtLatch::look_once_more() {
   try {
     return look(false, time_for_a_last_count).value_or(LatchWait::End::timed_out);
   } catch (const Error& error) {
-    if (error.trouble() == Trouble::interrupted) throw;
+    if (error.trouble() == ErrorKind::interrupted) throw;
     return LatchWait::End::timed_out;
   }
 }
@@ -96,9 +96,9 @@ LatchWait::End AtLatch::look_once_more() {
 }  // namespace
 
 LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
-                      int interrupt_fd, LatchListener& listener) {
+                      int cancel_fd, LatchListener& listener) {
   const auto wait_end = wait ? later(BootClock::now(), *wait) : never;
-  return AtLatch(latches, key, wait_end, interrupt_fd, listener).run();
+  return AtLatch(latches, key, wait_end, cancel_fd, listener).run();
 }
 
 }  // namespace dlock

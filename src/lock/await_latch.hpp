@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "lock/absence.hpp"
 #include "lock/latch.hpp"
+#include "lock/outage.hpp"
 
 namespace dlock {
 
@@ -30,6 +30,6 @@ struct LatchWait {
 /// once). A server that goes away meanwhile is tried again for as long as we may wait; one that was
 /// never reached is Error{unavailable}. Leaves nothing behind.
 LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
-                      int interrupt_fd, LatchListener& listener);
+                      int cancel_fd, LatchListener& listener);
 
 }  // namespace dlock

@@ -83,7 +83,7 @@ struct Who {
 Who this_process(std::string command, std::string label);
 
 /// What keeps a hold alive.
-enum class Upkeep {
+enum class Liveness {
   renewal,  ///< its lease, which somebody renews
   process,  ///< the process that asked, where the engine can see processes (`run` on local:);
             ///< elsewhere the same as renewal
@@ -97,7 +97,7 @@ struct Claim {
   Limit limit = exclusive;
   milliseconds ttl{0};
   milliseconds floor{0};  ///< keep the key taken this long after the grant (`--min-hold`)
-  Upkeep upkeep = Upkeep::renewal;
+  Liveness upkeep = Liveness::renewal;
   Who who;
 };
 

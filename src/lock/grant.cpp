@@ -28,15 +28,15 @@ void join(Holder& holder, const Hold& hold) {
 
 }  // namespace
 
-void grow_older(std::vector<Holder>& holders, milliseconds span) {
+void age_by(std::vector<Holder>& holders, milliseconds span) {
   for (Holder& holder : holders) {
     holder.held += span;
     if (holder.lease_left) holder.lease_left = std::max(milliseconds(0), *holder.lease_left - span);
   }
 }
 
-void grow_older(KeyState& state, milliseconds span) {
-  grow_older(state.holders, span);
+void age_by(KeyState& state, milliseconds span) {
+  age_by(state.holders, span);
   for (Waiter& waiter : state.waiters) waiter.waiting += span;
   if (state.latch) state.latch->left = std::max(milliseconds(0), state.latch->left - span);
 }

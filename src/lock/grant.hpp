@@ -70,7 +70,7 @@ struct Waiter {
 
 /// No, and why.
 struct Refusal {
-  enum class Why {
+  enum class Reason {
     held,     ///< by others, or others wait before
     upgrade,  ///< the owner is inside already, beside more others than this request allows
     gone,     ///< this token was released before; it is never granted again
@@ -78,7 +78,7 @@ struct Refusal {
               ///< after a pause of up to `ask_again_in`
     unready,  ///< of several servers too few have a vote for so long; `reason` names them
   };
-  Why why = Why::held;
+  Reason why = Reason::held;
   std::vector<Holder> held_by;   ///< the first few
   std::size_t holders = 0;       ///< how many owners are inside
   std::size_t ahead = 0;         ///< how many stand before this request in the queue
@@ -103,8 +103,8 @@ struct KeyState {
 };
 
 /// As they will be `span` later if nothing happens meanwhile.
-void grow_older(std::vector<Holder>& holders, milliseconds span);
-void grow_older(KeyState& state, milliseconds span);
+void age_by(std::vector<Holder>& holders, milliseconds span);
+void age_by(KeyState& state, milliseconds span);
 
 /// One hold as an engine stores it, times relative to the engine's own "now"; what holders_of
 /// groups into Holders.

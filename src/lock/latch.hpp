@@ -46,20 +46,20 @@ class Latches {
   /// Makes the latch. One that is there stays as it is, but for its end, which this may put off;
   /// the answer tells its count.
   virtual LatchState open_latch(const LockKey& key, const LatchTerms& terms,
-                                const Patience& patience) = 0;
+                                const CallOptions& call_options) = 0;
 
   /// Nothing if there is no such latch. A latch that is open stays as it is.
   virtual std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
-                                           const Patience& patience) = 0;
+                                           const CallOptions& call_options) = 0;
 
   /// Nothing if there is no such latch. With `listen`, sleep_at_latch() hears from here on of
   /// whatever may open it.
   virtual std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
-                                                  const Patience& patience) = 0;
+                                                  const CallOptions& call_options) = 0;
 
   /// After a look that listens: sleeps until `until`, or until there is reason to look again
   /// (changed). Throws Error{unavailable} if the news channel broke: look again.
-  virtual Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) = 0;
+  virtual Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) = 0;
 };
 
 }  // namespace dlock

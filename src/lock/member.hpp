@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lock/fence_register.hpp"
 #include "lock/latch.hpp"
-#include "lock/seals.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -13,7 +13,7 @@ namespace dlock {
 /// What a member's answers are worth.
 struct Standing {
   /// Its answers count once this has passed: until then a lease may last that it has forgotten.
-  milliseconds no_vote_for{0};
+  milliseconds quarantined_for{0};
   /// Names the server's process: two members of the same name are one server. Empty where no
   /// answer has come yet.
   std::string process;
@@ -32,27 +32,28 @@ struct Displaced {
   bool arrivals_stay = false;
 };
 
-/// One of several independent servers of which a majority decides: Store, Seals and Latches, and
-/// what a majority needs beside. Its acquire() and renew() are for whoever uses it alone.
-class Member : public virtual Store, public virtual Seals, public virtual Latches {
+/// One of several independent servers of which a majority decides: Store, FenceRegister and
+/// Latches, and what a majority needs beside. Its acquire() and renew() are for whoever uses it
+/// alone.
+class Member : public virtual Store, public virtual FenceRegister, public virtual Latches {
  public:
   /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
   /// clock). A hold the token has already is answered with the fence it has.
   virtual Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
-                      const Patience& patience) = 0;
+                      const CallOptions& call_options) = 0;
 
   /// As renew(). Where the hold's fence is smaller than `fence` and no larger one was given out
   /// since, hold and server take `fence` over; the answer has the fence that the hold has then.
   virtual std::optional<Grant> renew_as(const LockKey& key, const Token& token,
                                         std::optional<milliseconds> ttl, Fence fence,
-                                        const Patience& patience) = 0;
+                                        const CallOptions& call_options) = 0;
 
   /// Records a hold that the majority keeps and this server has not: past the queue, but not
   /// beside another owner: there it is the next. Its fence is `fence`, also where it has the hold,
   /// and the server's last one at least that. Nothing if another is inside or the token was
   /// released.
   virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
-                                      const Patience& patience) = 0;
+                                      const CallOptions& call_options) = 0;
 
   /// This process will not ask for the token here after all: its release need not fear that a
   /// request comes after it, as that of a token does which another process asked for.
@@ -67,12 +68,12 @@ class Member : public virtual Store, public virtual Seals, public virtual Latche
   virtual LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
                                 const std::optional<Displaced>& displaced,
                                 const std::vector<ArrivalId>& arrived,
-                                const Patience& patience) = 0;
+                                const CallOptions& call_options) = 0;
 
   /// As look_at_latch(), with those, or the first of those, that have arrived here after the first
   /// `known`.
   virtual std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
-                                              const Patience& patience) = 0;
+                                              const CallOptions& call_options) = 0;
 
   /// As of the last answer.
   virtual Standing standing() const = 0;

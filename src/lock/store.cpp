@@ -4,8 +4,8 @@
 
 namespace dlock {
 
-std::optional<Grant> Store::uphold(const Claim& claim, Fence, const Patience& patience) {
-  return renew(claim.key, claim.token, std::nullopt, patience);
+std::optional<Grant> Store::renew_hold(const Claim& claim, Fence, const CallOptions& call_options) {
+  return renew(claim.key, claim.token, std::nullopt, call_options);
 }
 
 bool Store::command_started(const Claim&, pid_t) { return true; }
@@ -14,21 +14,21 @@ bool Store::live_with(const Claim&, pid_t) { return true; }
 
 void Store::leave_to(pid_t) {}
 
-std::optional<Margin> Store::margin(const Claim&) { return std::nullopt; }
+std::optional<QuorumMargin> Store::margin(const Claim&) { return std::nullopt; }
 
 std::string gone_from(const Store& store) { return store.name() + " no longer has it"; }
 
 std::optional<bool> is_still_held(Store& store, const Claim& claim) {
   constexpr milliseconds longest_look{200};
   try {
-    const Patience patience{later(BootClock::now(), longest_look), -1};
-    return store.renew(claim.key, claim.token, std::nullopt, patience).has_value();
+    const CallOptions call_options{later(BootClock::now(), longest_look), -1};
+    return store.renew(claim.key, claim.token, std::nullopt, call_options).has_value();
   } catch (const std::exception&) {
     return std::nullopt;
   }
 }
 
-Patience short_patience() { return {later(BootClock::now(), silence_of_a_dead_server), -1}; }
+CallOptions short_call() { return {later(BootClock::now(), silence_of_a_dead_server), -1}; }
 
 milliseconds drift_allowance(milliseconds lease) { return lease / 100 + milliseconds(2); }
 

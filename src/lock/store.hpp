@@ -7,28 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "base/call_options.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/fd.hpp"
-#include "base/wait.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 
 namespace dlock {
 
-/// How long a call may block, and the fd that ends it early by becoming readable (-1: none). Past
-/// the deadline a call throws Error{unavailable}, interrupted it throws Error{interrupted}.
-struct Patience {
-  Deadline deadline = never;
-  int interrupt_fd = -1;
-  const Event* sent = nullptr;  ///< raised when a request is on its way
-};
-
 /// A server that is silent for so long counts as unreachable, whatever it is asked.
 constexpr milliseconds silence_of_a_dead_server{5000};
 
 /// How long whoever has no ttl of his own (release, inspect, renew, doctor) waits for an answer.
-Patience short_patience();
+CallOptions short_call();
 
 /// How to ask for a key.
 struct Ask {
@@ -38,13 +30,13 @@ struct Ask {
 
 /// Why a waiter's sleep ended.
 struct Wake {
-  enum class Why {
+  enum class Reason {
     due,      ///< the time given has come
     granted,  ///< the lock was handed over; unless `grant` says it is, renew() confirms it
     changed,  ///< what blocks ends sooner than was told: sleep until `ask_again_at` at most
     interrupted,
   };
-  Why why = Why::due;
+  Reason why = Reason::due;
   Deadline ask_again_at{};
   /// Of `granted`, where it was confirmed already; or where it is known how old the news is: good
   /// until its own, short lease ends, confirmed or not.
@@ -52,7 +44,7 @@ struct Wake {
 };
 
 /// On how many of several servers a hold stands.
-struct Margin {
+struct QuorumMargin {
   std::size_t held = 0;
   std::size_t needed = 0;
   std::size_t servers = 0;
@@ -87,44 +79,46 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  virtual Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) = 0;
+  virtual Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) = 0;
 
   /// After an acquire with `wait` was refused: sleeps until `until`, or until there is news for
   /// this claim. Throws Error{unavailable} if the news channel broke: acquire again, with the
   /// ticket.
-  virtual Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) = 0;
+  virtual Wake sleep(const Claim& claim, Deadline until, int cancel_fd) = 0;
 
   /// Renews by `ttl`, or by the grant's own; also confirms a hold that was handed over. Nothing if
   /// the token holds nothing.
   virtual std::optional<Grant> renew(const LockKey& key, const Token& token,
-                                     std::optional<milliseconds> ttl, const Patience& patience) = 0;
+                                     std::optional<milliseconds> ttl,
+                                     const CallOptions& call_options) = 0;
 
   /// Renews by its own ttl a hold that was granted with `fence`, to whichever store of this place.
   /// Where several servers decide, those that have lost it take it down again.
-  virtual std::optional<Grant> uphold(const Claim& claim, Fence fence, const Patience& patience);
+  virtual std::optional<Grant> renew_hold(const Claim& claim, Fence fence,
+                                          const CallOptions& call_options);
 
   /// Said when another store of this place has upheld a hold that is released by this one: what
   /// that one asked may come after the release.
-  virtual void upheld_elsewhere(const Claim&) {}
+  virtual void renewed_by_other_connection(const Claim&) {}
 
   virtual Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                           const Patience& patience) = 0;
+                           const CallOptions& call_options) = 0;
 
   /// Throws out the owner with this fence, or everybody; says who it was.
-  virtual std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
-                                            const Patience& patience) = 0;
+  virtual std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+                                    const CallOptions& call_options) = 0;
 
   /// Keys of `query.keys` come first and as given, free ones too; then what the globs match, by
   /// name, without free keys and doubles.
-  virtual std::vector<KeyState> inspect(const Query& query, const Patience& patience) = 0;
+  virtual std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) = 0;
 
-  /// The command of this claim now runs as process group `group`: a hold with Upkeep::process
+  /// The command of this claim now runs as process group `group`: a hold with Liveness::process
   /// outlives a killed dlock until that group has gone. False if the hold has gone: then the
   /// command must not run. Nothing to do for engines that go by leases.
   virtual bool command_started(const Claim& claim, pid_t group);
 
-  /// A hold with Upkeep::process lives with process `pid` from here on, no longer with the one that
-  /// asked. False if the hold has gone. Nothing to do for engines that go by leases.
+  /// A hold with Liveness::process lives with process `pid` from here on, no longer with the one
+  /// that asked. False if the hold has gone. Nothing to do for engines that go by leases.
   virtual bool live_with(const Claim& claim, pid_t pid);
 
   /// Said before a fork that leave_to() follows: no thread of this store runs then. What was asked
@@ -145,7 +139,7 @@ class Store {
 
   /// Where several servers decide: on how many the hold of this claim stood when all were last
   /// asked; those that have had no time to answer count among them.
-  virtual std::optional<Margin> margin(const Claim& claim);
+  virtual std::optional<QuorumMargin> margin(const Claim& claim);
 
   /// Where several servers decide: what was wrong with single ones, each as it was heard last, and
   /// not told of before, by this or as a margin. Error{usage} is for whoever named them.

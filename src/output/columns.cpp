@@ -25,7 +25,7 @@ struct Glyph {
 Glyph first_glyph(std::string_view text) {
   const auto point = first_code_point(text);
   if (!point) return {1, 1};
-  if (is_in(joining_glyphs, point->value)) return {point->bytes, 0};
+  if (is_in(zero_width_glyphs, point->value)) return {point->bytes, 0};
   return {point->bytes, is_in(wide_glyphs, point->value) ? std::size_t{2} : std::size_t{1}};
 }
 

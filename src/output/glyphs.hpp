@@ -37,7 +37,7 @@ constexpr CodeRange wide_glyphs[] = {
 
 /// No column of their own: categories Mn, Me and Cf, and the Hangul vowels and finals that join a
 /// leading consonant.
-constexpr CodeRange joining_glyphs[] = {
+constexpr CodeRange zero_width_glyphs[] = {
     {0x300, 0x36F},     {0x483, 0x489},     {0x591, 0x5BD},     {0x5BF, 0x5BF},
     {0x5C1, 0x5C2},     {0x5C4, 0x5C5},     {0x5C7, 0x5C7},     {0x610, 0x61A},
     {0x64B, 0x65F},     {0x670, 0x670},     {0x6D6, 0x6DC},     {0x6DF, 0x6E4},

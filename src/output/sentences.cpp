@@ -102,17 +102,17 @@ std::string who_text(const Who& who) {
 std::string refusal_text(const LockKey& key, const Refusal& refusal) {
   const std::string name = escaped(key.text);
   switch (refusal.why) {
-    case Refusal::Why::gone:
+    case Refusal::Reason::gone:
       return name + ": this token was given back before";
-    case Refusal::Why::upgrade:
+    case Refusal::Reason::upgrade:
       return name + " is held by this owner together with others, who would have to leave first: " +
              "a shared hold cannot become a narrower one while they are inside";
-    case Refusal::Why::unready:
+    case Refusal::Reason::unready:
       return name + ": " + refusal.reason;
-    case Refusal::Why::split:
+    case Refusal::Reason::split:
       return name + " is asked for by several at once, and none of them has a majority of the " +
              "servers";
-    case Refusal::Why::held:
+    case Refusal::Reason::held:
       break;
   }
   const std::string queue =
@@ -123,7 +123,7 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
 std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                          const Screen& screen) {
   const std::string begin = waiting_for(key, waited, screen);
-  if (refusal.why != Refusal::Why::held) return begin + ": " + refusal_text(key, refusal);
+  if (refusal.why != Refusal::Reason::held) return begin + ": " + refusal_text(key, refusal);
   const std::size_t waiting = std::max(refusal.waiting, refusal.ahead + 1);
   const std::string place =
       ", place " + std::to_string(refusal.ahead + 1) + " of " + std::to_string(waiting);
@@ -164,7 +164,7 @@ std::string server_back_text(milliseconds away, const std::string& doing) {
   return "the server answers again after " + human_duration(away) + "; still " + doing;
 }
 
-std::string margin_text(const LockKey& key, const Margin& margin) {
+std::string margin_text(const LockKey& key, const QuorumMargin& margin) {
   return escaped(key.text) + " is held on " + std::to_string(margin.held) + " of " +
          std::to_string(margin.servers) + " servers, and " + std::to_string(margin.needed) +
          " are needed" + (margin.missing.empty() ? "" : ": " + margin.missing);

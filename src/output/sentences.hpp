@@ -34,6 +34,6 @@ std::string server_lost_text(const std::string& why, const std::string& doing);
 std::string server_back_text(milliseconds away, const std::string& doing);
 
 /// `nightly is held on 3 of 5 servers, and 3 are needed: redis://db4: no answer; …`.
-std::string margin_text(const LockKey& key, const Margin& margin);
+std::string margin_text(const LockKey& key, const QuorumMargin& margin);
 
 }  // namespace dlock

@@ -26,7 +26,7 @@ bool LatchViews::View::has(const Which& one) const {
   return state == State::present && which() == one;
 }
 
-Inquiry LatchViews::propose(const LatchTerms& terms) {
+NodeRequest LatchViews::propose(const LatchTerms& terms) {
   proposal_ = terms;
   for (View& view : views_) {
     view.mending = true;
@@ -50,7 +50,7 @@ void LatchViews::take(std::size_t member, const Response& response) {
   view.listening = false;
   if (const auto* error = std::get_if<Error>(&response)) {
     // Two names of one server: that is no answer of a member.
-    if (error->trouble() == Trouble::usage) throw Error(*error);
+    if (error->trouble() == ErrorKind::usage) throw Error(*error);
     view.state = View::State::failed;
     view.trouble = *error;
     return;
@@ -186,10 +186,10 @@ LatchState LatchViews::state() const {
     state.left = std::max(state.left, view.latch.left);
   }
   if (counts.size() > 1) {
-    throw Error(Trouble::wrong_data, escaped(key_.text) + ": some servers have a latch for " +
-                                         std::to_string(*counts.begin()) + ", others one for " +
-                                         std::to_string(*counts.rbegin()) +
-                                         ": take another name for each");
+    throw Error(ErrorKind::wrong_data, escaped(key_.text) + ": some servers have a latch for " +
+                                           std::to_string(*counts.begin()) + ", others one for " +
+                                           std::to_string(*counts.rbegin()) +
+                                           ": take another name for each");
   }
   state.count = counts.empty() ? 0 : *counts.begin();
   if (which) {
@@ -243,7 +243,7 @@ bool LatchViews::is_to_read(const View& view) const {
   return !proposal_ && (!view.is_read() || (listen_ && !view.listening));
 }
 
-std::optional<Inquiry> LatchViews::next_for(std::size_t member) {
+std::optional<NodeRequest> LatchViews::next_for(std::size_t member) {
   View& view = views_[member];
   const bool is_there = view.state == View::State::present;
   const auto which = aim();
@@ -255,7 +255,7 @@ std::optional<Inquiry> LatchViews::next_for(std::size_t member) {
   return is_there && !view.has(*which) ? displace(view, *which) : mend(view, *which);
 }
 
-std::optional<Inquiry> LatchViews::displace(View& view, const Which& which) {
+std::optional<NodeRequest> LatchViews::displace(View& view, const Which& which) {
   const bool ended = is_agreed();
   if (!ended && !may_join(view, which)) return std::nullopt;
   view.mending = true;
@@ -266,7 +266,7 @@ std::optional<Inquiry> LatchViews::displace(View& view, const Which& which) {
                       missing_at(view, which)};
 }
 
-std::optional<Inquiry> LatchViews::mend(View& view, const Which& which) {
+std::optional<NodeRequest> LatchViews::mend(View& view, const Which& which) {
   auto missing = missing_at(view, which);
   if (view.state == View::State::present) {
     const bool opens = arrived_at(which).size() >= static_cast<std::size_t>(which.count);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "quorum/council.hpp"
+#include "quorum/node_clients.hpp"
 
 namespace dlock {
 
@@ -26,7 +26,7 @@ class LatchViews {
 
   /// The members are asked for the sake of opening it: what all of them are asked first. Nobody is
   /// asked who has arrived.
-  Inquiry propose(const LatchTerms& terms);
+  NodeRequest propose(const LatchTerms& terms);
   /// From here on all are to be asked again; with `listen`, those that have the latch are to tell
   /// of changes. `woken`: somebody has just arrived, and may be on the way to members that lack
   /// him.
@@ -63,7 +63,7 @@ class LatchViews {
   /// The others may be out of reach: from here on what some have is what all are to have.
   void mend_by_few() { by_few_ = true; }
   /// What `member`, which owes no answer, is now asked, if anything is not as it is to be there.
-  std::optional<Inquiry> next_for(std::size_t member);
+  std::optional<NodeRequest> next_for(std::size_t member);
 
  private:
   /// Which latch of this name.
@@ -100,8 +100,8 @@ class LatchViews {
   std::vector<ArrivalId> missing_at(const View& view, const Which& which) const;
   milliseconds left_of(const Which& which) const;
   bool is_to_read(const View& view) const;
-  std::optional<Inquiry> mend(View& view, const Which& which);
-  std::optional<Inquiry> displace(View& view, const Which& which);
+  std::optional<NodeRequest> mend(View& view, const Which& which);
+  std::optional<NodeRequest> displace(View& view, const Which& which);
 
   LockKey key_;
   std::vector<View> views_;

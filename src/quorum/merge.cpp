@@ -154,15 +154,15 @@ std::vector<KeyState> merged_states(const Query& query,
 }
 
 void throw_no_majority(const std::vector<std::optional<Error>>& troubles) {
-  std::optional<Trouble> common;
+  std::optional<ErrorKind> common;
   std::string text;
   for (const auto& trouble : troubles) {
     if (!trouble) continue;
     if (!common) common = trouble->trouble();
-    if (*common != trouble->trouble()) common = Trouble::unavailable;
+    if (*common != trouble->trouble()) common = ErrorKind::unavailable;
     text += (text.empty() ? ": " : "; ") + std::string(trouble->what());
   }
-  throw Error(common.value_or(Trouble::unavailable),
+  throw Error(common.value_or(ErrorKind::unavailable),
               "no majority of " + std::to_string(troubles.size()) + " servers" + text);
 }
 

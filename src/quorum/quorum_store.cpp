@@ -4,13 +4,13 @@
 
 #include "base/error.hpp"
 #include "base/join.hpp"
-#include "lock/lease_upkeep.hpp"
+#include "lock/renewal_schedule.hpp"
 #include "quorum/merge.hpp"
 
 namespace dlock {
 namespace {
 
-using State = Ballot::State;
+using State = NodeVote::State;
 
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
@@ -19,113 +19,119 @@ constexpr int tries_of_a_leader = 4;
 
 Fence clock_now() { return Fence{wall_now().time_since_epoch().count()}; }
 
-milliseconds request_time(const Tenure& tenure) {
-  return tenure.claim ? request_timeout(tenure.claim->ttl) : silence_of_a_dead_server;
+milliseconds request_time(const QuorumHold& quorum_hold) {
+  return quorum_hold.claim ? request_timeout(quorum_hold.claim->ttl) : silence_of_a_dead_server;
 }
 
 }  // namespace
 
-QuorumStore::QuorumStore(std::unique_ptr<Council> council, std::shared_ptr<const Doubles> doubles)
-    : council_(std::move(council)),
-      asked_(council_->size()),
-      late_(council_->size()),
+QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes,
+                         std::shared_ptr<const DuplicateServers> doubles)
+    : nodes_(std::move(nodes)),
+      asked_(nodes_->size()),
+      late_(nodes_->size()),
       doubles_(std::move(doubles)) {}
 
 /// Votes that came, or may yet come, for what was not had.
 QuorumStore::~QuorumStore() {
   try {
-    for (const auto& [name, tenure] : tenures_) {
-      if (!tenure.had) give_votes_back(name);
+    for (const auto& [name, quorum_hold] : quorum_holds_) {
+      if (!quorum_hold.had) give_votes_back(name);
     }
   } catch (const std::exception&) {
     // They end with their leases.
   }
 }
 
-Tenure& QuorumStore::tenure(const Name& name, const std::optional<Claim>& claim) {
-  auto& tenure = tenures_.try_emplace(name, council_->size(), claim).first->second;
+QuorumHold& QuorumStore::quorum_hold(const Name& name, const std::optional<Claim>& claim) {
+  auto& quorum_hold = quorum_holds_.try_emplace(name, nodes_->size(), claim).first->second;
   // Renewed or released before it was asked for here.
-  if (claim && !tenure.claim) tenure = Tenure(council_->size(), claim);
-  return tenure;
+  if (claim && !quorum_hold.claim) quorum_hold = QuorumHold(nodes_->size(), claim);
+  return quorum_hold;
 }
 
-Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   const Name name{claim.key, claim.token};
-  Tenure& tenure = this->tenure(name, claim);
+  QuorumHold& quorum_hold = this->quorum_hold(name, claim);
   if (ask.wait) {
     waiting_ = name;
-    tenure.ticket = ask.ticket.value_or(tenure.ticket.value_or(Ticket{clock_now().value}));
+    quorum_hold.ticket =
+        ask.ticket.value_or(quorum_hold.ticket.value_or(Ticket{clock_now().value}));
   }
-  if (tenure.count(State::returned) > 0) return split(name);
-  ++tenure.round;
+  if (quorum_hold.count(State::returned) > 0) return split(name);
+  ++quorum_hold.round;
   // One that was handed over, and ended before it was confirmed, may come again with another.
-  if (!tenure.had) tenure.fence = Fence{};
-  ask_for_votes(name, ask, patience.deadline);
+  if (!quorum_hold.had) quorum_hold.fence = Fence{};
+  ask_for_votes(name, ask, call_options.deadline);
   for (int tries = 1;; ++tries) {
-    if (const auto grant = settle(name, patience)) {
-      let_out(tenure, patience);
-      tenure.margin = margin_now(tenure);
+    if (const auto grant = settle(name, call_options)) {
+      let_out(quorum_hold, call_options);
+      quorum_hold.margin = margin_now(quorum_hold);
       return *grant;
     }
-    refuse_doubles(tenure);
-    const Contest now = contest(tenure, BootClock::now());
+    refuse_doubles(quorum_hold);
+    const VoteCount now = count_votes(quorum_hold, BootClock::now());
     const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
     if (!go_on) return not_had(name, ask);
     // The others see the same votes, and give theirs back meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
-    if (pause >= patience.deadline) return not_had(name, ask);
-    while (hear(pause, patience.interrupt_fd)) {
+    if (pause >= call_options.deadline) return not_had(name, ask);
+    while (hear(pause, call_options.cancel_fd)) {
     }
-    ask_for_votes(name, ask, patience.deadline);
+    ask_for_votes(name, ask, call_options.deadline);
   }
 }
 
 void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadline) {
-  Tenure& tenure = tenures_.at(name);
+  QuorumHold& quorum_hold = quorum_holds_.at(name);
   // The same for all, so that they agree in one round as a rule.
-  tenure.proposal = clock_now();
-  const auto now = tenure.asked = BootClock::now();
+  quorum_hold.proposal = clock_now();
+  const auto now = quorum_hold.asked = BootClock::now();
   // Half of the time is for what is to be done with it.
-  tenure.fence_by = std::min(later(now, for_the_rest), now + (deadline - now) / 2);
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    const Ballot& ballot = tenure.ballots[i];
-    if (!ask.wait && ballot.state == State::held && ballot.round == tenure.round) continue;
-    this->ask(i, name, Vote{*tenure.claim, {ask.wait, tenure.ticket}, tenure.proposal}, deadline);
+  quorum_hold.fence_by = std::min(later(now, straggler_wait), now + (deadline - now) / 2);
+  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
+    const NodeVote& node_vote = quorum_hold.node_votes[i];
+    if (!ask.wait && node_vote.state == State::held && node_vote.round == quorum_hold.round)
+      continue;
+    this->ask(i, name,
+              Vote{*quorum_hold.claim, {ask.wait, quorum_hold.ticket}, quorum_hold.proposal},
+              deadline);
   }
 }
 
 /// Hears what the members say until it is had, or cannot be.
-std::optional<Grant> QuorumStore::settle(const Name& name, const Patience& patience) {
-  Tenure& tenure = tenures_.at(name);
+std::optional<Grant> QuorumStore::settle(const Name& name, const CallOptions& call_options) {
+  QuorumHold& quorum_hold = quorum_holds_.at(name);
   std::optional<Deadline> rest;
   while (true) {
-    if (auto grant = decided(name, patience.deadline)) return grant;
+    if (auto grant = decided(name, call_options.deadline)) return grant;
     const auto now = BootClock::now();
-    const bool clear = tenure.awaited() == 0 || contest(tenure, now).decided;
-    if (!tenure.may_win(now) && clear) return std::nullopt;
-    const bool looking_for_it = tenure.fence_may_be_found(now);
-    if (!looking_for_it && others_have_said_enough(tenure, rest)) return std::nullopt;
-    auto until = std::min(patience.deadline, rest.value_or(never));
-    if (looking_for_it) until = tenure.fence_by;
-    if (hear(until, patience.interrupt_fd) || BootClock::now() < patience.deadline) continue;
-    give_up_on(tenure);
+    const bool clear = quorum_hold.awaited() == 0 || count_votes(quorum_hold, now).decided;
+    if (!quorum_hold.may_win(now) && clear) return std::nullopt;
+    const bool looking_for_it = quorum_hold.fence_may_be_found(now);
+    if (!looking_for_it && others_have_said_enough(quorum_hold, rest)) return std::nullopt;
+    auto until = std::min(call_options.deadline, rest.value_or(never));
+    if (looking_for_it) until = quorum_hold.fence_by;
+    if (hear(until, call_options.cancel_fd) || BootClock::now() < call_options.deadline) continue;
+    give_up_on(quorum_hold);
     return std::nullopt;
   }
 }
 
 /// Whether the members that still owe an answer are not to be waited for: enough others have
 /// answered, and these have had time since, or have let us wait before.
-bool QuorumStore::others_have_said_enough(const Tenure& tenure, std::optional<Deadline>& rest) {
-  const auto said = tenure.ballots.size() - tenure.unknown() - tenure.awaited();
-  if (said < tenure.needed() || tenure.awaited_holders() > 0) {
+bool QuorumStore::others_have_said_enough(const QuorumHold& quorum_hold,
+                                          std::optional<Deadline>& rest) {
+  const auto said = quorum_hold.node_votes.size() - quorum_hold.unknown() - quorum_hold.awaited();
+  if (said < quorum_hold.needed() || quorum_hold.awaited_holders() > 0) {
     rest.reset();
     return false;
   }
   const auto now = BootClock::now();
-  if (!rest) rest = later(now, for_the_rest);
+  if (!rest) rest = later(now, straggler_wait);
   bool all_late = true;
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    if (!tenure.ballots[i].awaited) continue;
+  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
+    if (!quorum_hold.node_votes[i].awaited) continue;
     if (now >= *rest) late_[i] = true;
     all_late = all_late && late_[i];
   }
@@ -133,23 +139,23 @@ bool QuorumStore::others_have_said_enough(const Tenure& tenure, std::optional<De
 }
 
 std::optional<Grant> QuorumStore::decided(const Name& name, Deadline deadline) {
-  Tenure& tenure = tenures_.at(name);
+  QuorumHold& quorum_hold = quorum_holds_.at(name);
   const auto now = BootClock::now();
-  if (tenure.confirmed() < tenure.needed()) return std::nullopt;
-  if (tenure.fence_may_be_found(now)) return std::nullopt;
-  if (tenure.fence.value == 0) tenure.fence = tenure.least_common_fence(now);
-  if (const auto lease = tenure.lease(now)) {
-    tenure.had = true;
+  if (quorum_hold.confirmed() < quorum_hold.needed()) return std::nullopt;
+  if (quorum_hold.fence_may_be_found(now)) return std::nullopt;
+  if (quorum_hold.fence.value == 0) quorum_hold.fence = quorum_hold.least_common_fence(now);
+  if (const auto lease = quorum_hold.lease(now)) {
+    quorum_hold.had = true;
     rejoin(name);
     pauses_.erase(name.first);
-    return Grant{tenure.fence, *lease};
+    return Grant{quorum_hold.fence, *lease};
   }
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    Ballot& ballot = tenure.ballots[i];
-    const bool lower = ballot.state == State::held && ballot.fence < tenure.fence;
-    if (!lower || ballot.awaited || ballot.raised == tenure.round) continue;
-    ballot.raised = tenure.round;
-    ask(i, name, Renewal{name.first, name.second, std::nullopt, tenure.fence}, deadline);
+  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
+    NodeVote& node_vote = quorum_hold.node_votes[i];
+    const bool lower = node_vote.state == State::held && node_vote.fence < quorum_hold.fence;
+    if (!lower || node_vote.awaited || node_vote.raised == quorum_hold.round) continue;
+    node_vote.raised = quorum_hold.round;
+    ask(i, name, Renewal{name.first, name.second, std::nullopt, quorum_hold.fence}, deadline);
   }
   return std::nullopt;
 }
@@ -162,104 +168,111 @@ milliseconds QuorumStore::next_pause(const LockKey& key) {
 
 /// What may be held anywhere; a waiter keeps its places in the queues.
 void QuorumStore::give_votes_back(const Name& name) {
-  Tenure& tenure = tenures_.at(name);
-  const auto deadline = later(BootClock::now(), request_time(tenure));
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    Ballot& ballot = tenure.ballots[i];
-    if (ballot.state == State::refused && !ballot.awaited) continue;
+  QuorumHold& quorum_hold = quorum_holds_.at(name);
+  const auto deadline = later(BootClock::now(), request_time(quorum_hold));
+  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
+    NodeVote& node_vote = quorum_hold.node_votes[i];
+    if (node_vote.state == State::refused && !node_vote.awaited) continue;
     ask(i, std::nullopt, Release{name.first, name.second, ReleaseMode::ignore_floor}, deadline);
-    ballot.state = State::returned;
+    node_vote.state = State::returned;
   }
 }
 
 /// The members without the hold take it down, past their queues; all with its fence.
 void QuorumStore::rejoin(const Name& name) {
-  const Tenure& tenure = tenures_.at(name);
-  if (!tenure.claim) return;
-  const auto deadline = later(BootClock::now(), request_time(tenure));
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    const Ballot& ballot = tenure.ballots[i];
-    const bool lacks_it = ballot.state == State::refused || ballot.state == State::gone;
-    const bool differs = ballot.state == State::held && ballot.fence != tenure.fence;
-    if ((!lacks_it && !differs) || ballot.awaited) continue;
-    ask(i, name, Rejoining{*tenure.claim, tenure.fence}, deadline);
+  const QuorumHold& quorum_hold = quorum_holds_.at(name);
+  if (!quorum_hold.claim) return;
+  const auto deadline = later(BootClock::now(), request_time(quorum_hold));
+  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
+    const NodeVote& node_vote = quorum_hold.node_votes[i];
+    const bool lacks_it = node_vote.state == State::refused || node_vote.state == State::gone;
+    const bool differs = node_vote.state == State::held && node_vote.fence != quorum_hold.fence;
+    if ((!lacks_it && !differs) || node_vote.awaited) continue;
+    ask(i, name, Rejoining{*quorum_hold.claim, quorum_hold.fence}, deadline);
   }
 }
 
-Wake QuorumStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
-  Tenure& tenure = tenures_.at({claim.key, claim.token});
-  const auto with_it = [&] { return tenure.count(State::told) + tenure.count(State::held); };
+Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
+  QuorumHold& quorum_hold = quorum_holds_.at({claim.key, claim.token});
+  const auto with_it = [&] {
+    return quorum_hold.count(State::told) + quorum_hold.count(State::held);
+  };
   auto known = with_it();
   Deadline end = until;
   while (true) {
     const auto now = BootClock::now();
-    if (tenure.count(State::told) + tenure.holding(now).size() >= tenure.needed()) {
-      return Wake{Wake::Why::granted, {}};
+    if (quorum_hold.count(State::told) + quorum_hold.holding(now).size() >= quorum_hold.needed()) {
+      return Wake{Wake::Reason::granted, {}};
     }
-    if (tenure.ballots.size() - tenure.count(State::failed) < tenure.needed()) no_majority(tenure);
+    if (quorum_hold.node_votes.size() - quorum_hold.count(State::failed) < quorum_hold.needed())
+      no_majority(quorum_hold);
     if (std::exchange(known, with_it()) < known) {
       const auto settling = std::min(longest_settling, request_timeout(claim.ttl));
       end = std::min(end, later(now, settling));
     }
     try {
-      if (!hear(end, interrupt_fd)) return Wake{Wake::Why::due, {}};
+      if (!hear(end, cancel_fd)) return Wake{Wake::Reason::due, {}};
     } catch (const Error& error) {
-      if (error.trouble() != Trouble::interrupted) throw;
-      return Wake{Wake::Why::interrupted, {}};
+      if (error.trouble() != ErrorKind::interrupted) throw;
+      return Wake{Wake::Reason::interrupted, {}};
     }
     if (news_) return *std::exchange(news_, std::nullopt);
   }
 }
 
-std::optional<Grant> QuorumStore::uphold(const Claim& claim, Fence fence,
-                                         const Patience& patience) {
-  Tenure& tenure = this->tenure({claim.key, claim.token}, claim);
-  if (!tenure.had) tenure.fence = fence;
-  tenure.had = true;
-  return renew(claim.key, claim.token, std::nullopt, patience);
+std::optional<Grant> QuorumStore::renew_hold(const Claim& claim, Fence fence,
+                                             const CallOptions& call_options) {
+  QuorumHold& quorum_hold = this->quorum_hold({claim.key, claim.token}, claim);
+  if (!quorum_hold.had) quorum_hold.fence = fence;
+  quorum_hold.had = true;
+  return renew(claim.key, claim.token, std::nullopt, call_options);
 }
 
 std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
-                                        std::optional<milliseconds> ttl, const Patience& patience) {
+                                        std::optional<milliseconds> ttl,
+                                        const CallOptions& call_options) {
   const Name name{key, token};
-  Tenure& tenure = this->tenure(name, std::nullopt);
+  QuorumHold& quorum_hold = this->quorum_hold(name, std::nullopt);
   while (hear(BootClock::now(), -1)) {
   }
-  const bool asked_before = tenure.round > 1;
-  if (tenure.had && asked_before) tenure.margin = margin_now(tenure);
-  ++tenure.round;
-  if (tenure.fence.value == 0) tenure.fence = tenure.least_common_fence(BootClock::now());
-  for (std::size_t i = 0; i < tenure.ballots.size(); ++i) {
-    const State state = tenure.ballots[i].state;
+  const bool asked_before = quorum_hold.round > 1;
+  if (quorum_hold.had && asked_before) quorum_hold.margin = margin_now(quorum_hold);
+  ++quorum_hold.round;
+  if (quorum_hold.fence.value == 0)
+    quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
+  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
+    const State state = quorum_hold.node_votes[i].state;
     // Who has said that it lacks the hold is made to re-join once the others have renewed it.
-    if (state == State::returned || (state == State::gone && tenure.had && tenure.claim)) continue;
-    ask(i, name, Renewal{key, token, ttl, tenure.fence}, patience.deadline);
+    if (state == State::returned || (state == State::gone && quorum_hold.had && quorum_hold.claim))
+      continue;
+    ask(i, name, Renewal{key, token, ttl, quorum_hold.fence}, call_options.deadline);
   }
-  const bool is_new = !tenure.had;
+  const bool is_new = !quorum_hold.had;
   while (true) {
-    if (auto grant = decided(name, patience.deadline)) {
-      if (is_new) let_out(tenure, patience);
+    if (auto grant = decided(name, call_options.deadline)) {
+      if (is_new) let_out(quorum_hold, call_options);
       return grant;
     }
-    const auto without = tenure.count(State::gone) + tenure.count(State::returned);
-    const bool gone = without > tenure.ballots.size() - tenure.needed();
-    const bool at_odds = tenure.confirmed() >= tenure.needed() && !tenure.may_win(BootClock::now());
+    const auto without = quorum_hold.count(State::gone) + quorum_hold.count(State::returned);
+    const bool gone = without > quorum_hold.node_votes.size() - quorum_hold.needed();
+    const bool at_odds =
+        quorum_hold.confirmed() >= quorum_hold.needed() && !quorum_hold.may_win(BootClock::now());
     if (gone || at_odds) return std::nullopt;
-    if (!tenure.may_be_confirmed()) no_majority(tenure);
-    if (hear(patience.deadline, patience.interrupt_fd)) continue;
-    give_up_on(tenure);
-    no_majority(tenure);
+    if (!quorum_hold.may_be_confirmed()) no_majority(quorum_hold);
+    if (hear(call_options.deadline, call_options.cancel_fd)) continue;
+    give_up_on(quorum_hold);
+    no_majority(quorum_hold);
   }
 }
 
-void QuorumStore::upheld_elsewhere(const Claim& claim) {
-  tenures_.at({claim.key, claim.token}).shared = true;
+void QuorumStore::renewed_by_other_connection(const Claim& claim) {
+  quorum_holds_.at({claim.key, claim.token}).shared = true;
 }
 
 Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                              const Patience& patience) {
-  const auto found = tenures_.find({key, token});
-  const bool ours = found != tenures_.end();
+                              const CallOptions& call_options) {
+  const auto found = quorum_holds_.find({key, token});
+  const bool ours = found != quorum_holds_.end();
   const bool had = !ours || found->second.had;
   std::size_t yes = 0, left = 0, no = 0;
   const auto counted = [&](const Answers& answers) {
@@ -268,18 +281,18 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const auto* said = answers[i] ? std::get_if<Released>(&answers[i]->response) : nullptr;
       // Of who never answered before nothing is expected now.
-      const bool silent = ours && found->second.ballots[i].is_silent();
+      const bool silent = ours && found->second.node_votes[i].is_silent();
       if (!answers[i] && !silent) ++owed;
       if (said == nullptr) continue;
       ++(*said == Released::yes ? yes : *said == Released::left_queue ? left : no);
     }
     return yes >= majority() || no + left > answers.size() - majority() || owed == 0;
   };
-  const Release inquiry{key, token, mode, ours && found->second.shared};
-  const Answers answers = poll(inquiry, patience, left_until(patience.deadline), counted);
+  const Release request{key, token, mode, ours && found->second.shared};
+  const Answers answers = poll(request, call_options, left_until(call_options.deadline), counted);
   counted(answers);
   if (had && yes < majority() && yes + left + no < majority()) no_majority(answers);
-  if (ours) tenures_.erase(found);
+  if (ours) quorum_holds_.erase(found);
   if (waiting_ == Name{key, token}) waiting_.reset();
   if (no + left > answers.size() - majority()) {
     return left > 0 ? Released::left_queue : Released::not_held;
@@ -287,10 +300,10 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
   return yes > 0 ? Released::yes : left > 0 ? Released::left_queue : Released::not_held;
 }
 
-std::vector<Holder> QuorumStore::force_release(const LockKey& key, std::optional<Fence> fence,
-                                               const Patience& patience) {
-  const Answers answers =
-      poll(ForcedRelease{key, fence}, patience, for_the_rest, [](const Answers&) { return false; });
+std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                       const CallOptions& call_options) {
+  const Answers answers = poll(Eviction{key, fence}, call_options, straggler_wait,
+                               [](const Answers&) { return false; });
   std::vector<std::vector<Holder>> said;
   for (const auto& heard : answers) {
     const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->response) : nullptr;
@@ -300,39 +313,39 @@ std::vector<Holder> QuorumStore::force_release(const LockKey& key, std::optional
   return merged_holders(said);
 }
 
-std::vector<KeyState> QuorumStore::inspect(const Query& query, const Patience& patience) {
+std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions& call_options) {
   const Answers answers =
-      poll(Inspection{query}, patience, for_the_rest, [](const Answers&) { return false; });
+      poll(Inspection{query}, call_options, straggler_wait, [](const Answers&) { return false; });
   std::vector<std::vector<KeyState>> said;
   for (const auto& heard : answers) {
     const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->response) : nullptr;
     if (states != nullptr) said.push_back(*states);
     const auto* error = heard ? std::get_if<Error>(&heard->response) : nullptr;
-    if (error != nullptr && error->trouble() == Trouble::usage) throw Error(*error);
+    if (error != nullptr && error->trouble() == ErrorKind::usage) throw Error(*error);
   }
   if (said.size() < majority()) no_majority(answers);
-  return merged_states(query, said, council_->size());
+  return merged_states(query, said, nodes_->size());
 }
 
 void QuorumStore::before_fork() {
   // Else whoever clears up last would use what the other process has.
-  std::erase_if(tenures_, [this](const auto& each) {
-    const auto& [name, tenure] = each;
-    if (!tenure.had) give_votes_back(name);
-    return !tenure.had;
+  std::erase_if(quorum_holds_, [this](const auto& each) {
+    const auto& [name, quorum_hold] = each;
+    if (!quorum_hold.had) give_votes_back(name);
+    return !quorum_hold.had;
   });
   waiting_.reset();
   news_.reset();
-  council_->begin_anew();
-  asked_.assign(council_->size(), {});
-  for (auto& [name, tenure] : tenures_) {
-    for (Ballot& ballot : tenure.ballots) ballot.awaited = false;
+  nodes_->begin_anew();
+  asked_.assign(nodes_->size(), {});
+  for (auto& [name, quorum_hold] : quorum_holds_) {
+    for (NodeVote& node_vote : quorum_hold.node_votes) node_vote.awaited = false;
   }
 }
 
 std::string QuorumStore::name() const {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < council_->size(); ++i) names.push_back(council_->name(i));
+  for (std::size_t i = 0; i < nodes_->size(); ++i) names.push_back(nodes_->name(i));
   return "the majority of " + joined(names, ", ");
 }
 

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/doubles.hpp"
-#include "lock/seals.hpp"
+#include "base/duplicate_servers.hpp"
+#include "lock/fence_register.hpp"
 #include "lock/store.hpp"
-#include "quorum/council.hpp"
 #include "quorum/latch_views.hpp"
-#include "quorum/tenure.hpp"
+#include "quorum/node_clients.hpp"
+#include "quorum/quorum_hold.hpp"
 
 namespace dlock {
 
@@ -38,111 +38,114 @@ namespace dlock {
 /// A latch: an ID has arrived when a majority stores it, at a latch of the same generation.
 /// Arriving only grows, so whoever reads a majority has all of them in the union, and writes back
 /// what members lack before he says that it is open.
-class QuorumStore final : public Store, public Seals, public Latches {
+class QuorumStore final : public Store, public FenceRegister, public Latches {
  public:
   /// `doubles`: members that may be others of them under a second name. Once, and for a moment,
   /// their addresses and then they themselves are waited for before a lock is had: who names a
   /// server twice is to hear of it.
-  explicit QuorumStore(std::unique_ptr<Council> council,
-                       std::shared_ptr<const Doubles> doubles = nullptr);
+  explicit QuorumStore(std::unique_ptr<NodeClients> nodes,
+                       std::shared_ptr<const DuplicateServers> doubles = nullptr);
   ~QuorumStore() override;
   QuorumStore(const QuorumStore&) = delete;
   QuorumStore& operator=(const QuorumStore&) = delete;
 
-  Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
-  Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl, const Patience& patience) override;
-  std::optional<Grant> uphold(const Claim& claim, Fence fence, const Patience& patience) override;
-  void upheld_elsewhere(const Claim& claim) override;
+                             std::optional<milliseconds> ttl,
+                             const CallOptions& call_options) override;
+  std::optional<Grant> renew_hold(const Claim& claim, Fence fence,
+                                  const CallOptions& call_options) override;
+  void renewed_by_other_connection(const Claim& claim) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const Patience& patience) override;
-  std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
-                                    const Patience& patience) override;
-  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
+                   const CallOptions& call_options) override;
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+                            const CallOptions& call_options) override;
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   void before_fork() override;
   bool needs_renewal(const Claim&) const override { return true; }
-  std::optional<Margin> margin(const Claim& claim) override;
+  std::optional<QuorumMargin> margin(const Claim& claim) override;
   std::vector<Error> take_troubles() override;
   std::string name() const override;
   /// A fence is recorded once a majority has it: any other majority shares a server with that one,
   /// which tells of it.
-  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
+  Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
-                        const Patience& patience) override;
+                        const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
-                                   const Patience& patience) override;
+                                   const CallOptions& call_options) override;
   std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
-                                          const Patience& patience) override;
-  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
+                                          const CallOptions& call_options) override;
+  Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
  private:
   using Name = std::pair<LockKey, Token>;
   /// What a member was asked last: what it says to anything before is not heard.
   struct Asked {
-    std::uint64_t inquiry = 0;  ///< 0: nothing is owed
-    std::optional<Name> tenure;
+    std::uint64_t request = 0;  ///< 0: nothing is owed
+    std::optional<Name> quorum_hold;
   };
-  using Answers = std::vector<std::optional<Heard>>;
+  using Answers = std::vector<std::optional<NodeReply>>;
 
-  Tenure& tenure(const Name& name, const std::optional<Claim>& claim);
-  void ask(std::size_t member, const std::optional<Name>& name, Inquiry inquiry, Deadline deadline);
+  QuorumHold& quorum_hold(const Name& name, const std::optional<Claim>& claim);
+  void ask(std::size_t member, const std::optional<Name>& name, NodeRequest request,
+           Deadline deadline);
   void ask_for_votes(const Name& name, const Ask& ask, Deadline deadline);
-  std::optional<Grant> settle(const Name& name, const Patience& patience);
-  bool others_have_said_enough(const Tenure& tenure, std::optional<Deadline>& rest);
+  std::optional<Grant> settle(const Name& name, const CallOptions& call_options);
+  bool others_have_said_enough(const QuorumHold& quorum_hold, std::optional<Deadline>& rest);
   std::optional<Grant> decided(const Name& name, Deadline deadline);
   Answer not_had(const Name& name, const Ask& ask);
   Refusal split(const Name& name);
   milliseconds next_pause(const LockKey& key);
   void give_votes_back(const Name& name);
   void rejoin(const Name& name);
-  std::optional<Refusal> too_few_votes(const Tenure& tenure) const;
-  Margin margin_now(const Tenure& tenure);
+  std::optional<Refusal> too_few_votes(const QuorumHold& quorum_hold) const;
+  QuorumMargin margin_now(const QuorumHold& quorum_hold);
   /// Why a member does not count for a claim that was had, if there is a reason.
-  std::optional<std::string> lack(const Tenure& tenure, std::size_t member) const;
+  std::optional<std::string> lack(const QuorumHold& quorum_hold, std::size_t member) const;
 
-  std::optional<Heard> hear(Deadline until, int interrupt_fd);
-  void note(const Heard& heard);
-  void note_news(const Heard& heard);
-  void check_identity(Heard& heard);
-  void note_trouble(const Heard& heard);
-  void let_out(const Tenure& tenure, const Patience& patience);
-  void hear_doubles(const Tenure& tenure, const Patience& patience);
-  void refuse_doubles(const Tenure& tenure) const;
-  void refuse_shown(const Doubles& doubles) const;
+  std::optional<NodeReply> hear(Deadline until, int cancel_fd);
+  void note(const NodeReply& heard);
+  void note_news(const NodeReply& heard);
+  void check_identity(NodeReply& heard);
+  void note_trouble(const NodeReply& heard);
+  void let_out(const QuorumHold& quorum_hold, const CallOptions& call_options);
+  void hear_doubles(const QuorumHold& quorum_hold, const CallOptions& call_options);
+  void refuse_doubles(const QuorumHold& quorum_hold) const;
+  void refuse_shown(const DuplicateServers& doubles) const;
   Error one_server(std::size_t one, std::size_t other) const;
   /// No answers from those that owe one in time.
-  void give_up_on(Tenure& tenure);
+  void give_up_on(QuorumHold& quorum_hold);
 
   /// Asks all the same, until `enough`, or for `linger` more once a majority has answered.
-  Answers poll(const Inquiry& inquiry, const Patience& patience, milliseconds linger,
+  Answers poll(const NodeRequest& request, const CallOptions& call_options, milliseconds linger,
                const std::function<bool(const Answers&)>& enough);
-  std::size_t majority() const { return council_->size() / 2 + 1; }
-  [[noreturn]] void no_majority(const Tenure& tenure) const;
+  std::size_t majority() const { return nodes_->size() / 2 + 1; }
+  [[noreturn]] void no_majority(const QuorumHold& quorum_hold) const;
   [[noreturn]] void no_majority(const Answers& answers) const;
   [[noreturn]] void no_majority(const LatchViews& views) const;
 
   /// Asks all the same about a latch, and hears what they say until that is `decided`, and what the
   /// rest has to say in a moment more.
-  void hear_of_latch(LatchViews& views, const Inquiry& inquiry, const Patience& patience,
+  void hear_of_latch(LatchViews& views, const NodeRequest& request, const CallOptions& call_options,
                      const std::function<bool()>& decided);
   /// Hears what those say that were asked, and asks them for more, until it is `settled`.
-  void settle_latch(LatchViews& views, const Patience& patience,
+  void settle_latch(LatchViews& views, const CallOptions& call_options,
                     const std::function<bool()>& settled);
-  void take_latch(LatchViews& views, const Heard& heard, Deadline deadline);
+  void take_latch(LatchViews& views, const NodeReply& heard, Deadline deadline);
   void ask_more_of_latch(LatchViews& views, Deadline deadline);
   /// How many members have an answer to give.
   std::size_t owing() const;
 
-  std::unique_ptr<Council> council_;
-  std::map<Name, Tenure> tenures_;
-  std::vector<Asked> asked_;                ///< a member each
-  std::vector<bool> late_;                  ///< who has let the others wait, and not answered since
-  std::shared_ptr<const Doubles> doubles_;  ///< nothing once they were waited for
+  std::unique_ptr<NodeClients> nodes_;
+  std::map<Name, QuorumHold> quorum_holds_;
+  std::vector<Asked> asked_;  ///< a member each
+  std::vector<bool> late_;    ///< who has let the others wait, and not answered since
+  std::shared_ptr<const DuplicateServers> doubles_;  ///< nothing once they were waited for
   std::map<std::string, std::size_t> members_by_process_;
-  std::map<std::size_t, Error> untold_;             ///< what a member said last that was wrong
-  std::set<std::pair<std::size_t, Trouble>> told_;  ///< who, and what was told of
+  std::map<std::size_t, Error> untold_;               ///< what a member said last that was wrong
+  std::set<std::pair<std::size_t, ErrorKind>> told_;  ///< who, and what was told of
   std::map<LockKey, milliseconds> pauses_;
   std::optional<Name> waiting_;      ///< whose news the members send
   std::optional<Wake> news_;         ///< of a change, not taken yet

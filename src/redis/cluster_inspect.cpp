@@ -3,18 +3,18 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "redis/backoff.hpp"
 #include "redis/cluster_store.hpp"
 #include "redis/lock_states.hpp"
-#include "redis/pauses.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
 
-std::vector<KeyState> ClusterStore::inspect(const Query& query, const Patience& patience) {
+std::vector<KeyState> ClusterStore::inspect(const Query& query, const CallOptions& call_options) {
   const auto read_all = [&](const auto& keys, const auto& requests) {
-    return read(keys, requests, patience);
+    return read(keys, requests, call_options);
   };
-  const auto find_all = [&](const auto& globs) { return find(globs, patience); };
+  const auto find_all = [&](const auto& globs) { return find(globs, call_options); };
   return inspect_locks(query, {terms_.prefix, name_, read_all, find_all});
 }
 
@@ -22,8 +22,8 @@ std::vector<KeyState> ClusterStore::inspect(const Query& query, const Patience& 
 /// asked for there one by one.
 std::vector<Reply> ClusterStore::read(const std::vector<LockKey>& keys,
                                       const std::vector<Request>& requests,
-                                      const Patience& patience) {
-  std::map<std::optional<Announced>, std::vector<std::size_t>> keys_at;
+                                      const CallOptions& call_options) {
+  std::map<std::optional<NodeAddress>, std::vector<std::size_t>> keys_at;
   for (std::size_t i = 0; i < keys.size(); ++i) keys_at[map_.owner(slot(keys[i]))].push_back(i);
   std::vector<Reply> replies(requests.size());
   for (const auto& [place, some] : keys_at) {
@@ -35,11 +35,11 @@ std::vector<Reply> ClusterStore::read(const std::vector<LockKey>& keys,
         of_some.push_back(requests[i]);
       }
     }
-    auto answers = read_at(slot(keys[some.front()]), of_some, patience);
+    auto answers = read_at(slot(keys[some.front()]), of_some, call_options);
     for (std::size_t i = 0; i < which.size(); ++i) {
       if (redirection_in(answers[i])) {
         const int its_slot = slot(keys[which[i] / requests_a_key]);
-        answers[i] = read_at(its_slot, {of_some[i]}, patience).front();
+        answers[i] = read_at(its_slot, {of_some[i]}, call_options).front();
       }
       replies[which[i]] = std::move(answers[i]);
     }
@@ -48,9 +48,9 @@ std::vector<Reply> ClusterStore::read(const std::vector<LockKey>& keys,
 }
 
 std::vector<Reply> ClusterStore::read_at(int slot, const std::vector<Request>& requests,
-                                         const Patience& patience) {
+                                         const CallOptions& call_options) {
   std::vector<Reply> replies;
-  at_slot(slot, patience, [&](RedisStore& node, const Patience& share) {
+  at_slot(slot, call_options, [&](RedisStore& node, const CallOptions& share) {
     replies = node.read(requests, share);
     const auto redirection = redirection_in(replies.front());
     if (!redirection) return;
@@ -60,13 +60,13 @@ std::vector<Reply> ClusterStore::read_at(int slot, const std::vector<Request>& r
 }
 
 std::vector<LockKey> ClusterStore::find(const std::vector<std::string>& globs,
-                                        const Patience& patience) {
-  Pauses pauses(patience);
+                                        const CallOptions& call_options) {
+  Backoff pauses(call_options);
   while (true) {
     try {
-      return find_once(globs, patience);
+      return find_once(globs, call_options);
     } catch (const Error& error) {
-      const bool may_heal = error.trouble() == Trouble::unavailable && was_reached();
+      const bool may_heal = error.trouble() == ErrorKind::unavailable && was_reached();
       if (!may_heal || !pauses.fit()) throw;
     }
     pauses.take();
@@ -74,17 +74,17 @@ std::vector<LockKey> ClusterStore::find(const std::vector<std::string>& globs,
 }
 
 std::vector<LockKey> ClusterStore::find_once(const std::vector<std::string>& globs,
-                                             const Patience& patience) {
-  refresh(std::nullopt, patience);
+                                             const CallOptions& call_options) {
+  refresh(std::nullopt, call_options);
   if (const int unserved = map_.unserved(); unserved > 0) {
-    throw Error(Trouble::unavailable,
+    throw Error(ErrorKind::unavailable,
                 name_ + ": " + std::to_string(unserved) +
                     " of its slots have no node, so nobody can tell all locks");
   }
   std::vector<LockKey> keys;
-  for (const Announced& master : map_.masters()) {
-    const Patience share{later(BootClock::now(), left_until(patience.deadline) / 2),
-                         patience.interrupt_fd};
+  for (const NodeAddress& master : map_.masters()) {
+    const CallOptions share{later(BootClock::now(), left_until(call_options.deadline) / 2),
+                            call_options.cancel_fd};
     auto found = node_at(master).matching_keys(globs, share);
     std::move(found.begin(), found.end(), std::back_inserter(keys));
   }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "redis/pauses.hpp"
+#include "redis/backoff.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
@@ -15,17 +15,17 @@ RedisTerms for_nodes(RedisTerms terms) {
   return terms;
 }
 
-Patience share_of(const Patience& patience, milliseconds share) {
-  return {std::min(patience.deadline, later(BootClock::now(), share)), patience.interrupt_fd};
+CallOptions share_of(const CallOptions& call_options, milliseconds share) {
+  return {std::min(call_options.deadline, later(BootClock::now(), share)), call_options.cancel_fd};
 }
 
 }  // namespace
 
 /// The way of one request to the node that serves it.
-class ClusterStore::Trip {
+class ClusterStore::RoutedCall {
  public:
-  Trip(ClusterStore& cluster, int slot, const Patience& patience)
-      : cluster_(cluster), slot_(slot), patience_(patience), pauses_(patience) {}
+  RoutedCall(ClusterStore& cluster, int slot, const CallOptions& call_options)
+      : cluster_(cluster), slot_(slot), patience_(call_options), pauses_(call_options) {}
 
   /// Goes on until `visit` came to an end. Returns whether one before may have been done, too.
   bool run(const Visit& visit) {
@@ -35,43 +35,43 @@ class ClusterStore::Trip {
   }
 
  private:
-  Announced next_stop();
-  Patience share() const;
+  NodeAddress next_stop();
+  CallOptions share() const;
   bool arrives(const Visit& visit);
-  void visit_node(const Announced& place, RedisStore& node, const Visit& visit);
-  void hear(const Announced& place, RedisStore& node, bool asking);
-  void follow(const Redirected& redirected, const Announced& place);
-  void look_elsewhere(const Error& error, const Announced& place);
-  bool refreshed(const Announced& avoided);
+  void visit_node(const NodeAddress& place, RedisStore& node, const Visit& visit);
+  void hear(const NodeAddress& place, RedisStore& node, bool asking);
+  void follow(const Redirected& redirected, const NodeAddress& place);
+  void look_elsewhere(const Error& error, const NodeAddress& place);
+  bool refreshed(const NodeAddress& avoided);
   void pause_after(const Error& error);
 
   ClusterStore& cluster_;
   int slot_;
-  Patience patience_;
-  Pauses pauses_;
-  std::optional<Announced> asked_over_;  ///< where an ASK sent us
-  int redirections_ = 0;                 ///< in a row
+  CallOptions patience_;
+  Backoff pauses_;
+  std::optional<NodeAddress> asked_over_;  ///< where an ASK sent us
+  int redirections_ = 0;                   ///< in a row
   std::size_t dead_seeds_ = 0;
   std::optional<Error> first_trouble_;
   bool hurried_ = false;  ///< to where a slot is now, without a pause
   bool may_be_done_ = false;
 };
 
-Announced ClusterStore::Trip::next_stop() {
+NodeAddress ClusterStore::RoutedCall::next_stop() {
   if (asked_over_) return *asked_over_;
   return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
 }
 
 /// Of the time left: another node may answer where one is silent.
-Patience ClusterStore::Trip::share() const {
+CallOptions ClusterStore::RoutedCall::share() const {
   constexpr milliseconds least{100};
   const auto left = left_until(patience_.deadline);
   const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
   return share_of(patience_, std::max(left / static_cast<int>(others), std::min(left, least)));
 }
 
-bool ClusterStore::Trip::arrives(const Visit& visit) {
-  const Announced place = next_stop();
+bool ClusterStore::RoutedCall::arrives(const Visit& visit) {
+  const NodeAddress place = next_stop();
   RedisStore& node = cluster_.node_at(place);
   const bool was_open = node.is_open();
   const int links = node.links();
@@ -82,14 +82,15 @@ bool ClusterStore::Trip::arrives(const Visit& visit) {
     follow(redirected, place);
   } catch (const Error& error) {
     // A link that is still open has brought an answer, which another node would give, too.
-    if (error.trouble() != Trouble::unavailable || node.is_open()) throw;
+    if (error.trouble() != ErrorKind::unavailable || node.is_open()) throw;
     may_be_done_ = may_be_done_ || was_open || node.links() != links;
     look_elsewhere(error, place);
   }
   return false;
 }
 
-void ClusterStore::Trip::visit_node(const Announced& place, RedisStore& node, const Visit& visit) {
+void ClusterStore::RoutedCall::visit_node(const NodeAddress& place, RedisStore& node,
+                                          const Visit& visit) {
   const bool asking = asked_over_.has_value();
   asked_over_.reset();
   if (asking) {
@@ -107,7 +108,7 @@ void ClusterStore::Trip::visit_node(const Announced& place, RedisStore& node, co
   if (!asking && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
 }
 
-void ClusterStore::Trip::hear(const Announced& place, RedisStore& node, bool asking) {
+void ClusterStore::RoutedCall::hear(const NodeAddress& place, RedisStore& node, bool asking) {
   const auto& said = node.said_before();
   if (!said) return;
   if (!asking) return cluster_.take_map(node, *said, place);
@@ -116,7 +117,7 @@ void ClusterStore::Trip::hear(const Announced& place, RedisStore& node, bool ask
   throw Error(error.trouble(), node.name() + ": " + error.what());
 }
 
-void ClusterStore::Trip::follow(const Redirected& redirected, const Announced& place) {
+void ClusterStore::RoutedCall::follow(const Redirected& redirected, const NodeAddress& place) {
   constexpr int most_redirections = 5;
   constexpr int usual_redirections = 2;
   const Redirection& redirection = redirected.redirection();
@@ -127,12 +128,12 @@ void ClusterStore::Trip::follow(const Redirected& redirected, const Announced& p
     refreshed(place);
     return;
   }
-  Announced to = redirection.to;
+  NodeAddress to = redirection.to;
   if (to.host.empty()) to.host = place.host;
   const bool in_circles = ++redirections_ > most_redirections;
   // Two nodes may disagree for a moment about who has a slot that has just moved.
   if (in_circles || (redirections_ > usual_redirections && !pauses_.fit())) {
-    throw Error(Trouble::unavailable,
+    throw Error(ErrorKind::unavailable,
                 cluster_.name_ + ": its nodes send each other's requests round in circles: " +
                     redirected.what());
   }
@@ -144,7 +145,7 @@ void ClusterStore::Trip::follow(const Redirected& redirected, const Announced& p
   }
 }
 
-void ClusterStore::Trip::look_elsewhere(const Error& error, const Announced& place) {
+void ClusterStore::RoutedCall::look_elsewhere(const Error& error, const NodeAddress& place) {
   redirections_ = 0;
   const auto& seeds = cluster_.seeds_;
   if (place == seeds[cluster_.seed_]) cluster_.seed_ = (cluster_.seed_ + 1) % seeds.size();
@@ -158,19 +159,19 @@ void ClusterStore::Trip::look_elsewhere(const Error& error, const Announced& pla
 }
 
 /// Half of the time left at most is spent on it, for the request itself needs some.
-bool ClusterStore::Trip::refreshed(const Announced& avoided) {
+bool ClusterStore::RoutedCall::refreshed(const NodeAddress& avoided) {
   try {
     cluster_.refresh(avoided, share_of(patience_, left_until(patience_.deadline) / 2));
     return true;
   } catch (const Error& error) {
-    if (error.trouble() == Trouble::interrupted) throw;
+    if (error.trouble() == ErrorKind::interrupted) throw;
     return false;
   }
 }
 
 /// Where no time is left, the trouble that came first says more than the last attempt, which had
 /// hardly any.
-void ClusterStore::Trip::pause_after(const Error& error) {
+void ClusterStore::RoutedCall::pause_after(const Error& error) {
   if (!first_trouble_) first_trouble_ = error;
   if (!pauses_.fit()) throw Error(*first_trouble_);
   pauses_.take();
@@ -183,53 +184,53 @@ ClusterStore::ClusterStore(std::vector<Endpoint> seeds, RedisTerms terms)
   for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
 }
 
-Answer ClusterStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
+Answer ClusterStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   Answer answer;
-  at_slot(slot(claim.key), patience, [&](RedisStore& node, const Patience& share) {
+  at_slot(slot(claim.key), call_options, [&](RedisStore& node, const CallOptions& share) {
     answer = node.acquire(claim, ask, share);
     if (ask.wait) queued_at_ = &node;
   });
   return answer;
 }
 
-Wake ClusterStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
-  return queued_at_->sleep(claim, until, interrupt_fd);
+Wake ClusterStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
+  return queued_at_->sleep(claim, until, cancel_fd);
 }
 
 std::optional<Grant> ClusterStore::renew(const LockKey& key, const Token& token,
                                          std::optional<milliseconds> ttl,
-                                         const Patience& patience) {
+                                         const CallOptions& call_options) {
   std::optional<Grant> grant;
-  at_slot(slot(key), patience, [&](RedisStore& node, const Patience& share) {
+  at_slot(slot(key), call_options, [&](RedisStore& node, const CallOptions& share) {
     grant = node.renew(key, token, ttl, share);
   });
   return grant;
 }
 
 Released ClusterStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                               const Patience& patience) {
+                               const CallOptions& call_options) {
   if (pending_->unanswered.contains({key, token}) && !was_reached()) return Released::not_held;
   Released answer = Released::not_held;
   const bool may_be_done =
-      at_slot(slot(key), patience, [&](RedisStore& node, const Patience& share) {
+      at_slot(slot(key), call_options, [&](RedisStore& node, const CallOptions& share) {
         answer = node.release(key, token, mode, share);
       });
   return answer == Released::not_held && may_be_done ? Released::yes : answer;
 }
 
-std::vector<Holder> ClusterStore::force_release(const LockKey& key, std::optional<Fence> fence,
-                                                const Patience& patience) {
+std::vector<Holder> ClusterStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                        const CallOptions& call_options) {
   std::vector<Holder> out;
-  at_slot(slot(key), patience, [&](RedisStore& node, const Patience& share) {
-    out = node.force_release(key, fence, share);
-  });
+  at_slot(slot(key), call_options,
+          [&](RedisStore& node, const CallOptions& share) { out = node.evict(key, fence, share); });
   return out;
 }
 
-Fence ClusterStore::seal(const LockKey& resource, Fence fence, const Patience& patience) {
+Fence ClusterStore::record_max(const LockKey& resource, Fence fence,
+                               const CallOptions& call_options) {
   Fence largest;
-  at_slot(slot(resource), patience, [&](RedisStore& node, const Patience& share) {
-    largest = node.seal(resource, fence, share);
+  at_slot(slot(resource), call_options, [&](RedisStore& node, const CallOptions& share) {
+    largest = node.record_max(resource, fence, share);
   });
   return largest;
 }
@@ -238,23 +239,24 @@ int ClusterStore::slot(const LockKey& key) const {
   return slot_of(KeyNames(terms_.prefix, key).holds);
 }
 
-RedisStore& ClusterStore::node_at(const Announced& place) {
+RedisStore& ClusterStore::node_at(const NodeAddress& place) {
   auto& node = nodes_[place];
   if (!node) {
     Endpoint endpoint = login_;
     endpoint.host = place.host;
     endpoint.port = place.port;
-    node = std::make_unique<RedisStore>(std::make_unique<FixedRoute>(endpoint), terms_, pending_);
+    node =
+        std::make_unique<RedisStore>(std::make_unique<FixedEndpoint>(endpoint), terms_, pending_);
   }
   node->precede_with({});
   return *node;
 }
 
-bool ClusterStore::at_slot(int slot, const Patience& patience, const Visit& visit) {
-  return Trip(*this, slot, patience).run(visit);
+bool ClusterStore::at_slot(int slot, const CallOptions& call_options, const Visit& visit) {
+  return RoutedCall(*this, slot, call_options).run(visit);
 }
 
-void ClusterStore::take_map(RedisStore& node, const Reply& reply, const Announced& place) {
+void ClusterStore::take_map(RedisStore& node, const Reply& reply, const NodeAddress& place) {
   try {
     if (!reply.is_error()) return map_.learn(reply, place);
   } catch (const Error& error) {
@@ -264,14 +266,15 @@ void ClusterStore::take_map(RedisStore& node, const Reply& reply, const Announce
   if (reply.text.find("cluster support disabled") == std::string::npos) return;
   // What it was asked beside is void.
   node.close();
-  throw Error(Trouble::unavailable,
+  throw Error(ErrorKind::unavailable,
               node.name() + ": it is no node of a Cluster: a server alone is named by redis://");
 }
 
-void ClusterStore::refresh(const std::optional<Announced>& avoided, const Patience& patience) {
+void ClusterStore::refresh(const std::optional<NodeAddress>& avoided,
+                           const CallOptions& call_options) {
   constexpr std::size_t most = 8;
   auto places = map_.nodes();
-  for (const Announced& seed : seeds_) {
+  for (const NodeAddress& seed : seeds_) {
     if (std::find(places.begin(), places.end(), seed) == places.end()) places.push_back(seed);
   }
   if (avoided) std::erase(places, *avoided);
@@ -280,20 +283,20 @@ void ClusterStore::refresh(const std::optional<Announced>& avoided, const Patien
   places.resize(std::min(places.size(), most));
   std::optional<Error> last;
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const auto share = left_until(patience.deadline) / static_cast<int>(places.size() - i);
+    const auto share = left_until(call_options.deadline) / static_cast<int>(places.size() - i);
     try {
       RedisStore& node = node_at(places[i]);
-      const Reply reply = node.read({{"CLUSTER", "SLOTS"}}, share_of(patience, share)).front();
+      const Reply reply = node.read({{"CLUSTER", "SLOTS"}}, share_of(call_options, share)).front();
       take_map(node, reply, places[i]);
       if (!reply.is_error()) return;
       const Error error = server_error(reply);
       last = Error(error.trouble(), node.name() + ": " + error.what());
     } catch (const Error& error) {
-      if (error.trouble() == Trouble::interrupted) throw;
+      if (error.trouble() == ErrorKind::interrupted) throw;
       last = error;
     }
   }
-  give_up(places.size(), last.value_or(Error(Trouble::unavailable, "there is no other node")));
+  give_up(places.size(), last.value_or(Error(ErrorKind::unavailable, "there is no other node")));
 }
 
 void ClusterStore::give_up(std::size_t nodes, const Error& last) const {

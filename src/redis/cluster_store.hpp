@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
-#include "lock/seals.hpp"
+#include "lock/fence_register.hpp"
 #include "lock/store.hpp"
-#include "redis/announced.hpp"
+#include "redis/node_address.hpp"
 #include "redis/redirection.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/slot_map.hpp"
@@ -24,61 +24,63 @@ namespace dlock {
 ///
 /// Where a slot is, is asked for in the same write as the first request to a node: so a node that
 /// has the slot costs no round trip more than a server alone, and another one a redirection.
-class ClusterStore final : public Store, public Seals, public Latches {
+class ClusterStore final : public Store, public FenceRegister, public Latches {
  public:
   /// `seeds`: some nodes, whose login and TLS are those of all; `terms` but for `cluster`.
   ClusterStore(std::vector<Endpoint> seeds, RedisTerms terms);
 
-  Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
-  Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl, const Patience& patience) override;
+                             std::optional<milliseconds> ttl,
+                             const CallOptions& call_options) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const Patience& patience) override;
-  std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
-                                    const Patience& patience) override;
-  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
+                   const CallOptions& call_options) override;
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+                            const CallOptions& call_options) override;
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return name_; }
-  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
+  Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
-                        const Patience& patience) override;
+                        const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
-                                   const Patience& patience) override;
+                                   const CallOptions& call_options) override;
   std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
-                                          const Patience& patience) override;
-  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
+                                          const CallOptions& call_options) override;
+  Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
  private:
-  using Visit = std::function<void(RedisStore& node, const Patience& patience)>;
-  class Trip;
+  using Visit = std::function<void(RedisStore& node, const CallOptions& call_options)>;
+  class RoutedCall;
 
   int slot(const LockKey& key) const;
-  RedisStore& node_at(const Announced& place);
+  RedisStore& node_at(const NodeAddress& place);
   /// Runs `visit` at the node of `slot`, and again for as long as there is reason to. Returns
   /// whether one that broke off may have done it before the last.
-  bool at_slot(int slot, const Patience& patience, const Visit& visit);
+  bool at_slot(int slot, const CallOptions& call_options, const Visit& visit);
   /// The answer to CLUSTER SLOTS; throws Error{unavailable} where it comes from no Cluster.
-  void take_map(RedisStore& node, const Reply& reply, const Announced& place);
+  void take_map(RedisStore& node, const Reply& reply, const NodeAddress& place);
   /// Asks nodes where the slots are, others than `avoided`; throws Error if none can say.
-  void refresh(const std::optional<Announced>& avoided, const Patience& patience);
+  void refresh(const std::optional<NodeAddress>& avoided, const CallOptions& call_options);
   [[noreturn]] void give_up(std::size_t nodes, const Error& last) const;
   bool was_reached() const;
   std::vector<Reply> read(const std::vector<LockKey>& keys, const std::vector<Request>& requests,
-                          const Patience& patience);
+                          const CallOptions& call_options);
   /// Requests about keys of one slot.
   std::vector<Reply> read_at(int slot, const std::vector<Request>& requests,
-                             const Patience& patience);
-  std::vector<LockKey> find(const std::vector<std::string>& globs, const Patience& patience);
-  std::vector<LockKey> find_once(const std::vector<std::string>& globs, const Patience& patience);
+                             const CallOptions& call_options);
+  std::vector<LockKey> find(const std::vector<std::string>& globs, const CallOptions& call_options);
+  std::vector<LockKey> find_once(const std::vector<std::string>& globs,
+                                 const CallOptions& call_options);
 
-  std::vector<Announced> seeds_;
+  std::vector<NodeAddress> seeds_;
   Endpoint login_;  ///< of every node, without its place
   RedisTerms terms_;
   std::string name_;
   std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();
-  std::map<Announced, std::unique_ptr<RedisStore>> nodes_;  ///< none ever goes
+  std::map<NodeAddress, std::unique_ptr<RedisStore>> nodes_;  ///< none ever goes
   SlotMap map_;
   std::size_t seed_ = 0;             ///< the one to ask for slots nobody is known to have
   std::size_t refreshes_ = 0;        ///< each begins with another node

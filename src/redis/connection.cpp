@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
-#include "redis/pauses.hpp"
+#include "redis/backoff.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
@@ -25,7 +25,7 @@ void append_formatted(std::string& out, const Request& request) {
   // An int in hiredis 0.14, a long long in 1.2.
   const auto size = redisFormatCommandArgv(&formatted, static_cast<int>(request.size()),
                                            arguments.data(), lengths.data());
-  if (size < 0) throw Error(Trouble::host_refused, "out of memory");
+  if (size < 0) throw Error(ErrorKind::host_refused, "out of memory");
   out.append(formatted, static_cast<std::size_t>(size));
   redisFreeCommand(formatted);
 }
@@ -40,12 +40,12 @@ decltype(auto) named(const std::string& name, const Body& body) {
   }
 }
 
-void look_at_the_clock(const Patience& patience) {
-  if (patience.interrupt_fd >= 0 && readable(patience.interrupt_fd)) {
-    throw Error(Trouble::interrupted, "interrupted");
+void look_at_the_clock(const CallOptions& call_options) {
+  if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
+    throw Error(ErrorKind::interrupted, "interrupted");
   }
-  if (patience.deadline != never && BootClock::now() >= patience.deadline) {
-    throw Error(Trouble::unavailable, "no whole answer in time");
+  if (call_options.deadline != never && BootClock::now() >= call_options.deadline) {
+    throw Error(ErrorKind::unavailable, "no whole answer in time");
   }
 }
 
@@ -57,14 +57,14 @@ void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
   if (role == "slave" && !may_move) {
     const bool told = reply.is_array(3);
     const std::string port = told ? std::to_string(reply.items[2].integer) : "";
-    throw Error(Trouble::usage, "it is a replica" +
-                                    (told ? " of " + address_of(reply.items[1].text, port) : "") +
-                                    ": name independent servers");
+    throw Error(ErrorKind::usage, "it is a replica" +
+                                      (told ? " of " + address_of(reply.items[1].text, port) : "") +
+                                      ": name independent servers");
   }
   std::string is = " does not say that it is a master";
   if (role == "slave") is = " is a replica, not the master it was named as";
   if (role == "sentinel") is = " is a sentinel, not the master it was named as";
-  throw Error(Trouble::unavailable, server.address() + is);
+  throw Error(ErrorKind::unavailable, server.address() + is);
 }
 
 /// `error` without what `request` may have brought to a server that repeats it.
@@ -83,87 +83,87 @@ Error without(const Error& error, const Request& request) {
 }  // namespace
 
 template <typename Body>
-auto Connection::persist(const Patience& patience, const Body& body) {
-  Pauses pauses(patience);
+auto Connection::persist(const CallOptions& call_options, const Body& body) {
+  Backoff pauses(call_options);
   while (true) {
     // That an old link breaks says nothing about the server yet.
     const bool old_link = is_open();
     try {
       return body();
     } catch (const Error& error) {
-      if (error.trouble() == Trouble::interrupted) throw;
+      if (error.trouble() == ErrorKind::interrupted) throw;
       close();
       const bool worth_it = old_link || route_->may_move();
       const bool in_time =
-          old_link ? left_until(patience.deadline) > milliseconds(0) : pauses.fit();
-      if (!worth_it || error.trouble() != Trouble::unavailable || !in_time) throw;
+          old_link ? left_until(call_options.deadline) > milliseconds(0) : pauses.fit();
+      if (!worth_it || error.trouble() != ErrorKind::unavailable || !in_time) throw;
     }
     if (!old_link) pauses.take();
   }
 }
 
-const Endpoint& Connection::connect(const Patience& patience) {
+const Endpoint& Connection::connect(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> const Endpoint& {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
-    persist(patience, [&] {
-      if (!is_open()) open(patience);
+    persist(call_options, [&] {
+      if (!is_open()) open(call_options);
     });
     return link_->to;
   });
 }
 
 std::vector<Reply> Connection::exchange(std::span<const Request> requests,
-                                        const Patience& patience) {
+                                        const CallOptions& call_options) {
   return named(route_->name(), [&] {
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
     bool sent = false;
-    return persist(patience, [&] {
+    return persist(call_options, [&] {
       was_sent_twice_ = sent;
-      if (!is_open()) open(patience);
+      if (!is_open()) open(call_options);
       sent = true;
-      return try_exchange(requests, patience);
+      return try_exchange(requests, call_options);
     });
   });
 }
 
 std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
-                                            const Patience& patience) {
+                                            const CallOptions& call_options) {
   check_in_step();
   std::string bytes = std::exchange(link_->unsent, "");
   for (const Request& request : requests) append_formatted(bytes, request);
   try {
-    link_->stream.send(bytes, patience);
+    link_->stream.send(bytes, call_options);
   } catch (const Error&) {
     close();  // part of it may have gone out: nothing can follow
     throw;
   }
-  if (patience.sent != nullptr) patience.sent->raise();
+  if (call_options.sent != nullptr) call_options.sent->raise();
   link_->owed += requests.size();
-  while (link_->owed > requests.size()) take_owed(next_reply(patience));
+  while (link_->owed > requests.size()) take_owed(next_reply(call_options));
   std::vector<Reply> replies;
-  for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(patience));
+  for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(call_options));
   return replies;
 }
 
-void Connection::open(const Patience& patience) {
-  if (patience.interrupt_fd >= 0 && readable(patience.interrupt_fd)) {
-    throw Error(Trouble::interrupted, "interrupted");
+void Connection::open(const CallOptions& call_options) {
+  if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
+    throw Error(ErrorKind::interrupted, "interrupted");
   }
   const auto begun = BootClock::now();
-  Endpoint endpoint = route_->find(patience);
+  Endpoint endpoint = route_->find(call_options);
   // Where it was named first it may be dead, and be named elsewhere soon.
   constexpr int tries = 3;
-  const auto left = left_until(patience.deadline) / (route_->may_move() ? tries : 1);
-  const auto until = std::min(patience.deadline, later(BootClock::now(), left));
+  const auto left = left_until(call_options.deadline) / (route_->may_move() ? tries : 1);
+  const auto until = std::min(call_options.deadline, later(BootClock::now(), left));
   Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
     try {
-      return Stream::connect(endpoint, {until, patience.interrupt_fd}, on_resolved_);
+      return Stream::connect(endpoint, {until, call_options.cancel_fd}, on_resolved_);
     } catch (const Error& error) {
       // A file of TLS was good when we began: now it is being replaced.
-      if (links_ == 0 || error.trouble() != Trouble::usage) throw;
-      throw Error(Trouble::unavailable, error.what());
+      if (links_ == 0 || error.trouble() != ErrorKind::usage) throw;
+      throw Error(ErrorKind::unavailable, error.what());
     }
   });
   link_.emplace(std::move(endpoint), std::move(stream));
@@ -191,7 +191,7 @@ void Connection::check_in_step() {
 
 void Connection::take_between(Reply reply) {
   if (take_message(reply)) return;
-  if (link_->owed == 0) throw Error(Trouble::unavailable, "it sent a reply nobody asked for");
+  if (link_->owed == 0) throw Error(ErrorKind::unavailable, "it sent a reply nobody asked for");
   --link_->owed;
   take_owed(std::move(reply));
 }
@@ -200,13 +200,13 @@ bool Connection::take_message(Reply& reply) {
   if (!reply.is_array(3) || reply.items[0].text != "message") return false;
   constexpr std::size_t most_messages = 1000;
   if (link_->inbox.size() >= most_messages) {
-    throw Error(Trouble::unavailable, "it sends messages without end");
+    throw Error(ErrorKind::unavailable, "it sends messages without end");
   }
   link_->inbox.push_back({std::move(reply.items[1].text), std::move(reply.items[2].text)});
   return true;
 }
 
-Reply Connection::next_reply(const Patience& patience) {
+Reply Connection::next_reply(const CallOptions& call_options) {
   for (bool first = true;; first = false) {
     while (auto reply = link_->reader.next()) {
       if (take_message(*reply)) continue;
@@ -214,24 +214,24 @@ Reply Connection::next_reply(const Patience& patience) {
       return *reply;
     }
     // What arrives without end, or drop by drop, keeps nobody longer than silence does.
-    if (!first) look_at_the_clock(patience);
-    link_->reader.feed(link_->stream.receive(patience));
+    if (!first) look_at_the_clock(call_options);
+    link_->reader.feed(link_->stream.receive(call_options));
   }
 }
 
-std::optional<Published> Connection::next_message(const Patience& patience) {
+std::optional<Published> Connection::next_message(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> std::optional<Published> {
-    if (!is_open()) throw Error(Trouble::unavailable, "the connection broke");
+    if (!is_open()) throw Error(ErrorKind::unavailable, "the connection broke");
     try {
       while (link_->inbox.empty()) {
         check_in_step();
         if (!link_->inbox.empty()) break;
-        if (left_until(patience.deadline) == milliseconds(0)) return std::nullopt;
-        link_->reader.feed(link_->stream.receive(patience));
+        if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;
+        link_->reader.feed(link_->stream.receive(call_options));
       }
     } catch (const Error& error) {
-      if (error.trouble() == Trouble::interrupted) throw;
-      if (left_until(patience.deadline) == milliseconds(0)) return std::nullopt;
+      if (error.trouble() == ErrorKind::interrupted) throw;
+      if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;
       close();
       throw;
     }

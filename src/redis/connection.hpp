@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "net/stream.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/reply.hpp"
-#include "redis/route.hpp"
-#include "redis/stream.hpp"
 
 namespace dlock {
 
@@ -33,7 +33,7 @@ class Connection {
  public:
   /// Every link begins with `questions`, too; whose server is asked any has to be a master, as one
   /// that may move.
-  explicit Connection(std::unique_ptr<Route> route, std::vector<Request> questions = {},
+  explicit Connection(std::unique_ptr<EndpointResolver> route, std::vector<Request> questions = {},
                       LinkListener on_link = {}, AddressListener on_resolved = {})
       : route_(std::move(route)),
         questions_(std::move(questions)),
@@ -43,14 +43,14 @@ class Connection {
   /// Sends all commands in one write and returns one reply for each, errors included. If an
   /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
   /// exchange, so what was sent is done by the server before what comes next.
-  std::vector<Reply> exchange(std::span<const Request> requests, const Patience& patience);
+  std::vector<Reply> exchange(std::span<const Request> requests, const CallOptions& call_options);
 
   /// Opens a link where there is none that is known to work, sending nothing yet, and says where it
   /// leads.
-  const Endpoint& connect(const Patience& patience);
+  const Endpoint& connect(const CallOptions& call_options);
 
   /// The next published message, or nothing at the deadline.
-  std::optional<Published> next_message(const Patience& patience);
+  std::optional<Published> next_message(const CallOptions& call_options);
 
   bool may_move() const { return route_->may_move(); }
   bool is_open() const { return link_.has_value(); }
@@ -83,12 +83,13 @@ class Connection {
     std::vector<Reply> answers;      ///< to the questions among them
   };
 
-  std::vector<Reply> try_exchange(std::span<const Request> requests, const Patience& patience);
+  std::vector<Reply> try_exchange(std::span<const Request> requests,
+                                  const CallOptions& call_options);
   /// Runs `body`; where the server may move, again until it succeeds or the time is up.
   template <typename Body>
-  auto persist(const Patience& patience, const Body& body);
-  void open(const Patience& patience);
-  Reply next_reply(const Patience& patience);
+  auto persist(const CallOptions& call_options, const Body& body);
+  void open(const CallOptions& call_options);
+  Reply next_reply(const CallOptions& call_options);
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
   std::deque<Request> set_up(const Endpoint& endpoint) const;
@@ -100,7 +101,7 @@ class Connection {
   void take_owed(Reply reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 
-  std::unique_ptr<Route> route_;
+  std::unique_ptr<EndpointResolver> route_;
   const std::vector<Request> questions_;
   const LinkListener on_link_;
   const AddressListener on_resolved_;

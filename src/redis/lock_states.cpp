@@ -19,7 +19,7 @@ const Reply& checked(const Reply& reply) {
 }
 
 std::int64_t server_now(const Reply& time) {
-  if (!checked(time).is_array(2)) throw Error(Trouble::unavailable, "it answered no time");
+  if (!checked(time).is_array(2)) throw Error(ErrorKind::unavailable, "it answered no time");
   constexpr std::int64_t us_a_second = 1'000'000;
   constexpr std::int64_t largest_second = 9'000'000'000;  // of the year 2255
   return server_number(time.items[0].text, largest_second) * us_a_second +
@@ -53,13 +53,13 @@ std::vector<Waiter> waiters_in(const Reply& queue, const Reply& hash, std::int64
 /// Of its first entry, of how many there are, and of the time to its end.
 std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
   constexpr const char* foreign = "the key holds data that is not a latch";
-  if (is_of_class(replies[0], "WRONGTYPE")) throw Error(Trouble::wrong_data, foreign);
+  if (is_of_class(replies[0], "WRONGTYPE")) throw Error(ErrorKind::wrong_data, foreign);
   const auto& head = checked(replies[0]).items;
   const std::int64_t left = checked(replies[2]).integer;
   constexpr std::int64_t no_such_key = -2;
   if (head.empty() || left == no_such_key) return std::nullopt;
   auto latch = latch_of_entry(head.front().text);
-  if (!latch || left < 0) throw Error(Trouble::wrong_data, foreign);
+  if (!latch || left < 0) throw Error(ErrorKind::wrong_data, foreign);
   latch->arrived = checked(replies[1]).integer - 1;
   latch->left = milliseconds(left);
   return latch;
@@ -74,7 +74,7 @@ void read_what_is_ours(const LockKey& key, Foreign foreign, const LockReader& re
   try {
     read();
   } catch (const Error& error) {
-    if (error.trouble() == Trouble::wrong_data && foreign == Foreign::skipped) return;
+    if (error.trouble() == ErrorKind::wrong_data && foreign == Foreign::skipped) return;
     throw Error(error.trouble(), reader.name + ": " + escaped(key.text) + ": " + error.what());
   }
 }

@@ -42,7 +42,7 @@ std::string from_who_field(std::string_view text) {
 }
 
 [[noreturn]] void not_a_lock() {
-  throw Error(Trouble::wrong_data, "the key holds data that is not a lock");
+  throw Error(ErrorKind::wrong_data, "the key holds data that is not a lock");
 }
 
 std::int64_t take_number(std::string_view& text) {
@@ -70,7 +70,7 @@ KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
       queue(holds + ":queue"),
       waiters(holds + ":waiters"),
       fence(holds + ":fence"),
-      seal(holds + ":seal"),
+      record_max(holds + ":seal"),
       latch(holds + ":latch"),
       alive(prefix + "alive") {}
 
@@ -165,7 +165,7 @@ std::optional<LatchState> latch_of_entry(std::string_view head) {
 
 std::int64_t server_number(std::string_view text, std::int64_t most) {
   const auto number = parse_number(text, 0, most);
-  if (!number) throw Error(Trouble::unavailable, "it answered something that is no such number");
+  if (!number) throw Error(ErrorKind::unavailable, "it answered something that is no such number");
   return *number;
 }
 

@@ -17,9 +17,9 @@ struct KeyNames {
   std::string queue;
   std::string waiters;
   std::string fence;
-  std::string seal;   ///< of a resource with the name of the key: what `guard` has seen
-  std::string latch;  ///< of a latch, not of a lock; also the name of its channel
-  std::string alive;  ///< of the whole prefix, where the server is a member of a quorum
+  std::string record_max;  ///< of a resource with the name of the key: what `guard` has seen
+  std::string latch;       ///< of a latch, not of a lock; also the name of its channel
+  std::string alive;       ///< of the whole prefix, where the server is a member of a quorum
 };
 
 /// The key behind a name of `holds`, `queue` or `latch` form; nothing for other names.

@@ -7,7 +7,7 @@ namespace {
 
 /// `MOVED 3999 10.0.0.1:6381`: the last word, where IPv6 stands without brackets and a node that
 /// does not know its own host leaves it out.
-std::optional<Announced> place_in(std::string_view text) {
+std::optional<NodeAddress> place_in(std::string_view text) {
   const auto place = text.substr(text.rfind(' ') + 1);
   const auto colon = place.rfind(':');
   if (colon == std::string_view::npos) return std::nullopt;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "redis/announced.hpp"
+#include "redis/node_address.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
@@ -19,7 +19,7 @@ struct Redirection {
     nowhere,  ///< one of the first two, to a place that cannot be
   };
   Kind kind = Kind::later;
-  Announced to;  ///< the host is empty where it is that of the node that answered
+  NodeAddress to;  ///< the host is empty where it is that of the node that answered
 };
 
 /// What an error reply says of this kind; nothing where it is another error.
@@ -29,7 +29,7 @@ std::optional<Redirection> redirection_in(const Reply& reply);
 class Redirected : public Error {
  public:
   Redirected(Redirection redirection, const std::string& message)
-      : Error(Trouble::unavailable, message), redirection_(std::move(redirection)) {}
+      : Error(ErrorKind::unavailable, message), redirection_(std::move(redirection)) {}
   const Redirection& redirection() const { return redirection_; }
 
  private:

@@ -19,17 +19,17 @@ bool matches_any(const std::string& text, const std::vector<std::string>& globs)
 }  // namespace
 
 std::vector<LockKey> RedisStore::matching_keys(const std::vector<std::string>& globs,
-                                               const Patience& patience) {
+                                               const CallOptions& call_options) {
   std::vector<LockKey> keys;
   std::string cursor = "0";
   do {
     const Request scan{"SCAN", cursor, "MATCH", scan_pattern(terms_.prefix), "COUNT", "1000"};
-    const Reply page = read({scan}, patience).front();
+    const Reply page = read({scan}, call_options).front();
     if (page.is_error()) {
       const Error error = server_error(page);
       throw Error(error.trouble(), name() + ": " + error.what());
     }
-    if (!page.is_array(2)) throw Error(Trouble::unavailable, name() + ": no answer to SCAN");
+    if (!page.is_array(2)) throw Error(ErrorKind::unavailable, name() + ": no answer to SCAN");
     cursor = page.items[0].text;
     for (const Reply& name : page.items[1].items) {
       const auto key = key_of(terms_.prefix, name.text);
@@ -41,25 +41,27 @@ std::vector<LockKey> RedisStore::matching_keys(const std::vector<std::string>& g
   return keys;
 }
 
-void RedisStore::stop_listening(const Patience& patience) {
+void RedisStore::stop_listening(const CallOptions& call_options) {
   if (!connection_.is_open()) subscribed_.clear();
   if (subscribed_.empty()) return;
   const Request unsubscribe{"UNSUBSCRIBE", subscribed_};
-  connection_.exchange(std::span(&unsubscribe, 1), patience);
+  connection_.exchange(std::span(&unsubscribe, 1), call_options);
   subscribed_.clear();
 }
 
 std::vector<Reply> RedisStore::read(const std::vector<Request>& requests,
-                                    const Patience& patience) {
-  stop_listening(patience);
-  if (preceding_.empty()) return connection_.exchange(requests, patience);
+                                    const CallOptions& call_options) {
+  stop_listening(call_options);
+  if (preceding_.empty()) return connection_.exchange(requests, call_options);
   auto all = requests;
-  return exchange_preceded(all, 0, patience);
+  return exchange_preceded(all, 0, call_options);
 }
 
-std::vector<KeyState> RedisStore::inspect(const Query& query, const Patience& patience) {
-  const auto read_all = [&](const auto&, const auto& requests) { return read(requests, patience); };
-  const auto find = [&](const auto& globs) { return matching_keys(globs, patience); };
+std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions& call_options) {
+  const auto read_all = [&](const auto&, const auto& requests) {
+    return read(requests, call_options);
+  };
+  const auto find = [&](const auto& globs) { return matching_keys(globs, call_options); };
   return inspect_locks(query, {terms_.prefix, name(), read_all, find});
 }
 

@@ -1,7 +1,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "redis/backoff.hpp"
 #include "redis/latch_script.hpp"
-#include "redis/pauses.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/script_answer.hpp"
 #include "redis/server_error.hpp"
@@ -25,8 +25,8 @@ std::optional<LatchState> state_of(const std::optional<LatchPart>& part) {
 }  // namespace
 
 LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
-                                  const Patience& patience) {
-  return ask_latch(key, opening(terms), false, patience).value_or(LatchPart()).state;
+                                  const CallOptions& call_options) {
+  return ask_latch(key, opening(terms), false, call_options).value_or(LatchPart()).state;
 }
 
 std::vector<std::string> RedisStore::opening(const LatchTerms& terms) const {
@@ -40,31 +40,32 @@ std::vector<std::string> RedisStore::opening(const LatchTerms& terms) const {
 }
 
 std::optional<LatchState> RedisStore::arrive(const LockKey& key, const ArrivalId& id,
-                                             const Patience& patience) {
-  return state_of(ask_latch(key, {"arrive", id.text, told()}, false, patience));
+                                             const CallOptions& call_options) {
+  return state_of(ask_latch(key, {"arrive", id.text, told()}, false, call_options));
 }
 
 std::optional<LatchState> RedisStore::look_at_latch(const LockKey& key, bool listen,
-                                                    const Patience& patience) {
-  return state_of(ask_latch(key, {"read", "1", "0"}, listen, patience));
+                                                    const CallOptions& call_options) {
+  return state_of(ask_latch(key, {"read", "1", "0"}, listen, call_options));
 }
 
 std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
                                                const std::vector<std::string>& arguments,
-                                               bool listen, const Patience& patience) {
+                                               bool listen, const CallOptions& call_options) {
   const std::string latch = KeyNames(terms_.prefix, key).latch;
   const ScriptRun run{latch_script, latch_script_sha1, {latch}, arguments, listen ? latch : ""};
-  Pauses pauses(patience);
+  Backoff pauses(call_options);
   while (true) {
     const int links = connection_.links();
-    const auto half = left_until(patience.deadline) / 2;
-    const auto answer_by = std::min(patience.deadline, later(BootClock::now(), half));
+    const auto half = left_until(call_options.deadline) / 2;
+    const auto answer_by = std::min(call_options.deadline, later(BootClock::now(), half));
     try {
-      const Reply reply = run_script(run, {answer_by, patience.interrupt_fd});
+      const Reply reply = run_script(run, {answer_by, call_options.cancel_fd});
       if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
-        throw Error(Trouble::wrong_data, name() + ": " + escaped(key.text) +
-                                             ": the key holds data that is not a latch (it said: " +
-                                             escaped(reply.text) + ")");
+        throw Error(
+            ErrorKind::wrong_data,
+            name() + ": " + escaped(key.text) +
+                ": the key holds data that is not a latch (it said: " + escaped(reply.text) + ")");
       }
       check(key, reply);
       auto part = part_from(reply);
@@ -73,16 +74,16 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
       // Who refuses to be connected to has not done it, nor has who answers with an error.
       const bool silent = connection_.links() > links || BootClock::now() >= answer_by;
       const bool may_be_lost = silent && !connection_.is_open();
-      if (error.trouble() != Trouble::unavailable || !may_be_lost || !pauses.fit()) throw;
+      if (error.trouble() != ErrorKind::unavailable || !may_be_lost || !pauses.fit()) throw;
     }
     pauses.take();
   }
 }
 
-Wake::Why RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) {
-  const auto heard = next_on(KeyNames(terms_.prefix, key).latch, until, interrupt_fd);
-  const auto* why = std::get_if<Wake::Why>(&heard);
-  return why != nullptr ? *why : Wake::Why::changed;
+Wake::Reason RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
+  const auto heard = next_on(KeyNames(terms_.prefix, key).latch, until, cancel_fd);
+  const auto* why = std::get_if<Wake::Reason>(&heard);
+  return why != nullptr ? *why : Wake::Reason::changed;
 }
 
 }  // namespace dlock

@@ -39,7 +39,7 @@ const std::vector<Request>& questions() {
 
 RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link,
                          AddressListener on_resolved)
-    : RedisStore(std::make_unique<FixedRoute>(server),
+    : RedisStore(std::make_unique<FixedEndpoint>(server),
                  {.prefix = prefix,
                   .member = true,
                   .on_link = std::move(on_link),
@@ -47,36 +47,38 @@ RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, Link
                  std::make_shared<Pending>(), questions()) {}
 
 Answer RedisMember::vote(const Claim& claim, const Ask& ask, Fence proposal,
-                         const Patience& patience) {
-  return acquire_with(proposal, claim, ask, patience);
+                         const CallOptions& call_options) {
+  return acquire_with(proposal, claim, ask, call_options);
 }
 
 std::optional<Grant> RedisMember::renew_as(const LockKey& key, const Token& token,
                                            std::optional<milliseconds> ttl, Fence fence,
-                                           const Patience& patience) {
+                                           const CallOptions& call_options) {
   const std::string by = ttl ? std::to_string(ttl->count()) : "";
-  return renew_with({"renew", token.text, by, std::to_string(fence.value)}, {key, token}, patience);
+  return renew_with({"renew", token.text, by, std::to_string(fence.value)}, {key, token},
+                    call_options);
 }
 
 std::optional<Grant> RedisMember::rejoin(const Claim& claim, Fence fence,
-                                         const Patience& patience) {
+                                         const CallOptions& call_options) {
   const Asked asked{claim.key, claim.token};
   auto arguments = claim_arguments("rejoin", claim);
   arguments.push_back(std::to_string(fence.value));
   note_asked(asked);
-  auto grant = renew_with(arguments, asked, patience);
+  auto grant = renew_with(arguments, asked, call_options);
   note_answered(asked);
   return grant;
 }
 
-Fence RedisMember::seal(const LockKey& resource, Fence fence, const Patience& patience) {
-  const Fence largest = RedisStore::seal(resource, fence, patience);
+Fence RedisMember::record_max(const LockKey& resource, Fence fence,
+                              const CallOptions& call_options) {
+  const Fence largest = RedisStore::record_max(resource, fence, call_options);
   know_process();
   return largest;
 }
 
-std::vector<KeyState> RedisMember::inspect(const Query& query, const Patience& patience) {
-  auto states = RedisStore::inspect(query, patience);
+std::vector<KeyState> RedisMember::inspect(const Query& query, const CallOptions& call_options) {
+  auto states = RedisStore::inspect(query, call_options);
   know_process();
   return states;
 }
@@ -84,56 +86,57 @@ std::vector<KeyState> RedisMember::inspect(const Query& query, const Patience& p
 LatchState RedisMember::mend_latch(const LockKey& key, const LatchTerms& terms,
                                    const std::optional<Displaced>& displaced,
                                    const std::vector<ArrivalId>& arrived,
-                                   const Patience& patience) {
+                                   const CallOptions& call_options) {
   auto arguments = opening(terms);
   if (displaced) {
     arguments[5] = displaced->arrivals_stay ? "keep" : "clear";
     arguments[6] = displaced->generation;
   }
   for (const ArrivalId& id : arrived) arguments.push_back(id.text);
-  return ask_latch(key, arguments, false, patience).value_or(LatchPart()).state;
+  return ask_latch(key, arguments, false, call_options).value_or(LatchPart()).state;
 }
 
 std::optional<LatchPart> RedisMember::read_latch(const LockKey& key, std::size_t known, bool listen,
-                                                 const Patience& patience) {
+                                                 const CallOptions& call_options) {
   constexpr std::size_t told_at_once = 1000;
   const auto first = std::to_string(known + 1);
-  return ask_latch(key, {"read", first, std::to_string(known + told_at_once)}, listen, patience);
+  return ask_latch(key, {"read", first, std::to_string(known + told_at_once)}, listen,
+                   call_options);
 }
 
-Reply RedisMember::run_script(const ScriptRun& run, const Patience& patience) {
-  Reply reply = RedisStore::run_script(run, patience);
+Reply RedisMember::run_script(const ScriptRun& run, const CallOptions& call_options) {
+  Reply reply = RedisStore::run_script(run, call_options);
   know_process();
   return reply;
 }
 
 Reply RedisMember::call(const LockKey& key, const std::vector<std::string>& arguments,
-                        const std::string& channel, const Patience& patience) {
-  Reply reply = RedisStore::call(key, arguments, channel, patience);
+                        const std::string& channel, const CallOptions& call_options) {
+  Reply reply = RedisStore::call(key, arguments, channel, call_options);
   if (reply.is_error() || take_standing(reply)) return reply;
-  vouch(key, patience);
+  record_process(key, call_options);
   // A hold found, renewed or released is that, whoever vouches.
   if (arguments.front() != "acquire") return reply;
-  if (word(reply, 0) == "granted" && standing_.no_vote_for > milliseconds(0)) {
+  if (word(reply, 0) == "granted" && standing_.quarantined_for > milliseconds(0)) {
     Reply given_back =
-        RedisStore::call(key, {"release", arguments[1], "0", "1", "0"}, "", patience);
+        RedisStore::call(key, {"release", arguments[1], "0", "1", "0"}, "", call_options);
     check(key, given_back);
   }
   // Also for the sake of the subscription, which other requests have ended.
-  reply = RedisStore::call(key, arguments, channel, patience);
-  if (!reply.is_error() && !take_standing(reply)) forgetful();
+  reply = RedisStore::call(key, arguments, channel, call_options);
+  if (!reply.is_error() && !take_standing(reply)) memory_lost();
   return reply;
 }
 
-void RedisMember::vouch(const LockKey& key, const Patience& patience) {
+void RedisMember::record_process(const LockKey& key, const CallOptions& call_options) {
   const std::string flag = process_.durable.value_or(false) ? "a" : "-";
-  Reply reply = RedisStore::call(key, {"vouch", process_.run_id, flag}, "", patience);
+  Reply reply = RedisStore::call(key, {"record_process", process_.run_id, flag}, "", call_options);
   check(key, reply);
-  if (!take_standing(reply)) forgetful();
+  if (!take_standing(reply)) memory_lost();
 }
 
-void RedisMember::forgetful() const {
-  throw Error(Trouble::unavailable,
+void RedisMember::memory_lost() const {
+  throw Error(ErrorKind::unavailable,
               name() +
                   ": what was written to it a moment ago is gone: its memory is not to be "
                   "relied upon");
@@ -153,7 +156,7 @@ void RedisMember::know_process() {
   if (process_.link == connection().links()) return;
   const Reply& info = connection().answers().at(0);
   if (info.is_error("NOPERM")) {
-    throw Error(Trouble::denied,
+    throw Error(ErrorKind::denied,
                 name() +
                     ": the user may not use INFO, which tells whether a server of several has lost "
                     "its memory: its ACL needs +info");
@@ -163,12 +166,12 @@ void RedisMember::know_process() {
     throw Error(error.trouble(), name() + ": " + error.what());
   }
   if (info_field(info.text, "redis_mode") == "cluster") {
-    throw Error(Trouble::unavailable,
+    throw Error(ErrorKind::unavailable,
                 name() + ": it is a node of a Cluster, which cannot be one of several servers");
   }
   const std::string run_id = info_field(info.text, "run_id");
   if (run_id.empty() || run_id.find(' ') != std::string::npos) {
-    throw Error(Trouble::unavailable, name() + ": INFO does not tell its run_id");
+    throw Error(ErrorKind::unavailable, name() + ": INFO does not tell its run_id");
   }
   standing_.process = run_id;
   process_ = {connection().links(), run_id, durable_by(connection().answers().at(1))};

@@ -20,27 +20,29 @@ class RedisMember final : public RedisStore, public Member {
               AddressListener on_resolved = {});
 
   Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
-              const Patience& patience) override;
+              const CallOptions& call_options) override;
   std::optional<Grant> renew_as(const LockKey& key, const Token& token,
                                 std::optional<milliseconds> ttl, Fence fence,
-                                const Patience& patience) override;
-  std::optional<Grant> rejoin(const Claim& claim, Fence fence, const Patience& patience) override;
+                                const CallOptions& call_options) override;
+  std::optional<Grant> rejoin(const Claim& claim, Fence fence,
+                              const CallOptions& call_options) override;
   void note_dropped(const LockKey& key, const Token& token) override { note_own({key, token}); }
   void note_shared(const LockKey& key, const Token& token) override { note_foreign({key, token}); }
   LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
                         const std::optional<Displaced>& displaced,
-                        const std::vector<ArrivalId>& arrived, const Patience& patience) override;
+                        const std::vector<ArrivalId>& arrived,
+                        const CallOptions& call_options) override;
   std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
-                                      const Patience& patience) override;
-  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
+                                      const CallOptions& call_options) override;
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   Standing standing() const override { return standing_; }
-  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
+  Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
  protected:
   /// As RedisStore::run_script(); then the process is known that replied.
-  Reply run_script(const ScriptRun& run, const Patience& patience) override;
+  Reply run_script(const ScriptRun& run, const CallOptions& call_options) override;
   Reply call(const LockKey& key, const std::vector<std::string>& arguments,
-             const std::string& channel, const Patience& patience) override;
+             const std::string& channel, const CallOptions& call_options) override;
 
  private:
   /// The process that the open link leads to, as it has said itself.
@@ -51,10 +53,11 @@ class RedisMember final : public RedisStore, public Member {
     std::optional<bool> durable;
   };
 
-  /// Takes off `reply` what a member adds; false if somebody has to vouch for its server first.
+  /// Takes off `reply` what a member adds; false if somebody has to record_process for its server
+  /// first.
   bool take_standing(Reply& reply);
-  void vouch(const LockKey& key, const Patience& patience);
-  [[noreturn]] void forgetful() const;
+  void record_process(const LockKey& key, const CallOptions& call_options);
+  [[noreturn]] void memory_lost() const;
   void know_process();
 
   Process process_;

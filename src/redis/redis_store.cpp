@@ -19,15 +19,15 @@ std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 
 }  // namespace
 
-RedisStore::RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
+RedisStore::RedisStore(std::unique_ptr<EndpointResolver> route, RedisTerms terms,
                        std::shared_ptr<Pending> pending, std::vector<Request> questions)
     : terms_(std::move(terms)),
       connection_(std::move(route), std::move(questions), terms_.on_link, terms_.on_resolved),
       pending_(std::move(pending)) {}
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
-                      const Patience& patience) {
-  Reply reply = call(key, arguments, "", patience);
+                      const CallOptions& call_options) {
+  Reply reply = call(key, arguments, "", call_options);
   check(key, reply);
   return reply;
 }
@@ -35,7 +35,7 @@ Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& argume
 void RedisStore::check(const LockKey& key, const Reply& reply) const {
   if (!reply.is_error()) return;
   const Error error = server_error(reply);
-  const bool of_the_key = error.trouble() == Trouble::wrong_data;
+  const bool of_the_key = error.trouble() == ErrorKind::wrong_data;
   const std::string message =
       name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") + error.what();
   const auto redirection = redirection_in(reply);
@@ -51,9 +51,10 @@ void RedisStore::precede_with(Request request) {
 }
 
 std::vector<Reply> RedisStore::exchange_preceded(std::vector<Request>& requests,
-                                                 std::ptrdiff_t place, const Patience& patience) {
+                                                 std::ptrdiff_t place,
+                                                 const CallOptions& call_options) {
   if (!preceding_.empty()) requests.insert(requests.begin() + place, preceding_);
-  auto replies = connection_.exchange(requests, patience);
+  auto replies = connection_.exchange(requests, call_options);
   if (preceding_.empty()) return replies;
   said_before_ = std::move(replies[static_cast<std::size_t>(place)]);
   replies.erase(replies.begin() + place);
@@ -61,7 +62,7 @@ std::vector<Reply> RedisStore::exchange_preceded(std::vector<Request>& requests,
 }
 
 Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
-                       const std::string& channel, const Patience& patience) {
+                       const std::string& channel, const CallOptions& call_options) {
   const KeyNames names(terms_.prefix, key);
   ScriptRun run{lock_script,
                 lock_script_sha1,
@@ -70,17 +71,17 @@ Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& argum
                 channel.empty() ? "" : names.holds + ":" + channel,
                 true};
   if (terms_.member) run.keys.push_back(names.alive);
-  return run_script(run, patience);
+  return run_script(run, call_options);
 }
 
-Reply RedisStore::run_script(const ScriptRun& run, const Patience& patience) {
+Reply RedisStore::run_script(const ScriptRun& run, const CallOptions& call_options) {
   sent_twice_ = false;
-  Reply reply = run_once(run, false, patience);
+  Reply reply = run_once(run, false, call_options);
   if (is_deposed(reply)) {
     connection_.close();
-    reply = run_once(run, false, patience);
+    reply = run_once(run, false, call_options);
   }
-  if (reply.is_error("NOSCRIPT")) reply = run_once(run, true, patience);
+  if (reply.is_error("NOSCRIPT")) reply = run_once(run, true, call_options);
   return reply;
 }
 
@@ -89,10 +90,10 @@ bool RedisStore::is_deposed(const Reply& reply) const {
   return replica && connection_.may_move();
 }
 
-Reply RedisStore::run_once(const ScriptRun& run, bool by_text, const Patience& patience) {
+Reply RedisStore::run_once(const ScriptRun& run, bool by_text, const CallOptions& call_options) {
   const bool listen = !run.channel.empty();
   const int link = connection_.links();
-  here_ = place(patience);
+  here_ = place(call_options);
   std::vector<Request> requests;
   if (!connection_.is_open() || connection_.links() != link) subscribed_.clear();
   if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
@@ -113,10 +114,10 @@ Reply RedisStore::run_once(const ScriptRun& run, bool by_text, const Patience& p
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
   subscribed_ = run.channel;
-  auto replies = exchange_preceded(requests, place_before, patience);
+  auto replies = exchange_preceded(requests, place_before, call_options);
   sent_twice_ = sent_twice_ || connection_.was_sent_twice();
   // It went to another server than it says.
-  if (place(patience) != here_) return run_once(run, by_text, patience);
+  if (place(call_options) != here_) return run_once(run, by_text, call_options);
   if (!listen) return in_items(std::move(replies.back()));
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
@@ -125,29 +126,29 @@ Reply RedisStore::run_once(const ScriptRun& run, bool by_text, const Patience& p
   return in_items(item(replies.back(), 1));
 }
 
-void RedisStore::replicate(const LockKey& key, int link, const Patience& patience) {
+void RedisStore::replicate(const LockKey& key, int link, const CallOptions& call_options) {
   if (terms_.replicas == 0) return;
   const std::string of_key = name() + ": " + escaped(key.text) + ": ";
   // The rest is for the answer to come, and for giving back.
-  const auto limit = left_until(patience.deadline) * 3 / 4;
+  const auto limit = left_until(call_options.deadline) * 3 / 4;
   const Request wait{"WAIT", std::to_string(terms_.replicas),
                      text_of(std::max(limit, milliseconds(1)))};
   Reply reply;
   try {
-    reply = read({wait}, patience).front();
+    reply = read({wait}, call_options).front();
   } catch (const Error& error) {
-    if (error.trouble() != Trouble::unavailable) throw;
+    if (error.trouble() != ErrorKind::unavailable) throw;
   }
   check(key, reply);
   // A new connection has written nothing, so that every replica would have all of it.
   if (connection_.links() != link || !connection_.is_open()) {
-    throw Error(Trouble::not_replicated,
+    throw Error(ErrorKind::not_replicated,
                 of_key + "the connection broke while replicas were waited for: it is given back");
   }
   if (reply.integer >= terms_.replicas) return;
-  throw Error(Trouble::not_replicated, of_key + "only " + std::to_string(reply.integer) + " of " +
-                                           std::to_string(terms_.replicas) +
-                                           " replicas have the lock, so it is given back");
+  throw Error(ErrorKind::not_replicated, of_key + "only " + std::to_string(reply.integer) + " of " +
+                                             std::to_string(terms_.replicas) +
+                                             " replicas have the lock, so it is given back");
 }
 
 const std::string& RedisStore::channel_of(const Token& token) {
@@ -157,9 +158,9 @@ const std::string& RedisStore::channel_of(const Token& token) {
   return channel;
 }
 
-std::string RedisStore::place(const Patience& patience) {
+std::string RedisStore::place(const CallOptions& call_options) {
   if (!terms_.may_move) return "";
-  return std::to_string(fnv1a(connection_.connect(patience).address()));
+  return std::to_string(fnv1a(connection_.connect(call_options).address()));
 }
 
 void RedisStore::note_asked(const Asked& asked) {
@@ -177,31 +178,31 @@ void RedisStore::note_answered(const Asked& asked) {
   }
 }
 
-void RedisStore::tidy(const LockKey& key, std::int64_t more, const Patience& patience) {
+void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options) {
   try {
     std::int64_t left = more;
-    while (left != 0) left = number(run(key, {"tidy", ""}, patience), 1);
+    while (left != 0) left = number(run(key, {"tidy", ""}, call_options), 1);
   } catch (const Error&) {
     connection_.close();
   }
 }
 
-Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const Patience& patience) {
-  return acquire_with({}, claim, ask, patience);
+Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
+  return acquire_with({}, claim, ask, call_options);
 }
 
 Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Claim& claim,
-                                const Ask& ask, const Patience& patience) {
+                                const Ask& ask, const CallOptions& call_options) {
   bool more = true;
   while (true) {
-    Answer answer = ask_once(proposal, claim, ask, patience, more);
+    Answer answer = ask_once(proposal, claim, ask, call_options, more);
     const auto* refusal = std::get_if<Refusal>(&answer);
-    if (!more || refusal == nullptr || refusal->why != Refusal::Why::held) return answer;
+    if (!more || refusal == nullptr || refusal->why != Refusal::Reason::held) return answer;
   }
 }
 
 Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& claim,
-                            const Ask& ask, const Patience& patience, bool& more) {
+                            const Ask& ask, const CallOptions& call_options, bool& more) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
   auto arguments = claim_arguments("acquire", claim);
   if (ask.wait || proposal) {
@@ -212,15 +213,15 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   const Asked asked{claim.key, claim.token};
   note_asked(asked);
   const Deadline sent = BootClock::now();
-  const Reply reply = call(claim.key, arguments, channel, patience);
+  const Reply reply = call(claim.key, arguments, channel, call_options);
   const int link = connection_.links();
   note_answered(asked);
   check(claim.key, reply);
   if (word(reply, 0) == "granted") {
     more = false;
-    replicate(claim.key, link, patience);
+    replicate(claim.key, link, call_options);
     pending_->handed_over.erase(asked);
-    tidy(claim.key, number(reply, 2), patience);
+    tidy(claim.key, number(reply, 2), call_options);
     return Grant{Fence{number(reply, 1)}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
   }
   if (word(reply, 0) != "refused") unexpected_answer();
@@ -229,37 +230,37 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   return refusal_from(reply);
 }
 
-Wake RedisStore::sleep(const Claim& claim, Deadline until, int interrupt_fd) {
+Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   const std::string own = KeyNames(terms_.prefix, claim.key).holds + ":" + channel_of(claim.token);
   while (true) {
-    const auto heard = next_on(own, until, interrupt_fd);
-    if (const auto* why = std::get_if<Wake::Why>(&heard)) return Wake{*why, {}};
+    const auto heard = next_on(own, until, cancel_fd);
+    if (const auto* why = std::get_if<Wake::Reason>(&heard)) return Wake{*why, {}};
     const std::string_view text = std::get<std::string>(heard);
     if (text.starts_with("grant ")) {
       pending_->handed_over.insert({claim.key, claim.token});
-      return Wake{Wake::Why::granted, {}, told_grant(text.substr(6))};
+      return Wake{Wake::Reason::granted, {}, told_grant(text.substr(6))};
     }
     if (text.starts_with("next ")) {
       const milliseconds ends_in = server_span(text.substr(5));
-      return Wake{Wake::Why::changed, later(BootClock::now(), ends_in)};
+      return Wake{Wake::Reason::changed, later(BootClock::now(), ends_in)};
     }
   }
 }
 
-std::variant<std::string, Wake::Why> RedisStore::next_on(const std::string& channel, Deadline until,
-                                                         int interrupt_fd) {
+std::variant<std::string, Wake::Reason> RedisStore::next_on(const std::string& channel,
+                                                            Deadline until, int cancel_fd) {
   if (subscribed_ != channel) {
-    throw Error(Trouble::unavailable, name() + ": another request has ended the listening");
+    throw Error(ErrorKind::unavailable, name() + ": another request has ended the listening");
   }
   try {
-    while (auto message = connection_.next_message({until, interrupt_fd})) {
+    while (auto message = connection_.next_message({until, cancel_fd})) {
       if (message->channel == channel) return std::move(message->payload);
     }
   } catch (const Error& error) {
-    if (error.trouble() != Trouble::interrupted) throw;
-    return Wake::Why::interrupted;
+    if (error.trouble() != ErrorKind::interrupted) throw;
+    return Wake::Reason::interrupted;
   }
-  return Wake::Why::due;
+  return Wake::Reason::due;
 }
 
 std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
@@ -280,42 +281,43 @@ std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
 }
 
 std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
-                                       std::optional<milliseconds> ttl, const Patience& patience) {
-  return renew_with({"renew", token.text, ttl ? text_of(*ttl) : ""}, {key, token}, patience);
+                                       std::optional<milliseconds> ttl,
+                                       const CallOptions& call_options) {
+  return renew_with({"renew", token.text, ttl ? text_of(*ttl) : ""}, {key, token}, call_options);
 }
 
 std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& arguments,
-                                            const Asked& asked, const Patience& patience) {
+                                            const Asked& asked, const CallOptions& call_options) {
   const LockKey& key = asked.first;
   const Deadline sent = BootClock::now();
-  const Reply reply = run(key, arguments, patience);
+  const Reply reply = run(key, arguments, call_options);
   const int link = connection_.links();
   if (word(reply, 0) == "gone") {
-    tidy(key, number(reply, 1), patience);
+    tidy(key, number(reply, 1), call_options);
     return std::nullopt;
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
   pending_->known.insert(asked);
-  if (pending_->handed_over.contains(asked)) replicate(key, link, patience);
+  if (pending_->handed_over.contains(asked)) replicate(key, link, call_options);
   pending_->handed_over.erase(asked);
-  tidy(key, number(reply, 4), patience);
+  tidy(key, number(reply, 4), call_options);
   return Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
                Limit{number(reply, 3)}};
 }
 
 Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                             const Patience& patience) {
+                             const CallOptions& call_options) {
   const Asked asked{key, token};
   // What somebody else asked of one server of several may not have arrived there yet.
   const bool is_known = !terms_.member || pending_->known.contains(asked);
   const bool never_sent = connection_.links() == 0 && !terms_.cluster;
   if (is_known && never_sent && pending_->unanswered.contains(asked)) return Released::not_held;
   bool unsure = !is_known || may_come_after(asked);
-  Released answer = release_once(asked, mode, unsure, patience);
+  Released answer = release_once(asked, mode, unsure, call_options);
   // The link broke meanwhile: what was to be done in order on it may now be done later.
   if (!unsure && may_come_after(asked)) {
-    const Released again = release_once(asked, mode, true, patience);
+    const Released again = release_once(asked, mode, true, call_options);
     if (answer == Released::not_held) answer = again;
   }
   pending_->unanswered.erase(asked);
@@ -331,7 +333,7 @@ bool RedisStore::may_come_after(const Asked& asked) const {
 }
 
 Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,
-                                  const Patience& patience) {
+                                  const CallOptions& call_options) {
   constexpr milliseconds tombstone_life{60'000};
   const auto& [key, token] = asked;
   std::vector<std::string> arguments{"release", token.text};
@@ -340,19 +342,19 @@ Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool uns
                      {unsure ? "1" : "0", mode == ReleaseMode::ignore_floor ? "1" : "0",
                       text_of(tombstone_life)});
   }
-  const Reply reply = run(key, arguments, patience);
+  const Reply reply = run(key, arguments, call_options);
   const bool first_may_have_done_it = sent_twice_;
-  tidy(key, number(reply, 1), patience);
+  tidy(key, number(reply, 1), call_options);
   if (word(reply, 0) == "released") return Released::yes;
   if (word(reply, 0) == "left") return Released::left_queue;
   return first_may_have_done_it ? Released::yes : Released::not_held;
 }
 
-std::vector<Holder> RedisStore::force_release(const LockKey& key, std::optional<Fence> fence,
-                                              const Patience& patience) {
+std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                      const CallOptions& call_options) {
   const std::string which = fence ? std::to_string(fence->value) : "";
-  const Reply reply = run(key, {"force", "", which}, patience);
-  tidy(key, number(reply, 2), patience);
+  const Reply reply = run(key, {"force", "", which}, call_options);
+  tidy(key, number(reply, 2), call_options);
   return holders_from(reply, 3, number(reply, 1));
 }
 

@@ -40,43 +40,44 @@ struct ScriptRun {
 /// Locks, seals and latches on one Redis or Valkey server: every request is one run of the script
 /// in src/redis/lock, or of that in src/redis/latch. Owned and used by one thread at a time. On a
 /// node of a Cluster every call but sleep() and inspect() may throw Redirected.
-class RedisStore : public virtual Store, public virtual Seals, public virtual Latches {
+class RedisStore : public virtual Store, public virtual FenceRegister, public virtual Latches {
  public:
   /// `questions`: as Connection has them.
-  RedisStore(std::unique_ptr<Route> route, RedisTerms terms,
+  RedisStore(std::unique_ptr<EndpointResolver> route, RedisTerms terms,
              std::shared_ptr<Pending> pending = std::make_shared<Pending>(),
              std::vector<Request> questions = {});
 
-  Answer acquire(const Claim& claim, const Ask& ask, const Patience& patience) override;
-  Wake sleep(const Claim& claim, Deadline until, int interrupt_fd) override;
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl, const Patience& patience) override;
+                             std::optional<milliseconds> ttl,
+                             const CallOptions& call_options) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const Patience& patience) override;
-  std::vector<Holder> force_release(const LockKey& key, std::optional<Fence> fence,
-                                    const Patience& patience) override;
-  std::vector<KeyState> inspect(const Query& query, const Patience& patience) override;
+                   const CallOptions& call_options) override;
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+                            const CallOptions& call_options) override;
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool needs_renewal(const Claim& claim) const override;
   std::string name() const override { return connection_.name(); }
-  Fence seal(const LockKey& resource, Fence fence, const Patience& patience) override;
+  Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
-                        const Patience& patience) override;
+                        const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
-                                   const Patience& patience) override;
+                                   const CallOptions& call_options) override;
   std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
-                                          const Patience& patience) override;
-  Wake::Why sleep_at_latch(const LockKey& key, Deadline until, int interrupt_fd) override;
+                                          const CallOptions& call_options) override;
+  Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
   /// Called by ClusterStore: `request` goes out right before everything from here on, in the same
   /// write, and what was said to it last is kept; an empty one ends that.
   void precede_with(Request request);
   const std::optional<Reply>& said_before() const { return said_before_; }
   /// Plain requests and their replies, errors included.
-  std::vector<Reply> read(const std::vector<Request>& requests, const Patience& patience);
+  std::vector<Reply> read(const std::vector<Request>& requests, const CallOptions& call_options);
   /// The keys of this server that match, sorted.
   std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
-                                     const Patience& patience);
+                                     const CallOptions& call_options);
   /// Whether there is a link, as far as is known, and how many there have been.
   bool is_open() const { return connection_.is_open(); }
   void close() { connection_.close(); }
@@ -85,20 +86,20 @@ class RedisStore : public virtual Store, public virtual Seals, public virtual La
  protected:
   /// Runs a script, by its hash and, where the server does not know it, by its text. With a channel
   /// the reply comes together with a subscription to it. An error reply is returned.
-  virtual Reply run_script(const ScriptRun& run, const Patience& patience);
+  virtual Reply run_script(const ScriptRun& run, const CallOptions& call_options);
   /// The same with the script of locks; `channel` is the last part of its name. An error reply is
   /// returned by call() and thrown, as what it means, by run().
   virtual Reply call(const LockKey& key, const std::vector<std::string>& arguments,
-                     const std::string& channel, const Patience& patience);
+                     const std::string& channel, const CallOptions& call_options);
   Reply run(const LockKey& key, const std::vector<std::string>& arguments,
-            const Patience& patience);
+            const CallOptions& call_options);
   void check(const LockKey& key, const Reply& reply) const;
 
   /// acquire() and renew(), with what a member of a quorum may ask for.
   Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
-                      const Patience& patience);
+                      const CallOptions& call_options);
   std::optional<Grant> renew_with(const std::vector<std::string>& arguments, const Asked& asked,
-                                  const Patience& patience);
+                                  const CallOptions& call_options);
 
   /// Notes that a request goes out that may make a hold, and that an answer came: then no copy of
   /// it can still arrive, unless one went out on an earlier link.
@@ -111,7 +112,7 @@ class RedisStore : public virtual Store, public virtual Seals, public virtual La
   /// A run of the latch's script. Where an answer is lost the request is sent again, on another
   /// link, for as long as the patience lasts.
   std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
-                                     bool listen, const Patience& patience);
+                                     bool listen, const CallOptions& call_options);
   /// The arguments that open a latch, and displace none.
   std::vector<std::string> opening(const LatchTerms& terms) const;
   /// Whom an arrival is told to: those who listen to a member, always.
@@ -124,31 +125,31 @@ class RedisStore : public virtual Store, public virtual Seals, public virtual La
   bool is_deposed(const Reply& reply) const;
   /// Waits until enough replicas have what was written on `link`. Throws Error{not_replicated},
   /// also where that has broken, for then nobody knows.
-  void replicate(const LockKey& key, int link, const Patience& patience);
+  void replicate(const LockKey& key, int link, const CallOptions& call_options);
   /// The word for the server that a request goes to: the script tells those who queued up there
   /// from those who did elsewhere.
-  std::string place(const Patience& patience);
-  Reply run_once(const ScriptRun& run, bool by_text, const Patience& patience);
+  std::string place(const CallOptions& call_options);
+  Reply run_once(const ScriptRun& run, bool by_text, const CallOptions& call_options);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
   /// it fails does not change our own answer.
-  void tidy(const LockKey& key, std::int64_t more, const Patience& patience);
+  void tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options);
   Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
-                  const Patience& patience, bool& more);
+                  const CallOptions& call_options, bool& more);
   /// The next message on the channel that is listened to, or why there is none.
-  std::variant<std::string, Wake::Why> next_on(const std::string& channel, Deadline until,
-                                               int interrupt_fd);
+  std::variant<std::string, Wake::Reason> next_on(const std::string& channel, Deadline until,
+                                                  int cancel_fd);
   /// What a message says that was `told` to who waits; nothing in it where it cannot be told how
   /// old it is.
   std::optional<Grant> told_grant(std::string_view told) const;
   /// A connection that listens to a channel may not send plain commands.
-  void stop_listening(const Patience& patience);
+  void stop_listening(const CallOptions& call_options);
   /// `requests` with the preceding one at `place`; its reply is kept and taken out.
   std::vector<Reply> exchange_preceded(std::vector<Request>& requests, std::ptrdiff_t place,
-                                       const Patience& patience);
+                                       const CallOptions& call_options);
 
   bool may_come_after(const Asked& asked) const;
   Released release_once(const Asked& asked, ReleaseMode mode, bool unsure,
-                        const Patience& patience);
+                        const CallOptions& call_options);
 
   /// The last part of the channel on which a token hears of its key: random, for the token itself
   /// must not show, and one a token, for the script must never publish to the one who asks.

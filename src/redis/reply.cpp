@@ -9,7 +9,7 @@ namespace dlock {
 namespace {
 
 [[noreturn]] void not_redis(const std::string& what) {
-  throw Error(Trouble::unavailable, "the answer is not that of a Redis server (" + what + ")");
+  throw Error(ErrorKind::unavailable, "the answer is not that of a Redis server (" + what + ")");
 }
 
 struct FreeReply {
@@ -71,7 +71,7 @@ bool Reply::is_array(std::size_t at_least) const {
 void ReplyReader::Close::operator()(redisReader* reader) const { redisReaderFree(reader); }
 
 ReplyReader::ReplyReader() : reader_(redisReaderCreate()) {
-  if (!reader_) throw Error(Trouble::host_refused, "out of memory");
+  if (!reader_) throw Error(ErrorKind::host_refused, "out of memory");
 }
 
 ReplyReader::~ReplyReader() = default;

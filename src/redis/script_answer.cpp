@@ -9,7 +9,7 @@
 namespace dlock {
 
 void unexpected_answer() {
-  throw Error(Trouble::unavailable, "it answered what no version of dlock's script answers");
+  throw Error(ErrorKind::unavailable, "it answered what no version of dlock's script answers");
 }
 
 const Reply& item(const Reply& reply, std::size_t i) {
@@ -56,8 +56,8 @@ std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int
 Refusal refusal_from(const Reply& reply) {
   Refusal refusal;
   const auto why = word(reply, 1);
-  if (why == "upgrade") refusal.why = Refusal::Why::upgrade;
-  if (why == "gone") refusal.why = Refusal::Why::gone;
+  if (why == "upgrade") refusal.why = Refusal::Reason::upgrade;
+  if (why == "gone") refusal.why = Refusal::Reason::gone;
   refusal.ticket = Ticket{number(reply, 2)};
   refusal.ahead = static_cast<std::size_t>(number(reply, 3));
   refusal.waiting = static_cast<std::size_t>(number(reply, 4));

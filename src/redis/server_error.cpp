@@ -9,38 +9,39 @@ namespace {
 
 struct Class {
   std::string_view code;
-  Trouble trouble;
+  ErrorKind trouble;
   std::string_view meaning;
 };
 
 /// The words of server.c and friends in Redis 6.2 to 8 and Valkey 8.
 constexpr Class classes[] = {
-    {"DLOCKDATA", Trouble::wrong_data, "the key holds data that is not a lock"},
-    {"WRONGTYPE", Trouble::wrong_data, "the key holds data that is not a lock"},
-    {"NOAUTH", Trouble::denied,
+    {"DLOCKDATA", ErrorKind::wrong_data, "the key holds data that is not a lock"},
+    {"WRONGTYPE", ErrorKind::wrong_data, "the key holds data that is not a lock"},
+    {"NOAUTH", ErrorKind::denied,
      "the server wants a password: --password-file, for sentinels --sentinel-password-file"},
-    {"WRONGPASS", Trouble::denied, "user name or password is wrong"},
-    {"NOPERM", Trouble::denied,
+    {"WRONGPASS", ErrorKind::denied, "user name or password is wrong"},
+    {"NOPERM", ErrorKind::denied,
      "the user may not do this: its ACL lacks a command, key or channel"},
-    {"DENIED", Trouble::denied, "the server is in protected mode and refuses other hosts"},
-    {"LOADING", Trouble::unavailable, "the server is still loading its data"},
-    {"READONLY", Trouble::unavailable, "the server is a read-only replica: name the master"},
-    {"MASTERDOWN", Trouble::unavailable, "the server is a replica that has lost its master"},
-    {"OOM", Trouble::unavailable, "the server is out of memory (maxmemory)"},
-    {"MISCONF", Trouble::unavailable, "the server cannot save to disk and refuses writes"},
-    {"NOREPLICAS", Trouble::unavailable, "the server has too few replicas and refuses writes"},
-    {"BUSY", Trouble::unavailable, "the server is busy with somebody's script"},
-    {"MOVED", Trouble::unavailable, "the server is a Cluster node and the key lives on another"},
-    {"ASK", Trouble::unavailable, "the server is a Cluster node and the key is moving to another"},
-    {"CLUSTERDOWN", Trouble::unavailable, "the Cluster is down"},
-    {"CROSSSLOT", Trouble::bug, "keys of one lock in different Cluster slots"},
-    {"TRYAGAIN", Trouble::unavailable, "the Cluster is moving the key"},
-    {"NOPROTO", Trouble::unavailable, "the server refuses the protocol"},
+    {"DENIED", ErrorKind::denied, "the server is in protected mode and refuses other hosts"},
+    {"LOADING", ErrorKind::unavailable, "the server is still loading its data"},
+    {"READONLY", ErrorKind::unavailable, "the server is a read-only replica: name the master"},
+    {"MASTERDOWN", ErrorKind::unavailable, "the server is a replica that has lost its master"},
+    {"OOM", ErrorKind::unavailable, "the server is out of memory (maxmemory)"},
+    {"MISCONF", ErrorKind::unavailable, "the server cannot save to disk and refuses writes"},
+    {"NOREPLICAS", ErrorKind::unavailable, "the server has too few replicas and refuses writes"},
+    {"BUSY", ErrorKind::unavailable, "the server is busy with somebody's script"},
+    {"MOVED", ErrorKind::unavailable, "the server is a Cluster node and the key lives on another"},
+    {"ASK", ErrorKind::unavailable,
+     "the server is a Cluster node and the key is moving to another"},
+    {"CLUSTERDOWN", ErrorKind::unavailable, "the Cluster is down"},
+    {"CROSSSLOT", ErrorKind::bug, "keys of one lock in different Cluster slots"},
+    {"TRYAGAIN", ErrorKind::unavailable, "the Cluster is moving the key"},
+    {"NOPROTO", ErrorKind::unavailable, "the server refuses the protocol"},
 };
 
 struct Phrase {
   std::string_view text;
-  Trouble trouble;
+  ErrorKind trouble;
   std::string_view meaning;
 };
 
@@ -50,22 +51,22 @@ constexpr std::string_view no_scripts =
 
 /// What has no class of its own.
 constexpr Phrase phrases[] = {
-    {"invalid password", Trouble::denied, "the password is wrong"},
-    {"AUTH <password> called without", Trouble::denied,
+    {"invalid password", ErrorKind::denied, "the password is wrong"},
+    {"AUTH <password> called without", ErrorKind::denied,
      "the server has no password, but one is set"},
-    {"no password is set", Trouble::denied, "the server has no password, but one is set"},
-    {"wrong number of arguments for 'auth'", Trouble::denied, "the server knows no user names"},
-    {"can't run this command", Trouble::denied,
+    {"no password is set", ErrorKind::denied, "the server has no password, but one is set"},
+    {"wrong number of arguments for 'auth'", ErrorKind::denied, "the server knows no user names"},
+    {"can't run this command", ErrorKind::denied,
      "the user may not do this: its ACL lacks a command"},
-    {"can't access at least one of the keys", Trouble::denied,
+    {"can't access at least one of the keys", ErrorKind::denied,
      "the user may not do this: its ACL lacks the key"},
-    {"DB index is out of range", Trouble::unavailable, "the server has no such database"},
-    {"invalid DB index", Trouble::unavailable, "the server has no such database"},
-    {"SELECT is not allowed in cluster", Trouble::unavailable, "a Cluster has database 0 only"},
-    {"unknown command 'EVAL", Trouble::unavailable, no_scripts},
-    {"unknown command `EVAL", Trouble::unavailable, no_scripts},
-    {"unknown command", Trouble::unavailable, "the server lacks a command dlock needs"},
-    {"max number of clients reached", Trouble::unavailable, "the server has too many clients"},
+    {"DB index is out of range", ErrorKind::unavailable, "the server has no such database"},
+    {"invalid DB index", ErrorKind::unavailable, "the server has no such database"},
+    {"SELECT is not allowed in cluster", ErrorKind::unavailable, "a Cluster has database 0 only"},
+    {"unknown command 'EVAL", ErrorKind::unavailable, no_scripts},
+    {"unknown command `EVAL", ErrorKind::unavailable, no_scripts},
+    {"unknown command", ErrorKind::unavailable, "the server lacks a command dlock needs"},
+    {"max number of clients reached", ErrorKind::unavailable, "the server has too many clients"},
 };
 
 bool has_code(std::string_view text, std::string_view code) {
@@ -77,7 +78,7 @@ bool has_code(std::string_view text, std::string_view code) {
   return false;
 }
 
-Error made(Trouble trouble, std::string_view meaning, std::string_view said) {
+Error made(ErrorKind trouble, std::string_view meaning, std::string_view said) {
   // Behind it Redis repeats what it was sent, a password perhaps.
   said = said.substr(0, said.find(", with args beginning with"));
   constexpr std::size_t enough = 200;
@@ -104,7 +105,7 @@ Error server_error(const Reply& reply) {
       return made(phrase.trouble, phrase.meaning, text);
     }
   }
-  return made(Trouble::unavailable, "the server refused", text);
+  return made(ErrorKind::unavailable, "the server refused", text);
 }
 
 }  // namespace dlock

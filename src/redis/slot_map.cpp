@@ -24,7 +24,7 @@ std::uint16_t crc16(std::string_view bytes) {
 }
 
 [[noreturn]] void no_map() {
-  throw Error(Trouble::unavailable, "its answer to CLUSTER SLOTS cannot be understood");
+  throw Error(ErrorKind::unavailable, "its answer to CLUSTER SLOTS cannot be understood");
 }
 
 int slot_in(const Reply& reply) {
@@ -36,14 +36,14 @@ int slot_in(const Reply& reply) {
 
 /// `[host, port, id, ...]`; a node that does not know its own host says nil, "" or "?". Nothing if
 /// no node can be there.
-std::optional<Announced> node_in(const Reply& reply, const Announced& asked) {
+std::optional<NodeAddress> node_in(const Reply& reply, const NodeAddress& asked) {
   if (!reply.is_array(2) || reply.items[1].kind != Reply::Kind::integer) return std::nullopt;
   const std::string& host = reply.items[0].text;
   const bool unknown = host.empty() || host == "?";
   return announced(unknown ? asked.host : host, std::to_string(reply.items[1].integer));
 }
 
-void add(std::vector<Announced>& nodes, const Announced& node) {
+void add(std::vector<NodeAddress>& nodes, const NodeAddress& node) {
   constexpr std::size_t most_nodes = 2000;  // a Cluster is to have 1000 at most
   if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return;
   if (nodes.size() == most_nodes) no_map();
@@ -59,7 +59,7 @@ int slot_of(std::string_view name) {
   return crc16(tagged ? name.substr(open + 1, close - open - 1) : name) % slot_count;
 }
 
-void SlotMap::learn(const Reply& reply, const Announced& asked) {
+void SlotMap::learn(const Reply& reply, const NodeAddress& asked) {
   SlotMap told;
   if (reply.kind != Reply::Kind::array) no_map();
   for (const Reply& range : reply.items) {
@@ -76,7 +76,7 @@ void SlotMap::learn(const Reply& reply, const Announced& asked) {
   *this = std::move(told);
 }
 
-std::optional<Announced> SlotMap::owner(int slot) const {
+std::optional<NodeAddress> SlotMap::owner(int slot) const {
   const auto moved = moved_.find(slot);
   if (moved != moved_.end()) return moved->second;
   for (const Range& range : ranges_) {
@@ -91,8 +91,8 @@ int SlotMap::unserved() const {
   return std::max(0, slot_count - served);
 }
 
-std::vector<Announced> SlotMap::masters() const {
-  std::vector<Announced> masters;
+std::vector<NodeAddress> SlotMap::masters() const {
+  std::vector<NodeAddress> masters;
   for (const Range& range : ranges_) add(masters, range.master);
   for (const auto& [slot, node] : moved_) add(masters, node);
   return masters;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redis/announced.hpp"
+#include "redis/node_address.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
@@ -19,28 +19,28 @@ class SlotMap {
  public:
   /// Takes the answer to CLUSTER SLOTS, in place of all that was known; `asked` stands for nodes
   /// that do not know their own host. Throws Error{unavailable} where the answer is none.
-  void learn(const Reply& reply, const Announced& asked);
+  void learn(const Reply& reply, const NodeAddress& asked);
   /// One slot has another node than the last answer said.
-  void move(int slot, const Announced& node) { moved_[slot] = node; }
+  void move(int slot, const NodeAddress& node) { moved_[slot] = node; }
 
   bool is_empty() const { return ranges_.empty() && moved_.empty(); }
-  std::optional<Announced> owner(int slot) const;
+  std::optional<NodeAddress> owner(int slot) const;
   /// Every node that has slots.
-  std::vector<Announced> masters() const;
+  std::vector<NodeAddress> masters() const;
   /// How many slots nobody has.
   int unserved() const;
   /// Every node that was named, replicas too.
-  const std::vector<Announced>& nodes() const { return nodes_; }
+  const std::vector<NodeAddress>& nodes() const { return nodes_; }
 
  private:
   struct Range {
     int first = 0;
     int last = 0;
-    Announced master;
+    NodeAddress master;
   };
   std::vector<Range> ranges_;
-  std::map<int, Announced> moved_;  ///< since the ranges were told
-  std::vector<Announced> nodes_;
+  std::map<int, NodeAddress> moved_;  ///< since the ranges were told
+  std::vector<NodeAddress> nodes_;
 };
 
 }  // namespace dlock

@@ -52,14 +52,14 @@ std::string why_it_lives(pid_t pid, char state) {
 
 }  // namespace
 
-std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& strangers,
+std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& preexisting_children,
                                        const std::function<void(const Descendant&)>& visit) {
   std::vector<Descendant> tree{{root, 0}};
   for (std::size_t i = 0; i < tree.size(); ++i) {
     const pid_t parent = tree[i].pid;
     if (i > 0) visit(tree[i]);
     for (const pid_t pid : children_of(parent).value_or(std::vector<pid_t>{})) {
-      if (strangers.contains(pid) || (i == 0 && !is_of_the_command(pid))) continue;
+      if (preexisting_children.contains(pid) || (i == 0 && !is_of_the_command(pid))) continue;
       tree.push_back({pid, parent});
     }
   }
@@ -94,8 +94,8 @@ ProcessTree::ProcessTree() : root_(getpid()) {
   strangers_.insert(children.begin(), children.end());
 }
 
-ProcessTree::ProcessTree(pid_t dlock, std::set<pid_t> strangers)
-    : root_(dlock), strangers_(std::move(strangers)) {}
+ProcessTree::ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children)
+    : root_(dlock), strangers_(std::move(preexisting_children)) {}
 
 std::vector<Descendant> ProcessTree::signal(int signal, pid_t except_group) const {
   // All are found before the first is sent anything, and the lowest come first: who ends leaves

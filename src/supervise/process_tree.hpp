@@ -21,7 +21,7 @@ struct Descendant {
 /// `strangers` and what is below them. Each is shown to `visit` before its own children are looked
 /// for. Whoever is forked meanwhile may be missed.
 std::vector<Descendant> descendants_of(
-    pid_t root, const std::set<pid_t>& strangers = {},
+    pid_t root, const std::set<pid_t>& preexisting_children = {},
     const std::function<void(const Descendant&)>& visit = [](const Descendant&) {});
 
 /// Sends through a pidfd, which names the process that has the number at the moment of opening. It
@@ -47,7 +47,7 @@ class ProcessTree {
   ProcessTree();
   /// The same of a dlock that is another process, and has `strangers` for children. Of the tree's
   /// members this one can signal, but reap none.
-  ProcessTree(pid_t dlock, std::set<pid_t> strangers);
+  ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children);
   ProcessTree(ProcessTree&&) = default;
 
   /// Sends `signal` to all of it that is not in process group `except_group`, each process through

@@ -10,11 +10,11 @@ namespace dlock {
 
 namespace {
 
-using Why = Ending::Why;
+using Reason = Ending::Reason;
 
 /// How long killed processes are waited for. Freeing many gigabytes takes seconds; what is stuck
 /// in the kernel longer than this is reported.
-constexpr std::chrono::seconds longest_burial{5};
+constexpr std::chrono::seconds max_reap_wait{5};
 
 /// While the tree dies, its processes end without telling us unless they are our children.
 constexpr milliseconds sweep_interval{5};
@@ -27,7 +27,7 @@ class Supervisor {
   Ending run();
 
  private:
-  std::optional<Why> reason_to_stop();
+  std::optional<Reason> reason_to_stop();
   std::optional<ChildEnd> end();
   Deadline next_deadline() const;
   bool loss_matters() const { return terms_.loss != nullptr && !loss_noticed_; }
@@ -42,7 +42,7 @@ class Supervisor {
   void stop_with_child(int signal);
 
   Ending ended_by_itself(const ChildEnd& end) const;
-  Ending stop(Why why);
+  Ending stop(Reason why);
   Deadline kill_deadline(Deadline stopped_at) const;
   void let_it_end(Deadline stopped_at);
   std::vector<Survivor> kill_tree();
@@ -111,15 +111,15 @@ Deadline Supervisor::next_deadline() const {
   return std::min(loss_deadline(), max_hold_deadline());
 }
 
-std::optional<Why> Supervisor::reason_to_stop() {
+std::optional<Reason> Supervisor::reason_to_stop() {
   const auto now = BootClock::now();
   if (loss_matters() && (now >= loss_deadline() || loss_told_)) {
     loss_noticed_ = true;
-    if (!terms_.keep_running_on_loss) return Why::lost;
+    if (!terms_.keep_running_on_loss) return Reason::lost;
     terms_.loss->keep_by_itself();
     if (terms_.on_loss) terms_.on_loss();
   }
-  if (now >= max_hold_deadline()) return Why::max_hold;
+  if (now >= max_hold_deadline()) return Reason::max_hold;
   return std::nullopt;
 }
 
@@ -180,12 +180,14 @@ void Supervisor::stop_with_child(int signal) {
 
 Ending Supervisor::ended_by_itself(const ChildEnd& end) const {
   child_.terminal.take_back();
-  const Why why = end.exec_error ? Why::not_started : end.signal ? Why::signalled : Why::exited;
+  const Reason why = end.exec_error ? Reason::not_started
+                     : end.signal   ? Reason::signalled
+                                    : Reason::exited;
   return {why, end, loss_noticed_, {}};
 }
 
 /// From here on the outcome is fixed, whatever the child still does.
-Ending Supervisor::stop(Why why) {
+Ending Supervisor::stop(Reason why) {
   stopping_ = true;
   if (terms_.loss != nullptr) terms_.loss->keep_by_itself();
   let_it_end(BootClock::now());
@@ -198,9 +200,9 @@ Ending Supervisor::stop(Why why) {
 }
 
 Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
-  const Deadline patience = later(stopped_at, terms_.grace);
-  if (terms_.loss == nullptr || terms_.keep_running_on_loss) return patience;
-  return std::min(patience, terms_.loss->must_be_gone_by() - terms_.kill_cost);
+  const Deadline call_options = later(stopped_at, terms_.grace);
+  if (terms_.loss == nullptr || terms_.keep_running_on_loss) return call_options;
+  return std::min(call_options, terms_.loss->must_be_gone_by() - terms_.kill_cost);
 }
 
 /// The grace: all of the tree is asked to end, and waited for.
@@ -220,7 +222,7 @@ void Supervisor::let_it_end(Deadline stopped_at) {
 /// One sweep ends most trees. Whoever forks faster than a sweep is stopped first, and whoever may
 /// not be signalled is killed by cgroup where that is possible.
 std::vector<Survivor> Supervisor::kill_tree() {
-  const Deadline give_up = later(BootClock::now(), longest_burial);
+  const Deadline give_up = later(BootClock::now(), max_reap_wait);
   KillCgroup last_resort;
   child_.tree.release_spares();
   for (bool first = true; true; first = false) {

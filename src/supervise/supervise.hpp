@@ -59,8 +59,8 @@ struct Terms {
 };
 
 struct Ending {
-  enum class Why { exited, signalled, not_started, lost, max_hold };
-  Why why;
+  enum class Reason { exited, signalled, not_started, lost, max_hold };
+  Reason why;
   /// Beside `lost` and `max_hold`: how it ended after being stopped.
   ChildEnd child;
   bool loss_noticed = false;

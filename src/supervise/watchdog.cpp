@@ -22,7 +22,7 @@ namespace {
 
 static_assert(std::atomic<BootClock::rep>::is_always_lock_free);
 
-constexpr std::chrono::seconds longest_hunt{5};
+constexpr std::chrono::seconds max_kill_time{5};
 constexpr milliseconds hunt_interval{5};
 
 std::set<pid_t> with_this_process(const std::vector<pid_t>& pids) {
@@ -44,8 +44,11 @@ void close_all_but(int kept) {
 class Watchdog::Guard {
  public:
   /// `strangers` were dlock's children before.
-  Guard(pid_t dlock, const Fd& dlock_end, Shared& shared, const std::vector<pid_t>& strangers)
-      : dlock_end_(dlock_end), shared_(shared), tree_(dlock, with_this_process(strangers)) {}
+  Guard(pid_t dlock, const Fd& dlock_end, Shared& shared,
+        const std::vector<pid_t>& preexisting_children)
+      : dlock_end_(dlock_end),
+        shared_(shared),
+        tree_(dlock, with_this_process(preexisting_children)) {}
 
   [[noreturn]] void watch() const {
     pollfd end[] = {{dlock_end_.get(), POLLIN, 0}};
@@ -66,7 +69,7 @@ class Watchdog::Guard {
 
   /// As the supervisor does it, but that nobody can be reaped here.
   void kill_tree() const {
-    const Deadline give_up = later(BootClock::now(), longest_hunt);
+    const Deadline give_up = later(BootClock::now(), max_kill_time);
     for (bool first = true; BootClock::now() < give_up; first = false) {
       if (!first) tree_.freeze();
       auto left = tree_.all();
@@ -98,7 +101,7 @@ Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost) {
   shared_ = new (page) Shared{gone_by.time_since_epoch().count(), kill_cost};
   const pid_t dlock = getpid();
   // Looked for here: by the time the other process runs, the child may be among them.
-  const auto strangers = children_of(dlock).value_or(std::vector<pid_t>{});
+  const auto preexisting_children = children_of(dlock).value_or(std::vector<pid_t>{});
   const Fd dlock_end = open_pidfd(dlock);
   const pid_t pid = dlock_end ? fork() : -1;
   if (pid == 0) {
@@ -106,7 +109,7 @@ Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost) {
       setsid();
       prctl(PR_SET_NAME, "dlock-watchdog");
       close_all_but(dlock_end.get());
-      Guard(dlock, dlock_end, *shared_, strangers).watch();
+      Guard(dlock, dlock_end, *shared_, preexisting_children).watch();
     } catch (...) {
       _exit(1);  // never into the code of the one that was forked
     }

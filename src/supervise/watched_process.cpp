@@ -23,7 +23,7 @@ bool belongs_to_kernel(pid_t pid) {
 
 WatchedProcess::WatchedProcess(pid_t pid) : pid_(pid) {
   const std::string name = "process " + std::to_string(pid);
-  const auto refuse = [](const std::string& why) { throw Error(Trouble::usage, why); };
+  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, why); };
   if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
   pidfd_ = open_pidfd(pid);
   if (!pidfd_) {

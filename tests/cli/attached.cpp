@@ -38,7 +38,7 @@ Process attached(const Place& place, const std::string& options, const std::stri
   Process script = place.start_shell(first + "\nT=$(\"$D\" acquire " + options +
                                      " --attach $$) || exit\nexport T\necho in\n" + then);
   const bool in = eventually([&] { return script.out().starts_with("in\n"); });
-  if (!in) throw Error(Trouble::bug, "not acquired: " + script.err());
+  if (!in) throw Error(ErrorKind::bug, "not acquired: " + script.err());
   return script;
 }
 

@@ -52,20 +52,20 @@ Process Place::hold(const std::string& key, const std::vector<std::string>& opti
   Process process = start(joined(std::move(arguments), staying()));
   const bool in = eventually([&] { return process.out() == "in\n" || !process.running(); });
   if (!in || process.out() != "in\n") {
-    throw Error(Trouble::bug, "the command did not start: " + process.err());
+    throw Error(ErrorKind::bug, "the command did not start: " + process.err());
   }
   return process;
 }
 
 std::string Place::acquired(const std::string& key, const std::vector<std::string>& options) const {
   const auto result = dlock(joined({"acquire", "-k", key, "-t", "1m"}, options));
-  if (result.exit_code != 0) throw Error(Trouble::bug, "not acquired: " + result.err);
+  if (result.exit_code != 0) throw Error(ErrorKind::bug, "not acquired: " + result.err);
   return result.out.substr(0, result.out.find('\n'));
 }
 
 nlohmann::ordered_json Place::state(const std::string& key) const {
   const auto result = dlock({"inspect", "-k", key, "--json"});
-  if (result.exit_code != 0) throw Error(Trouble::bug, "inspect: " + result.err);
+  if (result.exit_code != 0) throw Error(ErrorKind::bug, "inspect: " + result.err);
   return nlohmann::ordered_json::parse(result.out);
 }
 

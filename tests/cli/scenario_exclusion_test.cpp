@@ -78,9 +78,9 @@ void writers_are_alone(const Scene& scene) {
   finish_well(processes);
   const auto all = tenures(scene.log());
   CHECK(all.size() == 55);
-  for (const Tenure& writer : all) {
+  for (const QuorumHold& writer : all) {
     if (writer.key != "w") continue;
-    for (const Tenure& other : all) {
+    for (const QuorumHold& other : all) {
       const bool apart = other.end_ns <= writer.start_ns || other.start_ns >= writer.end_ns;
       CHECK((apart || &other == &writer));
     }

@@ -33,7 +33,7 @@ class TalkingServer {
     options.merge = true;
     process_.emplace(words, options);
     const bool up = eventually([&] { return holds(process_->out(), "\nACCEPT 127.0.0.1:"); });
-    if (!up) throw Error(Trouble::bug, "s_server: " + process_->out());
+    if (!up) throw Error(ErrorKind::bug, "s_server: " + process_->out());
   }
 
   std::string url() const {

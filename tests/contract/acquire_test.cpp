@@ -35,7 +35,7 @@ TEST_OF_ENGINES("several keys are taken in byte order, whatever the order they a
   const auto store = engine.open(), watcher = engine.open();
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
-  Acquiring<Engine> acquiring(engine, claims_on({"\xc3\xa4", "c", "a", "b", "B"}));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"\xc3\xa4", "c", "a", "b", "B"}));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   CHECK(!is_free(*watcher, "B"));
   CHECK(!is_free(*watcher, "a"));
@@ -74,7 +74,7 @@ TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
   granted(*store, claim_on("b", milliseconds(1800)));
-  Acquiring<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(900)));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(900)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const Fence fence = state_of(*watcher, "a").holders.at(0).fence;
   const auto held = had(acquiring.result());
@@ -91,9 +91,9 @@ TEST_OF_ENGINES("if what is had is lost meanwhile, it begins again") {
   const auto store = engine.open(), watcher = engine.open();
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
-  Acquiring<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(300)));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(300)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
-  const auto out = store->force_release(LockKey{"a"}, std::nullopt, soon());
+  const auto out = store->evict(LockKey{"a"}, std::nullopt, soon());
   REQUIRE(out.size() == 1);
   REQUIRE(eventually([&] {
     const auto holders = state_of(*watcher, "a").holders;
@@ -142,7 +142,7 @@ TEST_OF_ENGINES("one who is broken off while waiting leaves nothing held and not
   const auto store = engine.open();
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
-  Acquiring<Engine> acquiring(engine, claims_on({"a", "b"}));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}));
   REQUIRE(eventually([&] { return is_awaited(*store, "b"); }));
   acquiring.interrupt();
   CHECK(std::holds_alternative<Interrupted>(acquiring.result()));
@@ -158,7 +158,7 @@ TEST_OF_ENGINES("a wait that runs out ends in time, and leaves nothing held and 
   const auto store = engine.open();
   granted(*store, claim_on("b"));
   const auto before = BootClock::now();
-  Acquiring<Engine> acquiring(engine, claims_on({"a", "b"}), milliseconds(200));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}), milliseconds(200));
   const auto answer = acquiring.result();
   REQUIRE(std::holds_alternative<GaveUp>(answer));
   CHECK(std::get<GaveUp>(answer).waited);
@@ -175,11 +175,11 @@ TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came 
   for (int i = 0; i < 10; ++i) {
     const Claim blocking = claim_on("k", milliseconds(40));
     granted(*store, blocking);
-    Acquiring<Engine> acquiring(engine, claims_on({"k"}), milliseconds(40));
+    LockAcquirer<Engine> acquiring(engine, claims_on({"k"}), milliseconds(40));
     const auto answer = acquiring.result();
     const bool had = std::holds_alternative<std::vector<Held>>(answer);
     CHECK(is_free(*store, "k") == !had);
-    store->force_release(LockKey{"k"}, std::nullopt, soon());
+    store->evict(LockKey{"k"}, std::nullopt, soon());
   }
 }
 
@@ -188,10 +188,10 @@ TEST_OF_ENGINES("an upgrade is refused at once, however long one would wait") {
   const auto store = engine.open();
   granted(*store, claim_of("a", "k", no_limit));
   granted(*store, claim_of("b", "k", no_limit));
-  Acquiring<Engine> acquiring(engine, {claim_of("a/x", "k")});
+  LockAcquirer<Engine> acquiring(engine, {claim_of("a/x", "k")});
   const auto answer = acquiring.result();
   REQUIRE(std::holds_alternative<GaveUp>(answer));
-  CHECK(std::get<GaveUp>(answer).refusal.why == Refusal::Why::upgrade);
+  CHECK(std::get<GaveUp>(answer).refusal.why == Refusal::Reason::upgrade);
   CHECK(!std::get<GaveUp>(answer).waited);
 }
 
@@ -204,7 +204,7 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to who waits as its lea
     const auto before = BootClock::now();
     const Claim dead = claim_on("k", milliseconds(300));
     granted(*store, dead);
-    Acquiring<Engine> acquiring(engine, claims_on({"k"}));
+    LockAcquirer<Engine> acquiring(engine, claims_on({"k"}));
     const auto held = had(acquiring.result());
     const auto waited = std::chrono::floor<milliseconds>(acquiring.ended() - before);
     CHECK(waited >= dead.ttl - milliseconds(1));
@@ -219,7 +219,7 @@ TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
   const auto holder = engine.open(), watcher = engine.open();
   const Claim blocking = claim_on("k");
   granted(*holder, blocking);
-  std::list<Acquiring<Engine>> crowd;
+  std::list<LockAcquirer<Engine>> crowd;
   constexpr std::size_t size = 12;
   for (std::size_t i = 0; i < size; ++i) {
     crowd.emplace_back(engine, claims_on({"k"}));

@@ -15,7 +15,7 @@
 namespace dlock::test {
 namespace {
 
-Patience for_ms(int ms) { return {later(BootClock::now(), milliseconds(ms)), -1}; }
+CallOptions for_ms(int ms) { return {later(BootClock::now(), milliseconds(ms)), -1}; }
 
 StorePtr open_at(const Cluster& cluster, std::vector<Endpoint> seeds) {
   for (Endpoint& seed : seeds) seed.password = cluster.target().seeds.front().password;
@@ -35,7 +35,7 @@ std::string error_of(const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    CHECK(error.trouble() == Trouble::unavailable);
+    CHECK(error.trouble() == ErrorKind::unavailable);
     return error.what();
   }
   return "";
@@ -97,7 +97,7 @@ void all_masters_are_inspected(const Cluster& cluster) {
   }
   CHECK(all.size() == states.size());
   for (const Claim& claim : claims) {
-    CHECK(store->force_release(claim.key, std::nullopt, soon()).size() == 1);
+    CHECK(store->evict(claim.key, std::nullopt, soon()).size() == 1);
   }
   CHECK(store->inspect({{}, {"*"}}, soon()).empty());
 }
@@ -208,7 +208,7 @@ void a_request_held_up_on_the_way_grants_nothing(const Cluster& cluster) {
   CHECK(release(*way.store, way.claim) == Released::yes);
   way.proxy.deliver_held(Direction::requests);
   const auto watcher = cluster.open();
-  CHECK(refused(*watcher, way.claim).why == Refusal::Why::gone);
+  CHECK(refused(*watcher, way.claim).why == Refusal::Reason::gone);
   CHECK(state_of(*watcher, way.claim.key.text).holders.empty());
 }
 
@@ -228,7 +228,7 @@ void ten_thousand_locks_are_inspected_soon(const Cluster& cluster) {
   for (std::size_t i = 0; i < 3; ++i) {
     Endpoint endpoint = tcp_at(cluster.node(i).port());
     endpoint.password = cluster.target().seeds.front().password;
-    Connection(std::make_unique<FixedRoute>(endpoint)).exchange(of_master[i], soon());
+    Connection(std::make_unique<FixedEndpoint>(endpoint)).exchange(of_master[i], soon());
   }
   const auto begun = BootClock::now();
   const auto states = cluster.open()->inspect({{}, {"job-*"}}, for_ms(30'000));

@@ -8,10 +8,10 @@
 #include "contract/engines.hpp"
 #include "doctor/rights.hpp"
 #include "quorum/quorum_store.hpp"
-#include "quorum/threaded_council.hpp"
+#include "quorum/threaded_node_clients.hpp"
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
-#include "redis/sentinel_route.hpp"
+#include "redis/sentinel_resolver.hpp"
 #include "support/cluster.hpp"
 #include "support/sentinels.hpp"
 #include "support/tls_redis.hpp"
@@ -40,7 +40,7 @@ class BehindSentinels final : public Deployment {
   StorePtr open() override {
     const SentinelTarget target = fleet_.target();
     return std::make_unique<RedisStore>(
-        std::make_unique<SentinelRoute>(target.sentinels, target.master_name, target.master),
+        std::make_unique<SentinelResolver>(target.sentinels, target.master_name, target.master),
         RedisTerms{"dlock:", 1, true});
   }
   std::vector<RedisServer*> servers() override { return {&fleet_.master()}; }
@@ -67,10 +67,10 @@ class Restricted final : public Deployment {
   Restricted() {
     endpoint_.user = "dlock";
     endpoint_.password = "pw";
-    std::istringstream line(acl_line(Exam{}, endpoint_));
+    std::istringstream line(acl_line(DoctorOptions{}, endpoint_));
     std::vector<std::string> words;
     for (std::string word; line >> word;) words.push_back(word == ">PASSWORD" ? ">pw" : word);
-    if (server_.command(words).text != "OK") throw Error(Trouble::bug, "ACL: " + line.str());
+    if (server_.command(words).text != "OK") throw Error(ErrorKind::bug, "ACL: " + line.str());
   }
   StorePtr open() override { return redis_store(endpoint_); }
   std::vector<RedisServer*> servers() override { return {&server_}; }
@@ -99,7 +99,7 @@ class OnCluster final : public Deployment {
 class Quorum final : public Deployment {
  public:
   StorePtr open() override {
-    return std::make_unique<QuorumStore>(std::make_unique<ThreadedCouncil>([this] {
+    return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>([this] {
       std::vector<std::unique_ptr<Member>> members;
       for (RedisServer* each : servers()) {
         members.push_back(std::make_unique<RedisMember>(endpoint_at(each->address()), "dlock:"));
@@ -137,7 +137,7 @@ std::shared_ptr<Deployment> new_deployment() {
   if (name == "sentinel") return shared<BehindSentinels>();
   if (name == "cluster") return shared<OnCluster>();
   if (name == "quorum") return shared<Quorum>();
-  throw Error(Trouble::usage, "no such deployment: " + name);
+  throw Error(ErrorKind::usage, "no such deployment: " + name);
 }
 
 }  // namespace dlock::test

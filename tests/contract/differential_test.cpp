@@ -41,9 +41,9 @@ enum class Op {
   advance,
   listen,
   state,
-  settle,
+  admit_waiters,
   rejoin,
-  vouch,
+  record_process,
   know
 };
 
@@ -86,9 +86,9 @@ std::string token_name(int token) {
 }
 
 std::string text_of(const Step& step) {
-  static constexpr const char* names[] = {"acquire", "renew",  "release", "force",
-                                          "advance", "listen", "state",   "settle",
-                                          "rejoin",  "vouch",  "know"};
+  static constexpr const char* names[] = {"acquire", "renew",          "release", "force",
+                                          "advance", "listen",         "state",   "settle",
+                                          "rejoin",  "record_process", "know"};
   return std::string(names[static_cast<int>(step.op)]) + " " + token_name(step.token) + " limit " +
          std::to_string(step.limit) + " ttl " + std::to_string(step.ttl_ms) + " floor " +
          std::to_string(step.floor_ms) + (step.flag_a ? " A" : "") + (step.flag_b ? " B" : "") +
@@ -104,7 +104,7 @@ Claim claim_of(const Step& step) {
                Limit{step.limit},
                milliseconds(step.ttl_ms),
                milliseconds(step.floor_ms),
-               Upkeep::renewal,
+               Liveness::renewal,
                Who{"h", step.token, "u", "c", "l"}};
 }
 
@@ -122,7 +122,7 @@ std::string seen(const std::string& token, const std::string& owner, Fence fence
 }
 
 /// The C++ side.
-class TableSide final : public Wakes {
+class TableSide final : public WaiterNotifier {
  public:
   explicit TableSide(bool member) : member_(member) {}
 
@@ -148,7 +148,7 @@ class TableSide final : public Wakes {
       }
       case Op::rejoin: {
         const auto granted =
-            table_.rejoin(claim_of(step), *brought(step), Backing{}, now_, *this).answer;
+            table_.rejoin(claim_of(step), *brought(step), HolderIdentity{}, now_, *this).answer;
         if (granted) {
           answer({"renewed", number(granted->lease.count()), number(granted->fence.value),
                   number(table_.find_hold(token)->limit.owners)});
@@ -157,8 +157,8 @@ class TableSide final : public Wakes {
         }
         break;
       }
-      case Op::vouch:
-        vouch(step.limit == 1 ? "r1" : "r2", step.flag_a ? "a" : "-", clock);
+      case Op::record_process:
+        record_process(step.limit == 1 ? "r1" : "r2", step.flag_a ? "a" : "-", clock);
         now_.guard = guard(clock);
         break;
       case Op::know:
@@ -192,8 +192,8 @@ class TableSide final : public Wakes {
       case Op::state:
         state();
         break;
-      case Op::settle:
-        table_.settle(now_, *this);
+      case Op::admit_waiters:
+        table_.admit_waiters(now_, *this);
         break;
       case Op::advance:
         return words_;
@@ -252,7 +252,7 @@ class TableSide final : public Wakes {
     std::optional<Fence> proposal;
     if (step.fence_us) proposal = Fence{now_.wall.count() + *step.fence_us};
     const auto outcome =
-        table_.acquire(claim_of(step), ask, Backing{}, now_, *this, proposal).answer;
+        table_.acquire(claim_of(step), ask, HolderIdentity{}, now_, *this, proposal).answer;
     if (const auto* granted = std::get_if<Granted>(&outcome)) {
       answer({"granted", number(granted->fence.value)});
       return;
@@ -260,7 +260,7 @@ class TableSide final : public Wakes {
     const Refused& refused = std::get<Refused>(outcome);
     static constexpr const char* whys[] = {"held", "upgrade", "gone"};
     const char* why = whys[static_cast<int>(refused.why)];
-    if (refused.why != Refusal::Why::held) {
+    if (refused.why != Refusal::Reason::held) {
       answer({"refused", why});
       return;
     }
@@ -327,7 +327,7 @@ class TableSide final : public Wakes {
     return std::max(microseconds(0), alive_->since + guard_life - clock);
   }
 
-  void vouch(const std::string& run_id, const std::string& flag, microseconds clock) {
+  void record_process(const std::string& run_id, const std::string& flag, microseconds clock) {
     const bool durable = alive_ && alive_->flag == "a" && flag == "a";
     const bool remembers = durable || (alive_ && alive_->run_id == run_id);
     alive_ = Alive{run_id, remembers ? alive_->since : clock, flag};
@@ -346,8 +346,8 @@ class ScriptSide {
  public:
   ScriptSide(const Endpoint& endpoint, bool member)
       : member_(member),
-        asks_(std::make_unique<FixedRoute>(endpoint)),
-        listens_(std::make_unique<FixedRoute>(endpoint)) {
+        asks_(std::make_unique<FixedEndpoint>(endpoint)),
+        listens_(std::make_unique<FixedEndpoint>(endpoint)) {
     exchange(asks_, {"FLUSHALL"});
     exchange(listens_, {"SUBSCRIBE", "nobody"});
   }
@@ -376,8 +376,8 @@ class ScriptSide {
         words.pop_back();
         break;
       }
-      case Op::vouch:
-        run({"vouch", step.limit == 1 ? "r1" : "r2", step.flag_a ? "a" : "-"});
+      case Op::record_process:
+        run({"record_process", step.limit == 1 ? "r1" : "r2", step.flag_a ? "a" : "-"});
         break;
       case Op::know:
         know(known(step, clock));
@@ -399,7 +399,7 @@ class ScriptSide {
       case Op::state:
         words = state(clock);
         break;
-      case Op::settle:
+      case Op::admit_waiters:
         run({"tidy", ""});
         break;
       case Op::advance:
@@ -550,11 +550,11 @@ class Twins {
       // the future is corrected by whoever looks at all of it: both look before and after a step
       // back. And at once where a release that asks no clock would find it for up to a millisecond.
       const bool back = step.op == Op::advance && step.advance_us < 0;
-      if (back) settle(table, script, clock);
+      if (back) admit_waiters(table, script, clock);
       if (step.op == Op::advance) {
         clock = std::max(clock_start, clock + microseconds(step.advance_us));
         clock_.set(clock);
-        if (back || table.has_just_ended_one(clock)) settle(table, script, clock);
+        if (back || table.has_just_ended_one(clock)) admit_waiters(table, script, clock);
       }
       const Fence fence = table.some_fence(), last = table.last_fence();
       const Words ours = table.take(step, clock);
@@ -574,9 +574,9 @@ class Twins {
     return options;
   }
 
-  static void settle(TableSide& table, ScriptSide& script, microseconds clock) {
+  static void admit_waiters(TableSide& table, ScriptSide& script, microseconds clock) {
     Step step;
-    step.op = Op::settle;
+    step.op = Op::admit_waiters;
     CHECK(script.take(step, clock, Fence{}, Fence{}) == table.take(step, clock));
   }
 
@@ -603,7 +603,8 @@ Step random_step(std::mt19937_64& random, bool member) {
                             Op::advance, Op::advance, Op::listen, Op::listen, Op::state});
   if (random() % 60 == 0) step.op = Op::force;
   if (member && random() % 8 == 0) step.op = Op::rejoin;
-  if (member && random() % 20 == 0) step.op = one_of(random, {Op::vouch, Op::know, Op::know});
+  if (member && random() % 20 == 0)
+    step.op = one_of(random, {Op::record_process, Op::know, Op::know});
   if (member && (step.op == Op::rejoin || random() % 3 != 0)) {
     step.fence_us = one_of<std::int64_t>(random, {0, 1, -1, 2, -1000, 1000, 50'000, 59'999'999,
                                                   60'000'001, -59'999'999, -70'000'000});

@@ -19,7 +19,7 @@ Endpoint endpoint_at(const Address& address) {
 }
 
 StorePtr redis_store(Endpoint endpoint) {
-  return std::make_unique<RedisStore>(std::make_unique<FixedRoute>(std::move(endpoint)),
+  return std::make_unique<RedisStore>(std::make_unique<FixedEndpoint>(std::move(endpoint)),
                                       RedisTerms{});
 }
 
@@ -99,14 +99,14 @@ Claim claim_of(const std::string& owner, const std::string& key, Limit limit) {
   return claim;
 }
 
-Patience soon() { return {later(BootClock::now(), std::chrono::seconds(5)), -1}; }
+CallOptions soon() { return {later(BootClock::now(), std::chrono::seconds(5)), -1}; }
 RedisOptions under(const ShimClock& clock) {
   RedisOptions options;
   options.env = clock.environment();
   return options;
 }
 
-Patience briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
+CallOptions briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
 
 Grant granted(Store& store, const Claim& claim, const Ask& ask) {
   const Answer answer = store.acquire(claim, ask, soon());
@@ -126,7 +126,7 @@ bool enters(Store& store, const Claim& claim) {
 
 Ticket queue_up(Store& store, const Claim& claim) {
   const Refusal refusal = refused(store, claim, {true, {}});
-  REQUIRE(refusal.why == Refusal::Why::held);
+  REQUIRE(refusal.why == Refusal::Reason::held);
   return refusal.ticket;
 }
 
@@ -149,18 +149,18 @@ bool stands_everywhere(Store& store, const std::string& key) {
   return holder.held_on == holder.servers;
 }
 
-std::optional<Wake> news(Store& store, const Claim& claim, Wake::Why why) {
+std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why) {
   const Deadline until = soon().deadline;
   while (BootClock::now() < until) {
     const Wake wake = store.sleep(claim, until, -1);
     if (wake.why == why) return wake;
-    if (wake.why != Wake::Why::changed) return std::nullopt;
+    if (wake.why != Wake::Reason::changed) return std::nullopt;
   }
   return std::nullopt;
 }
 
 bool let_in(Store& store, const Claim& claim) {
-  return news(store, claim, Wake::Why::granted) && renew(store, claim);
+  return news(store, claim, Wake::Reason::granted) && renew(store, claim);
 }
 
 void Listener::waiting(const LockKey& key, const Refusal&) { waited_for.push_back(key.text); }

@@ -85,10 +85,10 @@ Claim claim_on(const std::string& key, milliseconds ttl = long_ttl);
 Claim claim_of(const std::string& owner, const std::string& key, Limit limit = exclusive);
 
 /// Time for an answer on a busy machine.
-Patience soon();
+CallOptions soon();
 
 /// Time for an answer that will not come.
-Patience briefly();
+CallOptions briefly();
 
 /// A server whose wall clock is the shim's.
 RedisOptions under(const ShimClock& clock);
@@ -110,7 +110,7 @@ KeyState state_of(Store& store, const std::string& key);
 bool stands_everywhere(Store& store, const std::string& key);
 
 /// Sleeps in the queue until there is news of the kind `why`, passing over others.
-std::optional<Wake> news(Store& store, const Claim& claim, Wake::Why why);
+std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why);
 /// Sleeps until the lock is handed over, and confirms it.
 bool let_in(Store& store, const Claim& claim);
 
@@ -130,13 +130,13 @@ class Listener final : public AcquireListener {
 
 /// acquire() in a thread of its own, by a client of its own; may be broken off.
 template <typename Engine>
-class Acquiring {
+class LockAcquirer {
  public:
-  Acquiring(Engine& engine, std::vector<Claim> claims,
-            std::optional<milliseconds> wait = std::nullopt)
-      : Acquiring([&engine] { return engine.open(); }, std::move(claims), wait) {}
-  Acquiring(std::function<StorePtr()> open, std::vector<Claim> claims,
-            std::optional<milliseconds> wait = std::nullopt)
+  LockAcquirer(Engine& engine, std::vector<Claim> claims,
+               std::optional<milliseconds> wait = std::nullopt)
+      : LockAcquirer([&engine] { return engine.open(); }, std::move(claims), wait) {}
+  LockAcquirer(std::function<StorePtr()> open, std::vector<Claim> claims,
+               std::optional<milliseconds> wait = std::nullopt)
       : store(open()), thread_([this, open, claims = std::move(claims), wait] {
           try {
             result_ = acquire(*store, claims, {wait, interrupt_.fd(), open, false}, listener);
@@ -145,7 +145,7 @@ class Acquiring {
           }
           ended_ = BootClock::now();
         }) {}
-  ~Acquiring() {
+  ~LockAcquirer() {
     interrupt_.raise();
     if (thread_.joinable()) thread_.join();
   }

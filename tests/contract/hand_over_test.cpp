@@ -20,7 +20,7 @@ struct Pair {
 
   /// What the waiter is told of the release.
   std::optional<Grant> told() {
-    const auto wake = news(*waiter, next, Wake::Why::granted);
+    const auto wake = news(*waiter, next, Wake::Reason::granted);
     REQUIRE(wake);
     return wake->grant;
   }
@@ -80,13 +80,13 @@ TEST_CASE("a hand-over by a server whose clock was set has to be confirmed") {
 TEST_CASE("a hand-over that replicas must have has to be confirmed") {
   RedisEngine engine;
   const auto holder = engine.open();
-  RedisStore waiter(std::make_unique<FixedRoute>(endpoint_at(engine.server.address())),
+  RedisStore waiter(std::make_unique<FixedEndpoint>(endpoint_at(engine.server.address())),
                     {"dlock:", 1, false});
   const Claim held = claim_on("k"), next = claim_on("k");
   granted(*holder, held);
   queue_up(waiter, next);
   release(*holder, held);
-  const auto wake = news(waiter, next, Wake::Why::granted);
+  const auto wake = news(waiter, next, Wake::Reason::granted);
   REQUIRE(wake);
   CHECK_FALSE(wake->grant);
 }

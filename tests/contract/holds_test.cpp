@@ -30,7 +30,7 @@ TEST_OF_ENGINES("a second owner is refused and told who holds it, since when and
   const auto before = wall_now();
   const Grant grant = granted(*first, claim);
   const Refusal refusal = refused(*second, claim_on("k"));
-  CHECK(refusal.why == Refusal::Why::held);
+  CHECK(refusal.why == Refusal::Reason::held);
   CHECK(refusal.holders == 1);
   CHECK(refusal.ahead == 0);
   CHECK(refusal.waiting == 0);
@@ -94,7 +94,7 @@ TEST_OF_ENGINES("the renewal of what is lost brings nothing back") {
   const Claim claim = claim_on("k");
   CHECK(!renew(*store, claim));
   granted(*store, claim);
-  CHECK(store->force_release(claim.key, std::nullopt, soon()).size() == 1);
+  CHECK(store->evict(claim.key, std::nullopt, soon()).size() == 1);
   CHECK(!renew(*store, claim));
   CHECK(state_of(*other, "k").holders.empty());
   CHECK(enters(*other, claim_on("k")));
@@ -109,12 +109,12 @@ TEST_OF_ENGINES("another store than had it upholds a hold, and makes it whole ag
   REQUIRE(eventually([&] { return stands_everywhere(*watcher, "k"); }));
   engine.lose_on_one(claim.key);
   CHECK(eventually([&] {
-    const auto upheld = other->uphold(claim, fence, soon());
+    const auto upheld = other->renew_hold(claim, fence, soon());
     return upheld && upheld->lease.length == claim.ttl && stands_everywhere(*watcher, "k");
   }));
   CHECK(state_of(*watcher, "k").holders.at(0).fence == fence);
-  CHECK(store->force_release(claim.key, std::nullopt, soon()).size() == 1);
-  CHECK(!other->uphold(claim, fence, soon()));
+  CHECK(store->evict(claim.key, std::nullopt, soon()).size() == 1);
+  CHECK(!other->renew_hold(claim, fence, soon()));
   CHECK(state_of(*watcher, "k").holders.empty());
 }
 
@@ -226,7 +226,7 @@ TEST_OF_ENGINES("exclusive, shared and limit N go together as their limits say, 
       CHECK(had == fits(inside, limit, engine.by_majority()));
       if (had) inside.push_back(limit);
     }
-    CHECK(store->force_release(LockKey{"k"}, std::nullopt, soon()).size() == inside.size());
+    CHECK(store->evict(LockKey{"k"}, std::nullopt, soon()).size() == inside.size());
   }
 }
 
@@ -237,7 +237,7 @@ TEST_OF_ENGINES("an upgrade beside others is refused at once and not queued, alo
   granted(*store, claim_of("a", "k", no_limit));
   granted(*store, other);
   const Claim upgrade = claim_of("a/x", "k");
-  CHECK(refused(*store, upgrade, {true, {}}).why == Refusal::Why::upgrade);
+  CHECK(refused(*store, upgrade, {true, {}}).why == Refusal::Reason::upgrade);
   CHECK(state_of(*store, "k").waiters.empty());
   CHECK(release(*store, other) == Released::yes);
   CHECK(enters(*store, upgrade));
@@ -261,7 +261,7 @@ TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, unti
   CHECK(!enters(*store, claim_of("a", "k")));
   CHECK(!renew(*store, claim));
   CHECK(release(*store, claim) == Released::not_held);
-  CHECK(refused(*store, claim).why == Refusal::Why::gone);
+  CHECK(refused(*store, claim).why == Refusal::Reason::gone);
   CHECK(eventually([&] { return enters(*store, claim_on("k")); }));
   CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
 }
@@ -306,8 +306,8 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   REQUIRE(eventually([&] { return stands_everywhere(*watcher, "k"); }));
   granted(*store, b);
   granted(*store, inner);
-  CHECK(store->force_release(a.key, Fence{1}, soon()).empty());
-  const auto out = store->force_release(a.key, grant.fence, soon());
+  CHECK(store->evict(a.key, Fence{1}, soon()).empty());
+  const auto out = store->evict(a.key, grant.fence, soon());
   REQUIRE(out.size() == 1);
   CHECK(out[0].owner == "a");
   CHECK(out[0].holds == 2);
@@ -315,7 +315,7 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   CHECK(!renew(*store, inner));
   CHECK(renew(*store, b).has_value());
   granted(*store, a);
-  CHECK(store->force_release(a.key, std::nullopt, soon()).size() == 2);
+  CHECK(store->evict(a.key, std::nullopt, soon()).size() == 2);
   CHECK(enters(*store, claim_on("k")));
 }
 
@@ -330,7 +330,7 @@ TEST_OF_ENGINES("force frees a kept key too, and lets in who waits") {
   release(*store, kept);
   const Claim next = claim_on("k");
   queue_up(*waiting, next);
-  const auto out = store->force_release(kept.key, std::nullopt, soon());
+  const auto out = store->evict(kept.key, std::nullopt, soon());
   REQUIRE(out.size() == 1);
   CHECK(out[0].kept);
   CHECK(let_in(*waiting, next));

@@ -50,7 +50,7 @@ TEST_OF_ENGINES("a permit that nobody renews expires alone, and who waits has it
   dead.ttl = milliseconds(300);
   const Fence first = granted(*store, a).fence, second = granted(*store, b).fence;
   const Grant expiring = granted(*store, dead);
-  Acquiring<Engine> next(engine, {claim_of("next", "k", three)}, milliseconds(10'000));
+  LockAcquirer<Engine> next(engine, {claim_of("next", "k", three)}, milliseconds(10'000));
   const auto held = had(next.result());
   CHECK(next.ended() >= expiring.lease.valid_until);
   CHECK(inside(*store) == "a b next ");
@@ -151,7 +151,7 @@ TEST_OF_ENGINES("an upgrade that is refused on one of several keys leaves the ot
       acquire(*asking, claims_below("o", {"a", "b", "c"}), {std::nullopt, -1, {}, false}, listener);
   REQUIRE(std::holds_alternative<GaveUp>(answer));
   CHECK(std::get<GaveUp>(answer).key.text == "b");
-  CHECK(std::get<GaveUp>(answer).refusal.why == Refusal::Why::upgrade);
+  CHECK(std::get<GaveUp>(answer).refusal.why == Refusal::Reason::upgrade);
   for (const char* const key : {"a", "c"}) CHECK(state_of(*store, key).holders.empty());
   CHECK(state_of(*store, "b").waiters.empty());
 }

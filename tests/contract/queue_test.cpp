@@ -74,7 +74,7 @@ TEST_OF_ENGINES("a release hands over by message, and a renewal confirms to the 
   KeyState state = state_of(*holder, "k");
   CHECK(state.waiters.empty());
   CHECK(*state.holders.at(0).lease_left <= milliseconds(2000));
-  CHECK(news(*next.store, next.claim, Wake::Why::granted));
+  CHECK(news(*next.store, next.claim, Wake::Reason::granted));
   const auto lease = renew(*next.store, next.claim);
   REQUIRE(lease);
   CHECK(lease->fence > before);
@@ -103,7 +103,7 @@ milliseconds passed_on_after(milliseconds ttl_of_first) {
   const Claim held = claim_on("k"), first = claim_on("k", ttl_of_first);
   granted(*holder, held);
   queue_up(*deaf, first);
-  Acquiring<Engine> second(engine, {claim_on("k")}, milliseconds(10'000));
+  LockAcquirer<Engine> second(engine, {claim_on("k")}, milliseconds(10'000));
   REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == 2; }));
   const auto before = BootClock::now();
   release(*holder, held);
@@ -183,7 +183,7 @@ TEST_OF_ENGINES("a request that does not wait is refused while somebody waits, r
   granted(*store, claim_of("a", "k", no_limit));
   const auto writer = waiter(engine, "k");
   const Refusal refusal = refused(*store, claim_of("b", "k", no_limit));
-  CHECK(refusal.why == Refusal::Why::held);
+  CHECK(refusal.why == Refusal::Reason::held);
   CHECK(refusal.ahead == 1);
   CHECK(refusal.waiting == 1);
   CHECK(state_of(*store, "k").waiters.size() == 1);
@@ -226,7 +226,7 @@ TEST_OF_ENGINES("the first in the queue is told when what blocks it will end soo
   granted(*holder, held);
   const auto first = waiter(engine, "k");
   REQUIRE(holder->renew(held.key, held.token, milliseconds(1000), soon()));
-  const auto wake = news(*first.store, first.claim, Wake::Why::changed);
+  const auto wake = news(*first.store, first.claim, Wake::Reason::changed);
   REQUIRE(wake);
   CHECK(wake->ask_again_at <= later(BootClock::now(), milliseconds(1000)));
 }
@@ -237,12 +237,12 @@ TEST_OF_ENGINES("a sleep ends when it is due and when it is broken off") {
   granted(*holder, claim_on("k"));
   const auto first = waiter(engine, "k");
   const auto until = later(BootClock::now(), milliseconds(30));
-  CHECK(first.store->sleep(first.claim, until, -1).why == Wake::Why::due);
+  CHECK(first.store->sleep(first.claim, until, -1).why == Wake::Reason::due);
   CHECK(BootClock::now() >= until);
   const Event interrupt;
   interrupt.raise();
   CHECK(first.store->sleep(first.claim, soon().deadline, interrupt.fd()).why ==
-        Wake::Why::interrupted);
+        Wake::Reason::interrupted);
 }
 
 TEST_OF_ENGINES("one client may wait for another key after the first") {

@@ -115,7 +115,7 @@ TEST_CASE("an acquire repeated after its reply was lost is one hold") {
   CHECK(release(*store, claim) == Released::yes);
   CHECK(state_of(*watcher, "k").holders.empty());
   // The copy whose reply was lost might have been under way still: it would find a tombstone.
-  CHECK(refused(*watcher, claim).why == Refusal::Why::gone);
+  CHECK(refused(*watcher, claim).why == Refusal::Reason::gone);
 }
 
 TEST_CASE("a renewal and a release repeated after their replies were lost do what was asked") {
@@ -145,7 +145,7 @@ TEST_CASE("an acquire that arrives after its unsure release is granted nothing")
   net.proxy.deliver_held(Direction::requests);
   REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
   CHECK(state_of(*watcher, "k").holders.empty());
-  CHECK(refused(*store, claim).why == Refusal::Why::gone);
+  CHECK(refused(*store, claim).why == Refusal::Reason::gone);
   CHECK(enters(*watcher, claim_on("k")));
   CHECK(net.engine.server.command({"PTTL", "dlock:{k}"}).number > 0);
 }
@@ -235,7 +235,7 @@ TEST_CASE("a waiter whose connection breaks comes back to its place in the queue
   const Claim held = claim_on("k"), first = claim_on("k");
   const Claim next = claim_on("k"), last = claim_on("k");
   granted(*holder, held);
-  Acquiring<Net> acquiring(net.opener(), {first});
+  LockAcquirer<Net> acquiring(net.opener(), {first});
   REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
   queue_up(*second, next);
   queue_up(*third, last);
@@ -266,7 +266,7 @@ TEST_CASE("a waiter gets the lock although the server is restarted meanwhile") {
   const auto holder = net.direct();
   const Claim held = claim_on("k");
   const Fence before = granted(*holder, held).fence;
-  Acquiring<RedisEngine> acquiring(net.engine, {claim_on("k")});
+  LockAcquirer<RedisEngine> acquiring(net.engine, {claim_on("k")});
   REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
   server.kill_hard();
   server.restart();

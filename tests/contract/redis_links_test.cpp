@@ -45,7 +45,7 @@ TEST_CASE("an acquire that arrives after its release is a ghost, for each key of
   const int before = proxy.requests();
   proxy.deliver_held(Direction::requests);
   const auto watcher = engine.open();
-  CHECK(refused(*watcher, b).why == Refusal::Why::gone);
+  CHECK(refused(*watcher, b).why == Refusal::Reason::gone);
   CHECK(state_of(*watcher, "b").holders.empty());
   CHECK(proxy.requests() == before);
 }
@@ -62,7 +62,7 @@ TEST_CASE("a hold that was found and released leaves a tombstone for a copy stil
   CHECK(release(*store, claim) == Released::yes);
   proxy.deliver_held(Direction::requests);
   const auto watcher = engine.open();
-  CHECK(refused(*watcher, claim).why == Refusal::Why::gone);
+  CHECK(refused(*watcher, claim).why == Refusal::Reason::gone);
 }
 
 TEST_CASE("an acquire that the server refused leaves nothing behind when it is given back") {
@@ -143,13 +143,13 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
     }
     return say(words.front() == "WAIT" ? ":5\r\n" : "+OK\r\n");
   });
-  RedisStore store(std::make_unique<FixedRoute>(endpoint_at(server.address())),
+  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())),
                    {"dlock:", 1, false, false});
   try {
     store.acquire(claim_on("k"), {}, soon());
     FAIL("it was granted");
   } catch (const Error& error) {
-    CHECK(error.trouble() == Trouble::not_replicated);
+    CHECK(error.trouble() == ErrorKind::not_replicated);
   }
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("an answer that comes drop by drop is given up at the deadline, and wh
     store->acquire(claim_on("k"), {}, {never, interrupt.fd()});
     FAIL("it was granted");
   } catch (const Error& error) {
-    CHECK(error.trouble() == Trouble::interrupted);
+    CHECK(error.trouble() == ErrorKind::interrupted);
   }
 }
 

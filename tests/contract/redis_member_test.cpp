@@ -39,18 +39,18 @@ std::int64_t rejoined(Member& member, const Claim& claim, std::int64_t fence) {
   const auto grant = member.rejoin(claim, Fence{fence}, soon());
   return grant ? grant->fence.value : 0;
 }
-bool guarded(const Member& member) { return member.standing().no_vote_for > none; }
+bool guarded(const Member& member) { return member.standing().quarantined_for > none; }
 
 /// What is wrong with a vote; nothing if an answer came.
-std::optional<Error> trouble_of(Member& member, const Patience& patience = soon()) {
+std::optional<Error> trouble_of(Member& member, const CallOptions& call_options = soon()) {
   try {
-    member.vote(claim_on("k"), {}, Fence{1}, patience);
+    member.vote(claim_on("k"), {}, Fence{1}, call_options);
   } catch (const Error& error) {
     return error;
   }
   return std::nullopt;
 }
-bool says(const std::optional<Error>& error, Trouble trouble, const std::string& text) {
+bool says(const std::optional<Error>& error, ErrorKind trouble, const std::string& text) {
   return error && error->trouble() == trouble &&
          std::string(error->what()).find(text) != std::string::npos;
 }
@@ -86,10 +86,10 @@ TEST_CASE(
   auto member = member_at(server.address());
   const Claim first = claim_on("k"), kept = claim_on("kept");
   const auto refusal = std::get<Refusal>(vote(member, first, 1, {true, {}}));
-  CHECK(refusal.why == Refusal::Why::held);
+  CHECK(refusal.why == Refusal::Reason::held);
   CHECK(refusal.ask_again_in == whole_guard);
   CHECK(refusal.waiting == 1);
-  CHECK(member.standing().no_vote_for == whole_guard);
+  CHECK(member.standing().quarantined_for == whole_guard);
   CHECK(member.standing().process == run_id_of(server));
   CHECK(rejoined(member, kept, 7) == 7);
   CHECK(voted(member, claim_of(kept.owner.text + "/in", "kept")) == 7);
@@ -97,7 +97,7 @@ TEST_CASE(
   CHECK(release(member, kept) == Released::yes);
   clock.advance(whole_guard - milliseconds(1));
   CHECK(voted(member, first) == 0);
-  CHECK(member.standing().no_vote_for == milliseconds(1));
+  CHECK(member.standing().quarantined_for == milliseconds(1));
   clock.advance(milliseconds(1));
   CHECK(voted(member, first) != 0);
   CHECK(!guarded(member));
@@ -105,7 +105,7 @@ TEST_CASE(
   vouch_for(server, seconds(60));
   clock.advance(-std::chrono::hours(1));
   renew(member, first);
-  CHECK(member.standing().no_vote_for == whole_guard);
+  CHECK(member.standing().quarantined_for == whole_guard);
   clock.advance(whole_guard);
   renew(member, first);
   CHECK(!guarded(member));
@@ -120,7 +120,7 @@ TEST_CASE("the memory of a server is lost with its process and with its keys") {
   CHECK(!guarded(member));
   server.restart();
   CHECK(!renew(member, claim));
-  CHECK(member.standing().no_vote_for > whole_guard / 2);
+  CHECK(member.standing().quarantined_for > whole_guard / 2);
   CHECK(member.standing().process == run_id_of(server));
   CHECK(voted(member, claim) == 0);
   vouch_for(server);
@@ -150,7 +150,7 @@ TEST_CASE("what survives a restart without a promise is kept, and nothing is add
   CHECK(std::get<Refusal>(vote(waiting, other, 1, {true, {}})).waiting == 1);
   vouch_for(server);
   CHECK(voted(member, claim_on("other")) == 0);  // lets the queue in
-  CHECK(news(waiting, other, Wake::Why::granted).has_value());
+  CHECK(news(waiting, other, Wake::Reason::granted).has_value());
 }
 
 TEST_CASE("a server that answers once it is on the disk votes at once after a restart") {
@@ -195,13 +195,13 @@ TEST_CASE("a member needs INFO and ROLE, may lack CONFIG, and is no replica") {
     RedisMember member(endpoint, "dlock:");
     return trouble_of(member);
   };
-  CHECK(says(with("-info"), Trouble::denied, "+info"));
-  CHECK(says(with("-role"), Trouble::denied, "role"));
+  CHECK(says(with("-info"), ErrorKind::denied, "+info"));
+  CHECK(says(with("-role"), ErrorKind::denied, "role"));
   CHECK(!with("-config"));
   RedisServer replica;
   replica.command({"REPLICAOF", "127.0.0.1", "1"});
   auto member = member_at(replica.address());
-  CHECK(says(trouble_of(member), Trouble::usage, "it is a replica of 127.0.0.1:1: name"));
+  CHECK(says(trouble_of(member), ErrorKind::usage, "it is a replica of 127.0.0.1:1: name"));
 }
 
 TEST_CASE("a node of a Cluster is no member, and neither is who does not say which process it is") {
@@ -216,10 +216,10 @@ TEST_CASE("a node of a Cluster is no member, and neither is who does not say whi
   };
   FakeServer node(answers("# Server\r\nredis_mode:cluster\r\nrun_id:1\r\n"));
   auto of_a_cluster = member_at(node.address());
-  CHECK(says(trouble_of(of_a_cluster), Trouble::unavailable, "a node of a Cluster"));
+  CHECK(says(trouble_of(of_a_cluster), ErrorKind::unavailable, "a node of a Cluster"));
   FakeServer secretive(answers("# Server\r\n"));
   auto nameless = member_at(secretive.address());
-  CHECK(says(trouble_of(nameless), Trouble::unavailable, "run_id"));
+  CHECK(says(trouble_of(nameless), ErrorKind::unavailable, "run_id"));
 }
 
 TEST_CASE("a server that keeps nothing is no member for longer than it takes to see that") {
@@ -234,7 +234,7 @@ TEST_CASE("a server that keeps nothing is no member for longer than it takes to 
     renew(member, claim_on("k"));
     FAIL("it was believed");
   } catch (const Error& error) {
-    CHECK(says(error, Trouble::unavailable, "is gone"));
+    CHECK(says(error, ErrorKind::unavailable, "is gone"));
   }
 }
 
@@ -366,12 +366,12 @@ TEST_CASE("a release follows a broken-off vote on its link at once, and opens no
   auto member = member_at(proxy.address());
   Event interrupt;
   interrupt.raise();
-  const Patience interrupted{soon().deadline, interrupt.fd()};
+  const CallOptions interrupted{soon().deadline, interrupt.fd()};
   const Claim claim = claim_on("k");
   const auto give_back = [&] {
     member.release(claim.key, claim.token, ReleaseMode::ignore_floor, interrupted);
   };
-  CHECK(says(trouble_of(member, interrupted), Trouble::interrupted, ""));
+  CHECK(says(trouble_of(member, interrupted), ErrorKind::interrupted, ""));
   CHECK(proxy.connections() == 0);
   REQUIRE(voted(member, claim_on("warm")) != 0);
   proxy.hold(Direction::replies);
@@ -384,7 +384,7 @@ TEST_CASE("a release follows a broken-off vote on its link at once, and opens no
     try {
       give_back();
     } catch (const Error& error) {
-      return error.trouble() == Trouble::interrupted;
+      return error.trouble() == ErrorKind::interrupted;
     }
     return false;
   }));

@@ -66,8 +66,8 @@ bool whole_day(const std::function<StorePtr()>& open) {
   well = well && refused(*waiting, next, {true, ticket}).ahead == 1;
   well = well && release(*gone, passed) == Released::left_queue;
   well = well && holder->inspect({{held.key}, {"*"}}, soon()).at(0).waiters.size() == 1;
-  well = well && holder->force_release(held.key, std::nullopt, soon()).size() == 1;
-  well = well && news(*waiting, next, Wake::Why::granted) && renew(*waiting, next);
+  well = well && holder->evict(held.key, std::nullopt, soon()).size() == 1;
+  well = well && news(*waiting, next, Wake::Reason::granted) && renew(*waiting, next);
   return well && release(*waiting, next) == Released::yes && !renew(*waiting, next);
 }
 
@@ -87,7 +87,7 @@ Error error_of(Work work) {
     return error;
   }
   FAIL("no Error");
-  return Error(Trouble::bug, "");
+  return Error(ErrorKind::bug, "");
 }
 
 bool says(const Error& error, const std::string& text) {
@@ -102,7 +102,8 @@ TEST_CASE("a user needs these commands and no more, and nothing outside of the p
   other.database = 1;
   other.user = "u";
   other.password = "pw";
-  CHECK(error_of([&] { enters(*redis_store(other), claim_on("k")); }).trouble() == Trouble::denied);
+  CHECK(error_of([&] { enters(*redis_store(other), claim_on("k")); }).trouble() ==
+        ErrorKind::denied);
 }
 
 TEST_CASE("a user without any one of these commands is told so or cannot lock") {
@@ -176,7 +177,7 @@ TEST_CASE("a user without channels is told so when it waits, and stands in no qu
   granted(*holder, claim_on("k"));
   const Claim claim = claim_on("k");
   const Error error = error_of([&] { store->acquire(claim, {true, {}}, soon()); });
-  CHECK(error.trouble() == Trouble::denied);
+  CHECK(error.trouble() == ErrorKind::denied);
   CHECK(says(error, "channel"));
   CHECK(state_of(*holder, "k").waiters.empty());
   CHECK(release(*store, claim) == Released::not_held);
@@ -284,7 +285,7 @@ TEST_CASE("a server out of memory lets holders renew and release, and says why i
   engine.server.command({"CONFIG", "SET", "maxmemory", "1mb"});
   for (const bool wait : {false, true}) {
     const Error error = error_of([&] { second->acquire(claim_on("new"), {wait, {}}, soon()); });
-    CHECK(error.trouble() == Trouble::unavailable);
+    CHECK(error.trouble() == ErrorKind::unavailable);
     CHECK(says(error, "out of memory"));
   }
   CHECK(renew(*store, quiet).has_value());
@@ -301,7 +302,7 @@ TEST_CASE("what a keeper promises ends before the entry on the server does") {
   RedisEngine engine;
   const auto store = engine.open();
   const Claim claim = claim_on("k", milliseconds(150));
-  LeaseKeeper keeper(*store, {{claim, granted(*store, claim)}});
+  LeaseRenewer keeper(*store, {{claim, granted(*store, claim)}});
   const auto wall_at_boot = wall_now().time_since_epoch() - BootClock::now().time_since_epoch();
   const auto end = later(BootClock::now(), milliseconds(500));
   while (BootClock::now() < end) {

@@ -10,11 +10,11 @@
 namespace dlock::test {
 namespace {
 
-std::unique_ptr<Route> route_to(const Endpoint& endpoint) {
-  return std::make_unique<FixedRoute>(endpoint);
+std::unique_ptr<EndpointResolver> route_to(const Endpoint& endpoint) {
+  return std::make_unique<FixedEndpoint>(endpoint);
 }
 
-Patience for_half_a_minute() { return {later(BootClock::now(), milliseconds(30'000)), -1}; }
+CallOptions for_half_a_minute() { return {later(BootClock::now(), milliseconds(30'000)), -1}; }
 
 /// PING's answer, or the trouble that came instead.
 std::string ping(Connection& connection) {
@@ -22,7 +22,7 @@ std::string ping(Connection& connection) {
   try {
     return connection.exchange({&request, 1}, for_half_a_minute()).front().text;
   } catch (const Error& error) {
-    CHECK(error.trouble() == Trouble::unavailable);
+    CHECK(error.trouble() == ErrorKind::unavailable);
     return error.what();
   }
 }

@@ -19,7 +19,7 @@ namespace {
 /// For whatever must happen, on a machine that does much else.
 constexpr milliseconds long_time{30'000};
 
-[[noreturn]] void fail(const std::string& what) { throw Error(Trouble::bug, what); }
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::bug, what); }
 
 /// A fence is the server's clock at the grant.
 Deadline granted_at(std::int64_t fence) {

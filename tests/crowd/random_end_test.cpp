@@ -20,7 +20,7 @@ constexpr milliseconds end_time{30'000};
 /// As long as it takes to start and to end, and a little more.
 constexpr microseconds a_short_life = microseconds(12'000) * slower;
 
-[[noreturn]] void fail_end(const std::string& what) { throw Error(Trouble::bug, what); }
+[[noreturn]] void fail_end(const std::string& what) { throw Error(ErrorKind::bug, what); }
 
 /// One run that is ended somehow, from the start to the moment when nothing is left of it.
 class Mishap {

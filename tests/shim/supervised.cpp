@@ -70,15 +70,15 @@ void report(const Ending& ending, Deadline gone_by) {
 
 int leave(const Ending& ending) {
   switch (ending.why) {
-    case Ending::Why::lost:
+    case Ending::Reason::lost:
       return 79;
-    case Ending::Why::max_hold:
+    case Ending::Reason::max_hold:
       return 124;
-    case Ending::Why::not_started:
+    case Ending::Reason::not_started:
       return *ending.child.exec_error == ENOENT ? 127 : 126;
-    case Ending::Why::signalled:
+    case Ending::Reason::signalled:
       die_of(*ending.child.signal);
-    case Ending::Why::exited:
+    case Ending::Reason::exited:
       break;
   }
   return *ending.child.exit_code;

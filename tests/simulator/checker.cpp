@@ -18,43 +18,43 @@ bool is_exclusive(Limit limit) { return limit == exclusive; }
 
 }  // namespace
 
-std::string Checker::text_of(const Tenure& tenure) {
-  return tenure.process->name() + " with fence " + std::to_string(tenure.fence.value) +
-         ", had at " + sim::text_of(tenure.had.time_since_epoch());
+std::string Checker::text_of(const QuorumHold& quorum_hold) {
+  return quorum_hold.process->name() + " with fence " + std::to_string(quorum_hold.fence.value) +
+         ", had at " + sim::text_of(quorum_hold.had.time_since_epoch());
 }
 
-bool Checker::believes(const Tenure& tenure) {
-  return !tenure.over && !tenure.process->killed() &&
-         tenure.process->read_clock() < tenure.safe_until;
+bool Checker::believes(const QuorumHold& quorum_hold) {
+  return !quorum_hold.over && !quorum_hold.process->killed() &&
+         quorum_hold.process->read_clock() < quorum_hold.safe_until;
 }
 
-std::size_t Checker::begins(Tenure tenure) {
-  tenure.had = World::here().now();
-  tenure.lasted = tenure.process->read_clock() < tenure.safe_until;
-  check_fence(tenure);
-  check_exclusion(tenure);
-  check_promise(tenure);
-  tenures_.push_back(std::move(tenure));
-  return tenures_.size() - 1;
+std::size_t Checker::begins(QuorumHold quorum_hold) {
+  quorum_hold.had = World::here().now();
+  quorum_hold.lasted = quorum_hold.process->read_clock() < quorum_hold.safe_until;
+  check_fence(quorum_hold);
+  check_exclusion(quorum_hold);
+  check_promise(quorum_hold);
+  quorum_holds_.push_back(std::move(quorum_hold));
+  return quorum_holds_.size() - 1;
 }
 
 void Checker::promised(std::size_t number, Deadline safe_until) {
-  Tenure& tenure = tenures_[number];
-  const bool believed = believes(tenure);
-  tenure.safe_until = safe_until;
-  if (!believed) check_exclusion(tenure);
-  check_promise(tenure);
+  QuorumHold& quorum_hold = quorum_holds_[number];
+  const bool believed = believes(quorum_hold);
+  quorum_hold.safe_until = safe_until;
+  if (!believed) check_exclusion(quorum_hold);
+  check_promise(quorum_hold);
 }
 
-void Checker::ends(std::size_t number) { tenures_[number].over = true; }
+void Checker::ends(std::size_t number) { quorum_holds_[number].over = true; }
 
-void Checker::check_exclusion(const Tenure& tenure) {
-  if (plan_.wild_clocks || !believes(tenure)) return;
-  std::set<Owner> owners{tenure.owner};
-  Limit least = tenure.limit;
-  std::string all = text_of(tenure);
-  for (const Tenure& other : tenures_) {
-    if (&other == &tenure || other.owner == tenure.owner || !believes(other)) continue;
+void Checker::check_exclusion(const QuorumHold& quorum_hold) {
+  if (plan_.wild_clocks || !believes(quorum_hold)) return;
+  std::set<Owner> owners{quorum_hold.owner};
+  Limit least = quorum_hold.limit;
+  std::string all = text_of(quorum_hold);
+  for (const QuorumHold& other : quorum_holds_) {
+    if (&other == &quorum_hold || other.owner == quorum_hold.owner || !believes(other)) continue;
     owners.insert(other.owner);
     if (least.unlimited() || (!other.limit.unlimited() && other.limit.owners < least.owners)) {
       least = other.limit;
@@ -65,29 +65,31 @@ void Checker::check_exclusion(const Tenure& tenure) {
   World::here().violated("too many hold the lock: " + all);
 }
 
-void Checker::check_promise(const Tenure& tenure) {
-  if (plan_.wild_clocks || tenure.over) return;
+void Checker::check_promise(const QuorumHold& quorum_hold) {
+  if (plan_.wild_clocks || quorum_hold.over) return;
   std::vector<Instant> closed;
-  for (const Server& server : servers_) closed.push_back(server.closed_until(tenure.token));
+  for (const Server& server : servers_) closed.push_back(server.closed_until(quorum_hold.token));
   std::sort(closed.rbegin(), closed.rend());
-  const Instant end = closed[enough(servers_.size(), tenure.limit) - 1];
+  const Instant end = closed[enough(servers_.size(), quorum_hold.limit) - 1];
   const Instant promised =
-      tenure.process->clock().instant_of_boot(tenure.safe_until.time_since_epoch());
+      quorum_hold.process->clock().instant_of_boot(quorum_hold.safe_until.time_since_epoch());
   if (promised <= end || promised <= World::here().now()) return;
   World::here().violated("the lock is promised for " + sim::text_of(promised - end) +
-                         " more than enough members keep it: " + text_of(tenure));
+                         " more than enough members keep it: " + text_of(quorum_hold));
 }
 
 /// The order of tenures is that in which they were had, wherever at most one is had at a time;
 /// where clocks are wild, only of those of which one was asked for after the other was had.
-void Checker::check_fence(const Tenure& tenure) {
-  for (const Tenure& before : tenures_) {
-    const bool one_alone = is_exclusive(before.limit) || is_exclusive(tenure.limit);
-    if (!one_alone || before.owner == tenure.owner) continue;
+void Checker::check_fence(const QuorumHold& quorum_hold) {
+  for (const QuorumHold& before : quorum_holds_) {
+    const bool one_alone = is_exclusive(before.limit) || is_exclusive(quorum_hold.limit);
+    if (!one_alone || before.owner == quorum_hold.owner) continue;
     const bool in_order =
-        plan_.wild_clocks ? before.had < tenure.asked : before.lasted && tenure.lasted;
-    if (before.fence != tenure.fence && !(in_order && before.fence > tenure.fence)) continue;
-    World::here().violated("the fences do not grow: " + text_of(before) + "; " + text_of(tenure));
+        plan_.wild_clocks ? before.had < quorum_hold.asked : before.lasted && quorum_hold.lasted;
+    if (before.fence != quorum_hold.fence && !(in_order && before.fence > quorum_hold.fence))
+      continue;
+    World::here().violated("the fences do not grow: " + text_of(before) + "; " +
+                           text_of(quorum_hold));
   }
 }
 

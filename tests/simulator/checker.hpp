@@ -20,7 +20,7 @@ class Checker {
  public:
   Checker(const Plan& plan, std::vector<Server>& servers) : plan_(plan), servers_(servers) {}
 
-  struct Tenure {
+  struct QuorumHold {
     Process* process = nullptr;
     Token token;
     Owner owner;
@@ -33,22 +33,22 @@ class Checker {
     bool over = false;
   };
   /// Returns the number of the tenure.
-  std::size_t begins(Tenure tenure);
-  void promised(std::size_t tenure, Deadline safe_until);
+  std::size_t begins(QuorumHold quorum_hold);
+  void promised(std::size_t quorum_hold, Deadline safe_until);
   /// What it protects has been stopped.
-  void ends(std::size_t tenure);
-  const Tenure& tenure(std::size_t number) const { return tenures_[number]; }
+  void ends(std::size_t quorum_hold);
+  const QuorumHold& quorum_hold(std::size_t number) const { return quorum_holds_[number]; }
 
  private:
-  static bool believes(const Tenure& tenure);
-  void check_exclusion(const Tenure& tenure);
-  void check_promise(const Tenure& tenure);
-  void check_fence(const Tenure& tenure);
-  static std::string text_of(const Tenure& tenure);
+  static bool believes(const QuorumHold& quorum_hold);
+  void check_exclusion(const QuorumHold& quorum_hold);
+  void check_promise(const QuorumHold& quorum_hold);
+  void check_fence(const QuorumHold& quorum_hold);
+  static std::string text_of(const QuorumHold& quorum_hold);
 
   const Plan& plan_;
   std::vector<Server>& servers_;
-  std::vector<Tenure> tenures_;
+  std::vector<QuorumHold> quorum_holds_;
 };
 
 }  // namespace dlock::sim

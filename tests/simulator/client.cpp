@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/wait.hpp"
-#include "lock/lease_keeper.hpp"
+#include "lock/lease_renewer.hpp"
 #include "quorum/quorum_store.hpp"
 #include "simulator/work.hpp"
 #include "support/silent_listener.hpp"
@@ -18,15 +18,15 @@ constexpr int renewals_to_be_whole = 3;
 
 std::string text_of(const Refusal& refusal) {
   switch (refusal.why) {
-    case Refusal::Why::held:
+    case Refusal::Reason::held:
       return "held";
-    case Refusal::Why::upgrade:
+    case Refusal::Reason::upgrade:
       return "upgrade";
-    case Refusal::Why::gone:
+    case Refusal::Reason::gone:
       return "gone";
-    case Refusal::Why::split:
+    case Refusal::Reason::split:
       return "split";
-    case Refusal::Why::unready:
+    case Refusal::Reason::unready:
       return "unready";
   }
   return "";
@@ -80,15 +80,15 @@ void Client::live() {
   done_ = true;
 }
 
-std::unique_ptr<SimulatedCouncil> Client::new_council() {
-  return std::make_unique<SimulatedCouncil>(process(), index_, network_, servers_);
+std::unique_ptr<SimulatedNodeClients> Client::new_council() {
+  return std::make_unique<SimulatedNodeClients>(process(), index_, network_, servers_);
 }
 
 /// As a command of its own would. Whether it was had.
 bool Client::one_round(std::optional<milliseconds> wait) {
-  auto council = new_council();
-  council_ = council.get();
-  QuorumStore store(std::move(council));
+  auto nodes = new_council();
+  nodes_ = nodes.get();
+  QuorumStore store(std::move(nodes));
   return one_round(store, wait);
 }
 
@@ -180,21 +180,21 @@ void Client::expect_whole(const Claim& claim) {
 void Client::hold(Store& store, Held held, Instant asked) {
   World& world = World::here();
   Statistics& statistics = world.statistics();
-  const bool in_one_exchange = council_->had() == 1;
+  const bool in_one_exchange = nodes_->had() == 1;
   ++statistics.grants;
   if (in_one_exchange) ++statistics.grants_in_one_exchange;
   if (plan_.clocks_are_alike()) {
     ++statistics.grants_by_like_clocks;
     if (in_one_exchange) ++statistics.of_these_in_one_exchange;
   }
-  Checker::Tenure tenure{&process(),       held.claim.token, held.claim.owner,
-                         held.claim.limit, held.grant.fence, asked};
-  tenure.safe_until = held.grant.lease.valid_until;
+  Checker::QuorumHold quorum_hold{&process(),       held.claim.token, held.claim.owner,
+                                  held.claim.limit, held.grant.fence, asked};
+  quorum_hold.safe_until = held.grant.lease.valid_until;
   world.tell([&] {
     return process().name() + " has it, fence " + std::to_string(held.grant.fence.value) +
            ", for " + text_of(held.grant.lease.valid_until - process().read_clock());
   });
-  const std::size_t number = checker_.begins(std::move(tenure));
+  const std::size_t number = checker_.begins(std::move(quorum_hold));
   const Event stop, stepped;
   stepped_fd_ = stepped.fd();
   steps_ = Span(0);
@@ -206,8 +206,8 @@ void Client::hold(Store& store, Held held, Instant asked) {
   // As while a second key is waited for.
   QuorumStore second(new_council());
   const bool elsewhere = chance().one_in(3);
-  if (elsewhere) store.upheld_elsewhere(held.claim);
-  LeaseUpkeep upkeep(elsewhere ? second : store, {held}, *work, stop.fd());
+  if (elsewhere) store.renewed_by_other_connection(held.claim);
+  RenewalSchedule upkeep(elsewhere ? second : store, {held}, *work, stop.fd());
   while (!stop.raised()) {
     pollfd fds[] = {{stop.fd(), POLLIN, 0}, {stepped.fd(), POLLIN, 0}};
     poll_until(fds, upkeep.next_due());

@@ -7,7 +7,7 @@
 
 #include "lock/acquire.hpp"
 #include "simulator/checker.hpp"
-#include "simulator/simulated_council.hpp"
+#include "simulator/simulated_node_clients.hpp"
 
 namespace dlock::sim {
 
@@ -39,7 +39,7 @@ class Client {
   void expect_whole(const Claim& claim);
   void expect_nothing_left(const Owner& owner);
   void expect_given_back(const Token& token);
-  std::unique_ptr<SimulatedCouncil> new_council();
+  std::unique_ptr<SimulatedNodeClients> new_council();
   void pause(milliseconds span);
   Claim new_claim();
   Chance& chance() { return World::here().chance(); }
@@ -51,7 +51,7 @@ class Client {
   std::vector<Server>& servers_;
   Checker& checker_;
   std::vector<std::unique_ptr<Process>> processes_;
-  SimulatedCouncil* council_ = nullptr;  ///< of the round under way
+  SimulatedNodeClients* nodes_ = nullptr;  ///< of the round under way
   std::optional<Owner> owner_;
   std::size_t rounds_ = 0;
   bool healed_ = false;

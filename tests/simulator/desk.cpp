@@ -89,7 +89,7 @@ void Desk::send_current() {
     latest_ = network_.next_link();
     link_ = std::make_shared<Link>(network_, server_, client_, member_, weak_from_this(), latest_);
   }
-  const Request request = request_of(current_->inquiry);
+  const Request request = request_of(current_->request);
   if (const auto* vote = std::get_if<Vote>(&request)) {
     unanswered_.try_emplace(vote->claim.token, latest_);
     votes_under_way_[requests_ + 1] = vote->claim.token;
@@ -105,11 +105,11 @@ void Desk::send_current() {
 
 void Desk::send(Request request) { link_->send(++requests_, std::move(request)); }
 
-Request Desk::request_of(const Inquiry& inquiry) {
-  if (const auto* vote = std::get_if<Vote>(&inquiry)) return *vote;
-  if (const auto* renewal = std::get_if<Renewal>(&inquiry)) return *renewal;
-  if (const auto* rejoining = std::get_if<Rejoining>(&inquiry)) return *rejoining;
-  const auto& release = std::get<Release>(inquiry);
+Request Desk::request_of(const NodeRequest& request) {
+  if (const auto* vote = std::get_if<Vote>(&request)) return *vote;
+  if (const auto* renewal = std::get_if<Renewal>(&request)) return *renewal;
+  if (const auto* rejoining = std::get_if<Rejoining>(&request)) return *rejoining;
+  const auto& release = std::get<Release>(request);
   constexpr milliseconds long_enough{60'000};
   if (listening_ && *listening_ == release.token) listening_.reset();
   return WireRelease{release.token,
@@ -147,7 +147,7 @@ void Desk::broken(std::uint64_t link) {
   const bool was_listening = listening_.has_value();
   close_link();
   if (!current_) {
-    if (was_listening) say(0, Error(Trouble::unavailable, server_.name() + ": link broken"));
+    if (was_listening) say(0, Error(ErrorKind::unavailable, server_.name() + ": link broken"));
     return;
   }
   if (std::exchange(tried_again_, true)) return fail("link broken");
@@ -171,11 +171,11 @@ void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
   standing_ = {said.guard, said.run};
   if (step_ == Step::answer && said.remembered_run != said.run) {
     doubtful_ = said;
-    step_ = Step::vouch;
+    step_ = Step::record_process;
     return send(Vouch{said.run, said.always});
   }
-  if (step_ == Step::vouch && said.guard > milliseconds(0)) {
-    const auto* vote_asked = std::get_if<Vote>(&current_->inquiry);
+  if (step_ == Step::record_process && said.guard > milliseconds(0)) {
+    const auto* vote_asked = std::get_if<Vote>(&current_->request);
     const Response before = response_of(*doubtful_);
     const auto* answer = std::get_if<Answer>(&before);
     const bool granted = answer != nullptr && std::holds_alternative<Grant>(*answer);
@@ -189,16 +189,16 @@ void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
     refusal.ask_again_in = said.guard;
     return conclude(Answer(refusal));
   }
-  answered(step_ == Step::vouch ? *doubtful_ : said);
+  answered(step_ == Step::record_process ? *doubtful_ : said);
 }
 
 void Desk::answered(const Said& said) {
-  if (const auto* release = std::get_if<Release>(&current_->inquiry)) {
+  if (const auto* release = std::get_if<Release>(&current_->request)) {
     unanswered_.erase(release->token);
   }
   last_answer_ = {sent_, said.clock, latest_};
   Response response = response_of(said);
-  const auto* vote = std::get_if<Vote>(&current_->inquiry);
+  const auto* vote = std::get_if<Vote>(&current_->request);
   const auto* answer = std::get_if<Answer>(&response);
   if (vote != nullptr && vote->ask.wait && std::holds_alternative<Refusal>(*answer)) {
     listening_ = vote->claim.token;
@@ -228,7 +228,7 @@ void Desk::conclude(Response response) {
 }
 
 void Desk::fail(const char* why) {
-  conclude(Error(Trouble::unavailable, server_.name() + ": " + why));
+  conclude(Error(ErrorKind::unavailable, server_.name() + ": " + why));
 }
 
 void Desk::told(std::uint64_t link, const Message& message) {
@@ -239,15 +239,15 @@ void Desk::told(std::uint64_t link, const Message& message) {
 Wake Desk::wake_of(const Message& message) const {
   const auto now = process_.read_clock();
   if (const auto* next = std::get_if<NextMessage>(&message)) {
-    return Wake{Wake::Why::changed, later(now, next->in)};
+    return Wake{Wake::Reason::changed, later(now, next->in)};
   }
   const auto& told = std::get<GrantMessage>(message);
   const auto after = told.now - last_answer_.server_clock;
   const bool clock_went_on = after >= microseconds(0) && after <= now - last_answer_.sent;
-  if (last_answer_.link != latest_ || !clock_went_on) return Wake{Wake::Why::granted, {}};
+  if (last_answer_.link != latest_ || !clock_went_on) return Wake{Wake::Reason::granted, {}};
   const auto span = std::chrono::floor<milliseconds>(after) + told.lease;
   const auto until = std::min(valid_until(last_answer_.sent, span), later(now, told.lease));
-  return Wake{Wake::Why::granted, {}, Grant{told.fence, Lease{told.lease, until}, false}};
+  return Wake{Wake::Reason::granted, {}, Grant{told.fence, Lease{told.lease, until}, false}};
 }
 
 void Desk::say(std::uint64_t number, Response response) {

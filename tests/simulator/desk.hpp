@@ -5,16 +5,16 @@
 #include <memory>
 #include <optional>
 
-#include "simulator/simulated_council.hpp"
+#include "simulator/simulated_node_clients.hpp"
 
 namespace dlock::sim {
 
 /// One inquiry on its way.
 struct Task {
   std::uint64_t number = 0;
-  Inquiry inquiry;
+  NodeRequest request;
   Deadline deadline{};
-  bool is_release() const { return std::holds_alternative<Release>(inquiry); }
+  bool is_release() const { return std::holds_alternative<Release>(request); }
 };
 
 /// What one process does with one member, one task after the other: its link, what may still come
@@ -34,13 +34,13 @@ class Desk final : public LinkEnd, public std::enable_shared_from_this<Desk> {
 
  private:
   /// What the current task waits for.
-  enum class Step { answer, vouch, give_back };
+  enum class Step { answer, record_process, give_back };
 
   void begin_next();
   void begin(Task task);
   void send_current();
   void send(Request request);
-  Request request_of(const Inquiry& inquiry);
+  Request request_of(const NodeRequest& request);
   void timed_out(std::uint64_t number);
   void break_off();
   void conclude(Response response);

@@ -93,8 +93,9 @@ Outcome Schedule::run() {
   if (!world_.violation() && !somebody_had_it()) {
     world_.violated("all is well again, and nobody gets the lock");
   }
-  const auto tenures = static_cast<std::int64_t>(2 * plan_.clients);
-  until(healed + longest_until_had(plan_) + tenures * (Span(plan_.longest_hold) + seconds(30)));
+  const auto quorum_holds = static_cast<std::int64_t>(2 * plan_.clients);
+  until(healed + longest_until_had(plan_) +
+        quorum_holds * (Span(plan_.longest_hold) + seconds(30)));
   if (!world_.violation() && !all_done()) {
     world_.violated("all is well again, and somebody who waits does not get the lock");
   }

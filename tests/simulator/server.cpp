@@ -89,10 +89,11 @@ Said Server::execute(const Request& request) {
   } else if (const auto* release = std::get_if<WireRelease>(&request)) {
     given_back_.push_back(release->token);
     said.answer = table.release(release->token, release->terms, now, *this).answer;
-  } else if (const auto* vouch = std::get_if<Vouch>(&request)) {
+  } else if (const auto* record_process = std::get_if<Vouch>(&request)) {
     auto& alive = memory_.alive;
-    const bool lost_nothing = alive && alive->always && vouch->always;
-    alive = Alive{vouch->run, lost_nothing ? alive->since : wall(), vouch->always};
+    const bool lost_nothing = alive && alive->always && record_process->always;
+    alive =
+        Alive{record_process->run, lost_nothing ? alive->since : wall(), record_process->always};
   }
   if (!before.empty() || !table.holds.empty() || guard() > microseconds(0)) {
     last_busy_ = World::here().now();

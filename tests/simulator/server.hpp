@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "local/lock_table.hpp"
-#include "quorum/council.hpp"
+#include "quorum/node_clients.hpp"
 #include "simulator/world.hpp"
 
 namespace dlock::sim {
@@ -48,7 +48,7 @@ class Connection {
 
 /// One of the servers of a quorum: a lock table, and the record of its process that guards a
 /// restart. Its clock for everything is its wall clock.
-class Server final : Wakes {
+class Server final : WaiterNotifier {
  public:
   Server(std::size_t index, MachineClock clock, bool always_fsync, bool fresh);
 

@@ -22,13 +22,13 @@ weaken(lease_from_the_reply lock/store.cpp
 weaken(half_for_a_majority lock/claim.cpp
   "return servers * owners / (owners + 1) + 1;" "return servers * owners / (owners + 1);")
 
-weaken(readers_beside_seats local/table_operation.cpp
+weaken(readers_beside_seats local/table_transaction.cpp
   "(now_.one_of_several && apart(limit, hold.limit))" "apart(limit, exclusive)")
 
 weaken(votes_not_given_back quorum/quorum_store.cpp
   "void QuorumStore::give_votes_back(const Name& name) {"
   "void QuorumStore::give_votes_back(const Name& name) {
-  if (tenures_.contains(name)) return;")
+  if (quorum_holds_.contains(name)) return;")
 
 weaken(nothing_given_back lock/acquire.cpp
   "void Acquisition::leave() {" "void Acquisition::leave() {
@@ -36,18 +36,18 @@ weaken(nothing_given_back lock/acquire.cpp
 
 weaken(clock_that_stops_in_a_suspend base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_MONOTONIC")
 
-weaken(fence_not_stored quorum/tenure.cpp
-  "return ballot->fence != fence;" "return ballot->fence > fence;")
+weaken(fence_not_stored quorum/quorum_hold.cpp
+  "return node_vote->fence != fence;" "return node_vote->fence > fence;")
 
-weaken(fence_without_clock local/table_operation.cpp
+weaken(fence_without_clock local/table_transaction.cpp
   "Fence{std::max(table_.last_fence.value + 1, allowed.count())}"
   "Fence{table_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
 
-weaken(no_restart_guard local/table_operation.cpp
+weaken(no_restart_guard local/table_transaction.cpp
   "if (now_.guard > microseconds(0) && verdict" "if (now_.guard < microseconds(0) && verdict")
-weaken(no_restart_guard quorum/tenure.cpp
-  "ballot.no_vote_for = heard.standing.no_vote_for;" "")
+weaken(no_restart_guard quorum/quorum_hold.cpp
+  "node_vote.quarantined_for = heard.standing.quarantined_for;" "")
 
 weaken(lock_that_is_never_whole_again quorum/quorum_store.cpp
-  "(state == State::gone && tenure.had && tenure.claim)"
-  "(state == State::gone && !tenure.had && tenure.claim)")
+  "(state == State::gone && quorum_hold.had && quorum_hold.claim)"
+  "(state == State::gone && !quorum_hold.had && quorum_hold.claim)")

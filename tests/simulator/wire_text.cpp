@@ -38,7 +38,7 @@ std::string text_of(const Request& request) {
   if (const auto* release = std::get_if<WireRelease>(&request)) {
     return "release " + text_of(release->token) + (release->terms.unsure ? ", unsure" : "");
   }
-  return "vouch for " + std::get<Vouch>(request).run;
+  return "record_process for " + std::get<Vouch>(request).run;
 }
 
 std::string text_of(const Said& said) {

@@ -4,8 +4,9 @@
 
 namespace dlock::sim {
 
-Work::Work(Process& process, Checker& checker, std::size_t tenure, int stop, milliseconds grace)
-    : process_(process), checker_(checker), tenure_(tenure), stop_(stop), grace_(grace) {}
+Work::Work(Process& process, Checker& checker, std::size_t quorum_hold, int stop,
+           milliseconds grace)
+    : process_(process), checker_(checker), tenure_(quorum_hold), stop_(stop), grace_(grace) {}
 
 void Work::promised(Deadline safe_until, bool) {
   if (over_ || safe_until == safe_until_) return;
@@ -27,7 +28,7 @@ void Work::look_at_clock() {
   world.at(next, [self = shared_from_this()] { self->look_at_clock(); });
 }
 
-void Work::renewed(const LockKey&, const std::optional<Margin>&) {
+void Work::renewed(const LockKey&, const std::optional<QuorumMargin>&) {
   World& world = World::here();
   ++world.statistics().renewals;
   renewals_ = world.healed() ? renewals_ + 1 : 0;

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "lock/lease_upkeep.hpp"
+#include "lock/renewal_schedule.hpp"
 #include "simulator/checker.hpp"
 #include "simulator/process.hpp"
 
@@ -14,10 +14,10 @@ namespace dlock::sim {
 class Work final : public LeaseListener, public std::enable_shared_from_this<Work> {
  public:
   /// `stop`: an event of `process`, raised when the work has ended.
-  Work(Process& process, Checker& checker, std::size_t tenure, int stop, milliseconds grace);
+  Work(Process& process, Checker& checker, std::size_t quorum_hold, int stop, milliseconds grace);
 
   void promised(Deadline safe_until, bool confirmed) override;
-  void renewed(const LockKey& key, const std::optional<Margin>& margin) override;
+  void renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) override;
   void failed(const Loss& loss) override;
   /// How many have succeeded one after the other since nothing goes wrong any more.
   int renewals_without_fault() const { return renewals_; }

@@ -90,7 +90,7 @@ bool Freezer::is_frozen() const {
 void Freezer::freeze() const {
   group_->write(version_2_ ? "cgroup.freeze" : "freezer.state", version_2_ ? "1" : "FROZEN");
   if (!eventually([this] { return is_frozen(); }))
-    throw Error(Trouble::bug, group_->path() + " does not freeze");
+    throw Error(ErrorKind::bug, group_->path() + " does not freeze");
 }
 
 void Freezer::thaw() const {

@@ -33,7 +33,7 @@ std::vector<int> free_ports(std::size_t count) {
 
 void must(const RedisServer& server, const std::vector<std::string>& words) {
   const Reply reply = server.command(words);
-  if (reply.kind == Reply::Kind::error) throw Error(Trouble::bug, words[0] + ": " + reply.text);
+  if (reply.kind == Reply::Kind::error) throw Error(ErrorKind::bug, words[0] + ": " + reply.text);
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ Cluster::Cluster(ClusterOptions options) : options_(std::move(options)) {
     }
   }
   if (!eventually([&] { return is_up(); }, milliseconds(60'000))) {
-    throw Error(Trouble::unavailable, "the Cluster did not come up: " + node(0).log());
+    throw Error(ErrorKind::unavailable, "the Cluster did not come up: " + node(0).log());
   }
 }
 

@@ -4,32 +4,32 @@
 #include <utility>
 
 #include "quorum/quorum_store.hpp"
-#include "quorum/threaded_council.hpp"
+#include "quorum/threaded_node_clients.hpp"
 #include "redis/redis_member.hpp"
 
 namespace dlock::test {
 namespace {
 
-class CountingCouncil final : public Council {
+class CountingNodeClients final : public NodeClients {
  public:
-  CountingCouncil(OpenMembers open, Exchanges& exchanges)
-      : council_(std::move(open)), exchanges_(exchanges) {}
+  CountingNodeClients(OpenMembers open, Exchanges& exchanges)
+      : nodes_(std::move(open)), exchanges_(exchanges) {}
 
-  std::size_t size() const override { return council_.size(); }
-  std::string name(std::size_t member) const override { return council_.name(member); }
-  std::uint64_t ask(std::size_t member, Inquiry inquiry, Deadline deadline) override {
-    exchanges_.asked(member, inquiry);
-    return council_.ask(member, std::move(inquiry), deadline);
+  std::size_t size() const override { return nodes_.size(); }
+  std::string name(std::size_t member) const override { return nodes_.name(member); }
+  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override {
+    exchanges_.asked(member, request);
+    return nodes_.ask(member, std::move(request), deadline);
   }
-  std::optional<Heard> hear(Deadline until, int interrupt_fd) override {
-    auto heard = council_.hear(until, interrupt_fd);
+  std::optional<NodeReply> hear(Deadline until, int cancel_fd) override {
+    auto heard = nodes_.hear(until, cancel_fd);
     if (heard) exchanges_.heard(*heard);
     return heard;
   }
-  void begin_anew() override { council_.begin_anew(); }
+  void begin_anew() override { nodes_.begin_anew(); }
 
  private:
-  ThreadedCouncil council_;
+  ThreadedNodeClients nodes_;
   Exchanges& exchanges_;
 };
 
@@ -47,7 +47,7 @@ StorePtr counted_majority(const std::vector<Address>& servers, Exchanges& exchan
     }
     return members;
   };
-  return std::make_unique<QuorumStore>(std::make_unique<CountingCouncil>(open, exchanges));
+  return std::make_unique<QuorumStore>(std::make_unique<CountingNodeClients>(open, exchanges));
 }
 
 }  // namespace dlock::test

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "quorum/council.hpp"
+#include "quorum/node_clients.hpp"
 
 namespace dlock::test {
 
@@ -16,14 +16,14 @@ class Exchanges {
  public:
   explicit Exchanges(std::size_t members) : granted_(members), asked_(members) {}
 
-  void asked(std::size_t member, const Inquiry& inquiry) {
-    const auto* vote = std::get_if<Vote>(&inquiry);
+  void asked(std::size_t member, const NodeRequest& request) {
+    const auto* vote = std::get_if<Vote>(&request);
     if (vote != nullptr && vote->claim.token != token_) begin(vote->claim);
-    if (vote != nullptr || std::holds_alternative<Renewal>(inquiry)) ++asked_[member];
-    if (std::holds_alternative<Release>(inquiry)) granted_[member] = false;
+    if (vote != nullptr || std::holds_alternative<Renewal>(request)) ++asked_[member];
+    if (std::holds_alternative<Release>(request)) granted_[member] = false;
   }
 
-  void heard(const Heard& heard) {
+  void heard(const NodeReply& heard) {
     const auto says = granted_by(heard);
     if (!says) return;
     const bool was_in = is_in();
@@ -53,8 +53,8 @@ class Exchanges {
   }
 
   /// Whether the member has let the claim in, if this says so.
-  static std::optional<bool> granted_by(const Heard& heard) {
-    const bool votes = heard.standing.no_vote_for == milliseconds(0);
+  static std::optional<bool> granted_by(const NodeReply& heard) {
+    const bool votes = heard.standing.quarantined_for == milliseconds(0);
     if (const auto* answer = std::get_if<Answer>(&heard.response)) {
       return votes && std::holds_alternative<Grant>(*answer);
     }
@@ -62,7 +62,7 @@ class Exchanges {
       return votes && grant->has_value();
     }
     const auto* wake = std::get_if<Wake>(&heard.response);
-    if (wake != nullptr && wake->why == Wake::Why::granted) return true;
+    if (wake != nullptr && wake->why == Wake::Reason::granted) return true;
     return std::nullopt;
   }
 

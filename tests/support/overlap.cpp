@@ -28,24 +28,24 @@ Line parsed(const std::string& text) {
   const auto ns_at = text.rfind(' ');
   const auto pid_at = ns_at == std::string::npos ? ns_at : text.rfind(' ', ns_at - 1);
   if (pid_at == std::string::npos || key_at >= pid_at) {
-    throw Error(Trouble::bug, "no line of an overlap log: " + text);
+    throw Error(ErrorKind::bug, "no line of an overlap log: " + text);
   }
   constexpr long long most = 9'000'000'000'000'000'000;
   const auto pid = parse_number(text.substr(pid_at + 1, ns_at - pid_at - 1), 1, most);
   const auto ns = parse_number(text.substr(ns_at + 1), 0, most);
-  if (!pid || !ns) throw Error(Trouble::bug, "no line of an overlap log: " + text);
+  if (!pid || !ns) throw Error(ErrorKind::bug, "no line of an overlap log: " + text);
   return {text.substr(0, key_at), text.substr(key_at + 1, pid_at - key_at - 1), *pid, *ns};
 }
 
-void add(std::vector<Tenure>& all, const Line& line) {
+void add(std::vector<QuorumHold>& all, const Line& line) {
   if (line.event == "start") {
     all.push_back({line.key, line.pid, line.ns, line.ns, false});
     return;
   }
-  const auto mine = std::find_if(all.rbegin(), all.rend(), [&](const Tenure& tenure) {
+  const auto mine = std::find_if(all.rbegin(), all.rend(), [&](const QuorumHold& tenure) {
     return tenure.key == line.key && tenure.pid == line.pid && !tenure.ended;
   });
-  if (mine == all.rend()) throw Error(Trouble::bug, line.event + " without a start: " + line.key);
+  if (mine == all.rend()) throw Error(ErrorKind::bug, line.event + " without a start: " + line.key);
   mine->end_ns = line.ns;
   mine->ended = line.event == "end";
 }
@@ -65,19 +65,20 @@ void stamp(const std::string& log, std::string_view event, std::string_view key)
 
 std::string stamp_path() { return DLOCK_STAMP; }
 
-std::vector<Tenure> tenures(const std::string& log) {
-  std::vector<Tenure> all;
+std::vector<QuorumHold> tenures(const std::string& log) {
+  std::vector<QuorumHold> all;
   std::istringstream lines(read_file(log));
   std::string text;
   while (std::getline(lines, text)) add(all, parsed(text));
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Tenure& a, const Tenure& b) { return a.start_ns < b.start_ns; });
+  std::stable_sort(all.begin(), all.end(), [](const QuorumHold& a, const QuorumHold& b) {
+    return a.start_ns < b.start_ns;
+  });
   return all;
 }
 
-std::vector<std::pair<Tenure, Tenure>> overlaps(const std::string& log) {
+std::vector<std::pair<QuorumHold, QuorumHold>> overlaps(const std::string& log) {
   const auto all = tenures(log);
-  std::vector<std::pair<Tenure, Tenure>> pairs;
+  std::vector<std::pair<QuorumHold, QuorumHold>> pairs;
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t j = i + 1; j < all.size() && all[j].start_ns < all[i].end_ns; ++j) {
       if (all[i].key == all[j].key) pairs.emplace_back(all[i], all[j]);
@@ -89,8 +90,8 @@ std::vector<std::pair<Tenure, Tenure>> overlaps(const std::string& log) {
 std::size_t most_at_once(const std::string& log, std::string_view key) {
   const auto all = tenures(log);
   std::size_t most = 0;
-  for (const Tenure& at : all) {
-    const auto with = std::count_if(all.begin(), all.end(), [&](const Tenure& other) {
+  for (const QuorumHold& at : all) {
+    const auto with = std::count_if(all.begin(), all.end(), [&](const QuorumHold& other) {
       const bool begun = other.start_ns <= at.start_ns;
       return other.key == key && begun && (at.start_ns < other.end_ns || &other == &at);
     });

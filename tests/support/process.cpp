@@ -216,9 +216,9 @@ void Process::reap() {
 
 Result Process::wait(milliseconds within) {
   if (!result_ && !ended(within)) {
-    throw Error(Trouble::bug, joined(argv_, " ") + " still runs after " +
-                                  std::to_string(within.count()) + " ms; it wrote: " + out() +
-                                  err());
+    throw Error(ErrorKind::bug, joined(argv_, " ") + " still runs after " +
+                                    std::to_string(within.count()) + " ms; it wrote: " + out() +
+                                    err());
   }
   if (!result_) reap();
   return *result_;

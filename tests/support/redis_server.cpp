@@ -139,7 +139,7 @@ void RedisServer::start() {
   process_.emplace(words, options);
   const bool up = eventually([&] { return !process_->running() || came_up(); });
   if (!up || !process_->running()) {
-    throw Error(Trouble::unavailable, "redis-server did not start: " + log());
+    throw Error(ErrorKind::unavailable, "redis-server did not start: " + log());
   }
 }
 
@@ -158,7 +158,7 @@ Reply RedisServer::command(const std::vector<std::string>& words) const {
     if (!options_.password.empty()) ask(*connection, {"AUTH", options_.password});
     reply = ask(*connection, words);
   }
-  if (!reply) throw Error(Trouble::unavailable, words.at(0) + ": no reply from " + url());
+  if (!reply) throw Error(ErrorKind::unavailable, words.at(0) + ": no reply from " + url());
   return *reply;
 }
 

@@ -65,7 +65,7 @@ Process Scene::hold(const std::string& key, const std::string& until,
   arguments.insert(arguments.end(), {"--", "sh", "-c", script});
   Process holder = start(arguments);
   if (!wait_for_file(path("holds-" + until), milliseconds(30'000))) {
-    throw Error(Trouble::bug, "did not come to hold " + key + ": " + holder.err());
+    throw Error(ErrorKind::bug, "did not come to hold " + key + ": " + holder.err());
   }
   return holder;
 }
@@ -78,7 +78,7 @@ Process Scene::queue_up(const std::string& key, std::size_t count, const std::st
                    {"--", "sh", "-c", "i=" + std::to_string(count) + "; " + script});
   Process waiter = start(arguments);
   if (!eventually([&] { return waiting(key) == count; }, milliseconds(30'000))) {
-    throw Error(Trouble::bug, "did not queue up for " + key + ": " + waiter.err());
+    throw Error(ErrorKind::bug, "did not queue up for " + key + ": " + waiter.err());
   }
   return waiter;
 }
@@ -119,7 +119,7 @@ Deadline lease_end(const RedisServer& server, const std::string& key) {
   const auto before = BootClock::now();
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
-  if (holds.items.size() != 1) throw Error(Trouble::bug, "not one hold of " + key);
+  if (holds.items.size() != 1) throw Error(ErrorKind::bug, "not one hold of " + key);
   std::istringstream fields(holds.items.front().text);
   std::string flag;
   long long floor_ms = 0;
@@ -133,7 +133,7 @@ Deadline lease_end(const RedisServer& server, const std::string& key) {
 
 std::vector<long> order_of(const std::string& log) {
   std::vector<long> order;
-  for (const Tenure& tenure : tenures(log)) order.push_back(tenure.pid);
+  for (const QuorumHold& tenure : tenures(log)) order.push_back(tenure.pid);
   return order;
 }
 

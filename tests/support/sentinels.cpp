@@ -68,7 +68,7 @@ Sentinels::Sentinels(SentinelOptions options) : options_(std::move(options)) {
                     each.command({"SENTINEL", "ckquorum", name}).text.starts_with("OK");
            });
   });
-  if (!together) throw Error(Trouble::unavailable, "the sentinels did not find each other");
+  if (!together) throw Error(ErrorKind::unavailable, "the sentinels did not find each other");
 }
 
 SentinelTarget Sentinels::target() const {
@@ -94,7 +94,7 @@ RedisServer& Sentinels::master() {
   for (RedisServer& each : servers_) {
     if (each.port() == port) return each;
   }
-  throw Error(Trouble::unavailable, "the sentinels name nobody we know");
+  throw Error(ErrorKind::unavailable, "the sentinels name nobody we know");
 }
 
 std::vector<RedisServer*> Sentinels::replicas() {

@@ -35,7 +35,7 @@ SocketName name_of(const Address& address) {
   auto& un = reinterpret_cast<sockaddr_un&>(name.bytes);
   un.sun_family = AF_UNIX;
   if (address.path.size() >= sizeof un.sun_path) {
-    throw Error(Trouble::bug, "socket path too long: " + address.path);
+    throw Error(ErrorKind::bug, "socket path too long: " + address.path);
   }
   std::memcpy(un.sun_path, address.path.data(), address.path.size());
   name.size = sizeof un;

@@ -15,7 +15,7 @@ void openssl(std::vector<std::string> words) {
   ProcessOptions options;
   options.merge = true;
   const Result result = run(words, options);
-  if (result.exit_code != 0) throw Error(Trouble::bug, "openssl " + words[1] + ": " + result.out);
+  if (result.exit_code != 0) throw Error(ErrorKind::bug, "openssl " + words[1] + ": " + result.out);
 }
 
 /// What openssl adds of its own depends on where it was built: this adds nothing.

@@ -16,7 +16,7 @@ RedisOptions with_tls(RedisOptions options, const TestCa& ca, const Certificate&
 }
 
 void must(const Reply& reply) {
-  if (reply.text != "OK") throw Error(Trouble::bug, reply.text);
+  if (reply.text != "OK") throw Error(ErrorKind::bug, reply.text);
 }
 
 }  // namespace

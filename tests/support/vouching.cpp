@@ -7,7 +7,7 @@ namespace dlock::test {
 std::string run_id_of(const RedisServer& server) {
   const std::string info = server.command({"INFO", "server"}).text, field = "run_id:";
   const auto at = info.find(field);
-  if (at == std::string::npos) throw Error(Trouble::bug, "INFO without run_id");
+  if (at == std::string::npos) throw Error(ErrorKind::bug, "INFO without run_id");
   const auto begin = at + field.size();
   return info.substr(begin, info.find('\r', begin) - begin);
 }

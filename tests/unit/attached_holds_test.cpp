@@ -29,7 +29,7 @@ class FakeStore final : public Store {
   int renewals() const { return renewals_; }
 
   std::optional<Grant> renew(const LockKey& key, const Token&, std::optional<milliseconds>,
-                             const Patience&) override {
+                             const CallOptions&) override {
     const Deadline sent = BootClock::now();
     in_renewal_ = true;
     while (stopping_) poll_until({}, later(BootClock::now(), milliseconds(1)));
@@ -37,22 +37,21 @@ class FakeStore final : public Store {
     ++renewals_;
     const std::lock_guard guard(mutex_);
     const Mode mode = modes_[key.text];
-    if (mode == Mode::silent) throw Error(Trouble::unavailable, "no answer in time");
+    if (mode == Mode::silent) throw Error(ErrorKind::unavailable, "no answer in time");
     if (mode == Mode::gone) return std::nullopt;
     return Grant{Fence{1}, Lease{ttl_, valid_until(sent, ttl_)}};
   }
-  Answer acquire(const Claim&, const Ask&, const Patience&) override { return Refusal{}; }
+  Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  Released release(const LockKey& key, const Token&, ReleaseMode, const Patience&) override {
+  Released release(const LockKey& key, const Token&, ReleaseMode, const CallOptions&) override {
     const std::lock_guard guard(mutex_);
     released_ += key.text;
     return Released::yes;
   }
-  std::vector<Holder> force_release(const LockKey&, std::optional<Fence>,
-                                    const Patience&) override {
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const CallOptions&) override {
     return {};
   }
-  std::vector<KeyState> inspect(const Query&, const Patience&) override { return {}; }
+  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return "fake"; }
   std::string released() const {
@@ -207,7 +206,7 @@ TEST_CASE(
   held[0].hidden = std::chrono::hours(1);
   FakeStore store(long_lease);
   store.answer("a", FakeStore::Mode::silent);
-  LeaseKeeper keeper(store, held);
+  LeaseRenewer keeper(store, held);
   CHECK(eventually([&] { return keeper.lost(); }));
   CHECK(keeper.loss().value_or(Loss{}).reason.find("was set forward by 1h") != std::string::npos);
 }

@@ -15,7 +15,7 @@ Endpoint redis(const std::string& url) { return std::get<Endpoint>(parse_server_
 std::string fault(const std::string& url) {
   const auto error = test::error_of([&] { parse_server_url(url); });
   if (!error) return "";
-  CHECK(error->first == Trouble::usage);
+  CHECK(error->first == ErrorKind::usage);
   CHECK(error->second.find('\n') == std::string::npos);
   return error->second;
 }

@@ -20,7 +20,7 @@ Settings Surroundings::resolve(const std::vector<std::string>& arguments) const 
 }
 
 std::string Surroundings::error_line(const std::vector<std::string>& arguments,
-                                     Trouble expected) const {
+                                     ErrorKind expected) const {
   const auto error = error_of([&] { resolve(arguments); });
   if (!error) return "no error";
   return error->first == expected ? error->second : "the wrong kind of error: " + error->second;

@@ -15,7 +15,7 @@
 namespace dlock::test {
 
 /// The error of `action`: its kind and its line; nothing if there was none.
-inline std::optional<std::pair<Trouble, std::string>> error_of(
+inline std::optional<std::pair<ErrorKind, std::string>> error_of(
     const std::function<void()>& action) {
   try {
     action();
@@ -29,7 +29,7 @@ inline std::optional<std::pair<Trouble, std::string>> error_of(
 inline std::string refusal(const std::vector<std::string>& arguments) {
   const auto error = error_of([&] { parse_command_line(arguments); });
   if (!error) return "";
-  return error->first == Trouble::usage ? error->second : "not usage: " + error->second;
+  return error->first == ErrorKind::usage ? error->second : "not usage: " + error->second;
 }
 
 /// A made-up place to resolve settings in: variables, and files below a directory of its own. HOME
@@ -51,14 +51,14 @@ class Surroundings {
   Settings resolve(const std::vector<std::string>& arguments) const;
   /// The same for what must fail: the kind and the line.
   std::string usage_error(const std::vector<std::string>& arguments) const {
-    return error_line(arguments, Trouble::usage);
+    return error_line(arguments, ErrorKind::usage);
   }
   std::string file_error(const std::vector<std::string>& arguments) const {
-    return error_line(arguments, Trouble::configuration);
+    return error_line(arguments, ErrorKind::configuration);
   }
 
  private:
-  std::string error_line(const std::vector<std::string>& arguments, Trouble expected) const;
+  std::string error_line(const std::vector<std::string>& arguments, ErrorKind expected) const;
 
   TempDir dir_;
 };

@@ -62,7 +62,7 @@ bool is(const Finding& finding, Level level, const std::string& part) {
 }
 
 bool server_says(const ServerFacts& facts, const std::string& check, Level level,
-                 const std::string& part, const Exam& exam = {}) {
+                 const std::string& part, const DoctorOptions& exam = {}) {
   return is(find(judge_server(facts, exam), check), level, part);
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("doctor: the wrong kind of server is named with the right URL, and end
                     "redis+sentinel://127.0.0.1:6379/NAME"));
   CHECK(server_says(with({{"redis_mode", "cluster"}}, {}), "role", Level::error,
                     "redis+cluster://127.0.0.1:6379"));
-  Exam cluster;
+  DoctorOptions cluster;
   cluster.topology = Topology::cluster;
   CHECK(server_says(with({{"redis_mode", "cluster"}}, {}), "role", Level::ok, "master", cluster));
 }
@@ -240,7 +240,7 @@ TEST_CASE("doctor: replicas are counted, those out of step apart") {
   CHECK(server_says(with(lagging, {}), "replication", Level::warning, "1 replica of 2"));
   lagging["slave1"] = "ip=10.0.0.3,port=6379,state=wait_bgsave,offset=0,lag=0";
   CHECK(server_says(with(lagging, {}), "replication", Level::warning, "1 replica of 2"));
-  Exam sentinel;
+  DoctorOptions sentinel;
   sentinel.topology = Topology::sentinel;
   CHECK(server_says(with(two, {}), "replication", Level::warning, "min-replicas-to-write 1",
                     sentinel));
@@ -255,9 +255,9 @@ TEST_CASE("doctor: replicas are counted, those out of step apart") {
 TEST_CASE("doctor: a server younger than the ttl may have forgotten, unless it writes all down") {
   const Fields young{{"uptime_in_seconds", "2"}};
   CHECK(server_says(with(young, {}), "uptime", Level::ok, "2s"));
-  const ServerFacts forgetful = with(young, {{"appendfsync", "everysec"}});
-  CHECK(server_says(forgetful, "uptime", Level::warning, "trust new locks in 28s"));
-  CHECK(server_says(forgetful, "uptime", Level::ok, "", {"dlock:", 1500ms, 0}));
+  const ServerFacts memory_lost = with(young, {{"appendfsync", "everysec"}});
+  CHECK(server_says(memory_lost, "uptime", Level::warning, "trust new locks in 28s"));
+  CHECK(server_says(memory_lost, "uptime", Level::ok, "", {"dlock:", 1500ms, 0}));
   CHECK(server_says(with({{"uptime_in_seconds", "9223372036854775807"}}, {}), "uptime", Level::ok,
                     ""));
 }
@@ -312,7 +312,7 @@ TEST_CASE("doctor: sentinels are heard each, and against each other") {
   const std::vector<SentinelFacts> three{sentinel(1), sentinel(2), sentinel(3)};
   for (const Finding& each : judge_sentinels(three, {})) CHECK(is(each, Level::ok, ""));
   const auto says = [&](const SentinelFacts& odd, const char* check, Level level,
-                        const std::string& part, const Exam& exam = {}) {
+                        const std::string& part, const DoctorOptions& exam = {}) {
     return is(find(judge_sentinels({odd, three[1]}, exam), check), level, part);
   };
   SentinelFacts odd = sentinel(1);

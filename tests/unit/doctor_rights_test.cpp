@@ -13,7 +13,7 @@ namespace {
 
 using WordSet = std::set<std::string>;
 
-WordSet words_of(const Exam& exam, const Endpoint& server) {
+WordSet words_of(const DoctorOptions& exam, const Endpoint& server) {
   WordSet words;
   for (const Right& each : rights_needed(exam, server, KeyNames("dlock:", LockKey{"x"}))) {
     CHECK(words.insert(each.word).second);
@@ -46,7 +46,7 @@ WordSet with(WordSet words, const WordSet& more) {
 
 TEST_CASE("the rights are what the script calls and dlock sends, and no more") {
   const WordSet base = sent_by_dlock();
-  Exam exam;
+  DoctorOptions exam;
   CHECK(words_of(exam, {}) == base);
   Endpoint numbered;
   numbered.database = 3;
@@ -74,7 +74,7 @@ TEST_CASE("the ACL line begins anew, names the user and holds no password") {
               "ACL SETUSER dlock reset on >PASSWORD -@all ~dlock:* resetchannels &dlock:* +eval "));
   server.user = "jobs";
   server.password = "secret";
-  Exam exam;
+  DoctorOptions exam;
   exam.prefix = "team a:";
   const std::string line = acl_line(exam, server);
   CHECK(

@@ -26,17 +26,17 @@ struct Files {
   Directory directory{{dir.path(), true}};
 
   std::optional<KeyFile> open(const std::string& name, KeyFile::Use use = KeyFile::Use::create,
-                              const Patience& patience = {}) const {
-    return KeyFile::open(directory, name, use, patience);
+                              const CallOptions& call_options = {}) const {
+    return KeyFile::open(directory, name, use, call_options);
   }
-  Trouble trouble_with(const std::string& name, const Patience& patience = {}) const {
+  ErrorKind trouble_with(const std::string& name, const CallOptions& call_options = {}) const {
     try {
-      open(name, KeyFile::Use::create, patience);
+      open(name, KeyFile::Use::create, call_options);
     } catch (const Error& error) {
       CHECK(std::string(error.what()).find(name) != std::string::npos);
       return error.trouble();
     }
-    return Trouble::bug;
+    return ErrorKind::bug;
   }
 };
 
@@ -68,7 +68,7 @@ TEST_CASE("links, directories, FIFOs and files with two names are refused as key
   REQUIRE(mkfifo((files.dir / "fifo").c_str(), 0600) == 0);
   REQUIRE(link((files.dir / "target").c_str(), (files.dir / "hard").c_str()) == 0);
   for (const char* name : {"symbolic", "dangling", "folder", "fifo", "hard"}) {
-    CHECK(files.trouble_with(name) == Trouble::host_refused);
+    CHECK(files.trouble_with(name) == ErrorKind::host_refused);
   }
   CHECK(read_file(files.dir / "target").empty());
 }
@@ -81,7 +81,7 @@ TEST_CASE("another user's file in an own directory is refused") {
   const Files files;
   write_file(files.dir / "k", "");
   REQUIRE(chown((files.dir / "k").c_str(), 65534, 65534) == 0);
-  CHECK(files.trouble_with("k") == Trouble::host_refused);
+  CHECK(files.trouble_with("k") == ErrorKind::host_refused);
 }
 
 TEST_CASE("a process stopped while it has the file makes others say so at their deadline") {
@@ -94,9 +94,9 @@ TEST_CASE("a process stopped while it has the file makes others say so at their 
   REQUIRE(wait_for_file(files.dir / "here"));
   stopped.signal(SIGSTOP);
   const auto start = BootClock::now();
-  const Patience patience{later(start, milliseconds(60)), -1};
-  CHECK(files.trouble_with("k", patience) == Trouble::unavailable);
-  CHECK(BootClock::now() >= patience.deadline);
+  const CallOptions call_options{later(start, milliseconds(60)), -1};
+  CHECK(files.trouble_with("k", call_options) == ErrorKind::unavailable);
+  CHECK(BootClock::now() >= call_options.deadline);
   CHECK(BootClock::now() < later(start, milliseconds(1000)));
   Event interrupt;
   interrupt.raise();
@@ -104,7 +104,7 @@ TEST_CASE("a process stopped while it has the file makes others say so at their 
     files.open("k", KeyFile::Use::create, {never, interrupt.fd()});
     FAIL("not interrupted");
   } catch (const Error& error) {
-    CHECK(error.trouble() == Trouble::interrupted);
+    CHECK(error.trouble() == ErrorKind::interrupted);
   }
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("a full disk leaves the state as it was and names the file") {
       file->write(std::string(10'000, 'x'), [] {});
     } catch (const Error& error) {
       const bool named = std::string(error.what()).find(files.dir / "k") != std::string::npos;
-      _exit(error.trouble() == Trouble::host_refused && named ? 7 : 1);
+      _exit(error.trouble() == ErrorKind::host_refused && named ? 7 : 1);
     }
   });
   CHECK(limited.wait() == 7);

@@ -9,7 +9,7 @@ using namespace dlock;
 namespace {
 
 /// Waiters that listen unless they are in `deaf`.
-struct Heard final : Wakes {
+struct Heard final : WaiterNotifier {
   std::map<std::string, bool> deaf;
   std::vector<std::pair<std::string, Message>> said;
   bool wake(const WaiterEntry& waiter, const Message& message) override {
@@ -85,9 +85,9 @@ TEST_CASE("rules: an owner below a holder re-enters with its fence, a stranger d
   rules.pass(milliseconds(5));
   CHECK(rules.granted(rules.claim("t2", "a/b")).fence == outer.fence);
   CHECK(rules.table.find_hold({"t2"})->owner.text == "a");
-  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Why::held);
+  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Reason::held);
   rules.release("t1");
-  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Why::held);
+  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Reason::held);
   rules.release("t2");
   rules.granted(rules.claim("t3", "ab"));
 }
@@ -96,7 +96,7 @@ TEST_CASE("rules: who asks for fewer than are inside beside it is told to upgrad
   Rules rules;
   rules.granted(rules.claim("r1", "a", 0));
   rules.granted(rules.claim("r2", "b", 0));
-  CHECK(rules.refused(rules.claim("w", "a/x", 1), true).why == Refusal::Why::upgrade);
+  CHECK(rules.refused(rules.claim("w", "a/x", 1), true).why == Refusal::Reason::upgrade);
   CHECK(rules.table.queue.empty());
   rules.granted(rules.claim("w", "a/x", 2));
 }
@@ -107,7 +107,7 @@ TEST_CASE("rules: the smallest limit among those inside and the one who asks dec
   rules.granted(rules.claim("b", "b", 2));
   CHECK(rules.refused(rules.claim("c", "c", 3)).holds.size() == 2);
   rules.release("b");
-  CHECK(rules.refused(rules.claim("c", "c", 1)).why == Refusal::Why::held);
+  CHECK(rules.refused(rules.claim("c", "c", 1)).why == Refusal::Reason::held);
   rules.granted(rules.claim("c", "c", 2));
 }
 
@@ -225,7 +225,7 @@ TEST_CASE("rules: a released hold stays kept until its floor, without an owner")
   CHECK(rules.release("a") == Released::yes);
   CHECK(rules.release("a") == Released::not_held);
   CHECK(rules.refused(rules.claim("x", "a/b")).ask_again == milliseconds(2'000));
-  CHECK(rules.refused(claim).why == Refusal::Why::gone);
+  CHECK(rules.refused(claim).why == Refusal::Reason::gone);
   rules.pass(milliseconds(2'000));
   rules.granted(rules.claim("x", "a/b"));
 }
@@ -246,7 +246,7 @@ TEST_CASE("rules: a floor outlives the lease, and can be ignored by a release") 
 TEST_CASE("rules: an unsure release of nothing makes a late acquire of that token fail") {
   Rules rules;
   CHECK(rules.release("a", {true, false, milliseconds(10'000)}) == Released::not_held);
-  CHECK(rules.refused(rules.claim("a", "a"), true).why == Refusal::Why::gone);
+  CHECK(rules.refused(rules.claim("a", "a"), true).why == Refusal::Reason::gone);
   rules.granted(rules.claim("b", "b"));
   CHECK(rules.table.live_holds(rules.now()).size() == 1);
 }
@@ -281,6 +281,6 @@ TEST_CASE("rules: no request looks at more than 500 waiters, and says that more 
   }
   CHECK(rules.table.release({"a"}, {}, rules.now(), rules.heard).more);
   CHECK(rules.table.queue.size() == 100);
-  CHECK(!rules.table.settle(rules.now(), rules.heard).more);
+  CHECK(!rules.table.admit_waiters(rules.now(), rules.heard).more);
   CHECK(rules.table.queue.empty());
 }

@@ -8,7 +8,7 @@ using namespace dlock;
 
 namespace {
 
-struct Told final : Wakes {
+struct Told final : WaiterNotifier {
   std::vector<Message> said;
   bool wake(const WaiterEntry&, const Message& message) override {
     said.push_back(message);
@@ -120,7 +120,7 @@ TEST_CASE("member rules: readers and the owners of a semaphore keep each other o
   // Who is inside may read, and is a reader then.
   CHECK(lets_in(claim("a2", "a/i", 0)));
   const auto beside = std::get<Refused>(member.vote(claim("b2", "b/i", 3), hour));
-  CHECK(beside.why == Refusal::Why::upgrade);
+  CHECK(beside.why == Refusal::Reason::upgrade);
   CHECK(lets_in(claim("a3", "a/i", 3)));
   CHECK_FALSE(lets_in(claim("c", "c", 3)));
   for (const char* token : {"a", "a3", "b"}) member.release(token);
@@ -134,7 +134,7 @@ TEST_CASE("member rules: while it is guarded, only who is inside gets in") {
   Member member;
   member.now.guard = std::chrono::seconds(5);
   const auto refused = std::get<Refused>(member.vote(claim("a", "a"), hour, true));
-  CHECK(refused.why == Refusal::Why::held);
+  CHECK(refused.why == Refusal::Reason::held);
   CHECK(refused.ask_again == milliseconds(5000));
   CHECK(refused.waiting == 1);
   CHECK(member.rejoin(claim("b", "b"), hour) == hour);
@@ -145,6 +145,6 @@ TEST_CASE("member rules: while it is guarded, only who is inside gets in") {
   CHECK(member.told.said.empty());
   CHECK(member.table.holds.empty());
   member.now.guard = microseconds(0);
-  member.table.settle(member.now, member.told);
+  member.table.admit_waiters(member.now, member.told);
   CHECK(member.table.find_hold({"a"}) != nullptr);
 }

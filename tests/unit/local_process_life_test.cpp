@@ -10,7 +10,7 @@
 #include "base/wait.hpp"
 #include "local/directory.hpp"
 #include "local/liveness.hpp"
-#include "local/mailbox.hpp"
+#include "local/wake_fifo.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
 #include "support/temp_dir.hpp"
@@ -96,7 +96,7 @@ TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen")
   Fd writer;
   std::string name;
   {
-    Mailbox box(directory);
+    WakeFifo box(directory);
     name = box.name();
     CHECK(reach(directory, name).how == Reached::How::missing);
     box.open();
@@ -134,7 +134,7 @@ TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by i
   hold.backing.process = own_process();
   hold.backing.process.pid_space += 1;
   {
-    Mailbox box(directory);
+    WakeFifo box(directory);
     box.open();
     hold.backing.mailbox = box.name();
     table.holds.push_back(hold);

@@ -263,7 +263,7 @@ TEST_CASE("what a process took to be renewed outlives it") {
   Forked holder([&] {
     LocalStore own(stage.settings);
     Claim claim = claim_on("k");
-    claim.upkeep = Upkeep::renewal;
+    claim.upkeep = Liveness::renewal;
     wait_for_lock(own, claim);
   });
   CHECK(holder.wait() == 0);
@@ -306,7 +306,7 @@ TEST_CASE("a hold that has gone cannot be made to live with another process") {
   CHECK(!stage.store.live_with(claim_on("k"), getpid()));
   const Claim claim = claim_on("k");
   wait_for_lock(stage.store, claim);
-  stage.store.force_release(claim.key, std::nullopt, {});
+  stage.store.evict(claim.key, std::nullopt, {});
   CHECK(!stage.store.live_with(claim, getpid()));
 }
 

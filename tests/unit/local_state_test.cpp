@@ -60,7 +60,7 @@ LockTable full_table() {
   hold.limit = no_limit;
   hold.fence.value = 6;
   hold.who = Who{"host", 7, "us er", "-", "label\n%\xff"};
-  hold.backing = Backing{true, {8, 9, 10}, {11, 12, 13}, ".wait-x"};
+  hold.backing = HolderIdentity{true, {8, 9, 10}, {11, 12, 13}, ".wait-x"};
   table.holds.push_back(hold);
   WaiterEntry waiter;
   waiter.token.text = "w";

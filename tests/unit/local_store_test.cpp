@@ -32,7 +32,7 @@ std::size_t files_in(const std::string& path, const std::string& start) {
 }
 
 template <typename Work>
-std::string message_of(Work work, Trouble trouble) {
+std::string message_of(Work work, ErrorKind trouble) {
   try {
     work();
   } catch (const Error& error) {
@@ -53,7 +53,7 @@ TEST_CASE("a free key is granted, a held one refused with who holds it, and then
   REQUIRE(std::holds_alternative<Grant>(answer));
   CHECK(std::get<Grant>(answer).lease.valid_until == never);
   const Refusal refusal = refused(store, claim_on("k"));
-  CHECK(refusal.why == Refusal::Why::held);
+  CHECK(refusal.why == Refusal::Reason::held);
   REQUIRE(refusal.held_by.size() == 1);
   CHECK(refusal.held_by[0].who == first.who);
   CHECK(!refusal.held_by[0].lease_left);
@@ -69,7 +69,7 @@ TEST_CASE("a renewable hold has a lease, and the same request again has the same
   Place place;
   LocalStore store(place.settings);
   Claim claim = claim_on("k");
-  claim.upkeep = Upkeep::renewal;
+  claim.upkeep = Liveness::renewal;
   CHECK(store.needs_renewal(claim));
   const auto before = BootClock::now();
   const auto once = std::get<Grant>(store.acquire(claim, {}, {}));
@@ -90,7 +90,7 @@ TEST_CASE("a token of a key that has no file holds nothing, and no file is made 
   LocalStore store(place.settings);
   CHECK(store.release({"k"}, {"t"}, ReleaseMode::normal, {}) == Released::not_held);
   CHECK(!store.renew({"k"}, {"t"}, std::nullopt, {}));
-  CHECK(store.force_release({"k"}, std::nullopt, {}).empty());
+  CHECK(store.evict({"k"}, std::nullopt, {}).empty());
   CHECK(store.inspect({{{"k"}}, {}}, {})[0].holders.empty());
   CHECK(std::filesystem::is_empty(place.settings.path));
 }
@@ -100,8 +100,8 @@ TEST_CASE("a forced release throws out the holder and says who it was") {
   LocalStore store(place.settings);
   const Claim claim = claim_on("k");
   const auto grant = std::get<Grant>(store.acquire(claim, {}, {}));
-  CHECK(store.force_release(claim.key, Fence{grant.fence.value + 1}, {}).empty());
-  const auto out = store.force_release(claim.key, grant.fence, {});
+  CHECK(store.evict(claim.key, Fence{grant.fence.value + 1}, {}).empty());
+  const auto out = store.evict(claim.key, grant.fence, {});
   REQUIRE(out.size() == 1);
   CHECK(out[0].who == claim.who);
   CHECK(try_lock(store, claim_on("k")));
@@ -172,7 +172,7 @@ TEST_CASE("a hold with a floor keeps the key taken after its release") {
   REQUIRE(refusal.held_by.size() == 1);
   CHECK(refusal.held_by[0].kept);
   CHECK(refusal.held_by[0].owner.empty());
-  CHECK(refused(store, claim).why == Refusal::Why::gone);
+  CHECK(refused(store, claim).why == Refusal::Reason::gone);
   CHECK(!store.renew(claim.key, claim.token, std::nullopt, {}));
 }
 
@@ -185,13 +185,13 @@ TEST_CASE("a sleeper is told of a hand-over, and of nothing when its time has co
   REQUIRE(try_lock(store, first));
   REQUIRE(std::holds_alternative<Refusal>(other.acquire(second, {true, {}}, {})));
   const auto soon = later(BootClock::now(), milliseconds(20));
-  CHECK(other.sleep(second, soon, -1).why == Wake::Why::due);
+  CHECK(other.sleep(second, soon, -1).why == Wake::Reason::due);
   Event interrupt;
   interrupt.raise();
-  CHECK(other.sleep(second, never, interrupt.fd()).why == Wake::Why::interrupted);
+  CHECK(other.sleep(second, never, interrupt.fd()).why == Wake::Reason::interrupted);
   store.release(first.key, first.token, ReleaseMode::normal, {});
   const Wake wake = other.sleep(second, never, -1);
-  CHECK(wake.why == Wake::Why::granted);
+  CHECK(wake.why == Wake::Reason::granted);
   REQUIRE(wake.grant);
   CHECK(wake.grant->fence.value > 0);
   CHECK(wake.grant->confirmed);
@@ -206,13 +206,13 @@ TEST_CASE("the first waiter is told when the lease that blocks it becomes shorte
   LocalStore store(place.settings);
   LocalStore other(place.settings);
   Claim first = claim_on("k");
-  first.upkeep = Upkeep::renewal;
+  first.upkeep = Liveness::renewal;
   REQUIRE(try_lock(store, first));
   const Claim second = claim_on("k");
   REQUIRE(std::holds_alternative<Refusal>(other.acquire(second, {true, {}}, {})));
   REQUIRE(store.renew(first.key, first.token, milliseconds(300), {}));
   const Wake wake = other.sleep(second, later(BootClock::now(), milliseconds(25'000)), -1);
-  CHECK(wake.why == Wake::Why::changed);
+  CHECK(wake.why == Wake::Reason::changed);
   CHECK(wake.ask_again_at <= later(BootClock::now(), milliseconds(300)));
 }
 
@@ -234,11 +234,11 @@ TEST_CASE("an own directory that others may write, or that is a link, is refused
   REQUIRE(mkdir((dir / "open").c_str(), 0700) == 0);
   REQUIRE(chmod((dir / "open").c_str(), 0777) == 0);
   const auto open = [&] { LocalStore store({dir / "open", true}); };
-  CHECK(message_of(open, Trouble::host_refused).find("may be written by others") !=
+  CHECK(message_of(open, ErrorKind::host_refused).find("may be written by others") !=
         std::string::npos);
   REQUIRE(symlink("open", (dir / "link").c_str()) == 0);
   const auto link = [&] { LocalStore store({dir / "link", true}); };
-  message_of(link, Trouble::host_refused);
+  message_of(link, ErrorKind::host_refused);
 }
 
 TEST_CASE("an own directory of another user is refused") {
@@ -250,13 +250,13 @@ TEST_CASE("an own directory of another user is refused") {
   REQUIRE(mkdir((dir / "d").c_str(), 0700) == 0);
   REQUIRE(chown((dir / "d").c_str(), 65534, 65534) == 0);
   const auto use = [&] { LocalStore store({dir / "d", true}); };
-  CHECK(message_of(use, Trouble::host_refused).find("another user") != std::string::npos);
+  CHECK(message_of(use, ErrorKind::host_refused).find("another user") != std::string::npos);
 }
 
 TEST_CASE("a directory that was named must exist, and its mode decides who may use a key") {
   TempDir dir;
   const DirectorySettings settings{dir / "shared", false};
-  message_of([&] { LocalStore store(settings); }, Trouble::host_refused);
+  message_of([&] { LocalStore store(settings); }, ErrorKind::host_refused);
   REQUIRE(mkdir(settings.path.c_str(), 0700) == 0);
   REQUIRE(chmod(settings.path.c_str(), 01777) == 0);
   LocalStore store(settings);
@@ -293,7 +293,7 @@ TEST_CASE("an unwritable directory is the host's refusal, named in the message")
   LocalStore store(place.settings);
   std::filesystem::remove(place.settings.path);
   const auto use = [&] { store.acquire(claim_on("k"), {}, {}); };
-  CHECK(message_of(use, Trouble::host_refused).find(place.settings.path) != std::string::npos);
+  CHECK(message_of(use, ErrorKind::host_refused).find(place.settings.path) != std::string::npos);
 }
 
 TEST_CASE("a file that is no lock is left alone and named") {
@@ -303,7 +303,7 @@ TEST_CASE("a file that is no lock is left alone and named") {
   for (const std::string& text : foreign) {
     write_file(place.settings.path + "/k.dlock", text);
     const auto use = [&] { store.acquire(claim_on("k"), {}, {}); };
-    CHECK(message_of(use, Trouble::wrong_data).find("k.dlock") != std::string::npos);
+    CHECK(message_of(use, ErrorKind::wrong_data).find("k.dlock") != std::string::npos);
     CHECK(read_file(place.settings.path + "/k.dlock") == text);
   }
 }
@@ -313,7 +313,7 @@ TEST_CASE("the file of another key under this key's name is not taken for it") {
   LocalStore store(place.settings);
   REQUIRE(try_lock(store, claim_on("one")));
   std::filesystem::rename(place.settings.path + "/one.dlock", place.settings.path + "/two.dlock");
-  message_of([&] { store.acquire(claim_on("two"), {}, {}); }, Trouble::wrong_data);
+  message_of([&] { store.acquire(claim_on("two"), {}, {}); }, ErrorKind::wrong_data);
 }
 
 TEST_CASE("a new key's file takes away what was free for a week, and nothing younger or held") {

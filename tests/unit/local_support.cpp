@@ -17,7 +17,7 @@ Claim claim_on(const std::string& key) {
   claim.owner = new_owner_below(std::nullopt);
   claim.token = new_token(claim.owner);
   claim.ttl = milliseconds(30'000);
-  claim.upkeep = Upkeep::process;
+  claim.upkeep = Liveness::process;
   claim.who = this_process("test", "");
   return claim;
 }
@@ -29,10 +29,10 @@ bool sleep_for_lock(LocalStore& store, const Claim& claim, Deadline until, int& 
   while (true) {
     ++sleeps;
     const Wake wake = store.sleep(claim, until, -1);
-    if (wake.why == Wake::Why::granted) {
+    if (wake.why == Wake::Reason::granted) {
       return store.renew(claim.key, claim.token, std::nullopt, {}).has_value();
     }
-    if (wake.why != Wake::Why::changed) return false;
+    if (wake.why != Wake::Reason::changed) return false;
     until = wake.ask_again_at;
   }
 }

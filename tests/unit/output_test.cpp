@@ -169,7 +169,7 @@ TEST_CASE("output: a latch stands above the lock of its name, or alone") {
   state.latch->arrived = 4;
   CHECK(
       key_text(state, {}).starts_with("build\n  latch open, 4 of 4 have arrived, ends in 1h59m\n"));
-  grow_older(state, milliseconds(7'200'000));
+  age_by(state, milliseconds(7'200'000));
   CHECK(state.latch->left == milliseconds(0));
 }
 

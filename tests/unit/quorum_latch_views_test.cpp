@@ -10,7 +10,7 @@ namespace {
 
 using LatchVerdict = LatchViews::Verdict;
 
-const Error no_answer(Trouble::unavailable, "no answer");
+const Error no_answer(ErrorKind::unavailable, "no answer");
 
 Response part(std::int64_t count, std::vector<std::string> ids, std::int64_t arrived = -1) {
   LatchPart part{{count, static_cast<std::int64_t>(ids.size()), milliseconds(1000)}, {}};

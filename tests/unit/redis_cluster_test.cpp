@@ -17,7 +17,7 @@ Reply node(const std::string& host, std::int64_t port) {
   return list({text(host), number(port), text("id")});
 }
 
-const Announced asked{"seed", 7000};
+const NodeAddress asked{"seed", 7000};
 
 void is_refused(const Reply& reply) {
   SlotMap map;
@@ -31,7 +31,7 @@ Redirection redirection(const std::string& text) {
   return *found;
 }
 
-void leads_to(const std::string& place, const Announced& to) {
+void leads_to(const std::string& place, const NodeAddress& to) {
   const Redirection found = redirection("MOVED 3999 " + place);
   CHECK(found.kind == Redirection::Kind::moved);
   CHECK(found.to == to);
@@ -55,16 +55,16 @@ TEST_CASE("a slot map says who has a slot, and what one of them said since goes 
   map.learn(list({list({number(0), number(9), node("10.0.0.1", 1), node("10.0.0.2", 2)}),
                   list({number(10), number(16383), node("::1", 3)})}),
             asked);
-  CHECK(map.owner(9) == Announced{"10.0.0.1", 1});
-  CHECK(map.owner(10) == Announced{"::1", 3});
+  CHECK(map.owner(9) == NodeAddress{"10.0.0.1", 1});
+  CHECK(map.owner(10) == NodeAddress{"::1", 3});
   CHECK(map.nodes().size() == 3);
   CHECK(map.masters().size() == 2);
   map.move(9, {"other", 4});
-  CHECK(map.owner(9) == Announced{"other", 4});
-  CHECK(map.owner(8) == Announced{"10.0.0.1", 1});
+  CHECK(map.owner(9) == NodeAddress{"other", 4});
+  CHECK(map.owner(8) == NodeAddress{"10.0.0.1", 1});
   CHECK(map.masters().size() == 3);
   map.learn(list({list({number(5), number(9), node("10.0.0.1", 1)})}), asked);
-  CHECK(map.owner(9) == Announced{"10.0.0.1", 1});
+  CHECK(map.owner(9) == NodeAddress{"10.0.0.1", 1});
   CHECK_FALSE(map.owner(4));
 }
 
@@ -74,17 +74,17 @@ TEST_CASE("a node that does not know its own host is where it was asked") {
       list({list({number(0), number(0), node("", 1)}), list({number(1), number(1), node("?", 2)}),
             list({number(2), number(2), list({Reply{}, number(3), text("id")})})}),
       asked);
-  CHECK(map.owner(0) == Announced{"seed", 1});
-  CHECK(map.owner(1) == Announced{"seed", 2});
-  CHECK(map.owner(2) == Announced{"seed", 3});
+  CHECK(map.owner(0) == NodeAddress{"seed", 1});
+  CHECK(map.owner(1) == NodeAddress{"seed", 2});
+  CHECK(map.owner(2) == NodeAddress{"seed", 3});
 }
 
 TEST_CASE("a replica that cannot be there is left out, and the map is good") {
   SlotMap map;
   map.learn(list({list({number(0), number(9), node("h", 1), node("h", 0), node("h i", 2)})}),
             asked);
-  CHECK(map.owner(5) == Announced{"h", 1});
-  CHECK(map.nodes() == std::vector<Announced>{{"h", 1}});
+  CHECK(map.owner(5) == NodeAddress{"h", 1});
+  CHECK(map.nodes() == std::vector<NodeAddress>{{"h", 1}});
 }
 
 TEST_CASE("an answer to CLUSTER SLOTS that is none is refused whole") {
@@ -109,7 +109,7 @@ TEST_CASE("a redirection leads to a name or an address, and to a port that can b
   leads_to(":6381", {"", 6381});
   const Redirection ask = redirection("ASK 3999 127.0.0.1:6381");
   CHECK(ask.kind == Redirection::Kind::ask);
-  CHECK(ask.to == Announced{"127.0.0.1", 6381});
+  CHECK(ask.to == NodeAddress{"127.0.0.1", 6381});
   for (const char* nowhere :
        {"MOVED", "MOVED 1", "MOVED 1 host", "MOVED 1 host:0", "MOVED 1 host:65536",
         "MOVED 1 a b\x1b:1", "ASK 1 h\xc3\xa9:1", "MOVED 1 host:6381x"}) {

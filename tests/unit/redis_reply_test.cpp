@@ -22,11 +22,11 @@ bool refused(const std::string& bytes) {
     read_reply(bytes);
     return false;
   } catch (const Error& error) {
-    return error.trouble() == Trouble::unavailable;
+    return error.trouble() == ErrorKind::unavailable;
   }
 }
 
-Trouble trouble_of(const std::string& text) {
+ErrorKind trouble_of(const std::string& text) {
   Reply reply;
   reply.kind = Reply::Kind::error;
   reply.text = text;
@@ -94,22 +94,22 @@ TEST_CASE("a reply past a bound is refused before it is stored") {
 }
 
 TEST_CASE("every class of server error is told apart, also where Redis 6 wraps it") {
-  CHECK(trouble_of("WRONGTYPE Operation against a key") == Trouble::wrong_data);
-  CHECK(trouble_of("DLOCKDATA x") == Trouble::wrong_data);
-  CHECK(trouble_of("NOAUTH Authentication required.") == Trouble::denied);
-  CHECK(trouble_of("WRONGPASS invalid username-password pair") == Trouble::denied);
-  CHECK(trouble_of("ERR invalid password") == Trouble::denied);
-  CHECK(trouble_of("NOPERM this user has no permissions") == Trouble::denied);
-  CHECK(trouble_of("OOM command not allowed") == Trouble::unavailable);
-  CHECK(trouble_of("LOADING Redis is loading") == Trouble::unavailable);
+  CHECK(trouble_of("WRONGTYPE Operation against a key") == ErrorKind::wrong_data);
+  CHECK(trouble_of("DLOCKDATA x") == ErrorKind::wrong_data);
+  CHECK(trouble_of("NOAUTH Authentication required.") == ErrorKind::denied);
+  CHECK(trouble_of("WRONGPASS invalid username-password pair") == ErrorKind::denied);
+  CHECK(trouble_of("ERR invalid password") == ErrorKind::denied);
+  CHECK(trouble_of("NOPERM this user has no permissions") == ErrorKind::denied);
+  CHECK(trouble_of("OOM command not allowed") == ErrorKind::unavailable);
+  CHECK(trouble_of("LOADING Redis is loading") == ErrorKind::unavailable);
   CHECK(trouble_of("ERR Error running script (call to f_1): @user_script:1: WRONGTYPE Operation") ==
-        Trouble::wrong_data);
+        ErrorKind::wrong_data);
   CHECK(trouble_of("ERR Error running script (call to f_1): @user_script:1: -OOM command not") ==
-        Trouble::unavailable);
+        ErrorKind::unavailable);
   CHECK(
       trouble_of("ERR Error running script (call to f_1): @user_script: 1: The user executing the "
-                 "script can't run this command or subcommand") == Trouble::denied);
-  CHECK(trouble_of("ERR something new") == Trouble::unavailable);
+                 "script can't run this command or subcommand") == ErrorKind::denied);
+  CHECK(trouble_of("ERR something new") == ErrorKind::unavailable);
 }
 
 TEST_CASE("what the server said is shown escaped and cut") {
@@ -151,7 +151,7 @@ TEST_CASE("a stored hold is read back as it was packed, with whatever stands in 
   const Claim claim{LockKey{"k"},       Owner{"a/b"},
                     Token{"a/b:1"},     Limit{3},
                     milliseconds(5000), milliseconds(0),
-                    Upkeep::renewal,    Who{"h o st", 42, "-", "", "100% \n sure"}};
+                    Liveness::renewal,  Who{"h o st", 42, "-", "", "100% \n sure"}};
   const std::string value = "h 0 1000000 900000 77" + packed_claim(claim);
   const StoredHold stored = parse_hold(value, 3'000'000);
   CHECK(stored.live);

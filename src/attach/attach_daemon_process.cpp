@@ -1,0 +1,161 @@
+#include "attach/attach_daemon_process.hpp"
+
+#include <sys/socket.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <optional>
+
+#include "attach/attached_holds.hpp"
+#include "attach/release_socket.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/process.hpp"
+#include "base/wait.hpp"
+#include "lock/acquire.hpp"
+#include "supervise/background.hpp"
+#include "supervise/signals.hpp"
+
+namespace dlock {
+namespace {
+
+/// Who has gone needs nothing, but others may wait for the lock.
+constexpr milliseconds time_to_release{30'000};
+
+class AttachDaemonProcess {
+ public:
+  AttachDaemonProcess(StorePtr store, const std::vector<Held>& held, const WatchedProcess& script,
+                      int loss_signal, Fd channel)
+      : store_(std::move(store)),
+        held_(held),
+        script_(script),
+        loss_signal_(loss_signal),
+        channel_(std::move(channel)) {}
+
+  void live();
+
+ private:
+  bool take_over();
+  bool bind_to_script();
+  /// On trial it returns with the locks given back.
+  void keep();
+  /// False if the one who forked us has gone without a commit.
+  bool hear_parent();
+  void tell_loss(const std::string& text);
+  void give_all_back() { give_back(*store_, held_, time_to_give_back); }
+  void say(const std::string& text) const {
+    send(channel_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  bool on_trial() const { return static_cast<bool>(channel_); }
+
+  StorePtr store_;
+  const std::vector<Held>& held_;
+  const WatchedProcess& script_;
+  const int loss_signal_;
+  Fd channel_;
+  std::optional<ReleaseSocket> door_;
+  std::optional<AttachedHolds> holds_;
+  bool signalled_ = false;
+};
+
+void AttachDaemonProcess::live() {
+  if (!take_over()) return;
+  say(keeper_keeps);
+  try {
+    keep();
+    if (on_trial()) say(keeper_lost);
+  } catch (const std::exception& error) {
+    // The script may be at work: without a keeper its locks end with their leases, or, where they
+    // have none, with the script.
+    if (on_trial()) return holds_->give_back(time_to_give_back);
+    tell_loss(std::string("the keeper of the lock failed: ") + error.what());
+  }
+}
+
+bool AttachDaemonProcess::take_over() {
+  try {
+    store_->leave_to(getpid());
+    let_go_of_caller();
+    if (!bind_to_script()) {
+      give_all_back();
+      say(keeper_lost);
+      return false;
+    }
+    door_.emplace(held_.front().claim.token);
+    holds_.emplace(*store_, held_);
+    return true;
+  } catch (const Error& error) {
+    give_all_back();
+    say(std::string(keeper_error) + static_cast<char>(error.trouble()) + error.what());
+  }
+  return false;
+}
+
+bool AttachDaemonProcess::bind_to_script() {
+  for (const Held& held : held_) {
+    if (!store_->live_with(held.claim, script_.pid())) return false;
+  }
+  return true;
+}
+
+void AttachDaemonProcess::keep() {
+  while (!holds_->empty()) {
+    std::vector<pollfd> fds{
+        {script_.fd(), POLLIN, 0}, {holds_->fd(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
+    door_->add_to(fds);
+    poll_until(fds, std::min(holds_->look_by(), door_->open_by()));
+    if (script_.ended()) return holds_->give_back(time_to_release);
+    if (on_trial() && readable(channel_.get()) && !hear_parent()) {
+      return holds_->give_back(time_to_give_back);
+    }
+    // Before the look: what a visitor is about to release is no loss.
+    door_->serve(*holds_);
+    while (const auto loss = holds_->look()) {
+      if (on_trial()) return holds_->give_back(time_to_give_back);
+      tell_loss(*loss);
+    }
+    if (!holds_->in_trouble()) signalled_ = false;
+  }
+}
+
+bool AttachDaemonProcess::hear_parent() {
+  char word[longest_keeper_message];
+  const auto got = recv(channel_.get(), word, sizeof word, 0);
+  if (got <= 0) return false;
+  say(keeper_keeps);
+  channel_.reset();
+  return true;
+}
+
+void AttachDaemonProcess::tell_loss(const std::string& text) {
+  std::string told;
+  if (!signalled_) {
+    signalled_ = true;
+    // The signal may end it before anybody could ask for its name.
+    const std::string name = escaped(command_name(script_.pid()));
+    const bool sent = script_.send(loss_signal_);
+    told = std::string(sent ? "; sent" : "; could not send") + " signal " +
+           signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) + " (" +
+           name + ")";
+  }
+  openlog("dlock", LOG_PID, LOG_USER);
+  syslog(LOG_ERR, "%s%s", text.c_str(), told.c_str());
+  closelog();
+}
+
+}  // namespace
+
+void run_attach_daemon(StorePtr store, const std::vector<Held>& held, const WatchedProcess& script,
+                       int loss_signal, Fd channel) {
+  try {
+    AttachDaemonProcess(std::move(store), held, script, loss_signal, std::move(channel)).live();
+  } catch (...) {
+    // Nobody is there to be told.
+  }
+  _exit(0);
+}
+
+}  // namespace dlock

@@ -1,0 +1,233 @@
+#include "commands/held_locks.hpp"
+
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+#include "commands/lock_acquirer.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr milliseconds longest_release{2000};
+constexpr milliseconds pause_between_releases{20};
+
+/// The lease of a lock that was only told of is short: a third of it is for the child to end in.
+milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
+
+constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopped";
+
+}  // namespace
+
+/// What the supervisor watches where leases are renewed: the keeper's fd and deadline.
+class HeldLocks::LeaseMonitor final : public StopSource {
+ public:
+  LeaseMonitor(LeaseRenewer& keeper, milliseconds unconfirmed_grace, const Log& log)
+      : keeper_(keeper), unconfirmed_grace_(unconfirmed_grace), log_(log) {}
+  int fd() const override { return keeper_.news_fd(); }
+  Deadline look_by() const override { return keeper_.start_by(); }
+  bool lost() const override {
+    keeper_.take_news();
+    keeper_.start();
+    for (const auto& [key, margin] : keeper_.take_margins()) tell(key, margin);
+    return keeper_.lost();
+  }
+  void keep_by_itself() const override { keeper_.start_to_stay(); }
+  Deadline must_be_gone_by() const override { return keeper_.safe_until(); }
+  milliseconds grace(milliseconds usual) const override {
+    return keeper_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);
+  }
+
+ private:
+  void tell(const LockKey& key, const QuorumMargin& margin) const;
+
+  LeaseRenewer& keeper_;
+  milliseconds unconfirmed_grace_;
+  const Log& log_;
+};
+
+void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margin) const {
+  // Whoever watches the leases must not be held up by who does not read.
+  pollfd reader[] = {{STDERR_FILENO, POLLOUT, 0}};
+  if (poll_until(reader, BootClock::now()) == 0) return;
+  tell_margin(log_, key, margin);
+}
+
+/// The same where the holds live with this process: they end early only if somebody throws them
+/// out, which the engine tells.
+class HeldLocks::Listening final : public StopSource {
+ public:
+  explicit Listening(HeldLocks& holding) : holding_(holding) {}
+  int fd() const override { return look_again_ ? look_again_.get() : holding_.store_.news_fd(); }
+  bool lost() const override;
+  Deadline must_be_gone_by() const override { return never; }
+
+ private:
+  HeldLocks& holding_;
+  /// A timer, while the news could not be looked at.
+  mutable Fd look_again_;
+};
+
+bool HeldLocks::Listening::lost() const {
+  look_again_.reset();
+  holding_.store_.take_news();
+  const auto out = holding_.thrown_out();
+  if (out) return *out;
+  look_again_.reset(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  itimerspec pause{};
+  pause.it_value.tv_sec = 1;
+  timerfd_settime(look_again_.get(), 0, &pause, nullptr);
+  return false;
+}
+
+HeldLocks::HeldLocks(Store& store, std::vector<Held> held, const Log& log)
+    : store_(store), held_(std::move(held)), log_(log) {}
+
+HeldLocks::~HeldLocks() = default;
+
+bool HeldLocks::needs_renewal() const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [this](const Held& held) { return store_.needs_renewal(held.claim); });
+}
+
+bool HeldLocks::ready_to_start(milliseconds grace) {
+  for (Held& held : held_) {
+    const Claim& claim = held.claim;
+    const milliseconds needed =
+        held.grant.confirmed ? grace + claim.ttl / 3 : unconfirmed_grace(held.grant);
+    const bool lasts = later(BootClock::now(), needed) < held.grant.lease.valid_until;
+    if (lasts) continue;
+    const CallOptions call_options{later(BootClock::now(), request_timeout(claim.ttl)), -1};
+    const auto renewed = store_.renew_hold(claim, held.grant.fence, call_options);
+    if (!renewed) {
+      lost(claim);
+      return false;
+    }
+    held = {held.claim, *renewed};
+  }
+  return true;
+}
+
+bool HeldLocks::command_started(pid_t group) {
+  for (const Held& held : held_) {
+    if (store_.command_started(held.claim, group)) continue;
+    lost(held.claim);
+    return false;
+  }
+  return true;
+}
+
+void HeldLocks::lost(const Claim& claim) { loss_ = Loss{claim.key, true, true, gone_from(store_)}; }
+
+Deadline HeldLocks::granted_until() const {
+  Deadline until = never;
+  for (const Held& held : held_) until = std::min(until, held.grant.lease.valid_until);
+  return until;
+}
+
+void HeldLocks::keep(std::atomic<BootClock::rep>* safe_until) {
+  if (!needs_renewal()) {
+    source_ = std::make_unique<Listening>(*this);
+    return;
+  }
+  milliseconds grace = milliseconds::max();
+  for (const Held& held : held_) {
+    if (!held.grant.confirmed) grace = std::min(grace, unconfirmed_grace(held.grant));
+  }
+  keeper_ =
+      std::make_unique<LeaseRenewer>(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
+  source_ = std::make_unique<LeaseMonitor>(*keeper_, grace, log_);
+}
+
+std::optional<bool> HeldLocks::thrown_out() {
+  std::optional<bool> out = false;
+  for (const Held& held : held_) {
+    const auto there = is_still_held(store_, held.claim);
+    if (!there) out.reset();
+    if (there.value_or(true)) continue;
+    lost(held.claim);
+    return true;
+  }
+  return out;
+}
+
+void HeldLocks::renew_now() {
+  if (keeper_) keeper_->renew_now(request_timeout(held_.front().claim.ttl));
+}
+
+const StopSource* HeldLocks::stop_source() const { return source_.get(); }
+
+std::string HeldLocks::loss_text() const {
+  const auto loss = keeper_ ? keeper_->loss() : loss_;
+  return loss ? lost_text(loss->key, loss->reason) : std::string("lost the lock: ") + ran_out;
+}
+
+void HeldLocks::stop_keeping(bool lost) {
+  if (!keeper_) return;
+  loss_ = keeper_->loss();
+  held_ = keeper_->stop();
+  source_.reset();
+  keeper_.reset();
+  const auto now = BootClock::now();
+  for (const Held& held : held_) {
+    if (!lost || loss_ || held.grant.lease.valid_until > now) continue;
+    loss_ = Loss{held.claim.key, false, true, ran_out};
+  }
+}
+
+std::string HeldLocks::outlive_by(pid_t group) {
+  if (needs_renewal()) return "and ends with its lease";
+  if (group <= 0) return "and ends with the process group of COMMAND";
+  // The process group of COMMAND may be empty: the survivor can have left it.
+  bool held = true;
+  for (const Held& each : held_) held = store_.command_started(each.claim, group) && held;
+  if (!held) return "but was lost before";
+  return "and ends with process group " + std::to_string(group);
+}
+
+HeldLocks::GivenBack HeldLocks::give_back(ReleaseMode mode) {
+  auto worst = GivenBack::all;
+  for (const Held& held : held_) worst = std::max(worst, give_back(held, mode));
+  tell_troubles(log_, store_);
+  return worst;
+}
+
+HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode) {
+  const Claim& claim = held.claim;
+  const std::string key = escaped(claim.key.text);
+  const auto now = BootClock::now();
+  const auto lost = [&] {
+    if (!loss_ || !loss_->final) log_.error(key + " was no longer held when it was to be released");
+    return GivenBack::was_lost;
+  };
+  if (now >= held.grant.lease.valid_until) return lost();
+  const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
+  // A connection that has died without a word swallows the first request: half of the time is left
+  // for a second one, on a new connection.
+  auto answer_by = now + (until - now) / 2;
+  bool asked_before = false;
+  while (true) {
+    try {
+      const auto answer = store_.release(claim.key, claim.token, mode, {answer_by, -1});
+      // Gone when asked for the second time: the first did it, and its answer was lost.
+      if (answer == Released::yes || asked_before) return GivenBack::all;
+      return lost();
+    } catch (const Error& error) {
+      if (later(BootClock::now(), pause_between_releases) < until) {
+        poll_until({}, later(BootClock::now(), pause_between_releases));
+        asked_before = true;
+        answer_by = until;
+        continue;
+      }
+      log_.error("could not release " + key + ", which ends with its lease: " + error.what());
+      return GivenBack::unknown;
+    }
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,164 @@
+#include "commands/lock_acquirer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/duration.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+#include "commands/open_store.hpp"
+#include "commands/wait_status.hpp"
+#include "output/sentences.hpp"
+
+namespace dlock {
+namespace {
+
+class WaitReporter final : public AcquireListener {
+ public:
+  WaitReporter(const Log& log, WaitStatus* line) : log_(log), line_(line) {}
+  ~WaitReporter() override { hush(); }
+
+  void waiting(const LockKey& key, const Refusal& refusal) override {
+    log_.notice("waiting: " + refusal_text(key, refusal));
+    if (line_ != nullptr) line_->begin(key, refusal);
+  }
+  void still_waiting(const LockKey&, const Refusal& refusal) override {
+    if (line_ != nullptr) line_->news(refusal);
+  }
+  void let_in(const LockKey& key, milliseconds waited) override {
+    hush();
+    log_.notice(escaped(key.text) + " acquired after " + human_duration(waited));
+  }
+  void server_lost(const std::string& why) override {
+    tell(server_lost_text(why, "waiting"), true);
+  }
+  void server_back(milliseconds away) override { tell(server_back_text(away, "waiting"), false); }
+  /// From here on the terminal is others'.
+  void hush() {
+    if (line_ != nullptr) line_->end();
+  }
+
+ private:
+  void tell(const std::string& text, bool away) {
+    if (line_ == nullptr) return log_.notice(text);
+    line_->away(away);
+    line_->aside([&] { log_.notice(text); });
+  }
+
+  const Log& log_;
+  WaitStatus* line_;  ///< null where nobody would see it
+};
+
+}  // namespace
+
+LockAcquirer::LockAcquirer(const Settings& settings, const Log& log, Signals& signals,
+                           Liveness upkeep, Who who, int abandon_fd)
+    : settings_(settings),
+      log_(log),
+      signals_(signals),
+      upkeep_(upkeep),
+      who_(std::move(who)),
+      abandon_fd_(abandon_fd),
+      owner_(settings.owner ? *settings.owner : new_owner_below(settings.above)),
+      store_(open_store(settings, log)) {}
+
+std::vector<Claim> LockAcquirer::claims() const {
+  std::vector<Claim> claims;
+  const Token token = new_token(owner_);
+  for (const LockKey& key : settings_.keys) {
+    claims.push_back({key, owner_, token, settings_.limit, settings_.ttl.value(),
+                      settings_.min_hold.value_or(milliseconds(0)), upkeep_, who_});
+  }
+  return claims;
+}
+
+LockAcquirer::Result LockAcquirer::acquire() {
+  const bool seen = !settings_.quiet && !settings_.verbose && screen_at(STDERR_FILENO).moves_cursor;
+  std::optional<WaitStatus> line;
+  if (seen) line.emplace([this] { return open_store(settings_); }, owner_, who_);
+  WaitReporter teller(log_, line ? &*line : nullptr);
+  const int fds[] = {signals_.fd(), abandon_fd_};
+  std::optional<AnyOf> either;
+  if (abandon_fd_ >= 0) either.emplace(fds);
+  const auto begun = BootClock::now();
+  while (true) {
+    AcquireTerms terms;
+    terms.wait = settings_.wait;
+    if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - passed_since(begun));
+    terms.cancel_fd = either ? either->fd() : signals_.fd();
+    terms.unconfirmed = settings_.command == Command::run;
+    terms.open_second = [this] { return open_store(settings_, log_); };
+    Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
+    teller.hush();
+    Result result;
+    result.waited = passed_since(begun);
+    if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
+      result.held = std::move(*held);
+      for (const Held& each : result.held) {
+        log_.detail("holding " + escaped(each.claim.key.text) + " at " + store_->name() +
+                    ", fence " + std::to_string(each.grant.fence.value) + ", after " +
+                    human_duration(result.waited));
+        const auto margin = store_->margin(each.claim);
+        if (margin && margin->held < margin->servers) tell_margin(log_, each.claim.key, *margin);
+      }
+      return result;
+    }
+    if (auto* gave_up = std::get_if<GaveUp>(&acquired)) {
+      result.gave_up = std::move(*gave_up);
+      return result;
+    }
+    while (const auto event = signals_.take()) {
+      if (ends_waiting(event->number)) {
+        result.signal = event->number;
+        return result;
+      }
+      stop_by(event->number, Stop::myself);
+    }
+    if (abandon_fd_ >= 0 && readable(abandon_fd_)) {
+      result.abandoned = true;
+      return result;
+    }
+  }
+}
+
+std::vector<LockFence> LockAcquirer::fences(const std::vector<Held>& held) const {
+  std::vector<LockFence> fences;
+  for (const LockKey& key : settings_.keys) {
+    const auto found = std::find_if(held.begin(), held.end(),
+                                    [&](const Held& each) { return each.claim.key == key; });
+    if (found != held.end()) fences.push_back({key, found->grant.fence});
+  }
+  return fences;
+}
+
+std::string fence_list(const std::vector<LockFence>& locks) {
+  std::string list;
+  for (const LockFence& lock : locks) {
+    list += (list.empty() ? "" : ",") + std::to_string(lock.fence.value);
+  }
+  return list;
+}
+
+void LockAcquirer::die_of(int signal) {
+  store_.reset();
+  dlock::die_of(signal);
+}
+
+void tell_margin(const Log& log, const LockKey& key, const QuorumMargin& margin) {
+  const std::string text = margin_text(key, margin);
+  margin.held <= margin.needed || margin.misnamed ? log.notice(text) : log.detail(text);
+}
+
+void tell_troubles(const Log& log, Store& store) {
+  for (const Error& each : store.take_troubles()) {
+    each.trouble() == ErrorKind::usage ? log.notice(each.what()) : log.detail(each.what());
+  }
+}
+
+void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {
+  const std::string text = refusal_text(gave_up.key, gave_up.refusal);
+  log.notice(gave_up.waited ? "not acquired within " + human_duration(waited) + ": " + text : text);
+}
+
+}  // namespace dlock

@@ -1,0 +1,254 @@
+#include "local/table_transaction.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+namespace dlock {
+namespace {
+
+/// How many waiters one request looks at, so that no request takes for ever.
+constexpr int queue_budget = 500;
+/// A head that has not asked for that long is taken for dead, whatever its mailbox says.
+constexpr std::chrono::seconds head_patience{75};
+/// A queue in which nobody has asked for that long is gone.
+constexpr std::chrono::seconds queue_life{120};
+constexpr milliseconds provisional_lease{2000};
+/// What a refusal advises when nothing with an end blocks.
+constexpr milliseconds ask_again_anyway{1000};
+
+microseconds end_of(const HoldEntry& hold) { return hold.at + hold.lease; }
+
+bool stands_before(const WaiterEntry& a, const WaiterEntry& b) {
+  return a.ticket != b.ticket ? a.ticket < b.ticket : a.token < b.token;
+}
+
+bool is_seat(Limit limit) { return !limit.unlimited() && limit != exclusive; }
+
+/// A reader and the owner of a seat.
+bool apart(Limit a, Limit b) {
+  return (a.unlimited() && is_seat(b)) || (is_seat(a) && b.unlimited());
+}
+
+}  // namespace
+
+TableTransaction::TableTransaction(LockTable& table, Now now, WaiterNotifier& wakes, Token self)
+    : table_(table), now_(now), wakes_(wakes), self_(std::move(self)), budget_(queue_budget) {
+  for (HoldEntry& hold : table_.holds) hold.at = std::min(hold.at, now_.lease_clock);
+  earliest_before_ = earliest_end();
+  purge();
+  if (queue_is_gone()) table_.queue.clear();
+}
+
+void TableTransaction::purge() {
+  for (std::size_t i = 0; i < table_.holds.size();) {
+    HoldEntry& hold = table_.holds[i];
+    const bool expired = end_of(hold) <= now();
+    if (!expired || !end_hold(table_, hold, now())) ++i;
+  }
+}
+
+bool TableTransaction::queue_is_gone() const {
+  return std::chrono::floor<milliseconds>(table_.last_ask) + queue_life <
+         std::chrono::floor<milliseconds>(now());
+}
+
+Fence TableTransaction::next_fence(std::optional<Fence> proposal) const {
+  const microseconds wanted(proposal ? proposal->value : now_.wall.count());
+  const auto allowed =
+      std::clamp(wanted, now_.wall - furthest_proposal, now_.wall + furthest_proposal);
+  return Fence{std::max(table_.last_fence.value + 1, allowed.count())};
+}
+
+TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit) const {
+  const HoldEntry* outer = nullptr;
+  std::set<std::string_view> owners;
+  std::int64_t inside = 0;
+  for (const HoldEntry& hold : table_.holds) {
+    if (!hold.counts()) continue;
+    if (!hold.inside() || owners.insert(hold.owner.text).second) ++inside;
+    if (hold.inside() && owner.is_or_below(hold.owner) &&
+        (outer == nullptr || hold.owner.text.size() > outer->owner.text.size())) {
+      outer = &hold;
+    }
+  }
+  using Kind = Verdict::Kind;
+  const auto any = [&](const auto& is_such) {
+    return std::any_of(table_.holds.begin(), table_.holds.end(),
+                       [&](const HoldEntry& hold) { return hold.counts() && is_such(hold); });
+  };
+  if (outer != nullptr) {
+    const bool beside_reader = now_.one_of_several && is_seat(limit) && any([&](const auto& hold) {
+                                 return hold.limit.unlimited() && hold.owner != outer->owner;
+                               });
+    return limit.admits(inside) && !beside_reader ? Verdict{Kind::enters, outer}
+                                                  : Verdict{Kind::upgrade};
+  }
+  const bool kept_out = any([&](const auto& hold) {
+    return !hold.limit.admits(inside + 1) || (now_.one_of_several && apart(limit, hold.limit));
+  });
+  return Verdict{!kept_out && limit.admits(inside + 1) ? Kind::fits : Kind::full};
+}
+
+TableTransaction::Verdict TableTransaction::guarded_rule(const Owner& owner, Limit limit) const {
+  Verdict verdict = rule(owner, limit);
+  if (now_.guard > microseconds(0) && verdict.kind == Verdict::Kind::fits) {
+    verdict.kind = Verdict::Kind::full;
+  }
+  return verdict;
+}
+
+Granted TableTransaction::admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag,
+                                milliseconds lease, std::optional<Fence> fence) {
+  HoldEntry hold{asker.token, asker.owner, flag,        now(), now(),     lease,
+                 asker.ttl,   asker.floor, asker.limit, {},    asker.who, asker.backing};
+  if (verdict.inside != nullptr) {
+    hold.owner = verdict.inside->owner;
+    hold.fence = verdict.inside->fence;
+  } else {
+    hold.fence = fence.value_or(next_fence(asker.proposal));
+    table_.last_fence = std::max(table_.last_fence, hold.fence);
+  }
+  unqueue(hold.token);
+  table_.holds.push_back(hold);
+  return Granted{hold.fence, lease};
+}
+
+void TableTransaction::renew(HoldEntry& own, milliseconds lease, std::optional<Fence> raise_to) {
+  own.at = now();
+  own.lease = lease;
+  own.flag = Flag::held;
+  if (raise_to && own.fence < *raise_to && table_.last_fence <= *raise_to) {
+    agree(own.owner, *raise_to);
+  }
+}
+
+void TableTransaction::agree(Owner owner, Fence fence) {
+  table_.last_fence = std::max(table_.last_fence, fence);
+  for (HoldEntry& hold : table_.holds) {
+    if (hold.inside() && hold.owner == owner) hold.fence = fence;
+  }
+}
+
+void TableTransaction::join(WaiterEntry asker, std::optional<Ticket> ticket) {
+  table_.last_ask = table_.queue.empty() ? now() : std::max(table_.last_ask, now());
+  const auto place = table_.find_waiter(asker.token);
+  if (place == table_.queue.end()) {
+    asker.ticket = ticket.value_or(last_ticket_plus_one());
+  } else {
+    asker.ticket = ticket ? std::min(*ticket, place->ticket) : place->ticket;
+    table_.queue.erase(place);
+  }
+  const auto before =
+      std::upper_bound(table_.queue.begin(), table_.queue.end(), asker, stands_before);
+  table_.queue.insert(before, std::move(asker));
+}
+
+void TableTransaction::unqueue(const Token& token) {
+  const auto place = table_.find_waiter(token);
+  if (place != table_.queue.end()) table_.queue.erase(place);
+}
+
+void TableTransaction::let_in() {
+  for (; !table_.queue.empty(); --budget_) {
+    if (budget_ == 0) {
+      more_ = true;
+      return;
+    }
+    const WaiterEntry head = table_.queue.front();
+    const bool own = head.token == self_;
+    // What is reserved ends with the lease that the others had renewed when it was; once more
+    // admitted, it could come back after somebody else was inside.
+    const bool over = head.reserved && (head.seen > now() || head.seen + head.ttl <= now());
+    if (over || (!own && head.seen < now() - head_patience)) {
+      table_.queue.pop_front();
+      continue;
+    }
+    const Verdict verdict =
+        head.reserved ? rule(head.owner, head.limit) : guarded_rule(head.owner, head.limit);
+    if (!verdict.lets_in()) return;
+    if (head.reserved) {
+      admit(head, verdict, Flag::held, head.ttl, head.reserved);
+      table_.find_hold(head.token)->at = head.seen;
+      agree(table_.find_hold(head.token)->owner, *head.reserved);
+      continue;
+    }
+    if (own) {
+      admit(head, verdict, Flag::held, head.ttl);
+      continue;
+    }
+    const auto lease = std::min(provisional_lease, head.ttl);
+    const Fence fence =
+        verdict.inside != nullptr ? verdict.inside->fence : next_fence(head.proposal);
+    if (wakes_.wake(head, GrantMessage{now(), lease, fence})) {
+      admit(head, verdict, Flag::provisional, lease);
+    } else {
+      table_.queue.pop_front();
+    }
+  }
+}
+
+/// Whoever is first must hear if what blocks it ends sooner than it was told: it sleeps until then.
+/// Who was told of a moment soon enough before will ask then, and is left in peace.
+void TableTransaction::tell_next() {
+  const auto earliest = earliest_end();
+  if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
+  const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
+  const auto first_few = wakes_.first_few();
+  std::size_t places = first_few.know;
+  for (std::size_t place = 0; place < places && place < table_.queue.size();) {
+    if (budget_-- == 0) {
+      more_ = true;
+      return;
+    }
+    WaiterEntry& waiter = table_.queue[place];
+    const bool soon =
+        waiter.reserved || (waiter.told > now() && waiter.told <= *earliest + provisional_lease);
+    if (waiter.token == self_ || soon) {
+      ++place;
+    } else if (wakes_.wake(waiter, message)) {
+      waiter.told = *earliest;
+      places = first_few.told;
+      ++place;
+    } else {
+      table_.queue.erase(table_.queue.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+  }
+}
+
+Refused TableTransaction::refused(Refusal::Reason why) const {
+  Refused answer;
+  answer.why = why;
+  std::copy_if(table_.holds.begin(), table_.holds.end(), std::back_inserter(answer.holds),
+               [](const HoldEntry& hold) { return hold.counts(); });
+  answer.waiting = table_.queue.size();
+  answer.ask_again = until_earliest_end().value_or(ask_again_anyway);
+  if (why != Refusal::Reason::held) return answer;
+  const auto place = table_.find_waiter(self_);
+  answer.ahead = static_cast<std::size_t>(place - table_.queue.begin());
+  answer.ticket = place != table_.queue.end() ? place->ticket : last_ticket_plus_one();
+  return answer;
+}
+
+Ticket TableTransaction::last_ticket_plus_one() const {
+  const std::int64_t last = table_.queue.empty() ? 0 : table_.queue.back().ticket.value;
+  return Ticket{std::max(last + 1, now().count())};
+}
+
+std::optional<microseconds> TableTransaction::earliest_end() const {
+  if (now_.guard > microseconds(0)) return now() + now_.guard;
+  std::optional<microseconds> earliest;
+  for (const HoldEntry& hold : table_.holds) {
+    if (!hold.counts() || end_of(hold) <= now()) continue;
+    earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));
+  }
+  return earliest;
+}
+
+std::optional<milliseconds> TableTransaction::until_earliest_end() const {
+  const auto earliest = earliest_end();
+  if (!earliest) return std::nullopt;
+  return std::chrono::ceil<milliseconds>(*earliest - now());
+}
+
+}  // namespace dlock

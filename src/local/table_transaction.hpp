@@ -1,0 +1,61 @@
+#pragma once
+
+#include <optional>
+
+#include "local/lock_table.hpp"
+
+namespace dlock {
+
+/// One request at work on a table: what every kind of request does before and after its own step.
+class TableTransaction {
+ public:
+  /// `self`: who asks, and is answered instead of woken.
+  TableTransaction(LockTable& table, Now now, WaiterNotifier& wakes, Token self);
+
+  struct Verdict {
+    enum class Kind { enters, fits, upgrade, full } kind;
+    const HoldEntry* inside = nullptr;  ///< with `enters`: a hold of the owner re-entered
+    bool lets_in() const { return kind == Kind::enters || kind == Kind::fits; }
+  };
+  Verdict rule(const Owner& owner, Limit limit) const;
+
+  /// The same, and nobody new while the place is guarded.
+  Verdict guarded_rule(const Owner& owner, Limit limit) const;
+
+  /// Records a hold for `asker`, who leaves the queue. Who is new gets `fence`, or the next one.
+  Granted admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag, milliseconds lease,
+                std::optional<Fence> fence = {});
+  /// Renews and confirms a hold; its fence is raised where none beyond `raise_to` was given out.
+  void renew(HoldEntry& own, milliseconds lease, std::optional<Fence> raise_to);
+  /// All holds of an owner, which share one fence, get this one; the last is at least that.
+  void agree(Owner owner, Fence fence);
+  void join(WaiterEntry asker, std::optional<Ticket> ticket);
+  void unqueue(const Token& token);
+  void let_in();
+  void tell_next();
+  void admit_waiters() {
+    let_in();
+    tell_next();
+  }
+  Refused refused(Refusal::Reason why) const;
+  Ticket last_ticket_plus_one() const;
+  std::optional<microseconds> earliest_end() const;
+  std::optional<milliseconds> until_earliest_end() const;
+  microseconds now() const { return now_.lease_clock; }
+  bool more() const { return more_; }
+
+ private:
+  void purge();
+  bool queue_is_gone() const;
+  Fence next_fence(std::optional<Fence> proposal) const;
+
+  LockTable& table_;
+  Now now_;
+  WaiterNotifier& wakes_;
+  Token self_;
+  std::optional<microseconds> earliest_before_;
+  int budget_;
+  bool more_ = false;
+};
+
+}  // namespace dlock

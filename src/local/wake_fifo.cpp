@@ -1,0 +1,91 @@
+#include "local/wake_fifo.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view name_start = ".wait-";
+constexpr std::size_t random_bytes = 16;
+
+}  // namespace
+
+WakeFifo::WakeFifo(const Directory& directory)
+    : directory_(directory), name_(std::string(name_start) + random_hex(random_bytes)) {}
+
+WakeFifo::~WakeFifo() {
+  if (fd_ && keeper_ == getpid()) remove_mailbox(directory_, name_);
+}
+
+void WakeFifo::open() {
+  if (fd_) return;
+  if (mkfifoat(directory_.fd(), name_.c_str(), 0600) != 0) {
+    throw_errno("cannot make " + directory_.shown(name_));
+  }
+  keeper_ = getpid();
+  // Also for writing, so that the FIFO never reads as at its end when a writer leaves.
+  fd_.reset(openat(directory_.fd(), name_.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd_) {
+    const int why = errno;
+    remove_mailbox(directory_, name_);
+    errno = why;
+    throw_errno("cannot open " + directory_.shown(name_));
+  }
+  directory_.share(fd_.get());
+}
+
+std::optional<News> WakeFifo::take() const {
+  std::optional<News> news;
+  if (!fd_) return news;
+  char bytes[256];
+  ssize_t got = 0;
+  while ((got = read(fd_.get(), bytes, sizeof bytes)) > 0) {
+    const auto of_others = std::count(bytes, bytes + got, static_cast<char>(News::of_others));
+    if (of_others < got) news = News::own;
+    if (!news) news = News::of_others;
+    if (static_cast<std::size_t>(got) < sizeof bytes) break;
+  }
+  return news;
+}
+
+Reached reach(const Directory& directory, const std::string& mailbox) {
+  Reached reached;
+  if (!is_mailbox_name(mailbox)) return reached;
+  reached.fd.reset(
+      openat(directory.fd(), mailbox.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!reached.fd) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+      throw_errno("cannot open " + directory.shown(mailbox));
+    }
+    if (errno == ENXIO) reached.how = Reached::How::nobody;
+    if (errno == EACCES || errno == EPERM) reached.how = Reached::How::closed;
+    return reached;
+  }
+  struct stat info {};
+  if (fstat(reached.fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode)) {
+    reached.fd.reset();
+    return reached;
+  }
+  reached.how = Reached::How::listening;
+  return reached;
+}
+
+void remove_mailbox(const Directory& directory, const std::string& mailbox) {
+  if (is_mailbox_name(mailbox)) unlinkat(directory.fd(), mailbox.c_str(), 0);
+}
+
+bool is_mailbox_name(const std::string& name) {
+  return name.size() == name_start.size() + 2 * random_bytes && name.starts_with(name_start) &&
+         name.find_first_not_of("0123456789abcdef", name_start.size()) == std::string::npos;
+}
+
+}  // namespace dlock

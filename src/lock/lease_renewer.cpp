@@ -1,0 +1,161 @@
+#include "lock/lease_renewer.hpp"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+
+namespace dlock {
+
+milliseconds usual_grace(milliseconds ttl) { return std::min(milliseconds(5000), ttl / 3); }
+
+std::string lost_text(const LockKey& key, const std::string& reason) {
+  return "lost " + escaped(key.text) + ": " + reason;
+}
+
+namespace {
+
+/// What was told of them already.
+std::map<LockKey, std::size_t> margins_of(Store& store, const std::vector<Held>& held) {
+  std::map<LockKey, std::size_t> margins;
+  for (const Held& each : held) {
+    const auto margin = store.margin(each.claim);
+    if (margin) margins[each.claim.key] = margin->held;
+  }
+  return margins;
+}
+
+}  // namespace
+
+LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
+                           std::atomic<BootClock::rep>* safe_until, Begin begin_at)
+    : safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
+      margins_(margins_of(store, held)),
+      stays_(begin_at == Begin::now),
+      first_key_(held.front().claim.key),
+      upkeep_(store, std::move(held), *this, stop_.fd()) {
+  if (stays_ || upkeep_.next_due() <= BootClock::now()) begin();
+}
+
+LeaseRenewer::~LeaseRenewer() { stop(); }
+
+void LeaseRenewer::start() {
+  if (started()) return;
+  if (thread_.joinable()) thread_.join();
+  resting_ = false;
+  upkeep_.doubt(steps_.taken());
+  if (!stays_ && upkeep_.next_due() > BootClock::now()) return;
+  try {
+    begin();
+  } catch (const Error& error) {
+    upkeep_.cannot_renew(error);
+  }
+}
+
+void LeaseRenewer::start_to_stay() {
+  {
+    const std::lock_guard guard(mutex_);
+    stays_ = true;
+  }
+  start();
+}
+
+void LeaseRenewer::begin() {
+  try {
+    thread_ = std::thread([this] {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        failed({first_key_, false, true, error.what()});
+      }
+    });
+  } catch (const std::system_error& error) {
+    throw Error(ErrorKind::host_refused, std::string("cannot start a thread: ") + error.what());
+  }
+}
+
+std::optional<Loss> LeaseRenewer::loss() const {
+  const std::lock_guard guard(mutex_);
+  return loss_;
+}
+
+void LeaseRenewer::renew_now(milliseconds at_most) {
+  start_to_stay();
+  if (!started()) return;
+  std::unique_lock guard(mutex_);
+  ++hurries_;
+  hurry_.raise();
+  renewed_.wait_for(guard, at_most, [this] { return hurries_ == 0; });
+}
+
+std::vector<Held> LeaseRenewer::stop() {
+  stop_.raise();
+  if (thread_.joinable()) thread_.join();
+  return upkeep_.take();
+}
+
+void LeaseRenewer::work() {
+  while (true) {
+    pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {hurry_.fd(), POLLIN, 0}, {steps_.fd(), POLLIN, 0}};
+    poll_until(fds, upkeep_.next_due());
+    if (stop_.raised()) return;
+    upkeep_.doubt(steps_.taken());
+    const bool all = hurry_.raised();
+    hurry_.clear();
+    upkeep_.renew_due(all);
+    if (stop_.raised()) return;
+    if (all) {
+      const std::lock_guard guard(mutex_);
+      hurries_ = 0;
+      renewed_.notify_all();
+    }
+    if (can_stop_thread()) return;
+  }
+}
+
+/// Whether there is nothing to do for so long that a thread is better started anew.
+bool LeaseRenewer::can_stop_thread() {
+  constexpr milliseconds short_while{20};
+  const std::lock_guard guard(mutex_);
+  if (stays_ || upkeep_.next_due() <= later(BootClock::now(), short_while)) return false;
+  resting_ = true;
+  news_.raise();
+  return true;
+}
+
+void LeaseRenewer::promised(Deadline safe_until, bool confirmed) {
+  const auto before = safe_until_->exchange(safe_until.time_since_epoch().count());
+  if (before > safe_until.time_since_epoch().count()) news_.raise();
+  confirmed_ = confirmed;
+}
+
+void LeaseRenewer::renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) {
+  const std::lock_guard guard(mutex_);
+  if (!lost_.raised()) loss_.reset();
+  if (!margin) return;
+  if (std::exchange(margins_[key], margin->held) == margin->held && !margin->misnamed) return;
+  changed_margins_.emplace_back(key, *margin);
+  news_.raise();
+}
+
+std::vector<std::pair<LockKey, QuorumMargin>> LeaseRenewer::take_margins() {
+  const std::lock_guard guard(mutex_);
+  return std::exchange(changed_margins_, {});
+}
+
+void LeaseRenewer::failed(const Loss& loss) {
+  const std::lock_guard guard(mutex_);
+  if (lost_.raised()) return;
+  // First, for copying a text may fail; who asks for it waits for the mutex.
+  if (loss.final) {
+    lost_.raise();
+    news_.raise();
+  }
+  // What made the renewals fail says more than that they failed until the end.
+  if (!loss.final || loss.gone || !loss_) loss_ = loss;
+  loss_->final = loss.final;
+}
+
+}  // namespace dlock

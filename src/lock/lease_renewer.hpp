@@ -1,0 +1,108 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock_steps.hpp"
+#include "base/wait.hpp"
+#include "lock/renewal_schedule.hpp"
+
+namespace dlock {
+
+/// Keeps up the leases of some holds (RenewalSchedule) from a thread of its own. The store is the
+/// thread's alone between construction, or start(), and stop(). Losing is told by an fd; how long
+/// the holds are good for at least is an atomic that the supervisor reads itself, so that a renewal
+/// stuck anywhere still ends the child in time.
+class LeaseRenewer : private LeaseListener {
+ public:
+  /// When the thread begins. Most commands end before a renewal is due, and a thread costs more
+  /// than the rest of a short hold.
+  enum class Begin {
+    now,
+    when_due,  ///< only for what is due; whoever made it calls start(), see start_by()
+  };
+
+  /// Where `safe_until` is given, that is kept there, on BootClock, for another process to read.
+  /// Throws Error{host_refused} if there can be no thread.
+  LeaseRenewer(Store& store, std::vector<Held> held,
+               std::atomic<BootClock::rep>* safe_until = nullptr, Begin begin = Begin::now);
+  ~LeaseRenewer() override;
+  LeaseRenewer(const LeaseRenewer&) = delete;
+  LeaseRenewer& operator=(const LeaseRenewer&) = delete;
+
+  /// When start() has to be called; `never` while there is a thread.
+  Deadline start_by() const { return started() ? never : upkeep_.next_due(); }
+  /// Starts the thread if something is due or the clock was set. Where there can be none, that
+  /// counts as a renewal that failed: start_by() says when to try again.
+  void start();
+  /// Starts it to stay: nobody will look at start_by() for a while.
+  void start_to_stay();
+
+  /// Becomes readable when a hold is lost or its lease has run out.
+  int lost_fd() const { return lost_.fd(); }
+  bool lost() const { return lost_.raised(); }
+  /// Readable then, too, when safe_until() has become earlier, and when the thread has ended; until
+  /// the news are taken. While there is no thread: when the clock was set, so that start() has to
+  /// be called.
+  int news_fd() const { return started() ? news_.fd() : steps_.fd(); }
+  void take_news() const { news_.clear(); }
+  /// Until then all holds are ours, whatever happens; `never` if none has a lease.
+  Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }
+  /// Whether every hold has been confirmed.
+  bool confirmed() const { return confirmed_; }
+  /// Why a hold is lost, or why renewals fail at this moment.
+  std::optional<Loss> loss() const;
+  /// The margins that have changed since the last call; there are news when there are any.
+  std::vector<std::pair<LockKey, QuorumMargin>> take_margins();
+  /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
+  /// passed. For whoever is about to be stopped.
+  void renew_now(milliseconds at_most);
+  /// Ends the thread, breaking off a renewal under way; the store is the caller's again. Returns
+  /// the holds with the leases last confirmed, and what is in doubt about them.
+  std::vector<Held> stop();
+
+ private:
+  void promised(Deadline safe_until, bool confirmed) override;
+  void renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) override;
+  void failed(const Loss& loss) override;
+  bool started() const { return thread_.joinable() && !resting_; }
+  void begin();
+  bool can_stop_thread();
+  void work();
+
+  ClockSteps steps_;
+  Event news_;
+  Event lost_;
+  Event stop_;
+  Event hurry_;
+  std::atomic<bool> confirmed_{true};
+  std::atomic<BootClock::rep> own_safe_until_{0};
+  std::atomic<BootClock::rep>* safe_until_;
+  mutable std::mutex mutex_;
+  std::condition_variable renewed_;
+  std::optional<Loss> loss_;                                       ///< guarded by mutex_
+  std::map<LockKey, std::size_t> margins_;                         ///< guarded by mutex_
+  std::vector<std::pair<LockKey, QuorumMargin>> changed_margins_;  ///< guarded by mutex_
+  int hurries_ = 0;                   ///< guarded by mutex_: calls of renew_now not served yet
+  bool stays_;                        ///< written with mutex_ by whoever starts the thread
+  std::atomic<bool> resting_{false};  ///< the thread has done its work, and ends
+  LockKey first_key_;                 ///< for a loss that is of all holds
+  RenewalSchedule upkeep_;            ///< the thread's, while there is one
+  std::thread thread_;                ///< last: starts when all else is there
+};
+
+/// Where nobody says otherwise, what somebody has to end in before a lease of this ttl may end
+/// elsewhere.
+milliseconds usual_grace(milliseconds ttl);
+
+/// `lost nightly: REASON`, for people.
+std::string lost_text(const LockKey& key, const std::string& reason);
+
+}  // namespace dlock

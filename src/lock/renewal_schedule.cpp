@@ -1,0 +1,146 @@
+#include "lock/renewal_schedule.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/duration.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr int renewals_a_lease = 3;
+
+/// Less is how NTP corrects a clock when it begins.
+constexpr std::chrono::seconds noteworthy_step{1};
+
+/// How long a hold that may be over already is asked for before it is given up.
+constexpr milliseconds longest_doubt{500};
+
+milliseconds pause_after_failure(milliseconds ttl) {
+  return std::clamp(ttl / 30, milliseconds(10), milliseconds(1000));
+}
+
+}  // namespace
+
+milliseconds request_timeout(milliseconds ttl) {
+  return std::min(silence_of_a_dead_server, ttl / 6);
+}
+
+RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, LeaseListener& listener,
+                                 int stop_fd)
+    : store_(store), listener_(listener), stop_fd_(stop_fd) {
+  const auto now = BootClock::now();
+  for (Held& each : held) {
+    const auto rest = each.grant.lease.valid_until - now;
+    auto due = never;
+    if (each.grant.lease.valid_until != never) {
+      due = later(now, rest - each.claim.ttl * (renewals_a_lease - 1) / renewals_a_lease);
+      if (each.hidden > std::chrono::nanoseconds(0) || !each.grant.confirmed) due = now;
+    }
+    leases_.push_back({std::move(each), due});
+  }
+  promise();
+}
+
+Deadline RenewalSchedule::next_due() const {
+  Deadline due = never;
+  for (const Upkept& lease : leases_) due = std::min(due, lease.next);
+  return due;
+}
+
+void RenewalSchedule::renew_due(bool all) {
+  for (Upkept& lease : leases_) {
+    const bool kept_up = lease.next != never;
+    if (kept_up && (all || lease.next <= BootClock::now())) renew(lease);
+    if (readable(stop_fd_)) return;
+  }
+}
+
+void RenewalSchedule::cannot_renew(const Error& why) {
+  for (Upkept& lease : leases_) {
+    if (lease.next != never) failed(lease, BootClock::now(), why);
+  }
+}
+
+void RenewalSchedule::doubt(std::chrono::nanoseconds step) {
+  if (std::chrono::abs(step) < noteworthy_step) return;
+  for (Upkept& lease : leases_) {
+    if (lease.next == never) continue;
+    lease.held.hidden += std::max(step, std::chrono::nanoseconds(0));
+    lease.next = BootClock::now();
+  }
+}
+
+std::vector<Held> RenewalSchedule::take() {
+  std::vector<Held> held;
+  for (Upkept& lease : leases_) held.push_back(std::move(lease.held));
+  leases_.clear();
+  return held;
+}
+
+void RenewalSchedule::ended(Upkept& lease) {
+  const auto over = passed_since(lease.held.grant.lease.valid_until);
+  listener_.failed(
+      {lease.held.claim.key, false, true,
+       "its lease ended " + human_duration(over) + " ago, while dlock was suspended or stopped"});
+  lease.next = never;
+}
+
+void RenewalSchedule::renew(Upkept& lease) {
+  const Claim& claim = lease.held.claim;
+  const auto now = BootClock::now();
+  const Deadline end = lease.held.grant.lease.valid_until;
+  if (now >= end) return ended(lease);
+  const auto call_options =
+      later(now, lease.held.hidden) < end ? request_timeout(claim.ttl) : longest_doubt;
+  const Deadline until = std::min({end, later(now, call_options)});
+  try {
+    const auto renewed = store_.renew_hold(claim, lease.held.grant.fence, {until, stop_fd_});
+    if (!renewed) {
+      listener_.failed({claim.key, true, true, gone_from(store_)});
+      lease.next = never;
+      return;
+    }
+    lease.held.grant.lease = renewed->lease;
+    lease.held.grant.confirmed = true;
+    lease.held.failing_since.reset();
+    lease.held.hidden = std::chrono::nanoseconds(0);
+    lease.next = later(now, claim.ttl / renewals_a_lease);
+    promise();
+    listener_.renewed(claim.key, store_.margin(claim));
+  } catch (const Error& error) {
+    if (error.trouble() != ErrorKind::interrupted) failed(lease, now, error);
+  } catch (const std::exception& error) {
+    failed(lease, now, Error(ErrorKind::host_refused, error.what()));
+  }
+}
+
+void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) {
+  const auto now = BootClock::now();
+  if (!lease.held.failing_since) lease.held.failing_since = since;
+  const bool away = error.trouble() == ErrorKind::unavailable;
+  std::string why = (away ? "server unreachable since " : "not renewed since ") +
+                    iso8601(wall_at(*lease.held.failing_since)) + ": " + error.what();
+  if (lease.held.hidden > std::chrono::nanoseconds(0)) {
+    why = "the clock of this host was set forward by " +
+          human_duration(std::chrono::floor<milliseconds>(lease.held.hidden)) +
+          ", so that its lease may have passed; " + why;
+    lease.held.grant.lease.valid_until -= std::exchange(lease.held.hidden, {});
+    promise();
+  }
+  listener_.failed({lease.held.claim.key, false, false, why});
+  lease.next = std::min(later(now, pause_after_failure(lease.held.claim.ttl)),
+                        lease.held.grant.lease.valid_until);
+}
+
+void RenewalSchedule::promise() {
+  Deadline safe = never;
+  for (const Upkept& lease : leases_) safe = std::min(safe, lease.held.grant.lease.valid_until);
+  const bool confirmed = std::all_of(leases_.begin(), leases_.end(), [](const Upkept& lease) {
+    return lease.held.grant.confirmed;
+  });
+  listener_.promised(safe, confirmed);
+}
+
+}  // namespace dlock

@@ -1,0 +1,48 @@
+#include "net/openssl.hpp"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+
+static_assert(OPENSSL_VERSION_MAJOR >= 3, "libssl 3 or newer");
+
+namespace dlock {
+namespace {
+
+[[noreturn]] void missing() {
+  const char* why = dlerror();
+  throw Error(ErrorKind::host_refused,
+              "TLS needs OpenSSL, on Debian the package libssl3 or libssl3t64: " +
+                  escaped(why == nullptr ? "" : why));
+}
+
+OpenSsl load() {
+  // The version whose headers this was compiled with. libcrypto comes along with it, and a name
+  // that is not in the one is looked for in the other.
+  const std::string library = "libssl.so." + std::to_string(OPENSSL_SHLIB_VERSION);
+  void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) missing();
+  OpenSsl loaded{};
+#define DLOCK_OPENSSL_LOAD(name)                                           \
+  loaded.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
+  if (loaded.name == nullptr) missing();
+  DLOCK_OPENSSL_FUNCTIONS(DLOCK_OPENSSL_LOAD)
+#undef DLOCK_OPENSSL_LOAD
+  // Its words for all that libcrypto may meet take 0.2 MB of each waiter; what we let it meet are
+  // files that turn out to be damaged.
+  loaded.OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, nullptr);
+  return loaded;
+}
+
+}  // namespace
+
+const OpenSsl& openssl() {
+  // Never closed again: OpenSSL has exit handlers of its own.
+  static const OpenSsl functions = load();
+  return functions;
+}
+
+}  // namespace dlock

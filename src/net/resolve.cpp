@@ -1,0 +1,100 @@
+#include "net/resolve.hpp"
+
+#include <netdb.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+/// What the asking and the resolving thread share; whoever is last frees it.
+struct Lookup {
+  Event done;
+  std::mutex mutex;
+  int fault = 0;                         // guarded by mutex
+  std::vector<SocketAddress> addresses;  // guarded by mutex
+};
+
+int look_up(const std::string& host, int port, int flags, std::vector<SocketAddress>& found) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int fault = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (fault != 0) return fault;
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+    SocketAddress address;
+    std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
+    address.length = at->ai_addrlen;
+    found.push_back(address);
+  }
+  freeaddrinfo(list);
+  return 0;
+}
+
+void look_up_aside(const std::shared_ptr<Lookup>& lookup, const std::string& host, int port) {
+  std::thread([lookup, host, port] {
+    std::vector<SocketAddress> found;
+    const int fault = look_up(host, port, AI_ADDRCONFIG, found);
+    const std::lock_guard guard(lookup->mutex);
+    lookup->fault = fault;
+    lookup->addresses = std::move(found);
+    lookup->done.raise();
+  }).detach();
+}
+
+std::vector<SocketAddress> resolve_in_time(const std::string& host, int port,
+                                           const CallOptions& call_options) {
+  std::vector<SocketAddress> found;
+  if (look_up(host, port, AI_NUMERICHOST, found) == 0) return found;
+  const auto lookup = std::make_shared<Lookup>();
+  look_up_aside(lookup, host, port);
+  pollfd fds[] = {{lookup->done.fd(), POLLIN, 0}, {call_options.cancel_fd, POLLIN, 0}};
+  if (poll_until(fds, call_options.deadline) == 0) {
+    throw Error(ErrorKind::unavailable, "looking up " + escaped(host) + " took too long");
+  }
+  if (fds[0].revents == 0) throw Error(ErrorKind::interrupted, "interrupted");
+  const std::lock_guard guard(lookup->mutex);
+  if (lookup->fault != 0) {
+    throw Error(ErrorKind::unavailable,
+                "cannot look up " + escaped(host) + ": " + gai_strerror(lookup->fault));
+  }
+  return lookup->addresses;
+}
+
+std::vector<std::string> in_digits(const std::vector<SocketAddress>& addresses) {
+  std::vector<std::string> texts;
+  for (const SocketAddress& each : addresses) {
+    std::array<char, NI_MAXHOST> text{};
+    const auto* address = reinterpret_cast<const sockaddr*>(&each.storage);
+    const int fault = getnameinfo(address, each.length, text.data(),
+                                  static_cast<socklen_t>(text.size()), nullptr, 0, NI_NUMERICHOST);
+    if (fault == 0) texts.emplace_back(text.data());
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::vector<SocketAddress> resolve(const std::string& host, int port,
+                                   const CallOptions& call_options,
+                                   const AddressListener& listener) {
+  try {
+    auto addresses = resolve_in_time(host, port, call_options);
+    if (listener) listener(in_digits(addresses));
+    return addresses;
+  } catch (const Error& error) {
+    if (listener && error.trouble() != ErrorKind::interrupted) listener({});
+    throw;
+  }
+}
+
+}  // namespace dlock

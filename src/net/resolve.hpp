@@ -1,0 +1,29 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/call_options.hpp"
+
+namespace dlock {
+
+/// An address to connect to.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+};
+
+/// Told what a host resolves to, in digits; of none where it does not.
+using AddressListener = std::function<void(std::vector<std::string> addresses)>;
+
+/// Every address `host` resolves to, in the resolver's order. getaddrinfo(3) knows no deadline, so
+/// unless the host is a plain address it runs in a thread of its own, which is left behind if it
+/// does not answer in time. Throws Error{unavailable}. `listener` may be empty.
+std::vector<SocketAddress> resolve(const std::string& host, int port,
+                                   const CallOptions& call_options,
+                                   const AddressListener& listener);
+
+}  // namespace dlock

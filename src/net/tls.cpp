@@ -1,0 +1,239 @@
+#include "net/tls.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/escape.hpp"
+#include "net/certificate.hpp"
+#include "net/tls_files.hpp"
+
+namespace dlock {
+namespace {
+
+bool is_address(const std::string& name) {
+  std::array<unsigned char, sizeof(in6_addr)> address;
+  return inet_pton(AF_INET, name.c_str(), address.data()) == 1 ||
+         inet_pton(AF_INET6, name.c_str(), address.data()) == 1;
+}
+
+/// What a certificate can hold of it: no zone of an address, and no dot at the end of a name.
+std::string certified_form(std::string name) {
+  name.erase(std::min(name.find('%'), name.size()));
+  if (name.ends_with('.')) name.pop_back();
+  return name;
+}
+
+OpenSslPtr<SSL_CTX> make_context() {
+  const OpenSsl& ssl = openssl();
+  OpenSslPtr<SSL_CTX> context(ssl.SSL_CTX_new(ssl.TLS_client_method()));
+  if (context == nullptr) throw Error(ErrorKind::host_refused, "OpenSSL cannot be set up");
+  // The system may ask for more than we do.
+  const long least = ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nullptr);
+  ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_SET_MIN_PROTO_VERSION,
+                   std::max<long>(least, TLS1_2_VERSION), nullptr);
+  // Without renegotiation a write never has to wait for a read.
+  ssl.SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);
+  return context;
+}
+
+const std::string wants_certificate =
+    "the server wants a client certificate: give one by --tls-cert and --tls-key";
+const std::string speaks_old_tls =
+    "the server speaks no TLS that is new enough, which is 1.2 or 1.3";
+
+}  // namespace
+
+/// What OpenSSL calls; no exception may leave these.
+struct TlsSession::Callbacks {
+  static int verified(int ok, X509_STORE_CTX* context) {
+    if (ok == 1) return ok;
+    const OpenSsl& ssl = openssl();
+    const void* of =
+        ssl.X509_STORE_CTX_get_ex_data(context, ssl.SSL_get_ex_data_X509_STORE_CTX_idx());
+    TlsSession& session = of_ssl(static_cast<const SSL*>(of));
+    try {
+      session.refusal_ = refusal_in(context, session.expected_, session.settings_.ca);
+    } catch (const std::exception&) {
+      // Refused all the same.
+    }
+    return 0;
+  }
+
+  static int certificate_wanted(SSL* ssl, X509**, EVP_PKEY**) {
+    of_ssl(ssl).asked_ = true;
+    return 0;
+  }
+
+  static TlsSession& of_ssl(const SSL* ssl) {
+    return *static_cast<TlsSession*>(openssl().SSL_get_ex_data(ssl, 0));
+  }
+};
+
+TlsSession::TlsSession(const Endpoint& endpoint)
+    : settings_(endpoint.tls.value_or(TlsSettings())),
+      expected_(
+          certified_form(settings_.server_name.empty() ? endpoint.host : settings_.server_name)),
+      context_(make_context()) {
+  const OpenSsl& api = openssl();
+  load_files(context_.get(), settings_);
+  api.SSL_CTX_set_client_cert_cb(context_.get(), &Callbacks::certificate_wanted);
+  ssl_.reset(api.SSL_new(context_.get()));
+  in_ = api.BIO_new(api.BIO_s_mem());
+  out_ = api.BIO_new(api.BIO_s_mem());
+  if (ssl_ == nullptr || in_ == nullptr || out_ == nullptr) {
+    throw Error(ErrorKind::host_refused, "out of memory");
+  }
+  api.SSL_set_bio(ssl_.get(), in_, out_);
+  api.SSL_set_ex_data(ssl_.get(), 0, this);
+  api.SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, &Callbacks::verified);
+  expect_name();
+  api.SSL_set_connect_state(ssl_.get());
+}
+
+void TlsSession::expect_name() {
+  const OpenSsl& api = openssl();
+  bool set = false;
+  if (is_address(expected_)) {
+    set = api.X509_VERIFY_PARAM_set1_ip_asc(api.SSL_get0_param(ssl_.get()), expected_.c_str()) == 1;
+  } else if (!expected_.empty() && expected_.find('\0') == std::string::npos) {
+    // OpenSSL takes an empty name for: any.
+    api.SSL_set_hostflags(ssl_.get(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    set = api.SSL_set1_host(ssl_.get(), expected_.c_str()) == 1 &&
+          api.SSL_ctrl(ssl_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                       expected_.data()) == 1;
+  }
+  if (!set) {
+    throw Error(ErrorKind::usage, "\"" + escaped(expected_) +
+                                      "\" is no name a server could prove: " +
+                                      "give the name in its certificate by --tls-server-name");
+  }
+}
+
+void TlsSession::arrive(std::string_view bytes) {
+  constexpr char alert = 0x15;
+  constexpr char handshake = 0x16;
+  if (!heard_ && bytes.front() != alert && bytes.front() != handshake) plain_ = true;
+  heard_ = true;
+  openssl().BIO_write(in_, bytes.data(), static_cast<int>(bytes.size()));
+}
+
+std::string TlsSession::outgoing() {
+  std::string bytes(
+      static_cast<std::size_t>(openssl().BIO_ctrl(out_, BIO_CTRL_PENDING, 0, nullptr)), '\0');
+  if (!bytes.empty()) openssl().BIO_read(out_, bytes.data(), static_cast<int>(bytes.size()));
+  return bytes;
+}
+
+bool TlsSession::shake_hands() {
+  if (shaken_) return true;
+  const OpenSsl& api = openssl();
+  api.ERR_clear_error();
+  const int done = api.SSL_do_handshake(ssl_.get());
+  if (done != 1) {
+    if (api.SSL_get_error(ssl_.get(), done) != SSL_ERROR_WANT_READ) throw failure();
+    return false;
+  }
+  const OpenSslPtr<X509> shown(api.SSL_get1_peer_certificate(ssl_.get()));
+  if (shown == nullptr || api.SSL_get_verify_result(ssl_.get()) != X509_V_OK) {
+    throw Error(ErrorKind::denied, "the server shows no certificate");
+  }
+  shaken_ = true;
+  return true;
+}
+
+void TlsSession::write(std::string_view plain) {
+  const OpenSsl& api = openssl();
+  api.ERR_clear_error();
+  // All of it or nothing, for memory takes any amount.
+  const int size = static_cast<int>(plain.size());
+  if (size > 0 && api.SSL_write(ssl_.get(), plain.data(), size) != size) throw failure();
+}
+
+std::string TlsSession::read() {
+  const OpenSsl& api = openssl();
+  std::string plain;
+  std::array<char, 16 * 1024> buffer;
+  while (true) {
+    api.ERR_clear_error();
+    const int got = api.SSL_read(ssl_.get(), buffer.data(), static_cast<int>(buffer.size()));
+    if (got > 0) {
+      plain.append(buffer.data(), static_cast<std::size_t>(got));
+      continue;
+    }
+    const int error = api.SSL_get_error(ssl_.get(), got);
+    if (error == SSL_ERROR_ZERO_RETURN) closed_ = true;
+    if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_ZERO_RETURN) throw failure();
+    accepted_ = true;
+    return plain;
+  }
+}
+
+TlsFacts TlsSession::facts() const {
+  const OpenSsl& api = openssl();
+  const OpenSslPtr<X509> servers(api.SSL_get1_peer_certificate(ssl_.get()));
+  const X509* const own = api.SSL_get_certificate(ssl_.get());
+  TlsFacts facts;
+  facts.version = api.SSL_get_version(ssl_.get());
+  facts.cipher = api.SSL_CIPHER_get_name(api.SSL_get_current_cipher(ssl_.get()));
+  facts.subject = text_of(api.X509_get_subject_name(servers.get()));
+  facts.expires = wall_time(api.X509_get0_notAfter(servers.get()));
+  if (own != nullptr) facts.own_expires = wall_time(api.X509_get0_notAfter(own));
+  return facts;
+}
+
+Error TlsSession::failure() const {
+  const auto error = openssl().ERR_peek_error();
+  const int reason = ERR_GET_REASON(error);
+  if (!refusal_.empty()) return {ErrorKind::denied, refusal_};
+  if (plain_) return {ErrorKind::unavailable, speaks_no_tls};
+  if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET) {
+    return alerted(reason - SSL_AD_REASON_OFFSET);
+  }
+  if (reason == SSL_R_UNSUPPORTED_PROTOCOL) return {ErrorKind::unavailable, speaks_old_tls};
+  const char* const why = openssl().ERR_reason_error_string(error);
+  return {ErrorKind::unavailable, std::string("TLS failed: ") + (why == nullptr ? "" : why)};
+}
+
+/// What an alert from the server (RFC 8446, 6.2) means here.
+Error TlsSession::alerted(int alert) const {
+  const std::string_view name = openssl().SSL_alert_desc_string_long(alert);
+  const std::string said = name == "unknown" ? "" : " (it said: " + std::string(name) + ")";
+  const bool of_certificate = alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_UNKNOWN_CA &&
+                              alert != SSL_AD_ILLEGAL_PARAMETER;
+  if (alert == SSL_AD_PROTOCOL_VERSION) return {ErrorKind::unavailable, speaks_old_tls + said};
+  if (alert == SSL_AD_UNRECOGNIZED_NAME) {
+    return {ErrorKind::denied, "the server does not know the name " + escaped(expected_) + said +
+                                   ": give the right one by --tls-server-name"};
+  }
+  if (alert == TLS13_AD_CERTIFICATE_REQUIRED || may_want_certificate()) {
+    return {ErrorKind::denied, wants_certificate + said};
+  }
+  if (!settings_.certificate.empty() && (of_certificate || alert == SSL_AD_ACCESS_DENIED)) {
+    const X509* const own = openssl().SSL_get_certificate(ssl_.get());
+    return {ErrorKind::denied, "the server refuses the client certificate in " +
+                                   escaped(settings_.certificate) + said + ", which expires at " +
+                                   text_of(openssl().X509_get0_notAfter(own))};
+  }
+  return {ErrorKind::unavailable, "the server broke TLS off" + said};
+}
+
+/// Whether the server has asked for a certificate we have not, and did not yet go on without.
+bool TlsSession::may_want_certificate() const {
+  // With TLS 1.3 the client is done before the server has looked at its certificate.
+  const bool unsettled =
+      !shaken_ || (openssl().SSL_version(ssl_.get()) >= TLS1_3_VERSION && !accepted_);
+  return asked_ && unsettled;
+}
+
+Error TlsSession::ended(const std::string& broke) const {
+  const std::string how = broke.empty() ? "it closed the connection" : broke;
+  if (closed_) return {ErrorKind::unavailable, "the server closed the connection"};
+  if (may_want_certificate()) return {ErrorKind::denied, wants_certificate + " (" + how + ")"};
+  if (!shaken_) return {ErrorKind::unavailable, how + " during the TLS handshake"};
+  if (!broke.empty()) return {ErrorKind::unavailable, broke};
+  return {ErrorKind::unavailable, "the connection was cut without a TLS close"};
+}
+
+}  // namespace dlock

@@ -1,0 +1,170 @@
+#include "net/tls_files.hpp"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+
+namespace dlock {
+namespace {
+
+[[noreturn]] void refuse(const char* option, const std::string& path, const std::string& why) {
+  throw Error(ErrorKind::usage, std::string(option) + ": " + escaped(path) + " " + why);
+}
+
+std::string last_reason() {
+  const char* reason = openssl().ERR_reason_error_string(openssl().ERR_peek_error());
+  return std::string("cannot be read: ") +
+         (reason == nullptr ? "it is damaged, or of a kind that OpenSSL does not know" : reason);
+}
+
+/// What the armour of PEM says of a file (RFC 7468).
+struct Pem {
+  bool certificate = false;
+  bool key = false;
+  bool encrypted = false;
+
+  std::string holds() const {
+    if (encrypted) return "holds an encrypted private key";
+    if (key) return certificate ? "holds a certificate and a private key" : "holds a private key";
+    return certificate ? "holds a certificate" : "holds nothing in PEM (-----BEGIN ...)";
+  }
+};
+
+Pem look_into(const char* option, const std::string& path) {
+  struct stat is {};
+  if (stat(path.c_str(), &is) != 0) {
+    refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
+  }
+  if (!S_ISREG(is.st_mode)) refuse(option, path, "is not a file");
+  if (is.st_size == 0) refuse(option, path, "is empty");
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
+  if (!file) refuse(option, path, "cannot be read");
+  Pem pem;
+  char block[1024];
+  for (std::string line; std::fgets(block, sizeof block, file.get()) != nullptr;) {
+    line += block;
+    if (!line.ends_with('\n') && std::feof(file.get()) == 0) continue;
+    const bool begins = line.starts_with("-----BEGIN ");
+    const auto has = [&](const char* word) { return line.find(word) != std::string::npos; };
+    if (begins && has("CERTIFICATE-----")) pem.certificate = true;
+    if (begins && has("PRIVATE KEY-----")) pem.key = true;
+    if (begins && has("ENCRYPTED")) pem.encrypted = true;
+    if (line.starts_with("Proc-Type:") && has("ENCRYPTED")) pem.encrypted = true;
+    line.clear();
+  }
+  if (std::ferror(file.get()) != 0) refuse(option, path, "cannot be read");
+  return pem;
+}
+
+/// `d41d8cd9.0`, as openssl rehash names them.
+bool is_hashed_name(const std::string& name) {
+  constexpr std::size_t hash_size = 8;
+  const auto all = [](std::string_view text, int (*kind)(int)) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+      return kind(static_cast<unsigned char>(c)) != 0;
+    });
+  };
+  const std::string_view text = name;
+  return text.size() > hash_size + 1 && text[hash_size] == '.' &&
+         all(text.substr(0, hash_size), std::isxdigit) &&
+         all(text.substr(hash_size + 1), std::isdigit);
+}
+
+bool has_hashed_certificates(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()), &closedir);
+  while (folder != nullptr) {
+    const dirent* const entry = readdir(folder.get());
+    if (entry == nullptr) return false;
+    if (is_hashed_name(entry->d_name)) return true;
+  }
+  return false;
+}
+
+/// The hashed directory, from which only what is needed is read, as long as it has something: to
+/// read all that a system trusts takes 20 ms. The variables are those of OpenSSL.
+void trust_system(SSL_CTX* context) {
+  const OpenSsl& ssl = openssl();
+  const bool file_is_named = std::getenv(ssl.X509_get_default_cert_file_env()) != nullptr;
+  if (file_is_named || !has_hashed_certificates(ssl.X509_get_default_cert_dir())) {
+    ssl.SSL_CTX_set_default_verify_file(context);
+  }
+  ssl.SSL_CTX_set_default_verify_dir(context);
+}
+
+void trust(SSL_CTX* context, const std::string& ca) {
+  constexpr const char* option = "--tls-ca";
+  const OpenSsl& ssl = openssl();
+  struct stat is {};
+  if (stat(ca.c_str(), &is) == 0 && S_ISDIR(is.st_mode)) {
+    if (!has_hashed_certificates(ca)) {
+      refuse(option, ca,
+             "holds no certificates under their hashes: run openssl rehash on it, or name a file");
+    }
+    if (ssl.SSL_CTX_load_verify_dir(context, ca.c_str()) != 1) refuse(option, ca, last_reason());
+    return;
+  }
+  const Pem pem = look_into(option, ca);
+  if (!pem.certificate) refuse(option, ca, pem.holds() + ", no certificate");
+  if (ssl.SSL_CTX_load_verify_file(context, ca.c_str()) != 1) refuse(option, ca, last_reason());
+}
+
+void show_certificate(SSL_CTX* context, const std::string& path) {
+  constexpr const char* option = "--tls-cert";
+  const Pem pem = look_into(option, path);
+  if (!pem.certificate) {
+    refuse(option, path,
+           pem.holds() + ", no certificate" +
+               (pem.key ? ": are --tls-cert and --tls-key swapped?" : ""));
+  }
+  if (openssl().SSL_CTX_use_certificate_chain_file(context, path.c_str()) != 1) {
+    refuse(option, path, last_reason());
+  }
+}
+
+void prove_certificate(SSL_CTX* context, const TlsSettings& settings) {
+  constexpr const char* option = "--tls-key";
+  const std::string& path = settings.key;
+  const Pem pem = look_into(option, path);
+  if (pem.encrypted) {
+    refuse(option, path,
+           "holds an encrypted private key, and dlock asks nobody for the password: decrypt it by "
+           "openssl pkey");
+  }
+  if (!pem.key) {
+    refuse(option, path,
+           pem.holds() + ", no private key" +
+               (pem.certificate ? ": are --tls-cert and --tls-key swapped?" : ""));
+  }
+  const OpenSsl& ssl = openssl();
+  if (ssl.SSL_CTX_use_PrivateKey_file(context, path.c_str(), SSL_FILETYPE_PEM) != 1) {
+    const int reason = ERR_GET_REASON(ssl.ERR_peek_error());
+    const bool others = reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH;
+    refuse(option, path,
+           others ? "holds the key of another certificate than " + escaped(settings.certificate)
+                  : last_reason());
+  }
+}
+
+}  // namespace
+
+void load_files(SSL_CTX* context, const TlsSettings& settings) {
+  // Else OpenSSL would ask on the terminal.
+  openssl().SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
+  openssl().ERR_clear_error();
+  settings.ca.empty() ? trust_system(context) : trust(context, settings.ca);
+  openssl().ERR_clear_error();
+  if (settings.certificate.empty()) return;
+  show_certificate(context, settings.certificate);
+  prove_certificate(context, settings);
+}
+
+}  // namespace dlock

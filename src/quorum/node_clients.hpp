@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/error.hpp"
+#include "lock/member.hpp"
+
+namespace dlock {
+
+/// What a member is asked; each is a call of Member by the same name.
+struct Vote {
+  Claim claim;
+  Ask ask;
+  Fence proposal;
+};
+struct Renewal {
+  LockKey key;
+  Token token;
+  std::optional<milliseconds> ttl;
+  Fence fence;  ///< 0: none
+};
+struct Rejoining {
+  Claim claim;
+  Fence fence;
+};
+struct Release {
+  LockKey key;
+  Token token;
+  ReleaseMode mode = ReleaseMode::normal;
+  bool shared = false;  ///< another store has asked for the token, too
+};
+struct Eviction {
+  LockKey key;
+  std::optional<Fence> fence;
+};
+struct Inspection {
+  Query query;
+};
+struct FenceRecord {
+  LockKey resource;
+  Fence fence;
+};
+struct LatchMending {
+  LockKey key;
+  LatchTerms terms;
+  std::optional<Displaced> displaced;
+  std::vector<ArrivalId> arrived;
+};
+struct Arrival {
+  LockKey key;
+  ArrivalId id;
+};
+struct LatchReading {
+  LockKey key;
+  std::size_t known = 0;
+  bool listen = false;
+};
+using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, Eviction, Inspection,
+                                 FenceRecord, LatchMending, Arrival, LatchReading>;
+
+/// What came of it: of a Vote an Answer, of Renewal and Rejoining an optional Grant, of what is
+/// about latches an optional LatchPart. A Wake comes unasked, after a waiting Vote was refused or a
+/// LatchReading that listens was answered; an Error in place of one means that the news channel
+/// broke.
+using Response = std::variant<Answer, std::optional<Grant>, Released, std::vector<Holder>,
+                              std::vector<KeyState>, Fence, std::optional<LatchPart>, Wake, Error>;
+
+struct NodeReply {
+  std::size_t member = 0;
+  std::uint64_t request = 0;  ///< as ask() numbered it; 0: unasked
+  Standing standing;
+  Response response;
+};
+
+/// The members of a quorum, asked without waiting for them. One thread at a time.
+class NodeClients {
+ public:
+  virtual ~NodeClients() = default;
+
+  virtual std::size_t size() const = 0;
+  virtual std::string name(std::size_t member) const = 0;
+
+  /// Sends `inquiry` on its way, and returns its number. What one member is asked it does in that
+  /// order. An answer still owed by this member is no longer waited for, and never heard; what was
+  /// asked is done or not. No answer by `deadline` is heard as Error{unavailable}.
+  virtual std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) = 0;
+
+  /// The next answer of any member, or nothing at `until`. Throws Error{interrupted}.
+  virtual std::optional<NodeReply> hear(Deadline until, int cancel_fd) = 0;
+
+  /// Before a fork: what was asked is done or not, and never heard; the members are reached anew,
+  /// and no thread of this runs until one is asked. Throws an Error with nothing changed.
+  virtual void begin_anew() = 0;
+};
+
+}  // namespace dlock

@@ -1,0 +1,330 @@
+#include "quorum/threaded_node_clients.hpp"
+
+#include <system_error>
+#include <utility>
+
+namespace dlock {
+namespace {
+
+struct Task {
+  std::uint64_t number = 0;
+  NodeRequest request;
+  Deadline deadline{};
+  bool is_release() const { return std::holds_alternative<Release>(request); }
+};
+
+/// What a member may have news of: a claim in a queue, or a latch.
+using Subject = std::variant<Claim, LockKey>;
+
+/// Whether what the member says next is news, and of what.
+std::optional<Subject> subject_of_news(const Task& task, const Response& response) {
+  if (const auto* reading = std::get_if<LatchReading>(&task.request)) {
+    return reading->listen ? std::optional<Subject>(reading->key) : std::nullopt;
+  }
+  const auto* vote = std::get_if<Vote>(&task.request);
+  const auto* answer = std::get_if<Answer>(&response);
+  if (vote == nullptr || !vote->ask.wait || answer == nullptr) return std::nullopt;
+  const auto* refusal = std::get_if<Refusal>(answer);
+  if (refusal == nullptr || refusal->why != Refusal::Reason::held) return std::nullopt;
+  return vote->claim;
+}
+
+struct Perform {
+  Member& member;
+  const CallOptions& call_options;
+  Response operator()(const Vote& vote) const {
+    return member.vote(vote.claim, vote.ask, vote.proposal, call_options);
+  }
+  Response operator()(const Renewal& renewal) const {
+    const auto& [key, token, ttl, fence] = renewal;
+    return fence.value == 0 ? member.renew(key, token, ttl, call_options)
+                            : member.renew_as(key, token, ttl, fence, call_options);
+  }
+  Response operator()(const Rejoining& rejoining) const {
+    return member.rejoin(rejoining.claim, rejoining.fence, call_options);
+  }
+  Response operator()(const Release& release) const {
+    if (release.shared) member.note_shared(release.key, release.token);
+    return member.release(release.key, release.token, release.mode, call_options);
+  }
+  Response operator()(const Eviction& forced) const {
+    return member.evict(forced.key, forced.fence, call_options);
+  }
+  Response operator()(const Inspection& inspection) const {
+    return member.inspect(inspection.query, call_options);
+  }
+  Response operator()(const FenceRecord& sealing) const {
+    return member.record_max(sealing.resource, sealing.fence, call_options);
+  }
+  Response operator()(const LatchMending& mending) const {
+    const auto& [key, terms, displaced, arrived] = mending;
+    return std::optional(
+        LatchPart{member.mend_latch(key, terms, displaced, arrived, call_options), {}});
+  }
+  Response operator()(const Arrival& arrival) const {
+    const auto state = member.arrive(arrival.key, arrival.id, call_options);
+    return state ? std::optional(LatchPart{*state, {}}) : std::nullopt;
+  }
+  Response operator()(const LatchReading& reading) const {
+    return member.read_latch(reading.key, reading.known, reading.listen, call_options);
+  }
+};
+
+}  // namespace
+
+/// How long a member that answers as a rule is given to say that it has released. Who has left by
+/// then may not be heard at all: a server that finds it cannot send to a connection forgets what it
+/// has not read from it yet.
+constexpr milliseconds a_moment{20};
+/// And one that never answered, to be sent it, at least.
+constexpr milliseconds time_to_send{2};
+
+/// How long a thread may have to wait until it runs, on a machine that does much else: that says
+/// nothing about its server.
+constexpr milliseconds longest_for_a_processor{1000};
+
+class ThreadedNodeClients::ReplyBox {
+ public:
+  void put(NodeReply heard) {
+    const std::lock_guard guard(mutex_);
+    heard_.push_back(std::move(heard));
+    if (heard_.size() == 1) arrived_.raise();
+  }
+  std::optional<NodeReply> take() {
+    const std::lock_guard guard(mutex_);
+    if (heard_.empty()) return std::nullopt;
+    NodeReply first = std::move(heard_.front());
+    heard_.pop_front();
+    if (heard_.empty()) arrived_.clear();
+    return first;
+  }
+  int fd() const { return arrived_.fd(); }
+
+ private:
+  std::mutex mutex_;
+  std::deque<NodeReply> heard_;
+  Event arrived_;
+};
+
+/// One member, its thread, and what it is to do.
+class ThreadedNodeClients::NodeWorker {
+ public:
+  NodeWorker(std::size_t place, std::unique_ptr<Member> member, ReplyBox& mailbox)
+      : place_(place), member_(std::move(member)), mailbox_(mailbox) {}
+
+  /// A desk that was never used has its events in common with a process forked since.
+  ~NodeWorker() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard guard(mutex_);
+      leave_.raise();
+      wake_.raise();
+    }
+    thread_.join();
+  }
+
+  void post(Task task) {
+    const std::lock_guard guard(mutex_);
+    if (task.is_release()) {
+      if (releases_++ == 0) {
+        released_since_ = BootClock::now();
+        begun_.clear();
+      }
+      all_released_.clear();
+      all_sent_.clear();
+    }
+    tasks_.push_back(std::move(task));
+    wake_.raise();
+    if (thread_.joinable()) return;
+    try {
+      thread_ = std::thread([this] { work(); });
+    } catch (const std::system_error& error) {
+      throw Error(ErrorKind::host_refused, std::string("cannot start a thread: ") + error.what());
+    }
+  }
+
+  /// Until it has done all releases. One that never answered is not waited for once they are on
+  /// their way, and for that no longer than the others took.
+  void await_releases(Deadline until) {
+    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
+    if (!any_release()) return;
+    if (!has_answered()) {
+      const auto took = BootClock::now() - released_since_;
+      fds[1].fd = begun_.fd();
+      poll_until(fds, later(BootClock::now(), longest_for_a_processor));
+      const auto now = BootClock::now();
+      fds[1].fd = all_sent_.fd();
+      until = std::max(std::min(until, now + took), later(now, time_to_send));
+    }
+    poll_until(fds, until);
+  }
+
+ private:
+  void work() {
+    while (true) {
+      std::optional<Task> task;
+      try {
+        task = next();
+        if (task) {
+          do_task(*task);
+        } else if (leave_.raised()) {
+          return;
+        } else if (listening_) {
+          listen();
+        } else {
+          pollfd fds[] = {{wake_.fd(), POLLIN, 0}};
+          poll_until(fds, never);
+        }
+      } catch (const std::exception& error) {
+        listening_.reset();
+        fail(task ? task->number : 0, error.what());
+      }
+      if (task && task->is_release()) count_released();
+    }
+  }
+
+  void count_released() {
+    const std::lock_guard guard(mutex_);
+    if (--releases_ == 0) all_released_.raise();
+  }
+
+  /// What cannot even be said is as if no answer had come.
+  void fail(std::uint64_t number, const char* why) {
+    try {
+      say(number, Error(ErrorKind::host_refused, why));
+    } catch (const std::exception&) {
+    }
+  }
+
+  std::optional<Task> next() {
+    const std::lock_guard guard(mutex_);
+    // Nobody waits any more for what else was asked.
+    while (leave_.raised() && !tasks_.empty() && !tasks_.front().is_release()) {
+      const auto* vote = std::get_if<Vote>(&tasks_.front().request);
+      if (vote != nullptr) member_->note_dropped(vote->claim.key, vote->claim.token);
+      tasks_.pop_front();
+    }
+    if (tasks_.empty()) return std::nullopt;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    if (tasks_.empty() && !leave_.raised()) wake_.clear();
+    return task;
+  }
+
+  void do_task(const Task& task) {
+    // Any request ends the listening at the member.
+    listening_.reset();
+    try {
+      if (!task.is_release() && BootClock::now() >= task.deadline) {
+        throw Error(ErrorKind::unavailable, member_->name() + ": no answer in time");
+      }
+      const int cancel_fd = task.is_release() ? leave_.fd() : wake_.fd();
+      if (task.is_release()) begun_.raise();
+      const CallOptions call_options{task.deadline, cancel_fd,
+                                     is_last_release(task) ? &all_sent_ : nullptr};
+      Response response = std::visit(Perform{*member_, call_options}, task.request);
+      if (auto subject = subject_of_news(task, response)) listening_ = std::move(subject);
+      say(task.number, std::move(response));
+      const std::lock_guard guard(mutex_);
+      answers_ = true;
+    } catch (const Error& error) {
+      if (error.trouble() != ErrorKind::interrupted) say(task.number, error);
+    }
+  }
+
+  bool any_release() {
+    const std::lock_guard guard(mutex_);
+    return releases_ > 0;
+  }
+
+  bool has_answered() {
+    const std::lock_guard guard(mutex_);
+    return answers_;
+  }
+
+  bool is_last_release(const Task& task) {
+    const std::lock_guard guard(mutex_);
+    return task.is_release() && releases_ == 1;
+  }
+
+  void listen() {
+    try {
+      const Wake wake = next_wake();
+      if (wake.why != Wake::Reason::interrupted) say(0, wake);
+    } catch (const Error& error) {
+      listening_.reset();
+      say(0, error);
+    }
+  }
+
+  Wake next_wake() {
+    if (const auto* claim = std::get_if<Claim>(&*listening_)) {
+      return member_->sleep(*claim, never, wake_.fd());
+    }
+    const auto& latch = std::get<LockKey>(*listening_);
+    return Wake{member_->sleep_at_latch(latch, never, wake_.fd()), {}};
+  }
+
+  void say(std::uint64_t number, Response response) {
+    mailbox_.put({place_, number, member_->standing(), std::move(response)});
+  }
+
+  std::size_t place_;
+  std::unique_ptr<Member> member_;
+  ReplyBox& mailbox_;
+  Event wake_;
+  Event leave_;
+  std::mutex mutex_;
+  std::deque<Task> tasks_;     ///< guarded by mutex_
+  int releases_ = 0;           ///< guarded by mutex_: posted and not done
+  Deadline released_since_{};  ///< when the first of them was posted
+  bool answers_ = false;       ///< guarded by mutex_: it has answered something
+  Event all_released_;
+  Event begun_;  ///< the thread has taken up the first of them
+  Event all_sent_;
+  std::optional<Subject> listening_;  ///< the thread's
+  std::thread thread_;
+};
+
+ThreadedNodeClients::ThreadedNodeClients(OpenMembers open) : open_(std::move(open)) {
+  this->open();
+}
+
+ThreadedNodeClients::~ThreadedNodeClients() { leave(); }
+
+void ThreadedNodeClients::leave() {
+  const auto until = later(BootClock::now(), a_moment);
+  for (const auto& desk : desks_) desk->await_releases(until);
+  desks_.clear();
+}
+
+void ThreadedNodeClients::open() {
+  auto mailbox = std::make_unique<ReplyBox>();
+  std::vector<std::string> names;
+  std::vector<std::unique_ptr<NodeWorker>> desks;
+  for (auto& member : open_()) {
+    names.push_back(member->name());
+    desks.push_back(std::make_unique<NodeWorker>(desks.size(), std::move(member), *mailbox));
+  }
+  leave();
+  mailbox_ = std::move(mailbox);
+  names_ = std::move(names);
+  desks_ = std::move(desks);
+}
+
+std::uint64_t ThreadedNodeClients::ask(std::size_t member, NodeRequest request, Deadline deadline) {
+  const auto number = ++inquiries_;
+  desks_[member]->post({number, std::move(request), deadline});
+  return number;
+}
+
+std::optional<NodeReply> ThreadedNodeClients::hear(Deadline until, int cancel_fd) {
+  pollfd fds[] = {{mailbox_->fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+  while (true) {
+    if (auto heard = mailbox_->take()) return heard;
+    if (poll_until(fds, until) == 0) return std::nullopt;
+    if (fds[1].revents != 0) throw Error(ErrorKind::interrupted, "interrupted");
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,106 @@
+#include "redis/sentinel_resolver.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "redis/connection.hpp"
+#include "redis/node_address.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+/// Another sentinel may answer at once.
+constexpr milliseconds longest_silence{1000};
+
+/// The sentinels in the answer to SENTINEL SENTINELS: a list of fields and values each. A user may
+/// be denied the list, and then it stays as it is.
+std::vector<NodeAddress> sentinels_in(const Reply& reply) {
+  std::vector<NodeAddress> found;
+  for (const Reply& fields : reply.items) {
+    std::string_view host;
+    std::string_view port;
+    for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
+      if (fields.items[i].text == "ip") host = fields.items[i + 1].text;
+      if (fields.items[i].text == "port") port = fields.items[i + 1].text;
+    }
+    if (auto one = announced(host, port)) found.push_back(std::move(*one));
+  }
+  return found;
+}
+
+}  // namespace
+
+SentinelResolver::SentinelResolver(std::vector<Endpoint> sentinels, std::string master_name,
+                                   Endpoint master)
+    : sentinels_(std::move(sentinels)),
+      master_name_(std::move(master_name)),
+      master_(std::move(master)),
+      name_(deployment_name("sentinel", sentinels_) + "/" + escaped(master_name_)) {}
+
+Endpoint SentinelResolver::find(const CallOptions& call_options) {
+  std::vector<Error> troubles;
+  for (std::size_t i = 0; i < sentinels_.size(); ++i) {
+    const auto share = left_until(call_options.deadline) / static_cast<int>(sentinels_.size() - i);
+    const auto until = later(BootClock::now(), std::min(share, longest_silence));
+    try {
+      const auto answer = ask(sentinels_[i], {until, call_options.cancel_fd});
+      std::swap(sentinels_[0], sentinels_[i]);
+      learn(answer.others);
+      return answer.master;
+    } catch (const Error& error) {
+      if (error.trouble() == ErrorKind::interrupted) throw;
+      troubles.push_back(error);
+    }
+  }
+  // One that refuses us says more than one that is away.
+  const auto refusal = std::find_if(troubles.begin(), troubles.end(), [](const Error& error) {
+    return error.trouble() != ErrorKind::unavailable;
+  });
+  const Error& worst = refusal == troubles.end() ? troubles.front() : *refusal;
+  const std::string many = "none of " + std::to_string(troubles.size()) + " sentinels helps: ";
+  throw Error(worst.trouble(), (troubles.size() > 1 ? many : "") + worst.what());
+}
+
+SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
+                                               const CallOptions& call_options) {
+  Connection connection(std::make_unique<FixedEndpoint>(sentinel));
+  const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name_},
+                              {"SENTINEL", "sentinels", master_name_}};
+  const auto replies = connection.exchange(requests, call_options);
+  const Reply& address = replies[0];
+  if (address.is_error()) {
+    const Error error = server_error(address);
+    throw Error(error.trouble(), sentinel.name() + ": " + error.what());
+  }
+  if (!address.is_array(2)) {
+    throw Error(ErrorKind::unavailable,
+                sentinel.name() + ": it knows no master named " + master_name_);
+  }
+  const std::string& host = address.items[0].text;
+  const std::string& port = address.items[1].text;
+  const auto named = announced(host, port);
+  if (!named) {
+    throw Error(ErrorKind::unavailable, sentinel.name() + ": it names a master that cannot be: \"" +
+                                            escaped(host) + "\" port \"" + escaped(port) + "\"");
+  }
+  Answer answer{master_, sentinels_in(replies[1])};
+  answer.master.host = named->host;
+  answer.master.port = named->port;
+  return answer;
+}
+
+void SentinelResolver::learn(const std::vector<NodeAddress>& others) {
+  constexpr std::size_t most = 32;
+  for (const NodeAddress& each : others) {
+    Endpoint sentinel = sentinels_.front();
+    sentinel.host = each.host;
+    sentinel.port = each.port;
+    const bool known =
+        std::find(sentinels_.begin(), sentinels_.end(), sentinel) != sentinels_.end();
+    if (!known && sentinels_.size() < most) sentinels_.push_back(std::move(sentinel));
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,191 @@
+// LeaseRenewer: leases are kept up, losses are told, and safe_until() promises no more than is so.
+
+#include "base/process.hpp"
+#include "base/wait.hpp"
+#include "engines.hpp"
+#include "support/eventually.hpp"
+#include "support/process.hpp"
+
+namespace dlock::test {
+namespace {
+
+Held take(Store& store, const std::string& key, milliseconds ttl) {
+  const Claim claim = claim_on(key, ttl);
+  return {claim, granted(store, claim)};
+}
+
+/// Waits until that moment; whether nothing was lost on the way.
+bool unharmed_until(const LeaseRenewer& keeper, Deadline until) {
+  pollfd fds[] = {{keeper.lost_fd(), POLLIN, 0}};
+  return poll_until(fds, until) == 0;
+}
+
+TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands them back") {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  const std::vector<Held> held{take(*store, "a", milliseconds(300)),
+                               take(*store, "b", milliseconds(600)),
+                               take(*store, "c", milliseconds(30'000))};
+  LeaseRenewer keeper(*store, held);
+  const auto safe_at_first = keeper.safe_until();
+  CHECK(safe_at_first == held[0].grant.lease.valid_until);
+  CHECK(unharmed_until(keeper, later(BootClock::now(), milliseconds(1000))));
+  CHECK(keeper.safe_until() > BootClock::now());
+  CHECK(!keeper.loss());
+  const auto kept = keeper.stop();
+  REQUIRE(kept.size() == held.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    CHECK(kept[i].claim.token == held[i].claim.token);
+    CHECK(kept[i].grant.fence == held[i].grant.fence);
+    CHECK(kept[i].grant.lease.valid_until > BootClock::now());
+    CHECK(state_of(*watcher, kept[i].claim.key.text).holders.size() == 1);
+    CHECK(release(*store, kept[i].claim) == Released::yes);
+  }
+}
+
+TEST_OF_ENGINES("a keeper keeps its holds through an outage shorter than the lease") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", milliseconds(1500));
+  LeaseRenewer keeper(*store, {held});
+  engine.freeze(held.claim.key);
+  const bool unharmed = unharmed_until(keeper, later(BootClock::now(), milliseconds(900)));
+  const auto failing = keeper.loss();
+  engine.thaw();
+  CHECK(unharmed);
+  REQUIRE(failing);
+  CHECK(!failing->gone);
+  const auto before = keeper.safe_until();
+  CHECK(eventually([&] { return keeper.safe_until() > before; }));
+  CHECK(eventually([&] { return !keeper.loss(); }));
+  CHECK(unharmed_until(keeper, later(held.grant.lease.valid_until, milliseconds(100))));
+  keeper.stop();
+  CHECK(release(*store, held.claim) == Released::yes);
+}
+
+TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Held first = take(*store, "a", milliseconds(900)), second = take(*store, "b", long_ttl);
+  LeaseRenewer keeper(*store, {second, first});
+  other->evict(LockKey{"a"}, std::nullopt, soon());
+  const auto before = BootClock::now();
+  CHECK(!unharmed_until(keeper, soon().deadline));
+  CHECK(BootClock::now() - before < milliseconds(600));
+  const auto loss = keeper.loss();
+  REQUIRE(loss);
+  CHECK(loss->gone);
+  CHECK(loss->key.text == "a");
+  CHECK(loss->reason.find("no longer has it") != std::string::npos);
+  keeper.stop();
+  CHECK(state_of(*other, "a").holders.empty());
+}
+
+TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and not before") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", milliseconds(600));
+  LeaseRenewer keeper(*store, {held});
+  engine.freeze(held.claim.key);
+  const auto end = keeper.safe_until();
+  CHECK(!unharmed_until(keeper, soon().deadline));
+  const auto told = BootClock::now();
+  const auto loss = keeper.loss();
+  engine.thaw();
+  CHECK(told >= end);
+  CHECK(told < end + milliseconds(200));
+  REQUIRE(loss);
+  CHECK(!loss->gone);
+  CHECK(loss->key.text == "k");
+  CHECK(loss->reason != "");
+  CHECK(keeper.safe_until() <= BootClock::now());
+}
+
+TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  const Held held = take(*store, "k", milliseconds(600));
+  LeaseRenewer keeper(*store, {held});
+  const auto end = later(BootClock::now(), milliseconds(1200));
+  int looks = 0, too_late = 0, renewals = 0;
+  for (auto last = keeper.safe_until(); BootClock::now() < end; ++looks) {
+    // Read first: a renewal in between can only make the engine's end later.
+    const auto safe = keeper.safe_until();
+    const auto asked = BootClock::now();
+    const auto holders = state_of(*watcher, "k").holders;
+    REQUIRE(holders.size() == 1);
+    const auto answered = BootClock::now();
+    if (safe > later(answered, *holders[0].lease_left)) ++too_late;
+    if (answered - asked < milliseconds(1) && safe > later(asked, *holders[0].lease_left)) {
+      ++too_late;
+    }
+    if (safe > last) ++renewals;
+    last = safe;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  CHECK(too_late == 0);
+  CHECK(looks > 10);
+  CHECK(renewals >= 3);
+}
+
+TEST_OF_ENGINES("a keeper in a hurry renews at once") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", long_ttl);
+  LeaseRenewer keeper(*store, {held});
+  keeper.renew_now(milliseconds(5000));
+  CHECK(keeper.safe_until() > held.grant.lease.valid_until);
+}
+
+TEST_OF_ENGINES(
+    "stopping a keeper breaks off a renewal that hangs, and the release works after it") {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  const Held held = take(*store, "k", long_ttl);
+  LeaseRenewer keeper(*store, {held});
+  engine.freeze(held.claim.key);
+  const auto before = BootClock::now();
+  keeper.renew_now(milliseconds(100));
+  const auto waited = BootClock::now() - before;
+  const auto kept = keeper.stop();
+  const auto stopped_after = BootClock::now() - before - waited;
+  engine.thaw();
+  CHECK(waited >= milliseconds(100));
+  CHECK(stopped_after < milliseconds(1000));  // the renewal's own deadline: 5 s
+  REQUIRE(kept.size() == 1);
+  CHECK(release(*store, kept[0].claim) == Released::yes);
+  CHECK(state_of(*watcher, "k").holders.empty());
+}
+
+TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due, or told to") {
+  Engine engine;
+  const auto store = engine.open();
+  const Held held = take(*store, "k", milliseconds(2000));
+  const auto begun = BootClock::now();
+  const auto at_first = settled_thread_count();
+  LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
+  keeper.start();  // too early
+  CHECK(thread_count() == at_first);
+  CHECK(keeper.start_by() <= later(begun, milliseconds(700)));
+  CHECK(keeper.safe_until() == held.grant.lease.valid_until);
+  poll_until({}, keeper.start_by());
+  keeper.start();
+  CHECK(eventually([&] { return keeper.safe_until() > held.grant.lease.valid_until; }));
+  CHECK(eventually([&] { return keeper.start_by() != never; }));
+  CHECK(readable(keeper.news_fd()) == false);
+  keeper.start_to_stay();
+  CHECK(keeper.start_by() == never);
+  const auto renewed_until = keeper.safe_until();
+  CHECK(eventually([&] { return keeper.safe_until() > renewed_until; }));
+  keeper.stop();
+  // A thread that was joined may stand in /proc a little longer.
+  CHECK(eventually([&] { return thread_count() == at_first; }));
+
+  Held unconfirmed = held;
+  unconfirmed.grant.confirmed = false;
+  LeaseRenewer at_once(*store, {unconfirmed}, nullptr, LeaseRenewer::Begin::when_due);
+  CHECK(eventually([&] { return at_once.confirmed(); }));
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "quorum/node_clients.hpp"
+#include "simulator/network.hpp"
+#include "simulator/process.hpp"
+#include "support/exchanges.hpp"
+
+namespace dlock::sim {
+
+class Desk;
+
+/// What a client hears, not looked at yet: deadlines are counted when its code runs.
+struct Unheard {
+  NodeReply heard;
+  Deadline sent{};
+};
+
+/// The members as one process reaches them over the virtual network.
+class SimulatedNodeClients final : public NodeClients {
+ public:
+  /// `client`: the machine of `process`.
+  SimulatedNodeClients(Process& process, std::size_t client, Network& network,
+                       std::vector<Server>& servers);
+  ~SimulatedNodeClients() override;
+
+  std::size_t size() const override { return desks_.size(); }
+  std::string name(std::size_t member) const override;
+  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
+  std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
+  void begin_anew() override {}
+
+  /// Said when a lock was had; answers how many exchanges that took.
+  std::size_t had();
+
+ private:
+  Process& process_;
+  std::deque<Unheard> inbox_;
+  std::vector<std::shared_ptr<Desk>> desks_;
+  std::uint64_t inquiries_ = 0;
+  test::Exchanges exchanges_;
+  bool voted_for_ = false;  ///< by somebody, and not had yet
+};
+
+}  // namespace dlock::sim

@@ -1,0 +1,199 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "quorum/quorum_hold.hpp"
+
+namespace dlock {
+namespace {
+
+using State = NodeVote::State;
+
+const auto in_a_minute = later(BootClock::now(), std::chrono::minutes(1));
+
+Claim claim_of(const std::string& owner, Limit limit = exclusive) {
+  Claim claim;
+  claim.key = LockKey{"k"};
+  claim.owner = Owner{owner};
+  claim.token = Token{owner + ":1"};
+  claim.limit = limit;
+  claim.ttl = milliseconds(30'000);
+  return claim;
+}
+
+NodeReply granted(std::size_t member, std::int64_t fence, Deadline until = in_a_minute) {
+  return {member, 1, {}, Answer(Grant{Fence{fence}, Lease{milliseconds(30'000), until}})};
+}
+
+NodeReply refused(std::size_t member, const std::vector<std::string>& owners,
+                  Limit limit = exclusive, milliseconds held = {}) {
+  Refusal refusal;
+  for (const std::string& owner : owners) {
+    Holder holder;
+    holder.owner = owner;
+    holder.limit = limit;
+    holder.held = held;
+    refusal.held_by.push_back(holder);
+  }
+  refusal.holders = owners.size();
+  return {member, 1, {}, Answer(refusal)};
+}
+
+TEST_CASE("one more owner than a limit allows would have to meet the others on some server") {
+  for (std::size_t members = 3; members <= 9; ++members) {
+    for (std::int64_t limit = 1; limit <= 12; ++limit) {
+      CAPTURE(members);
+      CAPTURE(limit);
+      const auto needed = votes_needed(members, Limit{limit});
+      const auto owners = static_cast<std::size_t>(limit) + 1;
+      // With room for `limit` owners on each server, so many votes there are in all.
+      CHECK(owners * needed > members * static_cast<std::size_t>(limit));
+      CHECK(needed <= members);
+      CHECK((needed - 1) * owners <= members * static_cast<std::size_t>(limit));
+    }
+    // A reader meets every writer.
+    CHECK(votes_needed(members, no_limit) + votes_needed(members, exclusive) > members);
+  }
+  CHECK(votes_needed(5, Limit{largest_limit}) == 5);
+}
+
+TEST_CASE("a member with an absurd fence has no say in the fence of the majority") {
+  QuorumHold quorum_hold(5, claim_of("me"));
+  quorum_hold.take(granted(0, (std::int64_t{1} << 53) - 1));
+  for (std::size_t i = 1; i < 4; ++i) quorum_hold.take(granted(i, 100 + static_cast<int>(i)));
+  CHECK(quorum_hold.least_common_fence(BootClock::now()) == Fence{103});
+}
+
+TEST_CASE(
+    "where fences are far apart, those who have not answered yet are listened to for a while") {
+  const auto now = BootClock::now();
+  QuorumHold quorum_hold(3, claim_of("me"));
+  quorum_hold.proposal = Fence{100};
+  quorum_hold.fence_by = in_a_minute;
+  for (NodeVote& node_vote : quorum_hold.node_votes) node_vote.awaited = true;
+  quorum_hold.take(granted(0, (std::int64_t{1} << 53) - 1));
+  quorum_hold.take(granted(1, 100));
+  CHECK(quorum_hold.fence_may_be_found(now));
+  CHECK_FALSE(quorum_hold.fence_may_be_found(in_a_minute));
+  QuorumHold near(3, claim_of("me"));
+  near.fence_by = in_a_minute;
+  near.node_votes[2].awaited = true;
+  near.take(granted(0, 101));
+  near.take(granted(1, 100));
+  CHECK_FALSE(near.fence_may_be_found(now));
+  quorum_hold.take(granted(2, 100));
+  CHECK_FALSE(quorum_hold.fence_may_be_found(now));
+  CHECK(quorum_hold.least_common_fence(now) == Fence{100});
+}
+
+TEST_CASE("a majority lasts until the first of its leases ends, and the longest majority counts") {
+  QuorumHold quorum_hold(5, claim_of("me"));
+  quorum_hold.fence = Fence{7};
+  for (std::size_t i = 0; i < 5; ++i) {
+    quorum_hold.take(granted(i, 7, later(in_a_minute, std::chrono::seconds(i))));
+  }
+  CHECK(quorum_hold.lease(BootClock::now())->valid_until ==
+        later(in_a_minute, std::chrono::seconds(2)));
+  const auto three_left = later(in_a_minute, std::chrono::seconds(1));
+  CHECK(quorum_hold.lease(three_left)->valid_until == later(in_a_minute, std::chrono::seconds(2)));
+  CHECK_FALSE(quorum_hold.lease(later(in_a_minute, std::chrono::seconds(2))));
+}
+
+TEST_CASE("a lock is not had while fewer than a majority store its fence") {
+  QuorumHold quorum_hold(3, claim_of("me"));
+  quorum_hold.take(granted(0, 5));
+  quorum_hold.take(granted(1, 9));
+  quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
+  CHECK(quorum_hold.fence == Fence{9});
+  CHECK_FALSE(quorum_hold.lease(BootClock::now()));
+  CHECK_FALSE(quorum_hold.may_win(BootClock::now()));
+  quorum_hold.take(granted(2, 9));
+  CHECK(quorum_hold.lease(BootClock::now()));
+}
+
+TEST_CASE("the answers of a member that may have forgotten a lease do not count") {
+  QuorumHold quorum_hold(3, claim_of("me"));
+  quorum_hold.take(granted(0, 5));
+  NodeReply guarded = granted(1, 5);
+  guarded.standing.quarantined_for = milliseconds(1000);
+  quorum_hold.take(guarded);
+  CHECK(quorum_hold.holding(BootClock::now()).size() == 1);
+  CHECK(quorum_hold.confirmed() == 1);
+}
+
+TEST_CASE("who has the most votes keeps them, and of two with as many one") {
+  QuorumHold mine(5, claim_of("b"));
+  mine.take(granted(0, 1));
+  mine.take(granted(1, 1));
+  mine.take(refused(2, {"c"}));
+  mine.take(refused(3, {"c"}));
+  mine.take(refused(4, {"d"}));
+  const VoteCount for_b = count_votes(mine, BootClock::now());
+  CHECK_FALSE(for_b.decided);
+  CHECK(for_b.leading);
+
+  QuorumHold theirs(5, claim_of("c"));
+  for (std::size_t i = 0; i < 2; ++i) theirs.take(refused(i, {"b"}));
+  for (std::size_t i = 2; i < 4; ++i) theirs.take(granted(i, 1));
+  theirs.take(refused(4, {"d"}));
+  CHECK_FALSE(count_votes(theirs, BootClock::now()).leading);
+}
+
+TEST_CASE(
+    "what another may have on members that do not answer is taken for held, but not in a race") {
+  const auto against = [](milliseconds held) {
+    QuorumHold quorum_hold(5, claim_of("me"));
+    quorum_hold.take(granted(0, 1));
+    quorum_hold.take(refused(1, {"other"}, exclusive, held));
+    quorum_hold.take(refused(2, {"other"}, exclusive, held));
+    return quorum_hold;
+  };
+  QuorumHold quorum_hold = against(std::chrono::minutes(1));
+  CHECK(count_votes(quorum_hold, BootClock::now()).decided);
+  CHECK_FALSE(count_votes(against(milliseconds(5)), BootClock::now()).decided);
+  quorum_hold.take(granted(3, 1));
+  quorum_hold.take(refused(4, {"third"}));
+  CHECK_FALSE(count_votes(quorum_hold, BootClock::now()).decided);
+}
+
+TEST_CASE("a semaphore is full when as many have it as its limit allows") {
+  QuorumHold quorum_hold(5, claim_of("me", Limit{2}));
+  for (std::size_t i = 0; i < 5; ++i) quorum_hold.take(refused(i, {"a", "b"}, Limit{2}));
+  CHECK(count_votes(quorum_hold, BootClock::now()).decided);
+  for (std::size_t i = 0; i < 3; ++i) quorum_hold.take(refused(i, {"a", "c"}, Limit{2}));
+  CHECK_FALSE(count_votes(quorum_hold, BootClock::now()).decided);
+}
+
+TEST_CASE("a reader has no room beside owners of a semaphore, nor they beside it") {
+  for (const auto& [mine, theirs] :
+       {std::pair(no_limit, Limit{3}), std::pair(Limit{3}, no_limit)}) {
+    QuorumHold quorum_hold(5, claim_of("me", mine));
+    for (std::size_t i = 0; i < 4; ++i) quorum_hold.take(refused(i, {"other"}, theirs));
+    quorum_hold.take(granted(4, 1));
+    CHECK(count_votes(quorum_hold, BootClock::now()).decided);
+  }
+}
+
+TEST_CASE("a semaphore's hold that another process renews takes the votes of its limit") {
+  QuorumHold quorum_hold(5, std::nullopt);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Lease lease{milliseconds(30'000), in_a_minute};
+    quorum_hold.take({i, 1, {}, std::optional(Grant{Fence{7}, lease, true, Limit{2}})});
+  }
+  CHECK(quorum_hold.needed() == 4);
+  CHECK_FALSE(quorum_hold.lease(BootClock::now()));
+}
+
+TEST_CASE("a waiter asks again when enough of what blocks has ended") {
+  QuorumHold quorum_hold(5, claim_of("me"));
+  for (std::size_t i = 0; i < 5; ++i) {
+    NodeReply heard = refused(i, {"other"});
+    auto& refusal = std::get<Refusal>(std::get<Answer>(heard.response));
+    refusal.ask_again_in = milliseconds(1000 * (5 - i));
+    quorum_hold.take(heard);
+  }
+  CHECK(merged_refusal(quorum_hold).ask_again_in == milliseconds(3000));
+}
+
+}  // namespace
+}  // namespace dlock

@@ -1,0 +1,306 @@
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/wait.hpp"
+#include "quorum/threaded_node_clients.hpp"
+#include "support/eventually.hpp"
+#include "support/process.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// Does nothing of itself.
+class Idle : public Member {
+ public:
+  Released release(const LockKey&, const Token&, ReleaseMode, const CallOptions&) override {
+    return Released::yes;
+  }
+  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
+  Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal(); }
+  Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override { return Refusal(); }
+  Wake sleep(const Claim&, Deadline, int) override { return {}; }
+  std::optional<Grant> renew(const LockKey&, const Token&, std::optional<milliseconds>,
+                             const CallOptions&) override {
+    return std::nullopt;
+  }
+  std::optional<Grant> renew_as(const LockKey&, const Token&, std::optional<milliseconds>, Fence,
+                                const CallOptions&) override {
+    return std::nullopt;
+  }
+  std::optional<Grant> rejoin(const Claim&, Fence, const CallOptions&) override {
+    return std::nullopt;
+  }
+  void note_dropped(const LockKey&, const Token&) override {}
+  void note_shared(const LockKey&, const Token&) override {}
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const CallOptions&) override {
+    return {};
+  }
+  LatchState open_latch(const LockKey&, const LatchTerms&, const CallOptions&) override {
+    return {};
+  }
+  std::optional<LatchState> arrive(const LockKey&, const ArrivalId&, const CallOptions&) override {
+    return std::nullopt;
+  }
+  std::optional<LatchState> look_at_latch(const LockKey&, bool, const CallOptions&) override {
+    return std::nullopt;
+  }
+  Wake::Reason sleep_at_latch(const LockKey&, Deadline, int) override { return {}; }
+  LatchState mend_latch(const LockKey&, const LatchTerms&, const std::optional<Displaced>&,
+                        const std::vector<ArrivalId>&, const CallOptions&) override {
+    return {};
+  }
+  std::optional<LatchPart> read_latch(const LockKey&, std::size_t, bool,
+                                      const CallOptions&) override {
+    return std::nullopt;
+  }
+  Fence record_max(const LockKey&, Fence fence, const CallOptions&) override { return fence; }
+  bool needs_renewal(const Claim&) const override { return true; }
+  std::string name() const override { return "idle"; }
+  Standing standing() const override { return {}; }
+};
+
+/// Answers a release after so long, unless it is interrupted, and everything else at once. It takes
+/// a moment until the release is on its way.
+class Slow final : public Idle {
+ public:
+  Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released)
+      : takes_(takes), sent_(sent), released_(released) {}
+
+  Released release(const LockKey&, const Token&, ReleaseMode,
+                   const CallOptions& call_options) override {
+    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
+    if (poll_until(fds, later(BootClock::now(), milliseconds(1))) > 0) {
+      throw Error(ErrorKind::interrupted, "interrupted");
+    }
+    sent_ = true;
+    call_options.sent->raise();
+    if (poll_until(fds, later(BootClock::now(), takes_)) > 0) {
+      throw Error(ErrorKind::interrupted, "interrupted");
+    }
+    released_ = true;
+    return Released::yes;
+  }
+
+ private:
+  milliseconds takes_;
+  std::atomic<bool>& sent_;
+  std::atomic<bool>& released_;
+};
+
+/// Goes on inspecting for longer than it is waited for.
+class Busy final : public Idle {
+ public:
+  explicit Busy(std::vector<std::string>& log) : log_(log) {}
+  std::vector<KeyState> inspect(const Query&, const CallOptions&) override {
+    poll_until({}, later(BootClock::now(), milliseconds(100)));
+    return {};
+  }
+  Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override {
+    log_.push_back("asked");
+    return Refusal();
+  }
+  void note_dropped(const LockKey&, const Token& token) override {
+    log_.push_back("dropped " + token.text);
+  }
+  Released release(const LockKey&, const Token& token, ReleaseMode, const CallOptions&) override {
+    log_.push_back("released " + token.text);
+    return Released::yes;
+  }
+
+ private:
+  std::vector<std::string>& log_;
+};
+
+/// Lets nobody in. Every request but a vote ends the listening, as on a connection.
+class Listened final : public Idle {
+ public:
+  Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override {
+    subscribed_ = true;
+    return Refusal();
+  }
+  Wake sleep(const Claim&, Deadline until, int cancel_fd) override {
+    if (!subscribed_) throw Error(ErrorKind::bug, "another request has ended the listening");
+    pollfd fds[] = {{cancel_fd, POLLIN, 0}};
+    poll_until(fds, until);
+    return {Wake::Reason::interrupted, {}};
+  }
+  std::optional<Grant> renew(const LockKey&, const Token&, std::optional<milliseconds>,
+                             const CallOptions&) override {
+    subscribed_ = false;
+    return std::nullopt;
+  }
+
+ private:
+  bool subscribed_ = false;
+};
+
+/// Fails in ways that nobody has thought of.
+class Odd final : public Idle {
+ public:
+  Wake sleep(const Claim&, Deadline, int) override { throw std::runtime_error("odd"); }
+  Released release(const LockKey&, const Token&, ReleaseMode, const CallOptions&) override {
+    throw std::runtime_error("odd");
+  }
+};
+
+constexpr milliseconds long_time{20'000};
+
+struct Outcome {
+  bool sent, released;
+};
+
+/// One member that takes so long for a release, and has answered before or not: how far it came by
+/// the time the council was gone.
+Outcome outcome(milliseconds takes, bool has_answered) {
+  std::atomic<bool> sent = false, released = false;
+  const auto open = [&] {
+    std::vector<std::unique_ptr<Member>> members;
+    members.push_back(std::make_unique<Slow>(takes, sent, released));
+    return members;
+  };
+  {
+    ThreadedNodeClients nodes(open);
+    const Deadline deadline = later(BootClock::now(), long_time);
+    if (has_answered) {
+      nodes.ask(0, Inspection{}, deadline);
+      REQUIRE(nodes.hear(deadline, -1));
+    }
+    nodes.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, deadline);
+  }
+  return {sent, released};
+}
+
+template <typename Kind>
+OpenMembers one() {
+  return [] {
+    std::vector<std::unique_ptr<Member>> members;
+    members.push_back(std::make_unique<Kind>());
+    return members;
+  };
+}
+
+const Vote waiting_vote{Claim(), {true, {}}, Fence{1}};
+
+Deadline soon() { return later(BootClock::now(), long_time); }
+
+std::size_t entries(const char* directory) {
+  const std::filesystem::directory_iterator all(directory);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "council: who leaves waits a moment for a member that answers to release, and no longer") {
+  // A moment is soon over on a machine that does much else.
+  CHECK(eventually([] { return outcome(milliseconds(2), true).released; }));
+  const auto begun = BootClock::now();
+  CHECK_FALSE(outcome(long_time / 2, true).released);
+  CHECK_FALSE(outcome(long_time / 2, false).released);
+  CHECK(BootClock::now() - begun < long_time / 2);
+}
+
+TEST_CASE("council: who leaves sees a release on its way to a member that never answered") {
+  CHECK(eventually([] { return outcome(long_time, false).sent; }));
+}
+
+TEST_CASE("council: a member hears of a vote that is dropped, before its release") {
+  // A moment is soon over on a machine that does much else.
+  CHECK(eventually([] {
+    std::vector<std::string> log;
+    {
+      ThreadedNodeClients nodes([&] {
+        std::vector<std::unique_ptr<Member>> members;
+        members.push_back(std::make_unique<Busy>(log));
+        return members;
+      });
+      Vote vote = waiting_vote;
+      vote.claim.token = Token{"t"};
+      nodes.ask(0, Renewal{LockKey{"k"}, Token{"t"}, {}, {}}, soon());
+      nodes.hear(soon(), -1);
+      nodes.ask(0, Inspection{}, soon());
+      nodes.ask(0, vote, soon());
+      nodes.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, soon());
+    }
+    return log == std::vector<std::string>{"dropped t", "released t"};
+  }));
+}
+
+TEST_CASE("council: what ends the listening at a member is no trouble of the member's") {
+  ThreadedNodeClients nodes(one<Listened>());
+  nodes.ask(0, waiting_vote, soon());
+  REQUIRE(nodes.hear(soon(), -1));
+  nodes.ask(0, Renewal{LockKey{"k"}, Token{"t"}, {}, {}}, soon());
+  REQUIRE(nodes.hear(soon(), -1));
+  nodes.ask(0, Inspection{}, soon());
+  const auto heard = nodes.hear(soon(), -1);
+  REQUIRE(heard);
+  CHECK(std::holds_alternative<std::vector<KeyState>>(heard->response));
+}
+
+TEST_CASE("council: what a member fails with is an answer, whatever it is") {
+  ThreadedNodeClients nodes(one<Odd>());
+  nodes.ask(0, waiting_vote, soon());
+  REQUIRE(nodes.hear(soon(), -1));
+  const auto news = nodes.hear(soon(), -1);
+  REQUIRE(news);
+  CHECK(news->request == 0);
+  CHECK(std::holds_alternative<Error>(news->response));
+  nodes.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, soon());
+  const auto failed = nodes.hear(soon(), -1);
+  REQUIRE(failed);
+  CHECK(std::holds_alternative<Error>(failed->response));
+  // What was asked for too late is not done.
+  nodes.ask(0, Rejoining{Claim(), Fence{1}}, BootClock::now());
+  const auto late = nodes.hear(soon(), -1);
+  REQUIRE(late);
+  CHECK(std::holds_alternative<Error>(late->response));
+}
+
+TEST_CASE(
+    "council: before a fork no thread runs and nothing is left open, and the child may use it") {
+  const auto threads = settled_thread_count();
+  ThreadedNodeClients nodes(one<Listened>());
+  const auto open = entries("/proc/self/fd");
+  for (int i = 0; i < 3; ++i) {
+    nodes.ask(0, waiting_vote, soon());
+    REQUIRE(nodes.hear(soon(), -1));
+    nodes.begin_anew();
+    CHECK(eventually([&] { return thread_count() == threads; }));
+    CHECK(entries("/proc/self/fd") == open);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    nodes.ask(0, Inspection{}, soon());
+    const auto heard = nodes.hear(soon(), -1);
+    _exit(heard && std::holds_alternative<std::vector<KeyState>>(heard->response) ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+TEST_CASE("council: members that cannot be opened anew leave all as it was") {
+  bool works = true;
+  ThreadedNodeClients nodes([&] {
+    if (!works) throw Error(ErrorKind::host_refused, "no more files");
+    return one<Idle>()();
+  });
+  works = false;
+  CHECK_THROWS_AS(nodes.begin_anew(), Error);
+  CHECK(nodes.size() == 1);
+  nodes.ask(0, Inspection{}, soon());
+  CHECK(nodes.hear(soon(), -1));
+}
+
+}  // namespace dlock::test

@@ -16,8 +16,8 @@
 #include "local/latch_file.hpp"
 #include "local/liveness.hpp"
 #include "local/open_key.hpp"
-#include "local/table_text.hpp"
 #include "local/wake_fifo.hpp"
+#include "rule/table_text.hpp"
 
 namespace dlock {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "local/directory.hpp"
-#include "local/lock_table.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 

@@ -18,7 +18,7 @@
 #include "local/latch_file.hpp"
 #include "local/liveness.hpp"
 #include "local/open_key.hpp"
-#include "local/table_text.hpp"
+#include "rule/table_text.hpp"
 
 namespace dlock {
 namespace {

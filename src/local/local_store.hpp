@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "local/directory.hpp"
-#include "local/lock_table.hpp"
 #include "local/wake_fifo.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "local/key_name.hpp"
-#include "local/table_text.hpp"
+#include "rule/table_text.hpp"
 
 namespace dlock {
 

@@ -9,9 +9,9 @@
 #include "local/directory.hpp"
 #include "local/key_file.hpp"
 #include "local/liveness.hpp"
-#include "local/lock_table.hpp"
 #include "local/wake_fifo.hpp"
 #include "lock/store.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 

@@ -1,4 +1,4 @@
-// The rules of a key are stated twice: in src/redis/lock and in src/local/lock_table.cpp. Here
+// The rules of a key are stated twice: in src/redis/lock and in src/rule/lock_table.cpp. Here
 // both get the same random requests under one clock that the test moves, and every answer, every
 // message to a waiter and, now and then, the whole state must be the same. A difference is shrunk
 // to a short list of steps before it is shown. Every other round asks as a quorum does.
@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "local/lock_table.hpp"
 #include "redis/connection.hpp"
 #include "redis/lock_script.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/script_answer.hpp"
+#include "rule/lock_table.hpp"
 #include "support/clock_control.hpp"
 #include "support/redis_server.hpp"
 

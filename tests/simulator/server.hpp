@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "local/lock_table.hpp"
 #include "quorum/node_clients.hpp"
+#include "rule/lock_table.hpp"
 #include "simulator/world.hpp"
 
 namespace dlock::sim {

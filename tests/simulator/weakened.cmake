@@ -1,6 +1,6 @@
 # What must not be left out of the sources, each left out once.
 
-weaken(renewal_that_creates local/lock_table.cpp
+weaken(renewal_that_creates rule/lock_table.cpp
   "  if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);"
   "  if (own == nullptr) {
@@ -22,7 +22,7 @@ weaken(lease_from_the_reply lock/store.cpp
 weaken(half_for_a_majority lock/claim.cpp
   "return servers * owners / (owners + 1) + 1;" "return servers * owners / (owners + 1);")
 
-weaken(readers_beside_seats local/table_transaction.cpp
+weaken(readers_beside_seats rule/table_transaction.cpp
   "(now_.one_of_several && apart(limit, hold.limit))" "apart(limit, exclusive)")
 
 weaken(votes_not_given_back quorum/quorum_store.cpp
@@ -39,11 +39,11 @@ weaken(clock_that_stops_in_a_suspend base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_MONO
 weaken(fence_not_stored quorum/quorum_hold.cpp
   "return node_vote->fence != fence;" "return node_vote->fence > fence;")
 
-weaken(fence_without_clock local/table_transaction.cpp
+weaken(fence_without_clock rule/table_transaction.cpp
   "Fence{std::max(table_.last_fence.value + 1, allowed.count())}"
   "Fence{table_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
 
-weaken(no_restart_guard local/table_transaction.cpp
+weaken(no_restart_guard rule/table_transaction.cpp
   "if (now_.guard > microseconds(0) && verdict" "if (now_.guard < microseconds(0) && verdict")
 weaken(no_restart_guard quorum/quorum_hold.cpp
   "node_vote.quarantined_for = heard.standing.quarantined_for;" "")

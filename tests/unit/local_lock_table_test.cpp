@@ -1,4 +1,4 @@
-#include "local/lock_table.hpp"
+#include "rule/lock_table.hpp"
 
 #include <doctest/doctest.h>
 

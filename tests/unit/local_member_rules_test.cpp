@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "local/lock_table.hpp"
+#include "rule/lock_table.hpp"
 
 using namespace dlock;
 

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "local/key_name.hpp"
 #include "local/state_slots.hpp"
-#include "local/table_text.hpp"
+#include "rule/table_text.hpp"
 
 using namespace dlock;
 

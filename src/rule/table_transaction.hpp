@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "local/lock_table.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 

@@ -1,8 +1,8 @@
-#include "local/lock_table.hpp"
+#include "rule/lock_table.hpp"
 
 #include <algorithm>
 
-#include "local/table_transaction.hpp"
+#include "rule/table_transaction.hpp"
 
 namespace dlock {
 namespace {

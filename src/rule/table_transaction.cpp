@@ -1,4 +1,4 @@
-#include "local/table_transaction.hpp"
+#include "rule/table_transaction.hpp"
 
 #include <algorithm>
 #include <set>

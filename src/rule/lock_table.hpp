@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "local/process_life.hpp"
+#include "base/process.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 #include "lock/store.hpp"

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "local/lock_table.hpp"
 #include "lock/claim.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 

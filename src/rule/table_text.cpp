@@ -1,4 +1,4 @@
-#include "local/table_text.hpp"
+#include "rule/table_text.hpp"
 
 #include <algorithm>
 #include <charconv>

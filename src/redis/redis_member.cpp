@@ -115,7 +115,7 @@ Reply RedisMember::call(const LockKey& key, const std::vector<std::string>& argu
   Reply reply = RedisStore::call(key, arguments, channel, call_options);
   if (reply.is_error() || take_standing(reply)) return reply;
   record_process(key, call_options);
-  // A hold found, renewed or released is that, whoever vouches.
+  // A hold found, renewed or released is that, whichever process is recorded.
   if (arguments.front() != "acquire") return reply;
   if (word(reply, 0) == "granted" && standing_.quarantined_for > milliseconds(0)) {
     Reply given_back =

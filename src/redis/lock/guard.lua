@@ -15,7 +15,7 @@ if KEYS[5] then
   local run_id, since, flag = string.match(stored, '^(%S+) (%d+) ([a-])$')
   -- Where the clock went back it is counted from now on, as with leases.
   since = math.min(tonumber(since) or now, now)
-  if op == 'vouch' then
+  if op == 'record_process' then
     if run_id ~= token and not (flag == 'a' and ARGV[4] == 'a') then since = now end
     run_id, flag = token, ARGV[4]
   end
@@ -24,12 +24,12 @@ if KEYS[5] then
     vouched, guard_end = run_id .. '/' .. flag, since + guard_life
     local value = string.format('%s %.0f %s', run_id, since, flag)
     -- A server out of memory lets a holder renew and release.
-    local write = op == 'vouch' and call or redis.pcall
+    local write = op == 'record_process' and call or redis.pcall
     if value ~= stored then write('SET', KEYS[5], value) end
   end
   guard_left = math.max(0, math.ceil((guard_end - now) / 1000))
   if guard_left == 0 then guard_end = 0 end
-  if op == 'vouch' then return {guard_left, vouched} end
+  if op == 'record_process' then return {guard_left, vouched} end
   of_member = ' ' .. guard_left .. ' ' .. vouched
   proposed = op == 'acquire' and tonumber(ARGV[9])
   if proposed then

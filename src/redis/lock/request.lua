@@ -26,14 +26,15 @@
 --   renew    5 the fence to raise the hold's to, if any
 --   rejoin   4 to 6 as acquire, 7 the fence it has elsewhere, and gets here; where another is inside
 --            it waits first in the queue, with = for its channel and that fence for its proposal
---   vouch    2 run_id  4 flag: see guard.lua
+--   record_process  2 run_id  4 flag: see guard.lua
 --
 -- Replies, with a blank between items where no holds are among them, else as a list: granted fence
 -- more; refused why ticket ahead waiting, ask again in ms, owners now more hold ... (8 at most) with
 -- why = held | upgrade | gone; renewed lease fence limit more; gone more; released | left | absent
 -- more; forced now more hold ...; tidied more. more = 1: waiters remain to be looked at; call tidy.
 -- A rejoin is answered as a renew. A member adds: how many ms it stays guarded, "run_id/flag" of its
--- key alive or "-" without one; that is the whole reply to vouch.
+-- key alive or "-" without one; that is the whole reply to
+-- record_process.
 -- The channel <holds key>:<channel> hears "grant <now> <lease> <fence> <word>", "next <ms>".
 
 -- A local is found without a look into the table of globals.

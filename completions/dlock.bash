@@ -13,8 +13,8 @@ _dlock_options() {
       REPLY='-k= --key= -n --nonblock --nb -w= --wait= -s --shared -x --exclusive -e --limit= -t=
         --ttl= --attach= --signal= --json --env --replicas= --owner= --label='
       ;;
-    renew) REPLY='-k= --key= -t= --ttl= --token=' ;;
-    release) REPLY='-k= --key= --fence= --token= --force' ;;
+    renew) REPLY='-k= --key= -t= --ttl= --token= --json' ;;
+    release) REPLY='-k= --key= --fence= --token= --force --json' ;;
     inspect) REPLY='-k= --key= --json --watch' ;;
     doctor) REPLY='-t= --ttl= --json --acl --replicas=' ;;
     latch) REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json' ;;

@@ -180,9 +180,9 @@ complete -c dlock -n '__dlock_options_of' -s h -l help -d 'show the help'
 complete -c dlock -n '__dlock_options_of' -s V -l version -d 'show the version'
 complete -c dlock -n '__dlock_options_of acquire' -l attach -x -a '(__fish_complete_pids)' \
     -d 'renew until this process ends, then release'
-complete -c dlock -n '__dlock_options_of acquire inspect latch doctor' -l json -d 'print JSON'
+complete -c dlock -n '__dlock_options_of acquire renew release inspect latch doctor' -l json -d 'print JSON'
 complete -c dlock -n '__dlock_options_of acquire' -l env \
-    -d 'print DLOCK_TOKEN=... and DLOCK_FENCE=...'
+    -d 'print DLOCK_TOKEN=..., DLOCK_FENCE=, DLOCK_OWNER='
 complete -c dlock -n '__dlock_options_of renew release' -l token -x \
     -d 'the token that acquire printed'
 complete -c dlock -n '__dlock_options_of release guard' -l fence -x -d 'fence of the holder'

@@ -7,6 +7,7 @@
 #include "base/duration.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
+#include "commands/deadlock.hpp"
 #include "commands/open_store.hpp"
 #include "commands/wait_status.hpp"
 #include "output/sentences.hpp"
@@ -20,7 +21,7 @@ class WaitReporter final : public AcquireListener {
   ~WaitReporter() override { hush(); }
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
-    log_.notice("waiting: " + refusal_text(key, refusal));
+    log_.notice("waiting: " + refusal_text(key, refusal) + deadlock_text(refusal));
     if (line_ != nullptr) line_->begin(key, refusal);
   }
   void still_waiting(const LockKey&, const Refusal& refusal) override {

@@ -4,13 +4,16 @@
 #include "commands/commands.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
+#include "output/json.hpp"
 #include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
 
-ExitCode throw_out(Store& store, const LockKey& key, std::optional<Fence> fence, const Log& log) {
+ExitCode throw_out(Store& store, const Settings& settings, const LockKey& key, const Log& log) {
+  const auto fence = settings.fence;
   const auto thrown_out = store.evict(key, fence, short_call());
+  if (settings.prints_json()) print(evicted_json(key, thrown_out));
   for (const Holder& holder : thrown_out) {
     log.notice("threw " + who_text(holder.who) + " out of " + escaped(key.text) + ", fence " +
                std::to_string(holder.fence.value));
@@ -25,10 +28,12 @@ ExitCode throw_out(Store& store, const LockKey& key, std::optional<Fence> fence,
   return ExitCode::lost;
 }
 
-ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, const Log& log) {
+ExitCode give_up_hold(Store& store, const Settings& settings, const LockKey& key, const Log& log) {
+  const Token& token = *settings.token;
   const ReleaseNotice notice(token, key);
   const auto answer = store.release(key, token, ReleaseMode::normal, short_call());
   notice.answered(answer != Released::not_held);
+  if (settings.prints_json()) print(released_json(key, answer != Released::not_held));
   if (answer != Released::not_held) return ExitCode::ok;
   log.error(escaped(key.text) +
             " is not held by this token: it was released or thrown out, or its lease has ended");
@@ -40,8 +45,8 @@ ExitCode give_up_hold(Store& store, const LockKey& key, const Token& token, cons
 int release_command(const Settings& settings, const Log& log) {
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings, log, [&](const LockKey& key) {
-    return settings.force ? throw_out(*store, key, settings.fence, log)
-                          : give_up_hold(*store, key, *settings.token, log);
+    return settings.force ? throw_out(*store, settings, key, log)
+                          : give_up_hold(*store, settings, key, log);
   });
   tell_troubles(log, *store);
   return code;

@@ -4,6 +4,7 @@
 #include "commands/commands.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
+#include "output/json.hpp"
 
 namespace dlock {
 
@@ -18,6 +19,7 @@ int renew_command(const Settings& settings, const Log& log) {
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings, log, [&](const LockKey& key) {
     const auto renewed = store->renew(key, *settings.token, settings.ttl, short_call());
+    if (settings.prints_json()) print(renewed_json(key, renewed));
     if (renewed) return ExitCode::ok;
     log.error(escaped(key.text) +
               " is not held by this token: it was released or thrown out, or its lease has ended");

@@ -38,14 +38,14 @@ constexpr Page pages[] = {
      "  T=$(dlock acquire -k deploy --attach \"$$\") || exit\n",
      "  0 taken; 75 not had in time; 79 --attach: lost at once; 64 usage; 69 server\n"
      "  not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::renew, "renew -k KEY [--token T] [-t TTL]",
+    {Command::renew, "renew -k KEY [--token T] [-t TTL] [--json]",
      "Give a lock taken with acquire more time: its own ttl from now on, or TTL.\n",
      "  T=$(dlock acquire -k upload -t 10m)\n"
      "  dlock renew -k upload --token \"$T\"\n"
      "  DLOCK_TOKEN=$T dlock renew upload -t 1h\n",
      "  0 renewed; 79 the token holds it no longer; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::release, "release -k KEY [--token T] | --force [--fence N]",
+    {Command::release, "release -k KEY ([--token T] | --force [--fence N]) [--json]",
      "Give back a lock taken with acquire. --force throws its holders out, or the one\n"
      "with fence N; they notice at their next renewal (ttl/3), and until then both\n"
      "may run.\n",

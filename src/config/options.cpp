@@ -14,7 +14,8 @@ constexpr Commands takers = run | acquire;
 constexpr Commands doctor = only(Command::doctor);
 constexpr Commands guard = only(Command::guard);
 constexpr Commands latch = only(Command::latch);
-constexpr Commands lockers = run | acquire | renew | release | inspect;
+constexpr Commands lockers_but_run = acquire | renew | release | inspect;
+constexpr Commands lockers = run | lockers_but_run;
 constexpr Commands all = lockers | doctor | guard | latch;
 /// For a setting that is no flag of any command.
 constexpr Commands none = 0;
@@ -67,10 +68,10 @@ const Option option_table[] = {
     {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
     {"fence", 0, "N", release | guard, &Flags::fence, "the holder's fence (default: DLOCK_FENCE)",
      "DLOCK_FENCE", false, 0, release},
-    {"json", 0, nullptr, acquire | inspect | doctor | latch, &Flags::json, "print JSON"},
+    {"json", 0, nullptr, lockers_but_run | doctor | latch, &Flags::json, "print JSON"},
     {"watch", 0, nullptr, inspect, &Flags::watch, "show it again at each change, until ^C"},
     {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
-    {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=... and DLOCK_FENCE=..."},
+    {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=..., DLOCK_FENCE=, DLOCK_OWNER="},
     {"replicas", 0, "N", takers | doctor, &Flags::replicas,
      "a lock counts when N replicas have it"},
     {"owner", 0, "ID", takers, &Flags::owner, "be ID: all who say ID share the lock"},

@@ -71,7 +71,7 @@ struct Settings {
   bool watchdog = false;
   std::optional<int> status_fd;
 
-  // acquire, inspect, doctor
+  // acquire, renew, release, inspect, latch, doctor
   bool json = false;
   bool env = false;
   bool acl = false;
@@ -87,6 +87,9 @@ struct Settings {
   // guard: either
   std::optional<std::string> state;  ///< a file; then `server` means nothing
   std::optional<LockKey> state_key;
+
+  /// Of renew and release: -q leaves the exit code.
+  bool prints_json() const { return json && !quiet; }
 };
 
 /// The variable of this name, if it is set. Tests bring their own.

@@ -92,6 +92,33 @@ std::string grant_json(const Token& token, milliseconds ttl, const std::vector<L
   return line(json);
 }
 
+std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant) {
+  Json json;
+  json["key"] = key.text;
+  json["renewed"] = grant.has_value();
+  if (grant) {
+    json["ttl_ms"] = grant->lease.length.count();
+    json["fence"] = grant->fence.value;
+  }
+  return line(json);
+}
+
+std::string released_json(const LockKey& key, bool released) {
+  Json json;
+  json["key"] = key.text;
+  json["released"] = released;
+  return line(json);
+}
+
+std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted) {
+  Json json;
+  json["key"] = key.text;
+  json["released"] = !evicted.empty();
+  json["evicted"] = Json::array();
+  for (const Holder& holder : evicted) json["evicted"].push_back(holder_json(holder));
+  return line(json);
+}
+
 std::string latch_json(const LockKey& key, const LatchState& state) {
   Json json;
   json["key"] = key.text;

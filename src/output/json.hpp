@@ -21,6 +21,15 @@ struct LockFence {
 /// What `acquire --json` prints.
 std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks);
 
+/// What `renew --json` prints of a key; without `grant`: the token no longer holds it.
+std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant);
+
+/// What `release --json` prints of a key.
+std::string released_json(const LockKey& key, bool released);
+
+/// What `release --force --json` prints of a key.
+std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted);
+
 /// What `latch` prints with --json.
 std::string latch_json(const LockKey& key, const LatchState& state);
 

@@ -50,9 +50,10 @@ TEST_CASE("acquire: --json, --env and -q") {
            [ "$("$D" inspect b --json | grep -c "${DLOCK_FENCE%,*}")" = 1 ] &&
            [ "$("$D" inspect a --json | grep -c "${DLOCK_FENCE#*,}")" = 1 ] &&
            "$D" release a b --token "$DLOCK_TOKEN" && echo done)sh");
-    CHECK(count_lines(sourced.out) == 3);
+    CHECK(count_lines(sourced.out) == 4);
     CHECK(sourced.out.starts_with("DLOCK_TOKEN="));
     CHECK(holds(sourced.out, "\nDLOCK_FENCE="));
+    CHECK(holds(sourced.out, "\nDLOCK_OWNER="));
     CHECK(sourced.out.ends_with("\ndone\n"));
 
     const auto quiet = place.dlock({"acquire", "-q", "a", "-t", "5s"});
@@ -77,6 +78,58 @@ TEST_CASE("acquire: a script takes, renews and gives back, and then the token is
            "$D" release a --token "$T"; echo "release $?")");
     CHECK(result.out == "free 1\nrelease 79\nrenew 79\nrelease 79\n");
     CHECK(count_lines(result.err) == 3);
+  });
+}
+
+TEST_CASE("renew, release: --json says what became of each key") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a");
+    const auto fence = place.state("a")["holders"][0]["fence"];
+    const auto renewed =
+        Json::parse(place.dlock({"renew", "a", "--json", "--token", token, "-t", "50s"}).out);
+    CHECK(renewed == Json{{"key", "a"}, {"renewed", true}, {"ttl_ms", 50'000}, {"fence", fence}});
+    CHECK(place.dlock({"renew", "a", "-q", "--json", "--token", token}).out == "");
+
+    const auto some = place.dlock({"release", "b", "a", "--json", "--token", token});
+    CHECK(some.exit_code == 79);
+    CHECK(is_one_message(some.err));
+    CHECK(some.out == "{\"key\":\"b\",\"released\":false}\n{\"key\":\"a\",\"released\":true}\n");
+    const auto gone = place.dlock({"renew", "a", "--json", "--token", token});
+    CHECK(gone.exit_code == 79);
+    CHECK(gone.out == "{\"key\":\"a\",\"renewed\":false}\n");
+
+    place.acquired("a", {"--label", "one"});
+    const auto evicted = Json::parse(place.dlock({"release", "--force", "a", "--json"}).out);
+    CHECK(evicted["released"] == true);
+    REQUIRE(evicted["evicted"].size() == 1);
+    CHECK(evicted["evicted"][0]["label"] == "one");
+    const auto nobody = Json::parse(place.dlock({"release", "--force", "a", "--json"}).out);
+    CHECK(nobody == Json{{"key", "a"}, {"released", false}, {"evicted", Json::array()}});
+  });
+}
+
+TEST_CASE("acquire: with --env a run of the same key later in the script re-enters the lock") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(
+        R"sh("$D" acquire -k a -k b -t 1m --env >env && set -a && . ./env &&
+           "$D" run -n -k a -- echo in && "$D" run -n -k b -- echo in &&
+           "$D" release a b && "$D" inspect -q a b; echo "free $?")sh");
+    CHECK(result.out == "in\nin\nfree 1\n");
+    CHECK(result.err == "");
+  });
+}
+
+TEST_CASE("acquire: a run that waits for the script that started it names the deadlock") {
+  on_each_engine([](const Place& place) {
+    const auto own = place.shell(
+        R"sh(T=$("$D" acquire -k a -t 1m); echo $$
+           "$D" run -w 0.5 -k a -- true; "$D" release a --token "$T")sh");
+    const std::string pid = own.out.substr(0, own.out.find('\n'));
+    CHECK(holds(own.err, "pid " + pid + " started this dlock"));
+    const auto other = place.hold("b");
+    const auto strangers = place.dlock({"run", "-w", "0.1", "-k", "b", "--", "true"});
+    CHECK(holds(strangers.err, "waiting: "));
+    CHECK(!holds(strangers.err, "started this dlock"));
   });
 }
 

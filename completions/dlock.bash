@@ -238,11 +238,15 @@ _dlock() {
     if [[ $current == -* ]]; then
       _dlock_offer -h --help -V --version
     else
-      _dlock_offer run acquire renew release inspect doctor guard latch
+      _dlock_offer run acquire renew release inspect doctor guard latch help
     fi
     return
   fi
   command=${words[1]}
+  if [[ $command == help ]]; then
+    ((${#words[@]} > 3)) || _dlock_offer run acquire renew release inspect doctor guard latch
+    return
+  fi
   _dlock_options "$command"
   read -rd '' -a options <<<"$REPLY"
   options=${options[*]}

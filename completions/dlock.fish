@@ -50,6 +50,12 @@ function __dlock_at_command
     test (count (commandline -opc)) -eq 1
 end
 
+# Where the name of a command stands: first, or behind help.
+function __dlock_at_command_name
+    set -l words (commandline -opc)
+    test (count $words) -eq 1; or test "$words[2..]" = help
+end
+
 function __dlock_at_verb
     set -l words (commandline -opc)
     test "$words[2]" = latch; or return
@@ -110,14 +116,15 @@ function __dlock_servers
 end
 
 complete -c dlock -f
-complete -c dlock -n __dlock_at_command -a run -d 'hold the lock while COMMAND runs'
-complete -c dlock -n __dlock_at_command -a acquire -d 'take the lock and leave; prints the token'
-complete -c dlock -n __dlock_at_command -a renew -d 'give a lock taken with acquire more time'
-complete -c dlock -n __dlock_at_command -a release -d 'give it back, or throw its holders out'
-complete -c dlock -n __dlock_at_command -a inspect -d 'who holds and who waits'
-complete -c dlock -n __dlock_at_command -a doctor -d 'whether the server is fit to hold locks'
-complete -c dlock -n __dlock_at_command -a guard -d 'run COMMAND unless a newer holder came before'
-complete -c dlock -n __dlock_at_command -a latch -d 'wait until so many have arrived'
+complete -c dlock -n __dlock_at_command_name -a run -d 'hold the lock while COMMAND runs'
+complete -c dlock -n __dlock_at_command_name -a acquire -d 'take the lock and leave; prints the token'
+complete -c dlock -n __dlock_at_command_name -a renew -d 'give a lock taken with acquire more time'
+complete -c dlock -n __dlock_at_command_name -a release -d 'give it back, or throw its holders out'
+complete -c dlock -n __dlock_at_command_name -a inspect -d 'who holds and who waits'
+complete -c dlock -n __dlock_at_command_name -a doctor -d 'whether the server is fit to hold locks'
+complete -c dlock -n __dlock_at_command_name -a guard -d 'run COMMAND unless a newer holder came before'
+complete -c dlock -n __dlock_at_command_name -a latch -d 'wait until so many have arrived'
+complete -c dlock -n __dlock_at_command -a help -d 'print the help of COMMAND'
 complete -c dlock -n __dlock_at_command -s h -l help -d 'show the help'
 complete -c dlock -n __dlock_at_command -s V -l version -d 'show the version'
 complete -c dlock -n '__dlock_options_of acquire renew release inspect' -a '(__dlock_operands)'

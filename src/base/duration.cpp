@@ -42,12 +42,13 @@ std::optional<long long> take_amount(std::string_view& text, long long& billiont
     fraction = take_digits(text);
     if (fraction.empty()) return std::nullopt;
   }
-  if (whole.empty() || whole.size() > 11 || fraction.size() > 9) return std::nullopt;
+  if ((whole.empty() && fraction.empty()) || whole.size() > 11 || fraction.size() > 9)
+    return std::nullopt;
   billionths = 0;
   for (std::size_t i = 0; i < 9; ++i) {
     billionths = billionths * 10 + (i < fraction.size() ? fraction[i] - '0' : 0);
   }
-  return parse_number(whole, 0, 99'999'999'999);
+  return whole.empty() ? 0 : parse_number(whole, 0, 99'999'999'999);
 }
 
 const Unit* find_unit(std::string_view name) {

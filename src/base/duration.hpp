@@ -11,8 +11,9 @@ namespace dlock {
 
 constexpr milliseconds longest_duration = std::chrono::hours(24 * 365);
 
-/// `10`, `0.25` (seconds), `500ms`, `30s`, `5m`, `1h30m`, `1d`; decimal, at most 365 days, at least
-/// as exact as a millisecond (what is finer is rounded up). Nothing where `text` is anything else.
+/// `10`, `0.25`, `.5` (seconds), `500ms`, `30s`, `5m`, `1h30m`, `1d`; decimal, at most 365 days, at
+/// least as exact as a millisecond (what is finer is rounded up). Nothing where `text` is anything
+/// else.
 std::optional<milliseconds> parse_duration(std::string_view text);
 
 /// A decimal number of [low, high] and nothing else; no sign, no blanks.

@@ -1,4 +1,3 @@
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -59,12 +58,6 @@ struct AclLines {
   }
 };
 
-/// The width of the terminal on stdout; 0: none, so lines stay whole for grep.
-std::size_t columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
 }  // namespace
 
 int doctor_command(const Settings& settings, const Log&) {
@@ -75,7 +68,8 @@ int doctor_command(const Settings& settings, const Log&) {
   }
   const Diagnosis diagnosis = std::visit(Diagnose{exam}, settings.server);
   if (!settings.quiet) {
-    print(settings.json ? diagnosis_json(diagnosis) : diagnosis_text(diagnosis, columns()));
+    print(settings.json ? diagnosis_json(diagnosis)
+                        : diagnosis_text(diagnosis, screen_at(STDOUT_FILENO)));
   }
   return static_cast<int>(diagnosis.verdict());
 }

@@ -12,7 +12,12 @@ namespace dlock {
 namespace {
 
 std::string report(const Settings& settings, const std::vector<KeyState>& states) {
-  if (!settings.json) return inspect_text(settings, states, screen_at(STDOUT_FILENO));
+  if (!settings.json) {
+    const Screen screen = screen_at(STDOUT_FILENO);
+    // A program that reads a pipe counts lines.
+    if (states.empty() && screen.is_terminal) return "no locks\n";
+    return inspect_text(settings, states, screen);
+  }
   std::string text;
   for (const KeyState& state : states) text += key_json(state);
   return text;

@@ -243,6 +243,16 @@ Command command_named(const std::string& name) {
   refuse_command(name);
 }
 
+/// `dlock help` and `dlock help COMMAND`.
+Flags help_wanted(const std::vector<std::string>& arguments) {
+  Flags flags;
+  flags.help = true;
+  if (arguments.size() > 2) throw_usage("help takes one command: dlock help COMMAND");
+  const std::string about = arguments.size() == 2 ? arguments[1] : "help";
+  if (about != "help" && about != "-h" && about != "--help") flags.command = command_named(about);
+  return flags;
+}
+
 }  // namespace
 
 Flags parse_command_line(const std::vector<std::string>& arguments) {
@@ -251,6 +261,7 @@ Flags parse_command_line(const std::vector<std::string>& arguments) {
   if (arguments.front().size() > 1 && arguments.front()[0] == '-') {
     return before_command(arguments.front());
   }
+  if (arguments.front() == "help") return help_wanted(arguments);
   flags.command = command_named(arguments.front());
   ArgParser(arguments, flags).cut();
   return flags;

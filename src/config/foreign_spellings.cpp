@@ -63,7 +63,6 @@ constexpr ForeignSpelling command_habits[] = {
     {"watch", "dlock inspect --watch"},
     {"check", "dlock doctor"},
     {"ping", "dlock doctor"},
-    {"help", "dlock --help, or dlock COMMAND --help"},
     {"version", "dlock --version"},
 };
 

@@ -194,7 +194,7 @@ std::string page_text(const Page& page) {
   text += wrapped("Also, each with a variable as DLOCK_TLS_CA:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
   if (text.find(" DUR ") != std::string::npos) {
-    text += "DUR is 10 or 0.25 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
+    text += "DUR is 10, 0.25 or .5 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
   }
   text += std::string("\nExamples:\n") + page.examples;
   return text + "\nExit codes:\n" + page.exit_codes;
@@ -208,6 +208,7 @@ std::string overview() {
   for (const Subcommand& each : subcommands()) {
     text += padded(std::string("  ") + each.name, 12) + each.help + "\n";
   }
+  text += padded("  help", 12) + std::string("print the help of COMMAND: dlock help COMMAND\n");
   return text +
          "\nExamples:\n"
          "  dlock run -n -k nightly -- echo skipped if it runs already\n"

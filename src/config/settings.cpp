@@ -175,7 +175,8 @@ class Resolver {
     if (settings_.ttl) return;
     if (settings_.command == Command::acquire && !settings_.attach) {
       throw_usage(
-          "missing ttl: nobody renews what acquire takes, so choose how long it lasts: -t DUR");
+          "missing ttl: nobody renews what acquire takes, so choose how long it lasts with -t DUR, "
+          "or have it renewed until this script ends with --attach \"$$\"");
     }
     if (settings_.command != Command::renew) settings_.ttl = usual_ttl;
   }

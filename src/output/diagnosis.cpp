@@ -20,6 +20,18 @@ const char* name_of(Level level) {
   return "error";
 }
 
+Tone tone_of(Level level) {
+  switch (level) {
+    case Level::ok:
+      return Tone::good;
+    case Level::warning:
+      return Tone::busy;
+    case Level::error:
+      break;
+  }
+  return Tone::bad;
+}
+
 constexpr std::size_t level_width = 9;
 
 std::string padded(std::string text, std::size_t width) {
@@ -63,15 +75,18 @@ Finding verdict_line(const Diagnosis& diagnosis) {
 
 }  // namespace
 
-std::string diagnosis_text(const Diagnosis& diagnosis, std::size_t columns) {
+std::string diagnosis_text(const Diagnosis& diagnosis, const Screen& screen) {
+  const std::size_t columns = screen.is_terminal ? screen.columns : 0;
   Findings lines = diagnosis.findings;
   lines.push_back(verdict_line(diagnosis));
   std::size_t check_width = 0;
   for (const Finding& each : lines) check_width = std::max(check_width, each.check.size() + 2);
-  std::string text = diagnosis.server + "\n";
+  std::string text = screen.toned(diagnosis.server, Tone::title) + "\n";
   for (const Finding& each : lines) {
     const std::string advice = each.advice.empty() ? "" : " -> " + each.advice;
-    text += padded(name_of(each.level), level_width) + padded(each.check, check_width) +
+    const std::string level = name_of(each.level);
+    text += screen.toned(level, tone_of(each.level)) +
+            std::string(level_width - level.size(), ' ') + padded(each.check, check_width) +
             wrapped(each.text + advice, level_width + check_width, columns) + "\n";
   }
   return text;

@@ -4,6 +4,7 @@
 
 #include <regex>
 
+#include "cli/live_support.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -28,6 +29,19 @@ std::vector<std::string> keys_of(const Place& place, const std::vector<std::stri
 }
 
 using Keys = std::vector<std::string>;
+
+TEST_CASE("inspect: where there is nothing, a terminal is told so, and a pipe gets nothing") {
+  on_each_engine([](const Place& place) {
+    CHECK(place.dlock({"inspect"}).out == "");
+    CHECK(place.dlock({"inspect", "--json"}).out == "");
+    Watcher user(place);
+    user.type("$D inspect 'x*'; echo code-$?");
+    CHECK(user.shows("\nno locks\r\ncode-0"));
+    user.type("$D inspect --json; echo json-$?");
+    CHECK(user.shows("json-0"));
+    CHECK(user.count("no locks\r") == 1);
+  });
+}
 
 TEST_CASE("inspect: --json has these names in this order, and true values") {
   on_each_engine([](const Place& place) {

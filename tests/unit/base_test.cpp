@@ -17,6 +17,8 @@ TEST_CASE("a duration is a number of seconds, or numbers with units, the largest
   CHECK(ms("10") == 10'000);
   CHECK(ms("0") == 0);
   CHECK(ms("0.25") == 250);
+  CHECK(ms(".5") == 500);
+  CHECK(ms(".5m") == 30'000);
   CHECK(ms("500ms") == 500);
   CHECK(ms("30s") == 30'000);
   CHECK(ms("1.5m") == 90'000);
@@ -31,10 +33,30 @@ TEST_CASE("what is finer than a millisecond is rounded up, so that nothing becom
 }
 
 TEST_CASE("anything else is no duration") {
-  for (const char* text :
-       {"",     " ",  "s",       "-1",    "+1",    "1 s",  "1s ",  "1x",   "1e3",
-        "0x10", ".5", "1.",      "1.5.1", "30m1h", "1m1m", "1h30", "366d", "99999999999999",
-        "1s5",  "1S", "365d1ms", "nan",   "1,5"}) {
+  for (const char* text : {"",
+                           " ",
+                           "s",
+                           "-1",
+                           "+1",
+                           "1 s",
+                           "1s ",
+                           "1x",
+                           "1e3",
+                           "0x10",
+                           ".",
+                           ".s",
+                           "1.",
+                           "1.5.1",
+                           "30m1h",
+                           "1m1m",
+                           "1h30",
+                           "366d",
+                           "99999999999999",
+                           "1s5",
+                           "1S",
+                           "365d1ms",
+                           "nan",
+                           "1,5"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_duration(text));
   }

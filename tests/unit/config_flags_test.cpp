@@ -172,6 +172,17 @@ TEST_CASE("help and version are found everywhere before COMMAND, and end the rea
   CHECK_FALSE(parse({"release", "--", "--help"}).help);
 }
 
+TEST_CASE("help is a command, too, with or without the name of another") {
+  for (const Words& words : {Words{"help"}, Words{"help", "help"}, Words{"help", "--help"}}) {
+    CHECK(parse(words).help);
+    CHECK_FALSE(parse(words).command);
+  }
+  CHECK(parse({"help", "latch"}).help);
+  CHECK(parse({"help", "latch"}).command == Command::latch);
+  CHECK(refusal({"help", "nonsense"}).starts_with("unknown command "));
+  CHECK(refusal({"help", "latch", "wait"}) == "help takes one command: dlock help COMMAND");
+}
+
 TEST_CASE("dlock alone has neither command nor help") {
   const Flags flags = parse({});
   CHECK_FALSE(flags.command);
@@ -233,7 +244,7 @@ TEST_CASE("what comes later does not exist yet") {
       CHECK(refusal({each.name, flag, "1"}).starts_with("unknown flag " + std::string(flag)));
     }
   }
-  for (const char* command : {"help", "RUN", "", " run"}) {
+  for (const char* command : {"hlep", "RUN", "", " run"}) {
     CHECK(refusal({command}).starts_with("unknown command \"" + std::string(command) + "\""));
   }
 }
@@ -269,7 +280,6 @@ TEST_CASE("what other lock tools call a command is known") {
   CHECK(refusal({"break", "a"}).ends_with(": did you mean dlock release KEY --force?"));
   CHECK(refusal({"lock", "a"})
             .ends_with(": did you mean dlock run -k KEY -- COMMAND, or dlock acquire?"));
-  CHECK(refusal({"help"}).ends_with(": did you mean dlock --help, or dlock COMMAND --help?"));
   CHECK(refusal({"/tmp/job.lock", "echo"}) ==
         "unknown command \"/tmp/job.lock\": a command runs under a lock with "
         "dlock run -k KEY -- COMMAND");

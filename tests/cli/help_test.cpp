@@ -1,0 +1,52 @@
+#include <doctest/doctest.h>
+
+#include "cli/live_support.hpp"
+
+namespace dlock::test {
+namespace {
+
+TEST_CASE("help: as a command it prints what --help prints, on stdout, with exit code 0") {
+  const Place place(Engine::local);
+  CHECK(place.dlock({"help"}).out == place.dlock({"--help"}).out);
+  for (const char* command : {"run", "latch"}) {
+    const auto result = place.dlock({"help", command});
+    CHECK(result.exit_code == 0);
+    CHECK(result.err == "");
+    CHECK(result.out == place.dlock({command, "--help"}).out);
+    CHECK(holds(result.out, std::string("Usage: dlock ") + command));
+  }
+  const auto unknown = place.dlock({"help", "relase"});
+  CHECK(unknown.exit_code == 64);
+  CHECK(holds(unknown.err, "did you mean release?"));
+}
+
+TEST_CASE("help: a duration needs no digit before the point") {
+  const Place place(Engine::local);
+  const auto token = place.acquired("a", {"-t", ".5h"});
+  CHECK(place.state("a")["holders"][0]["lease_left_ms"] > 60'000);
+}
+
+TEST_CASE("help: acquire without a ttl names both ways to keep the lock") {
+  const Place place(Engine::local);
+  const auto result = place.dlock({"acquire", "a"});
+  CHECK(result.exit_code == 64);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, "-t DUR"));
+  CHECK(holds(result.err, "--attach \"$$\""));
+}
+
+TEST_CASE("help: doctor has colours at a terminal, and none with NO_COLOR or in a pipe") {
+  const Place place(Engine::local);
+  Watcher user(place);
+  user.type("$D doctor; echo code-$?");
+  REQUIRE(user.shows("code-"));
+  CHECK(user.shows("\x1b[32mok\x1b[0m "));
+  Watcher plain(place, {{"NO_COLOR", "1"}});
+  plain.type("$D doctor; echo code-$?");
+  REQUIRE(plain.shows("code-"));
+  CHECK(plain.count("\x1b[") == 0);
+  CHECK(!holds(place.dlock({"doctor"}).out, "\x1b["));
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -8,6 +8,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/join.hpp"
 #include "base/wait.hpp"
 #include "commands/lock_acquirer.hpp"
 
@@ -158,6 +159,15 @@ std::optional<bool> HeldLocks::thrown_out() {
 
 void HeldLocks::renew_now() {
   if (keeper_) keeper_->renew_now(request_timeout(held_.front().claim.ttl));
+}
+
+std::string HeldLocks::stop_text() const {
+  const std::string keys =
+      joined(held_, ", ", [](const Held& held) { return escaped(held.claim.key.text); });
+  if (!keeper_) return "stopped: " + keys + " stays held until COMMAND has ended";
+  return "stopped: nobody renews " + keys + " meanwhile; unless continued within " +
+         human_duration(left_until(keeper_->safe_until())) +
+         ", others may hold it, and COMMAND is ended once continued";
 }
 
 const StopSource* HeldLocks::stop_source() const { return source_.get(); }

@@ -33,6 +33,8 @@ class HeldLocks {
   /// Until then all holds are ours as things stand; before keep().
   Deadline granted_until() const;
   void renew_now();
+  /// What becomes of the locks while dlock is stopped (^Z).
+  std::string stop_text() const;
   /// Null where nothing can be lost.
   const StopSource* stop_source() const;
   std::string loss_text() const;

@@ -7,6 +7,7 @@
 #include "base/escape.hpp"
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
+#include "commands/wait_log.hpp"
 #include "lock/await_latch.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
@@ -17,22 +18,34 @@ namespace {
 
 class LatchReporter final : public LatchListener {
  public:
-  LatchReporter(const LockKey& key, const Log& log) : key_(key), log_(log) {}
+  LatchReporter(const LockKey& key, const Log& log) : key_(key), log_(log), lines_(log) {}
 
   void waiting(const LatchState& state) override {
     waited_ = true;
     log_.notice("waiting: " + latch_text(key_, state));
+    lines_.begin(line_of(state));
   }
+  void still_waiting(const LatchState& state) override { lines_.change(line_of(state)); }
   void server_lost(const std::string& why) override {
     log_.notice(server_lost_text(why, "waiting"));
+    lines_.change(
+        [this](milliseconds waited) { return waiting_in_vain_text(key_, waited, Screen{}); });
   }
   void server_back(milliseconds away) override { log_.notice(server_back_text(away, "waiting")); }
 
   bool has_waited() const { return waited_; }
+  void hush() { lines_.end(); }
 
  private:
+  WaitLog::Text line_of(const LatchState& state) const {
+    return [this, state](milliseconds waited) {
+      return "waiting " + human_duration(waited) + " for " + latch_text(key_, state);
+    };
+  }
+
   const LockKey& key_;
   const Log& log_;
+  WaitLog lines_;
   bool waited_ = false;
 };
 
@@ -100,6 +113,7 @@ int Latch::wait() {
     auto left = settings_.wait;
     if (left) left = std::max(milliseconds(0), *left - passed_since(begun_));
     const auto result = await_latch(*latches_, key_, left, signals.fd(), teller);
+    teller.hush();
     switch (result.end) {
       case LatchWait::End::open:
         if (teller.has_waited()) log_.notice(opened_text(result.state));

@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
 #include "commands/deadlock.hpp"
 #include "commands/open_store.hpp"
+#include "commands/wait_log.hpp"
 #include "commands/wait_status.hpp"
 #include "output/sentences.hpp"
 
@@ -17,15 +19,16 @@ namespace {
 
 class WaitReporter final : public AcquireListener {
  public:
-  WaitReporter(const Log& log, WaitStatus* line) : log_(log), line_(line) {}
+  WaitReporter(const Log& log, WaitStatus* line) : log_(log), line_(line), lines_(log) {}
   ~WaitReporter() override { hush(); }
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
     log_.notice("waiting: " + refusal_text(key, refusal) + deadlock_text(refusal));
-    if (line_ != nullptr) line_->begin(key, refusal);
+    line_ != nullptr ? line_->begin(key, refusal) : lines_.begin(line_of(key, refusal));
+    key_ = key;
   }
-  void still_waiting(const LockKey&, const Refusal& refusal) override {
-    if (line_ != nullptr) line_->news(refusal);
+  void still_waiting(const LockKey& key, const Refusal& refusal) override {
+    line_ != nullptr ? line_->news(refusal) : lines_.change(line_of(key, refusal));
   }
   void let_in(const LockKey& key, milliseconds waited) override {
     hush();
@@ -38,17 +41,34 @@ class WaitReporter final : public AcquireListener {
   /// From here on the terminal is others'.
   void hush() {
     if (line_ != nullptr) line_->end();
+    lines_.end();
   }
 
  private:
+  static WaitLog::Text line_of(const LockKey& key, Refusal refusal) {
+    return [key, refusal, as_of = BootClock::now()](milliseconds waited) mutable {
+      age_by(refusal.held_by, passed_since(std::exchange(as_of, BootClock::now())));
+      return waiting_text(key, refusal, waited, Screen{});
+    };
+  }
+
   void tell(const std::string& text, bool away) {
-    if (line_ == nullptr) return log_.notice(text);
+    if (line_ == nullptr) {
+      if (away && !key_.text.empty()) {
+        lines_.change([key = key_](milliseconds waited) {
+          return waiting_in_vain_text(key, waited, Screen{});
+        });
+      }
+      return log_.notice(text);
+    }
     line_->away(away);
     line_->aside([&] { log_.notice(text); });
   }
 
   const Log& log_;
   WaitStatus* line_;  ///< null where nobody would see it
+  WaitLog lines_;     ///< silent where somebody does
+  LockKey key_;       ///< that is waited for
 };
 
 }  // namespace
@@ -113,6 +133,9 @@ LockAcquirer::Result LockAcquirer::acquire() {
       if (ends_waiting(event->number)) {
         result.signal = event->number;
         return result;
+      }
+      if (screen_at(STDERR_FILENO).is_terminal) {
+        log_.notice("stopped, and left the queue: it queues again, at the end, once continued");
       }
       stop_by(event->number, Stop::myself);
     }

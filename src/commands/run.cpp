@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -7,11 +8,13 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/join.hpp"
+#include "base/wait.hpp"
 #include "commands/commands.hpp"
 #include "commands/exec_error.hpp"
 #include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "output/json.hpp"
+#include "output/screen.hpp"
 #include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
 #include "supervise/watchdog.hpp"
@@ -161,7 +164,14 @@ Terms Run::terms(HeldLocks& holding) const {
   terms.on_loss = [&] {
     log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
   };
-  terms.before_stop = [&] { holding.renew_now(); };
+  terms.before_stop = [&] {
+    holding.renew_now();
+    // A terminal that takes nothing (^S) must not keep dlock from stopping.
+    pollfd terminal[] = {{STDERR_FILENO, POLLOUT, 0}};
+    const bool is_read =
+        screen_at(STDERR_FILENO).is_terminal && poll_until(terminal, BootClock::now()) > 0;
+    if (is_read) log_.notice(holding.stop_text());
+  };
   return terms;
 }
 

@@ -74,7 +74,7 @@ std::optional<LatchWait::End> AtLatch::look_and_sleep() {
   reached_ = true;
   absence_.end();
   if (end || !listen) return end ? end : LatchWait::End::timed_out;
-  if (first) listener_.waiting(state_);
+  first ? listener_.waiting(state_) : listener_.still_waiting(state_);
   // Its end is rounded to milliseconds on the way here.
   const auto its_end = later(BootClock::now(), state_.left + milliseconds(1));
   const auto due = std::min(its_end, later(BootClock::now(), longest_sleep_at_a_latch));

@@ -12,6 +12,8 @@ class LatchListener : public ServerListener {
  public:
   /// When the waiting begins.
   virtual void waiting(const LatchState& state) = 0;
+  /// What each further answer says.
+  virtual void still_waiting(const LatchState&) {}
 };
 
 /// How the waiting at a latch ended.

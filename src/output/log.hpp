@@ -10,6 +10,7 @@ class Log {
  public:
   Log(bool quiet, bool verbose) : quiet_(quiet), verbose_(verbose) {}
 
+  bool quiet() const { return quiet_; }
   void error(const std::string& text) const;   ///< always
   void notice(const std::string& text) const;  ///< unless -q
   void detail(const std::string& text) const;  ///< with -v

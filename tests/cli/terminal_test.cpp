@@ -67,6 +67,8 @@ TEST_CASE(
     user.type("$D run -k a -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"'; echo code-$?");
     REQUIRE(user.shows("ready"));
     user.press("\x1a");
+    CHECK(user.shows(place.is_local() ? "dlock: stopped: a stays held until COMMAND has ended\r\n"
+                                      : "dlock: stopped: nobody renews a meanwhile; unless "));
     REQUIRE(user.shows("Stopped"));
     CHECK(user.shows("code-148"));
     CHECK(!place.is_free("a"));

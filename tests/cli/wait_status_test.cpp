@@ -49,6 +49,7 @@ TEST_CASE("waiting line: wiped at the end of the time, by ^C and by ^Z, and draw
   REQUIRE(user.shows("dlock: waiting 1s for a"));
   user.press("\x1a");
   REQUIRE(user.shows(wipe));
+  CHECK(user.shows("dlock: stopped, and left the queue: "));
   REQUIRE(user.shows("Stopped"));
   user.type("fg");
   REQUIRE(user.shows("dlock: waiting 1s for a"));

@@ -234,7 +234,7 @@ TEST_CASE("a flag of another command is told from an unknown one") {
         "--ttl is no flag of inspect, but of run, acquire, renew, latch, doctor");
   CHECK(refusal({"acquire", "-E", "5"}) == "-E is no flag of acquire, but of run");
   CHECK(refusal({"run", "--json"}) ==
-        "--json is no flag of run, but of acquire, inspect, latch, doctor");
+        "--json is no flag of run, but of acquire, renew, release, inspect, latch, doctor");
   CHECK(refusal({"release", "-n"}) == "-n is no flag of release, but of run, acquire, latch");
 }
 

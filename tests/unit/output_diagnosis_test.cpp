@@ -15,7 +15,7 @@ Diagnosis ill() {
            {Level::warning, "uptime", "started 2s ago", "wait"}}};
 }
 
-Screen terminal(std::size_t columns) {
+Screen wide_terminal(std::size_t columns) {
   Screen screen;
   screen.is_terminal = true;
   screen.columns = columns;
@@ -38,17 +38,18 @@ TEST_CASE("a diagnosis is a line a check, with what to do behind an arrow") {
 }
 
 TEST_CASE("on a terminal a long line goes on below its text") {
-  CHECK(diagnosis_text(ill(), terminal(48))
+  CHECK(diagnosis_text(ill(), wide_terminal(48))
             .find("\nerror    eviction  allkeys-lru throws locks out\n"
                   "                   -> noeviction\n") != std::string::npos);
-  CHECK(diagnosis_text(ill(), terminal(10)) == diagnosis_text(ill(), Screen{}));
+  CHECK(diagnosis_text(ill(), wide_terminal(10)) == diagnosis_text(ill(), Screen{}));
   Diagnosis long_word = ill();
   long_word.findings[0].text = std::string(100, 'x');
-  CHECK(diagnosis_text(long_word, terminal(60)).find(std::string(100, 'x')) != std::string::npos);
+  CHECK(diagnosis_text(long_word, wide_terminal(60)).find(std::string(100, 'x')) !=
+        std::string::npos);
 }
 
 TEST_CASE("where there are colours the level of a check has one, and the columns stay") {
-  Screen coloured = terminal(100);
+  Screen coloured = wide_terminal(100);
   coloured.colours = true;
   const std::string text = diagnosis_text(ill(), coloured);
   CHECK(text.find("\n\x1b[32mok\x1b[0m       reach     connected") != std::string::npos);

@@ -1,0 +1,66 @@
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "commands/wait_log.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// What is written to stderr goes to a file.
+class Stderr {
+ public:
+  Stderr() : before_(dup(STDERR_FILENO)) {
+    const Fd file(open(path().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    dup2(file.get(), STDERR_FILENO);
+  }
+  ~Stderr() { dup2(before_.get(), STDERR_FILENO); }
+  std::string text() const { return read_file(path()); }
+
+ private:
+  std::string path() const { return dir_ / "err"; }
+
+  TempDir dir_;
+  Fd before_;
+};
+
+milliseconds at_once(int n) { return milliseconds(10 * n); }
+
+}  // namespace
+
+TEST_CASE("a wait is told of each minute, and after five minutes every five") {
+  std::string minutes;
+  for (int n = 1; n <= 8; ++n) {
+    minutes += std::to_string(wait_line_due(n) / std::chrono::minutes(1)) + " ";
+  }
+  CHECK(minutes == "1 2 3 4 5 10 15 20 ");
+}
+
+TEST_CASE("the lines of a wait say what was told last, and end with it") {
+  const Stderr written;
+  const Log log(false, false);
+  WaitLog lines(log, at_once);
+  lines.begin([](milliseconds) { return std::string("first"); });
+  CHECK(eventually([&] { return written.text().find("dlock: first\n") == 0; }));
+  lines.change([](milliseconds waited) { return waited.count() > 0 ? "second" : "at once"; });
+  CHECK(eventually([&] { return written.text().find("dlock: second\n") != std::string::npos; }));
+  lines.end();
+  const std::string all = written.text();
+  usleep(50'000);
+  CHECK(written.text() == all);
+}
+
+TEST_CASE("a quiet wait is not told of") {
+  const Stderr written;
+  const Log log(true, false);
+  WaitLog lines(log, at_once);
+  lines.begin([](milliseconds) { return std::string("first"); });
+  usleep(50'000);
+  lines.end();
+  CHECK(written.text() == "");
+}
+
+}  // namespace dlock::test

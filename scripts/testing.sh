@@ -23,7 +23,7 @@ run_tests() {
   return "$status"
 }
 
-report_of() { echo "$root/build/$1/tests.xml"; }
+report_of() { echo "$root/build/tests-$1.xml"; }
 
 # read_counts PRESET SECONDS: the counts of its last run, in $counts.
 read_counts() {

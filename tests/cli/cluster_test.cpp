@@ -10,6 +10,7 @@
 #include "support/cluster.hpp"
 #include "support/fake_server.hpp"
 #include "support/resp.hpp"
+#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
@@ -32,7 +33,7 @@ void is_refused(const std::string& url, const std::string& why, int code = 69,
   CHECK(result.out == "");
   CHECK(is_one_message(result.err));
   CHECK(holds(result.err, why));
-  CHECK(result.duration < milliseconds(2000) * slower);
+  CHECK(result.duration < stretched(milliseconds(2000)));
 }
 
 std::string url_of(int port) { return "redis+cluster://127.0.0.1:" + std::to_string(port); }

@@ -6,6 +6,7 @@
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/overlap.hpp"
+#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
@@ -137,12 +138,12 @@ TEST_CASE("holding: --max-hold stops the command and exits with 124, also if it 
     const auto gentle = place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--", "sleep", "60"});
     CHECK(gentle.exit_code == 124);
     CHECK(is_one_message(gentle.err));
-    CHECK(gentle.duration < milliseconds(5000));
+    CHECK(gentle.duration < stretched(milliseconds(5000)));
     const auto stubborn = place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--grace", "0.2",
                                        "-c", "trap '' TERM; while :; do sleep 0.01; done"});
     CHECK(stubborn.exit_code == 124);
     CHECK(stubborn.duration >= milliseconds(400));
-    CHECK(stubborn.duration < milliseconds(5000));
+    CHECK(stubborn.duration < stretched(milliseconds(5000)));
     const auto answered =
         place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--signal", "usr1", "-c",
                      "trap 'echo asked; exit 3' USR1; echo in; while :; do sleep 0.01; done"});
@@ -157,12 +158,12 @@ TEST_CASE("holding: --min-hold keeps the key for a while, and dlock does not lin
   on_each_engine([](const Place& place) {
     const auto first = place.dlock({"run", "-k", "a", "--min-hold", "1.5s", "--", "true"});
     CHECK(first.exit_code == 0);
-    CHECK(first.duration < milliseconds(1200));
+    CHECK(first.duration < stretched(milliseconds(1200)));
     const auto refused = place.dlock({"run", "-n", "-k", "a", "--", "true"});
     CHECK(refused.exit_code == 75);
     CHECK(is_one_message(refused.err));
     CHECK(holds(refused.err, "--min-hold"));
-    CHECK(time_until_free(place, "a") < milliseconds(3000));
+    CHECK(time_until_free(place, "a") < stretched(milliseconds(3000)));
   });
 }
 
@@ -253,7 +254,7 @@ TEST_CASE("holding: Redis stopped under a holder: the command is gone before the
   place.server().stop();
   const auto begun = BootClock::now();
   REQUIRE(eventually([&] { return !is_alive(command); }));
-  CHECK(BootClock::now() - begun < milliseconds(2000));
+  CHECK(BootClock::now() - begun < stretched(milliseconds(2000)));
   const auto result = holder.wait();
   place.server().cont();
   CHECK(result.exit_code == 79);

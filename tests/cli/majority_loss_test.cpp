@@ -7,6 +7,7 @@
 
 #include "support/chance.hpp"
 #include "support/fleet.hpp"
+#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
@@ -160,7 +161,7 @@ TEST_CASE("majority: killing three of five servers stops the job before its leas
   CHECK(other.out == "");
   CHECK(times(other.err, "no majority of 5 servers") == 1);
   CHECK(names_servers(other.err, {urls[0], urls[1], urls[2]}));
-  CHECK(other.duration < milliseconds(5000) * slower);
+  CHECK(other.duration < stretched(milliseconds(5000)));
 
   for (std::size_t i = 3; i < 5; ++i) scene.fleet.server(i).kill_hard();
   for (const char* const command : {"run", "inspect", "acquire"}) {

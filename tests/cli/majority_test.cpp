@@ -197,9 +197,9 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   const FleetScene scene(options);
   const Fleet& fleet = scene.fleet;
   Process other = scene.hold("b", "go", {"-t", "60"});
-  Process waiter = scene.start({"run", "-t", "3", "-k", "a", "-k", "b", "--", "echo", "ran"});
+  Process waiter = scene.start({"run", "-t", "8", "-k", "a", "-k", "b", "--", "echo", "ran"});
   Process script = scene.start_shell(
-      "T=$(\"$DLOCK\" acquire -t 3 -k c --attach $$) || exit; until [ -e go ]; do sleep 0.01; "
+      "T=$(\"$DLOCK\" acquire -t 8 -k c --attach $$) || exit; until [ -e go ]; do sleep 0.01; "
       "done");
   const auto both_stand_on = [&](std::size_t server) {
     const RedisServer& one = fleet.server(server);

@@ -110,7 +110,7 @@ void dead_waiters_delay_nobody(const Scene& scene) {
   scene.touch("go-0");
   CHECK(waiters[1].wait().exit_code == 0);
   CHECK(waiters[4].wait().exit_code == 0);
-  CHECK(BootClock::now() - released < milliseconds(1000) * slower);
+  CHECK(BootClock::now() - released < stretched(milliseconds(1000)));
   CHECK(holder.wait().exit_code == 0);
   CHECK(order_of(scene.log()) == std::vector<long>{2, 5});
   CHECK(scene.run({"run", "-n", "-k", "q", "--", "true"}).exit_code == 0);
@@ -128,7 +128,7 @@ void a_stopped_head_costs_two_seconds(const Scene& scene) {
   scene.touch("go-0");
   CHECK(second.wait().exit_code == 0);
   CHECK(third.wait().exit_code == 0);
-  CHECK(BootClock::now() - released < milliseconds(2000) + milliseconds(700) * slower);
+  CHECK(BootClock::now() - released < milliseconds(2000) + stretched(milliseconds(700)));
   head.signal(SIGCONT);
   CHECK(head.wait().exit_code == 0);
   CHECK(holder.wait().exit_code == 0);
@@ -145,7 +145,7 @@ void a_signal_ends_waiting(const Scene& scene) {
     const auto sent = BootClock::now();
     waiter.signal(number);
     CHECK(waiter.wait().signal == number);
-    CHECK(BootClock::now() - sent < milliseconds(500) * slower);
+    CHECK(BootClock::now() - sent < stretched(milliseconds(500)));
     CHECK(scene.waiting("q") == 0);
   }
   scene.touch("go-0");

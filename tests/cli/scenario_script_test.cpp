@@ -43,7 +43,7 @@ void a_hold_ends_with_its_ttl(const Scene& scene) {
   CHECK(order_of(scene.log()) == first_numbers(2));
   const Deadline start{std::chrono::nanoseconds(tenures(scene.log()).front().start_ns)};
   CHECK(start - asked >= milliseconds(1500));
-  CHECK(start - answered <= milliseconds(1500) + milliseconds(300) * slower);
+  CHECK(start - answered <= milliseconds(1500) + stretched(milliseconds(300)));
   const std::string text = token.out.substr(0, token.out.find('\n'));
   CHECK(scene.run({"renew", "-k", "k", "--token", text}).exit_code == 79);
   CHECK(scene.kept() == scene.may_stay({"k"}));

@@ -133,7 +133,7 @@ TEST_CASE("Redis restarted empty: the holder notices at its next renewal, 79") {
   const Result result = holder.wait();
   CHECK(result.exit_code == 79);
   CHECK(times(result.err, "no longer has it") == 1);
-  CHECK(BootClock::now() - restarted < milliseconds(667) + milliseconds(300) * slower);
+  CHECK(BootClock::now() - restarted < milliseconds(667) + stretched(milliseconds(300)));
 }
 
 TEST_CASE("a fence is larger than every one before, whatever the server has forgotten") {

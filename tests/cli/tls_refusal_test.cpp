@@ -9,6 +9,7 @@
 #include "cli/place.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
+#include "support/stretched.hpp"
 #include "support/tls_redis.hpp"
 
 namespace dlock::test {
@@ -38,7 +39,7 @@ void check_looks(const ProcessOptions& environment, const std::vector<Look>& loo
     const bool refused = looks[i].code != 0;
     CHECK(is_one_message(result.err) == refused);
     CHECK((result.out == "") == refused);
-    CHECK(result.duration < milliseconds(6000));
+    CHECK(result.duration < stretched(milliseconds(6000)));
   }
 }
 
@@ -209,7 +210,7 @@ TEST_CASE(
     CHECK(result.exit_code == 69);
     CHECK(result.out == "");
     CHECK(holds(result.err, "no answer to the TLS handshake in time"));
-    CHECK(result.duration < milliseconds(3000));
+    CHECK(result.duration < stretched(milliseconds(3000)));
   }
 }
 
@@ -228,7 +229,7 @@ TEST_CASE("tls: a server that talks without end has no more time than one that i
              "rediss://127.0.0.1:" + std::to_string(address.port), "--", "echo", "ran"});
   CHECK(result.exit_code == 69);
   CHECK(holds(result.err, "no answer to the TLS handshake in time"));
-  CHECK(result.duration < milliseconds(3000));
+  CHECK(result.duration < stretched(milliseconds(3000)));
 }
 
 }  // namespace dlock::test

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "support/eventually.hpp"
-#include "support/files.hpp"
 #include "support/process.hpp"
 
 namespace dlock::test {
@@ -68,7 +68,10 @@ bool Desk::in_front(const std::string& program) {
   return eventually([&] {
     const pid_t group = tcgetpgrp(master_.get());
     if (group <= 1 || !is_alive(group)) return false;
-    return read_file("/proc/" + std::to_string(group) + "/comm") == program + "\n";
+    // The program may end between the two looks.
+    std::ifstream comm("/proc/" + std::to_string(group) + "/comm");
+    std::string name;
+    return std::getline(comm, name) && name == program;
   });
 }
 

@@ -12,7 +12,7 @@ namespace dlock::test {
 /// what it needs and never longer. For CHECK(eventually([&] { return ...; })); a failure says on
 /// stderr where and how long it waited.
 template <typename Condition>
-bool eventually(Condition condition, milliseconds within = milliseconds(10'000),
+bool eventually(Condition condition, milliseconds within = milliseconds(30'000),
                 std::source_location where = std::source_location::current()) {
   const Deadline deadline = BootClock::now() + within;
   while (!condition()) {

@@ -16,7 +16,7 @@ std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view text);
 
 /// Whether `path` comes to exist within the time: how a child tells its test "I am here".
-bool wait_for_file(const std::string& path, milliseconds within = milliseconds(10'000));
+bool wait_for_file(const std::string& path, milliseconds within = milliseconds(30'000));
 
 /// The lines of `text`; a last one without a newline counts.
 std::size_t count_lines(std::string_view text);

@@ -60,7 +60,7 @@ class Process {
   void kill_all();
   bool running() const;
   /// Waits for the end; Error with what it wrote where it does not end within the time.
-  Result wait(milliseconds within = milliseconds(30'000));
+  Result wait(milliseconds within = milliseconds(60'000));
   /// What it has written so far.
   std::string out() const;
   std::string err() const;

@@ -13,19 +13,10 @@
 #include "support/overlap.hpp"
 #include "support/process.hpp"
 #include "support/redis_server.hpp"
+#include "support/stretched.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
-
-/// The sanitizers make a process start three to ten times slower; what a test allows for work, as
-/// opposed to what it allows for a lease, is stretched by this.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int slower = 6;
-constexpr bool sanitized = true;
-#else
-constexpr int slower = 1;
-constexpr bool sanitized = false;
-#endif
 
 /// Locks of a test's own, and a directory in which dlock and its commands run. There `log` is
 /// written by `"$STAMP" "$LOG" EVENT KEY`, and $DLOCK is the dlock under test.

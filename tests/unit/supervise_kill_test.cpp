@@ -13,6 +13,7 @@
 #include "support/files.hpp"
 #include "support/privileges.hpp"
 #include "support/process.hpp"
+#include "support/stretched.hpp"
 #include "support/supervised.hpp"
 #include "support/temp_dir.hpp"
 
@@ -88,7 +89,7 @@ TEST_CASE("what became root is killed by cgroup where that is delegated") {
   CHECK(says(result, "survivors=0"));
   CHECK_FALSE(is_alive(std::stoi(result.out)));
   CHECK(folders_in(cgroup.path()) == 0);
-  CHECK(result.duration < milliseconds(6000));
+  CHECK(result.duration < stretched(milliseconds(6000)));
 }
 
 TEST_CASE("the folder of a cgroup is found where it is mounted") {

@@ -8,6 +8,7 @@
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/process.hpp"
+#include "support/stretched.hpp"
 #include "support/supervised.hpp"
 #include "support/temp_dir.hpp"
 
@@ -61,7 +62,7 @@ TEST_CASE("descendants in a group of their own are asked to end before they are 
                  {"max-hold=400", "grace=5000"}));
   CHECK(result.out == "daemon asked\n");
   CHECK(says(result, "max-hold code=3"));
-  CHECK(result.duration < milliseconds(4000));
+  CHECK(result.duration < stretched(milliseconds(4000)));
 }
 
 TEST_CASE("the grace goes on for what is left when the command itself has ended") {

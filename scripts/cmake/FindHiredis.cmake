@@ -1,7 +1,7 @@
 # Hiredis::hiredis. Our own, because Debian 12's package names a target that its successors do not,
 # and because the semi-static build wants the archive.
 
-if(DLOCK_SEMI_STATIC)
+if(DLOCK_SEMI_STATIC OR DLOCK_STATIC)
   find_library(Hiredis_LIBRARY NAMES libhiredis.a)
 else()
   find_library(Hiredis_LIBRARY NAMES hiredis)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "local/process_life.hpp"
 #include "local/wake_fifo.hpp"
 
 namespace dlock {

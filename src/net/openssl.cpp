@@ -1,6 +1,8 @@
 #include "net/openssl.hpp"
 
+#ifndef DLOCK_OPENSSL_INSIDE
 #include <dlfcn.h>
+#endif
 
 #include <string>
 
@@ -12,6 +14,18 @@ static_assert(OPENSSL_VERSION_MAJOR >= 3, "libssl 3 or newer");
 namespace dlock {
 namespace {
 
+#ifdef DLOCK_OPENSSL_INSIDE
+
+OpenSsl find() {
+  OpenSsl linked{};
+#define DLOCK_OPENSSL_LINK(name) linked.name = &::name;
+  DLOCK_OPENSSL_FUNCTIONS(DLOCK_OPENSSL_LINK)
+#undef DLOCK_OPENSSL_LINK
+  return linked;
+}
+
+#else
+
 [[noreturn]] void missing() {
   const char* why = dlerror();
   throw Error(ErrorKind::host_refused,
@@ -19,7 +33,7 @@ namespace {
                   escaped(why == nullptr ? "" : why));
 }
 
-OpenSsl load() {
+OpenSsl find() {
   // The version whose headers this was compiled with. libcrypto comes along with it, and a name
   // that is not in the one is looked for in the other.
   const std::string library = "libssl.so." + std::to_string(OPENSSL_SHLIB_VERSION);
@@ -31,10 +45,17 @@ OpenSsl load() {
   if (loaded.name == nullptr) missing();
   DLOCK_OPENSSL_FUNCTIONS(DLOCK_OPENSSL_LOAD)
 #undef DLOCK_OPENSSL_LOAD
+  return loaded;
+}
+
+#endif
+
+OpenSsl load() {
+  const OpenSsl found = find();
   // Its words for all that libcrypto may meet take 0.2 MB of each waiter; what we let it meet are
   // files that turn out to be damaged.
-  loaded.OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, nullptr);
-  return loaded;
+  found.OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, nullptr);
+  return found;
 }
 
 }  // namespace

@@ -15,12 +15,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace {
 
 struct Command {
+  std::string path;
   std::vector<std::string> arguments;
   std::vector<char*> argv;
 };
@@ -31,6 +33,17 @@ struct Result {
   long peak_kb;
   int status;
 };
+
+/// Where a shell would find it: looking for it is no part of what is measured.
+std::string path_of(const std::string& program) {
+  if (program.find('/') != std::string::npos) return program;
+  std::istringstream folders(std::getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = folder + "/" + program;
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return program;
+}
 
 std::vector<Command> read_commands() {
   std::vector<Command> commands;
@@ -46,6 +59,7 @@ std::vector<Command> read_commands() {
   for (Command& command : commands) {
     for (std::string& argument : command.arguments) command.argv.push_back(argument.data());
     command.argv.push_back(nullptr);
+    command.path = path_of(command.arguments.front());
   }
   return commands;
 }
@@ -53,7 +67,8 @@ std::vector<Command> read_commands() {
 Result run(std::size_t number, const Command& command, const posix_spawn_file_actions_t& actions) {
   const auto begun = std::chrono::steady_clock::now();
   pid_t pid = 0;
-  if (posix_spawnp(&pid, command.argv[0], &actions, nullptr, command.argv.data(), environ) != 0) {
+  if (posix_spawn(&pid, command.path.c_str(), &actions, nullptr, command.argv.data(), environ) !=
+      0) {
     return {number, 0, 0, -1};
   }
   int status = 0;

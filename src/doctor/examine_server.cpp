@@ -127,7 +127,7 @@ void sweep(Connection& connection, const KeyNames& scratch) {
   ask_all(connection, requests);
 }
 
-/// Where it has none yet, this is what the two minutes are counted from.
+/// What is left of the quarantine. A server that has lost keys counts its two minutes from here.
 std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const DoctorOptions& exam,
                                             const LockKey& key) {
   try {

@@ -218,7 +218,7 @@ Finding judge_vote(const ServerFacts& facts) {
   if (*facts.quarantined_for == milliseconds(0)) return good(name, "has one");
   return warn(name,
               "none for another " + human_duration(*facts.quarantined_for) +
-                  ": restarted, flushed or never used before, it may have forgotten a lease",
+                  ": restarted or flushed, or it has evicted keys: it may have forgotten a lease",
               "wait; appendonly yes and appendfsync always keep the vote over a restart");
 }
 

@@ -45,7 +45,7 @@ Answer QuorumStore::not_had(const Name& name, const Ask& ask) {
   return refusal;
 }
 
-/// Where a majority takes servers that may have forgotten a lease.
+/// The refusal of a claim that needs the votes of servers that may have forgotten a lease.
 std::optional<Refusal> QuorumStore::too_few_votes(const QuorumHold& quorum_hold) const {
   std::vector<milliseconds> waits;
   std::vector<std::string> names;
@@ -65,10 +65,11 @@ std::optional<Refusal> QuorumStore::too_few_votes(const QuorumHold& quorum_hold)
   Refusal refusal = merged_refusal(quorum_hold);
   refusal.why = Refusal::Reason::unready;
   refusal.ask_again_in = waits[quorum_hold.needed() - able - 1];
-  refusal.reason = "too few of " + std::to_string(quorum_hold.node_votes.size()) +
-                   " servers have a vote: one that was restarted, flushed or never used before " +
-                   "may have forgotten a lease, and has none for another " +
-                   human_duration(refusal.ask_again_in) + ": " + joined(names, ", ");
+  refusal.reason =
+      "too few of " + std::to_string(quorum_hold.node_votes.size()) +
+      " servers have a vote: one that was restarted or flushed, or has evicted keys, " +
+      "may have forgotten a lease, and has none for another " +
+      human_duration(refusal.ask_again_in) + ": " + joined(names, ", ");
   return refusal;
 }
 

@@ -11,9 +11,10 @@
 namespace dlock {
 
 /// One Redis or Valkey server of a quorum: a master, and no node of a Cluster. What its memory is
-/// worth the script keeps below the prefix, and says with each answer (src/redis/lock/guard.lua);
-/// here that is compared with the process which the link leads to. Where another is named it
-/// vouches for this one; what was granted in the other's name is given back, and asked for anew.
+/// worth the script keeps below the prefix, and says with each answer
+/// (src/redis/lock/quarantine.lua); here that is compared with the process which the link leads to.
+/// Where the script names another, this one is recorded; what was granted in the other's name is
+/// given back, and asked for anew.
 class RedisMember final : public RedisStore, public Member {
  public:
   RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link = {},

@@ -212,7 +212,7 @@ TEST_CASE("majority: servers that lost their memory have no vote, neither for ho
   CHECK(times(free.err, "too few of 5 servers have a vote") == 1);
 }
 
-TEST_CASE("majority: servers never used before have no vote at first") {
+TEST_CASE("majority: servers that have just started have no vote yet") {
   FleetOptions options;
   options.servers = 3;
   options.old = false;
@@ -221,6 +221,18 @@ TEST_CASE("majority: servers never used before have no vote at first") {
   CHECK(result.exit_code == 69);
   CHECK(result.out == "");
   CHECK(names_servers(result.err, scene.fleet.urls()));
+}
+
+TEST_CASE("majority: servers that have run for two minutes have a vote from the first lock on") {
+  FleetOptions options;
+  options.servers = 3;
+  options.clocked = {0, 1, 2};
+  options.old = false;
+  const FleetScene scene(options);
+  for (std::size_t i = 0; i < options.servers; ++i) {
+    scene.fleet.clock(i).advance(std::chrono::minutes(3));
+  }
+  CHECK(scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"}).out == "ran\n");
 }
 
 }  // namespace dlock::test

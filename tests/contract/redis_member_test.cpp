@@ -77,12 +77,9 @@ bool holds(const RedisServer& server, const Claim& claim) {
 
 }  // namespace
 
-TEST_CASE(
-    "a server nobody knows lets only those in who are inside, until two minutes have passed") {
+TEST_CASE("a server that has just started lets only those in who are inside, for two minutes") {
   ShimClock clock;
-  RedisOptions options;
-  options.env = clock.environment();
-  RedisServer server(options);
+  RedisServer server(under(clock));
   auto member = member_at(server.address());
   const Claim first = claim_on("k"), kept = claim_on("kept");
   const auto refusal = std::get<Refusal>(vote(member, first, 1, {true, {}}));
@@ -128,6 +125,54 @@ TEST_CASE("the memory of a server is lost with its process and with its keys") {
   server.command({"FLUSHALL"});
   CHECK(voted(member, claim_on("k")) == 0);
   CHECK(guarded(member));
+}
+
+TEST_CASE("a server that has run for two minutes and lost no key votes at once for whom it meets") {
+  ShimClock clock;
+  RedisServer server(under(clock));
+  clock.advance(whole_guard + seconds(1));
+  auto member = member_at(server.address());
+  CHECK(voted(member, claim_on("k")) != 0);
+  CHECK(!guarded(member));
+  // Another that has started waits for what is left since then.
+  server.restart();
+  clock.advance(seconds(90));
+  auto again = member_at(server.address());
+  CHECK(voted(again, claim_on("k")) == 0);
+  CHECK(again.standing().quarantined_for > seconds(29));
+  CHECK(again.standing().quarantined_for < seconds(32));
+}
+
+TEST_CASE(
+    "a server that may have lost keys since it started votes two minutes after that is seen") {
+  const std::vector<std::vector<std::string>> losses[] = {
+      {{"FLUSHALL"}},
+      {{"FLUSHDB", "ASYNC"}},
+      {{"SWAPDB", "0", "1"}},
+      {{"REPLICAOF", "127.0.0.1", "1"},
+       {"REPLICAOF", "NO", "ONE"},
+       {"DEL", "dlock:alive", "dlock:{k}", "dlock:{k}:fence"}},
+      {{"EVAL", "return redis.call('FLUSHDB')", "0"}},
+      {{"CONFIG", "SET", "maxmemory-policy", "allkeys-random"},
+       {"SET", "dlock:{held}", std::string(100'000, 'x')},
+       {"CONFIG", "SET", "maxmemory", "1"},
+       {"CONFIG", "SET", "maxmemory", "0"}},
+      {{"FLUSHALL"}, {"CONFIG", "RESETSTAT"}},
+  };
+  for (const auto& loss : losses) {
+    CAPTURE(loss.front().front());
+    ShimClock clock;
+    RedisServer server(under(clock));
+    auto member = member_at(server.address());
+    clock.advance(std::chrono::hours(1));
+    REQUIRE(voted(member, claim_on("k")) != 0);
+    for (const auto& command : loss) server.command(command);
+    REQUIRE(eventually([&] { return server.command({"DBSIZE"}).number == 0; }));
+    CHECK(voted(member, claim_on("k")) == 0);
+    CHECK(member.standing().quarantined_for == whole_guard);
+    clock.advance(whole_guard);
+    CHECK(voted(member, claim_on("k")) != 0);
+  }
 }
 
 TEST_CASE("what survives a restart without a promise is kept, and nothing is added to it") {
@@ -259,9 +304,7 @@ TEST_CASE("a member's first answer takes one round trip on a new link, also a co
 
 TEST_CASE("a member's fence is what was proposed within a minute of its clock, and may be raised") {
   ShimClock clock;
-  RedisOptions options;
-  options.env = clock.environment();
-  RedisServer server(options);
+  RedisServer server(under(clock));
   vouch_for(server);
   auto member = member_at(server.address());
   const std::int64_t now = clock.now().count(), minute = 60'000'000;

@@ -16,6 +16,22 @@ const LockKey the_key{"k"};
 /// One finds that a member lacks the lock, one lets it re-join, and one may come too early.
 constexpr int renewals_to_be_whole = 3;
 
+/// Looks whether servers have a vote that can have forgotten nothing.
+class VoteListener final : public test::SilentListener {
+ public:
+  explicit VoteListener(const Plan& plan) : plan_(plan) {}
+  void waiting(const LockKey&, const Refusal& refusal) override { look_at(refusal); }
+  void still_waiting(const LockKey&, const Refusal& refusal) override { look_at(refusal); }
+
+ private:
+  void look_at(const Refusal& refusal) {
+    if (refusal.why != Refusal::Reason::unready || !plan_.memories_last()) return;
+    World::here().violated("no server can have forgotten a lease, and too few have a vote");
+  }
+
+  const Plan& plan_;
+};
+
 std::string text_of(const Refusal& refusal) {
   switch (refusal.why) {
     case Refusal::Reason::held:
@@ -118,7 +134,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
     return process().name() + " asks, limit " + std::to_string(claim.limit.owners) + ", token " +
            claim.token.text.substr(claim.token.text.size() - 4);
   });
-  test::SilentListener listener;
+  VoteListener listener(plan_);
   const AcquireTerms terms{wait, interrupt.fd(), {}};
   std::string outcome = "is interrupted";
   try {

@@ -33,6 +33,8 @@ void Faults::happen(Fault fault) {
       return partition();
     case Fault::member_killed:
       return kill_member();
+    case Fault::member_flushed:
+      return flush_member();
     case Fault::member_frozen:
       return freeze_member();
     case Fault::client_killed:
@@ -105,6 +107,16 @@ void Faults::start(Server& server, Server::Memory memory) {
             : memory == Server::Memory::none ? "without memory"
                                              : "with what it knew earlier");
   });
+}
+
+void Faults::flush_member() {
+  Server& server = any_member();
+  // Where clocks are wild nothing would be left to keep the fences growing.
+  if (plan_.wild_clocks || !server.up()) return;
+  server.flush();
+  ++world().statistics().memories_lost;
+  ++world().statistics().flushes;
+  world().tell([&] { return server.name() + " is flushed"; });
 }
 
 void Faults::freeze_member() {

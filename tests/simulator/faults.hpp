@@ -21,6 +21,7 @@ class Faults {
   void happen(Fault fault);
   void partition();
   void kill_member();
+  void flush_member();
   void freeze_member();
   void kill_client();
   void freeze_client(bool suspended);

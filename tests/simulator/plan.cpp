@@ -76,7 +76,7 @@ void draw_faults(Plan& plan, Chance& chance) {
   plan.trouble = Span(plan.ttl) * static_cast<std::int64_t>(1 + chance.up_to(3));
   plan.between_faults = plan.trouble / static_cast<std::int64_t>(1 + chance.up_to(12));
   plan.longest_fault = chance.over_scales(Span(plan.ttl) / 10, Span(plan.ttl) * 3);
-  plan.fresh_members = chance.one_in(30);
+  plan.fresh_members = chance.one_in(15);
   plan.always_fsync = chance.one_in(3);
 }
 

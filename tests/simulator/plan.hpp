@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ namespace dlock::sim {
 enum class Fault {
   partition,
   member_killed,
+  member_flushed,
   member_frozen,
   client_killed,
   client_frozen,
@@ -19,7 +21,7 @@ enum class Fault {
   clock_step,
   interrupt,
 };
-constexpr std::size_t kinds_of_faults = 8;
+constexpr std::size_t kinds_of_faults = 9;
 
 /// What is drawn for one schedule before it begins: which faults there are and how strong.
 /// Schedules in which some are off find what those in which all are on do not: Groce and others,
@@ -40,11 +42,18 @@ struct Plan {
   Span members_apart{0};   ///< their wall clocks are wrong by so much at most
   Span clients_behind{0};  ///< the wall clocks of clients likewise
   Span clients_ahead{0};
+  /// Whether no server loses what it knows: then a majority that was never used before has its
+  /// votes at once.
+  bool memories_last() const {
+    return !wild_clocks && std::none_of(faults.begin(), faults.end(), [](Fault fault) {
+      return fault == Fault::member_killed || fault == Fault::member_flushed;
+    });
+  }
   bool clocks_are_alike() const {
     return members_apart == Span(0) && clients_ahead <= milliseconds(1);
   }
-  std::int64_t rate_ppm = 0;  ///< how wrong the rates of all clocks are at most
-  bool fresh_members = false;
+  std::int64_t rate_ppm = 0;   ///< how wrong the rates of all clocks are at most
+  bool fresh_members = false;  ///< up for long, and never used
   bool always_fsync = false;
 
   Span least_delay{0};

@@ -9,6 +9,9 @@ namespace {
 /// Twice as far as a proposal may be from the clock, which is longer than a lease may be.
 constexpr microseconds guard_after_a_loss = 2 * furthest_proposal;
 
+/// Longer than the guard: who was never used votes at once.
+constexpr std::chrono::hours uptime_at_first{1};
+
 const Token& token_of(const Request& request) {
   static const Token none;
   if (const auto* vote = std::get_if<Vote>(&request)) return vote->claim.token;
@@ -21,7 +24,10 @@ const Token& token_of(const Request& request) {
 }  // namespace
 
 Server::Server(std::size_t index, MachineClock clock, bool always_fsync, bool fresh)
-    : name_("m" + std::to_string(index)), clock_(clock), always_fsync_(always_fsync) {
+    : name_("m" + std::to_string(index)),
+      clock_(clock),
+      always_fsync_(always_fsync),
+      started_(wall() - uptime_at_first) {
   if (!fresh) memory_.alive = Alive{run(), microseconds(0), always_fsync};
 }
 
@@ -33,6 +39,8 @@ microseconds Server::guard() const {
   if (!memory_.alive) return guard_after_a_loss;
   return std::max(microseconds(0), memory_.alive->since + guard_after_a_loss - wall());
 }
+
+microseconds Server::whole_since() const { return flushed_ ? wall() : std::min(wall(), started_); }
 
 bool Server::wake(const WaiterEntry& waiter, const Message& message) {
   bool somebody = false;
@@ -92,8 +100,8 @@ Said Server::execute(const Request& request) {
   } else if (const auto* record_process = std::get_if<Vouch>(&request)) {
     auto& alive = memory_.alive;
     const bool lost_nothing = alive && alive->always && record_process->always;
-    alive =
-        Alive{record_process->run, lost_nothing ? alive->since : wall(), record_process->always};
+    alive = Alive{record_process->run, lost_nothing ? alive->since : whole_since(),
+                  record_process->always};
   }
   if (!before.empty() || !table.holds.empty() || guard() > microseconds(0)) {
     last_busy_ = World::here().now();
@@ -139,15 +147,25 @@ void Server::start(Memory memory) {
   if (memory == Memory::of_the_snapshot) memory_ = snapshot_;
   snapshot_ = memory_;
   up_ = true;
+  started_ = wall();
+  flushed_ = false;
   thaw_ = {};
   ++life_;
+}
+
+void Server::flush() {
+  memory_ = {};
+  flushed_ = true;
 }
 
 Instant Server::closed_until(const Token& token) const {
   const bool guarded = !memory_.alive || memory_.alive->run != run();
   const Instant now = World::here().now();
   Instant end = now + guard();
-  if (guarded) end = now + guard_after_a_loss;
+  const bool remembers = memory_.alive && memory_.alive->always && always_fsync_;
+  if (guarded && !remembers) {
+    end = std::max(now, clock_.instant_of_wall(whole_since() + guard_after_a_loss));
+  }
   for (const HoldEntry& hold : memory_.table.holds) {
     if (hold.token != token || !hold.inside()) continue;
     end = std::max(end, clock_.instant_of_wall(std::min(hold.at, wall()) + hold.lease));

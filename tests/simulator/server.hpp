@@ -62,6 +62,8 @@ class Server final : WaiterNotifier {
   void take_snapshot() { snapshot_ = memory_; }
   void die(Death death);
   void start(Memory memory);
+  /// Somebody removes all its keys while it runs.
+  void flush();
   bool up() const { return up_; }
   /// Whether its machine answers that nobody listens there.
   bool refuses_links() const { return !up_ && death_ == Death::killed; }
@@ -97,6 +99,8 @@ class Server final : WaiterNotifier {
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   microseconds wall() const;
   microseconds guard() const;
+  /// Since when nothing can have been forgotten, as the process can tell.
+  microseconds whole_since() const;
   std::string run() const { return name_ + "." + std::to_string(life_); }
   void check_others(const std::vector<HoldEntry>& before, const Token& token, Now now) const;
   std::optional<Granted> granted(const Token& token) const;
@@ -107,6 +111,8 @@ class Server final : WaiterNotifier {
   Contents memory_;
   Contents snapshot_;
   bool up_ = true;
+  microseconds started_;  ///< by its wall clock, as INFO tells it
+  bool flushed_ = false;  ///< since then
   Death death_ = Death::killed;
   std::uint64_t life_ = 1;
   Instant thaw_{};

@@ -26,7 +26,7 @@ std::string text_of(const Statistics& of) {
          line("sent twice", of.duplicated) + line("overtaken by a later one", of.overtaken) +
          line("links broken", of.links_broken) + line("partitions", of.partitions) +
          line("members killed", of.member_crashes) + line("memories lost", of.memories_lost) +
-         line("clients killed", of.client_crashes) +
+         line("of these by a flush", of.flushes) + line("clients killed", of.client_crashes) +
          line("processes that stood still", of.freezes) +
          line("machines suspended", of.suspensions) + line("clocks set", of.clock_steps) +
          line("^C", of.interrupts);

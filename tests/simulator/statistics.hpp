@@ -30,6 +30,7 @@ struct Statistics {
   std::uint64_t partitions = 0;
   std::uint64_t member_crashes = 0;
   std::uint64_t memories_lost = 0;
+  std::uint64_t flushes = 0;
   std::uint64_t client_crashes = 0;
   std::uint64_t freezes = 0;
   std::uint64_t suspensions = 0;

@@ -5,7 +5,7 @@
 namespace dlock::test {
 
 /// For who wants nothing but the lock.
-class SilentListener final : public AcquireListener {
+class SilentListener : public AcquireListener {
  public:
   void waiting(const LockKey&, const Refusal&) override {}
   void let_in(const LockKey&, milliseconds) override {}

@@ -6,7 +6,7 @@
 --       2 queue    zset   ticket -> token
 --       3 waiters  hash   token -> "seen told channel proposal floor lease ttl limit owner who"
 --       4 fence    string the last fence granted
---       5 alive    string "run_id since flag", of a member of a quorum alone: see guard.lua
+--       5 alive    string "run_id since flag", of a member of a quorum alone: see quarantine.lua
 -- All times are microseconds of this server's clock but lease, ttl and floor, which are
 -- milliseconds; limit 0 is "no limit"; flag is h held, p provisional (handed over, not confirmed),
 -- k kept (--min-hold, the work is over), t tombstone (the token must never be granted again). The
@@ -26,7 +26,7 @@
 --   renew    5 the fence to raise the hold's to, if any
 --   rejoin   4 to 6 as acquire, 7 the fence it has elsewhere, and gets here; where another is inside
 --            it waits first in the queue, with = for its channel and that fence for its proposal
---   record_process  2 run_id  4 flag: see guard.lua
+--   record_process  2 run_id  4 flag: see quarantine.lua
 --
 -- Replies, with a blank between items where no holds are among them, else as a list: granted fence
 -- more; refused why ticket ahead waiting, ask again in ms, owners now more hold ... (8 at most) with

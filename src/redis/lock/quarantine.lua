@@ -1,8 +1,10 @@
 -- A member of a quorum may have lost its memory, and with it leases that the others remember. So its
 -- key `alive` says which process (run_id of INFO) it was, and since when its memory is whole. The
--- clients compare: where it names another process or is not there, one of them vouches for this
--- one, and from then on, for twice the longest lease, nobody new gets in. Flag a, else -: what is
--- answered is on the disk first; where that was so and is so, a restart has forgotten nothing.
+-- clients compare: where it names another process or is not there, one of them records this one,
+-- and until its memory has been whole for twice the longest lease, nobody new gets in. Flag a, else
+-- -: what is answered is on the disk first; where that was so and is so, a restart has forgotten
+-- nothing. Else the memory is whole since the process has started, unless something has removed keys
+-- since, or may have: then since now.
 
 local guard_life, furthest_proposal = 120000000, 60000000
 local guard_end, guard_left, vouched = 0, nil, nil  -- 0: not guarded; nil: no member
@@ -16,7 +18,24 @@ if KEYS[5] then
   -- Where the clock went back it is counted from now on, as with leases.
   since = math.min(tonumber(since) or now, now)
   if op == 'record_process' then
-    if run_id ~= token and not (flag == 'a' and ARGV[4] == 'a') then since = now end
+    if run_id ~= token and not (flag == 'a' and ARGV[4] == 'a') then
+      local info = ''
+      for _, section in ipairs({'server', 'stats', 'commandstats'}) do
+        local said = redis.pcall('INFO', section)
+        info = info .. (type(said) == 'string' and said or '')
+      end
+      local uptime = tonumber(string.match(info, '\nuptime_in_seconds:(%d+)'))
+      local whole = uptime and string.match(info, '\nrun_id:(%w+)') == token and
+        string.match(info, '\nevicted_keys:(%d+)') == '0' and string.find(info, '\ncmdstat_')
+      -- Before Redis 7 all of CONFIG is counted as one, and DEBUG everywhere.
+      for _, command in ipairs({'flushall', 'flushdb', 'swapdb', 'replicaof', 'slaveof', 'failover',
+        'debug', 'config|resetstat', 'config'}) do
+        local calls = string.match(info, '\ncmdstat_' .. command .. ':calls=(%d+)')
+        whole = whole and (calls or '0') == '0'
+      end
+      -- Whole seconds, of which the first may not have been one.
+      since = whole and now - math.max(0, uptime - 1) * 1000000 or now
+    end
     run_id, flag = token, ARGV[4]
   end
   vouched, guard_end = '-', now + guard_life

@@ -10,6 +10,13 @@
 
 namespace dlock {
 
+/// What a server's wall clock showed at some moment between the two on this host's.
+struct ClockReading {
+  microseconds server{0};  ///< since the epoch
+  Deadline sent{};
+  Deadline received{};
+};
+
 /// What a member's answers are worth.
 struct Standing {
   /// Its answers count once this has passed: until then a lease may last that it has forgotten.
@@ -17,6 +24,7 @@ struct Standing {
   /// Names the server's process: two members of the same name are one server. Empty where no
   /// answer has come yet.
   std::string process;
+  std::optional<ClockReading> clock{};  ///< the last one, if it has told any
 };
 
 /// What one server has of a latch.

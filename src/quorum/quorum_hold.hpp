@@ -49,8 +49,9 @@ class QuorumHold {
   QuorumHold(std::size_t members, std::optional<Claim> claim);
 
   std::vector<NodeVote> node_votes;
-  std::optional<Claim> claim;  ///< where it was asked for here
-  std::optional<Ticket> ticket;
+  std::optional<Claim> claim;    ///< where it was asked for here
+  std::optional<Ticket> ticket;  ///< the same at all members, once their clocks are known
+  Deadline asked_first{};        ///< when its turn is counted from
   /// Since when others have enough votes and this claim some.
   std::optional<Deadline> outvoted_since;
   Fence proposal;           ///< of the last ask

@@ -24,6 +24,7 @@ std::optional<NodeReply> QuorumStore::hear(Deadline until, int cancel_fd) {
     auto heard = nodes_->hear(until, cancel_fd);
     if (!heard) return std::nullopt;
     check_identity(*heard);
+    if (heard->standing.clock) clocks_.note(heard->member, *heard->standing.clock);
     note_trouble(*heard);
     if (heard->request == 0) {
       note_news(*heard);

@@ -17,8 +17,6 @@ constexpr milliseconds longest_pause{1000};
 /// How often whoever has the most votes asks for the rest, before all begin anew.
 constexpr int tries_of_a_leader = 4;
 
-Fence clock_now() { return Fence{wall_now().time_since_epoch().count()}; }
-
 milliseconds request_time(const QuorumHold& quorum_hold) {
   return quorum_hold.claim ? request_timeout(quorum_hold.claim->ttl) : silence_of_a_dead_server;
 }
@@ -29,6 +27,7 @@ QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes,
                          std::shared_ptr<const DuplicateServers> doubles)
     : nodes_(std::move(nodes)),
       asked_(nodes_->size()),
+      clocks_(nodes_->size()),
       late_(nodes_->size()),
       doubles_(std::move(doubles)) {}
 
@@ -53,11 +52,10 @@ QuorumHold& QuorumStore::quorum_hold(const Name& name, const std::optional<Claim
 Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   const Name name{claim.key, claim.token};
   QuorumHold& quorum_hold = this->quorum_hold(name, claim);
-  if (ask.wait) {
-    waiting_ = name;
-    quorum_hold.ticket =
-        ask.ticket.value_or(quorum_hold.ticket.value_or(Ticket{clock_now().value}));
-  }
+  if (ask.wait) waiting_ = name;
+  if (quorum_hold.asked_first == Deadline{}) quorum_hold.asked_first = BootClock::now();
+  if (ask.ticket && ask.ticket->value != 0) quorum_hold.ticket = ask.ticket;
+  bool has_ticket = take_ticket(quorum_hold);
   if (quorum_hold.count(State::returned) > 0) return split(name);
   ++quorum_hold.round;
   // One that was handed over, and ended before it was confirmed, may come again with another.
@@ -72,6 +70,11 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const CallOption
     refuse_doubles(quorum_hold);
     const VoteCount now = count_votes(quorum_hold, BootClock::now());
     const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
+    // The answers have told the clocks: now its place can be the same everywhere.
+    if (!std::exchange(has_ticket, take_ticket(quorum_hold)) && has_ticket && ask.wait) {
+      ask_for_votes(name, ask, call_options.deadline);
+      continue;
+    }
     if (!go_on) return not_had(name, ask);
     // The others see the same votes, and give theirs back meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
@@ -82,10 +85,23 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const CallOption
   }
 }
 
+/// Before any member has told its clock, this host's: they take it as within a minute of theirs.
+Fence QuorumStore::next_proposal() const {
+  const auto median = clocks_.median(BootClock::now());
+  return Fence{median.value_or(wall_now().time_since_epoch()).count()};
+}
+
+/// Whether it has a ticket: the members' clock when it was first asked for, once that is known.
+bool QuorumStore::take_ticket(QuorumHold& quorum_hold) const {
+  const auto median = clocks_.median(quorum_hold.asked_first);
+  if (!quorum_hold.ticket && median) quorum_hold.ticket = Ticket{median->count()};
+  return quorum_hold.ticket.has_value();
+}
+
 void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadline) {
   QuorumHold& quorum_hold = quorum_holds_.at(name);
   // The same for all, so that they agree in one round as a rule.
-  quorum_hold.proposal = clock_now();
+  quorum_hold.proposal = next_proposal();
   const auto now = quorum_hold.asked = BootClock::now();
   // Half of the time is for what is to be done with it.
   quorum_hold.fence_by = std::min(later(now, straggler_wait), now + (deadline - now) / 2);

@@ -15,6 +15,7 @@
 #include "quorum/latch_views.hpp"
 #include "quorum/node_clients.hpp"
 #include "quorum/quorum_hold.hpp"
+#include "quorum/server_clocks.hpp"
 
 namespace dlock {
 
@@ -23,10 +24,13 @@ namespace dlock {
 /// grow over all of them. All are asked at once; an answer is out as soon as enough of them agree
 /// or no longer can, and what the others have to say is heard later or never.
 ///
-/// The fence: each member grants F = max(F + 1, p), p being our wall clock. t, the largest of those
-/// that some members which are enough have granted, is raised on the others of them where the hold
-/// still lives and F <= t. The lock is had when enough members store t, at a moment at which their
-/// leases last. tests/model has the proof.
+/// The fence: each member grants F = max(F + 1, p), p being the median of their clocks. t, the
+/// largest of those that some members which are enough have granted, is raised on the others of
+/// them where the hold still lives and F <= t. The lock is had when enough members store t, at a
+/// moment at which their leases last. tests/model has the proof.
+///
+/// The order: a waiter's ticket is the median of their clocks when it asked first, the same at all
+/// members. Until an answer has told a clock, p is our wall clock, and there is no ticket.
 ///
 /// How many exchanges with the members a grant takes: a claim is let in once as many members as it
 /// needs have granted it, each by an answer or by a message. What counts is the request whose
@@ -89,6 +93,8 @@ class QuorumStore final : public Store, public FenceRegister, public Latches {
   using Answers = std::vector<std::optional<NodeReply>>;
 
   QuorumHold& quorum_hold(const Name& name, const std::optional<Claim>& claim);
+  Fence next_proposal() const;
+  bool take_ticket(QuorumHold& quorum_hold) const;
   void ask(std::size_t member, const std::optional<Name>& name, NodeRequest request,
            Deadline deadline);
   void ask_for_votes(const Name& name, const Ask& ask, Deadline deadline);
@@ -141,7 +147,8 @@ class QuorumStore final : public Store, public FenceRegister, public Latches {
   std::unique_ptr<NodeClients> nodes_;
   std::map<Name, QuorumHold> quorum_holds_;
   std::vector<Asked> asked_;  ///< a member each
-  std::vector<bool> late_;    ///< who has let the others wait, and not answered since
+  ServerClocks clocks_;
+  std::vector<bool> late_;  ///< who has let the others wait, and not answered since
   std::shared_ptr<const DuplicateServers> doubles_;  ///< nothing once they were waited for
   std::map<std::string, std::size_t> members_by_process_;
   std::map<std::size_t, Error> untold_;               ///< what a member said last that was wrong

@@ -132,6 +132,7 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
                                             const CallOptions& call_options) {
   check_in_step();
   std::string bytes = std::exchange(link_->unsent, "");
+  if (!bytes.empty()) link_->asked = BootClock::now();
   for (const Request& request : requests) append_formatted(bytes, request);
   try {
     link_->stream.send(bytes, call_options);
@@ -179,6 +180,7 @@ void Connection::take_owed(Reply reply) {
   const Request request = std::move(link_->setting_up.front());
   link_->setting_up.pop_front();
   if (link_->setting_up.size() < questions_.size()) {
+    if (link_->answers.empty()) link_->answered = BootClock::now();
     link_->answers.push_back(std::move(reply));
   } else {
     check_set_up(reply, request);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/stream.hpp"
@@ -64,6 +65,8 @@ class Connection {
   /// What the open link's server replied to the questions, errors included; all of it once an
   /// exchange has succeeded.
   const std::vector<Reply>& answers() const { return link_->answers; }
+  /// Between these moments the open link's server answered the first question.
+  std::pair<Deadline, Deadline> answered_between() const { return {link_->asked, link_->answered}; }
   /// Of the open link; nothing in plain text, or without a link.
   std::optional<TlsFacts> tls_facts() const {
     return link_ ? link_->stream.tls_facts() : std::nullopt;
@@ -81,6 +84,8 @@ class Connection {
     std::size_t owed = 0;            ///< replies to an interrupted exchange
     std::deque<Request> setting_up;  ///< of the owed replies the first are to these, and matter
     std::vector<Reply> answers;      ///< to the questions among them
+    Deadline asked{};                ///< when the set-up went out
+    Deadline answered{};             ///< when the first of the answers was read
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests,

@@ -48,7 +48,17 @@ RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, Link
 
 Answer RedisMember::vote(const Claim& claim, const Ask& ask, Fence proposal,
                          const CallOptions& call_options) {
-  return acquire_with(proposal, claim, ask, call_options);
+  const int link = connection().links();
+  Answer answer = acquire_with(proposal, claim, ask, call_options);
+  // A new link has told its clock itself, in less time.
+  if (std::holds_alternative<Refusal>(answer) && connection().links() == link) {
+    note_clock(last_refusal().server_clock, last_refusal().sent, BootClock::now());
+  }
+  return answer;
+}
+
+void RedisMember::note_clock(microseconds server, Deadline sent, Deadline received) {
+  standing_.clock = ClockReading{server, sent, received};
 }
 
 std::optional<Grant> RedisMember::renew_as(const LockKey& key, const Token& token,
@@ -146,7 +156,8 @@ bool RedisMember::take_standing(Reply& reply) {
   if (!reply.is_array(2)) unexpected_answer();
   const std::string vouched = std::move(reply.items.back().text);
   reply.items.pop_back();
-  standing_ = {span(reply, reply.items.size() - 1), process_.run_id};
+  standing_.quarantined_for = span(reply, reply.items.size() - 1);
+  standing_.process = process_.run_id;
   reply.items.pop_back();
   if (!process_.durable) return vouched.starts_with(process_.run_id + "/");
   return vouched == process_.run_id + (*process_.durable ? "/a" : "/-");
@@ -174,6 +185,9 @@ void RedisMember::know_process() {
     throw Error(ErrorKind::unavailable, name() + ": INFO does not tell its run_id");
   }
   standing_.process = run_id;
+  const std::string clock = info_field(info.text, "server_time_usec");
+  const auto [sent, received] = connection().answered_between();
+  if (!clock.empty()) note_clock(server_clock(clock), sent, received);
   process_ = {connection().links(), run_id, durable_by(connection().answers().at(1))};
 }
 

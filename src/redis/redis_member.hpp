@@ -60,6 +60,7 @@ class RedisMember final : public RedisStore, public Member {
   void record_process(const LockKey& key, const CallOptions& call_options);
   [[noreturn]] void memory_lost() const;
   void know_process();
+  void note_clock(microseconds server, Deadline sent, Deadline received);
 
   Process process_;
   Standing standing_;

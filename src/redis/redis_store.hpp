@@ -120,6 +120,17 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
 
   const Connection& connection() const { return connection_; }
 
+  /// When a waiter's last answer was asked for, and the server's clock in it: what is published
+  /// later on that link can be dated by them.
+  struct Dated {
+    Deadline sent;
+    microseconds server_clock{0};
+    int link = 0;
+    std::string place;
+  };
+  /// Of the last refusal.
+  const Dated& last_refusal() const { return last_answer_; }
+
  private:
   /// Whether the server is no longer the master it was, and there may be another.
   bool is_deposed(const Reply& reply) const;
@@ -164,14 +175,6 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
   std::string subscribed_;  ///< the whole name of the channel listened to now, if any
   Request preceding_;
   std::optional<Reply> said_before_;
-  /// When a waiter's last answer was asked for, and the server's clock in it: what is published
-  /// later on that link can be dated by them.
-  struct Dated {
-    Deadline sent;
-    microseconds server_clock{0};
-    int link = 0;
-    std::string place;
-  };
   Dated last_answer_;
 };
 

@@ -34,6 +34,7 @@ std::size_t Checker::begins(QuorumHold quorum_hold) {
   check_fence(quorum_hold);
   check_exclusion(quorum_hold);
   check_promise(quorum_hold);
+  check_order(quorum_hold);
   quorum_holds_.push_back(std::move(quorum_hold));
   return quorum_holds_.size() - 1;
 }
@@ -76,6 +77,25 @@ void Checker::check_promise(const QuorumHold& quorum_hold) {
   if (promised <= end || promised <= World::here().now()) return;
   World::here().violated("the lock is promised for " + sim::text_of(promised - end) +
                          " more than enough members keep it: " + text_of(quorum_hold));
+}
+
+void Checker::waits(const Process& process) {
+  waiters_[&process] = {World::here().now(), process.given_back()};
+}
+
+void Checker::check_order(const QuorumHold& quorum_hold) {
+  waits_no_more(*quorum_hold.process);
+  if (!plan_.orderly) return;
+  World& world = World::here();
+  const Span unsure = plan_.order_unsure(world.now().time_since_epoch());
+  for (const auto& [process, waiter] : waiters_) {
+    const Instant since = waiter.since;
+    if (quorum_hold.asked + unsure < since) ++world.statistics().in_turn;
+    const bool in_queue = process->given_back() == waiter.given_back;
+    if (!in_queue || since + unsure >= quorum_hold.asked) continue;
+    world.violated(text_of(quorum_hold) + ", and " + process->name() + " waits who asked " +
+                   sim::text_of(quorum_hold.asked - since) + " earlier");
+  }
 }
 
 /// The order of tenures is that in which they were had, wherever at most one is had at a time;

@@ -87,7 +87,7 @@ void Client::live() {
     pause(chance().between(milliseconds(0), plan_.longest_thought));
     std::optional<milliseconds> wait = milliseconds(0);
     if (chance().one_in(2)) wait = chance().over_scales(milliseconds(1), plan_.ttl * 4);
-    if (chance().one_in(3)) wait.reset();
+    if (chance().one_in(3) || plan_.orderly) wait.reset();
     one_round(wait);
   }
   while (!healed_) pause(plan_.ttl);
@@ -137,6 +137,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
   VoteListener listener(plan_);
   const AcquireTerms terms{wait, interrupt.fd(), {}};
   std::string outcome = "is interrupted";
+  if (!wait) checker_.waits(process());
   try {
     auto acquired = acquire(store, {claim}, terms, listener);
     interrupt_fd_ = -1;
@@ -157,6 +158,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
     outcome = std::string("fails: ") + error.what();
   }
   interrupt_fd_ = -1;
+  checker_.waits_no_more(process());
   world.tell([&] { return process().name() + " " + outcome; });
   return false;
 }

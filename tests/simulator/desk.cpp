@@ -168,7 +168,7 @@ void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
   if (link != latest_) return;
   note_answered(link, request);
   if (!current_ || request != requests_) return;
-  standing_ = {said.guard, said.run};
+  standing_ = {said.guard, said.run, ClockReading{said.clock, sent_, process_.read_clock()}};
   if (step_ == Step::answer && said.remembered_run != said.run) {
     doubtful_ = said;
     step_ = Step::record_process;

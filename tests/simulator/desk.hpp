@@ -69,7 +69,7 @@ class Desk final : public LinkEnd, public std::enable_shared_from_this<Desk> {
   bool tried_again_ = false;
   std::uint64_t requests_ = 0;  ///< the number of the last, which is the one awaited
   std::map<std::uint64_t, Token> votes_under_way_;  ///< by request
-  Deadline sent_{};
+  Deadline sent_{};                                 ///< the current task, first
   std::optional<Said> doubtful_;  ///< an answer given by a process that was not vouched for
   /// What records a hold, and the link it went out on first.
   std::map<Token, std::uint64_t> unanswered_;

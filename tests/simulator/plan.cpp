@@ -1,6 +1,7 @@
 #include "simulator/plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace dlock::sim {
 namespace {
@@ -45,14 +46,8 @@ void draw_clocks(Plan& plan, Chance& chance) {
     return;
   }
   plan.members_apart = chance.one_in(2) ? Span(0) : seconds(4);
-  plan.clients_behind = plan.clients_ahead = chance.one_in(2) ? milliseconds(1) : seconds(25);
-  if (chance.one_in(8)) {
-    plan.clients_ahead = hours(1);
-    plan.clients_behind = seconds(10);
-  } else if (chance.one_in(8)) {
-    plan.clients_behind = hours(1);
-    plan.clients_ahead = seconds(10);
-  }
+  const Span off[] = {milliseconds(1), milliseconds(1), seconds(25), hours(1), hours(72)};
+  plan.clients_behind = plan.clients_ahead = off[chance.up_to(std::size(off) - 1)];
 }
 
 void draw_network(Plan& plan, Chance& chance) {
@@ -80,7 +75,22 @@ void draw_faults(Plan& plan, Chance& chance) {
   plan.always_fsync = chance.one_in(3);
 }
 
+void make_orderly(Plan& plan) {
+  plan.orderly = true;
+  plan.limits = {1};
+  plan.clients = std::max<std::size_t>(plan.clients, 3);
+  plan.same_owner = plan.fresh_members = plan.wild_clocks = false;
+  plan.lost_one_in = plan.reset_one_in = plan.doubled_one_in = plan.rest_one_in = 0;
+  plan.faults.clear();
+}
+
 }  // namespace
+
+Span Plan::order_unsure(Span elapsed) const {
+  constexpr int messages = 20, million = 1'000'000;
+  const Span way = least_delay + further_away + most_jitter;
+  return messages * way + 2 * members_apart + elapsed * 4 * rate_ppm / million;
+}
 
 Plan draw_plan(Chance& chance) {
   Plan plan;
@@ -88,6 +98,7 @@ Plan draw_plan(Chance& chance) {
   draw_clocks(plan, chance);
   draw_network(plan, chance);
   draw_faults(plan, chance);
+  if (!plan.wild_clocks && chance.one_in(8)) make_orderly(plan);
   return plan;
 }
 

@@ -36,6 +36,12 @@ struct Plan {
   milliseconds longest_hold{0};
   milliseconds longest_thought{0};  ///< between two rounds
 
+  /// Nothing goes wrong but the clocks, and all wait for as long as it takes: then they are served
+  /// in the order in which they asked.
+  bool orderly = false;
+  /// By so much an order may be mistaken: what messages, and clocks of servers, differ by.
+  Span order_unsure(Span elapsed) const;
+
   /// Clocks may be set to anything. Then exclusion is not promised, but the fences are, as long as
   /// no member loses its memory.
   bool wild_clocks = false;

@@ -44,6 +44,10 @@ class Process {
   bool killed() const { return killed_; }
   bool ended() const { return fiber_ && fiber_->ended(); }
 
+  /// It gives something back: a waiter that does has left the queue, and asks anew.
+  void gives_back() { ++given_back_; }
+  std::uint64_t given_back() const { return given_back_; }
+
   MachineClock& clock() { return clock_; }
   const std::string& name() const { return name_; }
   /// One rest in so many looks at a clock, so long at most; 0: none.
@@ -66,6 +70,7 @@ class Process {
   bool waiting_ = false;
   std::uint64_t waits_ = 0;
   bool killed_ = false;
+  std::uint64_t given_back_ = 0;
   std::uint64_t looks_ = 0;  ///< at a clock since it was resumed
   bool spins_ = false;
   bool read_from_outside_ = false;

@@ -44,8 +44,9 @@ std::uint64_t SimulatedNodeClients::ask(std::size_t member, NodeRequest request,
                                         Deadline deadline) {
   const auto number = ++inquiries_;
   exchanges_.asked(member, request);
-  if (std::holds_alternative<Release>(request) && std::exchange(voted_for_, false)) {
-    ++World::here().statistics().splits;
+  if (std::holds_alternative<Release>(request)) {
+    process_.gives_back();
+    if (std::exchange(voted_for_, false)) ++World::here().statistics().splits;
   }
   if (!process_.killed()) desks_[member]->post({number, std::move(request), deadline});
   return number;

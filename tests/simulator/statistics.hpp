@@ -14,6 +14,7 @@ struct Statistics {
   std::uint64_t grants_in_one_exchange = 0;
   std::uint64_t grants_by_like_clocks = 0;  ///< where wall clocks differ by a millisecond at most
   std::uint64_t of_these_in_one_exchange = 0;
+  std::uint64_t in_turn = 0;  ///< while another waited who had surely asked later
   std::uint64_t given_up = 0;
   std::uint64_t unavailable = 0;
   std::uint64_t splits = 0;

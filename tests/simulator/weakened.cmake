@@ -43,6 +43,10 @@ weaken(fence_without_clock rule/table_transaction.cpp
   "Fence{std::max(table_.last_fence.value + 1, allowed.count())}"
   "Fence{table_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
 
+weaken(tickets_of_the_wall_clock quorum/quorum_store.cpp
+  "clocks_.median(quorum_hold.asked_first);"
+  "std::optional(wall_now().time_since_epoch());")
+
 weaken(no_restart_guard rule/table_transaction.cpp
   "if (now_.guard > microseconds(0) && verdict" "if (now_.guard < microseconds(0) && verdict")
 weaken(no_restart_guard quorum/quorum_hold.cpp

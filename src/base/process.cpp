@@ -55,6 +55,17 @@ std::string text_of(const Fd& file) {
 
 bool is_gone(int error) { return error == ENOENT || error == ESRCH; }
 
+/// Whether /proc lists processes by the numbers that this process knows them by. It does not if it
+/// is missing or belongs to another pid namespace, as in a container that was given the host's.
+bool proc_is_ours() {
+  static const bool ours = [] {
+    char digits[24] = {};
+    const ssize_t length = readlink("/proc/self", digits, sizeof digits - 1);
+    return length > 0 && std::to_string(getpid()) == digits;
+  }();
+  return ours;
+}
+
 std::uint64_t own_pid_space() {
   struct stat info {};
   return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
@@ -69,6 +80,7 @@ std::string proc_text(const std::string& path) {
 /// The command's name stands in parentheses and may hold anything, so fields count from the last
 /// ')': 3 is the state, 4 the parent, 5 the group, 6 the session, 22 the start time.
 std::optional<ProcessStat> stat_of(pid_t pid) {
+  if (!proc_is_ours()) return std::nullopt;
   const std::string text = proc_text(proc_path(pid, "stat"));
   const auto close = text.rfind(')');
   if (close == std::string::npos || close + 2 >= text.size()) return std::nullopt;
@@ -88,13 +100,14 @@ std::optional<ProcessStat> stat_of(pid_t pid) {
 }
 
 std::string command_name(pid_t pid) {
-  std::string name = proc_text(proc_path(pid, "comm"));
+  std::string name = proc_is_ours() ? proc_text(proc_path(pid, "comm")) : "";
   if (!name.empty() && name.back() == '\n') name.pop_back();
   return name;
 }
 
 /// Children are listed by the thread that forked them.
 std::optional<std::vector<pid_t>> children_of(pid_t pid) {
+  if (!proc_is_ours()) return std::nullopt;
   std::vector<pid_t> children;
   const std::string tasks = proc_path(pid, "task");
   bool read_one = false;
@@ -146,8 +159,8 @@ ProcessId process_now(pid_t pid) {
 
 Life process_life(const ProcessId& process) {
   if (process.pid <= 0) return Life::over;
+  if (process.pid_space == 0 || process.pid_space != own_process().pid_space) return Life::unknown;
   if (process == own_process()) return Life::alive;
-  if (process.pid_space != own_process().pid_space) return Life::unknown;
   const auto stat = stat_of(process.pid);
   if (!stat) {
     const bool gone = kill(process.pid, 0) != 0 && errno == ESRCH;

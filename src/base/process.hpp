@@ -25,14 +25,14 @@ struct ProcessStat {
   bool runs() const { return state != 'Z' && state != 'X'; }
 };
 
-/// Nothing if there is no such process or /proc hides it.
+/// Nothing if there is no such process, or /proc hides it or belongs to another pid namespace.
 std::optional<ProcessStat> stat_of(pid_t pid);
 
 /// The name of its program as the kernel keeps it: 15 bytes at most, any bytes; empty like stat_of.
 std::string command_name(pid_t pid);
 
 /// Zombies too; none if there is no such process. Nothing if /proc cannot be read now: no file
-/// descriptor to be had, or no /proc.
+/// descriptor to be had, no /proc, or only that of another pid namespace.
 std::optional<std::vector<pid_t>> children_of(pid_t pid);
 
 /// What is named by a number in a folder of /proc: its processes, or the fds of one; empty if it
@@ -48,9 +48,11 @@ bool send_signal(const Fd& pidfd, int signal);
 
 /// A process as those of the same boot can recognise it: a pid alone is used again.
 struct ProcessId {
-  pid_t pid = 0;                ///< 0: nobody
-  std::uint64_t started = 0;    ///< as in ProcessStat; 0: /proc did not say
-  std::uint64_t pid_space = 0;  ///< inode of the pid namespace `pid` counts in
+  pid_t pid = 0;              ///< 0: nobody
+  std::uint64_t started = 0;  ///< as in ProcessStat; 0: /proc did not say
+  /// Inode of the pid namespace `pid` counts in; 0: /proc did not say, and nothing can be said of
+  /// it.
+  std::uint64_t pid_space = 0;
   bool operator==(const ProcessId&) const = default;
 };
 
@@ -58,7 +60,7 @@ struct ProcessId {
 enum class Life {
   alive,
   over,
-  unknown,  ///< another pid namespace, or /proc hides it
+  unknown,  ///< another pid namespace or an unknown one, or /proc hides it
 };
 
 /// The calling process. Asked of the kernel once a process; a forked child asks anew.

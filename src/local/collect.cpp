@@ -32,7 +32,7 @@ bool is_free(KeyFile& file, const Directory& directory, const std::string& name)
   const auto text = file.read();
   if (text.empty()) return true;
   LockTable table = parse_table(text, directory.shown(name)).table;
-  if (file.before_this_boot()) return false;
+  if (file.written_in() == KeyFile::Boot::other) return false;
   const Now now = now_here();
   refresh(table, directory, now.lease_clock);
   return table.queue.empty() &&

@@ -146,8 +146,10 @@ std::string_view KeyFile::bytes(std::size_t offset, std::size_t length) {
   return content_;
 }
 
-bool KeyFile::before_this_boot() const {
-  return header_.sequence != 0 && header_.boot != boot_hash();
+KeyFile::Boot KeyFile::written_in() const {
+  if (header_.sequence == 0) return Boot::current;
+  if (header_.boot == 0 || boot_hash() == 0) return Boot::unknown;
+  return in_other_boot(header_, boot_hash()) ? Boot::other : Boot::current;
 }
 
 void KeyFile::write(std::string_view body, const std::function<void()>& just_before) {

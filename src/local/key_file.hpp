@@ -35,8 +35,10 @@ class KeyFile {
   /// The state; empty if none was ever written. Throws Error{wrong_data} for a foreign file.
   std::string_view read();
 
-  /// Whether what read() answered was written before the machine was booted.
-  bool before_this_boot() const;
+  /// When read()'s answer was written: `unknown` if its writer or this process cannot read the
+  /// kernel's boot id.
+  enum class Boot { current, other, unknown };
+  Boot written_in() const;
 
   /// Replaces what read() answered; `just_before` runs when nothing but the last step, which cannot
   /// run out of space, is left to do. Throws Error{host_refused}, and then the old state stands.

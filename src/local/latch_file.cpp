@@ -83,7 +83,8 @@ std::optional<NamedLatch> read_latch(KeyFile& file, const Now& now, const std::s
   if (text.empty()) return std::nullopt;
   NamedLatch named = parse_latch(text, where);
   StoredLatch& latch = named.latch;
-  if (file.before_this_boot()) latch.ends = now.lease_clock + (latch.wall_ends - now.wall);
+  const bool same_clock = file.written_in() == KeyFile::Boot::current;
+  if (!same_clock) latch.ends = now.lease_clock + (latch.wall_ends - now.wall);
   return named;
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "local/process_life.hpp"
+#include "base/escape.hpp"
 #include "local/wake_fifo.hpp"
 
 namespace dlock {
@@ -33,6 +33,21 @@ Life life_behind(const HolderIdentity& backing, const Directory& directory) {
   return group_life(backing.command) == Life::over ? Life::over : Life::alive;
 }
 
+/// Why what is unknown will stay so from here, instead of being left to the lease.
+std::string obstacle(const HoldEntry& hold, const Directory& directory) {
+  const std::string& fifo = hold.backing.mailbox;
+  const bool closed = reach(directory, fifo).how == Reached::How::closed;
+  if (closed) return "its FIFO " + directory.shown(fifo) + " may not be opened";
+  const bool no_proc = own_process().pid_space == 0;
+  const bool had_command = hold.backing.command.pid > 0;
+  return no_proc && had_command ? "/proc is not mounted here" : "";
+}
+
+std::string undecided_text(const HoldEntry& hold, const std::string& why) {
+  return "cannot tell whether the command of " + escaped(hold.who.host) + " pid " +
+         std::to_string(hold.who.pid) + " still runs: " + why;
+}
+
 bool goes_by_process(const HoldEntry& hold) { return hold.inside() && hold.backing.by_process; }
 
 void watch_holder(Watch& watch, const Directory& directory, const HolderIdentity& backing) {
@@ -61,6 +76,14 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
     HoldEntry& hold = table.holds[i];
     const Life life = goes_by_process(hold) ? life_behind(hold.backing, directory) : Life::unknown;
     if (life == Life::alive && hold.flag == Flag::held) hold.at = now;
+    const bool is_left_to_lease = goes_by_process(hold) && life == Life::unknown;
+    if (is_left_to_lease && left_of(hold, now) <= microseconds(0)) {
+      const std::string why = obstacle(hold, directory);
+      if (!why.empty()) {
+        result.undecided = undecided_text(hold, why);
+        hold.at = now;
+      }
+    }
     if (life != Life::over) {
       ++i;
       continue;
@@ -82,6 +105,22 @@ bool lives_by_process(const HoldEntry& hold, microseconds now) {
   return hold.backing.by_process && hold.flag == Flag::held && hold.at == now;
 }
 
+bool clock_went_back(const LockTable& table, microseconds now) {
+  return table.last_ask > now ||
+         std::any_of(table.holds.begin(), table.holds.end(),
+                     [&](const HoldEntry& hold) { return hold.at > now; }) ||
+         std::any_of(table.queue.begin(), table.queue.end(),
+                     [&](const WaiterEntry& waiter) { return waiter.seen > now; });
+}
+
+bool any_listens(const LockTable& table, const Directory& directory) {
+  const auto listening = [&](const auto& entry) {
+    return listens(directory, entry.backing.mailbox);
+  };
+  return std::any_of(table.holds.begin(), table.holds.end(), listening) ||
+         std::any_of(table.queue.begin(), table.queue.end(), listening);
+}
+
 Refreshed restart_after_boot(LockTable& table, microseconds now) {
   Refreshed result;
   result.changed = true;
@@ -91,7 +130,7 @@ Refreshed restart_after_boot(LockTable& table, microseconds now) {
   table.queue.clear();
   for (std::size_t i = 0; i < table.holds.size();) {
     HoldEntry& hold = table.holds[i];
-    hold.at = hold.since = now;
+    hold.at = hold.since = microseconds(0);
     const bool ended = goes_by_process(hold);
     if (ended) result.left_mailboxes.push_back(hold.backing.mailbox);
     if (!ended || !end_hold(table, hold, now)) ++i;

@@ -14,20 +14,31 @@ namespace dlock {
 struct Refreshed {
   bool changed = false;  ///< somebody was removed; mere signs of life are not news
   std::vector<std::string> left_mailboxes;  ///< of the dead
+  /// Why nobody can say whether one of the holders still runs; empty if all can be judged.
+  std::string undecided;
 };
 
 /// Applies what can be seen of the processes, before the rules: a hold of a living one is as good
 /// as renewed at `now`, a waiter that listens as good as seen; a hold whose dlock and command have
-/// gone ends (a floor stays). Where nothing can be seen (another pid namespace, and its mailbox
-/// closed) the lease decides. A hold that was handed over and never confirmed is not renewed: its
-/// waiter may be stopped.
+/// gone ends (a floor stays). If its dlock has gone and its command runs, if at all, in another pid
+/// namespace, the lease decides. If this process has no /proc to look for the command, or may not
+/// open the FIFO, the hold stays after its lease, and `undecided` says why. A hold that was handed
+/// over and never confirmed is not renewed: its waiter may be stopped.
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now);
 
 /// Whether refresh() at `now` found this hold alive, so that it needs no lease.
 bool lives_by_process(const HoldEntry& hold, microseconds now);
 
-/// The clock of leases began anew and every process has gone: holds by process end, the queue is
-/// void, leases and floors count from `now`.
+/// Whether the clock of leases shows less than the table has recorded: the host was booted since.
+bool clock_went_back(const LockTable& table, microseconds now);
+
+/// Whether a process named in the table listens at its FIFO, so that the host was not booted since.
+/// The kernel alone answers: no boot id that a container shows can fake it.
+bool any_listens(const LockTable& table, const Directory& directory);
+
+/// The host was booted after the table was written, and every process has gone: holds by process
+/// end, the queue is void. Leases and floors count from the boot, the latest moment at which they
+/// can have begun, so that they end at the same time whenever, and however often, they are seen.
 Refreshed restart_after_boot(LockTable& table, microseconds now);
 
 /// Removes dead waiters that stand directly before `self`, so that it learns its true place.

@@ -140,6 +140,11 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   std::optional<OpenKey> key =
       OpenKey::open(directory_, claim.key, KeyFile::Use::create, claim.token, call_options);
   const auto outcome = key->table.acquire(claim, ask, backing, key->now, key->knocks);
+  if (std::holds_alternative<Refused>(outcome.answer) && !key->undecided().empty()) {
+    throw Error(ErrorKind::host_refused, escaped(claim.key.text) + ": " + key->undecided() +
+                                             ": look from the host itself, or evict it with "
+                                             "dlock release --force");
+  }
   if (needs_mailbox(key->table, claim.token)) mailbox_.open();
   key->save(claim.token, outcome.more);
   const Now now = key->now;

@@ -72,13 +72,22 @@ void OpenKey::load(const Token& self) {
     table = std::move(named.table);
   }
   now = now_here();
-  if (file_.before_this_boot()) take(restart_after_boot(table, now.lease_clock));
+  if (is_of_earlier_boot()) take(restart_after_boot(table, now.lease_clock));
   take(refresh(table, directory_, now.lease_clock));
   take(drop_dead_before(table, directory_, self));
   before_ = Standing(table);
 }
 
+/// A boot id is believed only if no process of the table lives on.
+bool OpenKey::is_of_earlier_boot() const {
+  const auto boot = file_.written_in();
+  if (boot == KeyFile::Boot::current) return false;
+  if (boot == KeyFile::Boot::unknown && !clock_went_back(table, now.lease_clock)) return false;
+  return !any_listens(table, directory_);
+}
+
 void OpenKey::take(Refreshed refreshed) {
+  if (undecided_.empty()) undecided_ = std::move(refreshed.undecided);
   changed_ = changed_ || refreshed.changed;
   std::move(refreshed.left_mailboxes.begin(), refreshed.left_mailboxes.end(),
             std::back_inserter(left_mailboxes_));

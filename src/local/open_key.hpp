@@ -55,6 +55,8 @@ class OpenKey {
   void save(const Token& self, bool more);
 
   bool created() const { return file_.created(); }
+  /// Why nobody can say whether a holder still runs; empty if all can be judged.
+  const std::string& undecided() const { return undecided_; }
   /// When the first of the leases ends; holds of living processes have none.
   std::optional<milliseconds> until_next_end() const;
 
@@ -80,6 +82,7 @@ class OpenKey {
   };
 
   void load(const Token& self);
+  bool is_of_earlier_boot() const;
   void take(Refreshed refreshed);
   bool notify_new_predecessors(const Token& self);
 
@@ -88,6 +91,7 @@ class OpenKey {
   KeyFile file_;
   Standing before_{table};
   bool changed_ = false;
+  std::string undecided_;
   std::vector<std::string> left_mailboxes_;
 };
 

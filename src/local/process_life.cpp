@@ -1,6 +1,10 @@
 #include "local/process_life.hpp"
 
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <cerrno>
 #include <string>
@@ -12,6 +16,15 @@ namespace {
 
 /// With hidepid, /proc shows a user nothing of others; process 1 always exists.
 bool proc_shows_all() { return stat_of(1).has_value(); }
+
+/// A file of /proc that nothing is mounted over: containers mount a boot id of their own.
+bool is_of_the_kernel(const char* path) {
+  struct statfs system {};
+  struct statx file {};
+  return statfs(path, &system) == 0 && system.f_type == PROC_SUPER_MAGIC &&
+         statx(AT_FDCWD, path, 0, 0, &file) == 0 &&
+         (file.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
+}
 
 std::vector<pid_t> running_members(pid_t group) {
   auto members = numbers_in("/proc");
@@ -26,7 +39,7 @@ std::vector<pid_t> running_members(pid_t group) {
 
 Life group_life(const ProcessId& leader) {
   if (leader.pid <= 0) return Life::over;
-  if (leader.pid_space != own_process().pid_space) return Life::unknown;
+  if (leader.pid_space == 0 || leader.pid_space != own_process().pid_space) return Life::unknown;
   const auto stat = stat_of(leader.pid);
   if (stat && leader.started != 0 && stat->started != leader.started) return Life::over;
   if (kill(-leader.pid, 0) != 0 && errno == ESRCH) return Life::over;
@@ -46,8 +59,12 @@ std::vector<Fd> member_ends(pid_t group, std::size_t most) {
 }
 
 std::uint64_t boot_hash() {
-  static const std::string id = proc_text("/proc/sys/kernel/random/boot_id");
-  return id.empty() ? 0 : fnv1a(id);
+  static const std::uint64_t hash = [] {
+    constexpr auto path = "/proc/sys/kernel/random/boot_id";
+    const std::string id = is_of_the_kernel(path) ? proc_text(path) : "";
+    return id.empty() ? 0 : fnv1a(id);
+  }();
+  return hash;
 }
 
 }  // namespace dlock

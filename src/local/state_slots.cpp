@@ -58,6 +58,10 @@ std::optional<std::string_view> body_of(const RawSlot& slot, const ReadBytes& re
 
 }  // namespace
 
+bool in_other_boot(const SlotHeader& header, std::uint64_t boot) {
+  return header.boot != 0 && boot != 0 && header.boot != boot;
+}
+
 std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot) {
   auto slots = raw_slots(read);
   const std::string_view second(reinterpret_cast<const char*>(&slots[1]), slot_size);
@@ -67,7 +71,7 @@ std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot)
   for (const RawSlot& slot : slots) {
     if (!is_whole(slot)) continue;
     if (const auto body = body_of(slot, read)) return StoredState{slot.header, *body};
-    cut_by_reboot = cut_by_reboot || slot.header.boot != boot;
+    cut_by_reboot = cut_by_reboot || in_other_boot(slot.header, boot);
   }
   if (!cut_by_reboot) return std::nullopt;
   return StoredState{};

@@ -13,9 +13,12 @@ struct SlotHeader {
   std::uint64_t sequence = 0;  ///< the larger one counts
   std::uint64_t offset = 0;    ///< of the body
   std::uint64_t length = 0;
-  std::uint64_t boot = 0;  ///< boot_hash() of the writer
+  std::uint64_t boot = 0;  ///< boot_hash() of the writer, 0 if it was unknown
   bool operator==(const SlotHeader&) const = default;
 };
+
+/// Whether a state was written in another boot than `boot`; false if either is unknown.
+bool in_other_boot(const SlotHeader& header, std::uint64_t boot);
 
 constexpr std::size_t slot_size = 64;
 constexpr std::size_t slots_size = 2 * slot_size;
@@ -34,7 +37,7 @@ using ReadBytes = std::function<std::string_view(std::size_t offset, std::size_t
 /// current body leaves free, and after it one slot, so whatever byte a writer is killed at, one
 /// whole state remains. A first write that never ended reads as nothing written. Nothing is synced
 /// to disk: a reboot ends every process anyway, and a body that a power cut has torn, written
-/// before this `boot`, reads as nothing written too.
+/// in another boot than this one, reads as nothing written too; not if either boot is unknown.
 std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot);
 
 /// Where the next state goes.

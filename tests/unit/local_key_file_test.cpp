@@ -56,7 +56,7 @@ TEST_CASE("a key's file keeps what was written last, and is made only where that
   auto file = files.open("k", KeyFile::Use::read);
   REQUIRE(file);
   CHECK(file->read() == "two");
-  CHECK(!file->before_this_boot());
+  CHECK(file->written_in() == KeyFile::Boot::current);
 }
 
 TEST_CASE("links, directories, FIFOs and files with two names are refused as keys") {

@@ -195,7 +195,8 @@ TEST_CASE("the first in the queue looks again where the holder ended without a c
   CHECK(watch.ends.empty());
 }
 
-TEST_CASE("a reboot voids holds by process and the queue, and starts leases and floors anew") {
+TEST_CASE(
+    "a reboot voids holds by process and the queue, and leases and floors count from the boot") {
   LockTable table;
   HoldEntry by_process;
   by_process.backing.by_process = true;
@@ -208,9 +209,47 @@ TEST_CASE("a reboot voids holds by process and the queue, and starts leases and 
   table.queue.resize(2);
   CHECK(restart_after_boot(table, microseconds(50)).changed);
   REQUIRE(table.holds.size() == 2);
-  CHECK(table.holds[0].at == microseconds(50));
+  CHECK(table.holds[0].at == microseconds(0));
   CHECK(table.holds[0].lease == milliseconds(5));
   CHECK(table.holds[1].flag == Flag::kept);
   CHECK(table.holds[1].lease == milliseconds(7));
   CHECK(table.queue.empty());
+  const LockTable seen = table;
+  restart_after_boot(table, microseconds(60));
+  CHECK(table == seen);
+}
+
+TEST_CASE("a lease that was seen to be granted later than now was granted before a reboot") {
+  LockTable table;
+  CHECK(!clock_went_back(table, microseconds(0)));
+  table.holds.resize(1);
+  table.holds[0].at = microseconds(50);
+  CHECK(!clock_went_back(table, microseconds(50)));
+  CHECK(clock_went_back(table, microseconds(49)));
+}
+
+TEST_CASE("a table of which one process listens was not written before a reboot") {
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  WakeFifo holder(directory);
+  WakeFifo waiter(directory);
+  LockTable table;
+  table.holds.resize(1);
+  table.queue.resize(1);
+  table.holds[0].backing.mailbox = holder.name();
+  table.queue[0].backing.mailbox = waiter.name();
+  CHECK(!any_listens(table, directory));
+  waiter.open();
+  CHECK(any_listens(table, directory));
+  table.queue.clear();
+  CHECK(!any_listens(table, directory));
+  holder.open();
+  CHECK(any_listens(table, directory));
+}
+
+TEST_CASE("two processes of unknown pid namespaces are not taken for one") {
+  ProcessId foreign = own_process();
+  foreign.pid_space = 0;
+  CHECK(process_life(foreign) == Life::unknown);
+  CHECK(group_life(foreign) == Life::unknown);
 }

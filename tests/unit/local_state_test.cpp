@@ -130,6 +130,7 @@ TEST_CASE("a body torn by a power cut before this boot reads as nothing written"
   const auto state = state_of(file, boot + 1);
   REQUIRE(state);
   CHECK(state->header.sequence == 0);
+  CHECK(!state_of(file, 0));
 }
 
 TEST_CASE("a file does not grow for ever with its writes") {

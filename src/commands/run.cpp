@@ -1,6 +1,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 
@@ -53,7 +54,7 @@ class Run {
   void keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
   Terms terms(HeldLocks& holding) const;
-  Program program(const std::vector<LockFence>& fences) const;
+  Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
   int lost_before_start(HeldLocks& holding);
   int not_acquired(const GaveUp& gave_up);
@@ -127,7 +128,7 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding,
   };
   const bool worth_recording = watchdog || !holding.needs_renewal();
   try {
-    child.emplace(start(program(status_.locks), signals_,
+    child.emplace(start(program(holding), signals_,
                         worth_recording ? std::function<void(pid_t)>(record) : nullptr));
   } catch (const std::exception&) {
     if (held) throw;
@@ -175,7 +176,8 @@ Terms Run::terms(HeldLocks& holding) const {
   return terms;
 }
 
-Program Run::program(const std::vector<LockFence>& fences) const {
+Program Run::program(const HeldLocks& holding) const {
+  const auto& fences = status_.locks;
   Program program;
   program.argv = settings_.command_argv;
   program.environment = {
@@ -183,6 +185,9 @@ Program Run::program(const std::vector<LockFence>& fences) const {
       {"DLOCK_FENCE", fence_list(fences)},
       {"DLOCK_OWNER", acquiring_.owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
+  // Later it would be killed at once.
+  const Deadline until = holding.granted_until();
+  if (until != never) program.start_before = until - kill_cost(*settings_.ttl);
   return program;
 }
 
@@ -230,6 +235,7 @@ int Run::not_started(int error, HeldLocks& holding) {
 
 int Run::finished(const Ending& ending, HeldLocks& holding) {
   holding.stop_keeping(ending.loss_noticed);
+  if (ending.child.exec_error == ETIME) return lost_before_start(holding);
   if (ending.child.exec_error) return not_started(*ending.child.exec_error, holding);
   // Nobody may read what is told, and must not keep the lock from others by that. Where it is lost,
   // its lease ends anyway, and the release may take a while.

@@ -56,17 +56,18 @@ class Image {
 
 /// The channel is an eventfd: the parent's 1 opens the gate before exec, errno comes back if exec
 /// fails, and close-on-exec leaves the command without it. Only async-signal-safe calls here.
-[[noreturn]] void become(const Image& image, const Signals& signals, const Terminal& terminal,
-                         int hidden_fd, int channel, bool gated, pid_t parent) {
+[[noreturn]] void become(const Image& image, const Program& program, const Signals& signals,
+                         const Terminal& terminal, int channel, bool gated, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(exec_failed);  // it died before we asked to die with it
   if (!terminal.shares_group()) setpgid(0, 0);
   terminal.take_in_child();
   std::uint64_t word = 0;
   if (gated && read(channel, &word, sizeof word) != sizeof word) _exit(exec_failed);
-  if (hidden_fd >= 0) close(hidden_fd);
+  if (program.hidden_fd >= 0) close(program.hidden_fd);
   signals.restore_in_child();
-  image.execute();
+  errno = ETIME;
+  if (BootClock::now() < program.start_before) image.execute();
   word = static_cast<std::uint64_t>(errno);
   [[maybe_unused]] const auto told = write(channel, &word, sizeof word);
   _exit(exec_failed);
@@ -153,7 +154,7 @@ Child start(const Program& program, Signals& signals,
   const pid_t pid = fork();
   if (pid < 0) throw_errno("cannot start the command: fork");
   if (pid == 0) {
-    become(image, signals, terminal, program.hidden_fd, channel.get(), gated, parent);
+    become(image, program, signals, terminal, channel.get(), gated, parent);
   }
   const int gate = channel.get();
   Child child(std::move(tree), std::move(terminal), pid, std::move(channel));

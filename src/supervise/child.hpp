@@ -23,13 +23,17 @@ struct Program {
   std::vector<std::pair<std::string, std::string>> environment;
   /// Inherited by dlock but not by the child (--status-fd); -1: none.
   int hidden_fd = -1;
+  /// From then on it is not executed any more: the last that the child looks at, for everything
+  /// before, this process or the whole machine may have been stopped for any time.
+  Deadline start_before = never;
 };
 
 /// How a child ended: one of the three is set.
 struct ChildEnd {
   std::optional<int> exit_code;
   std::optional<int> signal;
-  /// errno of the exec that failed: no instruction of the command has run.
+  /// errno of the exec that failed: no instruction of the command has run. ETIME where it was not
+  /// tried, because it was too late.
   std::optional<int> exec_error;
 };
 

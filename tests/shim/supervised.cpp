@@ -4,6 +4,7 @@
 //   grace=MS  stop=SIGNUMBER  max-hold=MS  hide=FD  env=NAME=VALUE
 //   wait-tree=1   the end is that of all descendants
 //   gate=FILE     the process group is written there, slowly, before the command begins
+//   start-before=MS   the command is not begun later than that; waits=MS   so long before its start
 //   stops-with=FILE   a job stops when FILE is there
 // Its last line on stderr says how it ended; its exit code is dlock's.
 #include <unistd.h>
@@ -112,6 +113,10 @@ int supervised(const Options& options, Program program) {
 
   std::function<void(pid_t)> gate;
   if (options.contains("gate")) gate = [&](pid_t group) { slowly_write(text("gate"), group); };
+  if (options.contains("start-before")) {
+    program.start_before = later(BootClock::now(), duration(options, "start-before"));
+  }
+  std::this_thread::sleep_for(duration(options, "waits"));
   Child child = start(program, signals, gate);
   std::thread([&] {
     lease.keep(ttl, static_cast<int>(duration(options, "renewals").count()));

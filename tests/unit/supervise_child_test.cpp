@@ -40,6 +40,19 @@ void odd_inheritance() {
 
 }  // namespace
 
+TEST_CASE("a command is not begun once its time is over, wherever dlock was held up") {
+  TempDir dir;
+  const auto touch = shell("touch '" + dir.path() + "/began'");
+  const std::string too_late = "not-started code=-1 signal=0 error=" + std::to_string(ETIME);
+  CHECK(says(run(supervised(touch, {"start-before=1", "waits=20"})), too_late));
+  // The gate opens after 50 ms.
+  CHECK(
+      says(run(supervised(touch, {"start-before=20", "gate=" + dir.path() + "/gate"})), too_late));
+  CHECK(access((dir.path() + "/began").c_str(), F_OK) != 0);
+  CHECK(says(run(supervised(touch, {"start-before=60000"})), "exited code=0"));
+  CHECK(access((dir.path() + "/began").c_str(), F_OK) == 0);
+}
+
 TEST_CASE("every exit code of the child is passed through") {
   for (int code = 0; code <= 255; ++code) {
     CAPTURE(code);

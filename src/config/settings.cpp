@@ -238,7 +238,8 @@ class Resolver {
   void resolve_grace() {
     const milliseconds most = *settings_.ttl / 3;
     const auto grace = duration("grace", milliseconds(0), longest_duration);
-    settings_.grace = grace.value_or(usual_grace(*settings_.ttl));
+    // Less than the most: SIGKILL comes before the lease ends, and renewals need time as well.
+    settings_.grace = grace.value_or(std::min(milliseconds(5000), *settings_.ttl / 4));
     if (settings_.grace <= most) return;
     const SourcedValue given = sources_.of(option("grace")).front().front();
     given.refuse(in_quotes(given.text) + " is more than a third of the ttl, which is " +

@@ -100,7 +100,7 @@ Deadline Supervisor::loss_deadline() const {
   if (!loss_matters()) return never;
   const Deadline gone_by = terms_.loss->must_be_gone_by();
   if (gone_by == never || terms_.keep_running_on_loss) return gone_by;
-  return gone_by - std::max(terms_.loss->grace(terms_.grace), terms_.kill_cost);
+  return gone_by - terms_.loss->grace(terms_.grace) - terms_.kill_cost;
 }
 
 Deadline Supervisor::max_hold_deadline() const {

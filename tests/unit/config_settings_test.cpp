@@ -230,8 +230,8 @@ TEST_CASE("renew takes a ttl of its flag alone") {
 
 TEST_CASE("the grace is at most a third of the ttl") {
   Surroundings place;
-  CHECK(place.resolve(run({"-t", "3s"})).grace == 1s);
-  CHECK(place.resolve(run({"-t", "100ms"})).grace == 33ms);
+  CHECK(place.resolve(run({"-t", "3s"})).grace == 750ms);
+  CHECK(place.resolve(run({"-t", "100ms"})).grace == 25ms);
   CHECK(place.resolve(run({"-t", "1h"})).grace == 5s);
   CHECK(place.resolve(run({"-t", "3s", "--grace", "1s"})).grace == 1s);
   CHECK(place.resolve(run({"--grace", "10s"})).grace == 10s);

@@ -22,6 +22,7 @@ constexpr milliseconds pause_between_releases{20};
 milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
 
 constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopped";
+constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspended or stopped";
 
 }  // namespace
 
@@ -174,7 +175,7 @@ const StopSource* HeldLocks::stop_source() const { return source_.get(); }
 
 std::string HeldLocks::loss_text() const {
   const auto loss = keeper_ ? keeper_->loss() : loss_;
-  return loss ? lost_text(loss->key, loss->reason) : std::string("lost the lock: ") + ran_out;
+  return loss ? lost_text(loss->key, loss->reason) : std::string("lost the lock: ") + not_in_time;
 }
 
 void HeldLocks::stop_keeping(bool lost) {
@@ -185,8 +186,15 @@ void HeldLocks::stop_keeping(bool lost) {
   keeper_.reset();
   const auto now = BootClock::now();
   for (const Held& held : held_) {
-    if (!lost || loss_ || held.grant.lease.valid_until > now) continue;
-    loss_ = Loss{held.claim.key, false, true, ran_out};
+    if (!lost || loss_) return;
+    // The renewal was under way when the command had to be stopped.
+    if (held.failing_since) {
+      loss_ =
+          Loss{held.claim.key, false, true,
+               store_.name() + " has not answered since " + iso8601(wall_at(*held.failing_since))};
+    } else if (held.grant.lease.valid_until <= now) {
+      loss_ = Loss{held.claim.key, false, true, ran_out};
+    }
   }
 }
 

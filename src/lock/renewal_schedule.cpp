@@ -17,6 +17,8 @@ constexpr std::chrono::seconds noteworthy_step{1};
 /// How long a hold that may be over already is asked for before it is given up.
 constexpr milliseconds longest_doubt{500};
 
+constexpr milliseconds pause_before_confirming{50};
+
 milliseconds pause_after_failure(milliseconds ttl) {
   return std::clamp(ttl / 30, milliseconds(10), milliseconds(1000));
 }
@@ -87,14 +89,19 @@ void RenewalSchedule::ended(Upkept& lease) {
   lease.next = never;
 }
 
+milliseconds RenewalSchedule::time_to_answer(const Upkept& lease) {
+  const auto& [claim, grant, failing_since, hidden] = lease.held;
+  if (later(BootClock::now(), hidden) >= grant.lease.valid_until) return longest_doubt;
+  const auto usual = request_timeout(claim.ttl);
+  return grant.confirmed ? usual : std::min(usual, lease.confirm_within);
+}
+
 void RenewalSchedule::renew(Upkept& lease) {
   const Claim& claim = lease.held.claim;
   const auto now = BootClock::now();
   const Deadline end = lease.held.grant.lease.valid_until;
   if (now >= end) return ended(lease);
-  const auto call_options =
-      later(now, lease.held.hidden) < end ? request_timeout(claim.ttl) : longest_doubt;
-  const Deadline until = std::min({end, later(now, call_options)});
+  const Deadline until = std::min(end, later(now, time_to_answer(lease)));
   try {
     const auto renewed = store_.renew_hold(claim, lease.held.grant.fence, {until, stop_fd_});
     if (!renewed) {
@@ -110,7 +117,8 @@ void RenewalSchedule::renew(Upkept& lease) {
     promise();
     listener_.renewed(claim.key, store_.margin(claim));
   } catch (const Error& error) {
-    if (error.trouble() != ErrorKind::interrupted) failed(lease, now, error);
+    if (error.trouble() != ErrorKind::interrupted) return failed(lease, now, error);
+    if (!lease.held.failing_since) lease.held.failing_since = now;
   } catch (const std::exception& error) {
     failed(lease, now, Error(ErrorKind::host_refused, error.what()));
   }
@@ -130,8 +138,12 @@ void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) 
     promise();
   }
   listener_.failed({lease.held.claim.key, false, false, why});
-  lease.next = std::min(later(now, pause_after_failure(lease.held.claim.ttl)),
-                        lease.held.grant.lease.valid_until);
+  auto pause = pause_after_failure(lease.held.claim.ttl);
+  if (!lease.held.grant.confirmed) {
+    pause = std::min(pause, pause_before_confirming);
+    lease.confirm_within *= 2;
+  }
+  lease.next = std::min(later(now, pause), lease.held.grant.lease.valid_until);
 }
 
 void RenewalSchedule::promise() {

@@ -65,9 +65,13 @@ class RenewalSchedule {
   struct Upkept {
     Held held;
     Deadline next;  ///< when to renew
+    /// How long the next request may take to confirm a hold that was granted by a message. The
+    /// connection may have died while it was waited on: another one is tried early.
+    milliseconds confirm_within{300};
   };
 
   void renew(Upkept& lease);
+  static milliseconds time_to_answer(const Upkept& lease);
   void ended(Upkept& lease);
   void failed(Upkept& lease, Deadline since, const Error& error);
   void promise();

@@ -90,7 +90,7 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
     }
     result.changed = true;
     result.left_mailboxes.push_back(hold.backing.mailbox);
-    if (!end_hold(table, hold, now)) ++i;
+    if (!expire_hold(table, hold, now)) ++i;
   }
   for (WaiterEntry& waiter : table.queue) {
     const bool silent = waiter.seen + silence_worth_a_look < now;
@@ -133,7 +133,7 @@ Refreshed restart_after_boot(LockTable& table, microseconds now) {
     hold.at = hold.since = microseconds(0);
     const bool ended = goes_by_process(hold);
     if (ended) result.left_mailboxes.push_back(hold.backing.mailbox);
-    if (!ended || !end_hold(table, hold, now)) ++i;
+    if (!ended || !expire_hold(table, hold, now)) ++i;
   }
   return result;
 }

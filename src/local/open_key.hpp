@@ -22,6 +22,8 @@ class FifoNotifier final : public WaiterNotifier {
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   /// Each waiter watches the one before it.
   WakeWindow first_few() const override { return {1, 1}; }
+  /// It confirms before its command is started.
+  milliseconds provisional_lease() const override { return milliseconds(2000); }
   /// It stands behind another than before.
   bool tell_moved(const WaiterEntry& waiter);
   /// A holder: its hold has been taken from it.

@@ -16,6 +16,10 @@ namespace {
 /// A waiter shows itself at least this often; the server drops a head of the queue that it has not
 /// seen for 75 s.
 constexpr milliseconds longest_sleep{25'000};
+/// The first few ask so often: one of them sees that those before it do not take what they are
+/// granted, although nobody told it when that ends.
+constexpr milliseconds longest_sleep_near_head{5'000};
+constexpr std::size_t near_head = 16;
 /// When a lease ends, the first few in the queue ask at once and the others spread.
 constexpr std::size_t ask_at_once = 3;
 constexpr int spread_ms = 50;
@@ -23,7 +27,6 @@ constexpr int spread_ms = 50;
 constexpr milliseconds time_to_leave{500};
 /// How long the time may be overrun to tell the user how things stand.
 constexpr milliseconds time_for_a_last_look{200};
-constexpr milliseconds first_pause{50};
 
 CallOptions patience_for(const Claim& claim, int cancel_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), cancel_fd};
@@ -142,7 +145,8 @@ std::optional<Grant> Attempt::ask_and_sleep(int cancel_fd) {
 std::optional<Grant> Attempt::sleep(int cancel_fd) {
   const auto spread =
       refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
-  const Deadline sign_of_life = later(BootClock::now(), longest_sleep);
+  const auto at_most = refusal_.ahead < near_head ? longest_sleep_near_head : longest_sleep;
+  const Deadline sign_of_life = later(BootClock::now(), at_most);
   auto until = std::min(later(BootClock::now(), refusal_.ask_again_in + spread), sign_of_life);
   while (true) {
     const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), cancel_fd);
@@ -258,9 +262,15 @@ std::optional<Acquired> Acquisition::take_all() {
   return held_;
 }
 
-/// Where the votes of several servers were split: all is given back, and others may go first.
+/// Where the votes of several servers were split: all is given back, and others may go first. Where
+/// a hold of this token was granted and has ended, unheard of: it takes another token.
 bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
   const Refusal& refusal = attempt.refusal();
+  if (refusal.why == Refusal::Reason::gone && waited_ && may_wait()) {
+    if (attempt.ticket()) tickets_[claim.key] = *attempt.ticket();
+    again_at_ = BootClock::now();
+    return true;
+  }
   if (refusal.why != Refusal::Reason::split) return false;
   const auto end = std::max(wait_end_, later(begun_, request_timeout(claim.ttl)));
   again_at_ = later(BootClock::now(), random_up_to(refusal.ask_again_in));
@@ -362,37 +372,6 @@ void Acquisition::renew_tokens() {
 Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
                  AcquireListener& listener) {
   return Acquisition(store, std::move(claims), terms, listener).run();
-}
-
-bool give_back(Store& store, const std::vector<Claim>& claims, const CallOptions& call_options) {
-  bool answered = true;
-  const auto begun = BootClock::now();
-  // What is left of the time is for a second try, on another connection than one that has died.
-  auto answer_by = begun + (call_options.deadline - begun) / 2;
-  for (const Claim& claim : claims) {
-    while (true) {
-      try {
-        store.release(claim.key, claim.token, ReleaseMode::ignore_floor,
-                      {answer_by, call_options.cancel_fd});
-        break;
-      } catch (const Error& error) {
-        answer_by = call_options.deadline;
-        const auto again = later(BootClock::now(), first_pause);
-        if (!is_unavailable(error) || again >= call_options.deadline) {
-          answered = false;
-          break;
-        }
-        poll_until({}, again);
-      }
-    }
-  }
-  return answered;
-}
-
-bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most) {
-  std::vector<Claim> claims;
-  for (const Held& each : held) claims.push_back(each.claim);
-  return give_back(store, claims, {later(BootClock::now(), at_most), -1});
 }
 
 }  // namespace dlock

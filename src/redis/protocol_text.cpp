@@ -128,7 +128,7 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   const auto end_of_lease = microseconds(at) + lease;
   const auto end_of_floor = microseconds(std::min(since, now)) + floor;
   auto end = end_of_lease;
-  const bool outlived_by_floor = flag != "k" && flag != "t" && end_of_floor > microseconds(now);
+  const bool outlived_by_floor = flag == "h" && end_of_floor > microseconds(now);
   if (end_of_lease <= microseconds(now) && outlived_by_floor) {
     hold.kept = true;
     hold.owner.clear();

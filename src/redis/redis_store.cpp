@@ -238,7 +238,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     const std::string_view text = std::get<std::string>(heard);
     if (text.starts_with("grant ")) {
       pending_->handed_over.insert({claim.key, claim.token});
-      return Wake{Wake::Reason::granted, {}, told_grant(text.substr(6))};
+      return Wake{Wake::Reason::granted, {}, told_grant(text.substr(6), claim.ttl)};
     }
     if (text.starts_with("next ")) {
       const milliseconds ends_in = server_span(text.substr(5));
@@ -263,7 +263,9 @@ std::variant<std::string, Wake::Reason> RedisStore::next_on(const std::string& c
   return Wake::Reason::due;
 }
 
-std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
+std::optional<Grant> RedisStore::told_grant(std::string_view told, milliseconds ttl) const {
+  // After a waiter that did not confirm the server grants for a moment only.
+  constexpr milliseconds least_for_a_hiccup{2000};
   const microseconds granted_at = server_clock(take_until(told, ' '));
   const milliseconds lease = server_span(take_until(told, ' '));
   const Fence fence{server_number(take_until(told, ' '))};
@@ -276,7 +278,9 @@ std::optional<Grant> RedisStore::told_grant(std::string_view told) const {
   if (terms_.replicas > 0 || !same_clock || !clock_went_on) return std::nullopt;
   const auto span = std::chrono::floor<milliseconds>(after) + lease;
   const Deadline until = std::min(valid_until(last_answer_.sent, span), later(now, lease));
-  if (until - now < lease / 2) return std::nullopt;
+  if (lease < std::min(ttl, least_for_a_hiccup) || until - now < lease * 2 / 3) {
+    return std::nullopt;
+  }
   return Grant{fence, Lease{lease, until}, false};
 }
 

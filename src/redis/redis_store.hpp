@@ -151,7 +151,7 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
                                                   int cancel_fd);
   /// What a message says that was `told` to who waits; nothing in it where it cannot be told how
   /// old it is.
-  std::optional<Grant> told_grant(std::string_view told) const;
+  std::optional<Grant> told_grant(std::string_view told, milliseconds ttl) const;
   /// A connection that listens to a channel may not send plain commands.
   void stop_listening(const CallOptions& call_options);
   /// `requests` with the preceding one at `place`; its reply is kept and taken out.

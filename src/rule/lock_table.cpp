@@ -38,6 +38,11 @@ bool end_hold(LockTable& table, HoldEntry& hold, microseconds now) {
   return false;
 }
 
+bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now) {
+  if (hold.flag == Flag::provisional) hold.floor = milliseconds(0);
+  return end_hold(table, hold, now);
+}
+
 HoldEntry* LockTable::find_hold(const Token& token) {
   const auto found = std::find_if(holds.begin(), holds.end(),
                                   [&](const HoldEntry& hold) { return hold.token == token; });
@@ -56,7 +61,7 @@ std::vector<HoldEntry> LockTable::live_holds(Now now) const {
   for (std::size_t i = 0; i < copy.holds.size();) {
     HoldEntry& hold = copy.holds[i];
     const bool expired = left_of(hold, now.lease_clock) <= microseconds(0);
-    if (expired && end_hold(copy, hold, now.lease_clock)) continue;
+    if (expired && expire_hold(copy, hold, now.lease_clock)) continue;
     if (hold.counts()) live.push_back(hold);
     ++i;
   }

@@ -110,6 +110,9 @@ class WaiterNotifier {
     std::size_t told = 8;  ///< then most hand-overs wake nobody but who gets the lock
   };
   virtual WakeWindow first_few() const { return {}; }
+  /// How long a waiter that was granted by a message may take to confirm. Where its command may run
+  /// by then, it is to outlive a hiccup of some seconds.
+  virtual milliseconds provisional_lease() const { return milliseconds(6000); }
 };
 
 struct Granted {
@@ -185,9 +188,13 @@ struct LockTable {
   std::deque<WaiterEntry>::iterator find_waiter(const Token& token);
 };
 
-/// Ends a hold whose holder has gone: it becomes kept if its floor is not over, or else is removed.
-/// Also how the store ends the hold of a dead process. True if it was removed.
+/// Ends a hold that is released: it becomes kept if its floor is not over, or else is removed. True
+/// if it was removed.
 bool end_hold(LockTable& table, HoldEntry& hold, microseconds now);
+
+/// The same for a hold whose lease has ended, or whose process: a waiter that has not confirmed its
+/// grant has done no work, so that this ends without a floor.
+bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now);
 
 /// What is left of an entry's lease; an `at` in the future (the clock went back) counts as `now`.
 microseconds left_of(const HoldEntry& hold, microseconds now);

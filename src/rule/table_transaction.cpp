@@ -13,7 +13,12 @@ constexpr int queue_budget = 500;
 constexpr std::chrono::seconds head_patience{75};
 /// A queue in which nobody has asked for that long is gone.
 constexpr std::chrono::seconds queue_life{120};
-constexpr milliseconds provisional_lease{2000};
+/// Where the last grant that nobody confirmed has ended so lately, the next waiters may be stopped,
+/// too: they get a shorter one each.
+constexpr std::chrono::seconds lapse_memory{30};
+constexpr milliseconds doubted_lease{1000};
+/// So much later than what blocks ends a waiter may have been told to ask.
+constexpr milliseconds told_slack{1000};
 /// What a refusal advises when nothing with an end blocks.
 constexpr milliseconds ask_again_anyway{1000};
 
@@ -44,13 +49,20 @@ void TableTransaction::purge() {
   for (std::size_t i = 0; i < table_.holds.size();) {
     HoldEntry& hold = table_.holds[i];
     const bool expired = end_of(hold) <= now();
-    if (!expired || !end_hold(table_, hold, now())) ++i;
+    const bool unconfirmed = expired && hold.flag == Flag::provisional;
+    if (unconfirmed && end_of(hold) + lapse_memory > now()) has_lapsed_ = true;
+    if (!expired || !expire_hold(table_, hold, now())) ++i;
   }
 }
 
 bool TableTransaction::queue_is_gone() const {
   return std::chrono::floor<milliseconds>(table_.last_ask) + queue_life <
          std::chrono::floor<milliseconds>(now());
+}
+
+milliseconds TableTransaction::provisional_lease() const {
+  if (has_lapsed_) return doubted_lease;
+  return now_.one_of_several ? milliseconds(2000) : wakes_.provisional_lease();
 }
 
 Fence TableTransaction::next_fence(std::optional<Fence> proposal) const {
@@ -177,7 +189,7 @@ void TableTransaction::let_in() {
       admit(head, verdict, Flag::held, head.ttl);
       continue;
     }
-    const auto lease = std::min(provisional_lease, head.ttl);
+    const auto lease = std::min(provisional_lease(), head.ttl);
     const Fence fence =
         verdict.inside != nullptr ? verdict.inside->fence : next_fence(head.proposal);
     if (wakes_.wake(head, GrantMessage{now(), lease, fence})) {
@@ -203,7 +215,7 @@ void TableTransaction::tell_next() {
     }
     WaiterEntry& waiter = table_.queue[place];
     const bool soon =
-        waiter.reserved || (waiter.told > now() && waiter.told <= *earliest + provisional_lease);
+        waiter.reserved || (waiter.told > now() && waiter.told <= *earliest + told_slack);
     if (waiter.token == self_ || soon) {
       ++place;
     } else if (wakes_.wake(waiter, message)) {

@@ -47,6 +47,7 @@ class TableTransaction {
  private:
   void purge();
   bool queue_is_gone() const;
+  milliseconds provisional_lease() const;
   Fence next_fence(std::optional<Fence> proposal) const;
 
   LockTable& table_;
@@ -56,6 +57,7 @@ class TableTransaction {
   std::optional<microseconds> earliest_before_;
   int budget_;
   bool more_ = false;
+  bool has_lapsed_ = false;  ///< a grant that its waiter did not confirm
 };
 
 }  // namespace dlock

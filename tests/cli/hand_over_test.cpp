@@ -41,6 +41,56 @@ TEST_CASE("the message of a hand-over starts the command, which must end if no r
   CHECK(order_of(scene.log()) == first_numbers(2));
 }
 
+TEST_CASE("a command goes on where its connection died with the hand-over, and a new one works") {
+  RedisScene scene;
+  const std::string direct = scene.server.url();
+  FaultProxy proxy(scene.server.address());
+  Process holder = scene.hold("k", "go");
+  scene.go_through(proxy.url());
+  Process next = scene.queue_up("k", 1, "touch begun; until [ -e end ]; do sleep 0.05; done");
+  proxy.black_hole(Direction::requests, Whom::open_now);
+  const auto released = BootClock::now();
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  // By then a hand-over that was not confirmed has ended.
+  std::this_thread::sleep_until(released + milliseconds(7000));
+  CHECK(scene.has("begun"));
+  scene.touch("end");
+  CHECK(next.wait().exit_code == 0);
+}
+
+TEST_CASE("a command outlives a hiccup of two seconds right after the hand-over") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  Process holder = scene.hold("k", "go");
+  scene.go_through(proxy.url());
+  Process next = scene.queue_up("k", 1, "touch begun; until [ -e end ]; do sleep 0.05; done");
+  proxy.black_hole(Direction::requests);
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  CHECK(eventually([&] { return scene.has("begun"); }));
+  std::this_thread::sleep_for(milliseconds(2000));
+  proxy.heal();
+  std::this_thread::sleep_for(milliseconds(5000));
+  scene.touch("end");
+  CHECK(next.wait().exit_code == 0);
+}
+
+TEST_CASE("a command stopped because its hand-over was not confirmed is told of the server") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  Process holder = scene.hold("k", "go");
+  scene.go_through(proxy.url());
+  Process next = scene.queue_up("k", 1, stay);
+  proxy.black_hole(Direction::requests);
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  const Result result = next.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(result.err.find("suspended") == std::string::npos);
+  CHECK(result.err.find("server unreachable since") != std::string::npos);
+}
+
 TEST_CASE("the command of a hand-over runs on under the whole lease once that is confirmed") {
   RedisScene scene;
   Process holder = scene.hold("k", "go");

@@ -160,23 +160,81 @@ TEST_CASE(
   CHECK(rules.release("a") == Released::yes);
   REQUIRE(rules.heard.said.size() == 2);
   CHECK(rules.heard.said[0].first == "b");
-  CHECK(std::get<GrantMessage>(rules.heard.said[0].second).lease == milliseconds(2'000));
+  CHECK(std::get<GrantMessage>(rules.heard.said[0].second).lease == milliseconds(6'000));
   CHECK(rules.heard.said[1].first == "c");
-  CHECK(std::get<NextMessage>(rules.heard.said[1].second).in == milliseconds(2'000));
+  CHECK(std::get<NextMessage>(rules.heard.said[1].second).in == milliseconds(6'000));
   CHECK(rules.table.find_hold({"b"})->flag == Flag::provisional);
   CHECK(rules.renew("b") == milliseconds(10'000));
   CHECK(rules.table.find_hold({"b"})->flag == Flag::held);
 }
 
-TEST_CASE("rules: a provisional grant that nobody confirms ends after two seconds") {
+TEST_CASE("rules: a provisional grant that nobody confirms ends after six seconds") {
   Rules rules;
   rules.granted(rules.claim("a", "a"));
   rules.refused(rules.claim("b", "b"), true);
   rules.refused(rules.claim("c", "c"), true);
   rules.release("a");
-  rules.pass(milliseconds(2'000));
+  rules.pass(milliseconds(5'999));
+  rules.refused(rules.claim("c", "c"), true);
+  rules.pass(milliseconds(1));
   rules.granted(rules.claim("c", "c"), true);
   CHECK(!rules.renew("b"));
+}
+
+TEST_CASE("rules: on one of several servers a provisional grant ends after two seconds") {
+  LockTable table;
+  Heard heard;
+  const Now now{microseconds(1'000'000), microseconds(5'000'000), {}, true};
+  const Ask waits{true, {}};
+  table.acquire(Rules::claim("a", "a"), {}, {}, now, heard);
+  table.acquire(Rules::claim("b", "b"), waits, {}, now, heard);
+  table.release({"a"}, {}, now, heard);
+  CHECK(table.find_hold({"b"})->lease == milliseconds(2'000));
+}
+
+TEST_CASE("rules: after a grant that nobody confirmed the next ones last a second, until one is") {
+  Rules rules;
+  rules.granted(rules.claim("a", "a"));
+  for (const char* const name : {"b", "c", "d", "e", "f"}) {
+    rules.refused(rules.claim(name, name), true);
+  }
+  rules.release("a");
+  rules.pass(milliseconds(6'000));
+  rules.refused(rules.claim("f", "f"), true);
+  CHECK(rules.table.find_hold({"c"})->lease == milliseconds(1'000));
+  rules.pass(milliseconds(1'000));
+  rules.refused(rules.claim("f", "f"), true);
+  CHECK(rules.table.find_hold({"d"})->lease == milliseconds(1'000));
+  CHECK(rules.renew("d") == milliseconds(10'000));
+  rules.release("d");
+  CHECK(rules.table.find_hold({"e"})->lease == milliseconds(6'000));
+}
+
+TEST_CASE("rules: a grant that nobody confirmed is forgotten after half a minute") {
+  for (const int after : {29'999, 30'000}) {
+    Rules rules;
+    rules.granted(rules.claim("a", "a"));
+    for (const char* const name : {"b", "c", "d"}) rules.refused(rules.claim(name, name), true);
+    rules.release("a");
+    rules.pass(milliseconds(6'000 + after));
+    rules.refused(rules.claim("d", "d"), true);
+    CHECK(rules.table.find_hold({"c"})->lease == milliseconds(after < 30'000 ? 1'000 : 6'000));
+  }
+}
+
+TEST_CASE("rules: a grant that nobody confirmed leaves no floor, one that was used does") {
+  for (const bool used : {false, true}) {
+    Rules rules;
+    rules.granted(rules.claim("a", "a"));
+    Claim with_floor = rules.claim("b", "b");
+    with_floor.floor = milliseconds(20'000);
+    rules.refused(with_floor, true);
+    rules.release("a");
+    if (used) CHECK(rules.release("b") == Released::yes);
+    rules.pass(milliseconds(6'000));
+    CHECK(rules.table.live_holds(rules.now()).empty() == !used);
+    CHECK(std::holds_alternative<Granted>(rules.ask(rules.claim("c", "c"))) == !used);
+  }
 }
 
 TEST_CASE("rules: a waiter that does not listen, or was silent for 75 s, is passed over") {

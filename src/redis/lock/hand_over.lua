@@ -1,6 +1,10 @@
 -- The common case of a release that others wait for, before the functions for all cases are made.
 
-local provisional_lease, head_patience, queue_life = 2000, 75000000, 120000
+-- What a waiter holds that was granted by a message, until it confirms: on a single server its
+-- command runs by then, and is to outlive a hiccup of some seconds. Where the last such grant has
+-- lapsed within `lapse_memory` the next waiters may be stopped, too, and get a shorter one each.
+local provisional_lease, doubted_lease, lapse_memory = KEYS[5] and 2000 or 6000, 1000, 30000
+local head_patience, queue_life, told_slack = 75000000, 120000, 1000
 -- How many at the head of the queue know when what blocks ends, and how many are told together
 -- where one of them does not: most hand-overs then wake nobody but who gets the lock.
 local waiters_told, told_together = 3, 8
@@ -23,7 +27,7 @@ if only_hold and guard_end == 0 then
     string.match(head, '^(%d+) %d+ ([^ @=]+)@?(%S*) (%S+) (%d+) %d+ (%d+)( 1 (%S+) .*)$')
   local ready = seen and tonumber(seen) >= now - head_patience and joined_at == ARGV[3]
   local lease = math.min(provisional_lease, tonumber(ttl or 0))
-  local latest = now + (lease + provisional_lease) * 1000
+  local latest = now + (lease + told_slack) * 1000
   for i = 2, #line do
     local waiter = call('HGET', KEYS[3], line[i]) or ''
     local told, other = string.match(waiter, '^%d+ (%d+) %S+ %S+ %d+ %d+ %d+ %d+ (%S+)')
@@ -41,7 +45,7 @@ if only_hold and guard_end == 0 then
       call('SET', KEYS[4], fence, 'EX', fence_life)
       call('HSET', key, line[1], table.concat(
         {'p', floor, stamp, stamp, fence, lease, ttl}, ' ') .. rest)
-      call('PEXPIRE', key, math.max(lease, tonumber(floor)))
+      call('PEXPIRE', key, lease + lapse_memory + 1)
       return 'released 0' .. of_member
     end
   end

@@ -1,6 +1,7 @@
 -- The holds of the key, as one request finds and leaves them, and the rule that lets owners in.
 
 local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge
+local has_lapsed = false  -- a grant that its waiter did not confirm
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 local readers, seats = {}, {}  -- owners with a hold without a limit, and with one of more than 1
 
@@ -40,10 +41,15 @@ local function count_all()
   for id, hold in pairs(holds) do count_in(hold, id) end
 end
 
--- At least: where the clock went back, a floor lasts until the clock has come to it again.
+-- At least: where the clock went back, a floor lasts until the clock has come to it again. That a
+-- provisional hold was not confirmed is to be seen by the request that comes next.
 local function life_left(hold)
   local latest = ends_at(hold)
-  if hold.floor > 0 then latest = math.max(latest, hold.since + hold.floor * 1000) end
+  if hold.flag == 'p' then
+    latest = latest + (lapse_memory + 1) * 1000
+  elseif hold.floor > 0 then
+    latest = math.max(latest, hold.since + hold.floor * 1000)
+  end
   return math.max(math.ceil((latest - now) / 1000), 1)
 end
 
@@ -72,6 +78,13 @@ local function drop_or_keep(id, hold)
   store(id, hold)
 end
 
+-- A waiter that has not confirmed has done no work that a floor could be for.
+local function expire(id, hold)
+  if hold.flag ~= 'p' then return drop_or_keep(id, hold) end
+  has_lapsed = has_lapsed or ends_at(hold) + lapse_memory * 1000 > now
+  remove(id)
+end
+
 -- Reads all holds and drops what has expired; false if the hash is not a lock's.
 local function load()
   local all = call('HGETALL', key)
@@ -88,7 +101,7 @@ local function load()
       earliest_before = math.min(earliest_before, ends_at(hold))
     end
   end
-  for _, id in ipairs(expired) do drop_or_keep(id, holds[id]) end
+  for _, id in ipairs(expired) do expire(id, holds[id]) end
   count_all()
   return true
 end

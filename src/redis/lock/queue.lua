@@ -74,7 +74,8 @@ local function let_in(self)
         admit(head, hold, verdict, outer)
       else
         local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
-        hold.lease, hold.flag = math.min(provisional_lease, hold.ttl), 'p'
+        local lease = has_lapsed and doubted_lease or provisional_lease
+        hold.lease, hold.flag = math.min(lease, hold.ttl), 'p'
         local heard = tell(waiter.channel,
           string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3]))
         if heard < 0 then return 0 end
@@ -109,7 +110,7 @@ local function tell_next(self)
     local told, channel = string.match(value, '^%d+ (%d+) (%S+)')
     told = tonumber(told)
     local soon = told and (channel == reserved or
-      told > now and told <= earliest + provisional_lease * 1000)
+      told > now and told <= earliest + told_slack * 1000)
     local heard = (id == self or soon) and 1 or told and tell(channel, message) or 0
     if heard < 0 then return 0 end
     if heard > 0 then place = place + 1 else unqueue(id) end

@@ -80,10 +80,10 @@ DirectorySettings directory_of(const LocalTarget& target) {
   return {default_directory(), true};
 }
 
-int for_each_key(const Settings& settings, const Log& log,
+int for_each_key(const std::vector<LockKey>& keys, const Log& log,
                  const std::function<ExitCode(const LockKey&)>& body) {
   ExitCode first = ExitCode::ok;
-  for (const LockKey& key : settings.keys) {
+  for (const LockKey& key : keys) {
     ExitCode code = ExitCode::ok;
     try {
       code = body(key);

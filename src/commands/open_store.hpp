@@ -28,9 +28,9 @@ std::unique_ptr<FenceRegister> open_seals(const Settings& settings);
 /// The directory behind `local:`.
 DirectorySettings directory_of(const LocalTarget& target);
 
-/// Does the same for every key named, also after trouble with one, which is told at once. Returns
-/// the first exit code that is not 0.
-int for_each_key(const Settings& settings, const Log& log,
+/// Does the same for every key, also after trouble with one, which is told at once. Returns the
+/// first exit code that is not 0.
+int for_each_key(const std::vector<LockKey>& keys, const Log& log,
                  const std::function<ExitCode(const LockKey&)>& body);
 
 }  // namespace dlock

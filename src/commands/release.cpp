@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "attach/release_socket.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -40,11 +42,33 @@ ExitCode give_up_hold(Store& store, const Settings& settings, const LockKey& key
   return ExitCode::lost;
 }
 
+/// The keys given, and those that are held and match a pattern.
+std::vector<LockKey> keys_to_evict(Store& store, const Settings& settings, const Log& log) {
+  std::vector<LockKey> keys = settings.keys;
+  for (const std::string& pattern : settings.patterns) {
+    bool found = false;
+    for (const KeyState& state : store.inspect({{}, {pattern}}, short_call())) {
+      if (state.holders.empty()) continue;
+      found = true;
+      const bool is_new = std::find(keys.begin(), keys.end(), state.key) == keys.end();
+      if (is_new) keys.push_back(state.key);
+    }
+    if (!found) log.notice("no lock matches " + escaped(pattern));
+  }
+  return keys;
+}
+
 }  // namespace
 
 int release_command(const Settings& settings, const Log& log) {
+  if (settings.token == Token{}) {
+    log.notice("the token is empty, so nothing was released: the acquire that was to print it " +
+               std::string("did not take the lock"));
+    return static_cast<int>(ExitCode::ok);
+  }
   const StorePtr store = open_store(settings, log);
-  const int code = for_each_key(settings, log, [&](const LockKey& key) {
+  const auto keys = settings.force ? keys_to_evict(*store, settings, log) : settings.keys;
+  const int code = for_each_key(keys, log, [&](const LockKey& key) {
     return settings.force ? throw_out(*store, settings, key, log)
                           : give_up_hold(*store, settings, key, log);
   });

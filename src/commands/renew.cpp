@@ -17,7 +17,7 @@ int renew_command(const Settings& settings, const Log& log) {
         "without --ttl");
   }
   const StorePtr store = open_store(settings, log);
-  const int code = for_each_key(settings, log, [&](const LockKey& key) {
+  const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {
     const auto renewed = store->renew(key, *settings.token, settings.ttl, short_call());
     if (settings.prints_json()) print(renewed_json(key, renewed));
     if (renewed) return ExitCode::ok;

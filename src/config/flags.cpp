@@ -77,6 +77,10 @@ class ArgParser {
  private:
   bool takes_command() const { return option("command").belongs_to(command_); }
 
+  bool takes_patterns() const {
+    return command_ == Command::inspect || command_ == Command::release;
+  }
+
   void take_operands() {
     if (takes_command()) {
       const auto from = arguments_.begin() + static_cast<std::ptrdiff_t>(next_);
@@ -91,7 +95,7 @@ class ArgParser {
     const std::string& operand = arguments_[next_++];
     if (command_ == Command::latch && !flags_.verb) {
       flags_.verb = operand;
-    } else if (command_ == Command::inspect && operand.find_first_of("*?[") != std::string::npos) {
+    } else if (takes_patterns() && operand.find_first_of("*?[") != std::string::npos) {
       flags_.patterns.push_back(operand);
     } else if (option("key").belongs_to(command_)) {
       add(option("key"), operand);
@@ -158,7 +162,11 @@ class ArgParser {
 
   void add(const Option& option, std::optional<std::string> value) {
     if (option.value == nullptr && value) throw_usage(option.shown() + " takes no value");
-    if (value && value->empty()) throw_usage(option.shown() + ": the value is empty");
+    // What a failed acquire has printed.
+    const bool may_be_empty = command_ == Command::release && option.slot == Slot(&Flags::token);
+    if (value && value->empty() && !may_be_empty) {
+      throw_usage(option.shown() + ": the value is empty");
+    }
     const bool adds_up = std::holds_alternative<std::vector<std::string> Flags::*>(option.slot);
     if (!adds_up) {
       std::erase_if(given_, [&](const GivenFlag& earlier) {

@@ -17,7 +17,7 @@ struct Flags {
 
   std::optional<std::string> verb;        ///< latch: the first operand
   std::vector<std::string> keys;          ///< after -k, or operands; in the user's order
-  std::vector<std::string> patterns;      ///< inspect: operands with `*`, `?` or `[`
+  std::vector<std::string> patterns;      ///< inspect, release: operands with `*`, `?` or `[`
   std::vector<std::string> command_argv;  ///< run, guard: COMMAND and its ARGs, as they are
   std::vector<std::string> servers;
 

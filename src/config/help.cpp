@@ -45,10 +45,12 @@ constexpr Page pages[] = {
      "  DLOCK_TOKEN=$T dlock renew upload -t 1h\n",
      "  0 renewed; 79 the token holds it no longer; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::release, "release -k KEY ([--token T] | --force [--fence N]) [--json]",
+    {Command::release,
+     "release -k KEY [--token T] [--json]\n"
+     "       dlock release --force [--fence N] [--json] KEY | PATTERN ...",
      "Give back a lock taken with acquire. --force throws its holders out, or the one\n"
-     "with fence N; they notice at their next renewal (ttl/3), and until then both\n"
-     "may run.\n",
+     "with fence N, or those of all keys that match a PATTERN (with *, ? or [); they\n"
+     "notice at their next renewal (ttl/3), and until then both may run.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
      "  dlock release -k deploy --token \"$T\"\n"
      "  dlock release deploy --force\n",

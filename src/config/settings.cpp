@@ -20,6 +20,9 @@ namespace {
 constexpr milliseconds shortest_ttl{100};
 constexpr milliseconds longest_ttl = std::chrono::hours(24);
 constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
+/// A restarted server waits twice the longest ttl before it votes again: what a majority is to
+/// remember for longer, it may forget.
+constexpr milliseconds longest_min_hold_of_a_quorum = 2 * longest_ttl_of_a_quorum;
 constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 
 /// The strongest of `places`, read by `parse`; the others are read too, so that a bad value is
@@ -118,10 +121,11 @@ class Resolver {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) settings_.keys.push_back(key);
     }
     if (settings_.command == Command::inspect) return resolve_patterns();
+    if (settings_.command == Command::release) resolve_patterns_of_release();
     if (settings_.command == Command::latch && settings_.keys.size() > 1) {
       throw_usage("latch takes one key: " + in_quotes(settings_.keys[1].text) + " is another");
     }
-    if (!settings_.keys.empty()) return;
+    if (!settings_.keys.empty() || !settings_.patterns.empty()) return;
     const std::string name =
         subcommand(settings_.command).name + (flags_.verb ? " " + *flags_.verb : "");
     const bool is_run = settings_.command == Command::run;
@@ -136,6 +140,26 @@ class Resolver {
   }
 
   void resolve_patterns() {
+    take_patterns();
+    if (settings_.keys.empty() && settings_.patterns.empty()) settings_.patterns = {"*"};
+  }
+
+  /// With a token an operand is a key, whatever is in it.
+  void resolve_patterns_of_release() {
+    if (flags_.force) {
+      take_patterns();
+      if (!settings_.patterns.empty() && flags_.fence) {
+        throw_usage("--fence goes with keys: " + in_quotes(settings_.patterns.front()) +
+                    " is a pattern");
+      }
+      return;
+    }
+    for (const std::string& text : flags_.patterns) {
+      settings_.keys.push_back(key_from({text, "--key", ErrorKind::usage}));
+    }
+  }
+
+  void take_patterns() {
     for (const std::string& text : flags_.patterns) {
       key_from({text, "PATTERN", ErrorKind::usage});
       const auto& patterns = settings_.patterns;
@@ -143,7 +167,6 @@ class Resolver {
         settings_.patterns.push_back(text);
       }
     }
-    if (settings_.keys.empty() && settings_.patterns.empty()) settings_.patterns = {"*"};
   }
 
   void resolve_attach() {
@@ -249,11 +272,19 @@ class Resolver {
   void resolve_token() {
     if (has("force")) resolve_force();
     if (!has("token") || settings_.force) return;
-    settings_.token = setting("token", token_from);
+    settings_.token = given_up_token() ? Token{} : setting("token", token_from);
     if (settings_.token) return;
     throw_usage(
         std::string("missing token: --token or an exported DLOCK_TOKEN with what acquire ") +
         "printed" + (has("force") ? ", or --force" : ""));
+  }
+
+  /// Whether `release` is given an empty token, by the flag or the variable: a step that always
+  /// runs passes on what an acquire printed, and that one has failed.
+  bool given_up_token() const {
+    if (settings_.command != Command::release) return false;
+    if (flags_.token) return flags_.token->empty();
+    return sources_.is_empty("DLOCK_TOKEN");
   }
 
   void resolve_force() {
@@ -292,7 +323,7 @@ class Resolver {
     settings_.server_is_default = !choice.configured;
     settings_.server = std::move(choice.target);
     resolve_replicas();
-    check_ttl_of_a_quorum();
+    check_spans_of_a_quorum();
     settings_.warnings.insert(settings_.warnings.end(), choice.warnings.begin(),
                               choice.warnings.end());
   }
@@ -311,15 +342,18 @@ class Resolver {
   }
 
   /// A server that lost its memory must know for how long leases may last that it has forgotten.
-  void check_ttl_of_a_quorum() {
+  void check_spans_of_a_quorum() {
     if (!std::holds_alternative<QuorumTarget>(settings_.server)) return;
     if (settings_.command == Command::latch) return;
-    if (settings_.ttl.value_or(milliseconds(0)) <= longest_ttl_of_a_quorum) return;
-    sources_.of(option("ttl"))
-        .front()
-        .front()
-        .refuse("at most " + human_duration(longest_ttl_of_a_quorum) +
-                " where several servers decide: who runs longer renews");
+    const auto at_most = [&](const char* name, std::optional<milliseconds> span, milliseconds most,
+                             const std::string& why) {
+      if (span.value_or(milliseconds(0)) <= most) return;
+      const SourcedValue given = sources_.of(option(name)).front().front();
+      given.refuse("at most " + human_duration(most) + " where several servers decide: " + why);
+    };
+    at_most("ttl", settings_.ttl, longest_ttl_of_a_quorum, "who runs longer renews");
+    at_most("min-hold", settings_.min_hold, longest_min_hold_of_a_quorum,
+            "a server that restarts may forget a longer one");
   }
 
   const Flags& flags_;

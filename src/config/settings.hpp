@@ -35,8 +35,9 @@ struct Settings {
   bool verbose = false;
   std::vector<std::string> warnings;  ///< one line each, for stderr; no password in them
 
-  std::vector<LockKey> keys;          ///< as the user named them, doubles dropped
-  std::vector<std::string> patterns;  ///< inspect: globs; `*` if neither key nor glob was given
+  std::vector<LockKey> keys;  ///< as the user named them, doubles dropped
+  /// inspect: globs; `*` if neither key nor glob was given. Also of release with `force`.
+  std::vector<std::string> patterns;
 
   // latch
   LatchVerb verb = LatchVerb::wait;
@@ -78,7 +79,9 @@ struct Settings {
   bool watch = false;  ///< never with `quiet`
 
   // renew, release
-  std::optional<Token> token;  ///< always there but for `release --force`
+  /// Always there except with `force`. Of `release` it is empty where a script passes on what an
+  /// acquire printed that failed.
+  std::optional<Token> token;
   bool force = false;
 
   // release, guard

@@ -54,6 +54,8 @@ class Sources {
   std::vector<std::vector<SourcedValue>> of(const Option& option) const;
   std::vector<SourcedValue> in_flags(const Option& option) const;
   std::vector<SourcedValue> in_variable(const std::string& name) const;
+  /// Whether the variable is set to nothing, which in_variable() refuses.
+  bool is_empty(const std::string& variable) const { return environment_(variable) == ""; }
   /// One per file that has the name, the user's file first.
   std::vector<std::vector<SourcedValue>> in_files(const std::string& name) const;
 

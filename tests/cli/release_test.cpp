@@ -1,0 +1,51 @@
+#include <doctest/doctest.h>
+
+#include "cli/place.hpp"
+
+namespace dlock::test {
+namespace {
+
+TEST_CASE("release: --force evicts the holders of all keys that match a pattern, and lists them") {
+  on_each_engine([](const Place& place) {
+    place.acquired("build-1", {"--label", "one"});
+    place.acquired("build-2", {"--label", "two"});
+    place.acquired("other", {"--label", "three"});
+    const auto evicted = place.dlock({"release", "--force", "build-*", "build-1"});
+    CHECK(evicted.exit_code == 0);
+    CHECK(count_lines(evicted.err) == 2);
+    CHECK(holds(evicted.err, "[one]"));
+    CHECK(holds(evicted.err, "[two]"));
+    CHECK(place.is_free("build-1"));
+    CHECK(place.is_free("build-2"));
+    CHECK(!place.is_free("other"));
+  });
+}
+
+TEST_CASE("release: --force says that no lock matches a pattern") {
+  on_each_engine([](const Place& place) {
+    place.acquired("other");
+    const auto none = place.dlock({"release", "--force", "build-*"});
+    CHECK(none.exit_code == 0);
+    CHECK(none.err == "dlock: no lock matches build-*\n");
+    CHECK(!place.is_free("other"));
+  });
+}
+
+TEST_CASE(
+    "release: after an acquire that failed, a step that always runs succeeds with a warning") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.acquired("a");
+    const auto step = place.shell(
+        R"(T=$("$D" acquire -q -n -k a -t 1m); echo "acquire $?"
+           "$D" release -k a --token "$T"; echo "release $?"
+           DLOCK_TOKEN= "$D" release -k a; echo "release $?")");
+    CHECK(step.out == "acquire 75\nrelease 0\nrelease 0\n");
+    CHECK(count_lines(step.err) == 2);
+    CHECK(holds(step.err, "dlock: the token is empty, so nothing was released"));
+    CHECK(!place.is_free("a"));
+    CHECK(place.dlock({"release", "-k", "a", "--token", holder}).exit_code == 0);
+  });
+}
+
+}  // namespace
+}  // namespace dlock::test

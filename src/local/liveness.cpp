@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/escape.hpp"
+#include "local/process_life.hpp"
 #include "local/wake_fifo.hpp"
 
 namespace dlock {

@@ -55,13 +55,15 @@ class Attempt {
         ticket_(ticket),
         absence_(listener) {}
 
-  /// With `patient` a server that does not answer counts as a refusal: it was reached before, and
-  /// wait() goes on trying.
+  /// Where it may wait, it is in the queue from then on. With `patient` a server that does not
+  /// answer counts as a refusal: it was reached before, and wait() goes on trying.
   std::variant<Grant, Stop> ask_once(int cancel_fd, bool patient);
   /// After ask_once was refused: stands in the queue.
   std::variant<Grant, Stop> wait(int cancel_fd);
   const Refusal& refusal() const { return refusal_; }
   std::optional<Ticket> ticket() const { return ticket_; }
+  /// Whether ask_once() may have left it in the queue.
+  bool may_be_queued() const { return may_be_queued_; }
   bool server_is_away() const { return absence_.lasts(); }
 
  private:
@@ -78,6 +80,7 @@ class Attempt {
   AcquireListener& listener_;
   Refusal refusal_;
   std::optional<Ticket> ticket_;
+  bool may_be_queued_ = false;
   Outage absence_;
 };
 
@@ -88,10 +91,17 @@ std::optional<Grant> Attempt::take(const Answer& answer) {
 }
 
 std::variant<Grant, Attempt::Stop> Attempt::ask_once(int cancel_fd, bool patient) {
+  const bool waits = BootClock::now() < wait_end_;
+  may_be_queued_ = waits;
   try {
-    if (auto grant = take(store_.acquire(claim_, {}, patience_for(claim_, cancel_fd)))) {
+    const Ask ask{waits, std::nullopt, waits};
+    if (auto grant = take(store_.acquire(claim_, ask, patience_for(claim_, cancel_fd)))) {
       return *grant;
     }
+    may_be_queued_ = waits && passes(refusal_);
+    if (may_be_queued_) ticket_ = refusal_.ticket;
+    // The others, as the first refusal is told.
+    if (refusal_.ahead < refusal_.waiting) --refusal_.waiting;
   } catch (const Error& error) {
     if (error.trouble() == ErrorKind::interrupted) return Stop::interrupted;
     if (!patient || !is_unavailable(error)) throw;
@@ -331,7 +341,8 @@ std::variant<Grant, Attempt::Stop> Acquisition::wait_upholding(Attempt& attempt)
 Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim) {
   // A refusal that never queued and holds nothing leaves nothing to give back, but split votes.
   const bool split = attempt.refusal().why == Refusal::Reason::split;
-  if (waited_ || split || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
+  const bool queued = waited_ || attempt.may_be_queued();
+  if (queued || split || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
   if (stop == Attempt::Stop::interrupted) return Interrupted{};
   if (attempt.refusal().why == Refusal::Reason::unready) {
     throw Error(ErrorKind::unavailable, attempt.refusal().reason);

@@ -26,6 +26,8 @@ CallOptions short_call();
 struct Ask {
   bool wait = false;             ///< join the queue if it is not had
   std::optional<Ticket> ticket;  ///< the place of an earlier answer to the same claim
+  /// With `wait`: it will ask again before it sleeps, and needs no news until then.
+  bool asks_again = false;
 };
 
 /// Why a waiter's sleep ended.

@@ -49,9 +49,11 @@ QuorumHold& QuorumStore::quorum_hold(const Name& name, const std::optional<Claim
   return quorum_hold;
 }
 
-Answer QuorumStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
+Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) {
   const Name name{claim.key, claim.token};
   QuorumHold& quorum_hold = this->quorum_hold(name, claim);
+  // The first ask fixes the place alone: queued up, it would count as one that others wait for.
+  const Ask ask{asked.wait && !asked.asks_again, asked.ticket};
   if (ask.wait) waiting_ = name;
   if (quorum_hold.asked_first == Deadline{}) quorum_hold.asked_first = BootClock::now();
   if (ask.ticket && ask.ticket->value != 0) quorum_hold.ticket = ask.ticket;

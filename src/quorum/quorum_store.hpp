@@ -53,7 +53,7 @@ class QuorumStore final : public Store, public FenceRegister, public Latches {
   QuorumStore(const QuorumStore&) = delete;
   QuorumStore& operator=(const QuorumStore&) = delete;
 
-  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  Answer acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   std::optional<Grant> renew(const LockKey& key, const Token& token,
                              std::optional<milliseconds> ttl,

@@ -213,7 +213,7 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   const Asked asked{claim.key, claim.token};
   note_asked(asked);
   const Deadline sent = BootClock::now();
-  const Reply reply = call(claim.key, arguments, channel, call_options);
+  const Reply reply = call(claim.key, arguments, ask.asks_again ? "" : channel, call_options);
   const int link = connection_.links();
   note_answered(asked);
   check(claim.key, reply);

@@ -81,6 +81,8 @@ struct WaiterEntry {
   std::optional<Fence> proposal{};  ///< of its last ask
   /// Of a hold that the other members of a quorum remember, and its fence: let in without a word.
   std::optional<Fence> reserved{};
+  /// Nobody listened when it was told: it keeps its place until then.
+  std::optional<microseconds> absent_until{};
   bool operator==(const WaiterEntry&) const = default;
 };
 
@@ -96,6 +98,10 @@ struct NextMessage {
   bool operator==(const NextMessage&) const = default;
 };
 using Message = std::variant<GrantMessage, NextMessage>;
+
+/// What a server grants a waiter to which nobody listens: that has asked for the first time and is
+/// to listen when it asks again, or whose connection broke.
+constexpr milliseconds usual_absence_patience{1000};
 
 /// The way to the waiters.
 class WaiterNotifier {
@@ -113,6 +119,9 @@ class WaiterNotifier {
   /// How long a waiter that was granted by a message may take to confirm. Where its command may run
   /// by then, it is to outlive a hiccup of some seconds.
   virtual milliseconds provisional_lease() const { return milliseconds(6000); }
+  /// How long a waiter keeps its place to which nobody listens, because it may be on its way here;
+  /// 0 where it is dead then.
+  virtual milliseconds absence_patience() const { return milliseconds(0); }
 };
 
 struct Granted {

@@ -19,6 +19,8 @@ constexpr std::chrono::seconds lapse_memory{30};
 constexpr milliseconds doubted_lease{1000};
 /// So much later than what blocks ends a waiter may have been told to ask.
 constexpr milliseconds told_slack{1000};
+/// So many absent waiters at the head of the queue keep their place.
+constexpr std::size_t most_absent = 32;
 /// What a refusal advises when nothing with an end blocks.
 constexpr milliseconds ask_again_anyway{1000};
 
@@ -63,6 +65,22 @@ bool TableTransaction::queue_is_gone() const {
 milliseconds TableTransaction::provisional_lease() const {
   if (has_lapsed_) return doubted_lease;
   return now_.one_of_several ? milliseconds(2000) : wakes_.provisional_lease();
+}
+
+/// Also where the clock went back.
+bool TableTransaction::stays_away(const WaiterEntry& waiter) const {
+  return waiter.absent_until && (*waiter.absent_until <= now() ||
+                                 *waiter.absent_until > now() + wakes_.absence_patience());
+}
+
+/// Whether a waiter to which nobody listens may be on its way here, `absent_before` others before
+/// it; a moment for it begins when that is noticed.
+bool TableTransaction::keeps_place(WaiterEntry& waiter, std::size_t absent_before) const {
+  const auto patience = wakes_.absence_patience();
+  const bool may_come = patience > milliseconds(0) && absent_before < most_absent;
+  if (!may_come || stays_away(waiter)) return false;
+  if (!waiter.absent_until) waiter.absent_until = now() + patience;
+  return true;
 }
 
 Fence TableTransaction::next_fence(std::optional<Fence> proposal) const {
@@ -172,7 +190,8 @@ void TableTransaction::let_in() {
     // What is reserved ends with the lease that the others had renewed when it was; once more
     // admitted, it could come back after somebody else was inside.
     const bool over = head.reserved && (head.seen > now() || head.seen + head.ttl <= now());
-    if (over || (!own && head.seen < now() - head_patience)) {
+    const bool gone = head.seen < now() - head_patience || stays_away(head);
+    if (over || (!own && gone)) {
       table_.queue.pop_front();
       continue;
     }
@@ -189,11 +208,18 @@ void TableTransaction::let_in() {
       admit(head, verdict, Flag::held, head.ttl);
       continue;
     }
+    if (head.absent_until) {
+      moment_end_ = head.absent_until;
+      return;
+    }
     const auto lease = std::min(provisional_lease(), head.ttl);
     const Fence fence =
         verdict.inside != nullptr ? verdict.inside->fence : next_fence(head.proposal);
     if (wakes_.wake(head, GrantMessage{now(), lease, fence})) {
       admit(head, verdict, Flag::provisional, lease);
+    } else if (keeps_place(table_.queue.front(), 0)) {
+      moment_end_ = table_.queue.front().absent_until;
+      return;
     } else {
       table_.queue.pop_front();
     }
@@ -207,8 +233,8 @@ void TableTransaction::tell_next() {
   if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
   const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
   const auto first_few = wakes_.first_few();
-  std::size_t places = first_few.know;
-  for (std::size_t place = 0; place < places && place < table_.queue.size();) {
+  std::size_t wanted = first_few.know, known = 0, absent = 0;
+  for (std::size_t place = 0; known < wanted && place < table_.queue.size();) {
     if (budget_-- == 0) {
       more_ = true;
       return;
@@ -216,12 +242,17 @@ void TableTransaction::tell_next() {
     WaiterEntry& waiter = table_.queue[place];
     const bool soon =
         waiter.reserved || (waiter.told > now() && waiter.told <= *earliest + told_slack);
-    if (waiter.token == self_ || soon) {
+    if (waiter.token == self_ || (soon && !waiter.absent_until)) {
       ++place;
-    } else if (wakes_.wake(waiter, message)) {
+      ++known;
+    } else if (!waiter.absent_until && wakes_.wake(waiter, message)) {
       waiter.told = *earliest;
-      places = first_few.told;
+      wanted = first_few.told;
       ++place;
+      ++known;
+    } else if (keeps_place(waiter, absent)) {
+      ++place;
+      ++absent;
     } else {
       table_.queue.erase(table_.queue.begin() + static_cast<std::ptrdiff_t>(place));
     }
@@ -249,7 +280,7 @@ Ticket TableTransaction::last_ticket_plus_one() const {
 
 std::optional<microseconds> TableTransaction::earliest_end() const {
   if (now_.guard > microseconds(0)) return now() + now_.guard;
-  std::optional<microseconds> earliest;
+  std::optional<microseconds> earliest = moment_end_;
   for (const HoldEntry& hold : table_.holds) {
     if (!hold.counts() || end_of(hold) <= now()) continue;
     earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));

@@ -48,6 +48,8 @@ class TableTransaction {
   void purge();
   bool queue_is_gone() const;
   milliseconds provisional_lease() const;
+  bool stays_away(const WaiterEntry& waiter) const;
+  bool keeps_place(WaiterEntry& waiter, std::size_t absent_before) const;
   Fence next_fence(std::optional<Fence> proposal) const;
 
   LockTable& table_;
@@ -55,6 +57,8 @@ class TableTransaction {
   WaiterNotifier& wakes_;
   Token self_;
   std::optional<microseconds> earliest_before_;
+  /// Until then the key is free for a waiter that may be on its way here.
+  std::optional<microseconds> moment_end_;
   int budget_;
   bool more_ = false;
   bool has_lapsed_ = false;  ///< a grant that its waiter did not confirm

@@ -221,6 +221,8 @@ class TableSide final : public WaiterNotifier {
     return true;
   }
 
+  milliseconds absence_patience() const override { return usual_absence_patience; }
+
   /// A fence that is there, for `force`: the first by token; else one that is not.
   Fence some_fence() const {
     std::map<std::string, Fence> fences;

@@ -97,6 +97,7 @@ class Server final : WaiterNotifier {
     std::optional<Alive> alive;
   };
   bool wake(const WaiterEntry& waiter, const Message& message) override;
+  milliseconds absence_patience() const override { return usual_absence_patience; }
   microseconds wall() const;
   microseconds guard() const;
   /// Since when nothing can have been forgotten, as the process can tell.

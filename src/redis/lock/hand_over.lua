@@ -8,6 +8,8 @@ local head_patience, queue_life, told_slack = 75000000, 120000, 1000
 -- How many at the head of the queue know when what blocks ends, and how many are told together
 -- where one of them does not: most hand-overs then wake nobody but who gets the lock.
 local waiters_told, told_together = 3, 8
+-- How long a waiter to which nobody listens keeps its place, and how many at the head of the queue.
+local absence_patience, most_absent = 1000000, 32
 
 local function next_fence(proposal)
   local least = now
@@ -24,13 +26,13 @@ if only_hold and guard_end == 0 then
   local line = call('ZRANGE', KEYS[2], 0, waiters_told)
   local head = call('HGET', KEYS[3], line[1]) or ''
   local seen, channel, joined_at, proposal, floor, ttl, rest, owner =
-    string.match(head, '^(%d+) %d+ ([^ @=]+)@?(%S*) (%S+) (%d+) %d+ (%d+)( 1 (%S+) .*)$')
+    string.match(head, '^(%d+) %d+ ([^ @=!]+)@?(%S*) (%S+) (%d+) %d+ (%d+)( 1 (%S+) .*)$')
   local ready = seen and tonumber(seen) >= now - head_patience and joined_at == ARGV[3]
   local lease = math.min(provisional_lease, tonumber(ttl or 0))
   local latest = now + (lease + told_slack) * 1000
   for i = 2, #line do
     local waiter = call('HGET', KEYS[3], line[i]) or ''
-    local told, other = string.match(waiter, '^%d+ (%d+) %S+ %S+ %d+ %d+ %d+ %d+ (%S+)')
+    local told, other = string.match(waiter, '^%d+ (%d+) [^ !]%S* %S+ %d+ %d+ %d+ %d+ (%S+)')
     told = tonumber(told or 0)
     ready = ready and told > now and told <= latest and string.sub(other, 1, #owner) ~= owner
   end

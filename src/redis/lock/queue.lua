@@ -1,10 +1,27 @@
 -- Who waits: is let in, is told, or has gone.
 
+-- A waiter to which nobody listens may be on its way here: it has asked for the first time and is to
+-- listen when it asks again, or its connection broke. It keeps its place for a moment, in which a
+-- key that is free for it is granted to nobody behind it.
+local moment_end = math.huge
+
+local function absent_until(channel) return tonumber(string.match(channel or '', '^!(%d+)$')) end
+
+-- Also where the clock went back.
+local function stays_away(ends) return ends <= now or ends > now + absence_patience end
+
+local function expect(id, value)
+  local ends = now + absence_patience
+  call('HSET', KEYS[3], id,
+    (string.gsub(value, '^(%d+ %d+) %S+', string.format('%%1 !%.0f', ends), 1)))
+  return ends
+end
+
 local function parse_waiter(value)
   local seen, channel, proposal, floor, lease, ttl, limit, owner, who =
     string.match(value or '', '^(%d+) %d+ (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   if not seen then return nil end
-  return {seen = tonumber(seen), channel = channel},
+  return {seen = tonumber(seen), channel = channel, absent = absent_until(channel)},
     {lease = tonumber(lease), ttl = tonumber(ttl),
     limit = tonumber(limit), flag = 'h', floor = tonumber(floor), owner = owner, who = who,
     proposal = tonumber(proposal)}
@@ -57,13 +74,16 @@ local function let_in(self)
   while budget > 0 do
     local head = call('ZRANGE', KEYS[2], 0, 0)[1]
     if not head then return 0 end
-    local waiter, hold = parse_waiter(call('HGET', KEYS[3], head))
+    local value = call('HGET', KEYS[3], head)
+    local waiter, hold = parse_waiter(value)
     budget = budget - 1
     local again = waiter and waiter.channel == reserved
     -- What is reserved ends with the lease that the others had renewed when it was; once more
     -- admitted, it could come back after somebody else was inside.
     local over = again and (waiter.seen > now or waiter.seen + hold.lease * 1000 <= now)
-    if not waiter or over or (head ~= self and waiter.seen < now - head_patience) then
+    local gone = waiter and head ~= self and (waiter.seen < now - head_patience or
+      waiter.absent and stays_away(waiter.absent))
+    if not waiter or over or gone then
       unqueue(head)
     else
       local verdict, outer = rule(hold.owner, hold.limit, again)
@@ -72,6 +92,9 @@ local function let_in(self)
         admit_again(head, hold, outer, string.format('%.0f', hold.proposal), waiter.seen)
       elseif head == self then
         admit(head, hold, verdict, outer)
+      elseif waiter.absent then
+        moment_end = waiter.absent
+        return 0
       else
         local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
         local lease = has_lapsed and doubted_lease or provisional_lease
@@ -79,7 +102,11 @@ local function let_in(self)
         local heard = tell(waiter.channel,
           string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3]))
         if heard < 0 then return 0 end
-        if heard == 0 then unqueue(head) else admit(head, hold, verdict, outer, fence) end
+        if heard == 0 then
+          moment_end = expect(head, value)
+          return 0
+        end
+        admit(head, hold, verdict, outer, fence)
       end
     end
   end
@@ -88,7 +115,7 @@ end
 
 local function earliest_end()
   if guard_end > 0 then return guard_end end
-  local earliest = math.huge
+  local earliest = moment_end
   for _, hold in pairs(holds) do
     earliest = math.min(earliest, is_live(hold) and ends_at(hold) or earliest)
   end
@@ -99,9 +126,10 @@ end
 -- about to die. Who was told of a moment soon enough before will ask then, and is left in peace.
 local function tell_next(self)
   local earliest = earliest_end()
-  local place, places = 0, earliest < earliest_before and waiters_told or 0
+  local place, known, absent = 0, 0, 0
+  local wanted = earliest < earliest_before and waiters_told or 0
   local message = string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
-  while place < places do
+  while known < wanted do
     local id = call('ZRANGE', KEYS[2], place, place)[1]
     if not id then return 0 end
     if budget == 0 then return 1 end
@@ -109,15 +137,23 @@ local function tell_next(self)
     local value = call('HGET', KEYS[3], id) or ''
     local told, channel = string.match(value, '^%d+ (%d+) (%S+)')
     told = tonumber(told)
-    local soon = told and (channel == reserved or
+    local away = absent_until(channel)
+    local soon = told and not away and (channel == reserved or
       told > now and told <= earliest + told_slack * 1000)
-    local heard = (id == self or soon) and 1 or told and tell(channel, message) or 0
+    local heard = (id == self or soon) and 1 or told and not away and tell(channel, message) or 0
     if heard < 0 then return 0 end
-    if heard > 0 then place = place + 1 else unqueue(id) end
+    if heard > 0 then
+      place, known = place + 1, known + 1
+    elseif told and absent < most_absent and not (away and stays_away(away)) then
+      if not away then expect(id, value) end
+      place, absent = place + 1, absent + 1
+    else
+      unqueue(id)
+    end
     if heard > 0 and id ~= self and not soon then
       value = string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1)
       call('HSET', KEYS[3], id, value)
-      places = told_together
+      wanted = told_together
     end
   end
   return 0

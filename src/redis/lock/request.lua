@@ -7,6 +7,7 @@
 --       3 waiters  hash   token -> "seen told channel proposal floor lease ttl limit owner who"
 --       4 fence    string the last fence granted
 --       5 alive    string "run_id since flag", of a member of a quorum alone: see quarantine.lua
+-- A waiter to which nobody listens has ! and when its place ends for its channel: see queue.lua.
 -- All times are microseconds of this server's clock but lease, ttl and floor, which are
 -- milliseconds; limit 0 is "no limit"; flag is h held, p provisional (handed over, not confirmed),
 -- k kept (--min-hold, the work is over), t tombstone (the token must never be granted again). The

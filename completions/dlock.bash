@@ -14,7 +14,7 @@ _dlock_options() {
         --ttl= --attach= --signal= --json --env --replicas= --owner= --label='
       ;;
     renew) REPLY='-k= --key= -t= --ttl= --token= --json' ;;
-    release) REPLY='-k= --key= --fence= --token= --force --json' ;;
+    release) REPLY='-k= --key= --fence= --token= --force --reason= --json' ;;
     inspect) REPLY='-k= --key= --json --watch' ;;
     doctor) REPLY='-t= --ttl= --json --acl --replicas=' ;;
     latch) REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json' ;;

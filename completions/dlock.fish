@@ -27,7 +27,7 @@ function __dlock_read
             set -q words[$i]; and set -a lead $word=(string replace -r '^~/' "$HOME/" -- $words[$i])
         else if contains -- $word --key --state --state-key --fence --command --wait --limit --ttl \
                 --attach --count --by --conflict-exit-code --grace --signal --max-hold \
-                --min-hold --on-lost --status-fd --token --replicas --owner --label
+                --min-hold --on-lost --status-fd --token --replicas --owner --label --reason
             or string match -qr '^-[^-kcwtE]*[kcwtE]$' -- $word
             set i (math $i + 1)
         end
@@ -193,6 +193,7 @@ complete -c dlock -n '__dlock_options_of acquire' -l env \
 complete -c dlock -n '__dlock_options_of renew release' -l token -x \
     -d 'the token that acquire printed'
 complete -c dlock -n '__dlock_options_of release guard' -l fence -x -d 'fence of the holder'
+complete -c dlock -n '__dlock_options_of release' -l reason -x -d 'why, for those thrown out'
 complete -c dlock -n '__dlock_options_of release' -l force \
     -d 'throw out all holders; needs no token'
 complete -c dlock -n '__dlock_options_of inspect' -l watch \

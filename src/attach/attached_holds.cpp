@@ -124,7 +124,7 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
     forget(claim.key);
     if (released) continue;
     look_again_ = BootClock::now();
-    return lost(claim.key, gone_from(store_));
+    return lost(claim.key, gone_from(store_, claim.key, claim.token));
   }
   return std::nullopt;
 }

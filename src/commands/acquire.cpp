@@ -140,7 +140,8 @@ int Acquire::abandoned() {
 
 int Acquire::lost_already() {
   if (script_->ended()) return abandoned();
-  log_.error("lost the lock just after it was acquired: " + gone_from(acquiring_.store()));
+  log_.error("lost the lock just after it was acquired: " + acquiring_.store().name() +
+             " no longer has it");
   return static_cast<int>(ExitCode::lost);
 }
 

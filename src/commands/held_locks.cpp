@@ -124,7 +124,14 @@ bool HeldLocks::command_started(pid_t group) {
   return true;
 }
 
-void HeldLocks::lost(const Claim& claim) { loss_ = Loss{claim.key, true, true, gone_from(store_)}; }
+void HeldLocks::lost(const Claim& claim) {
+  loss_ = Loss{claim.key, true, true, gone_from(store_, claim.key, claim.token),
+               store_.evicted_by(claim.key, claim.token)};
+}
+
+std::optional<Who> HeldLocks::evicted_by() const {
+  return loss_ ? loss_->evicted_by : std::nullopt;
+}
 
 Deadline HeldLocks::granted_until() const {
   Deadline until = never;
@@ -220,7 +227,11 @@ HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode) {
   const std::string key = escaped(claim.key.text);
   const auto now = BootClock::now();
   const auto lost = [&] {
-    if (!loss_ || !loss_->final) log_.error(key + " was no longer held when it was to be released");
+    if (loss_ && loss_->final) return GivenBack::was_lost;
+    const auto by = store_.evicted_by(claim.key, claim.token);
+    log_.error(key + " was no longer held when it was to be released" +
+               (by ? ": " + evicted_by_text(*by) : ""));
+    if (by) loss_ = Loss{claim.key, true, true, evicted_by_text(*by), by};
     return GivenBack::was_lost;
   };
   if (now >= held.grant.lease.valid_until) return lost();

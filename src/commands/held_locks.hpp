@@ -38,6 +38,8 @@ class HeldLocks {
   /// Null where nothing can be lost.
   const StopSource* stop_source() const;
   std::string loss_text() const;
+  /// Who took a hold away, where that is known; after stop_keeping().
+  std::optional<Who> evicted_by() const;
 
   /// `lost`: a loss was noticed, by the keeper or by the clock.
   void stop_keeping(bool lost);

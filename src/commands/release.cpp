@@ -14,11 +14,13 @@ namespace {
 
 ExitCode throw_out(Store& store, const Settings& settings, const LockKey& key, const Log& log) {
   const auto fence = settings.fence;
-  const auto thrown_out = store.evict(key, fence, short_call());
+  const Who by = this_process("dlock", settings.reason);
+  const auto thrown_out = store.evict(key, fence, by, short_call());
   if (settings.prints_json()) print(evicted_json(key, thrown_out));
   for (const Holder& holder : thrown_out) {
     log.notice("threw " + who_text(holder.who) + " out of " + escaped(key.text) + ", fence " +
-               std::to_string(holder.fence.value));
+               std::to_string(holder.fence.value) +
+               (settings.reason.empty() ? "" : ": " + escaped(settings.reason)));
   }
   if (!thrown_out.empty()) return ExitCode::ok;
   if (!fence) {
@@ -35,11 +37,21 @@ ExitCode give_up_hold(Store& store, const Settings& settings, const LockKey& key
   const ReleaseNotice notice(token, key);
   const auto answer = store.release(key, token, ReleaseMode::normal, short_call());
   notice.answered(answer != Released::not_held);
-  if (settings.prints_json()) print(released_json(key, answer != Released::not_held));
+  const auto by = store.evicted_by(key, token);
+  if (settings.prints_json()) print(released_json(key, answer != Released::not_held, by));
   if (answer != Released::not_held) return ExitCode::ok;
-  log.error(escaped(key.text) +
-            " is not held by this token: it was released or thrown out, or its lease has ended");
+  log.error(not_held_by_token_text(key, by));
   return ExitCode::lost;
+}
+
+/// With the token of an acquire that failed.
+int release_nothing(const Settings& settings, const Log& log) {
+  log.notice("the token is empty, so nothing was released: the acquire that was to print it " +
+             std::string("did not take the lock"));
+  for (const LockKey& key : settings.keys) {
+    if (settings.prints_json()) print(released_json(key, false, {}));
+  }
+  return static_cast<int>(ExitCode::ok);
 }
 
 /// The keys given, and those that are held and match a pattern.
@@ -61,11 +73,7 @@ std::vector<LockKey> keys_to_evict(Store& store, const Settings& settings, const
 }  // namespace
 
 int release_command(const Settings& settings, const Log& log) {
-  if (settings.token == Token{}) {
-    log.notice("the token is empty, so nothing was released: the acquire that was to print it " +
-               std::string("did not take the lock"));
-    return static_cast<int>(ExitCode::ok);
-  }
+  if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
   const auto keys = settings.force ? keys_to_evict(*store, settings, log) : settings.keys;
   const int code = for_each_key(keys, log, [&](const LockKey& key) {

@@ -5,6 +5,7 @@
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
 #include "output/json.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 
@@ -19,10 +20,10 @@ int renew_command(const Settings& settings, const Log& log) {
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {
     const auto renewed = store->renew(key, *settings.token, settings.ttl, short_call());
-    if (settings.prints_json()) print(renewed_json(key, renewed));
+    const auto by = renewed ? std::nullopt : store->evicted_by(key, *settings.token);
+    if (settings.prints_json()) print(renewed_json(key, renewed, by));
     if (renewed) return ExitCode::ok;
-    log.error(escaped(key.text) +
-              " is not held by this token: it was released or thrown out, or its lease has ended");
+    log.error(not_held_by_token_text(key, by));
     return ExitCode::lost;
   });
   tell_troubles(log, *store);

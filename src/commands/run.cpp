@@ -205,6 +205,7 @@ std::optional<int> Run::signal_before_start() {
 int Run::lost_before_start(HeldLocks& holding) {
   status_.outcome = "lost";
   status_.reason = holding.loss_text();
+  status_.evicted_by = holding.evicted_by();
   holding.give_back(ReleaseMode::ignore_floor);
   log_.error(status_.reason + "; COMMAND was not started");
   return done(static_cast<int>(ExitCode::lost));
@@ -244,6 +245,7 @@ int Run::finished(const Ending& ending, HeldLocks& holding) {
   const bool released = ending.survivors.empty();
   const bool was_lost =
       released && holding.give_back(ReleaseMode::normal) == HeldLocks::GivenBack::was_lost;
+  status_.evicted_by = holding.evicted_by();
   if (!lost) describe(ending, holding);
   if (!released) leave_to_expire(ending.survivors, holding);
   if (was_lost && !lost) {

@@ -83,12 +83,15 @@ class TracingStore final : public Store {
     tell(what + escaped(key.text) + taken.text());
     return released;
   }
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override {
     const Taken taken;
-    auto thrown_out = store_->evict(key, fence, call_options);
+    auto thrown_out = store_->evict(key, fence, by, call_options);
     tell("asked " + name() + " to free " + escaped(key.text) + taken.text());
     return thrown_out;
+  }
+  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override {
+    return store_->evicted_by(key, token);
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {
     const Taken taken;

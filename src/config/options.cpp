@@ -68,6 +68,7 @@ const Option option_table[] = {
     {"force", 0, nullptr, release, &Flags::force, "throw out all holders; needs no token"},
     {"fence", 0, "N", release | guard, &Flags::fence, "the holder's fence (default: DLOCK_FENCE)",
      "DLOCK_FENCE", false, 0, release},
+    {"reason", 0, "TEXT", release, &Flags::reason, "with --force: told to those thrown out"},
     {"json", 0, nullptr, lockers_but_run | doctor | latch, &Flags::json, "print JSON"},
     {"watch", 0, nullptr, inspect, &Flags::watch, "show it again at each change, until ^C"},
     {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},

@@ -291,6 +291,8 @@ class Resolver {
     settings_.force = flags_.force;
     if (flags_.force && flags_.token) throw_usage("--force and --token exclude each other");
     if (flags_.fence && !flags_.force) throw_usage("--fence goes with --force");
+    if (flags_.reason && !flags_.force) throw_usage("--reason goes with --force");
+    settings_.reason = setting("reason", reason_from).value_or("");
     settings_.fence = setting("fence", [&](const SourcedValue& given) {
       return Fence{number_from(given, "fence", 1, largest_fence)};
     });

@@ -83,6 +83,7 @@ struct Settings {
   /// acquire printed that failed.
   std::optional<Token> token;
   bool force = false;
+  std::string reason;  ///< with `force`: why, for those evicted
 
   // release, guard
   std::optional<Fence> fence;  ///< of `guard` always there

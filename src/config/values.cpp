@@ -49,6 +49,17 @@ std::optional<int> signal_number(const std::string& text) {
   return std::nullopt;
 }
 
+/// One line of text for others; `what` it is.
+std::string line_from(const SourcedValue& given, const std::string& what) {
+  constexpr std::size_t longest_line = 200;
+  if (given.text.size() > longest_line) given.refuse(what + " is longer than 200 bytes");
+  if (!is_utf8(given.text)) given.refuse(what + " is not UTF-8");
+  if (given.text.find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos) {
+    given.refuse(what + " holds a line break or a NUL");
+  }
+  return given.text;
+}
+
 }  // namespace
 
 milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most) {
@@ -142,15 +153,9 @@ Token token_from(const SourcedValue& given) {
   return Token{given.text};
 }
 
-std::string label_from(const SourcedValue& given) {
-  constexpr std::size_t longest_label = 200;
-  if (given.text.size() > longest_label) given.refuse("the label is longer than 200 bytes");
-  if (!is_utf8(given.text)) given.refuse("the label is not UTF-8");
-  if (given.text.find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos) {
-    given.refuse("the label holds a line break or a NUL");
-  }
-  return given.text;
-}
+std::string label_from(const SourcedValue& given) { return line_from(given, "the label"); }
+
+std::string reason_from(const SourcedValue& given) { return line_from(given, "the reason"); }
 
 std::string prefix_from(const SourcedValue& given) {
   constexpr std::size_t longest_prefix = 100;

@@ -41,6 +41,7 @@ Token token_from(const SourcedValue& given);
 ArrivalId arrival_id_from(const SourcedValue& given);
 
 std::string label_from(const SourcedValue& given);
+std::string reason_from(const SourcedValue& given);
 std::string prefix_from(const SourcedValue& given);
 OnLost on_lost_from(const SourcedValue& given);
 

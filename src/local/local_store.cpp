@@ -226,7 +226,10 @@ std::optional<Grant> LocalStore::renew(const LockKey& key, const Token& token,
   if (!open) return std::nullopt;
   const auto outcome = open->table.renew(token, ttl, open->now, open->knocks);
   open->save(token, outcome.more);
-  if (!outcome.answer) return std::nullopt;
+  if (!outcome.answer) {
+    note_eviction(open->table, key, token);
+    return std::nullopt;
+  }
   const HoldEntry* own = open->table.find_hold(token);
   return Grant{own->fence, lease_of(own->backing.by_process, sent, *outcome.answer)};
 }
@@ -239,14 +242,24 @@ Released LocalStore::release(const LockKey& key, const Token& token, ReleaseMode
   const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
   const auto outcome = open->table.release(token, terms, open->now, open->knocks);
   open->save(token, outcome.more);
+  if (outcome.answer == Released::not_held) note_eviction(open->table, key, token);
   return outcome.answer;
 }
 
-std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> fence,
+void LocalStore::note_eviction(const LockTable& table, const LockKey& key, const Token& token) {
+  if (auto by = table.evicted_by(token)) evictions_[{key, token}] = std::move(*by);
+}
+
+std::optional<Who> LocalStore::evicted_by(const LockKey& key, const Token& token) const {
+  const auto found = evictions_.find({key, token});
+  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
   auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, call_options);
   if (!open) return {};
-  const auto outcome = open->table.force(fence, open->now, open->knocks);
+  const auto outcome = open->table.force(fence, by, open->now, open->knocks);
   for (const HoldEntry& hold : outcome.answer) open->knocks.tell(hold.backing);
   open->save(Token{}, outcome.more);
   return holders_from(outcome.answer, open->now);

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "local/directory.hpp"
@@ -29,8 +31,9 @@ class LocalStore final : public Store, public Latches {
                              const CallOptions& call_options) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
+  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool command_started(const Claim& claim, pid_t group) override;
   bool live_with(const Claim& claim, pid_t pid) override;
@@ -55,6 +58,7 @@ class LocalStore final : public Store, public Latches {
   void rest(Deadline until, int cancel_fd) const;
   /// Changes what stands behind a hold by process; false if that has gone.
   bool change_backing(const Claim& claim, const std::function<void(HolderIdentity&)>& change);
+  void note_eviction(const LockTable& table, const LockKey& key, const Token& token);
   KeyState lock_of(const LockKey& key, const CallOptions& call_options) const;
   std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options) const;
   KeyState state_met(const LockKey& key, const CallOptions& call_options) const;
@@ -62,6 +66,7 @@ class LocalStore final : public Store, public Latches {
                                      const CallOptions& call_options) const;
 
   Directory directory_;
+  std::map<std::pair<LockKey, Token>, Who> evictions_;
   WakeFifo mailbox_;  ///< one for all claims of this store: a byte in it says "look again"
 };
 

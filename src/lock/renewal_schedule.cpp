@@ -105,7 +105,8 @@ void RenewalSchedule::renew(Upkept& lease) {
   try {
     const auto renewed = store_.renew_hold(claim, lease.held.grant.fence, {until, stop_fd_});
     if (!renewed) {
-      listener_.failed({claim.key, true, true, gone_from(store_)});
+      listener_.failed({claim.key, true, true, gone_from(store_, claim.key, claim.token),
+                        store_.evicted_by(claim.key, claim.token)});
       lease.next = never;
       return;
     }

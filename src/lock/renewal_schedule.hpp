@@ -25,6 +25,7 @@ struct Loss {
   bool gone = false;   ///< the engine says so; otherwise it could not be asked in time
   bool final = false;  ///< otherwise renewals fail at this moment, and may succeed yet
   std::string reason;  ///< a sentence part for people: "server unreachable since …: …"
+  std::optional<Who> evicted_by{};  ///< with `gone`, where that is known
 };
 
 /// What becomes of leases that are kept up, as it happens.

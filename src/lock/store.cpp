@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include "base/escape.hpp"
+
 namespace dlock {
 
 std::optional<Grant> Store::renew_hold(const Claim& claim, Fence, const CallOptions& call_options) {
@@ -16,7 +18,18 @@ void Store::leave_to(pid_t) {}
 
 std::optional<QuorumMargin> Store::margin(const Claim&) { return std::nullopt; }
 
-std::string gone_from(const Store& store) { return store.name() + " no longer has it"; }
+std::optional<Who> Store::evicted_by(const LockKey&, const Token&) const { return std::nullopt; }
+
+std::string evicted_by_text(const Who& by) {
+  const std::string reason = by.label.empty() ? "" : ": " + escaped(by.label);
+  return "evicted by " + escaped(by.user) + "@" + escaped(by.host) + " pid " +
+         std::to_string(by.pid) + reason;
+}
+
+std::string gone_from(const Store& store, const LockKey& key, const Token& token) {
+  const auto by = store.evicted_by(key, token);
+  return by ? evicted_by_text(*by) : store.name() + " no longer has it";
+}
 
 std::optional<bool> is_still_held(Store& store, const Claim& claim) {
   constexpr milliseconds longest_look{200};

@@ -106,9 +106,13 @@ class Store {
   virtual Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                            const CallOptions& call_options) = 0;
 
-  /// Throws out the owner with this fence, or everybody; says who it was.
-  virtual std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+  /// Evicts the owner with this fence, or all; answers with those evicted. They learn from
+  /// evicted_by() who `by` is, and from its label why.
+  virtual std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) = 0;
+
+  /// Who evicted a hold that renew() or release() has found gone, where the engine knows.
+  virtual std::optional<Who> evicted_by(const LockKey& key, const Token& token) const;
 
   /// Keys of `query.keys` come first and as given, free ones too; then what the globs match, by
   /// name, without free keys and doubles.
@@ -157,8 +161,11 @@ class Store {
 
 using StorePtr = std::unique_ptr<Store>;
 
-/// `redis://db1:6379/0 no longer has it`, for people.
-std::string gone_from(const Store& store);
+/// `evicted by deploy@ops1 pid 42: REASON`, for people.
+std::string evicted_by_text(const Who& by);
+
+/// `redis://db1:6379/0 no longer has it`, or who evicted it.
+std::string gone_from(const Store& store, const LockKey& key, const Token& token);
 
 /// Whether a hold that needs no renewal is still there; nothing if it could not be asked for at
 /// once. For a thread that must not be kept from its deadlines.

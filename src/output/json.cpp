@@ -60,6 +60,12 @@ void add_latch(Json& json, const LatchState& state) {
   json["open"] = state.open();
 }
 
+void add_evicted_by(Json& json, const std::optional<Who>& by) {
+  if (!by) return;
+  json["evicted_by"] = {
+      {"host", by->host}, {"pid", by->pid}, {"user", by->user}, {"reason", by->label}};
+}
+
 Json locks_json(const std::vector<LockFence>& locks) {
   Json list = Json::array();
   for (const LockFence& lock : locks) {
@@ -92,7 +98,8 @@ std::string grant_json(const Token& token, milliseconds ttl, const std::vector<L
   return line(json);
 }
 
-std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant) {
+std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
+                         const std::optional<Who>& evicted_by) {
   Json json;
   json["key"] = key.text;
   json["renewed"] = grant.has_value();
@@ -100,13 +107,15 @@ std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant) 
     json["ttl_ms"] = grant->lease.length.count();
     json["fence"] = grant->fence.value;
   }
+  add_evicted_by(json, evicted_by);
   return line(json);
 }
 
-std::string released_json(const LockKey& key, bool released) {
+std::string released_json(const LockKey& key, bool released, const std::optional<Who>& evicted_by) {
   Json json;
   json["key"] = key.text;
   json["released"] = released;
+  add_evicted_by(json, evicted_by);
   return line(json);
 }
 
@@ -134,6 +143,7 @@ std::string status_json(const RunStatus& status) {
   json["child_signal"] = or_null(status.child_signal);
   json["reason"] = status.reason.empty() ? Json(nullptr) : Json(status.reason);
   if (status.lost) json["lost"] = true;
+  add_evicted_by(json, status.evicted_by);
   json["locks"] = locks_json(status.locks);
   json["waited_ms"] = status.waited.count();
   json["held_ms"] = status.held.count();

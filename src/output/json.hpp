@@ -22,10 +22,11 @@ struct LockFence {
 std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks);
 
 /// What `renew --json` prints of a key; without `grant`: the token no longer holds it.
-std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant);
+std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
+                         const std::optional<Who>& evicted_by);
 
 /// What `release --json` prints of a key.
-std::string released_json(const LockKey& key, bool released);
+std::string released_json(const LockKey& key, bool released, const std::optional<Who>& evicted_by);
 
 /// What `release --force --json` prints of a key.
 std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted);
@@ -42,6 +43,7 @@ struct RunStatus {
   std::optional<int> child_signal;
   std::string reason;  ///< empty if there is nothing to explain
   bool lost = false;
+  std::optional<Who> evicted_by;
   std::vector<LockFence> locks;
   milliseconds waited{0};
   milliseconds held{0};

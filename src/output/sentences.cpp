@@ -148,6 +148,12 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
   return waiting_for(key, waited, screen) + ": the server does not answer";
 }
 
+std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by) {
+  const std::string begin = escaped(key.text) + " is not held by this token: ";
+  if (evicted_by) return begin + evicted_by_text(*evicted_by);
+  return begin + "it was released or thrown out, or its lease has ended";
+}
+
 std::string arrivals_text(const LatchState& state) {
   return std::to_string(state.arrived) + " of " + std::to_string(state.count) + " have arrived";
 }

@@ -25,6 +25,9 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
 /// The same while the server does not answer.
 std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const Screen& screen);
 
+/// `nightly is not held by this token: …`, for who renews or releases.
+std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by);
+
 /// `2 of 4 have arrived`, and `build: 2 of 4 have arrived`.
 std::string arrivals_text(const LatchState& state);
 std::string latch_text(const LockKey& key, const LatchState& state);

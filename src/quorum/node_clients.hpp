@@ -37,6 +37,7 @@ struct Release {
 struct Eviction {
   LockKey key;
   std::optional<Fence> fence;
+  Who by;
 };
 struct Inspection {
   Query query;
@@ -75,6 +76,7 @@ struct NodeReply {
   std::uint64_t request = 0;  ///< as ask() numbered it; 0: unasked
   Standing standing;
   Response response;
+  std::optional<Who> evicted_by{};  ///< of Renewal and Release, where the hold has gone by that
 };
 
 /// The members of a quorum, asked without waiting for them. One thread at a time.

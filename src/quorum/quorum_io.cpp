@@ -124,6 +124,7 @@ void QuorumStore::refuse_doubles(const QuorumHold& quorum_hold) const {
 
 void QuorumStore::note(const NodeReply& heard) {
   const auto& of = asked_[heard.member].quorum_hold;
+  if (of && heard.evicted_by) evictions_[*of] = *heard.evicted_by;
   const auto found = of ? quorum_holds_.find(*of) : quorum_holds_.end();
   if (found == quorum_holds_.end()) return;
   found->second.take(heard);

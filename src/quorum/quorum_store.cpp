@@ -309,6 +309,9 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
   const Release request{key, token, mode, ours && found->second.shared};
   const Answers answers = poll(request, call_options, left_until(call_options.deadline), counted);
   counted(answers);
+  for (const auto& heard : answers) {
+    if (heard && heard->evicted_by) evictions_[{key, token}] = *heard->evicted_by;
+  }
   if (had && yes < majority() && yes + left + no < majority()) no_majority(answers);
   if (ours) quorum_holds_.erase(found);
   if (waiting_ == Name{key, token}) waiting_.reset();
@@ -318,9 +321,14 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
   return yes > 0 ? Released::yes : left > 0 ? Released::left_queue : Released::not_held;
 }
 
+std::optional<Who> QuorumStore::evicted_by(const LockKey& key, const Token& token) const {
+  const auto found = evictions_.find({key, token});
+  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
-                                       const CallOptions& call_options) {
-  const Answers answers = poll(Eviction{key, fence}, call_options, straggler_wait,
+                                       const Who& by, const CallOptions& call_options) {
+  const Answers answers = poll(Eviction{key, fence, by}, call_options, straggler_wait,
                                [](const Answers&) { return false; });
   std::vector<std::vector<Holder>> said;
   for (const auto& heard : answers) {

@@ -63,8 +63,9 @@ class QuorumStore final : public Store, public FenceRegister, public Latches {
   void renewed_by_other_connection(const Claim& claim) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
+  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   void before_fork() override;
   bool needs_renewal(const Claim&) const override { return true; }
@@ -154,6 +155,7 @@ class QuorumStore final : public Store, public FenceRegister, public Latches {
   std::map<std::size_t, Error> untold_;               ///< what a member said last that was wrong
   std::set<std::pair<std::size_t, ErrorKind>> told_;  ///< who, and what was told of
   std::map<LockKey, milliseconds> pauses_;
+  std::map<Name, Who> evictions_;    ///< as some member told it
   std::optional<Name> waiting_;      ///< whose news the members send
   std::optional<Wake> news_;         ///< of a change, not taken yet
   std::optional<LatchViews> latch_;  ///< that was looked at last

@@ -48,7 +48,7 @@ struct Perform {
     return member.release(release.key, release.token, release.mode, call_options);
   }
   Response operator()(const Eviction& forced) const {
-    return member.evict(forced.key, forced.fence, call_options);
+    return member.evict(forced.key, forced.fence, forced.by, call_options);
   }
   Response operator()(const Inspection& inspection) const {
     return member.inspect(inspection.query, call_options);
@@ -69,6 +69,14 @@ struct Perform {
     return member.read_latch(reading.key, reading.known, reading.listen, call_options);
   }
 };
+
+std::optional<Who> evicted_by(const Member& member, const NodeRequest& request) {
+  if (const auto* renewal = std::get_if<Renewal>(&request)) {
+    return member.evicted_by(renewal->key, renewal->token);
+  }
+  const auto* release = std::get_if<Release>(&request);
+  return release == nullptr ? std::nullopt : member.evicted_by(release->key, release->token);
+}
 
 }  // namespace
 
@@ -224,7 +232,7 @@ class ThreadedNodeClients::NodeWorker {
                                      is_last_release(task) ? &all_sent_ : nullptr};
       Response response = std::visit(Perform{*member_, call_options}, task.request);
       if (auto subject = subject_of_news(task, response)) listening_ = std::move(subject);
-      say(task.number, std::move(response));
+      say(task.number, std::move(response), evicted_by(*member_, task.request));
       const std::lock_guard guard(mutex_);
       answers_ = true;
     } catch (const Error& error) {
@@ -265,8 +273,8 @@ class ThreadedNodeClients::NodeWorker {
     return Wake{member_->sleep_at_latch(latch, never, wake_.fd()), {}};
   }
 
-  void say(std::uint64_t number, Response response) {
-    mailbox_.put({place_, number, member_->standing(), std::move(response)});
+  void say(std::uint64_t number, Response response, std::optional<Who> evicted_by = {}) {
+    mailbox_.put({place_, number, member_->standing(), std::move(response), std::move(evicted_by)});
   }
 
   std::size_t place_;

@@ -219,10 +219,11 @@ Released ClusterStore::release(const LockKey& key, const Token& token, ReleaseMo
 }
 
 std::vector<Holder> ClusterStore::evict(const LockKey& key, std::optional<Fence> fence,
-                                        const CallOptions& call_options) {
+                                        const Who& by, const CallOptions& call_options) {
   std::vector<Holder> out;
-  at_slot(slot(key), call_options,
-          [&](RedisStore& node, const CallOptions& share) { out = node.evict(key, fence, share); });
+  at_slot(slot(key), call_options, [&](RedisStore& node, const CallOptions& share) {
+    out = node.evict(key, fence, by, share);
+  });
   return out;
 }
 

@@ -36,8 +36,11 @@ class ClusterStore final : public Store, public FenceRegister, public Latches {
                              const CallOptions& call_options) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
+  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override {
+    return pending_->evicted_by({key, token});
+  }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return name_; }

@@ -51,16 +51,6 @@ std::int64_t take_number(std::string_view& text) {
   return *number;
 }
 
-Who take_who(std::string_view text) {
-  Who who;
-  who.host = from_who_field(take_until(text, ' '));
-  who.pid = static_cast<pid_t>(parse_number(take_until(text, ' '), 0, INT32_MAX).value_or(0));
-  who.user = from_who_field(take_until(text, ' '));
-  who.command = from_who_field(take_until(text, ' '));
-  who.label = from_who_field(take_until(text, ' '));
-  return who;
-}
-
 milliseconds to_ms(std::int64_t us) { return std::chrono::ceil<milliseconds>(microseconds(us)); }
 
 }  // namespace
@@ -96,12 +86,25 @@ std::string scan_pattern(std::string_view prefix) {
   return pattern + "{*}*";
 }
 
+std::string packed_who(const Who& who) {
+  return who_field(who.host) + " " + std::to_string(who.pid) + " " + who_field(who.user) + " " +
+         who_field(who.command) + " " + who_field(who.label);
+}
+
+Who parse_who(std::string_view text) {
+  Who who;
+  who.host = from_who_field(take_until(text, ' '));
+  who.pid = static_cast<pid_t>(parse_number(take_until(text, ' '), 0, INT32_MAX).value_or(0));
+  who.user = from_who_field(take_until(text, ' '));
+  who.command = from_who_field(take_until(text, ' '));
+  who.label = from_who_field(take_until(text, ' '));
+  return who;
+}
+
 std::string packed_claim(const Claim& claim) {
   const std::string ttl = std::to_string(claim.ttl.count());
   return " " + ttl + " " + ttl + " " + std::to_string(claim.limit.owners) + " " + claim.owner.text +
-         " " + who_field(claim.who.host) + " " + std::to_string(claim.who.pid) + " " +
-         who_field(claim.who.user) + " " + who_field(claim.who.command) + " " +
-         who_field(claim.who.label);
+         " " + packed_who(claim.who);
 }
 
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {
@@ -122,7 +125,7 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   hold.kept = flag == "k";
   hold.owner = hold.kept ? "" : std::string(take_until(value, ' '));
   if (hold.kept) take_until(value, ' ');
-  hold.who = take_who(value);
+  hold.who = parse_who(value);
   hold.acquired_at = WallTime(microseconds(since));
   hold.held = to_ms(std::max<std::int64_t>(now - since, 0));
   const auto end_of_lease = microseconds(at) + lease;
@@ -149,7 +152,7 @@ Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t no
   take_number(value);      // ttl
   waiter.limit = Limit{take_number(value)};
   waiter.owner = std::string(take_until(value, ' '));
-  waiter.who = take_who(value);
+  waiter.who = parse_who(value);
   waiter.ticket = Ticket{ticket};
   waiter.waiting = to_ms(std::max<std::int64_t>(now - ticket, 0));
   return waiter;

@@ -32,6 +32,10 @@ std::string scan_pattern(std::string_view prefix);
 /// client so that the script need not.
 std::string packed_claim(const Claim& claim);
 
+/// Host, process, user, command and label: five words. And the reverse.
+std::string packed_who(const Who& who);
+Who parse_who(std::string_view text);
+
 /// What `operation` of the script is given first where it is about a whole claim.
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
 

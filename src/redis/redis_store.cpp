@@ -297,6 +297,7 @@ std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& argu
   const Reply reply = run(key, arguments, call_options);
   const int link = connection_.links();
   if (word(reply, 0) == "gone") {
+    note_eviction(asked, reply);
     tidy(key, number(reply, 1), call_options);
     return std::nullopt;
   }
@@ -351,13 +352,21 @@ Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool uns
   tidy(key, number(reply, 1), call_options);
   if (word(reply, 0) == "released") return Released::yes;
   if (word(reply, 0) == "left") return Released::left_queue;
+  note_eviction(asked, reply);
   return first_may_have_done_it ? Released::yes : Released::not_held;
 }
 
-std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence,
+void RedisStore::note_eviction(const Asked& asked, const Reply& reply) {
+  constexpr std::size_t place_of_who = 2;
+  if (reply.items.size() > place_of_who) {
+    pending_->evictions[asked] = parse_who(word(reply, place_of_who));
+  }
+}
+
+std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
   const std::string which = fence ? std::to_string(fence->value) : "";
-  const Reply reply = run(key, {"force", "", which}, call_options);
+  const Reply reply = run(key, {"force", "", which, packed_who(by)}, call_options);
   tidy(key, number(reply, 2), call_options);
   return holders_from(reply, 3, number(reply, 1));
 }

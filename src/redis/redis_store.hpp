@@ -54,8 +54,11 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
                              const CallOptions& call_options) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
+  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override {
+    return pending_->evicted_by({key, token});
+  }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool needs_renewal(const Claim& claim) const override;
   std::string name() const override { return connection_.name(); }
@@ -159,6 +162,8 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
                                        const CallOptions& call_options);
 
   bool may_come_after(const Asked& asked) const;
+  /// Of an answer that the hold is not there.
+  void note_eviction(const Asked& asked, const Reply& reply);
   Released release_once(const Asked& asked, ReleaseMode mode, bool unsure,
                         const CallOptions& call_options);
 

@@ -19,6 +19,17 @@ WaiterEntry asking(const Claim& claim, const HolderIdentity& backing, microsecon
           claim.floor, claim.limit, claim.who, backing, proposal, {}};
 }
 
+HoldEntry tombstone(const Token& token, milliseconds lease, microseconds now) {
+  HoldEntry entry;
+  entry.token = token;
+  entry.owner = nobody;
+  entry.flag = Flag::tombstone;
+  entry.at = entry.since = now;
+  entry.lease = entry.ttl = lease;
+  entry.limit = no_limit;
+  return entry;
+}
+
 }  // namespace
 
 microseconds left_of(const HoldEntry& hold, microseconds now) {
@@ -164,30 +175,35 @@ Outcome<Released> LockTable::release(const Token& token, const ReleaseTerms& ter
   }
   op.unqueue(token);
   if (terms.unsure && find_hold(token) == nullptr) {
-    HoldEntry tombstone;
-    tombstone.token = token;
-    tombstone.owner = nobody;
-    tombstone.flag = Flag::tombstone;
-    tombstone.at = tombstone.since = op.now();
-    tombstone.lease = tombstone.ttl = terms.tombstone;
-    tombstone.limit = no_limit;
-    holds.push_back(std::move(tombstone));
+    holds.push_back(tombstone(token, terms.tombstone, op.now()));
   }
   op.admit_waiters();
   return {answer, op.more()};
 }
 
-Outcome<std::vector<HoldEntry>> LockTable::force(std::optional<Fence> fence, Now now,
+Outcome<std::vector<HoldEntry>> LockTable::force(std::optional<Fence> fence,
+                                                 const std::optional<Who>& by, Now now,
                                                  WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   std::vector<HoldEntry> out;
-  std::erase_if(holds, [&](const HoldEntry& hold) {
-    const bool thrown = hold.counts() && (!fence || hold.fence == *fence);
-    if (thrown) out.push_back(hold);
-    return thrown;
+  std::erase_if(holds, [&](HoldEntry& hold) {
+    if (!hold.counts() || (fence && hold.fence != *fence)) return false;
+    out.push_back(hold);
+    if (!by || hold.flag != Flag::held) return true;
+    hold = tombstone(hold.token, hold.lease, op.now());
+    hold.who = *by;
+    return false;
   });
   op.admit_waiters();
   return {std::move(out), op.more()};
+}
+
+std::optional<Who> LockTable::evicted_by(const Token& token) const {
+  for (const HoldEntry& hold : holds) {
+    const bool evicted = hold.flag == Flag::tombstone && !hold.who.host.empty();
+    if (evicted && hold.token == token) return hold.who;
+  }
+  return std::nullopt;
 }
 
 Outcome<std::optional<milliseconds>> LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {

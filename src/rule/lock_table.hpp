@@ -185,7 +185,11 @@ struct LockTable {
   Outcome<Released> release(const Token& token, const ReleaseTerms& terms, Now now,
                             WaiterNotifier& wakes);
   /// Everybody, or the holds with this fence; answers those thrown out.
-  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, Now now, WaiterNotifier& wakes);
+  /// They learn from evicted_by() who `by` is.
+  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, const std::optional<Who>& by,
+                                        Now now, WaiterNotifier& wakes);
+  /// Who evicted the hold of this token, where that is known; the label is the reason.
+  std::optional<Who> evicted_by(const Token& token) const;
   /// Expires what has ended and lets the queue in, as every request does on its way; answers when
   /// what blocks now ends, if anything does.
   Outcome<std::optional<milliseconds>> admit_waiters(Now now, WaiterNotifier& wakes);

@@ -23,7 +23,10 @@ std::string token_of(const Scene& scene, const std::string& key) {
 
 std::string majority_stored_hold(const RedisServer& server, const std::string& key) {
   const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
-  return holds.items.empty() ? "" : holds.items.front().text;
+  for (const Reply& hold : holds.items) {
+    if (!hold.text.starts_with("t ")) return hold.text;
+  }
+  return "";
 }
 
 std::size_t held_on(const Fleet& fleet, const std::string& key) {
@@ -79,10 +82,14 @@ void throws_out(const FleetScene& scene) {
   const std::string token = token_of(scene, "f");
   const auto fence = json::parse(scene.inspect("f"))["holders"][0]["fence"].dump();
   CHECK(exit_code(scene, {"release", "--force", "--fence", "1", "-k", "f"}) == 79);
-  const Result thrown = scene.run({"release", "--force", "--fence", fence, "-k", "f"});
+  const Result thrown =
+      scene.run({"release", "--force", "--reason", "stuck", "--fence", fence, "-k", "f"});
   CHECK(thrown.exit_code == 0);
   CHECK(eventually([&] { return held_on(scene.fleet, "f") == 0; }));
-  CHECK(exit_code(scene, {"renew", "-k", "f", "--token", token}) == 79);
+  const Result gone = scene.run({"renew", "-k", "f", "--token", token});
+  CHECK(gone.exit_code == 79);
+  CHECK(holds(gone.err, "f is not held by this token: evicted by "));
+  CHECK(holds(gone.err, ": stuck\n"));
   CHECK(exit_code(scene, {"run", "-n", "-k", "f", "--", "true"}) == 0);
 }
 

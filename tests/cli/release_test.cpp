@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
 
 namespace dlock::test {
 namespace {
@@ -44,6 +46,34 @@ TEST_CASE(
     CHECK(holds(step.err, "dlock: the token is empty, so nothing was released"));
     CHECK(!place.is_free("a"));
     CHECK(place.dlock({"release", "-k", "a", "--token", holder}).exit_code == 0);
+  });
+}
+
+TEST_CASE("release: --force --reason tells the holder who evicted it and why") {
+  on_each_engine([](const Place& place) {
+    auto victim = place.start_shell(R"("$D" run -k a -t 3s --status-fd 3 -- sleep 60 3>status)");
+    REQUIRE(eventually([&] { return !place.is_free("a"); }));
+    const auto token = place.acquired("b");
+    const auto evicted = place.dlock({"release", "--force", "--reason", "stuck deploy", "a", "b"});
+    CHECK(evicted.exit_code == 0);
+    CHECK(count_lines(evicted.err) == 2);
+    CHECK(holds(evicted.err, ": stuck deploy\n"));
+
+    const auto lost = victim.wait();
+    CHECK(lost.exit_code == 79);
+    CHECK(holds(lost.err, "evicted by "));
+    CHECK(holds(lost.err, ": stuck deploy; COMMAND was stopped"));
+    const auto status = nlohmann::ordered_json::parse(read_file(place.dir() / "status"));
+    CHECK(status["evicted_by"]["reason"] == "stuck deploy");
+    CHECK(names(status["evicted_by"]) == std::vector<std::string>{"host", "pid", "user", "reason"});
+
+    for (const char* command : {"renew", "release"}) {
+      const auto late = place.dlock({command, "b", "--token", token, "--json"});
+      CHECK(late.exit_code == 79);
+      CHECK(holds(late.err, "b is not held by this token: evicted by "));
+      CHECK(holds(late.err, ": stuck deploy\n"));
+      CHECK(nlohmann::ordered_json::parse(late.out)["evicted_by"]["reason"] == "stuck deploy");
+    }
   });
 }
 

@@ -94,7 +94,7 @@ TEST_OF_ENGINES("if what is had is lost meanwhile, it begins again") {
   granted(*store, blocking);
   LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(300)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
-  const auto out = store->evict(LockKey{"a"}, std::nullopt, soon());
+  const auto out = store->evict(LockKey{"a"}, std::nullopt, evictor, soon());
   REQUIRE(out.size() == 1);
   REQUIRE(eventually([&] {
     const auto holders = state_of(*watcher, "a").holders;
@@ -180,7 +180,7 @@ TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came 
     const auto answer = acquiring.result();
     const bool had = std::holds_alternative<std::vector<Held>>(answer);
     CHECK(is_free(*store, "k") == !had);
-    store->evict(LockKey{"k"}, std::nullopt, soon());
+    store->evict(LockKey{"k"}, std::nullopt, evictor, soon());
   }
 }
 

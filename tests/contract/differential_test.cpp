@@ -81,6 +81,12 @@ std::string fence_brought(const Step& step, Fence last) {
   return std::to_string(std::max<std::int64_t>(1, last.value + *step.fence_us));
 }
 
+/// Who evicts, where Op::force says so.
+std::optional<Who> evictor(const Step& step) {
+  if (!step.flag_b) return std::nullopt;
+  return Who{"h", step.token, "u", "c", "l"};
+}
+
 std::string token_name(int token) {
   return std::string(owners[token / tokens_each]) + ":" + std::to_string(token);
 }
@@ -142,7 +148,7 @@ class TableSide final : public WaiterNotifier {
           answer({"renewed", number(lease->count()), number(hold.fence.value),
                   number(hold.limit.owners)});
         } else {
-          answer({"gone"});
+          answer_not_held("gone", token);
         }
         break;
       }
@@ -153,7 +159,7 @@ class TableSide final : public WaiterNotifier {
           answer({"renewed", number(granted->lease.count()), number(granted->fence.value),
                   number(table_.find_hold(token)->limit.owners)});
         } else {
-          answer({"gone"});
+          answer_not_held("gone", token);
         }
         break;
       }
@@ -167,16 +173,18 @@ class TableSide final : public WaiterNotifier {
       case Op::release: {
         const ReleaseTerms terms{step.flag_a, step.flag_b, milliseconds(step.ttl_ms)};
         const auto released = table_.release(token, terms, now_, *this).answer;
-        answer({released == Released::yes          ? "released"
-                : released == Released::left_queue ? "left"
-                                                   : "absent"});
+        if (released == Released::not_held) {
+          answer_not_held("absent", token);
+        } else {
+          answer({released == Released::yes ? "released" : "left"});
+        }
         break;
       }
       case Op::force: {
         std::optional<Fence> fence;
         if (!step.flag_a) fence = some_fence();
         std::vector<std::string> out;
-        for (const HoldEntry& hold : table_.force(fence, now_, *this).answer)
+        for (const HoldEntry& hold : table_.force(fence, evictor(step), now_, *this).answer)
           out.push_back(text(hold));
         std::sort(out.begin(), out.end());
         answer(out);
@@ -314,6 +322,11 @@ class TableSide final : public WaiterNotifier {
     answer(texts);
   }
 
+  void answer_not_held(const char* word, const Token& token) {
+    const auto by = table_.evicted_by(token);
+    answer(by ? Words{word, packed_who(*by)} : Words{word});
+  }
+
   void answer(std::vector<std::string> words) {
     words_.insert(words_.begin(), words.begin(), words.end());
   }
@@ -367,15 +380,13 @@ class ScriptSide {
       case Op::renew: {
         std::vector<std::string> arguments{"renew", token, step.flag_a ? "" : number(step.ttl_ms)};
         if (step.fence_us) arguments.push_back(fence_brought(step, last));
-        words = run(std::move(arguments));
-        words.pop_back();
+        words = without_more(run(std::move(arguments)));
         break;
       }
       case Op::rejoin: {
         auto arguments = asking("rejoin", step, claim);
         arguments.push_back(fence_brought(step, last));
-        words = run(std::move(arguments));
-        words.pop_back();
+        words = without_more(run(std::move(arguments)));
         break;
       }
       case Op::record_process:
@@ -385,13 +396,13 @@ class ScriptSide {
         know(known(step, clock));
         break;
       case Op::release:
-        words = run(plain(step) ? Words{"release", token}
-                                : Words{"release", token, step.flag_a ? "1" : "0",
-                                        step.flag_b ? "1" : "0", number(step.ttl_ms)});
-        words.pop_back();
+        words =
+            without_more(run(plain(step) ? Words{"release", token}
+                                         : Words{"release", token, step.flag_a ? "1" : "0",
+                                                 step.flag_b ? "1" : "0", number(step.ttl_ms)}));
         break;
       case Op::force:
-        words = run({"force", "", step.flag_a ? "" : number(fence_to_force.value)});
+        words = run(forcing(step, fence_to_force));
         words.erase(words.begin(), words.begin() + 3);
         std::sort(words.begin(), words.end());
         break;
@@ -413,6 +424,19 @@ class ScriptSide {
   }
 
  private:
+  static Words forcing(const Step& step, Fence fence) {
+    Words arguments{"force", "", step.flag_a ? "" : number(fence.value)};
+    if (const auto by = evictor(step)) arguments.push_back(packed_who(*by));
+    return arguments;
+  }
+
+  /// An answer without whether more is left to be done.
+  static Words without_more(Words words) {
+    const bool not_held = words[0] == "gone" || words[0] == "absent";
+    words.erase(not_held ? words.begin() + 1 : words.end() - 1);
+    return words;
+  }
+
   static bool plain(const Step& step) { return !step.flag_a && !step.flag_b; }
   static std::string channel(int token) { return "dlock:{k}:" + number(token); }
 

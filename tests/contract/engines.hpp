@@ -93,6 +93,9 @@ CallOptions briefly();
 /// A server whose wall clock is the shim's.
 RedisOptions under(const ShimClock& clock);
 
+/// Who evicts others, and why.
+inline const Who evictor{"ops1", 42, "root", "dlock", "stuck"};
+
 /// Asks once; the test ends where the answer is another.
 Grant granted(Store& store, const Claim& claim, const Ask& ask = {});
 Refusal refused(Store& store, const Claim& claim, const Ask& ask = {});

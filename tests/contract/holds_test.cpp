@@ -94,7 +94,7 @@ TEST_OF_ENGINES("the renewal of what is lost brings nothing back") {
   const Claim claim = claim_on("k");
   CHECK(!renew(*store, claim));
   granted(*store, claim);
-  CHECK(store->evict(claim.key, std::nullopt, soon()).size() == 1);
+  CHECK(store->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
   CHECK(!renew(*store, claim));
   CHECK(state_of(*other, "k").holders.empty());
   CHECK(enters(*other, claim_on("k")));
@@ -113,7 +113,7 @@ TEST_OF_ENGINES("another store than had it upholds a hold, and makes it whole ag
     return upheld && upheld->lease.length == claim.ttl && stands_everywhere(*watcher, "k");
   }));
   CHECK(state_of(*watcher, "k").holders.at(0).fence == fence);
-  CHECK(store->evict(claim.key, std::nullopt, soon()).size() == 1);
+  CHECK(store->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
   CHECK(!other->renew_hold(claim, fence, soon()));
   CHECK(state_of(*watcher, "k").holders.empty());
 }
@@ -226,7 +226,7 @@ TEST_OF_ENGINES("exclusive, shared and limit N go together as their limits say, 
       CHECK(had == fits(inside, limit, engine.by_majority()));
       if (had) inside.push_back(limit);
     }
-    CHECK(store->evict(LockKey{"k"}, std::nullopt, soon()).size() == inside.size());
+    CHECK(store->evict(LockKey{"k"}, std::nullopt, evictor, soon()).size() == inside.size());
   }
 }
 
@@ -306,8 +306,8 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   REQUIRE(eventually([&] { return stands_everywhere(*watcher, "k"); }));
   granted(*store, b);
   granted(*store, inner);
-  CHECK(store->evict(a.key, Fence{1}, soon()).empty());
-  const auto out = store->evict(a.key, grant.fence, soon());
+  CHECK(store->evict(a.key, Fence{1}, evictor, soon()).empty());
+  const auto out = store->evict(a.key, grant.fence, evictor, soon());
   REQUIRE(out.size() == 1);
   CHECK(out[0].owner == "a");
   CHECK(out[0].holds == 2);
@@ -315,7 +315,7 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   CHECK(!renew(*store, inner));
   CHECK(renew(*store, b).has_value());
   granted(*store, a);
-  CHECK(store->evict(a.key, std::nullopt, soon()).size() == 2);
+  CHECK(store->evict(a.key, std::nullopt, evictor, soon()).size() == 2);
   CHECK(enters(*store, claim_on("k")));
 }
 
@@ -330,7 +330,7 @@ TEST_OF_ENGINES("force frees a kept key too, and lets in who waits") {
   release(*store, kept);
   const Claim next = claim_on("k");
   queue_up(*waiting, next);
-  const auto out = store->evict(kept.key, std::nullopt, soon());
+  const auto out = store->evict(kept.key, std::nullopt, evictor, soon());
   REQUIRE(out.size() == 1);
   CHECK(out[0].kept);
   CHECK(let_in(*waiting, next));
@@ -348,6 +348,22 @@ TEST_OF_ENGINES("fences grow with every grant to another owner") {
     last = fence;
     release(*store, claim);
   }
+}
+
+TEST_OF_ENGINES(
+    "one that was evicted learns by whom and why, when it renews and when it releases") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(!renew(*store, claim));
+  CHECK(store->evicted_by(claim.key, claim.token) == evictor);
+  const auto script = engine.open();
+  CHECK(release(*script, claim) == Released::not_held);
+  CHECK(script->evicted_by(claim.key, claim.token) == evictor);
+  CHECK(!script->evicted_by(claim.key, claim_on("k").token));
+  CHECK(enters(*other, claim_on("k")));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
   const auto store = engine.open(), other = engine.open();
   const Held first = take(*store, "a", milliseconds(900)), second = take(*store, "b", long_ttl);
   LeaseRenewer keeper(*store, {second, first});
-  other->evict(LockKey{"a"}, std::nullopt, soon());
+  other->evict(LockKey{"a"}, std::nullopt, evictor, soon());
   const auto before = BootClock::now();
   CHECK(!unharmed_until(keeper, soon().deadline));
   CHECK(BootClock::now() - before < stretched(milliseconds(600)));

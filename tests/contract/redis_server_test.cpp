@@ -66,7 +66,7 @@ bool whole_day(const std::function<StorePtr()>& open) {
   well = well && refused(*waiting, next, {true, ticket}).ahead == 1;
   well = well && release(*gone, passed) == Released::left_queue;
   well = well && holder->inspect({{held.key}, {"*"}}, soon()).at(0).waiters.size() == 1;
-  well = well && holder->evict(held.key, std::nullopt, soon()).size() == 1;
+  well = well && holder->evict(held.key, std::nullopt, evictor, soon()).size() == 1;
   well = well && news(*waiting, next, Wake::Reason::granted) && renew(*waiting, next);
   return well && release(*waiting, next) == Released::yes && !renew(*waiting, next);
 }

@@ -48,7 +48,8 @@ class FakeStore final : public Store {
     released_ += key.text;
     return Released::yes;
   }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const CallOptions&) override {
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
+                            const CallOptions&) override {
     return {};
   }
   std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }

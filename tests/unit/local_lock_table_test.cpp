@@ -315,9 +315,9 @@ TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in
   rules.granted(rules.claim("a2", "a/x", 2));
   rules.granted(rules.claim("b", "b", 2));
   rules.refused(rules.claim("w", "w", 2), true);
-  CHECK(rules.table.force(a.fence, rules.now(), rules.heard).answer.size() == 2);
+  CHECK(rules.table.force(a.fence, {}, rules.now(), rules.heard).answer.size() == 2);
   CHECK(grants_in(rules.heard) == 1);
-  CHECK(rules.table.force({}, rules.now(), rules.heard).answer.size() == 2);
+  CHECK(rules.table.force({}, {}, rules.now(), rules.heard).answer.size() == 2);
   CHECK(rules.table.holds.empty());
 }
 

@@ -306,7 +306,7 @@ TEST_CASE("a hold that has gone cannot be made to live with another process") {
   CHECK(!stage.store.live_with(claim_on("k"), getpid()));
   const Claim claim = claim_on("k");
   wait_for_lock(stage.store, claim);
-  stage.store.evict(claim.key, std::nullopt, {});
+  stage.store.evict(claim.key, std::nullopt, Who{}, {});
   CHECK(!stage.store.live_with(claim, getpid()));
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("a token of a key that has no file holds nothing, and no file is made 
   LocalStore store(place.settings);
   CHECK(store.release({"k"}, {"t"}, ReleaseMode::normal, {}) == Released::not_held);
   CHECK(!store.renew({"k"}, {"t"}, std::nullopt, {}));
-  CHECK(store.evict({"k"}, std::nullopt, {}).empty());
+  CHECK(store.evict({"k"}, std::nullopt, Who{}, {}).empty());
   CHECK(store.inspect({{{"k"}}, {}}, {})[0].holders.empty());
   CHECK(std::filesystem::is_empty(place.settings.path));
 }
@@ -100,8 +100,8 @@ TEST_CASE("a forced release throws out the holder and says who it was") {
   LocalStore store(place.settings);
   const Claim claim = claim_on("k");
   const auto grant = std::get<Grant>(store.acquire(claim, {}, {}));
-  CHECK(store.evict(claim.key, Fence{grant.fence.value + 1}, {}).empty());
-  const auto out = store.evict(claim.key, grant.fence, {});
+  CHECK(store.evict(claim.key, Fence{grant.fence.value + 1}, Who{}, {}).empty());
+  const auto out = store.evict(claim.key, grant.fence, Who{}, {});
   REQUIRE(out.size() == 1);
   CHECK(out[0].who == claim.who);
   CHECK(try_lock(store, claim_on("k")));

@@ -42,7 +42,8 @@ class Idle : public Member {
   }
   void note_dropped(const LockKey&, const Token&) override {}
   void note_shared(const LockKey&, const Token&) override {}
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const CallOptions&) override {
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
+                            const CallOptions&) override {
     return {};
   }
   LatchState open_latch(const LockKey&, const LatchTerms&, const CallOptions&) override {

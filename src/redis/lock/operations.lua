@@ -74,9 +74,20 @@ local function acquire()
   return refused('held', last_ticket_plus_one(), call('ZCARD', KEYS[2]), more)
 end
 
+local function tombstone(lease, who)
+  return {at = now, since = now, fence = '0', lease = lease, ttl = lease, limit = 0, flag = 't',
+    floor = 0, owner = '-', who = who}
+end
+
+local function not_held(word, own)
+  local more = settle()
+  if own and own.flag == 't' and own.who ~= '-' then return {word, more, own.who} end
+  return word .. ' ' .. more
+end
+
 local function renew()
   local own = holds[token]
-  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return 'gone ' .. settle() end
+  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return not_held('gone', own) end
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[4]) or own.ttl
   store(token, own)
@@ -96,10 +107,9 @@ local function release()
   end
   call('HDEL', KEYS[3], token)
   if ARGV[4] == '1' and not holds[token] then
-    local ttl = tonumber(ARGV[6])
-    store(token, {at = now, since = now, fence = '0', lease = ttl, ttl = ttl, limit = 0,
-      flag = 't', floor = 0, owner = '-', who = '-'})
+    store(token, tombstone(tonumber(ARGV[6]), '-'))
   end
+  if answer == 'absent' then return not_held(answer, own) end
   return answer .. ' ' .. settle()
 end
 
@@ -107,7 +117,10 @@ local function force()
   local function wanted(hold) return ARGV[4] == '' or hold.fence == ARGV[4] end
   local out = live_values({'forced', stamp, 0}, wanted, math.huge)
   for id, hold in pairs(holds) do
-    if is_live(hold) and wanted(hold) then remove(id) end
+    if is_live(hold) and wanted(hold) then
+      local told = hold.flag == 'h' and ARGV[5]
+      if told then store(id, tombstone(hold.lease, told)) else remove(id) end
+    end
   end
   count_all()
   out[3] = settle()

@@ -10,7 +10,8 @@
 -- A waiter to which nobody listens has ! and when its place ends for its channel: see queue.lua.
 -- All times are microseconds of this server's clock but lease, ttl and floor, which are
 -- milliseconds; limit 0 is "no limit"; flag is h held, p provisional (handed over, not confirmed),
--- k kept (--min-hold, the work is over), t tombstone (the token must never be granted again). The
+-- k kept (--min-hold, the work is over), t tombstone (the token must never be granted again; who is
+-- then the one that evicted it, with the reason for a label, or "-" after a release). The
 -- proposal is the fence that a waiter proposed when it asked last, or "-". The hash of the holds
 -- lives as long as the longest of them.
 --
@@ -20,7 +21,7 @@
 --            who waits 7 ticket or ""  8 channel
 --   renew    4 ttl, or "" for the grant's own
 --   release  nothing more, or 4 unsure 0|1  5 ignore the floor 0|1  6 ttl (of a tombstone)
---   force    4 fence, or "" for everybody          (token unused)
+--   force    4 fence, or "" for everybody  5 who evicts, if that is to be known (token unused)
 --   tidy     nothing more: lets the queue in       (token unused)
 -- of a member of a quorum also
 --   acquire  7 and 8 "" of who does not wait  9 the fence it proposes
@@ -33,6 +34,7 @@
 -- more; refused why ticket ahead waiting, ask again in ms, owners now more hold ... (8 at most) with
 -- why = held | upgrade | gone; renewed lease fence limit more; gone more; released | left | absent
 -- more; forced now more hold ...; tidied more. more = 1: waiters remain to be looked at; call tidy.
+-- Behind the more of gone and absent stands who evicted the hold, where that is known.
 -- A rejoin is answered as a renew. A member adds: how many ms it stays guarded, "run_id/flag" of its
 -- key alive or "-" without one; that is the whole reply to
 -- record_process.

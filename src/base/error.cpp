@@ -29,7 +29,9 @@ ExitCode exit_code(ErrorKind trouble) {
 
 void throw_usage(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
-void throw_unavailable(const std::string& message) { throw Error(ErrorKind::unavailable, message); }
+void throw_unavailable(const std::string& message, Cause cause) {
+  throw Error(ErrorKind::unavailable, message, cause);
+}
 
 void throw_errno(const std::string& doing) {
   throw Error(ErrorKind::host_refused, doing + ": " + std::strerror(errno));

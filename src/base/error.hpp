@@ -37,17 +37,54 @@ enum class ErrorKind {
   interrupted,  ///< the interrupting fd became ready; main never sees it
 };
 
+/// What is wrong with a server, as exactly as the code of its reply, the TLS session or the
+/// resolver says: `doctor` advises by it.
+enum class Cause {
+  none,
+  // The server replied with an error:
+  password_missing,
+  password_wrong,
+  password_unneeded,
+  protected_mode,
+  acl,
+  no_such_database,
+  too_many_clients,
+  out_of_memory,
+  cannot_save,
+  too_few_replicas,
+  read_only,
+  loading,
+  busy,
+  not_replicated,
+  other_reply,
+  // The server was not asked:
+  not_looked_up,
+  no_tls,
+  old_tls,
+  tls_interrupted,
+  tls_failed,
+  certificate,
+  certificate_expired,
+};
+
+/// Whether the server was reached and replied with an error.
+constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
+
 /// The one exception type. `what()` is one line for people, without "dlock: " and already escaped;
 /// it never holds a password. Caught in main, by the lease keeper (a failed renewal) and by the
 /// acquiring loop (a server that went away while it waits).
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind trouble, const std::string& message)
-      : std::runtime_error(message), trouble_(trouble) {}
+  Error(ErrorKind trouble, const std::string& message, Cause cause = Cause::none)
+      : std::runtime_error(message), trouble_(trouble), cause_(cause) {}
   ErrorKind trouble() const { return trouble_; }
+  Cause cause() const { return cause_; }
+  /// The same error in other words.
+  Error reworded(const std::string& message) const { return {trouble_, message, cause_}; }
 
  private:
   ErrorKind trouble_;
+  Cause cause_;
 };
 
 ExitCode exit_code(ErrorKind trouble);
@@ -56,7 +93,7 @@ ExitCode exit_code(ErrorKind trouble);
 [[noreturn]] void throw_usage(const std::string& message);
 
 /// Error{unavailable}: who was asked did not answer, or cannot be reached.
-[[noreturn]] void throw_unavailable(const std::string& message);
+[[noreturn]] void throw_unavailable(const std::string& message, Cause cause = Cause::none);
 
 /// Error{host_refused} "doing: strerror", from errno as it stands.
 [[noreturn]] void throw_errno(const std::string& doing);

@@ -1,38 +1,53 @@
 #include "doctor/advice.hpp"
 
-#include <array>
-
 namespace dlock {
 
-std::string advice_on(const std::string& trouble, const char* otherwise) {
-  struct Case {
-    const char* part;
-    const char* advice;
-  };
-  constexpr std::array cases{
-      Case{"wants a password", "give one; dlock doctor --acl prints a user to make"},
-      Case{"is wrong", "check user and password; dlock doctor --acl prints a user to make"},
-      Case{"but one is set", "unset it, or set requirepass there"},
-      Case{"needs a new one", "renew its certificate"},
-      Case{"new enough", "let it speak TLS 1.2 or newer"},
-      Case{"TLS handshake", "is it overloaded, or no server of TLS?"},
-      Case{"certificate", "make --tls-ca, --tls-cert or --tls-server-name fit"},
-      Case{"TLS", "make the scheme of --server fit it"},
-      Case{"look up", "mend the name in --server, or DNS"},
-      Case{"database", "another number in --server, or none"},
-      Case{"protected mode", "give it a password, then protected-mode no"},
-      Case{"too many clients", "raise maxclients"},
-      Case{"out of memory", "raise maxmemory, or make room"},
-      Case{"cannot save", "mend its disk: see its log and INFO persistence"},
-      Case{"too few replicas", "bring the replicas back: see replication"},
-      Case{"busy", "wait, or end that script: SCRIPT KILL"},
-      Case{"loading", "wait until it has loaded"},
-      Case{"replicas have the lock", "more replicas, or a smaller --replicas"},
-      Case{"NOPERM", "grant what is missing; dlock doctor --acl prints all"},
-      Case{"ACL", "grant what is missing; dlock doctor --acl prints all"},
-  };
-  for (const Case& each : cases) {
-    if (trouble.find(each.part) != std::string::npos) return each.advice;
+std::string advice_on(Cause cause, const char* otherwise) {
+  switch (cause) {
+    case Cause::password_missing:
+      return "give one; dlock doctor --acl prints a user to make";
+    case Cause::password_wrong:
+      return "check user and password; dlock doctor --acl prints a user to make";
+    case Cause::password_unneeded:
+      return "unset it, or set requirepass there";
+    case Cause::protected_mode:
+      return "give it a password, then protected-mode no";
+    case Cause::acl:
+      return "grant what is missing; dlock doctor --acl prints all";
+    case Cause::no_such_database:
+      return "another number in --server, or none";
+    case Cause::too_many_clients:
+      return "raise maxclients";
+    case Cause::out_of_memory:
+      return "raise maxmemory, or make room";
+    case Cause::cannot_save:
+      return "fix its disk: see its log and INFO persistence";
+    case Cause::too_few_replicas:
+      return "bring the replicas back: see replication";
+    case Cause::read_only:
+      return "name the master in --server";
+    case Cause::loading:
+      return "wait until it has loaded";
+    case Cause::busy:
+      return "wait, or end that script: SCRIPT KILL";
+    case Cause::not_replicated:
+      return "more replicas, or a smaller --replicas";
+    case Cause::not_looked_up:
+      return "fix the name in --server, or DNS";
+    case Cause::no_tls:
+    case Cause::tls_failed:
+      return "make the scheme of --server fit it";
+    case Cause::old_tls:
+      return "let it speak TLS 1.2 or newer";
+    case Cause::tls_interrupted:
+      return "is it overloaded, or no server of TLS?";
+    case Cause::certificate:
+      return "make --tls-ca, --tls-cert or --tls-server-name fit";
+    case Cause::certificate_expired:
+      return "renew its certificate";
+    case Cause::other_reply:
+    case Cause::none:
+      break;
   }
   return otherwise;
 }

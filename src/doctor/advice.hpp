@@ -2,10 +2,11 @@
 
 #include <string>
 
+#include "base/error.hpp"
+
 namespace dlock {
 
-/// What to do about trouble with a server, told by what server_error() and the TLS session make of
-/// it; `otherwise` where they do not say.
-std::string advice_on(const std::string& trouble, const char* otherwise);
+/// What to do about a server with this trouble; `otherwise` if its cause does not say.
+std::string advice_on(Cause cause, const char* otherwise);
 
 }  // namespace dlock

@@ -87,9 +87,8 @@ void note_refusal(const Right& right, const Reply& reply, const std::string& pat
   const std::string& text = reply.text;
   const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
   const bool of_scripts = right.word == "eval" || right.word == "evalsha";
-  std::string word;
   if (says("NOPERM")) {  // to EXEC behind other words
-    word = says("channels") ? "&" + pattern : says("keys") ? "~" + pattern : "+" + right.word;
+    const std::string word = lacking(right, text, pattern);
     auto& missing = facts.missing;
     if (std::find(missing.begin(), missing.end(), word) == missing.end()) missing.push_back(word);
   } else if (of_scripts && (says("unknown command") || says("Lua"))) {
@@ -150,8 +149,8 @@ void try_lock(Connection& connection, const DoctorOptions& exam, const LockKey& 
     RedisStore first(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
     RedisStore second(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
     facts.rehearsal = rehearse(first, second, key);
-    facts.rehearsal.trouble =
-        bare_trouble(facts.rehearsal.trouble, facts.endpoint.name(), key.text);
+    std::string& trouble = facts.rehearsal.trouble.text;
+    trouble = bare_trouble(trouble, facts.endpoint.name(), key.text);
     if (exam.topology == Topology::quorum) {
       facts.quarantined_for = quarantined_for(facts.endpoint, exam, key);
     }
@@ -178,7 +177,11 @@ ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& exam,
     read_clock(connection, facts);
   } catch (const Error& error) {
     const std::string why = bare_trouble(error.what(), endpoint.name());
-    (reached ? facts.broke_off : facts.unreachable) = why;
+    if (reached) {
+      facts.broke_off = why;
+    } else {
+      facts.unreachable = {why, error.cause()};
+    }
   }
   return facts;
 }

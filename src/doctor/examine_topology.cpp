@@ -11,6 +11,7 @@
 #include "local/key_name.hpp"
 #include "local/local_store.hpp"
 #include "redis/node_address.hpp"
+#include "redis/server_error.hpp"
 
 namespace dlock {
 namespace {
@@ -35,6 +36,12 @@ void note_range(const Reply& entry, const Endpoint& seed, ClusterFacts& facts) {
   shard->slots.emplace_back(static_cast<int>(first), static_cast<int>(last));
 }
 
+/// Why a server does not tell what it was asked, in `words`; empty if it does.
+Fault fault_of(const Reply& reply, const std::string& words) {
+  if (!reply.is_error()) return {};
+  return {words, server_error(reply).cause()};
+}
+
 /// A free key's file would keep its fence for a week.
 void sweep(const DirectorySettings& settings, const LockKey& scratch) {
   const Directory directory(settings);
@@ -54,7 +61,7 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
                                 {"SENTINEL", "master", master_name},
                                 {"SENTINEL", "ckquorum", master_name}};
     const auto replies = ask_all(connection, requests);
-    facts.unreachable = refusal_of(replies[0]);
+    facts.unreachable = fault_of(replies[0], refusal_of(replies[0]));
     if (replies[0].is_array(2)) {
       facts.host = replies[0].items[0].text;
       facts.port = replies[0].items[1].text;
@@ -62,8 +69,7 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
     facts.master = told_in_pairs(replies[1]);
     if (replies[2].is_error("NOQUORUM")) facts.quorum_fault = escaped(replies[2].text);
   } catch (const Error& error) {
-    facts.was_refused = error.trouble() == ErrorKind::denied;
-    facts.unreachable = bare_trouble(error.what(), sentinel.name());
+    facts.unreachable = {bare_trouble(error.what(), sentinel.name()), error.cause()};
   }
   return facts;
 }
@@ -76,11 +82,12 @@ ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds) {
       const Request requests[] = {{"CLUSTER", "SLOTS"}, {"CLUSTER", "INFO"}};
       const auto replies = ask_all(connection, requests);
       if (!facts.shards.empty()) continue;
-      facts.fault = replies[0].is_error() ? escaped(replies[0].text) : "";
+      facts.fault = fault_of(replies[0], escaped(replies[0].text));
       for (const Reply& entry : replies[0].items) note_range(entry, seed, facts);
       facts.info = told_in_lines(replies[1]);
     } catch (const Error& error) {
-      facts.silent_seeds.emplace_back(seed.address(), bare_trouble(error.what(), seed.name()));
+      facts.silent_seeds.emplace_back(
+          seed.address(), Fault{bare_trouble(error.what(), seed.name()), error.cause()});
     }
   }
   return facts;

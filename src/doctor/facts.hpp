@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/endpoint.hpp"
+#include "base/error.hpp"
 #include "net/tls.hpp"
 
 namespace dlock {
@@ -23,6 +24,14 @@ struct DoctorOptions {
   milliseconds ttl{30'000};
   int replicas = 0;
   Topology topology = Topology::single;
+};
+
+/// Why something cannot be had of a server: for people, and what to advise by.
+struct Fault {
+  std::string text;  ///< empty: nothing is wrong
+  Cause cause = Cause::none;
+
+  bool empty() const { return text.empty(); }
 };
 
 /// What a server says of itself, or why it does not.
@@ -44,14 +53,14 @@ struct ClockSample {
 
 /// The lock that was taken, waited for, handed over and given back for trial.
 struct TrialLock {
-  std::string trouble;  ///< empty: all went well
+  Fault trouble;
   std::chrono::nanoseconds handed_over_in{0};
 };
 
 struct ServerFacts {
   Endpoint endpoint;
-  std::string unreachable;  ///< why; empty if it answered at all
-  std::string broke_off;    ///< why it was not heard out
+  Fault unreachable;      ///< empty if it answered at all
+  std::string broke_off;  ///< why it was not heard out
   std::chrono::nanoseconds connected_in{0};
   std::chrono::nanoseconds round_trip{0};  ///< the median of some
   std::vector<ClockSample> clock;
@@ -74,8 +83,7 @@ struct ServerFacts {
 /// One sentinel's view.
 struct SentinelFacts {
   Endpoint endpoint;
-  std::string unreachable;
-  bool was_refused = false;
+  Fault unreachable;
   std::string host;  ///< of the master it names; empty: it knows none of this name
   std::string port;
   ServerInfo master;         ///< SENTINEL MASTER, by field
@@ -91,8 +99,8 @@ struct ShardFacts {
 };
 
 struct ClusterFacts {
-  std::vector<std::pair<std::string, std::string>> silent_seeds;  ///< address, why
-  std::string fault;  ///< what a seed says instead of CLUSTER SLOTS
+  std::vector<std::pair<std::string, Fault>> silent_seeds;  ///< by address
+  Fault fault;  ///< what a seed says instead of CLUSTER SLOTS
   std::vector<ShardFacts> shards;
   ServerInfo info;  ///< CLUSTER INFO, by field
 };

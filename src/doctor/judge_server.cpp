@@ -14,9 +14,12 @@ namespace {
 Finding judge_reach(const ServerFacts& facts, const DoctorOptions& exam) {
   const std::string name = "reach";
   if (!facts.unreachable.empty()) {
+    const Fault& fault = facts.unreachable;
     return bad(
-        name, facts.unreachable,
-        advice_on(facts.unreachable, "is it running, and do address, port and firewall fit?"));
+        name, fault.text,
+        advice_on(fault.cause, is_reply(fault.cause)
+                                   ? "see the server's log"
+                                   : "is it running, and do address, port and firewall fit?"));
   }
   const std::string text = "connected in " + span_text(facts.connected_in) + ", answers in " +
                            span_text(facts.round_trip);
@@ -215,8 +218,8 @@ Findings judge_rights(const ServerFacts& facts) {
 Finding judge_lock(const ServerFacts& facts) {
   const std::string name = "lock";
   if (!facts.rehearsal.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.rehearsal.trouble,
-               advice_on(facts.rehearsal.trouble, "see the server's log"));
+    return bad(name, "cannot be held: " + facts.rehearsal.trouble.text,
+               advice_on(facts.rehearsal.trouble.cause, "see the server's log"));
   }
   return good(name, "taken, handed over in " + span_text(facts.rehearsal.handed_over_in) +
                         ", renewed, given back");

@@ -24,15 +24,17 @@ std::string named_master(const SentinelFacts& sentinel) {
 Finding judge_sentinel(const SentinelFacts& sentinel) {
   const std::string name = "sentinel";
   const std::string where = sentinel.endpoint.address() + ": ";
-  if (sentinel.unreachable == "unknown command") {
+  if (sentinel.unreachable.text == "unknown command") {
     return warn(name, where + "it is no sentinel",
                 "name sentinels: they listen on port 26379 as a rule");
   }
   if (!sentinel.unreachable.empty()) {
-    const bool refused = sentinel.was_refused || sentinel.unreachable == "NOPERM";
-    return warn(name, where + sentinel.unreachable,
-                refused ? "check --sentinel-user, --sentinel-password-file; dlock doctor --acl"
-                        : advice_on(sentinel.unreachable, another_server));
+    const Cause cause = sentinel.unreachable.cause;
+    const bool of_the_user = cause == Cause::password_missing || cause == Cause::password_wrong ||
+                             cause == Cause::password_unneeded || cause == Cause::acl;
+    return warn(name, where + sentinel.unreachable.text,
+                of_the_user ? "check --sentinel-user, --sentinel-password-file; dlock doctor --acl"
+                            : advice_on(cause, another_server));
   }
   if (sentinel.host.empty()) {
     return bad(name, where + "it knows no master of this name",
@@ -148,14 +150,14 @@ Findings judge_cluster(const ClusterFacts& facts) {
   const std::string name = "cluster";
   Findings findings;
   for (const auto& [address, why] : facts.silent_seeds) {
-    findings.push_back(warn(name, address + ": " + why, advice_on(why, another_server)));
+    findings.push_back(warn(name, address + ": " + why.text, advice_on(why.cause, another_server)));
   }
   if (facts.shards.empty()) {
     for (Finding& each : findings) each.level = Level::error;
     if (!facts.fault.empty()) {
       findings.push_back(
-          bad(name, "it names no nodes: " + facts.fault,
-              advice_on(facts.fault, "for a server on its own: --server redis://HOST")));
+          bad(name, "it names no nodes: " + facts.fault.text,
+              advice_on(facts.fault.cause, "for a server on its own: --server redis://HOST")));
     } else if (findings.empty()) {
       findings.push_back(bad(name, "no node has a slot", "redis-cli --cluster create"));
     }
@@ -202,11 +204,11 @@ Findings judge_local(const LocalFacts& facts) {
     findings.push_back(good("file-system", "of this host"));
   }
   const auto& trouble = facts.rehearsal.trouble;
-  findings.push_back(trouble.empty()
-                         ? good("lock", "taken, handed over in " +
-                                            span_text(facts.rehearsal.handed_over_in) +
-                                            ", renewed, given back")
-                         : bad("lock", "cannot be held: " + trouble, "look at that directory"));
+  findings.push_back(
+      trouble.empty()
+          ? good("lock", "taken, handed over in " + span_text(facts.rehearsal.handed_over_in) +
+                             ", renewed, given back")
+          : bad("lock", "cannot be held: " + trouble.text, "look at that directory"));
   findings.push_back(good("label",
                           "safe on this host: nothing to lose but the host; other hosts are not "
                           "kept out"));

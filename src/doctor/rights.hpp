@@ -22,6 +22,10 @@ struct Right {
 std::vector<Right> rights_needed(const DoctorOptions& exam, const Endpoint& server,
                                  const KeyNames& scratch);
 
+/// What the user lacks, as ACL SETUSER takes it, by the NOPERM that `right` was refused with: the
+/// keys or channels of `pattern`, or the command.
+std::string lacking(const Right& right, const std::string& refusal, const std::string& pattern);
+
 /// `~` and `&` patterns for what begins with `prefix`, without the mark. ACL rules hold no blanks,
 /// and redis-cli and ACL files read quotes and other bytes their own way: `?` stands for each.
 std::string acl_pattern(const std::string& prefix);

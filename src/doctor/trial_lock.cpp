@@ -68,11 +68,11 @@ TrialLock rehearse(Store& first, Store& second, const LockKey& key) {
   const Claim held = claim_on(key);
   const Claim waiting = claim_on(key);
   try {
-    return {"", hand_over(first, second, held, waiting)};
+    return {{}, hand_over(first, second, held, waiting)};
   } catch (const Error& error) {
     give_back(second, waiting);
     give_back(first, held);
-    return {error.what(), {}};
+    return {{error.what(), error.cause()}, {}};
   }
 }
 

@@ -128,7 +128,7 @@ void RenewalSchedule::renew(Upkept& lease) {
 void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) {
   const auto now = BootClock::now();
   if (!lease.held.failing_since) lease.held.failing_since = since;
-  const bool away = error.trouble() == ErrorKind::unavailable;
+  const bool away = error.trouble() == ErrorKind::unavailable && !is_reply(error.cause());
   std::string why = (away ? "server unreachable since " : "not renewed since ") +
                     iso8601(wall_at(*lease.held.failing_since)) + ": " + error.what();
   if (lease.held.hidden > std::chrono::nanoseconds(0)) {

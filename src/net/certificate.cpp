@@ -27,6 +27,10 @@ std::string trusted_ones(const std::string& ca) {
   return ca.empty() ? "those this system trusts" : "those in " + escaped(ca);
 }
 
+Error refused(const std::string& why, Cause cause = Cause::certificate) {
+  return {ErrorKind::denied, why, cause};
+}
+
 }  // namespace
 
 std::string text_of(const X509_NAME* name) {
@@ -58,39 +62,39 @@ std::string text_of(const ASN1_TIME* time) {
   return iso8601(wall_time(time)).substr(0, to_the_second) + "Z";
 }
 
-std::string refusal_in(X509_STORE_CTX* context, const std::string& expected,
-                       const std::string& ca) {
+Error refusal_in(X509_STORE_CTX* context, const std::string& expected, const std::string& ca) {
   const OpenSsl& ssl = openssl();
   const int error = ssl.X509_STORE_CTX_get_error(context);
   const X509* const at = ssl.X509_STORE_CTX_get_current_cert(context);
   const bool is_servers = ssl.X509_STORE_CTX_get_error_depth(context) == 0;
-  if (at == nullptr) return "the server shows no certificate";
+  if (at == nullptr) return refused("the server shows no certificate");
   const std::string whose =
       is_servers ? "the server's certificate"
                  : "the CA certificate " + subject_of(at) + " behind the server's certificate";
   switch (error) {
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return whose + " is for " + names_in(at) + ", not for " + escaped(expected) +
-             ": if it is the right server, give the name by --tls-server-name";
+      return refused(whose + " is for " + names_in(at) + ", not for " + escaped(expected) +
+                     ": if it is the right server, give the name by --tls-server-name");
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      return whose + " expired at " + text_of(ssl.X509_get0_notAfter(at)) +
-             ": the server needs a new one";
+      return refused(whose + " expired at " + text_of(ssl.X509_get0_notAfter(at)) +
+                         ": the server needs a new one",
+                     Cause::certificate_expired);
     case X509_V_ERR_CERT_NOT_YET_VALID:
-      return whose + " is not valid before " + text_of(ssl.X509_get0_notBefore(at)) +
-             ": is the clock of this host right?";
+      return refused(whose + " is not valid before " + text_of(ssl.X509_get0_notBefore(at)) +
+                     ": is the clock of this host right?");
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-      return whose + " (" + subject_of(at) + ") is signed by itself and not among " +
-             trusted_ones(ca) + ": if it is the right one, give it by --tls-ca";
+      return refused(whose + " (" + subject_of(at) + ") is signed by itself and not among " +
+                     trusted_ones(ca) + ": if it is the right one, give it by --tls-ca");
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-      return "the server's certificate comes from the CA " + text_of(ssl.X509_get_issuer_name(at)) +
-             ", which is not among " + trusted_ones(ca) +
-             ": give the certificate of the server's CA by --tls-ca";
+      return refused("the server's certificate comes from the CA " +
+                     text_of(ssl.X509_get_issuer_name(at)) + ", which is not among " +
+                     trusted_ones(ca) + ": give the certificate of the server's CA by --tls-ca");
     default:
-      return whose + " is refused: " + ssl.X509_verify_cert_error_string(error);
+      return refused(whose + " is refused: " + ssl.X509_verify_cert_error_string(error));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "net/openssl.hpp"
 
 namespace dlock {
@@ -20,6 +21,6 @@ std::string text_of(const ASN1_TIME* time);
 
 /// Why verifying the server's certificate failed, as `context` holds it inside a verify callback,
 /// and what to do. `expected` is the name or address that was asked for, `ca` the setting.
-std::string refusal_in(X509_STORE_CTX* context, const std::string& expected, const std::string& ca);
+Error refusal_in(X509_STORE_CTX* context, const std::string& expected, const std::string& ca);
 
 }  // namespace dlock

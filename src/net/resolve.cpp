@@ -59,13 +59,13 @@ std::vector<SocketAddress> resolve_in_time(const std::string& host, int port,
   look_up_aside(lookup, host, port);
   pollfd fds[] = {{lookup->done.fd(), POLLIN, 0}, {call_options.cancel_fd, POLLIN, 0}};
   if (poll_until(fds, call_options.deadline) == 0) {
-    throw Error(ErrorKind::unavailable, "looking up " + escaped(host) + " took too long");
+    throw_unavailable("looking up " + escaped(host) + " took too long", Cause::not_looked_up);
   }
   if (fds[0].revents == 0) throw Error(ErrorKind::interrupted, "interrupted");
   const std::lock_guard guard(lookup->mutex);
   if (lookup->fault != 0) {
-    throw Error(ErrorKind::unavailable,
-                "cannot look up " + escaped(host) + ": " + gai_strerror(lookup->fault));
+    throw_unavailable("cannot look up " + escaped(host) + ": " + gai_strerror(lookup->fault),
+                      Cause::not_looked_up);
   }
   return lookup->addresses;
 }

@@ -38,7 +38,12 @@ Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options
   Stream stream(Socket::connect(endpoint, call_options, on_resolved));
   if (endpoint.tls) {
     stream.tls_ = std::make_unique<TlsSession>(endpoint);
-    stream.shake_hands(call_options);
+    try {
+      stream.shake_hands(call_options);
+    } catch (const Error& error) {
+      if (error.cause() != Cause::none || error.trouble() != ErrorKind::unavailable) throw;
+      throw_unavailable(error.what(), Cause::tls_interrupted);
+    }
   }
   return stream;
 }
@@ -69,7 +74,8 @@ void Stream::look_for_plain_text(const CallOptions& call_options) const {
   const auto quiet = std::min(long_for_a_first_byte, left_until(call_options.deadline) / 2);
   if (socket_.readable_by(later(BootClock::now(), quiet), call_options.cancel_fd)) return;
   const std::string answer = probe("PING\r\n", call_options);
-  if (answer.starts_with('+') || answer.starts_with('-')) throw_unavailable(speaks_no_tls);
+  if (answer.starts_with('+') || answer.starts_with('-'))
+    throw_unavailable(speaks_no_tls, Cause::no_tls);
 }
 
 /// What the server answers to `bytes` on a connection of their own, in plain text; empty if it does
@@ -94,7 +100,8 @@ void Stream::ended(const CallOptions& call_options) {
   // Redis closes a connection without a word where TLS was to begin; so do others for other
   // reasons.
   const bool mute = !heard_ && socket_.is_tcp();
-  if (mute && looks_like_tls(probe(client_hello, call_options))) throw_unavailable(write_rediss);
+  if (mute && looks_like_tls(probe(client_hello, call_options)))
+    throw_unavailable(write_rediss, Cause::no_tls);
   throw_unavailable(socket_.broke().empty() ? server_closed : socket_.broke());
 }
 
@@ -144,7 +151,7 @@ std::string Stream::receive(const CallOptions& call_options) {
     std::string bytes = socket_.receive(call_options, "in time");
     if (bytes.empty()) ended(call_options);
     if (!tls_) {
-      if (!heard_ && looks_like_tls(bytes)) throw_unavailable(write_rediss);
+      if (!heard_ && looks_like_tls(bytes)) throw_unavailable(write_rediss, Cause::no_tls);
       heard_ = true;
       return bytes;
     }

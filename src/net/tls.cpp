@@ -137,7 +137,7 @@ bool TlsSession::shake_hands() {
   }
   const OpenSslPtr<X509> shown(api.SSL_get1_peer_certificate(ssl_.get()));
   if (shown == nullptr || api.SSL_get_verify_result(ssl_.get()) != X509_V_OK) {
-    throw Error(ErrorKind::denied, "the server shows no certificate");
+    throw Error(ErrorKind::denied, "the server shows no certificate", Cause::certificate);
   }
   shaken_ = true;
   return true;
@@ -186,14 +186,16 @@ TlsFacts TlsSession::facts() const {
 Error TlsSession::failure() const {
   const auto error = openssl().ERR_peek_error();
   const int reason = ERR_GET_REASON(error);
-  if (!refusal_.empty()) return {ErrorKind::denied, refusal_};
-  if (plain_) return {ErrorKind::unavailable, speaks_no_tls};
+  if (refusal_) return *refusal_;
+  if (plain_) return {ErrorKind::unavailable, speaks_no_tls, Cause::no_tls};
   if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET) {
     return alerted(reason - SSL_AD_REASON_OFFSET);
   }
-  if (reason == SSL_R_UNSUPPORTED_PROTOCOL) return {ErrorKind::unavailable, speaks_old_tls};
+  if (reason == SSL_R_UNSUPPORTED_PROTOCOL)
+    return {ErrorKind::unavailable, speaks_old_tls, Cause::old_tls};
   const char* const why = openssl().ERR_reason_error_string(error);
-  return {ErrorKind::unavailable, std::string("TLS failed: ") + (why == nullptr ? "" : why)};
+  return {ErrorKind::unavailable, std::string("TLS failed: ") + (why == nullptr ? "" : why),
+          Cause::tls_failed};
 }
 
 /// What an alert from the server (RFC 8446, 6.2) means here.
@@ -202,21 +204,25 @@ Error TlsSession::alerted(int alert) const {
   const std::string said = name == "unknown" ? "" : " (it said: " + std::string(name) + ")";
   const bool of_certificate = alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_UNKNOWN_CA &&
                               alert != SSL_AD_ILLEGAL_PARAMETER;
-  if (alert == SSL_AD_PROTOCOL_VERSION) return {ErrorKind::unavailable, speaks_old_tls + said};
+  if (alert == SSL_AD_PROTOCOL_VERSION)
+    return {ErrorKind::unavailable, speaks_old_tls + said, Cause::old_tls};
   if (alert == SSL_AD_UNRECOGNIZED_NAME) {
-    return {ErrorKind::denied, "the server does not know the name " + escaped(expected_) + said +
-                                   ": give the right one by --tls-server-name"};
+    return {ErrorKind::denied,
+            "the server does not know the name " + escaped(expected_) + said +
+                ": give the right one by --tls-server-name",
+            Cause::certificate};
   }
   if (alert == TLS13_AD_CERTIFICATE_REQUIRED || may_want_certificate()) {
-    return {ErrorKind::denied, wants_certificate + said};
+    return {ErrorKind::denied, wants_certificate + said, Cause::certificate};
   }
   if (!settings_.certificate.empty() && (of_certificate || alert == SSL_AD_ACCESS_DENIED)) {
     const X509* const own = openssl().SSL_get_certificate(ssl_.get());
-    return {ErrorKind::denied, "the server refuses the client certificate in " +
-                                   escaped(settings_.certificate) + said + ", which expires at " +
-                                   text_of(openssl().X509_get0_notAfter(own))};
+    return {ErrorKind::denied,
+            "the server refuses the client certificate in " + escaped(settings_.certificate) +
+                said + ", which expires at " + text_of(openssl().X509_get0_notAfter(own)),
+            Cause::certificate};
   }
-  return {ErrorKind::unavailable, "the server broke TLS off" + said};
+  return {ErrorKind::unavailable, "the server broke TLS off" + said, Cause::tls_failed};
 }
 
 /// Whether the server has asked for a certificate we have not, and did not yet go on without.
@@ -230,10 +236,12 @@ bool TlsSession::may_want_certificate() const {
 Error TlsSession::ended(const std::string& broke) const {
   const std::string how = broke.empty() ? "it closed the connection" : broke;
   if (closed_) return {ErrorKind::unavailable, "the server closed the connection"};
-  if (may_want_certificate()) return {ErrorKind::denied, wants_certificate + " (" + how + ")"};
-  if (!shaken_) return {ErrorKind::unavailable, how + " during the TLS handshake"};
+  if (may_want_certificate())
+    return {ErrorKind::denied, wants_certificate + " (" + how + ")", Cause::certificate};
+  if (!shaken_)
+    return {ErrorKind::unavailable, how + " during the TLS handshake", Cause::tls_interrupted};
   if (!broke.empty()) return {ErrorKind::unavailable, broke};
-  return {ErrorKind::unavailable, "the connection was cut without a TLS close"};
+  return {ErrorKind::unavailable, "the connection was cut without a TLS close", Cause::tls_failed};
 }
 
 }  // namespace dlock

@@ -67,7 +67,7 @@ class TlsSession {
   OpenSslPtr<SSL> ssl_;
   BIO* in_ = nullptr;  ///< of ssl_
   BIO* out_ = nullptr;
-  std::string refusal_;  ///< why its certificate was refused, where it was
+  std::optional<Error> refusal_;  ///< why its certificate was refused, where it was
   bool heard_ = false;
   bool plain_ = false;  ///< what came first is not TLS
   bool shaken_ = false;

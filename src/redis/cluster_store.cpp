@@ -114,7 +114,7 @@ void ClusterStore::RoutedCall::hear(const NodeAddress& place, RedisStore& node, 
   if (!asking) return cluster_.take_map(node, *said, place);
   if (!said->is_error()) return;
   const Error error = server_error(*said);
-  throw Error(error.trouble(), node.name() + ": " + error.what());
+  throw error.reworded(node.name() + ": " + error.what());
 }
 
 void ClusterStore::RoutedCall::follow(const Redirected& redirected, const NodeAddress& place) {
@@ -262,7 +262,7 @@ void ClusterStore::take_map(RedisStore& node, const Reply& reply, const NodeAddr
     if (!reply.is_error()) return map_.learn(reply, place);
   } catch (const Error& error) {
     node.close();
-    throw Error(error.trouble(), node.name() + ": " + error.what());
+    throw error.reworded(node.name() + ": " + error.what());
   }
   if (reply.text.find("cluster support disabled") == std::string::npos) return;
   // What it was asked beside is void.
@@ -291,7 +291,7 @@ void ClusterStore::refresh(const std::optional<NodeAddress>& avoided,
       take_map(node, reply, places[i]);
       if (!reply.is_error()) return;
       const Error error = server_error(reply);
-      last = Error(error.trouble(), node.name() + ": " + error.what());
+      last = error.reworded(node.name() + ": " + error.what());
     } catch (const Error& error) {
       if (error.trouble() == ErrorKind::interrupted) throw;
       last = error;
@@ -302,8 +302,8 @@ void ClusterStore::refresh(const std::optional<NodeAddress>& avoided,
 
 void ClusterStore::give_up(std::size_t nodes, const Error& last) const {
   if (nodes < 2) throw last;
-  throw Error(last.trouble(),
-              name_ + ": none of " + std::to_string(nodes) + " nodes helps: " + last.what());
+  throw last.reworded(name_ + ": none of " + std::to_string(nodes) +
+                      " nodes helps: " + last.what());
 }
 
 bool ClusterStore::was_reached() const {

@@ -36,7 +36,7 @@ decltype(auto) named(const std::string& name, const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
-    throw Error(error.trouble(), (name.empty() ? "" : name + ": ") + error.what());
+    throw error.reworded((name.empty() ? "" : name + ": ") + error.what());
   }
 }
 
@@ -64,20 +64,7 @@ void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
   std::string is = " does not say that it is a master";
   if (role == "slave") is = " is a replica, not the master it was named as";
   if (role == "sentinel") is = " is a sentinel, not the master it was named as";
-  throw Error(ErrorKind::unavailable, server.address() + is);
-}
-
-/// `error` without what `request` may have brought to a server that repeats it.
-Error without(const Error& error, const Request& request) {
-  std::string text = error.what();
-  if (request.front() != "AUTH") return error;
-  for (std::size_t i = 1; i < request.size(); ++i) {
-    const std::string secret = escaped(request[i]);
-    for (auto at = text.find(secret); at != std::string::npos; at = text.find(secret)) {
-      text.replace(at, secret.size(), "***");
-    }
-  }
-  return Error(error.trouble(), text);
+  throw_unavailable(server.address() + is, role == "slave" ? Cause::read_only : Cause::other_reply);
 }
 
 }  // namespace
@@ -265,7 +252,10 @@ void Connection::check_set_up(const Reply& reply, const Request& request) const 
   const bool of_the_name = request.front() == "CLIENT" && !reply.is_error("NOAUTH") &&
                            !reply.is_error("DENIED") &&
                            reply.text.find("max number of clients") == std::string::npos;
-  if (reply.is_error() && !of_the_name) throw without(server_error(reply), request);
+  if (reply.is_error() && request.front() == "AUTH") {
+    throw auth_error(reply, std::span(request).subspan(1));
+  }
+  if (reply.is_error() && !of_the_name) throw server_error(reply);
   if (request.front() == "ROLE") check_role(link_->to, reply, may_move());
 }
 

@@ -174,7 +174,7 @@ void RedisMember::know_process() {
   }
   if (info.is_error()) {
     const Error error = server_error(info);
-    throw Error(error.trouble(), name() + ": " + error.what());
+    throw error.reworded(name() + ": " + error.what());
   }
   if (info_field(info.text, "redis_mode") == "cluster") {
     throw Error(ErrorKind::unavailable,

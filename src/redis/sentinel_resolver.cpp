@@ -60,7 +60,7 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
   });
   const Error& worst = refusal == troubles.end() ? troubles.front() : *refusal;
   const std::string many = "none of " + std::to_string(troubles.size()) + " sentinels helps: ";
-  throw Error(worst.trouble(), (troubles.size() > 1 ? many : "") + worst.what());
+  throw worst.reworded((troubles.size() > 1 ? many : "") + worst.what());
 }
 
 SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
@@ -72,7 +72,7 @@ SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
   const Reply& address = replies[0];
   if (address.is_error()) {
     const Error error = server_error(address);
-    throw Error(error.trouble(), sentinel.name() + ": " + error.what());
+    throw error.reworded(sentinel.name() + ": " + error.what());
   }
   if (!address.is_array(2)) {
     throw Error(ErrorKind::unavailable,

@@ -1,5 +1,6 @@
 #include "redis/server_error.hpp"
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/escape.hpp"
@@ -7,29 +8,37 @@
 namespace dlock {
 namespace {
 
-struct Class {
-  std::string_view code;
+/// What an error reply means, known by its code or by a part of its text.
+struct Meaning {
+  std::string_view mark;
   ErrorKind trouble;
-  std::string_view meaning;
+  std::string_view text;
+  Cause cause = Cause::other_reply;
 };
 
 /// The words of server.c and friends in Redis 6.2 to 8 and Valkey 8.
-constexpr Class classes[] = {
+constexpr Meaning codes[] = {
     {"DLOCKDATA", ErrorKind::wrong_data, "the key holds data that is not a lock"},
     {"WRONGTYPE", ErrorKind::wrong_data, "the key holds data that is not a lock"},
     {"NOAUTH", ErrorKind::denied,
-     "the server wants a password: --password-file, for sentinels --sentinel-password-file"},
-    {"WRONGPASS", ErrorKind::denied, "user name or password is wrong"},
+     "the server wants a password: --password-file, for sentinels --sentinel-password-file",
+     Cause::password_missing},
+    {"WRONGPASS", ErrorKind::denied, "user name or password is wrong", Cause::password_wrong},
     {"NOPERM", ErrorKind::denied,
-     "the user may not do this: its ACL lacks a command, key or channel"},
-    {"DENIED", ErrorKind::denied, "the server is in protected mode and refuses other hosts"},
-    {"LOADING", ErrorKind::unavailable, "the server is still loading its data"},
-    {"READONLY", ErrorKind::unavailable, "the server is a read-only replica: name the master"},
+     "the user may not do this: its ACL lacks a command, key or channel", Cause::acl},
+    {"DENIED", ErrorKind::denied, "the server is in protected mode and refuses other hosts",
+     Cause::protected_mode},
+    {"LOADING", ErrorKind::unavailable, "the server is still loading its data", Cause::loading},
+    {"READONLY", ErrorKind::unavailable, "the server is a read-only replica: name the master",
+     Cause::read_only},
     {"MASTERDOWN", ErrorKind::unavailable, "the server is a replica that has lost its master"},
-    {"OOM", ErrorKind::unavailable, "the server is out of memory (maxmemory)"},
-    {"MISCONF", ErrorKind::unavailable, "the server cannot save to disk and refuses writes"},
-    {"NOREPLICAS", ErrorKind::unavailable, "the server has too few replicas and refuses writes"},
-    {"BUSY", ErrorKind::unavailable, "the server is busy with somebody's script"},
+    {"OOM", ErrorKind::unavailable, "the server is out of memory (maxmemory)",
+     Cause::out_of_memory},
+    {"MISCONF", ErrorKind::unavailable, "the server cannot save to disk and refuses writes",
+     Cause::cannot_save},
+    {"NOREPLICAS", ErrorKind::unavailable, "the server has too few replicas and refuses writes",
+     Cause::too_few_replicas},
+    {"BUSY", ErrorKind::unavailable, "the server is busy with somebody's script", Cause::busy},
     {"MOVED", ErrorKind::unavailable, "the server is a Cluster node and the key lives on another"},
     {"ASK", ErrorKind::unavailable,
      "the server is a Cluster node and the key is moving to another"},
@@ -39,34 +48,38 @@ constexpr Class classes[] = {
     {"NOPROTO", ErrorKind::unavailable, "the server refuses the protocol"},
 };
 
-struct Phrase {
-  std::string_view text;
-  ErrorKind trouble;
-  std::string_view meaning;
-};
-
 constexpr std::string_view no_scripts =
     "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA (Lua), or "
     "write redis+sentinel:// if it is a sentinel";
 
-/// What has no class of its own.
-constexpr Phrase phrases[] = {
-    {"invalid password", ErrorKind::denied, "the password is wrong"},
+/// What has no code of its own.
+constexpr Meaning phrases[] = {
+    {"invalid password", ErrorKind::denied, "the password is wrong", Cause::password_wrong},
     {"AUTH <password> called without", ErrorKind::denied,
-     "the server has no password, but one is set"},
-    {"no password is set", ErrorKind::denied, "the server has no password, but one is set"},
-    {"wrong number of arguments for 'auth'", ErrorKind::denied, "the server knows no user names"},
+     "the server has no password, but one is set", Cause::password_unneeded},
+    {"no password is set", ErrorKind::denied, "the server has no password, but one is set",
+     Cause::password_unneeded},
+    {"wrong number of arguments for 'auth'", ErrorKind::denied, "the server knows no user names",
+     Cause::password_wrong},
     {"can't run this command", ErrorKind::denied,
-     "the user may not do this: its ACL lacks a command"},
+     "the user may not do this: its ACL lacks a command", Cause::acl},
     {"can't access at least one of the keys", ErrorKind::denied,
-     "the user may not do this: its ACL lacks the key"},
-    {"DB index is out of range", ErrorKind::unavailable, "the server has no such database"},
-    {"invalid DB index", ErrorKind::unavailable, "the server has no such database"},
-    {"SELECT is not allowed in cluster", ErrorKind::unavailable, "a Cluster has database 0 only"},
+     "the user may not do this: its ACL lacks the key", Cause::acl},
+    {"DB index is out of range", ErrorKind::unavailable, "the server has no such database",
+     Cause::no_such_database},
+    {"invalid DB index", ErrorKind::unavailable, "the server has no such database",
+     Cause::no_such_database},
+    {"SELECT is not allowed in cluster", ErrorKind::unavailable, "a Cluster has database 0 only",
+     Cause::no_such_database},
     {"unknown command 'EVAL", ErrorKind::unavailable, no_scripts},
     {"unknown command `EVAL", ErrorKind::unavailable, no_scripts},
+    {"unknown command 'AUTH'", ErrorKind::unavailable, "the server knows no passwords",
+     Cause::password_unneeded},
+    {"unknown command `AUTH`", ErrorKind::unavailable, "the server knows no passwords",
+     Cause::password_unneeded},
     {"unknown command", ErrorKind::unavailable, "the server lacks a command dlock needs"},
-    {"max number of clients reached", ErrorKind::unavailable, "the server has too many clients"},
+    {"max number of clients reached", ErrorKind::unavailable, "the server has too many clients",
+     Cause::too_many_clients},
 };
 
 bool has_code(std::string_view text, std::string_view code) {
@@ -78,12 +91,40 @@ bool has_code(std::string_view text, std::string_view code) {
   return false;
 }
 
-Error made(ErrorKind trouble, std::string_view meaning, std::string_view said) {
-  // Behind it Redis repeats what it was sent, a password perhaps.
+/// Nothing if it is an error that no table has.
+const Meaning* meaning_of(const Reply& reply) {
+  for (const Meaning& each : codes) {
+    if (is_of_class(reply, each.mark)) return &each;
+  }
+  for (const Meaning& each : phrases) {
+    if (reply.text.find(each.mark) != std::string::npos) return &each;
+  }
+  return nullptr;
+}
+
+Error made(const Meaning* known, std::string_view said) {
+  constexpr Meaning unknown{"", ErrorKind::unavailable, "the server refused"};
+  const Meaning& meaning = known == nullptr ? unknown : *known;
+  // After this phrase Redis repeats what it was sent, perhaps a password.
   said = said.substr(0, said.find(", with args beginning with"));
   constexpr std::size_t enough = 200;
-  return Error(trouble,
-               std::string(meaning) + " (it said: " + escaped(said.substr(0, enough)) + ")");
+  return {meaning.trouble,
+          std::string(meaning.text) + " (it said: " + escaped(said.substr(0, enough)) + ")",
+          meaning.cause};
+}
+
+/// `text` with *** in place of each secret, read once from its beginning to its end.
+std::string scrubbed(std::string_view text, std::span<const std::string> secrets) {
+  std::string shown;
+  while (!text.empty()) {
+    std::size_t longest = 0;
+    for (const std::string& secret : secrets) {
+      if (text.starts_with(secret)) longest = std::max(longest, secret.size());
+    }
+    shown += longest > 0 ? "***" : text.substr(0, 1);
+    text.remove_prefix(std::max<std::size_t>(longest, 1));
+  }
+  return shown;
 }
 
 }  // namespace
@@ -95,17 +136,12 @@ bool is_of_class(const Reply& reply, std::string_view code) {
   return wrapped ? has_code(text, code) : text.substr(0, text.find(' ')) == code;
 }
 
-Error server_error(const Reply& reply) {
-  const std::string_view text = reply.text;
-  for (const Class& each : classes) {
-    if (is_of_class(reply, each.code)) return made(each.trouble, each.meaning, text);
-  }
-  for (const Phrase& phrase : phrases) {
-    if (text.find(phrase.text) != std::string_view::npos) {
-      return made(phrase.trouble, phrase.meaning, text);
-    }
-  }
-  return made(ErrorKind::unavailable, "the server refused", text);
+Error server_error(const Reply& reply) { return made(meaning_of(reply), reply.text); }
+
+Error auth_error(const Reply& reply, std::span<const std::string> credentials) {
+  const Meaning* known = meaning_of(reply);
+  // A password may be a word of the server's own sentence: *** there would tell which.
+  return made(known, known != nullptr ? known->mark : scrubbed(reply.text, credentials));
 }
 
 }  // namespace dlock

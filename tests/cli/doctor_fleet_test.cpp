@@ -5,8 +5,10 @@
 
 #include "cli/doctor_report.hpp"
 #include "support/cluster.hpp"
+#include "support/fake_server.hpp"
 #include "support/files.hpp"
 #include "support/fleet.hpp"
+#include "support/resp.hpp"
 #include "support/sentinels.hpp"
 
 namespace dlock::test {
@@ -78,6 +80,25 @@ TEST_CASE("doctor: sentinels and their master, sound and not") {
   const Report none = doctor(fleet.url());
   CHECK(none.result.exit_code == 2);
   CHECK(none.says("verdict", "error", "3 errors"));
+}
+
+TEST_CASE("doctor: a sentinel that names what cannot be, and what is no sentinel") {
+  FakeServer sentinel(
+      [](const std::vector<std::string>& words) {
+        const bool address = words.size() > 1 && words[1] == "get-master-addr-by-name";
+        return say(address ? request({"no host", "6379"}) : "+OK\r\n");
+      },
+      true);
+  const auto at = [](int port) {
+    return "redis+sentinel://127.0.0.1:" + std::to_string(port) + "/locks";
+  };
+  const Report impossible = doctor(at(sentinel.address().port));
+  CHECK(impossible.result.exit_code == 2);
+  CHECK(impossible.says("sentinel", "error", "names a master that cannot be: no host:6379"));
+  const RedisServer redis({true, false, "", {}, {}});
+  const Report none = doctor(at(redis.port()));
+  CHECK(none.result.exit_code == 2);
+  CHECK(none.says("sentinel", "error", "it is no sentinel"));
 }
 
 TEST_CASE("doctor: a Cluster and each of its masters, sound and not") {

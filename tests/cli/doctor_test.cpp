@@ -109,6 +109,15 @@ TEST_CASE("doctor: servers that are set up wrongly, each told with what to do") 
   }
 }
 
+TEST_CASE("doctor: advice is about the error, whatever the server and its host are called") {
+  const Report unknown = doctor("redis://certificate-store.invalid");
+  CHECK(unknown.says("reach", "error", "cannot look up certificate-store.invalid"));
+  CHECK(unknown.says("reach", "error", "-> fix the name in --server, or DNS"));
+  FakeServer server(
+      std::vector<Step>{say("-ERR the TLS certificate database is busy loading\r\n")});
+  CHECK(doctor(server.url()).says("lock", "error", "-> see the server's log"));
+}
+
 TEST_CASE("doctor: a replica, and a clock that stands still") {
   RedisOptions options = keeping_all();
   options.tcp = true;
@@ -151,6 +160,9 @@ TEST_CASE("doctor: passwords and users, from none to the least that is enough") 
   CHECK(wrong.result.exit_code == 2);
   CHECK(wrong.says("reach", "error", "check user and password"));
   CHECK(!holds(wrong.result.out + wrong.result.err, "wrong-one"));
+  for (const char* of_our_words : {"wrong", "is", "password", "***"}) {
+    CHECK(doctor(url(""), {}, of_our_words).says("reach", "error", "check user and password"));
+  }
 
   const auto add = [&](const std::string& name, Words rules) {
     rules.insert(rules.begin(), {"ACL", "SETUSER", name, "on", ">pw"});
@@ -373,23 +385,5 @@ TEST_CASE("doctor: engines that are not Redis, by what they are known to answer"
 }
 
 }  // namespace
-TEST_CASE("doctor: a sentinel that names what cannot be, and what is no sentinel") {
-  FakeServer sentinel(
-      [](const std::vector<std::string>& words) {
-        const bool address = words.size() > 1 && words[1] == "get-master-addr-by-name";
-        return say(address ? request({"no host", "6379"}) : "+OK\r\n");
-      },
-      true);
-  const auto at = [](int port) {
-    return "redis+sentinel://127.0.0.1:" + std::to_string(port) + "/locks";
-  };
-  const Report impossible = doctor(at(sentinel.address().port));
-  CHECK(impossible.result.exit_code == 2);
-  CHECK(impossible.says("sentinel", "error", "names a master that cannot be: no host:6379"));
-  const RedisServer redis({true, false, "", {}, {}});
-  const Report none = doctor(at(redis.port()));
-  CHECK(none.result.exit_code == 2);
-  CHECK(none.says("sentinel", "error", "it is no sentinel"));
-}
 
 }  // namespace dlock::test

@@ -150,6 +150,23 @@ TEST_CASE("password: a file that cannot be had is an error that names it") {
   }
 }
 
+TEST_CASE("password: a wrong one that dlock's own words or stars hold is refused as any other") {
+  const RedisServer server(guarded());
+  const std::string address = "@127.0.0.1:" + std::to_string(server.port());
+  for (const char* wrong : {"***", "*", "password", "user", "e"}) {
+    CAPTURE(wrong);
+    const auto result =
+        dlock({"run", "-n", "-k", "a", "--server", "redis://user" + address, "--", "true"},
+              with("DLOCK_PASSWORD", wrong));
+    CHECK(result.exit_code == 77);
+    CHECK(holds(result.err, ": user name or password is wrong (it said: WRONGPASS)\n"));
+  }
+  const std::string url = "redis://user:***" + address;
+  const auto pasted = dlock({"run", "-n", "-k", "a", "--server", url, "--", "true"});
+  CHECK(pasted.exit_code == 77);
+  CHECK(holds(pasted.err, ": user name or password is wrong"));
+}
+
 }  // namespace
 TEST_CASE("password: a server that repeats what it was sent does not get it shown") {
   FakeServer server(std::vector<Step>{

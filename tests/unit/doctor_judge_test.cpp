@@ -76,10 +76,10 @@ TEST_CASE("doctor: a healthy server has nothing but ok") {
 
 TEST_CASE("doctor: what cannot be reached is the one thing said") {
   ServerFacts facts;
-  facts.unreachable = "cannot connect: Connection refused";
+  facts.unreachable = {"cannot connect: Connection refused"};
   CHECK(judge_server(facts, {}).size() == 1);
   CHECK(server_says(facts, "reach", Level::error, "firewall"));
-  facts.unreachable = "user name or password is wrong (it said: WRONGPASS)";
+  facts.unreachable = {"password is wrong (it said: WRONGPASS)", Cause::password_wrong};
   CHECK(server_says(facts, "reach", Level::error, "check user and password"));
   facts = with({{"loading", "1"}, {"loading_loaded_perc", "35.20"}}, {});
   CHECK(server_says(facts, "reach", Level::error, "still loads its data (35.20 %)"));
@@ -183,7 +183,7 @@ TEST_CASE("doctor: missing rights are named as ACL SETUSER takes them") {
   facts.absent = {"scan"};
   CHECK(server_says(facts, "rights", Level::error, "lacks the commands scan"));
   facts.absent = {};
-  facts.rehearsal.trouble = "the server is out of memory (maxmemory) (it said: OOM)";
+  facts.rehearsal.trouble = {"the server is out of memory (it said: OOM)", Cause::out_of_memory};
   CHECK(server_says(facts, "lock", Level::error, "-> raise maxmemory"));
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("doctor: sentinels are heard each, and against each other") {
     return is(find(judge_sentinels({odd, three[1]}, exam), check), level, part);
   };
   SentinelFacts odd = sentinel(1);
-  odd.unreachable = "cannot connect: Connection refused";
+  odd.unreachable = {"cannot connect: Connection refused"};
   CHECK(says(odd, "sentinel", Level::warning, "10.0.0.9:1: cannot connect"));
   CHECK(is(judge_sentinels({odd}, {}).front(), Level::error, "cannot connect"));
   odd = sentinel(1);
@@ -351,7 +351,7 @@ TEST_CASE("doctor: a Cluster serves all slots, or is not one to lock with") {
   }
   CHECK(is(judge_cluster(facts).front(), Level::ok, "3 masters of 6 nodes, all slots served"));
   ClusterFacts odd = facts;
-  odd.silent_seeds = {{"db1:6379", "cannot connect: Connection refused"}};
+  odd.silent_seeds = {{"db1:6379", {"cannot connect: Connection refused"}}};
   CHECK(is(judge_cluster(odd).front(), Level::warning, "db1:6379: cannot connect"));
   CHECK(is(judge_cluster(odd).back(), Level::ok, "state ok"));
   odd = facts;
@@ -366,7 +366,7 @@ TEST_CASE("doctor: a Cluster serves all slots, or is not one to lock with") {
   CHECK(is(judge_cluster(odd).front(), Level::warning, "2 masters"));
   odd.shards.clear();
   CHECK(is(judge_cluster(odd).front(), Level::error, "no node has a slot"));
-  odd.fault = "ERR This instance has cluster support disabled";
+  odd.fault = {"ERR This instance has cluster support disabled", Cause::other_reply};
   CHECK(is(judge_cluster(odd).front(), Level::error, "cluster support disabled"));
 }
 
@@ -387,7 +387,7 @@ TEST_CASE("doctor: a directory that other hosts may share is warned of") {
   for (const Finding& each : judge_local(facts)) CHECK(is(each, Level::ok, ""));
   facts.file_system = NFS_SUPER_MAGIC;
   CHECK(is(find(judge_local(facts), "file-system"), Level::warning, "nfs"));
-  facts.rehearsal.trouble = "disk full";
+  facts.rehearsal.trouble = {"disk full"};
   CHECK(is(find(judge_local(facts), "lock"), Level::error, "disk full"));
   facts.trouble = "no such directory";
   CHECK(judge_local(facts).size() == 1);

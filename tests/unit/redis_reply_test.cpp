@@ -112,6 +112,25 @@ TEST_CASE("every class of server error is told apart, also where Redis 6 wraps i
   CHECK(trouble_of("ERR something new") == ErrorKind::unavailable);
 }
 
+TEST_CASE("a refused password is quoted nowhere, whatever it is") {
+  const auto said_to = [](const std::string& text, const std::vector<std::string>& credentials) {
+    Reply reply;
+    reply.kind = Reply::Kind::error;
+    reply.text = text;
+    return std::string(auth_error(reply, credentials).what());
+  };
+  const std::string wrong = "WRONGPASS invalid username-password pair or user is disabled.";
+  const std::string expected = "user name or password is wrong (it said: WRONGPASS)";
+  for (const char* secret : {"***", "*", "password", "wrong", "WRONGPASS", "a", " "}) {
+    CAPTURE(secret);
+    CHECK(said_to(wrong, {"user", secret}) == expected);
+  }
+  CHECK(said_to("ERR no, not abc", {"abc"}) == "the server refused (it said: ERR no, not ***)");
+  CHECK(said_to("ERR **** *", {"***"}) == "the server refused (it said: ERR **** *)");
+  CHECK(said_to("ERR abcd", {"ab", "abcd"}) == "the server refused (it said: ERR ***)");
+  CHECK(said_to("ERR \n!", {"\n"}) == "the server refused (it said: ERR ***!)");
+}
+
 TEST_CASE("what the server said is shown escaped and cut") {
   Reply reply;
   reply.kind = Reply::Kind::error;

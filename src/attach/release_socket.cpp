@@ -85,7 +85,8 @@ void ReleaseSocket::serve(AttachedHolds& holds) {
 void ReleaseSocket::let_in() {
   constexpr milliseconds pause_without_descriptor{200};
   shut_until_.reset();
-  while (visitors_.size() < most_visitors) {
+  // Another user, whose connections are not kept, may make them without end.
+  for (std::size_t i = visitors_.size(); i < most_visitors; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
       if (errno != EAGAIN) shut_until_ = later(BootClock::now(), pause_without_descriptor);

@@ -49,7 +49,9 @@ std::string essence_of(KeyState state) {
 
 void drain(const Fd& events) {
   char bytes[4096];
-  while (events && read(events.get(), bytes, sizeof bytes) > 0) {
+  // What comes meanwhile is drained after the next look.
+  constexpr int most_reads = 64;
+  for (int i = 0; i < most_reads && events && read(events.get(), bytes, sizeof bytes) > 0; ++i) {
   }
 }
 

@@ -89,11 +89,12 @@ std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string
 
 std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::string& name, Use use,
                                      const CallOptions& call_options) {
-  while (true) {
+  for (int tries = 0;; ++tries) {
     auto [fd, created] = open_or_create(directory, name, use, call_options);
     if (!fd) return std::nullopt;
     KeyFile file(directory, name, std::move(fd), created);
     if (file.lock_and_check(call_options)) return file;
+    wait_a_little(tries, call_options, directory.shown(name));
   }
 }
 

@@ -48,7 +48,9 @@ std::optional<News> WakeFifo::take() const {
   if (!fd_) return news;
   char bytes[256];
   ssize_t got = 0;
-  while ((got = read(fd_.get(), bytes, sizeof bytes)) > 0) {
+  // At most what a pipe holds: others may write as fast as this reads.
+  constexpr int most_reads = 256;
+  for (int i = 0; i < most_reads && (got = read(fd_.get(), bytes, sizeof bytes)) > 0; ++i) {
     const auto of_others = std::count(bytes, bytes + got, static_cast<char>(News::of_others));
     if (of_others < got) news = News::own;
     if (!news) news = News::of_others;

@@ -75,7 +75,9 @@ void read_what_is_ours(const LockKey& key, Foreign foreign, const LockReader& re
     read();
   } catch (const Error& error) {
     if (error.trouble() == ErrorKind::wrong_data && foreign == Foreign::skipped) return;
-    throw Error(error.trouble(), reader.name + ": " + escaped(key.text) + ": " + error.what());
+    const bool foreign_data = error.trouble() == ErrorKind::wrong_data;
+    throw error.reworded(reader.name + ": " + escaped(key.text) + ": " + error.what() +
+                         (foreign_data ? redis_keys_text(reader.prefix, key) : ""));
   }
 }
 

@@ -64,6 +64,10 @@ KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
       latch(holds + ":latch"),
       alive(prefix + "alive") {}
 
+std::string redis_keys_text(const std::string& prefix, const LockKey& key) {
+  return "; its keys in Redis begin with " + escaped(KeyNames(prefix, key).holds);
+}
+
 std::optional<LockKey> key_of(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());

@@ -22,6 +22,9 @@ struct KeyNames {
   std::string alive;       ///< of the whole prefix, where the server is a member of a quorum
 };
 
+/// For an error about data of somebody else: `; its keys in Redis begin with dlock:{nightly}`.
+std::string redis_keys_text(const std::string& prefix, const LockKey& key);
+
 /// The key behind a name of `holds`, `queue` or `latch` form; nothing for other names.
 std::optional<LockKey> key_of(std::string_view prefix, std::string_view name);
 

@@ -23,11 +23,15 @@ std::vector<LockKey> RedisStore::matching_keys(const std::vector<std::string>& g
   std::vector<LockKey> keys;
   std::string cursor = "0";
   do {
+    // A server whose cursor never comes to its end is left at the deadline.
+    if (left_until(call_options.deadline) == milliseconds(0)) {
+      throw_unavailable(name() + ": SCAN did not come to its end in time");
+    }
     const Request scan{"SCAN", cursor, "MATCH", scan_pattern(terms_.prefix), "COUNT", "1000"};
     const Reply page = read({scan}, call_options).front();
     if (page.is_error()) {
       const Error error = server_error(page);
-      throw Error(error.trouble(), name() + ": " + error.what());
+      throw error.reworded(name() + ": " + error.what());
     }
     if (!page.is_array(2)) throw Error(ErrorKind::unavailable, name() + ": no answer to SCAN");
     cursor = page.items[0].text;

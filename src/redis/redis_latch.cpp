@@ -62,10 +62,10 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
     try {
       const Reply reply = run_script(run, {answer_by, call_options.cancel_fd});
       if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
-        throw Error(
-            ErrorKind::wrong_data,
-            name() + ": " + escaped(key.text) +
-                ": the key holds data that is not a latch (it said: " + escaped(reply.text) + ")");
+        throw Error(ErrorKind::wrong_data,
+                    name() + ": " + escaped(key.text) +
+                        ": the key holds data that is not a latch (it said: " +
+                        escaped(reply.text) + ")" + redis_keys_text(terms_.prefix, key));
       }
       check(key, reply);
       auto part = part_from(reply);

@@ -17,6 +17,13 @@ namespace {
 
 std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 
+/// Whether what others publish without end has kept a sleeper too long.
+std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {
+  if (cancel_fd >= 0 && readable(cancel_fd)) return Wake::Reason::interrupted;
+  if (BootClock::now() >= until) return Wake::Reason::due;
+  return std::nullopt;
+}
+
 }  // namespace
 
 RedisStore::RedisStore(std::unique_ptr<EndpointResolver> route, RedisTerms terms,
@@ -36,13 +43,13 @@ void RedisStore::check(const LockKey& key, const Reply& reply) const {
   if (!reply.is_error()) return;
   const Error error = server_error(reply);
   const bool of_the_key = error.trouble() == ErrorKind::wrong_data;
-  const std::string message =
-      name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") + error.what();
+  const std::string message = name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") +
+                              error.what() +
+                              (of_the_key ? redis_keys_text(terms_.prefix, key) : "");
   const auto redirection = redirection_in(reply);
   if (redirection && terms_.cluster) throw Redirected(*redirection, message);
   const bool of_a_cluster = redirection && redirection->kind != Redirection::Kind::later;
-  throw Error(error.trouble(),
-              message + (of_a_cluster ? "; a Cluster is named by redis+cluster://" : ""));
+  throw error.reworded(message + (of_a_cluster ? "; a Cluster is named by redis+cluster://" : ""));
 }
 
 void RedisStore::precede_with(Request request) {
@@ -143,12 +150,14 @@ void RedisStore::replicate(const LockKey& key, int link, const CallOptions& call
   // A new connection has written nothing, so that every replica would have all of it.
   if (connection_.links() != link || !connection_.is_open()) {
     throw Error(ErrorKind::not_replicated,
-                of_key + "the connection broke while replicas were waited for: it is given back");
+                of_key + "the connection broke while replicas were waited for: it is given back",
+                Cause::not_replicated);
   }
   if (reply.integer >= terms_.replicas) return;
-  throw Error(ErrorKind::not_replicated, of_key + "only " + std::to_string(reply.integer) + " of " +
-                                             std::to_string(terms_.replicas) +
-                                             " replicas have the lock, so it is given back");
+  throw Error(ErrorKind::not_replicated,
+              of_key + "only " + std::to_string(reply.integer) + " of " +
+                  std::to_string(terms_.replicas) + " replicas have the lock, so it is given back",
+              Cause::not_replicated);
 }
 
 const std::string& RedisStore::channel_of(const Token& token) {
@@ -181,7 +190,9 @@ void RedisStore::note_answered(const Asked& asked) {
 void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options) {
   try {
     std::int64_t left = more;
-    while (left != 0) left = number(run(key, {"tidy", ""}, call_options), 1);
+    // A server that always has more is left at the deadline.
+    while (left != 0 && left_until(call_options.deadline) > milliseconds(0))
+      left = number(run(key, {"tidy", ""}, call_options), 1);
   } catch (const Error&) {
     connection_.close();
   }
@@ -197,7 +208,10 @@ Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Clai
   while (true) {
     Answer answer = ask_once(proposal, claim, ask, call_options, more);
     const auto* refusal = std::get_if<Refusal>(&answer);
-    if (!more || refusal == nullptr || refusal->why != Refusal::Reason::held) return answer;
+    const bool time_is_up = left_until(call_options.deadline) == milliseconds(0);
+    if (!more || time_is_up || refusal == nullptr || refusal->why != Refusal::Reason::held) {
+      return answer;
+    }
   }
 }
 
@@ -244,6 +258,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
       const milliseconds ends_in = server_span(text.substr(5));
       return Wake{Wake::Reason::changed, later(BootClock::now(), ends_in)};
     }
+    if (const auto end = end_of_sleep(until, cancel_fd)) return Wake{*end, {}};
   }
 }
 
@@ -255,6 +270,7 @@ std::variant<std::string, Wake::Reason> RedisStore::next_on(const std::string& c
   try {
     while (auto message = connection_.next_message({until, cancel_fd})) {
       if (message->channel == channel) return std::move(message->payload);
+      if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
     }
   } catch (const Error& error) {
     if (error.trouble() != ErrorKind::interrupted) throw;

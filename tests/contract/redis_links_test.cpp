@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/error.hpp"
@@ -12,6 +13,7 @@
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/resp.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -152,6 +154,26 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
   } catch (const Error& error) {
     CHECK(error.trouble() == ErrorKind::not_replicated);
   }
+}
+
+TEST_CASE("a server that always has more is left at the deadline") {
+  const std::string refused = request({"refused", "held", "1", "0", "1", "0", "1", "1", "1"});
+  bool grants = true;
+  FakeServer server([&](const std::vector<std::string>& words) {
+    if (words.front() == "SCAN") return say("*2\r\n$1\r\n7\r\n*0\r\n");
+    if (words.front() != "EVALSHA") return say("+OK\r\n");
+    if (std::find(words.begin(), words.end(), "tidy") != words.end()) {
+      return say("$8\r\ntidied 1\r\n");
+    }
+    return say(grants ? "$11\r\ngranted 1 1\r\n" : refused);
+  });
+  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())),
+                   {"dlock:", 0, false, false});
+  const auto brief = [] { return CallOptions{later(BootClock::now(), milliseconds(300)), -1}; };
+  CHECK(std::holds_alternative<Grant>(store.acquire(claim_on("k"), {}, brief())));
+  grants = false;
+  CHECK(std::holds_alternative<Refusal>(store.acquire(claim_on("k"), {}, brief())));
+  CHECK_THROWS_AS(store.matching_keys({"*"}, brief()), Error);
 }
 
 TEST_CASE("an answer that comes drop by drop is given up at the deadline, and when interrupted") {

@@ -66,6 +66,15 @@ void occupy_standard_fds() {
   }
 }
 
+Settings settings_of(const Flags& flags) {
+  try {
+    return resolve(flags, process_environment());
+  } catch (const Error& error) {
+    if (flags.command == Command::run) report_unusable_settings(flags, error);
+    throw;
+  }
+}
+
 int run_dlock(const std::vector<std::string>& arguments) {
   const Flags flags = parse_command_line(arguments);
   if (flags.help) return answer(help_text(flags.command));
@@ -74,7 +83,7 @@ int run_dlock(const std::vector<std::string>& arguments) {
     write_all(STDERR_FILENO, help_text(std::nullopt));
     return static_cast<int>(ExitCode::usage);
   }
-  return carry_out(resolve(flags, process_environment()));
+  return carry_out(settings_of(flags));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ std::optional<WatchedProcess> Acquire::script_of(const Settings& settings) {
   try {
     return WatchedProcess(*settings.attach);
   } catch (const Error& error) {
-    throw Error(error.trouble(), std::string("--attach: ") + error.what());
+    throw error.reworded(std::string("--attach: ") + error.what());
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/error.hpp"
+#include "config/flags.hpp"
 #include "config/settings.hpp"
 #include "output/log.hpp"
 
@@ -16,5 +18,8 @@ int inspect_command(const Settings& settings, const Log& log);
 int latch_command(const Settings& settings, const Log& log);
 int doctor_command(const Settings& settings, const Log& log);
 int guard_command(const Settings& settings, const Log& log);
+
+/// Writes to the --status-fd of a `run` that `error` in its settings kept from being run.
+void report_unusable_settings(const Flags& flags, const Error& error);
 
 }  // namespace dlock

@@ -14,6 +14,7 @@
 #include "commands/exec_error.hpp"
 #include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
+#include "config/values.hpp"
 #include "output/json.hpp"
 #include "output/screen.hpp"
 #include "output/sentences.hpp"
@@ -34,6 +35,19 @@ std::string survivor_text(const Survivor& survivor) {
   if (!survivor.name.empty()) text += " (" + escaped(survivor.name) + ")";
   if (!survivor.why.empty()) text += ", " + survivor.why;
   return text;
+}
+
+void write_status(std::optional<int> fd, const RunStatus& status, const Log& log) {
+  if (!fd || write_all(*fd, status_json(status))) return;
+  log.error("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
+}
+
+RunStatus status_of(const Error& error) {
+  RunStatus status;
+  status.outcome = "error";
+  status.reason = error.what();
+  status.exit_code = static_cast<int>(exit_code(error.trouble()));
+  return status;
 }
 
 /// One `dlock run`, from the settings to the exit code.
@@ -306,15 +320,32 @@ void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& hol
 
 int Run::done(int exit_code) {
   status_.exit_code = exit_code;
-  if (settings_.status_fd && !write_all(*settings_.status_fd, status_json(status_))) {
-    log_.error("cannot write to --status-fd " + std::to_string(*settings_.status_fd) + ": " +
-               std::strerror(errno));
-  }
+  write_status(settings_.status_fd, status_, log_);
   return exit_code;
 }
 
 }  // namespace
 
-int run_command(const Settings& settings, const Log& log) { return Run(settings, log)(); }
+int run_command(const Settings& settings, const Log& log) {
+  std::optional<Run> run;
+  try {
+    run.emplace(settings, log);
+  } catch (const Error& error) {
+    write_status(settings.status_fd, status_of(error), log);
+    throw;
+  }
+  return (*run)();
+}
+
+void report_unusable_settings(const Flags& flags, const Error& error) {
+  if (!flags.status_fd) return;
+  std::optional<int> fd;
+  try {
+    fd = status_fd_from({*flags.status_fd, "--status-fd", ErrorKind::usage});
+  } catch (const Error&) {
+    return;  // the caller is told of what came first
+  }
+  write_status(fd, status_of(error), Log(false, false));
+}
 
 }  // namespace dlock

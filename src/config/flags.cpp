@@ -163,8 +163,9 @@ class ArgParser {
   void add(const Option& option, std::optional<std::string> value) {
     if (option.value == nullptr && value) throw_usage(option.shown() + " takes no value");
     // What a failed acquire has printed.
-    const bool may_be_empty = command_ == Command::release && option.slot == Slot(&Flags::token);
-    if (value && value->empty() && !may_be_empty) {
+    const bool token_to_release =
+        command_ == Command::release && option.slot == Slot(&Flags::token);
+    if (value && value->empty() && !option.may_be_empty && !token_to_release) {
       throw_usage(option.shown() + ": the value is empty");
     }
     const bool adds_up = std::holds_alternative<std::vector<std::string> Flags::*>(option.slot);

@@ -77,7 +77,7 @@ const Option option_table[] = {
      "a lock counts when N replicas have it"},
     {"owner", 0, "ID", takers, &Flags::owner, "be ID: all who say ID share the lock"},
     {"label", 0, "TEXT", takers, &Flags::label, "shown to others, e.g. a build URL", "DLOCK_LABEL",
-     true},
+     true, 0, 0, true},
     {"server", 0, "URL", all, &Flags::servers, "local:[/DIR], redis[s]://HOST, unix:///SOCKET, ...",
      "DLOCK_SERVER", true},
     {"password-file", 0, "F", all, &Flags::password_file, "holds the password of the server",

@@ -42,6 +42,7 @@ struct Option {
   bool in_file = false;            ///< whether it may stand in a configuration file
   char one_of = 0;                 ///< of the options with the same mark the later wins
   Commands flag_alone = 0;         ///< who has it of the flag alone, not of variable and file
+  bool may_be_empty = false;       ///< an empty value, such as an unset variable's, is none
 
   bool belongs_to(Command command) const { return (commands & only(command)) != 0; }
   /// As people are told it: `--wait`, or `-q` where there is no long name.

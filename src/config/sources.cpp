@@ -1,9 +1,11 @@
 #include "config/sources.hpp"
 
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/escape.hpp"
 
@@ -17,6 +19,21 @@ std::optional<std::string> home_directory(const Environment& environment) {
   const passwd* entry = getpwuid(geteuid());  // NOLINT(concurrency-mt-unsafe)
   if (entry == nullptr || *entry->pw_dir == '\0') return std::nullopt;
   return entry->pw_dir;
+}
+
+/// HOME may be another user's: sudo, su and setpriv can keep it. What that user keeps to himself is
+/// no setting of this one.
+ConfigFile read_home_file(const std::string& home) {
+  const std::string path = home + "/.config/dlock.conf";
+  struct stat status {};
+  const bool is_closed = access(path.c_str(), R_OK) != 0 && errno == EACCES;
+  if (!is_closed || stat(home.c_str(), &status) != 0 || status.st_uid == geteuid()) {
+    return read_config_file(path, true);
+  }
+  ConfigFile none;
+  none.warnings.push_back("HOME is " + escaped(home) + ", the home of another user: " +
+                          escaped(path) + " cannot be read and is not used");
+  return none;
 }
 
 /// The values of one slot of Flags, whatever its kind.
@@ -51,20 +68,23 @@ Sources::Sources(const Flags& flags, const Environment& environment, const std::
   try {
     files_.push_back(read_config_file(first.text, false));
   } catch (const Error& fault) {
-    throw Error(fault.trouble(), first.place + ": " + fault.what());
+    throw fault.reworded(first.place + ": " + fault.what());
   }
 }
 
 void Sources::read_usual_files(const std::string& system_file) {
   const auto home = home_directory(environment_);
-  if (home) files_.push_back(read_config_file(*home + "/.config/dlock.conf", true));
+  if (home) files_.push_back(read_home_file(*home));
   files_.push_back(read_config_file(system_file, true));
 }
 
 std::vector<std::vector<SourcedValue>> Sources::of(const Option& option) const {
   std::vector<std::vector<SourcedValue>> places{in_flags(option)};
   const bool flag_alone = (option.flag_alone & only(*flags_.command)) != 0;
-  if (option.variable != nullptr && !flag_alone) places.push_back(in_variable(option.variable));
+  if (option.variable != nullptr && !flag_alone) {
+    const bool is_none = option.may_be_empty && environment_(option.variable) == "";
+    if (!is_none) places.push_back(in_variable(option.variable));
+  }
   if (option.in_file && !flag_alone) {
     for (auto& each : in_files(option.name)) places.push_back(std::move(each));
   }

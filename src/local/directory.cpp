@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -16,16 +17,13 @@ namespace {
 
 constexpr mode_t group_bits = 0060;
 
-void make_with_parents(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return;
+/// False, with errno, if a directory on the way cannot be made.
+bool make_with_parents(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return true;
   const auto slash = path.find_last_of('/');
-  if (errno != ENOENT || slash == std::string::npos || slash == 0) {
-    throw_errno("cannot make " + escaped(path));
-  }
-  make_with_parents(path.substr(0, slash));
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw_errno("cannot make " + escaped(path));
-  }
+  if (errno != ENOENT || slash == std::string::npos || slash == 0) return false;
+  if (!make_with_parents(path.substr(0, slash))) return false;
+  return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
 Fd open_directory(const std::string& path, int more_flags) {
@@ -86,7 +84,13 @@ Directory::Directory(const DirectorySettings& settings) : path_(settings.path), 
   const int more_flags = own_ ? O_NOFOLLOW : 0;
   fd_ = open_directory(path_, more_flags);
   if (!fd_ && own_ && errno == ENOENT) {
-    make_with_parents(path_);
+    // Users of services, such as www-data, have a home that is not there or not theirs.
+    if (!make_with_parents(path_)) {
+      throw Error(ErrorKind::host_refused, "cannot make the lock directory " + escaped(path_) +
+                                               ": " + std::strerror(errno) +
+                                               ": name one this user may write to, with "
+                                               "--server local:/dir");
+    }
     fd_ = open_directory(path_, more_flags);
   }
   struct stat info {};

@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/place.hpp"
 #include "support/files.hpp"
+#include "support/privileges.hpp"
 
 namespace dlock::test {
 namespace {
@@ -60,6 +62,65 @@ TEST_CASE("settings: another user's locks are in the home that the user database
   }
   CAPTURE(result->err);
   CHECK(result->out == "700 54321 d\n");
+}
+
+TEST_CASE("settings: a user without a home of his own is told to name a directory") {
+  const auto result = in_own_world(
+      R"(cp "$D" /root/dlock && mkdir -m 755 /root/home && cd / &&
+         echo 'somebody:x:54321:54321::/root/home:/bin/sh' | cat - /etc/passwd >/root/passwd &&
+         mount --bind /root/passwd /etc/passwd || exit
+         setpriv --reuid 54321 --clear-groups /root/dlock run -q -k a -- echo ran; echo $?)");
+  if (!result) {
+    MESSAGE("skipped: needs root and mount namespaces");
+    return;
+  }
+  CAPTURE(result->err);
+  CHECK(result->out == "71\n");
+  CHECK(holds(result->err, "cannot make the lock directory /root/home/.local/state/dlock/"));
+  CHECK(holds(result->err, "Permission denied"));
+  CHECK(holds(result->err, "--server local:/dir"));
+}
+
+TEST_CASE("settings: the file of another user's home is left alone, and that is told") {
+  if (const std::string reason = not_root_here(); !reason.empty()) {
+    MESSAGE("skipped: " << reason);
+    return;
+  }
+  const OrdinaryUser user;
+  const TempDir home;
+  const TempDir locks;
+  REQUIRE(mkdir((home / ".config").c_str(), 0700) == 0);
+  write_file(home / ".config/dlock.conf", "no-such-setting = 1\n");
+  REQUIRE(chmod(locks.path().c_str(), 01777) == 0);
+  const std::string program = user.own_copy(dlock_path());
+  const auto run_in = [&](const std::string& place) {
+    ProcessOptions options;
+    options.env["HOME"] = place;
+    return run(user.run_as({program, "run", "--server", "local:" + locks.path(), "-k", "a", "--",
+                            "echo", "ran"}),
+               clean(options));
+  };
+  for (const mode_t mode : {0700, 0755}) {
+    REQUIRE(chmod(home.path().c_str(), mode) == 0);
+    const Result result = run_in(home.path());
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "ran\n");
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, "warning: HOME is " + home.path() + ", the home of another user"));
+  }
+  // The user's own file that cannot be read stays an error.
+  REQUIRE(chown(home.path().c_str(), nobody, nobody) == 0);
+  CHECK(run_in(home.path()).exit_code == 78);
+}
+
+TEST_CASE("settings: an empty label, such as a variable that is not set, is none") {
+  const Place place(Engine::local);
+  ProcessOptions options;
+  options.env["DLOCK_LABEL"] = "";
+  CHECK(place.dlock({"acquire", "-t", "1m", "a", "--label", ""}).exit_code == 0);
+  CHECK(place.state("a")["holders"][0]["label"] == "");
+  CHECK(place.dlock({"acquire", "-t", "1m", "b"}, options).exit_code == 0);
+  CHECK(place.state("b")["holders"][0]["label"] == "");
 }
 
 TEST_CASE("settings: flag before variable before file") {
@@ -148,7 +209,7 @@ TEST_CASE("settings: an unknown name in a file comes with a suggestion") {
 TEST_CASE("settings: each empty variable is an error that names it") {
   const Place place(Engine::redis);
   for (const char* name :
-       {"DLOCK_SERVER", "DLOCK_PREFIX", "DLOCK_TTL", "DLOCK_WAIT", "DLOCK_GRACE", "DLOCK_LABEL",
+       {"DLOCK_SERVER", "DLOCK_PREFIX", "DLOCK_TTL", "DLOCK_WAIT", "DLOCK_GRACE",
         "DLOCK_PASSWORD_FILE", "DLOCK_PASSWORD", "REDISCLI_AUTH", "DLOCK_CONFIG", "DLOCK_OWNER"}) {
     CAPTURE(name);
     ProcessOptions options;

@@ -90,6 +90,30 @@ TEST_CASE("status: tells what came instead of the command") {
   CHECK(holds(error["reason"], "unix:///nothing/here"));
 }
 
+TEST_CASE("status: tells of settings that keep the command from being run") {
+  const Place place(Engine::local);
+  write_file(place.dir() / "conf", "no-such-setting = 1\n");
+  for (const auto& [arguments, code, reason] :
+       {std::tuple("-k a -t nonsense -- true", 64, "nonsense"),
+        std::tuple("-k a --config conf -- true", 78, "conf:1"),
+        std::tuple("-k a --server local:/no/such/place -- true", 71, "/no/such/place")}) {
+    CAPTURE(arguments);
+    const auto status = status_of(place, arguments, code);
+    CHECK(status["outcome"] == "error");
+    CHECK(status["exit_code"] == code);
+    CHECK(status["locks"].empty());
+    CHECK(holds(status["reason"], reason));
+  }
+  // What does not name the descriptor cannot be told of there.
+  const auto unread = place.shell(R"("$D" run --status-fd 3 --no-such-flag 3>status)");
+  CHECK(unread.exit_code == 64);
+  CHECK(read_file(place.dir() / "status").empty());
+  const auto closed = place.shell(R"("$D" run -k a -t nonsense --status-fd 5 -- true 5>&-)");
+  CHECK(closed.exit_code == 64);
+  CHECK(is_one_message(closed.err));
+  CHECK(holds(closed.err, "nonsense"));
+}
+
 TEST_CASE("status: the command does not get the descriptor, and dlock says if it is of no use") {
   const Place place(Engine::local);
   const auto hidden = place.shell(

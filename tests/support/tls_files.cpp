@@ -1,5 +1,7 @@
 #include "support/tls_files.hpp"
 
+#include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <vector>
 
@@ -20,6 +22,21 @@ void openssl(std::vector<std::string> words) {
 
 /// What openssl adds of its own depends on where it was built: this adds nothing.
 constexpr const char* bare_config = "[req]\nprompt = no\ndistinguished_name = dn\n[dn]\n";
+
+/// What `openssl ca` asks of a CA that keeps no accounts.
+constexpr const char* ca_config =
+    "[ca]\ndefault_ca = own\n[own]\nnew_certs_dir = $dir\ndatabase = $dir/index\n"
+    "rand_serial = yes\ndefault_md = sha256\npolicy = any\n[any]\ncommonName = supplied\n";
+
+/// As `openssl ca` takes it: 20260102030405Z.
+std::string days_from_now(int days) {
+  const std::time_t time = std::time(nullptr) + days * 86'400;
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d%H%M%SZ", &parts);
+  return text;
+}
 
 }  // namespace
 
@@ -63,8 +80,12 @@ Certificate TestCa::issue(const std::string& name, const std::string& alt_names,
            "ec_paramgen_curve:P-256", "-nodes", "-keyout", made.key, "-out", request, "-subj",
            "/CN=" + name});
   write_file(extensions, "basicConstraints=CA:FALSE\nsubjectAltName=" + alt_names + "\n");
-  openssl({"x509", "-req", "-in", request, "-CA", own_.file, "-CAkey", own_.key, "-CAcreateserial",
-           "-days", std::to_string(days), "-extfile", extensions, "-out", made.file});
+  // `openssl x509` can neither begin in the past nor, since 3.4, end before it begins.
+  write_file(dir_ / "index", "");
+  write_file(dir_ / "ca.cnf", "dir = " + dir_.path() + "\n" + ca_config);
+  openssl({"ca", "-batch", "-notext", "-config", dir_ / "ca.cnf", "-in", request, "-cert",
+           own_.file, "-keyfile", own_.key, "-startdate", days_from_now(std::min(days - 1, 0)),
+           "-enddate", days_from_now(days), "-extfile", extensions, "-out", made.file});
   return made;
 }
 

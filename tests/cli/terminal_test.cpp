@@ -108,7 +108,7 @@ TEST_CASE("terminal: an editor opens a file, changes and saves it") {
       {"nano",
        "nano -I text",
        "nano",
-       {{"words\x0f", "Name to Write"}, {"\r", "1 line"}, {"\x18", ""}}},
+       {{"words\x0f", "Cancel"}, {"\r", "1 line"}, {"\x18", ""}}},
       {"vim", "vim -u NONE -n text", "~", {{"iwords", "words"}, {"\x1b:wq\r", ""}}}};
   int found = 0;
   for (const Editor& editor : editors) {

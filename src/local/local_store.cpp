@@ -34,6 +34,8 @@ constexpr std::chrono::seconds ask_again_at_last{25};
 /// A change of less is not worth telling a waiter.
 constexpr milliseconds noteworthy{5};
 constexpr std::size_t most_holders_told = 8;
+/// As long as a server keeps the entry of a fence.
+constexpr std::chrono::hours last_grant_life{7 * 24};
 
 milliseconds span_ms(microseconds from, microseconds to) {
   return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
@@ -271,6 +273,9 @@ KeyState LocalStore::lock_of(const LockKey& key, const CallOptions& call_options
   const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, call_options);
   if (!open) return state;
   state.holders = holders_from(open->table.live_holds(open->now), open->now);
+  const auto& last = open->table.last;
+  const bool recent = last && last->acquired_at > wall_now() - last_grant_life;
+  if (state.holders.empty() && recent) state.last = last;
   for (const WaiterEntry& entry : open->table.queue) {
     const auto how = reach(directory_, entry.backing.mailbox).how;
     if (how == Reached::How::nobody || how == Reached::How::missing) continue;

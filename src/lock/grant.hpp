@@ -90,12 +90,21 @@ struct Refusal {
 
 using Answer = std::variant<Grant, Refusal>;
 
+/// Who was granted a key that is free now, as far as its place remembers.
+struct LastGrant {
+  Who who;
+  WallTime acquired_at;
+  Fence fence;
+  bool operator==(const LastGrant&) const = default;
+};
+
 /// Everything about one key: of the lock, and of the latch that has its name.
 struct KeyState {
   LockKey key;
   std::vector<Holder> holders{};
   std::vector<Waiter> waiters{};
   std::optional<LatchState> latch{};
+  std::optional<LastGrant> last{};  ///< only where nobody holds it
 
   bool of_lock() const { return !holders.empty() || !waiters.empty(); }
   /// Whether a pattern meets it.

@@ -87,6 +87,12 @@ std::string key_json(const KeyState& state) {
     add_latch(json["latch"], *state.latch);
     json["latch"]["left_ms"] = state.latch->left.count();
   }
+  if (state.last) {
+    Json& last = json["last"];
+    add_who(last, state.last->who);
+    last["acquired_at"] = iso8601(state.last->acquired_at);
+    last["fence"] = state.last->fence.value;
+  }
   return line(json);
 }
 

@@ -302,15 +302,33 @@ std::string row_text(const Row& row, const Widths& widths, const Screen& screen)
   return text + "\n";
 }
 
+std::string last_line(const LastGrant& last, const Screen& screen) {
+  Flow flow(screen, entry_indent, narrow_indent);
+  flow.add({"last held by", Tone::faint});
+  flow.add({place_text(last.who, screen)});
+  flow.add({"pid " + std::to_string(last.who.pid)});
+  flow.add({"(" + screen.shown(last.who.command) + ")"});
+  flow.comma();
+  if (!last.who.label.empty()) {
+    flow.add({"[" + screen.shown(last.who.label) + "]"});
+    flow.comma();
+  }
+  flow.add({"granted " + iso8601(last.acquired_at)});
+  flow.comma();
+  flow.add({"fence " + std::to_string(last.fence.value)});
+  return flow.text();
+}
+
 }  // namespace
 
 std::string key_text(const KeyState& state, const Screen& screen) {
-  if (!state.in_use()) return "free\n";
+  if (!state.in_use()) return "free\n" + (state.last ? last_line(*state.last, screen) : "");
   const std::string key = screen.fitted(screen.shown(state.key.text), screen.columns);
   std::string text = screen.toned(key, Tone::title) + "\n";
   if (state.latch) text += latch_line(*state.latch, screen);
   if (!state.of_lock()) return text;
   if (state.holders.empty()) text += "  " + screen.toned("free", Tone::good) + "\n";
+  if (state.last) text += last_line(*state.last, screen);
   std::vector<Entry> entries;
   for (const Holder& holder : state.holders) entries.push_back(entry_of(holder, screen));
   for (const Waiter& waiter : state.waiters) entries.push_back(entry_of(waiter, screen));

@@ -90,6 +90,7 @@ struct Filed {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
   Views<LatchState> latches;
+  std::optional<LastGrant> last;  ///< that with the largest fence
 };
 
 /// Who has too few votes is left out where those that did not answer cannot make up for it; so is,
@@ -113,6 +114,7 @@ KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std
   std::stable_sort(state.waiters.begin(), state.waiters.end(),
                    [](const Waiter& a, const Waiter& b) { return a.ticket < b.ticket; });
   for (std::size_t i = 0; i < state.waiters.size(); ++i) state.waiters[i].position = i + 1;
+  if (state.holders.empty()) state.last = filed.last;
   return state;
 }
 
@@ -138,6 +140,8 @@ std::vector<KeyState> merged_states(const Query& query,
       for (const Holder& holder : state.holders) file(filed.holders, holder);
       for (const Waiter& waiter : state.waiters) file(filed.waiters, waiter);
       if (state.latch) filed.latches.push_back(*state.latch);
+      const bool later = state.last && (!filed.last || filed.last->fence < state.last->fence);
+      if (later) filed.last = state.last;
     }
   }
   const auto silent = servers - said.size();

@@ -90,6 +90,7 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
     requests.push_back({"ZRANGE", names.queue, "0", "-1", "WITHSCORES"});
     requests.push_back({"HGETALL", names.waiters});
     requests.push_back({"TIME"});
+    requests.push_back({"GET", names.fence});
     requests.push_back({"ZRANGE", names.latch, "0", "0"});
     requests.push_back({"ZCARD", names.latch});
     requests.push_back({"PTTL", names.latch});
@@ -104,6 +105,8 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
       auto waiters = waiters_in(own[1], own[2], now);
       state.holders = holders_in(own[0], now);
       state.waiters = std::move(waiters);
+      const bool known = state.holders.empty() && !own[4].is_error();
+      if (known) state.last = parse_last_grant(own[4].text);
     });
     read_what_is_ours(keys[i], foreign, reader, [&] { state.latch = latch_in(own.last<3>()); });
     states.push_back(std::move(state));

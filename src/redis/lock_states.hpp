@@ -21,7 +21,7 @@ struct LockReader {
   std::function<std::vector<LockKey>(const std::vector<std::string>& globs)> find;
 };
 
-constexpr std::size_t requests_a_key = 7;
+constexpr std::size_t requests_a_key = 8;
 
 /// What Store::inspect answers: no script is needed for it.
 std::vector<KeyState> inspect_locks(const Query& query, const LockReader& reader);

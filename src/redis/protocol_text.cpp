@@ -145,6 +145,16 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   return {hold, flag != "t" && end > microseconds(now)};
 }
 
+std::optional<LastGrant> parse_last_grant(std::string_view value) {
+  const auto fence = parse_number(take_until(value, ' '), 0, largest_number);
+  const auto at = parse_number(take_until(value, ' '), 0, largest_number);
+  if (!fence || !at) return std::nullopt;
+  for (int lease_ttl_limit_owner = 0; lease_ttl_limit_owner < 4; ++lease_ttl_limit_owner) {
+    take_until(value, ' ');
+  }
+  return LastGrant{take_who(value), WallTime(microseconds(*at)), Fence{*fence}};
+}
+
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now) {
   Waiter waiter;
   take_number(value);      // seen

@@ -52,6 +52,9 @@ struct StoredHold {
 /// Error{wrong_data} if it is none.
 StoredHold parse_hold(std::string_view value, std::int64_t now);
 
+/// What the fence's entry says of the last grant; nothing if it says the fence alone.
+std::optional<LastGrant> parse_last_grant(std::string_view value);
+
 /// A value of the waiters hash, for the ticket it stands at in the queue.
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now);
 

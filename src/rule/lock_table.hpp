@@ -162,6 +162,7 @@ struct LockTable {
   std::vector<HoldEntry> holds;
   std::deque<WaiterEntry> queue;  ///< by ticket, then token
   Fence last_fence;               ///< 0: none yet
+  std::optional<LastGrant> last;  ///< who was granted it
   microseconds last_ask{0};       ///< when somebody in the queue last showed itself
   bool operator==(const LockTable&) const = default;
 

@@ -68,6 +68,11 @@ void write_hold(Writer& out, const HoldEntry& hold) {
   out.add_who(hold.who).add_backing(hold.backing).end();
 }
 
+void write_last(Writer& out, const LastGrant& last) {
+  out.line("last").add_number(last.fence.value);
+  out.add_number(last.acquired_at.time_since_epoch().count()).add_who(last.who).end();
+}
+
 void write_waiter(Writer& out, const WaiterEntry& waiter) {
   out.line("wait").add(waiter.token.text).add(waiter.owner.text);
   for (const std::int64_t number :
@@ -186,6 +191,12 @@ void read_hold(Reader& in, HoldEntry& hold) {
   hold.backing = in.backing();
 }
 
+void read_last(Reader& in, LastGrant& last) {
+  last.fence.value = in.number<std::int64_t>();
+  last.acquired_at = WallTime(in.span<microseconds>());
+  last.who = in.who();
+}
+
 void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.token.text = in.text();
   waiter.owner.text = in.text();
@@ -210,6 +221,7 @@ std::string table_text(const LockKey& key, const LockTable& table) {
   out.line("key").add(key.text).end();
   out.line("fence").add_number(table.last_fence.value).end();
   out.line("asked").add_number(table.last_ask.count()).end();
+  if (table.last) write_last(out, *table.last);
   for (const HoldEntry& hold : table.holds) write_hold(out, hold);
   for (const WaiterEntry& waiter : table.queue) write_waiter(out, waiter);
   out.line(last_line).end();
@@ -234,6 +246,8 @@ NamedTable parse_table(std::string_view text, const std::string& where) {
     if (kind == last_line) break;
     if (kind == "hold") {
       read_hold(in, named.table.holds.emplace_back());
+    } else if (kind == "last") {
+      read_last(in, named.table.last.emplace());
     } else if (kind == "wait") {
       read_waiter(in, named.table.queue.emplace_back());
     } else {

@@ -138,6 +138,7 @@ Granted TableTransaction::admit(const WaiterEntry& asker, const Verdict& verdict
   } else {
     hold.fence = fence.value_or(next_fence(asker.proposal));
     table_.last_fence = std::max(table_.last_fence, hold.fence);
+    table_.last = LastGrant{hold.who, WallTime(now_.wall), hold.fence};
   }
   unqueue(hold.token);
   table_.holds.push_back(hold);

@@ -21,13 +21,15 @@ stamp = #time[2] == 6 and time[1] .. time[2] or string.format('%s%06d', time[1],
 -- A free key with nobody waiting.
 if op == 'acquire' and guard_end == 0 and call('EXISTS', key, KEYS[2]) == 0 then
   local fence = proposed and string.format('%.0f', proposed) or stamp
-  local last = call('SET', KEYS[4], fence, 'EX', fence_life, 'GET')
+  local granted = ' ' .. stamp .. ARGV[4]
+  local last = call('SET', KEYS[4], fence .. granted, 'EX', fence_life, 'GET')
+  last = last and string.match(last, '^%d+')
   -- As text where both have as many digits.
   if last and (#last ~= #fence or last >= fence) then
     last = tonumber(last) or 0
     if last >= tonumber(fence) and last < largest_fence then
       fence = string.format('%.0f', last + 1)
-      call('SET', KEYS[4], fence, 'EX', fence_life)
+      call('SET', KEYS[4], fence .. granted, 'EX', fence_life)
     end
   end
   call('HSET', key, token,

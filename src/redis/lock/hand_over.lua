@@ -11,12 +11,16 @@ local waiters_told, told_together = 3, 8
 -- How long a waiter to which nobody listens keeps its place, and how many at the head of the queue.
 local absence_patience, most_absent = 1000000, 32
 
+local function last_fence()
+  return tonumber(string.match(call('GET', KEYS[4]) or '', '^%d+')) or 0
+end
+
 local function next_fence(proposal)
   local least = now
   if proposal then
     least = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposal))
   end
-  local last = tonumber(call('GET', KEYS[4]) or 0) or 0
+  local last = last_fence()
   return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
 end
 
@@ -44,7 +48,7 @@ if only_hold and guard_end == 0 then
       call('HDEL', key, token)
       call('ZREM', KEYS[2], line[1])
       call('HDEL', KEYS[3], line[1])
-      call('SET', KEYS[4], fence, 'EX', fence_life)
+      call('SET', KEYS[4], table.concat({fence, stamp, lease, ttl}, ' ') .. rest, 'EX', fence_life)
       call('HSET', key, line[1], table.concat(
         {'p', floor, stamp, stamp, fence, lease, ttl}, ' ') .. rest)
       call('PEXPIRE', key, lease + lapse_memory + 1)

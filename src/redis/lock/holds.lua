@@ -26,6 +26,12 @@ local function packed(hold)
     hold.since, hold.fence, hold.lease, hold.ttl, hold.limit, hold.owner, hold.who)
 end
 
+-- What is remembered of who had the key last.
+local function note_grant(hold)
+  call('SET', KEYS[4], string.format('%s %.0f %.0f %.0f %.0f %s %s', hold.fence, hold.since,
+    hold.lease, hold.ttl, hold.limit, hold.owner, hold.who), 'EX', fence_life)
+end
+
 local function count_in(hold, id)
   if not is_live(hold) then return end
   local owner = hold.flag == 'k' and ' ' .. id or hold.owner
@@ -140,9 +146,9 @@ local function admit(id, hold, verdict, outer, fence, at)
     hold.owner, hold.fence = outer.owner, outer.fence
   else
     hold.fence = fence or next_fence(hold.proposal)
-    call('SET', KEYS[4], hold.fence, 'EX', fence_life)
   end
   hold.at, hold.since = at or now, now
+  if verdict ~= 'enter' then note_grant(hold) end
   unqueue(id)
   store(id, hold)
   count_in(hold, id)

@@ -36,19 +36,20 @@ end
 -- Of a hold that the other members of a quorum remember: in place of a channel, nobody listens; in
 -- place of a proposal stands its fence.
 local reserved = '='
-local agree, last_fence, admit_again
+local agree, admit_again
 
 if vouched then
-  last_fence = function() return tonumber(call('GET', KEYS[4]) or 0) or 0 end
-
   -- An owner's holds, which share one fence, get this one, and the last fence is at least that.
   agree = function(owner, fence)
-    if last_fence() < tonumber(fence) then call('SET', KEYS[4], fence, 'EX', fence_life) end
+    local largest = last_fence() < tonumber(fence)
     for id, hold in pairs(holds) do
       local inside = hold.flag == 'h' or hold.flag == 'p'
-      if inside and hold.owner == owner and hold.fence ~= fence then
-        hold.fence = fence
-        store(id, hold)
+      if inside and hold.owner == owner then
+        if hold.fence ~= fence then
+          hold.fence = fence
+          store(id, hold)
+        end
+        if largest then note_grant(hold) end
       end
     end
   end

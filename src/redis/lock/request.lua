@@ -5,7 +5,8 @@
 -- KEYS  1 holds    hash   token -> "flag floor at since fence lease ttl limit owner who"
 --       2 queue    zset   ticket -> token
 --       3 waiters  hash   token -> "seen told channel proposal floor lease ttl limit owner who"
---       4 fence    string the last fence granted
+--       4 fence    string the last fence granted, and behind it of whom: "fence at lease ttl limit
+--                         owner who"
 --       5 alive    string "run_id since flag", of a member of a quorum alone: see quarantine.lua
 -- A waiter to which nobody listens has ! and when its place ends for its channel: see queue.lua.
 -- All times are microseconds of this server's clock but lease, ttl and floor, which are

@@ -5,12 +5,12 @@ _dlock_options() {
   REPLY=
   case $1 in
     run)
-      REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= -s --shared -x --exclusive -e
+      REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
         --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold= --min-hold=
         --wait-tree --on-lost= --watchdog --status-fd= --replicas= --owner= --label='
       ;;
     acquire)
-      REPLY='-k= --key= -n --nonblock --nb -w= --wait= -s --shared -x --exclusive -e --limit= -t=
+      REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e --limit= -t=
         --ttl= --attach= --signal= --json --env --replicas= --owner= --label='
       ;;
     renew) REPLY='-k= --key= -t= --ttl= --token= --json' ;;

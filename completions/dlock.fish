@@ -138,6 +138,8 @@ complete -c dlock -n '__dlock_options_of run guard' -s c -l command -x \
 complete -c dlock -n '__dlock_options_of run acquire latch' -s n -l nonblock -l nb -d 'do not wait'
 complete -c dlock -n '__dlock_options_of run acquire latch' -s w -l wait -x \
     -d 'wait at most this long'
+complete -c dlock -n '__dlock_options_of run acquire' -l latest \
+    -d 'wait until a newer --latest waits'
 complete -c dlock -n '__dlock_options_of run acquire' -s s -l shared \
     -d 'share it with all others who say -s'
 complete -c dlock -n '__dlock_options_of run acquire' -s x -s e -l exclusive \

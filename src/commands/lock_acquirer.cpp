@@ -89,7 +89,8 @@ std::vector<Claim> LockAcquirer::claims() const {
   const Token token = new_token(owner_);
   for (const LockKey& key : settings_.keys) {
     claims.push_back({key, owner_, token, settings_.limit, settings_.ttl.value(),
-                      settings_.min_hold.value_or(milliseconds(0)), upkeep_, who_});
+                      settings_.min_hold.value_or(milliseconds(0)), upkeep_, who_,
+                      settings_.latest});
   }
   return claims;
 }
@@ -182,7 +183,9 @@ void tell_troubles(const Log& log, Store& store) {
 
 void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {
   const std::string text = refusal_text(gave_up.key, gave_up.refusal);
-  log.notice(gave_up.waited ? "not acquired within " + human_duration(waited) + ": " + text : text);
+  const bool superseded = gave_up.refusal.why == Refusal::Reason::superseded;
+  const std::string begin = superseded ? "left the queue after " : "not acquired within ";
+  log.notice(gave_up.waited ? begin + human_duration(waited) + ": " + text : text);
 }
 
 }  // namespace dlock

@@ -23,6 +23,7 @@ struct Flags {
 
   // Of -n and -w, and of -s, -x and --limit, the later alone is set.
   bool nonblock = false;
+  bool latest = false;
   std::optional<std::string> wait;
   bool shared = false;
   bool exclusive = false;

@@ -22,9 +22,8 @@ constexpr Page pages[] = {
      "Hold the lock while COMMAND runs; options of COMMAND are never read by dlock.\n"
      "Of several keys it takes all or none, in an order that cannot dead-lock.\n"
      "If the lock is lost, COMMAND is stopped before another can hold it.\n",
-     "  dlock run -k nightly -- tar czf /tmp/doc.tgz /usr/share/doc\n"
-     "  dlock run -k cron -n --min-hold 50s -c 'date >> /tmp/log'\n"
-     "  dlock run -k db -w 5m --server redis://localhost -- sleep 1\n",
+     "  dlock run -k nightly -w 5m -- tar czf /tmp/doc.tgz /usr/share/doc\n"
+     "  dlock run -k cron -n --min-hold 50s --server redis://localhost -c 'sleep 1'\n",
      "  COMMAND's own; killed by signal N: 128+N; 75 not had in time; 79 lock lost;\n"
      "  124 --max-hold; 126, 127 COMMAND not executable, not found; 64 usage;\n"
      "  69 server not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},

@@ -42,6 +42,8 @@ const Option option_table[] = {
      'w'},
     {"wait", 'w', "DUR", takers | latch, &Flags::wait, "wait at most DUR (default: for ever)",
      "DLOCK_WAIT", true, 'w', latch},
+    {"latest", 0, nullptr, takers, &Flags::latest,
+     "wait until a newer --latest waits, then exit 75"},
     {"shared", 's', nullptr, takers, &Flags::shared, "share it with all others who say -s", nullptr,
      false, 'l'},
     {"exclusive", 'x', nullptr, takers, &Flags::exclusive, "be alone in it (default)", nullptr,

@@ -182,6 +182,10 @@ class Resolver {
     if (has("wait")) {
       settings_.wait = duration("wait", milliseconds(0), longest_duration);
       if (flags_.nonblock) settings_.wait = milliseconds(0);
+      settings_.latest = flags_.latest;
+      if (settings_.latest && settings_.wait == milliseconds(0)) {
+        throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
+      }
     }
     if (has("label")) {
       settings_.label = setting("label", label_from).value_or("");

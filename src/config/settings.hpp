@@ -46,6 +46,7 @@ struct Settings {
 
   // run, acquire; latch wait
   std::optional<milliseconds> wait;  ///< zero: do not wait; nothing: for ever
+  bool latest = false;               ///< never with a `wait` of zero
   Limit limit = exclusive;
   std::optional<milliseconds> ttl;  ///< always there but for `renew` without -t
   std::optional<Owner> owner;       ///< --owner: be exactly this one, whatever `above` says

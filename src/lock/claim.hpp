@@ -99,6 +99,7 @@ struct Claim {
   milliseconds floor{0};  ///< keep the key taken this long after the grant (`--min-hold`)
   Liveness upkeep = Liveness::renewal;
   Who who;
+  bool latest = false;  ///< supersedes the waiters that said so before, as a later one does this
 };
 
 }  // namespace dlock

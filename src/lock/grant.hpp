@@ -71,9 +71,10 @@ struct Waiter {
 /// No, and why.
 struct Refusal {
   enum class Reason {
-    held,     ///< by others, or others wait before
-    upgrade,  ///< the owner is inside already, beside more others than this request allows
-    gone,     ///< this token was released before; it is never granted again
+    held,        ///< by others, or others wait before
+    upgrade,     ///< the owner is inside already, beside more others than this request allows
+    gone,        ///< this token was released before; it is never granted again
+    superseded,  ///< a newer claim with `latest` waits or waited; `held_by` has it
     split,    ///< of several servers too few agreed, and for nobody: ask again under another token,
               ///< after a pause of up to `ask_again_in`
     unready,  ///< of several servers too few have a vote for so long; `reason` names them

@@ -107,6 +107,11 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
     case Refusal::Reason::upgrade:
       return name + " is held by this owner together with others, who would have to leave first: " +
              "a shared hold cannot become a narrower one while they are inside";
+    case Refusal::Reason::superseded:
+      return name + ": superseded by " +
+             (refusal.held_by.empty() ? "a newer --latest"
+                                      : who_text(refusal.held_by.front().who)) +
+             ", which asked later";
     case Refusal::Reason::unready:
       return name + ": " + refusal.reason;
     case Refusal::Reason::split:

@@ -284,6 +284,16 @@ Refusal merged_refusal(const QuorumHold& quorum_hold) {
   if (merged.held_by.size() > merged.holders)
     merged.held_by.resize(std::max<std::size_t>(1, merged.holders));
   merged.ticket = quorum_hold.ticket.value_or(Ticket{});
+  for (const NodeVote& node_vote : quorum_hold.node_votes) {
+    const Refusal& refusal = node_vote.refusal;
+    const bool newer = node_vote.state == State::refused &&
+                       refusal.why == Refusal::Reason::superseded &&
+                       (merged.why != refusal.why || merged.ticket < refusal.ticket);
+    if (!newer) continue;
+    merged.why = refusal.why;
+    merged.held_by = refusal.held_by;
+    merged.ticket = refusal.ticket;
+  }
   return merged;
 }
 

@@ -1,6 +1,7 @@
 #include "quorum/quorum_store.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/join.hpp"
@@ -63,6 +64,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   // One that was handed over, and ended before it was confirmed, may come again with another.
   if (!quorum_hold.had) quorum_hold.fence = Fence{};
   ask_for_votes(name, ask, call_options.deadline);
+  bool newcomer = ask.wait && !ask.ticket && claim.latest;
   for (int tries = 1;; ++tries) {
     if (const auto grant = settle(name, call_options)) {
       let_out(quorum_hold, call_options);
@@ -70,13 +72,17 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
       return *grant;
     }
     refuse_doubles(quorum_hold);
-    const VoteCount now = count_votes(quorum_hold, BootClock::now());
-    const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
     // The answers have told the clocks: now its place can be the same everywhere.
     if (!std::exchange(has_ticket, take_ticket(quorum_hold)) && has_ticket && ask.wait) {
       ask_for_votes(name, ask, call_options.deadline);
       continue;
     }
+    if (std::exchange(newcomer, false) && comes_after(quorum_hold)) {
+      ask_for_votes(name, ask, call_options.deadline);
+      continue;
+    }
+    const VoteCount now = count_votes(quorum_hold, BootClock::now());
+    const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
     if (!go_on) return not_had(name, ask);
     // The others see the same votes, and give theirs back meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
@@ -98,6 +104,15 @@ bool QuorumStore::take_ticket(QuorumHold& quorum_hold) const {
   const auto median = clocks_.median(quorum_hold.asked_first);
   if (!quorum_hold.ticket && median) quorum_hold.ticket = Ticket{median->count()};
   return quorum_hold.ticket.has_value();
+}
+
+/// The ticket of a newcomer is the time of a clock that may be behind: where an older claim with
+/// `latest` has a larger one, it takes the next. True if so.
+bool QuorumStore::comes_after(QuorumHold& quorum_hold) {
+  const Refusal refusal = merged_refusal(quorum_hold);
+  if (refusal.why != Refusal::Reason::superseded) return false;
+  quorum_hold.ticket = Ticket{refusal.ticket.value + 1};
+  return true;
 }
 
 void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadline) {

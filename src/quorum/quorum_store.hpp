@@ -99,6 +99,7 @@ class QuorumStore final : public Store, public FenceRegister, public Latches {
   void ask(std::size_t member, const std::optional<Name>& name, NodeRequest request,
            Deadline deadline);
   void ask_for_votes(const Name& name, const Ask& ask, Deadline deadline);
+  static bool comes_after(QuorumHold& quorum_hold);
   std::optional<Grant> settle(const Name& name, const CallOptions& call_options);
   bool others_have_said_enough(const QuorumHold& quorum_hold, std::optional<Deadline>& rest);
   std::optional<Grant> decided(const Name& name, Deadline deadline);

@@ -15,6 +15,9 @@
 namespace dlock {
 namespace {
 
+/// Where the channel is among the arguments of an acquire.
+constexpr std::ptrdiff_t channel_argument = 6;
+
 std::string text_of(milliseconds span) { return std::to_string(span.count()); }
 
 /// Whether what others publish without end has kept a sleeper too long.
@@ -114,9 +117,9 @@ Reply RedisStore::run_once(const ScriptRun& run, bool by_text, const CallOptions
   script.insert(script.end(), run.keys.begin(), run.keys.end());
   script.insert(script.end(), run.arguments.begin(), run.arguments.end());
   if (run.placed) {
-    if (listen && !here_.empty()) script.back() += "@" + here_;
-    const auto place_of_word = script.end() - static_cast<std::ptrdiff_t>(run.arguments.size()) + 2;
-    script.insert(place_of_word, here_);
+    const auto first = script.end() - static_cast<std::ptrdiff_t>(run.arguments.size());
+    if (listen && !here_.empty()) first[channel_argument] += "@" + here_;
+    script.insert(first + 2, here_);
   }
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
@@ -224,6 +227,12 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
     arguments.push_back(channel);
   }
   if (proposal) arguments.push_back(std::to_string(proposal->value));
+  if (claim.latest) {
+    constexpr std::size_t before_proposal = channel_argument + 1;
+    arguments.resize(std::max(arguments.size(), before_proposal));
+    if (!proposal) arguments.emplace_back("-");
+    arguments.emplace_back("latest");
+  }
   const Asked asked{claim.key, claim.token};
   note_asked(asked);
   const Deadline sent = BootClock::now();

@@ -58,6 +58,7 @@ Refusal refusal_from(const Reply& reply) {
   const auto why = word(reply, 1);
   if (why == "upgrade") refusal.why = Refusal::Reason::upgrade;
   if (why == "gone") refusal.why = Refusal::Reason::gone;
+  if (why == "superseded") refusal.why = Refusal::Reason::superseded;
   refusal.ticket = Ticket{number(reply, 2)};
   refusal.ahead = static_cast<std::size_t>(number(reply, 3));
   refusal.waiting = static_cast<std::size_t>(number(reply, 4));

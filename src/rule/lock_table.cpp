@@ -103,6 +103,7 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     own = find_hold(claim.token);
     return finish(Granted{own->fence, own->lease});
   }
+  if (claim.latest && op.is_superseded(ask.ticket)) return refuse(Refusal::Reason::superseded);
   const WaiterEntry asker = asking(claim, backing, op.now(), proposal);
   const auto verdict = op.guarded_rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {
@@ -112,11 +113,18 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     return finish(Granted{own->fence, own->lease});
   }
   if (verdict.kind == Kind::upgrade) return refuse(Refusal::Reason::upgrade);
-  if (ask.wait && (!queue.empty() || verdict.kind == Kind::full)) op.join(asker, ask.ticket);
+  const auto ticket = claim.latest ? op.newest_ticket(ask.ticket) : ask.ticket;
+  if (ask.wait && (!queue.empty() || verdict.kind == Kind::full)) {
+    op.join(asker, ticket);
+    if (claim.latest) op.supersede(asker, find_waiter(claim.token)->ticket);
+  }
   op.let_in();
   if (find_hold(claim.token) == nullptr && queue.empty()) {
     const auto now_free = op.guarded_rule(claim.owner, claim.limit);
-    if (now_free.kind == Kind::fits) op.admit(asker, now_free, Flag::held, claim.ttl);
+    if (now_free.kind == Kind::fits) {
+      op.admit(asker, now_free, Flag::held, claim.ttl);
+      if (claim.latest && (!now.one_of_several || ask.ticket)) op.supersede(asker, *ticket);
+    }
   }
   op.tell_next();
   if (const HoldEntry* own = find_hold(claim.token)) return finish(Granted{own->fence, own->lease});

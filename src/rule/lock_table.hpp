@@ -124,13 +124,22 @@ class WaiterNotifier {
   virtual milliseconds absence_patience() const { return milliseconds(0); }
 };
 
+/// The newest that asked with Claim::latest.
+struct LatestClaim {
+  Ticket ticket;
+  Token token;
+  Owner owner;
+  Who who;
+  bool operator==(const LatestClaim&) const = default;
+};
+
 struct Granted {
   Fence fence;
   milliseconds lease{0};
   bool operator==(const Granted&) const = default;
 };
 
-/// As Refusal, with the holds that block as they are stored.
+/// As Refusal, with the holds that block as they are stored; of `superseded` the newer claim.
 struct Refused {
   Refusal::Reason why = Refusal::Reason::held;
   std::vector<HoldEntry> holds;
@@ -160,10 +169,11 @@ struct ReleaseTerms {
 /// raised fences, rejoin() and the guard are for a member of a quorum.
 struct LockTable {
   std::vector<HoldEntry> holds;
-  std::deque<WaiterEntry> queue;  ///< by ticket, then token
-  Fence last_fence;               ///< 0: none yet
-  std::optional<LastGrant> last;  ///< who was granted it
-  microseconds last_ask{0};       ///< when somebody in the queue last showed itself
+  std::deque<WaiterEntry> queue;        ///< by ticket, then token
+  Fence last_fence;                     ///< 0: none yet
+  std::optional<LastGrant> last;        ///< who was granted it
+  microseconds last_ask{0};             ///< when somebody in the queue last showed itself
+  std::optional<LatestClaim> latest{};  ///< remembered as long as the queue
   bool operator==(const LockTable&) const = default;
 
   /// A new owner's fence is max(last + 1, `proposal` within furthest_proposal of the wall clock);

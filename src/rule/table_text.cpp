@@ -73,6 +73,11 @@ void write_last(Writer& out, const LastGrant& last) {
   out.add_number(last.acquired_at.time_since_epoch().count()).add_who(last.who).end();
 }
 
+void write_latest(Writer& out, const LatestClaim& latest) {
+  out.line("latest").add_number(latest.ticket.value).add(latest.token.text);
+  out.add(latest.owner.text).add_who(latest.who).end();
+}
+
 void write_waiter(Writer& out, const WaiterEntry& waiter) {
   out.line("wait").add(waiter.token.text).add(waiter.owner.text);
   for (const std::int64_t number :
@@ -197,6 +202,13 @@ void read_last(Reader& in, LastGrant& last) {
   last.who = in.who();
 }
 
+void read_latest(Reader& in, LatestClaim& latest) {
+  latest.ticket.value = in.number<std::int64_t>();
+  latest.token.text = in.text();
+  latest.owner.text = in.text();
+  latest.who = in.who();
+}
+
 void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.token.text = in.text();
   waiter.owner.text = in.text();
@@ -222,6 +234,7 @@ std::string table_text(const LockKey& key, const LockTable& table) {
   out.line("fence").add_number(table.last_fence.value).end();
   out.line("asked").add_number(table.last_ask.count()).end();
   if (table.last) write_last(out, *table.last);
+  if (table.latest) write_latest(out, *table.latest);
   for (const HoldEntry& hold : table.holds) write_hold(out, hold);
   for (const WaiterEntry& waiter : table.queue) write_waiter(out, waiter);
   out.line(last_line).end();
@@ -248,6 +261,8 @@ NamedTable parse_table(std::string_view text, const std::string& where) {
       read_hold(in, named.table.holds.emplace_back());
     } else if (kind == "last") {
       read_last(in, named.table.last.emplace());
+    } else if (kind == "latest") {
+      read_latest(in, named.table.latest.emplace());
     } else if (kind == "wait") {
       read_waiter(in, named.table.queue.emplace_back());
     } else {

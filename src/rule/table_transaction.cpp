@@ -44,7 +44,10 @@ TableTransaction::TableTransaction(LockTable& table, Now now, WaiterNotifier& wa
   for (HoldEntry& hold : table_.holds) hold.at = std::min(hold.at, now_.lease_clock);
   earliest_before_ = earliest_end();
   purge();
-  if (queue_is_gone()) table_.queue.clear();
+  if (queue_is_gone()) {
+    table_.queue.clear();
+    table_.latest.reset();
+  }
 }
 
 void TableTransaction::purge() {
@@ -180,6 +183,31 @@ void TableTransaction::unqueue(const Token& token) {
   if (place != table_.queue.end()) table_.queue.erase(place);
 }
 
+/// Who brings a ticket stood in the queue, or orders the waiters of a quorum.
+bool TableTransaction::is_superseded(std::optional<Ticket> ticket) const {
+  if (!table_.latest || !ticket || table_.latest->token == self_) return false;
+  if (*ticket != table_.latest->ticket) return *ticket < table_.latest->ticket;
+  return self_ < table_.latest->token;
+}
+
+Ticket TableTransaction::newest_ticket(std::optional<Ticket> ticket) const {
+  if (ticket) return *ticket;
+  const std::int64_t newest = table_.latest ? table_.latest->ticket.value : 0;
+  return std::max(last_ticket_plus_one(), Ticket{newest + 1});
+}
+
+void TableTransaction::supersede(const WaiterEntry& newer, Ticket ticket) {
+  if (table_.latest && table_.latest->token != newer.token) {
+    const auto older = table_.find_waiter(table_.latest->token);
+    if (older != table_.queue.end() && !older->reserved) {
+      wakes_.wake(*older, NextMessage{milliseconds(0)});
+      table_.queue.erase(older);
+    }
+  }
+  table_.latest = LatestClaim{ticket, newer.token, newer.owner, newer.who};
+  table_.last_ask = table_.queue.empty() ? now() : std::max(table_.last_ask, now());
+}
+
 void TableTransaction::let_in() {
   for (; !table_.queue.empty(); --budget_) {
     if (budget_ == 0) {
@@ -267,6 +295,13 @@ Refused TableTransaction::refused(Refusal::Reason why) const {
                [](const HoldEntry& hold) { return hold.counts(); });
   answer.waiting = table_.queue.size();
   answer.ask_again = until_earliest_end().value_or(ask_again_anyway);
+  if (why == Refusal::Reason::superseded) {
+    HoldEntry newer;
+    newer.owner = table_.latest->owner;
+    newer.who = table_.latest->who;
+    answer.holds = {newer};
+    answer.ticket = table_.latest->ticket;
+  }
   if (why != Refusal::Reason::held) return answer;
   const auto place = table_.find_waiter(self_);
   answer.ahead = static_cast<std::size_t>(place - table_.queue.begin());

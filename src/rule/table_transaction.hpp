@@ -31,6 +31,13 @@ class TableTransaction {
   void agree(Owner owner, Fence fence);
   void join(WaiterEntry asker, std::optional<Ticket> ticket);
   void unqueue(const Token& token);
+  /// Whether a newer claim with `latest` than the one that asks is known.
+  bool is_superseded(std::optional<Ticket> ticket) const;
+  /// Where a claim with `latest` stands that brings this ticket, or none.
+  Ticket newest_ticket(std::optional<Ticket> ticket) const;
+  /// `newer` is the newest. The one before it leaves the queue, and asks why; but not one that the
+  /// other members of a quorum hold.
+  void supersede(const WaiterEntry& newer, Ticket ticket);
   void let_in();
   void tell_next();
   void admit_waiters() {

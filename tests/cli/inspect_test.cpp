@@ -96,6 +96,32 @@ TEST_CASE("inspect: one key in words, its holders and its queue") {
   });
 }
 
+TEST_CASE("inspect: of a free key it says who held it last, and since when") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a", {"--label", "ticket 17"});
+    const auto held = place.state("a");
+    CHECK(!held.contains("last"));
+    REQUIRE(place.dlock({"release", "a", "--token", token}).exit_code == 0);
+    const auto last = place.state("a")["last"];
+    CHECK(names(last) == Keys{"host", "pid", "user", "command", "label", "acquired_at", "fence"});
+    for (const auto& [name, value] : last.items()) {
+      // On local: that of a holder is reckoned from how long it has held.
+      if (name != "acquired_at" || !place.is_local()) CHECK(value == held["holders"][0][name]);
+    }
+    const auto text = place.dlock({"inspect", "a"}).out;
+    CAPTURE(text);
+    CHECK(matches(text, R"(free\n  last held by \S+@\S+ pid \d+ \(\S+\), \[ticket 17\],\s+)"
+                        R"(granted \S+Z,\s+fence \d+\n)"));
+    // Handed over, it is the last to have had it who counts.
+    auto first = place.hold("b");
+    auto second = place.start({"run", "-k", "b", "--label", "second", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
+    first.signal(SIGTERM);
+    CHECK(second.wait().exit_code == 0);
+    CHECK(place.state("b")["last"]["label"] == "second");
+  });
+}
+
 TEST_CASE("inspect: says free, and -q says it with the exit code") {
   on_each_engine([](const Place& place) {
     CHECK(place.dlock({"inspect", "a"}).out == "free\n");

@@ -57,6 +57,7 @@ struct Step {
   bool flag_b = false;                   ///< bring a ticket; ignore the floor
   std::int64_t advance_us = 0;           ///< also the ticket, relative to now
   std::optional<std::int64_t> fence_us;  ///< proposed, relative to now; else to the last fence
+  bool latest = false;                   ///< of acquire
   bool of_holder = false;                ///< in place of `token`, where anybody holds
 };
 
@@ -100,7 +101,7 @@ std::string text_of(const Step& step) {
          std::to_string(step.floor_ms) + (step.flag_a ? " A" : "") + (step.flag_b ? " B" : "") +
          " us " + std::to_string(step.advance_us) +
          (step.fence_us ? " fence " + std::to_string(*step.fence_us) : "") +
-         (step.of_holder ? " (the holder's)" : "");
+         (step.latest ? " latest" : "") + (step.of_holder ? " (the holder's)" : "");
 }
 
 Claim claim_of(const Step& step) {
@@ -111,7 +112,8 @@ Claim claim_of(const Step& step) {
                milliseconds(step.ttl_ms),
                milliseconds(step.floor_ms),
                Liveness::renewal,
-               Who{"h", step.token, "u", "c", "l"}};
+               Who{"h", step.token, "u", "c", "l"},
+               step.latest};
 }
 
 /// Both sides' answer to one step, in words that can be compared.
@@ -125,6 +127,11 @@ std::string seen(const std::string& token, const std::string& owner, Fence fence
   return token + " owner " + owner + " fence " + number(fence.value) + " limit " +
          number(limit.owners) + " left " + number(left.count()) + " pid " + number(pid) +
          " since " + number(since.count());
+}
+
+std::string last_grant(const LastGrant& last) {
+  return "last granted to " + number(last.who.pid) + " at " +
+         number(last.acquired_at.time_since_epoch().count()) + " fence " + number(last.fence.value);
 }
 
 /// The C++ side.
@@ -268,8 +275,12 @@ class TableSide final : public WaiterNotifier {
       return;
     }
     const Refused& refused = std::get<Refused>(outcome);
-    static constexpr const char* whys[] = {"held", "upgrade", "gone"};
+    static constexpr const char* whys[] = {"held", "upgrade", "gone", "superseded"};
     const char* why = whys[static_cast<int>(refused.why)];
+    if (refused.why == Refusal::Reason::superseded) {
+      answer({"refused", why, number(refused.holds.front().who.pid), number(refused.ticket.value)});
+      return;
+    }
     if (refused.why != Refusal::Reason::held) {
       answer({"refused", why});
       return;
@@ -319,6 +330,8 @@ class TableSide final : public WaiterNotifier {
       if (gone) break;
       texts.push_back(waiter.token.text + " at " + number(waiter.ticket.value));
     }
+    // Of several holds of an owner, a member may name another.
+    if (table_.last && !member_) texts.push_back(last_grant(*table_.last));
     answer(texts);
   }
 
@@ -414,6 +427,8 @@ class ScriptSide {
         break;
       case Op::admit_waiters:
         run({"tidy", ""});
+        // Nobody looks at this one where the queue is empty.
+        exchange(asks_, {"EXISTS", "dlock:{k}:waiters"});
         break;
       case Op::advance:
         break;
@@ -499,10 +514,19 @@ class ScriptSide {
     if (member_) {
       arguments.push_back(step.fence_us ? number(clock.count() + *step.fence_us) : "-");
     }
+    if (step.latest) {
+      arguments.resize(std::max<std::size_t>(arguments.size(), 7));
+      if (!member_) arguments.push_back("-");
+      arguments.push_back("latest");
+    }
     Words words = run(arguments);
     if (words[0] == "granted") {
       words.pop_back();
       return words;
+    }
+    if (words[1] == "superseded") {
+      const pid_t by = parse_hold(words[9], clock.count()).hold.who.pid;
+      return {words[0], words[1], number(by), words[2]};
     }
     if (words[1] != "held") return {words[0], words[1]};
     Words kept(words.begin(), words.begin() + 6);
@@ -538,6 +562,8 @@ class ScriptSide {
     for (std::size_t i = 0; i + 1 < queue.items.size(); i += 2) {
       words.push_back(queue.items[i].text + " at " + queue.items[i + 1].text);
     }
+    const auto last = parse_last_grant(exchange(asks_, {"GET", "dlock:{k}:fence"}).text);
+    if (last && !member_) words.push_back(last_grant(*last));
     return words;
   }
 
@@ -641,6 +667,7 @@ Step random_step(std::mt19937_64& random, bool member) {
   step.floor_ms = one_of<std::int64_t>(random, {0, 0, 0, 0, 700, 40'000});
   step.flag_a = random() % 3 != 0;
   step.flag_b = random() % 4 == 0;
+  step.latest = random() % 4 == 0;
   step.advance_us =
       one_of<std::int64_t>(random, {0, 1, 999, 100'000, 100'001, 700'000, 1'000'000, 2'000'000,
                                     4'900'000, 6'000'000, 20'000'000, 35'999'999, 36'000'000,

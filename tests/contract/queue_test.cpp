@@ -96,6 +96,57 @@ TEST_OF_ENGINES("asking again confirms what was handed over as well") {
   CHECK(*state_of(*holder, "k").holders.at(0).lease_left > milliseconds(6000));
 }
 
+Claim latest_claim(const std::string& label) {
+  Claim claim = claim_on("k");
+  claim.latest = true;
+  claim.who.label = label;
+  return claim;
+}
+
+TEST_OF_ENGINES("of the claims that ask as latest the newest waits, and supersedes the older") {
+  Engine engine;
+  const auto holder = engine.open(), older = engine.open(), newer = engine.open();
+  const Claim held = latest_claim("held"), old = latest_claim("old"), fresh = latest_claim("new");
+  granted(*holder, held);
+  const Ticket ticket = queue_up(*older, old);
+  const auto other = waiter(engine, "k");
+  queue_up(*newer, fresh);
+  const Refusal refusal = refused(*older, old, {true, ticket});
+  CHECK(refusal.why == Refusal::Reason::superseded);
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].who == fresh.who);
+  const KeyState state = state_of(*holder, "k");
+  CHECK(state.waiters.size() == 2);
+  CHECK(is_first(state, other));
+  CHECK(state.holders.size() == 1);
+  release(*holder, held);
+  REQUIRE(served(other));
+  release(*other.store, other.claim);
+  REQUIRE(let_in(*newer, fresh));
+  release(*newer, fresh);
+  // Nor does the older one run after it.
+  CHECK(refused(*older, old, {true, ticket}).why == Refusal::Reason::superseded);
+  CHECK(enters(*holder, claim_on("k")));
+}
+
+TEST_OF_ENGINES("a superseded waiter is woken, and gives up") {
+  Engine engine;
+  const auto holder = engine.open();
+  granted(*holder, claim_on("k"));
+  LockAcquirer<Engine> older(engine, {latest_claim("old")});
+  REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
+  const auto asked = BootClock::now();
+  LockAcquirer<Engine> newer(engine, {latest_claim("new")});
+  const Acquired result = older.result();
+  CHECK(older.ended() - asked < milliseconds(15'000));  // it would ask again after 25 s
+  REQUIRE(std::holds_alternative<GaveUp>(result));
+  const Refusal& refusal = std::get<GaveUp>(result).refusal;
+  CHECK(refusal.why == Refusal::Reason::superseded);
+  CHECK(refusal.held_by.at(0).who.label == "new");
+  CHECK(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
+  newer.interrupt();
+}
+
 /// How long it takes until the second waiter has the key when the first never confirms.
 template <typename Engine>
 milliseconds passed_on_after(Engine& engine, milliseconds ttl_of_first,

@@ -38,6 +38,8 @@ std::string text_of(const Refusal& refusal) {
       return "held";
     case Refusal::Reason::upgrade:
       return "upgrade";
+    case Refusal::Reason::superseded:
+      return "superseded";
     case Refusal::Reason::gone:
       return "gone";
     case Refusal::Reason::split:
@@ -125,7 +127,8 @@ Claim Client::new_claim() {
 bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
   World& world = World::here();
   const bool after_healing = healed_;
-  const Claim claim = new_claim();
+  Claim claim = new_claim();
+  claim.latest = !healed_ && wait != milliseconds(0) && chance().one_in(4);
   const Instant asked = world.now();
   const Event interrupt;
   interrupt_fd_ = interrupt.fd();

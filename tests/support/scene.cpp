@@ -54,7 +54,9 @@ std::size_t Scene::waiting(const std::string& key) const {
   return times(inspect(key), "\"position\":");
 }
 
-bool Scene::is_held(const std::string& key) const { return times(inspect(key), "\"fence\":") != 0; }
+bool Scene::is_held(const std::string& key) const {
+  return times(inspect(key), "\"lease_left_ms\":") != 0;
+}
 
 Process Scene::hold(const std::string& key, const std::string& until,
                     const std::vector<std::string>& flags) const {

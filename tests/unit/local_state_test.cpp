@@ -73,6 +73,8 @@ LockTable full_table() {
   table.queue.push_back(waiter);
   table.last_fence.value = 18;
   table.last_ask = microseconds(19);
+  table.last = LastGrant{Who{"h", 20, "u", "c", ""}, WallTime(microseconds(21)), Fence{22}};
+  table.latest = LatestClaim{Ticket{23}, Token{"t"}, Owner{"o"}, Who{"h", 24, "u", "c", "l"}};
   return table;
 }
 

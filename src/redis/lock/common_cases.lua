@@ -19,7 +19,8 @@ time = time or call('TIME')
 stamp = #time[2] == 6 and time[1] .. time[2] or string.format('%s%06d', time[1], time[2])
 
 -- A free key with nobody waiting.
-if op == 'acquire' and guard_end == 0 and call('EXISTS', key, KEYS[2]) == 0 then
+if op == 'acquire' and guard_end == 0 and not ARGV[10] and
+  call('EXISTS', key, KEYS[2]) == 0 then
   local fence = proposed and string.format('%.0f', proposed) or stamp
   local granted = ' ' .. stamp .. ARGV[4]
   local last = call('SET', KEYS[4], fence .. granted, 'EX', fence_life, 'GET')

@@ -32,6 +32,11 @@ local function join(ticket)
   keep_queue()
 end
 
+local function superseded(by, more)
+  return {'refused', 'superseded', string.format('%.0f', by.ticket), 0, call('ZCARD', KEYS[2]), 0, 0,
+    stamp, more, string.format('h 0 %s %s 0 0 0 1 %s %s', stamp, stamp, by.owner, by.who)}
+end
+
 local function requested() return select(2, parse_waiter('0 0 - ' .. claim)) end
 
 local function acquire()
@@ -46,6 +51,12 @@ local function acquire()
     store(token, own)
     return granted(settle())
   end
+  local latest, ticket = ARGV[10] == 'latest', tonumber(ARGV[7] or '')
+  local older = latest and newest()
+  if is_superseded(older, ticket) then
+    unqueue(token)
+    return superseded(older, settle())
+  end
   local verdict, outer = rule(asked.owner, asked.limit)
   if verdict == 'enter' then
     admit(token, asked, verdict, outer)
@@ -56,14 +67,21 @@ local function acquire()
     return refused('upgrade', 0, 0, settle())
   end
   local queued = call('EXISTS', KEYS[2]) == 1
+  if latest and not ticket then
+    ticket = math.max(last_ticket_plus_one(), older and older.ticket + 1 or 0)
+  end
   if channel ~= '' and (queued or verdict == 'full') then
-    join(tonumber(ARGV[7]))
+    join(ticket)
+    if latest then supersede(older, tonumber(call('ZSCORE', KEYS[2], token)), asked) end
     queued = true
   end
   local more = queued and let_in(token) or 0
   if not holds[token] and call('EXISTS', KEYS[2]) == 0 then
     verdict, outer = rule(asked.owner, asked.limit)
-    if verdict == 'fresh' then admit(token, asked, verdict, outer) end
+    if verdict == 'fresh' then
+      admit(token, asked, verdict, outer)
+      if latest and (not vouched or ARGV[7] ~= '') then supersede(older, ticket, asked) end
+    end
   end
   more = math.max(more, tell_next(token))
   if holds[token] then return granted(more) end

@@ -70,6 +70,33 @@ local function tell(channel, message)
   return heard == 0 and joined_at ~= ARGV[3] and 1 or heard
 end
 
+-- The newest that asked as latest, remembered as long as the queue.
+local function newest()
+  local ticket, id, owner, who =
+    string.match(call('HGET', KEYS[3], '=latest') or '', '^(%d+) (%S+) (%S+) (.*)$')
+  return ticket and {ticket = tonumber(ticket), id = id, owner = owner, who = who}
+end
+
+-- Whoever brings a ticket stood in the queue, or orders the waiters of a quorum.
+local function is_superseded(older, ticket)
+  if not older or not ticket or older.id == token then return false end
+  return ticket < older.ticket or (ticket == older.ticket and token < older.id)
+end
+
+-- This request is the newest. The one before it leaves the queue, and asks why; but not one that
+-- the other members of a quorum hold.
+local function supersede(older, ticket, asked)
+  local waits = older and older.id ~= token and call('ZSCORE', KEYS[2], older.id)
+  local waiter = waits and parse_waiter(call('HGET', KEYS[3], older.id))
+  if waiter and waiter.channel ~= reserved then
+    tell(waiter.channel, 'next 0')
+    unqueue(older.id)
+  end
+  call('HSET', KEYS[3], '=latest',
+    string.format('%.0f %s %s %s', ticket, token, asked.owner, asked.who))
+  keep_queue()
+end
+
 -- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.
 local function let_in(self)
   while budget > 0 do

@@ -5,6 +5,7 @@
 -- KEYS  1 holds    hash   token -> "flag floor at since fence lease ttl limit owner who"
 --       2 queue    zset   ticket -> token
 --       3 waiters  hash   token -> "seen told channel proposal floor lease ttl limit owner who"
+--                         =latest -> "ticket token owner who" of the newest that asked so
 --       4 fence    string the last fence granted, and behind it of whom: "fence at lease ttl limit
 --                         owner who"
 --       5 alive    string "run_id since flag", of a member of a quorum alone: see quarantine.lua
@@ -20,6 +21,8 @@
 --       or "": who waits puts it behind its channel, as channel@word; then
 --   acquire  4 " lease ttl limit owner who"  5 floor  6 life (the larger of ttl and floor), and of
 --            who waits 7 ticket or ""  8 channel
+--            10 latest, of one that supersedes the waiters who said so before; without a value 7
+--            and 8 are then "" and 9 is -
 --   renew    4 ttl, or "" for the grant's own
 --   release  nothing more, or 4 unsure 0|1  5 ignore the floor 0|1  6 ttl (of a tombstone)
 --   force    4 fence, or "" for everybody  5 who evicts, if that is to be known (token unused)
@@ -33,7 +36,7 @@
 --
 -- Replies, with a blank between items where no holds are among them, else as a list: granted fence
 -- more; refused why ticket ahead waiting, ask again in ms, owners now more hold ... (8 at most) with
--- why = held | upgrade | gone; renewed lease fence limit more; gone more; released | left | absent
+-- why = held | upgrade | gone | superseded (then the hold is the newer waiter); renewed lease fence limit more; gone more; released | left | absent
 -- more; forced now more hold ...; tidied more. more = 1: waiters remain to be looked at; call tidy.
 -- Behind the more of gone and absent stands who evicted the hold, where that is known.
 -- A rejoin is answered as a renew. A member adds: how many ms it stays guarded, "run_id/flag" of its

@@ -112,7 +112,7 @@ end
 
 function __dlock_servers
     string join \n local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
-        redis+cluster:// rediss+cluster://
+        redis+cluster:// rediss+cluster:// postgres:// postgresql://
 end
 
 complete -c dlock -f

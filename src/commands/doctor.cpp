@@ -4,6 +4,7 @@
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
 #include "doctor/diagnose.hpp"
+#include "doctor/diagnose_database.hpp"
 #include "doctor/rights.hpp"
 #include "output/diagnosis.hpp"
 
@@ -16,6 +17,7 @@ DoctorOptions exam_of(const Settings& settings) {
 
 struct Diagnose {
   DoctorOptions exam;
+  const Settings& settings;
 
   Diagnosis operator()(const LocalTarget& local) const {
     return diagnose_directory(directory_of(local));
@@ -29,6 +31,10 @@ struct Diagnose {
   }
   Diagnosis operator()(const QuorumTarget& target) const {
     return diagnose_quorum(target.servers, exam);
+  }
+  Diagnosis operator()(const SqlTarget& target) const {
+    return diagnose_postgres({target.url, target.password, target.shown},
+                             [this] { return open_store(settings); });
   }
 };
 
@@ -56,6 +62,7 @@ struct AclLines {
     in_quorum.topology = Topology::quorum;
     return acl_line(in_quorum, target.servers.front()) + "\n";
   }
+  std::string operator()(const SqlTarget&) const { return postgres_rights(); }
 };
 
 }  // namespace
@@ -66,7 +73,7 @@ int doctor_command(const Settings& settings, const Log&) {
     print(std::visit(AclLines{exam}, settings.server));
     return 0;
   }
-  const Diagnosis diagnosis = std::visit(Diagnose{exam}, settings.server);
+  const Diagnosis diagnosis = std::visit(Diagnose{exam, settings}, settings.server);
   if (!settings.quiet) {
     print(settings.json ? diagnosis_json(diagnosis)
                         : diagnosis_text(diagnosis, screen_at(STDOUT_FILENO)));

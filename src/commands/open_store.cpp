@@ -2,6 +2,7 @@
 
 #include "base/duplicate_servers.hpp"
 #include "base/duration.hpp"
+#include "cas/cas_store.hpp"
 #include "commands/tracing_store.hpp"
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
@@ -10,6 +11,7 @@
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
+#include "sql/open_database.hpp"
 
 namespace dlock {
 namespace {
@@ -17,6 +19,10 @@ namespace {
 /// What lives on servers is a Store, FenceRegister and Latches at once.
 template <typename As>
 std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& on_link) {
+  if (const auto* database = std::get_if<SqlTarget>(&settings.server)) {
+    auto backend = open_database(database->url, database->shown, database->password);
+    return std::make_unique<CasStore>(std::move(backend), settings.prefix);
+  }
   RedisTerms terms{settings.prefix, settings.replicas};
   terms.may_move = !std::holds_alternative<Endpoint>(settings.server);
   terms.on_link = on_link;

@@ -103,6 +103,7 @@ class TracingStore final : public Store {
     return store_->command_started(claim, group);
   }
   bool live_with(const Claim& claim, pid_t pid) override { return store_->live_with(claim, pid); }
+  void rest() override { store_->rest(); }
   void before_fork() override { store_->before_fork(); }
   void leave_to(pid_t pid) override { store_->leave_to(pid); }
   bool needs_renewal(const Claim& claim) const override { return store_->needs_renewal(claim); }

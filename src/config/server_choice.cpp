@@ -69,13 +69,16 @@ std::optional<std::string> password_of_files(const Sources& sources,
   return std::nullopt;
 }
 
-/// The password for a URL that brings `own`, if any, in the order that resolve() promises.
+/// The password for a URL that brings `own`, if any, in the order that resolve() promises; with
+/// `redis` also from the variable of redis-cli.
 std::optional<std::string> find_password(const Sources& sources, std::optional<std::string> own,
-                                         std::vector<std::string>& warnings) {
+                                         std::vector<std::string>& warnings, bool redis = true) {
   // All variables are read first: an empty one is an error even where it does not count.
   const auto file_variable = sources.in_variable("DLOCK_PASSWORD_FILE");
   auto values = sources.in_variable("DLOCK_PASSWORD");
-  for (auto& given : sources.in_variable("REDISCLI_AUTH")) values.push_back(std::move(given));
+  if (redis) {
+    for (auto& given : sources.in_variable("REDISCLI_AUTH")) values.push_back(std::move(given));
+  }
 
   const auto flag = sources.in_flags(option("password-file"));
   if (!flag.empty()) return password_in(flag.front(), warnings);
@@ -105,13 +108,29 @@ void warn(ChosenServer& chosen, const std::string& warning) {
   warnings.push_back(warning);
 }
 
+void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
+  if (given.place != option("server").shown()) return;
+  warn(chosen,
+       "a password on the command line can be seen by every user of this host: use "
+       "--password-file");
+}
+
+/// What neither the URL nor dlock's own settings have, the database's library looks for.
+void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& database,
+                  ChosenServer& chosen) {
+  if (database.has_password) warn_of_open_password(given, chosen);
+  const std::optional<std::string> in_url =
+      database.has_password ? std::optional(std::string()) : std::nullopt;
+  const auto password = find_password(sources, in_url, chosen.warnings, false);
+  if (password && !password->empty()) database.password = password;
+}
+
 void add_password(const SourcedValue& given, const Sources& sources, ChosenServer& chosen) {
+  if (auto* database = std::get_if<SqlTarget>(&chosen.target)) {
+    add_password(given, sources, *database, chosen);
+  }
   for (Endpoint* server : servers_in(chosen.target)) {
-    if (server->password && given.place == option("server").shown()) {
-      warn(chosen,
-           "a password on the command line can be seen by every user of this host: use "
-           "--password-file");
-    }
+    if (server->password) warn_of_open_password(given, chosen);
     std::vector<std::string> warnings;
     server->password = find_password(sources, server->password, warnings);
     for (const std::string& warning : warnings) warn(chosen, warning);
@@ -163,6 +182,10 @@ void add_tls(const Sources& sources, ChosenServer& chosen) {
     for (Endpoint& each : sentinel->sentinels) servers.push_back(&each);
   }
   std::erase_if(servers, [](const Endpoint* server) { return !server->tls; });
+  if (servers.empty() && std::holds_alternative<SqlTarget>(chosen.target)) {
+    return refuse_flags(sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
+                        "a database's URL says it: sslmode=verify-full&sslrootcert=FILE");
+  }
   if (servers.empty()) {
     return refuse_flags(sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
                         "the server's URL does not begin with rediss, so there is no TLS");

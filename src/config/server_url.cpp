@@ -7,6 +7,7 @@
 #include <cctype>
 #include <climits>
 
+#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -242,15 +243,52 @@ Endpoint parse_unix(std::string_view rest) {
   return target;
 }
 
+/// `host=` and `port=` of a query, which tell where the database is.
+std::string shown_address(std::string_view query) {
+  std::string shown;
+  while (!query.empty()) {
+    const auto parameter = take_until(query, '&');
+    if (!parameter.starts_with("host=") && !parameter.starts_with("port=")) continue;
+    shown += (shown.empty() ? "?" : "&") + escaped(percent_decoded(parameter));
+  }
+  return shown;
+}
+
+/// A URL of PostgreSQL: libpq reads it, and knows more forms than need be known here.
+SqlTarget parse_postgres(std::string_view text, std::string_view rest) {
+#ifndef DLOCK_WITH_POSTGRESQL
+  throw_usage("this dlock was built without PostgreSQL (DLOCK_POSTGRESQL is off)");
+#endif
+  if (rest.find('#') != std::string_view::npos) {
+    throw_usage("a # stands in the URL: in a user, password or name it is written %23");
+  }
+  auto authority = take_authority(rest, false);
+  const auto at = authority.rfind('@');
+  SqlTarget target;
+  target.url = std::string(text);
+  if (at != std::string_view::npos) {
+    const auto login = authority.substr(0, at);
+    target.has_password = login.find(':') != std::string_view::npos;
+    authority.remove_prefix(at + 1);
+  }
+  const auto path = cut_until(rest, "?");
+  if (!rest.empty()) rest.remove_prefix(1);
+  target.has_password =
+      target.has_password || ("&" + std::string(rest)).find("&password=") != std::string::npos;
+  target.shown = "postgres://" + escaped(percent_decoded(authority)) +
+                 escaped(percent_decoded(path)) + shown_address(rest);
+  return target;
+}
+
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
-  const std::string suggestion =
-      did_you_mean(std::string(scheme) + "://",
-                   {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
-                    "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"});
+  const std::string suggestion = did_you_mean(
+      std::string(scheme) + "://",
+      {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://", "rediss+sentinel://",
+       "redis+cluster://", "rediss+cluster://", "postgres://", "postgresql://"});
   throw_usage("unknown scheme " + redacted(scheme) + "://" +
               (suggestion.empty()
-                   ? ": it is local:, redis://, rediss://, unix://, redis+sentinel:// or "
-                     "redis+cluster://"
+                   ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
+                     "redis+cluster:// or postgres://"
                    : suggestion));
 }
 
@@ -274,6 +312,7 @@ Target parse_server_url(std::string_view text) {
   const auto scheme = text.substr(0, colon);
   const auto rest = text.substr(colon + 3);
   if (scheme == "unix") return parse_unix(rest);
+  if (scheme == "postgres" || scheme == "postgresql") return parse_postgres(text, rest);
   const auto plus = scheme.find('+');
   const bool tls = scheme.substr(0, plus) == "rediss";
   if (!tls && scheme.substr(0, plus) != "redis") refuse_scheme(scheme);

@@ -36,8 +36,18 @@ struct QuorumTarget {
   bool operator==(const QuorumTarget&) const = default;
 };
 
+/// A database. The URL goes to the database's own client library as it is.
+struct SqlTarget {
+  std::string url;
+  std::string shown;                      ///< for people: without login and most parameters
+  std::optional<std::string> password{};  ///< goes before the one that the URL or the library has
+  bool has_password = false;              ///< the URL brings one
+  bool operator==(const SqlTarget&) const = default;
+};
+
 /// Where locks live; an Endpoint is one Redis or Valkey.
-using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget>;
+using Target =
+    std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget, SqlTarget>;
 
 /// Reads a URL, whose forms are those of the README; user, password and paths are percent-decoded,
 /// and `rediss` leaves default TlsSettings. Throws Error{usage} without saying where the URL stood;

@@ -341,6 +341,10 @@ class Resolver {
     if (settings_.replicas > 0 && std::holds_alternative<LocalTarget>(settings_.server)) {
       throw_usage("--replicas: locks on this host have none: it goes with a Redis server");
     }
+    if (settings_.replicas > 0 && std::holds_alternative<SqlTarget>(settings_.server)) {
+      throw_usage(
+          "--replicas: it goes with a Redis server; a database has synchronous_standby_names");
+    }
     if (settings_.replicas > 0 && std::holds_alternative<QuorumTarget>(settings_.server)) {
       throw_usage(
           "--replicas: where several servers decide, a replica has no part: name one server");

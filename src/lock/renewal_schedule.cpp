@@ -14,6 +14,9 @@ constexpr int renewals_a_lease = 3;
 /// Less is how NTP corrects a clock when it begins.
 constexpr std::chrono::seconds noteworthy_step{1};
 
+/// A store that is not needed for longer may rest.
+constexpr std::chrono::seconds long_rest{5};
+
 /// How long a hold that may be over already is asked for before it is given up.
 constexpr milliseconds longest_doubt{500};
 
@@ -52,11 +55,15 @@ Deadline RenewalSchedule::next_due() const {
 }
 
 void RenewalSchedule::renew_due(bool all) {
+  bool was_handed_over = false;
   for (Upkept& lease : leases_) {
     const bool kept_up = lease.next != never;
+    was_handed_over = was_handed_over || !lease.held.grant.confirmed;
     if (kept_up && (all || lease.next <= BootClock::now())) renew(lease);
     if (readable(stop_fd_)) return;
   }
+  // A hold that was just handed over may be short.
+  if (!was_handed_over && next_due() > later(BootClock::now(), long_rest)) store_.rest();
 }
 
 void RenewalSchedule::cannot_renew(const Error& why) {

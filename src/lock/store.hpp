@@ -131,6 +131,9 @@ class Store {
   /// and not answered is as if it had never been answered.
   virtual void before_fork() {}
 
+  /// Said when nothing will be asked for some seconds: what only costs the place is given up.
+  virtual void rest() {}
+
   /// Said on both sides of a fork: from here on process `pid` alone uses this store, and clears up
   /// after it.
   virtual void leave_to(pid_t pid);

@@ -10,15 +10,20 @@
 namespace dlock {
 namespace {
 
-constexpr std::string_view first_line = "dlock-table 1";
+constexpr std::string_view first_line_of_file = "dlock-table 1";
+constexpr std::string_view record_format = "dlock-record ";
+constexpr std::string_view record_version = "1";
 constexpr std::string_view last_line = "end";
 constexpr std::string_view flags = "hpkt";  // in the order of Flag
 constexpr std::string_view empty_field = "-";
 
+/// Where the text lives: beside the processes it names, or apart from them.
+enum class Form { file, record };
+
 /// The text on its way out.
 class Writer {
  public:
-  explicit Writer(std::string& text) : text_(text) {}
+  Writer(std::string& text, Form form) : text_(text), form_(form) {}
   Writer& line(std::string_view kind) {
     text_ += kind;
     return *this;
@@ -48,6 +53,7 @@ class Writer {
     return add(who.host).add_number(who.pid).add(who.user).add(who.command).add(who.label);
   }
   Writer& add_backing(const HolderIdentity& backing) {
+    if (form_ == Form::record) return add(backing.mailbox);
     add_number(backing.by_process ? 1 : 0);
     return add_process(backing.process).add_process(backing.command).add(backing.mailbox);
   }
@@ -55,6 +61,7 @@ class Writer {
 
  private:
   std::string& text_;
+  Form form_;
 };
 
 void write_hold(Writer& out, const HoldEntry& hold) {
@@ -91,7 +98,8 @@ void write_waiter(Writer& out, const WaiterEntry& waiter) {
 /// The text on its way in.
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& where) : rest_(text), where_(where) {}
+  Reader(std::string_view text, Form form, const std::string& where)
+      : rest_(text), form_(form), where_(where) {}
 
   [[noreturn]] void fail() const {
     throw Error(ErrorKind::wrong_data,
@@ -156,6 +164,10 @@ class Reader {
   }
   HolderIdentity backing() {
     HolderIdentity backing;
+    if (form_ == Form::record) {
+      backing.mailbox = text();
+      return backing;
+    }
     backing.by_process = number<int>() != 0;
     backing.process = process();
     backing.command = process();
@@ -175,6 +187,7 @@ class Reader {
   std::string_view rest_;
   std::string_view fields_;
   bool encoded_ = false;  ///< some field of the line is
+  Form form_;
   const std::string& where_;
 };
 
@@ -222,14 +235,7 @@ void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.backing = in.backing();
 }
 
-}  // namespace
-
-std::string table_text(const LockKey& key, const LockTable& table) {
-  constexpr std::size_t usual_line = 256;
-  std::string text;
-  text.reserve((table.holds.size() + table.queue.size() + 2) * usual_line);
-  Writer out(text);
-  out.line(first_line).end();
+void write_table(Writer& out, const LockKey& key, const LockTable& table) {
   out.line("key").add(key.text).end();
   out.line("fence").add_number(table.last_fence.value).end();
   out.line("asked").add_number(table.last_ask.count()).end();
@@ -238,13 +244,21 @@ std::string table_text(const LockKey& key, const LockTable& table) {
   for (const HoldEntry& hold : table.holds) write_hold(out, hold);
   for (const WaiterEntry& waiter : table.queue) write_waiter(out, waiter);
   out.line(last_line).end();
+}
+
+std::string text_in(Form form, std::string_view first, const LockKey& key, const LockTable& table) {
+  constexpr std::size_t usual_line = 256;
+  std::string text;
+  text.reserve((table.holds.size() + table.queue.size() + 2) * usual_line);
+  Writer out(text, form);
+  out.line(first).end();
+  write_table(out, key, table);
   return text;
 }
 
-NamedTable parse_table(std::string_view text, const std::string& where) {
-  Reader in(text, where);
+/// What follows the first line.
+NamedTable read_table(Reader& in) {
   NamedTable named;
-  if (in.line() != first_line) in.fail();
   if (in.open_line() != "key") in.fail();
   named.key.text = in.text();
   in.close_line();
@@ -273,6 +287,34 @@ NamedTable parse_table(std::string_view text, const std::string& where) {
   in.close_line();
   in.close();
   return named;
+}
+
+}  // namespace
+
+std::string table_text(const LockKey& key, const LockTable& table) {
+  return text_in(Form::file, first_line_of_file, key, table);
+}
+
+NamedTable parse_table(std::string_view text, const std::string& where) {
+  Reader in(text, Form::file, where);
+  if (in.line() != first_line_of_file) in.fail();
+  return read_table(in);
+}
+
+std::string record_text(const LockKey& key, const LockTable& table) {
+  const std::string first = std::string(record_format) + std::string(record_version);
+  return text_in(Form::record, first, key, table);
+}
+
+NamedTable parse_record(std::string_view text, const std::string& where) {
+  Reader in(text, Form::record, where);
+  const auto first = in.line();
+  if (!first.starts_with(record_format)) in.fail();
+  if (first.substr(record_format.size()) != record_version) {
+    throw Error(ErrorKind::wrong_data,
+                where + " was written by another version of dlock: use that one here");
+  }
+  return read_table(in);
 }
 
 }  // namespace dlock

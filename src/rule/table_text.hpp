@@ -20,4 +20,10 @@ struct NamedTable {
 /// The reverse. Throws Error{wrong_data} if `text` is anything else; `where` names the file.
 NamedTable parse_table(std::string_view text, const std::string& where);
 
+/// The same for a record that clients on several hosts share: without their processes.
+std::string record_text(const LockKey& key, const LockTable& table);
+
+/// The reverse; a record of another version of dlock is refused as well.
+NamedTable parse_record(std::string_view text, const std::string& where);
+
 }  // namespace dlock

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "doctor/rights.hpp"
 #include "quorum/quorum_store.hpp"
@@ -12,7 +13,10 @@
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
+#include "sql/postgres_backend.hpp"
 #include "support/cluster.hpp"
+#include "support/eventually.hpp"
+#include "support/postgres_server.hpp"
 #include "support/sentinels.hpp"
 #include "support/tls_redis.hpp"
 #include "support/vouching.hpp"
@@ -20,7 +24,7 @@
 namespace dlock::test {
 namespace {
 
-class OneServer final : public Deployment {
+class OneServer final : public RedisDeployment {
  public:
   explicit OneServer(bool by_tcp = false) : by_tcp_(by_tcp), server_({by_tcp, false, "", {}, {}}) {}
 
@@ -35,7 +39,7 @@ class OneServer final : public Deployment {
   RedisServer server_;
 };
 
-class BehindSentinels final : public Deployment {
+class BehindSentinels final : public RedisDeployment {
  public:
   StorePtr open() override {
     const SentinelTarget target = fleet_.target();
@@ -51,7 +55,7 @@ class BehindSentinels final : public Deployment {
   Sentinels fleet_{{1, 3, {}, {"sentinel down-after-milliseconds locks 600000"}, ""}};
 };
 
-class UnderTls final : public Deployment {
+class UnderTls final : public RedisDeployment {
  public:
   StorePtr open() override { return redis_store(redis_.endpoint()); }
   std::vector<RedisServer*> servers() override { return {&redis_.server}; }
@@ -62,7 +66,7 @@ class UnderTls final : public Deployment {
 };
 
 /// A user who may do what `dlock doctor --acl` prints, and no more.
-class Restricted final : public Deployment {
+class Restricted final : public RedisDeployment {
  public:
   Restricted() {
     endpoint_.user = "dlock";
@@ -81,7 +85,7 @@ class Restricted final : public Deployment {
   Endpoint endpoint_ = endpoint_at(server_.address());
 };
 
-class OnCluster final : public Deployment {
+class OnCluster final : public RedisDeployment {
  public:
   StorePtr open() override { return cluster_.open(); }
   std::vector<RedisServer*> servers() override {
@@ -96,7 +100,7 @@ class OnCluster final : public Deployment {
 };
 
 /// Three servers of which two decide.
-class Quorum final : public Deployment {
+class Quorum final : public RedisDeployment {
  public:
   StorePtr open() override {
     return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>([this] {
@@ -115,6 +119,51 @@ class Quorum final : public Deployment {
   RedisServer a_, b_, c_;
 };
 
+/// A table in a PostgreSQL database, made anew by the first client of each test.
+class InPostgres final : public Deployment {
+ public:
+  explicit InPostgres(bool by_tcp) : server_({by_tcp, {}, ""}) {
+    terms_.url = by_tcp ? server_.tcp_url() : server_.url();
+    terms_.shown = "postgres://of-the-test/postgres";
+  }
+
+  StorePtr open() override {
+    return std::make_unique<CasStore>(std::make_unique<PostgresBackend>(terms_), "dlock:");
+  }
+  /// Whoever needs the table waits for it.
+  void freeze(const LockKey&) override {
+    server_.query(std::string(postgres_schema()) + "; COMMIT; BEGIN; LOCK TABLE dlock");
+  }
+  void thaw() override { server_.query("ROLLBACK"); }
+  std::string litter() override {
+    std::string names;
+    for (const KeyState& state : open()->inspect({{}, {"*"}}, soon())) {
+      names += state.key.text + "\n";
+    }
+    return names;
+  }
+  /// A session ends some time after its client has closed it.
+  void await_waiters(const std::string& key, std::size_t count) override {
+    const auto store = open();
+    REQUIRE(eventually([&] { return state_of(*store, key).waiters.size() == count; }));
+  }
+  void reset() { server_.query("ROLLBACK; DROP TABLE IF EXISTS dlock"); }
+
+ private:
+  PostgresServer server_;
+  PostgresTerms terms_;
+};
+
+std::shared_ptr<Deployment> shared_postgres(bool by_tcp) {
+  if (!PostgresServer::is_installed()) {
+    // ctest knows the sentence, and counts the test as skipped.
+    throw Error(ErrorKind::host_refused, "skipped: postgresql is not installed");
+  }
+  static const auto one = std::make_shared<InPostgres>(by_tcp);
+  one->reset();
+  return one;
+}
+
 template <typename Kind>
 std::shared_ptr<Deployment> shared() {
   static const auto one = std::make_shared<Kind>();
@@ -127,6 +176,33 @@ std::shared_ptr<Deployment> shared() {
 
 }  // namespace
 
+void RedisDeployment::freeze(const LockKey& key) {
+  frozen_ = servers_of(key);
+  for (RedisServer* server : frozen_) server->stop();
+}
+
+void RedisDeployment::thaw() {
+  for (RedisServer* server : frozen_) server->cont();
+  frozen_.clear();
+}
+
+void RedisDeployment::lose_on_one(const LockKey& key) {
+  if (by_majority()) servers().front()->command({"DEL", "dlock:{" + key.text + "}"});
+}
+
+std::string RedisDeployment::litter() {
+  std::string names;
+  // Of several servers a majority has answered; the others may still be about to.
+  eventually(
+      [&] {
+        names.clear();
+        for (const RedisServer* server : servers()) names += litter_of(*server);
+        return names.empty() || servers().size() == 1;
+      },
+      milliseconds(3000));
+  return names;
+}
+
 std::shared_ptr<Deployment> new_deployment() {
   const char* variable = std::getenv("DLOCK_TEST_DEPLOYMENT");
   const std::string name = variable == nullptr ? "" : variable;
@@ -137,6 +213,8 @@ std::shared_ptr<Deployment> new_deployment() {
   if (name == "sentinel") return shared<BehindSentinels>();
   if (name == "cluster") return shared<OnCluster>();
   if (name == "quorum") return shared<Quorum>();
+  if (name == "postgres") return shared_postgres(false);
+  if (name == "postgres-tcp") return shared_postgres(true);
   throw Error(ErrorKind::usage, "no such deployment: " + name);
 }
 

@@ -8,24 +8,43 @@
 
 namespace dlock::test {
 
-/// Redis as somebody runs it.
+/// Servers as somebody runs them.
 class Deployment {
  public:
   virtual ~Deployment() = default;
 
   /// Another client of it.
   virtual StorePtr open() = 0;
-  /// Where locks may live.
-  virtual std::vector<RedisServer*> servers() = 0;
   /// Whether a majority decides, so that readers and the owners of a semaphore take turns.
   virtual bool by_majority() const { return false; }
+  /// As DeployedEngine has them.
+  virtual void freeze(const LockKey& key) = 0;
+  virtual void thaw() = 0;
+  virtual void lose_on_one(const LockKey&) {}
+  virtual std::string litter() = 0;
+  virtual void await_waiters(const std::string&, std::size_t) {}
+};
+
+/// Redis as somebody runs it.
+class RedisDeployment : public Deployment {
+ public:
+  /// Where locks may live.
+  virtual std::vector<RedisServer*> servers() = 0;
   /// Those without which a key cannot be had.
   virtual std::vector<RedisServer*> servers_of(const LockKey& key) = 0;
+
+  void freeze(const LockKey& key) override;
+  void thaw() override;
+  void lose_on_one(const LockKey& key) override;
+  std::string litter() override;
+
+ private:
+  std::vector<RedisServer*> frozen_;
 };
 
 /// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
-/// `sentinel`, `cluster`, `quorum`; by default one server on a Unix socket.
-/// But for `tcp` and the default all tests of this process share it.
+/// `sentinel`, `cluster`, `quorum`, `postgres`, `postgres-tcp`; by default one server on a Unix
+/// socket. But for `tcp` and the default all tests of this process share it.
 std::shared_ptr<Deployment> new_deployment();
 
 }  // namespace dlock::test

@@ -6,7 +6,6 @@
 #include "local/key_name.hpp"
 #include "local/local_store.hpp"
 #include "redis/redis_store.hpp"
-#include "support/eventually.hpp"
 
 namespace dlock::test {
 
@@ -23,16 +22,6 @@ StorePtr redis_store(Endpoint endpoint) {
                                       RedisTerms{});
 }
 
-void DeployedEngine::freeze(const LockKey& key) {
-  frozen_ = deployment_->servers_of(key);
-  for (RedisServer* server : frozen_) server->stop();
-}
-
-void DeployedEngine::thaw() {
-  for (RedisServer* server : frozen_) server->cont();
-  frozen_.clear();
-}
-
 std::string litter_of(const RedisServer& server) {
   std::string names;
   for (const Reply& name : server.command({"KEYS", "*"}).items) {
@@ -43,23 +32,6 @@ std::string litter_of(const RedisServer& server) {
       names += "  " + field.text + "\n";
     }
   }
-  return names;
-}
-
-void DeployedEngine::lose_on_one(const LockKey& key) {
-  if (by_majority()) deployment_->servers().front()->command({"DEL", "dlock:{" + key.text + "}"});
-}
-
-std::string DeployedEngine::litter() {
-  std::string names;
-  // Of several servers a majority has answered; the others may still be about to.
-  eventually(
-      [&] {
-        names.clear();
-        for (const RedisServer* server : deployment_->servers()) names += litter_of(*server);
-        return names.empty() || deployment_->servers().size() == 1;
-      },
-      milliseconds(3000));
   return names;
 }
 

@@ -43,23 +43,26 @@ class RedisEngine {
   RedisServer server;
 };
 
-/// Redis as it is deployed. What every test of the contract needs of an engine: a client more, the
+/// An engine as it is deployed. What every test of the contract needs of one: a client more, the
 /// engine made to stand still, and what it keeps that it should have forgotten.
 class DeployedEngine {
  public:
   StorePtr open() { return deployment_->open(); }
   bool by_majority() const { return deployment_->by_majority(); }
   /// Nobody who asks for `key` gets an answer until thaw().
-  void freeze(const LockKey& key);
-  void thaw();
+  void freeze(const LockKey& key) { deployment_->freeze(key); }
+  void thaw() { deployment_->thaw(); }
   /// Where a majority decides, one of the servers forgets who holds `key`.
-  void lose_on_one(const LockKey& key);
+  void lose_on_one(const LockKey& key) { deployment_->lose_on_one(key); }
   /// The names of all that is there and that no key needs for its fence; of all that is held.
-  std::string litter();
+  std::string litter() { return deployment_->litter(); }
+  /// Returns once the engine knows that of the waiters for `key` only so many live.
+  void await_waiters(const std::string& key, std::size_t count) {
+    deployment_->await_waiters(key, count);
+  }
 
  private:
   std::shared_ptr<Deployment> deployment_ = new_deployment();
-  std::vector<RedisServer*> frozen_;
 };
 
 /// The same of the local engine, in an explicit directory.
@@ -70,6 +73,7 @@ class LocalEngine {
   void freeze(const LockKey& key);
   void thaw() { frozen_.reset(); }
   static void lose_on_one(const LockKey&) {}
+  static void await_waiters(const std::string&, std::size_t) {}
   std::string litter();
 
  private:

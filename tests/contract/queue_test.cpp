@@ -231,6 +231,7 @@ TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in th
   const auto last = waiter(engine, "k");
   for (Waiting& each : dead) each.store.reset();
   dead_too.store.reset();
+  engine.await_waiters("k", 2);
   const auto before = BootClock::now();
   release(*holder, held);
   CHECK(served_in_time(living));
@@ -249,6 +250,7 @@ TEST_OF_ENGINES("a ticket that is brought back keeps the place, even before thos
   const Ticket ticket = queue_up(*first.store, first.claim);
   const auto second = waiter(engine, "k"), third = waiter(engine, "k");
   first.store.reset();
+  engine.await_waiters("k", 2);
   release(*holder, held);
   REQUIRE(served_in_time(second));  // the first, away, was dropped on the way
   first.store = engine.open();

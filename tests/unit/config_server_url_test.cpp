@@ -115,8 +115,8 @@ TEST_CASE("a wrong scheme is refused, with what was meant") {
   CHECK(fault("REDIS://h").starts_with("unknown scheme REDIS://"));
   CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
   CHECK(fault("http://h") ==
-        "unknown scheme http://: it is local:, redis://, rediss://, unix://, redis+sentinel:// or "
-        "redis+cluster://");
+        "unknown scheme http://: it is local:, redis://, rediss://, unix://, redis+sentinel://, "
+        "redis+cluster:// or postgres://");
   CHECK(fault("://h").starts_with("unknown scheme ://"));
   for (const char* bad : {"", "localhost", "localhost:6379", "/run/r.sock", "redis:h", "unix:/a",
                           "local", "redis:/h", " redis"}) {
@@ -207,6 +207,25 @@ TEST_CASE("redis+sentinel:// names sentinels, a master, and how to log in to tha
     CAPTURE(bad);
     CHECK_FALSE(fault(bad).empty());
   }
+}
+
+TEST_CASE("a PostgreSQL URL goes to libpq as it is, and is shown without login and parameters") {
+  const auto parsed = [](const std::string& url) {
+    return std::get<SqlTarget>(parse_server_url(url));
+  };
+  const std::string url = "postgres://app:sekret@db1,db2:5433/shop?sslmode=verify-full&x=%20";
+  CHECK(parsed(url).url == url);
+  CHECK(parsed(url).shown == "postgres://db1,db2:5433/shop");
+  CHECK(parsed(url).has_password);
+  CHECK(parsed("postgresql://app@h/db").shown == "postgres://h/db");
+  CHECK_FALSE(parsed("postgresql://app@h/db").has_password);
+  const auto query = parsed("postgres:///db?user=u&password=sekret&host=/run/pg&port=5433");
+  CHECK(query.shown == "postgres:///db?host=/run/pg&port=5433");
+  CHECK(query.has_password);
+  CHECK(parsed("postgres://").shown == "postgres://");
+  CHECK(fault("postgres://u:a/b@h/db").find("sekret") == std::string::npos);
+  CHECK(fault("postgres://u:se#kret@h/db").find("%23") != std::string::npos);
+  CHECK(fault("postgre://h/db").find("postgres://") != std::string::npos);
 }
 
 TEST_CASE("redis+cluster:// names some of the nodes") {

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/call_options.hpp"
+#include "base/clock.hpp"
+#include "lock/store.hpp"
+
+namespace dlock {
+
+/// Names one state of a record; no two states of one name ever share it. 0: there is no record.
+using Version = std::int64_t;
+
+/// A record as it was read, and when: by the place's clock, and by ours.
+struct Snapshot {
+  std::string text;
+  Version version = 0;
+  microseconds clock{0};  ///< of the place, in the request that read the record
+  Deadline sent{};        ///< before that request went out
+  int connection = 0;     ///< which of the backend's connections it came on, counted from 1
+  /// The connections that live, as connection_id() names them; nothing if the place cannot tell.
+  std::optional<std::set<std::string>> alive{};
+};
+
+/// A message for the clients that listen to a channel.
+struct Wakeup {
+  std::string channel;
+  std::string message;
+};
+
+/// What a write puts in the place of a record.
+struct Update {
+  std::string text;
+  microseconds ends{0};  ///< by the place's clock: from then on the record may be swept away
+  std::vector<Wakeup> wakeups{};  ///< sent if, and only if, the text counts
+  /// The text names the connection of the snapshot: the write fails on any other.
+  bool names_connection = false;
+};
+
+struct NamedRecord {
+  std::string name;
+  std::string text;
+};
+
+/// Records in the order of their names, and the rest of a Snapshot for all of them.
+struct RecordPage {
+  std::vector<NamedRecord> records;
+  Snapshot read{};
+  bool last = true;  ///< no more follow
+};
+
+/// A place that stores named records and replaces one only if nobody has changed it meanwhile. One
+/// thread uses it at a time. Trouble is an Error; after Error{unavailable} from write() the write
+/// may have counted, or may count yet.
+class CasBackend {
+ public:
+  virtual ~CasBackend() = default;
+
+  /// With a `channel`, the connection listens to that one, from before the read.
+  virtual Snapshot read(const std::string& name, const std::string& channel,
+                        const CallOptions& call_options) = 0;
+
+  /// Writes over the state that `over` shows. The version of what was written, or else what is
+  /// there instead, read after the attempt.
+  virtual std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
+                                                const Update& update,
+                                                const CallOptions& call_options) = 0;
+
+  /// The records whose names begin with `prefix` and come after `after`; some hundred at most.
+  virtual RecordPage list(const std::string& prefix, const std::string& after,
+                          const CallOptions& call_options) = 0;
+
+  /// How many records have names that begin with `prefix`.
+  virtual std::int64_t count(const std::string& prefix, const CallOptions& call_options) = 0;
+
+  /// Removes some of the records under `prefix`, after the name `after`, whose end has passed.
+  virtual void sweep(const std::string& prefix, const std::string& after,
+                     const CallOptions& call_options) = 0;
+
+  /// Names the connection for as long as it lives, as Snapshot::alive does. Empty: it hears no
+  /// messages, so the client has to poll.
+  virtual std::string connection_id() const = 0;
+
+  /// The next message on `channel`, or why there is none: `due` or `interrupted`. Throws
+  /// Error{unavailable} if the connection no longer listens to it.
+  virtual std::variant<std::string, Wake::Reason> next_message(const std::string& channel,
+                                                               Deadline until, int cancel_fd) = 0;
+
+  /// Drops the connection; the next request opens another.
+  virtual void close() = 0;
+
+  /// What people call the place.
+  virtual std::string name() const = 0;
+};
+
+}  // namespace dlock

@@ -1,0 +1,105 @@
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "cas/cas_store.hpp"
+#include "cas/record_views.hpp"
+
+namespace dlock {
+namespace {
+
+bool is_wanted(const std::string& key, const Query& query) {
+  const bool named = std::any_of(query.keys.begin(), query.keys.end(),
+                                 [&](const LockKey& each) { return each.text == key; });
+  return !named && std::any_of(query.globs.begin(), query.globs.end(), [&](const auto& glob) {
+    return fnmatch(glob.c_str(), key.c_str(), 0) == 0;
+  });
+}
+
+/// Calls `take` with every record whose name begins with `prefix`, and the key that follows there.
+template <typename Take>
+void for_each_record(CasBackend& backend, const std::string& prefix,
+                     const CallOptions& call_options, const Take& take) {
+  std::string after = prefix;
+  while (true) {
+    const RecordPage page = backend.list(prefix, after, call_options);
+    for (const NamedRecord& record : page.records) {
+      Snapshot seen = page.read;
+      seen.text = record.text;
+      // A glob meets whatever lies in the place; only a key that the user has named must be a lock.
+      try {
+        take(LockKey{record.name.substr(prefix.size())}, seen);
+      } catch (const Error& error) {
+        if (error.trouble() != ErrorKind::wrong_data) throw;
+      }
+      after = record.name;
+    }
+    if (page.last) return;
+  }
+}
+
+}  // namespace
+
+KeyState CasStore::state_from(const LockKey& key, const Snapshot& seen) const {
+  KeyState state{key};
+  const OpenRecord record(key, Token{}, seen, backend_->name());
+  state.holders = holders_from(record.table.live_holds(record.now), record.now);
+  for (const WaiterEntry& entry : record.table.queue) {
+    Waiter waiter;
+    waiter.position = state.waiters.size() + 1;
+    waiter.owner = entry.owner.text;
+    waiter.who = entry.who;
+    waiter.ticket = entry.ticket;
+    const auto waiting = record.now.lease_clock - microseconds(entry.ticket.value);
+    waiter.waiting = std::chrono::floor<milliseconds>(std::max(microseconds(0), waiting));
+    waiter.limit = entry.limit;
+    state.waiters.push_back(std::move(waiter));
+  }
+  return state;
+}
+
+std::vector<KeyState> CasStore::matching_locks(const Query& query,
+                                               const CallOptions& call_options) {
+  std::vector<KeyState> states;
+  for_each_record(*backend_, prefix_ + "k:", call_options,
+                  [&](const LockKey& key, const auto& seen) {
+                    if (is_wanted(key.text, query)) states.push_back(state_from(key, seen));
+                  });
+  return states;
+}
+
+void CasStore::add_matching_latches(std::vector<KeyState>& states, const Query& query,
+                                    const CallOptions& call_options) {
+  std::vector<std::pair<LockKey, Snapshot>> heads;
+  for_each_record(*backend_, prefix_ + "latch:", call_options,
+                  [&](const LockKey& key, const Snapshot& seen) {
+                    if (is_wanted(key.text, query)) heads.emplace_back(key, seen);
+                  });
+  for (const auto& [key, seen] : heads) {
+    const auto latch = latch_in(seen, backend_->name());
+    if (!latch) continue;
+    const auto same = [&](const KeyState& state) { return state.key == key; };
+    auto state = std::find_if(states.begin(), states.end(), same);
+    if (state == states.end()) state = states.insert(states.end(), KeyState{key});
+    state->latch = latch_state(*latch, seen, call_options);
+  }
+}
+
+std::vector<KeyState> CasStore::inspect(const Query& query, const CallOptions& call_options) {
+  std::vector<KeyState> named;
+  for (const LockKey& key : query.keys) {
+    named.push_back(state_from(key, backend_->read(lock_record(key), "", call_options)));
+    named.back().latch = latch_of(key, call_options);
+  }
+  if (query.globs.empty()) return named;
+  auto matching = matching_locks(query, call_options);
+  add_matching_latches(matching, query, call_options);
+  std::erase_if(matching, [](const KeyState& state) { return !state.in_use(); });
+  std::sort(matching.begin(), matching.end(),
+            [](const KeyState& a, const KeyState& b) { return a.key < b.key; });
+  named.insert(named.end(), matching.begin(), matching.end());
+  return named;
+}
+
+}  // namespace dlock

@@ -1,0 +1,229 @@
+#include "cas/cas_store.hpp"
+
+#include <algorithm>
+
+#include "base/cut.hpp"
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "base/wait.hpp"
+#include "cas/record_views.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t channel_bytes = 8;
+constexpr int releases_per_sweep = 16;
+
+/// The pauses between tries that others were faster than: random, and longer each time.
+class ConflictPause {
+ public:
+  void take(const CallOptions& call_options) {
+    const Deadline end = later(BootClock::now(), random_up_to(longest_));
+    longest_ = std::min(longest_ * 2, milliseconds(64));
+    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
+    if (poll_until(fds, std::min(end, call_options.deadline)) != 0) {
+      throw Error(ErrorKind::interrupted, "interrupted");
+    }
+  }
+
+ private:
+  milliseconds longest_{1};
+};
+
+/// The place's clock by now, and rather less: what blocks must not seem to have ended.
+microseconds clock_since(const Snapshot& seen) {
+  const auto passed = passed_since(seen.sent);
+  return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
+}
+
+}  // namespace
+
+CasStore::CasStore(std::unique_ptr<CasBackend> backend, std::string prefix)
+    : backend_(std::move(backend)),
+      prefix_(std::move(prefix)),
+      channel_("dlock_" + random_hex(channel_bytes)) {}
+
+Snapshot CasStore::rewrite(
+    const std::string& name, const std::string& channel, Snapshot seen,
+    const CallOptions& call_options,
+    const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
+  ConflictPause pause;
+  bool unsure = false;
+  while (true) {
+    const auto update = make(seen, unsure);
+    if (!update) return seen;
+    try {
+      auto written = backend_->write(name, seen, *update, call_options);
+      if (const auto* version = std::get_if<Version>(&written)) {
+        seen.text = update->text;
+        seen.version = *version;
+        return seen;
+      }
+      seen = std::get<Snapshot>(std::move(written));
+    } catch (const Error& error) {
+      const bool again = error.trouble() == ErrorKind::unavailable && !unsure &&
+                         BootClock::now() < call_options.deadline;
+      if (!again) throw;
+      unsure = true;
+      seen = backend_->read(name, channel, call_options);
+      continue;
+    }
+    pause.take(call_options);
+    if (BootClock::now() >= call_options.deadline) {
+      throw_unavailable(backend_->name() + ": other clients were faster at every try");
+    }
+  }
+}
+
+Snapshot CasStore::change(const Change& how, const Try& attempt) {
+  const std::string name = lock_record(how.key);
+  Snapshot seen = how.over ? *how.over : backend_->read(name, how.channel, how.call_options);
+  const auto make = [&](const Snapshot& read, bool unsure) -> std::optional<Update> {
+    OpenRecord record(how.key, how.self, read, backend_->name());
+    const bool must = attempt(record, unsure);
+    if (!must && !record.changed()) return std::nullopt;
+    Update update = record.update();
+    update.names_connection = !how.channel.empty();
+    return update;
+  };
+  return rewrite(name, how.channel, std::move(seen), how.call_options, make);
+}
+
+Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
+  Answer answer;
+  const Asked asked{claim.key, claim.token};
+  unanswered_.insert(asked);
+  const Change how{claim.key, claim.token, ask.wait ? channel_ : "", {}, call_options};
+  const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
+    HolderIdentity backing;
+    if (ask.wait) backing.mailbox = wake_address(channel_, backend_->connection_id());
+    const auto outcome = record.table.acquire(claim, ask, backing, record.now, record);
+    record.finish(outcome.more);
+    const auto* granted = std::get_if<Granted>(&outcome.answer);
+    if (granted != nullptr) {
+      answer = Grant{granted->fence, Lease{granted->lease, {}}};
+    } else {
+      answer = refusal_from(std::get<Refused>(outcome.answer), record.now);
+    }
+    // A grant rests on a write of its own: an earlier one of the same token may have been undone.
+    return granted != nullptr;
+  });
+  unanswered_.erase(asked);
+  if (auto* grant = std::get_if<Grant>(&answer)) {
+    grant->lease.valid_until = valid_until(seen.sent, grant->lease.length);
+    own_[claim.key] = seen;
+  } else {
+    last_answer_ = seen;
+  }
+  return answer;
+}
+
+std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
+                                     std::optional<milliseconds> ttl,
+                                     const CallOptions& call_options) {
+  std::optional<Grant> grant;
+  const Snapshot seen = change({key, token, {}, {}, call_options}, [&](OpenRecord& record, bool) {
+    grant.reset();
+    const auto outcome = record.table.renew(token, ttl, record.now, record);
+    record.finish(outcome.more);
+    const HoldEntry* own = record.table.find_hold(token);
+    if (!outcome.answer || own == nullptr) return false;
+    grant = Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit};
+    return true;
+  });
+  if (!grant) return grant;
+  grant->lease.valid_until = valid_until(seen.sent, grant->lease.length);
+  own_[key] = seen;
+  return grant;
+}
+
+std::optional<Snapshot> CasStore::last_written(const LockKey& key) const {
+  const auto known = own_.find(key);
+  if (known == own_.end()) return std::nullopt;
+  Snapshot over = known->second;
+  // Whether those in its queue still live only a read tells.
+  if (over.text.find("\nwait ") != std::string::npos) return std::nullopt;
+  over.clock = clock_since(over);
+  return over;
+}
+
+Released CasStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
+                           const CallOptions& call_options) {
+  const Asked asked{key, token};
+  const bool may_come_after = unanswered_.contains(asked);
+  Released answer = Released::not_held;
+  const Change how{key, token, {}, last_written(key), call_options};
+  own_.erase(key);
+  change(how, [&](OpenRecord& record, bool unsure) {
+    const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
+    const auto outcome = record.table.release(token, terms, record.now, record);
+    record.finish(outcome.more);
+    const bool found = outcome.answer != Released::not_held;
+    if (found || !unsure) answer = outcome.answer;
+    return found || may_come_after;
+  });
+  unanswered_.erase(asked);
+  if (answer == Released::yes) sweep_sometimes(key, call_options);
+  return answer;
+}
+
+void CasStore::sweep_sometimes(const LockKey& key, const CallOptions& call_options) {
+  if (random_up_to(milliseconds(releases_per_sweep - 1)) != milliseconds(0)) return;
+  sweep(lock_record({}), lock_record(key), call_options);
+}
+
+/// A courtesy to the place: that it fails does not change the answer.
+void CasStore::sweep(const std::string& prefix, const std::string& after,
+                     const CallOptions& call_options) {
+  try {
+    backend_->sweep(prefix, after, call_options);
+  } catch (const Error&) {
+    backend_->close();
+  }
+}
+
+std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                    const CallOptions& call_options) {
+  std::vector<Holder> evicted;
+  change({key, Token{}, {}, {}, call_options}, [&](OpenRecord& record, bool unsure) {
+    const auto outcome = record.table.force(fence, record.now, record);
+    record.finish(outcome.more);
+    if (!outcome.answer.empty() || !unsure) evicted = holders_from(outcome.answer, record.now);
+    return !outcome.answer.empty();
+  });
+  own_.erase(key);
+  return evicted;
+}
+
+Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
+  if (backend_->connection_id().empty()) return poll(claim, until, cancel_fd);
+  while (true) {
+    const auto heard = backend_->next_message(channel_, until, cancel_fd);
+    if (const auto* why = std::get_if<Wake::Reason>(&heard)) return Wake{*why, {}};
+    if (auto wake = wake_from(std::get<std::string>(heard), claim)) return *wake;
+  }
+}
+
+/// What a message says to this claim, if anything: one for an earlier claim may come late.
+std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& claim) const {
+  const auto kind = take_until(message, ' ');
+  if (take_until(message, ' ') != message_tag(claim.token)) return std::nullopt;
+  std::vector<std::int64_t> numbers;
+  while (!message.empty()) {
+    const auto number = parse_number(take_until(message, ' '), 0, INT64_MAX);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  if (kind == "next" && numbers.size() == 1) {
+    return Wake{Wake::Reason::changed, later(BootClock::now(), milliseconds(numbers[0]))};
+  }
+  if (kind != "grant" || numbers.size() != 3) return std::nullopt;
+  const DatedAnswer answer{last_answer_.sent, last_answer_.clock};
+  return Wake{
+      Wake::Reason::granted,
+      {},
+      told_grant(answer, microseconds(numbers[0]), milliseconds(numbers[1]), Fence{numbers[2]})};
+}
+
+}  // namespace dlock

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cas/cas_backend.hpp"
+#include "cas/latch_record.hpp"
+#include "cas/open_record.hpp"
+#include "lock/fence_register.hpp"
+#include "lock/latch.hpp"
+#include "lock/store.hpp"
+#include "lock/told_grant.hpp"
+
+namespace dlock {
+
+/// Locks, latches and fence registers as records of a CasBackend. Every request reads the record,
+/// applies the rule, and writes the record back over the version that it read; if another client
+/// was faster, it begins again with what that one wrote. One thread uses it at a time.
+class CasStore final : public Store, public FenceRegister, public Latches {
+ public:
+  /// The names of all records begin with `prefix`.
+  CasStore(std::unique_ptr<CasBackend> backend, std::string prefix);
+
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
+  std::optional<Grant> renew(const LockKey& key, const Token& token,
+                             std::optional<milliseconds> ttl,
+                             const CallOptions& call_options) override;
+  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
+                   const CallOptions& call_options) override;
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+                            const CallOptions& call_options) override;
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  /// The connection is not handed over: both sides of the fork would write to it.
+  void before_fork() override { backend_->close(); }
+  void rest() override { backend_->close(); }
+  bool needs_renewal(const Claim&) const override { return true; }
+  std::string name() const override { return backend_->name(); }
+
+  Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
+
+  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+                        const CallOptions& call_options) override;
+  std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
+                                   const CallOptions& call_options) override;
+  std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
+                                          const CallOptions& call_options) override;
+  Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
+
+ private:
+  /// How a record is to be changed.
+  struct Change {
+    const LockKey& key;
+    const Token& self;
+    std::string channel{};           ///< to listen to from before the first read; or none
+    std::optional<Snapshot> over{};  ///< begin with this instead of a read
+    const CallOptions& call_options;
+  };
+  /// One try: `unsure` if an earlier try of the same change may have counted. True if the record
+  /// must be written although it stays as it is.
+  using Try = std::function<bool(OpenRecord& record, bool unsure)>;
+
+  /// Tries until a write counts, or none is needed; the record as it is then, with clock and `sent`
+  /// of the read that the last try began with.
+  Snapshot change(const Change& how, const Try& attempt);
+  /// The same for any record: `text` makes the new one from what was read, or nothing.
+  Snapshot rewrite(const std::string& name, const std::string& channel, Snapshot seen,
+                   const CallOptions& call_options,
+                   const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make);
+
+  std::string lock_record(const LockKey& key) const { return prefix_ + "k:" + key.text; }
+  std::string latch_record(const LockKey& key) const { return prefix_ + "latch:" + key.text; }
+  std::string arrivals_at(const StoredLatch& latch) const;
+  std::string latch_channel(const LockKey& key) const;
+  std::optional<Snapshot> last_written(const LockKey& key) const;
+  void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
+  void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
+
+  Wake poll(const Claim& claim, Deadline until, int cancel_fd);
+  std::optional<Wake> look(const Claim& claim, const Snapshot& seen, Deadline until,
+                           milliseconds& pause) const;
+  std::optional<Wake> wake_from(std::string_view message, const Claim& claim) const;
+
+  KeyState state_from(const LockKey& key, const Snapshot& seen) const;
+  LatchState latch_state(const StoredLatch& latch, const Snapshot& seen,
+                         const CallOptions& call_options);
+  std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options);
+  std::vector<KeyState> matching_locks(const Query& query, const CallOptions& call_options);
+  void add_matching_latches(std::vector<KeyState>& states, const Query& query,
+                            const CallOptions& call_options);
+
+  std::unique_ptr<CasBackend> backend_;
+  const std::string prefix_;
+  const std::string channel_;  ///< random; on which this store's waiters are told
+  using Asked = std::pair<LockKey, Token>;
+  std::set<Asked> unanswered_;       ///< acquires whose write may yet come
+  std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
+  Snapshot last_answer_;             ///< to a waiter, by which messages are dated
+};
+
+}  // namespace dlock

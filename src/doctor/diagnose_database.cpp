@@ -1,0 +1,26 @@
+#include "doctor/diagnose_database.hpp"
+
+#include "base/error.hpp"
+#include "doctor/trial_lock.hpp"
+#include "doctor/words.hpp"
+#include "sql/postgres_backend.hpp"
+
+namespace dlock {
+
+std::string postgres_rights() {
+  return std::string(postgres_schema()) +
+         ";\nGRANT SELECT, INSERT, UPDATE, DELETE ON dlock TO \"USER\";\n";
+}
+
+Diagnosis diagnose_postgres(const PostgresTerms& database, const std::function<StorePtr()>& open) {
+  Diagnosis diagnosis{database.shown, "safe through restarts, best effort through failovers", {}};
+  const StorePtr first = open(), second = open();
+  const TrialLock trial = rehearse(*first, *second, scratch_key());
+  diagnosis.findings.push_back(
+      trial.trouble.empty()
+          ? good("lock", "taken, handed over in " + span_text(trial.handed_over_in) + ", released")
+          : bad("lock", trial.trouble, "mend that first"));
+  return diagnosis;
+}
+
+}  // namespace dlock

@@ -1,0 +1,263 @@
+#include "sql/postgres_backend.hpp"
+
+#include <algorithm>
+
+#include "base/cut.hpp"
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/random.hpp"
+#include "sql/statement_text.hpp"
+
+namespace dlock {
+namespace {
+
+// All values are digits, so nothing needs quotes; and nothing is prepared or set for a session,
+// which would bind the session to this client in a pooler.
+
+/// clock_timestamp(): now() is the time at which the transaction began.
+constexpr std::string_view server_state =
+    "(extract(epoch from clock_timestamp()) * 1000000)::bigint, pg_is_in_recovery(), "
+    "pg_backend_pid(), (SELECT string_agg(pid::text, ' ') FROM pg_stat_activity)";
+
+constexpr int page_rows = 500;
+constexpr int rows_per_sweep = 50;
+
+/// A record, or NULLs, with the state of the server: always one row.
+std::string select_record(const std::string& name) {
+  return "SELECT " + std::string(server_state) +
+         ", d.version, encode(d.body, 'hex') FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
+         bytes_literal(name);
+}
+
+/// A statement that returns a row if, and only if, it has written.
+std::string conditional_write(const std::string& name, const Snapshot& over, const Update& update,
+                              Version next) {
+  const std::string ends = std::to_string(update.ends.count());
+  const std::string body = bytes_literal(update.text);
+  if (over.version == 0) {
+    return "INSERT INTO dlock (name, version, ends, body) VALUES (" + bytes_literal(name) + ", " +
+           std::to_string(next) + ", " + ends + ", " + body +
+           ") ON CONFLICT DO NOTHING RETURNING 1";
+  }
+  return "UPDATE dlock SET version = " + std::to_string(next) + ", ends = " + ends +
+         ", body = " + body + " WHERE name = " + bytes_literal(name) +
+         " AND version = " + std::to_string(over.version) + " RETURNING 1";
+}
+
+/// The messages that go out with a write.
+std::string with_messages(const std::string& write, const std::vector<Wakeup>& wakeups) {
+  if (wakeups.empty()) return write;
+  std::string values;
+  for (const Wakeup& wakeup : wakeups) {
+    values += (values.empty() ? "(" : ", (") + quoted(wakeup.channel) + ", " +
+              quoted(wakeup.message) + ")";
+  }
+  return "WITH w AS (" + write + ") SELECT pg_notify(n.c, n.m) FROM w, (VALUES " + values +
+         ") n(c, m)";
+}
+
+/// A new record begins at a random version, so that no state of a record that was removed comes
+/// back.
+Version first_version() {
+  constexpr std::size_t bytes = 7;
+  return static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
+}
+
+/// Another transaction was faster, and this one undone.
+bool was_lost(const PostgresResult& result) {
+  return result.sqlstate() == "40001" || result.sqlstate() == "40P01";
+}
+
+}  // namespace
+
+std::string_view postgres_schema() {
+  return "CREATE TABLE IF NOT EXISTS dlock (name bytea PRIMARY KEY, version bigint NOT NULL, "
+         "ends bigint NOT NULL, body bytea NOT NULL) WITH (fillfactor = 50)";
+}
+
+void PostgresBackend::refuse(const PostgresResult& failed) {
+  const std::string state = failed.sqlstate();
+  const std::string said = name() + ": " + escaped(failed.message());
+  // A failed statement may leave its transaction open.
+  if (connection_.is_open() && connection_.in_transaction()) connection_.close();
+  if (state == "42501") {
+    throw Error(ErrorKind::denied,
+                said + ": `dlock doctor --acl` prints the rights that dlock needs");
+  }
+  if (state == "42703" || state == "42804" || state == "42883" || state == "42809") {
+    throw Error(ErrorKind::wrong_data, said + ": the table \"dlock\" there is not dlock's own");
+  }
+  if (state == "25006") throw_unavailable(name() + ": read-only: locks need the primary");
+  throw Error(state.starts_with("28") ? ErrorKind::denied : ErrorKind::unavailable, said);
+}
+
+void PostgresBackend::create_table(const CallOptions& call_options) {
+  const auto results = connection_.query(std::string(postgres_schema()), call_options);
+  for (const PostgresResult& result : results) {
+    // Others may make it at the same time: then it is there now.
+    const bool is_there =
+        result.failed() && (result.sqlstate() == "23505" || result.sqlstate() == "42P07");
+    if (result.failed() && !is_there) refuse(result);
+  }
+}
+
+std::vector<PostgresResult> PostgresBackend::run(const std::string& statements,
+                                                 const CallOptions& call_options) {
+  auto results = connection_.query(statements, call_options);
+  const bool no_table =
+      !results.empty() && results.back().failed() && results.back().sqlstate() == "42P01";
+  if (no_table) {
+    if (connection_.in_transaction()) connection_.close();
+    create_table(call_options);
+    results = connection_.query(statements, call_options);
+  }
+  note_connection();
+  return results;
+}
+
+void PostgresBackend::note_connection() {
+  if (known_connection_ == connection_.count()) return;
+  known_connection_ = connection_.count();
+  path_ = Path::unknown;
+  channels_.clear();
+}
+
+Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent) {
+  const auto number = [&](int column) {
+    return parse_number(row.value(0, column).value_or(""), 0, INT64_MAX);
+  };
+  Snapshot seen;
+  seen.sent = sent;
+  seen.connection = connection_.count();
+  seen.clock = microseconds(number(0).value_or(0));
+  if (row.value(0, 1) == "t") {
+    connection_.close();
+    throw_unavailable(name() + ": a standby: locks need the primary");
+  }
+  const auto pid = number(2).value_or(0);
+  path_ = pid == connection_.login_pid() ? Path::direct : Path::pooled;
+  seen.alive.emplace();
+  std::string_view pids = row.value(0, 3).value_or("");
+  while (!pids.empty()) seen.alive->insert(std::string(take_until(pids, ' ')));
+  if (!row.value(0, 4)) return seen;
+  seen.version = number(4).value_or(0);
+  seen.text = from_hex(row.value(0, 5).value_or(""));
+  if (seen.version == 0 || seen.text.empty()) {
+    throw Error(ErrorKind::wrong_data,
+                name() + ": a row of the table \"dlock\" is not dlock's own");
+  }
+  return seen;
+}
+
+Snapshot PostgresBackend::read(const std::string& name, const std::string& channel,
+                               const CallOptions& call_options) {
+  connection_.connect(call_options);
+  note_connection();
+  // Behind a pooler a session that listens would keep listening for its next client.
+  if (!channel.empty() && path_ == Path::unknown) read(name, "", call_options);
+  const bool listen = !channel.empty() && path_ == Path::direct && !channels_.contains(channel);
+  const Deadline sent = BootClock::now();
+  const auto results =
+      run((listen ? "LISTEN " + channel + "; " : "") + select_record(name), call_options);
+  if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
+  if (results.back().failed()) refuse(results.back());
+  Snapshot seen = snapshot_from(results.back(), sent);
+  if (listen) channels_.insert(channel);
+  return seen;
+}
+
+std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
+                                                       const Snapshot& over, const Update& update,
+                                                       const CallOptions& call_options) {
+  constexpr std::size_t results_of_all = 6;
+  constexpr std::size_t write_result = 3;
+  connection_.connect(call_options);
+  note_connection();
+  if (update.names_connection && over.connection != connection_.count()) {
+    throw_unavailable(connection_.name() + ": the connection was closed");
+  }
+  const Version next = over.version == 0 ? first_version() : over.version + 1;
+  const Deadline sent = BootClock::now();
+  const auto results =
+      run("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; "
+          "SET LOCAL statement_timeout TO 5000; " +
+              with_messages(conditional_write(name, over, update, next), update.wakeups) + "; " +
+              select_record(name) + "; COMMIT",
+          call_options);
+  if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
+  if (results.back().failed()) {
+    if (!was_lost(results.back())) refuse(results.back());
+    if (connection_.in_transaction()) connection_.close();
+    return read(name, "", call_options);
+  }
+  if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
+  if (results[write_result].rows() > 0) return next;
+  return snapshot_from(results[write_result + 1], sent);
+}
+
+RecordPage PostgresBackend::list(const std::string& prefix, const std::string& after,
+                                 const CallOptions& call_options) {
+  const Deadline sent = BootClock::now();
+  // The clock comes with every row, and in one row of its own if there are none.
+  const auto results = run(
+      select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock WHERE " +
+          is_under(prefix) + " AND name > " + bytes_literal(after) + " ORDER BY name LIMIT " +
+          std::to_string(page_rows),
+      call_options);
+  if (results.empty()) throw_unavailable(name() + ": no answer");
+  if (results.back().failed()) refuse(results.back());
+  RecordPage page;
+  page.read = snapshot_from(results.front(), sent);
+  const PostgresResult& rows = results.back();
+  for (int row = 0; row < rows.rows(); ++row) {
+    page.records.push_back(
+        {from_hex(rows.value(row, 0).value_or("")), from_hex(rows.value(row, 1).value_or(""))});
+  }
+  page.last = rows.rows() < page_rows;
+  return page;
+}
+
+std::int64_t PostgresBackend::count(const std::string& prefix, const CallOptions& call_options) {
+  const auto results = run("SELECT count(*) FROM dlock WHERE " + is_under(prefix), call_options);
+  if (results.empty()) throw_unavailable(name() + ": no answer");
+  if (results.back().failed()) refuse(results.back());
+  return parse_number(results.back().value(0, 0).value_or(""), 0, INT64_MAX).value_or(0);
+}
+
+void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
+                            const CallOptions& call_options) {
+  // What another transaction has just renewed no longer meets the condition when it is deleted.
+  const auto results =
+      run("DELETE FROM dlock WHERE name IN (SELECT name FROM dlock WHERE " + is_under(prefix) +
+              " AND name > " + bytes_literal(after) + " ORDER BY name LIMIT " +
+              std::to_string(rows_per_sweep) +
+              ") AND ends < (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+          call_options);
+  if (!results.empty() && results.back().failed()) refuse(results.back());
+}
+
+std::string PostgresBackend::connection_id() const {
+  const bool hears =
+      connection_.is_open() && path_ == Path::direct && known_connection_ == connection_.count();
+  return hears ? std::to_string(connection_.login_pid()) : "";
+}
+
+std::variant<std::string, Wake::Reason> PostgresBackend::next_message(const std::string& channel,
+                                                                      Deadline until,
+                                                                      int cancel_fd) {
+  if (!channels_.contains(channel) || known_connection_ != connection_.count()) {
+    throw_unavailable(name() + ": the connection no longer listens");
+  }
+  try {
+    while (auto heard = connection_.next_notification({until, cancel_fd})) {
+      if (heard->channel == channel) return std::move(heard->message);
+    }
+    return Wake::Reason::due;
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+    throw;
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cas/cas_backend.hpp"
+#include "sql/postgres_connection.hpp"
+
+namespace dlock {
+
+/// What an administrator runs once where dlock may not create its table.
+std::string_view postgres_schema();
+
+/// Records as rows of the table `dlock` in a PostgreSQL database. One message is one request: no
+/// lock of the database lasts from one to the next, and no session needs to, so that it works
+/// through poolers. Messages to clients go by NOTIFY, in the transaction of the write; behind a
+/// pooler that shares sessions there are none.
+class PostgresBackend final : public CasBackend {
+ public:
+  explicit PostgresBackend(PostgresTerms terms) : connection_(std::move(terms)) {}
+
+  Snapshot read(const std::string& name, const std::string& channel,
+                const CallOptions& call_options) override;
+  std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
+                                        const Update& update,
+                                        const CallOptions& call_options) override;
+  RecordPage list(const std::string& prefix, const std::string& after,
+                  const CallOptions& call_options) override;
+  std::int64_t count(const std::string& prefix, const CallOptions& call_options) override;
+  void sweep(const std::string& prefix, const std::string& after,
+             const CallOptions& call_options) override;
+  std::string connection_id() const override;
+  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
+                                                       int cancel_fd) override;
+  void close() override { connection_.close(); }
+  std::string name() const override { return connection_.name(); }
+
+ private:
+  /// Whether the connection reaches one process of the server, as far as is known.
+  enum class Path { unknown, direct, pooled };
+
+  /// The results of `statements`, none of them failed; makes the table if there is none.
+  std::vector<PostgresResult> run(const std::string& statements, const CallOptions& call_options);
+  /// Throws what a failed result means.
+  [[noreturn]] void refuse(const PostgresResult& failed);
+  void create_table(const CallOptions& call_options);
+  /// A snapshot from a row of clock, standby, pid, living pids, version and body.
+  Snapshot snapshot_from(const PostgresResult& row, Deadline sent);
+  void note_connection();
+
+  PostgresConnection connection_;
+  int known_connection_ = 0;  ///< what follows is of this one
+  Path path_ = Path::unknown;
+  std::set<std::string> channels_;  ///< it listens to these
+};
+
+}  // namespace dlock

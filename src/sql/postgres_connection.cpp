@@ -1,0 +1,182 @@
+#include "sql/postgres_connection.hpp"
+
+#include <algorithm>
+
+#include "base/cut.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+/// What libpq says of a failed connection, in one line, and the state that it names, if any.
+struct ConnectError {
+  std::string text;
+  std::string sqlstate;
+};
+
+bool is_sqlstate(std::string_view word) {
+  return word.size() == 5 && std::all_of(word.begin(), word.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+         });
+}
+
+/// Of "connection to server ... failed: FATAL:  28P01: password ...\nLOCATION:  ..." the words.
+ConnectError read_connect_error(std::string_view said) {
+  ConnectError error;
+  while (!said.empty()) {
+    const auto line = take_until(said, '\n');
+    if (line.empty() || line.starts_with("LOCATION:")) continue;
+    std::string shown(line);
+    for (std::size_t at = line.find(":  "); at != std::string_view::npos;
+         at = line.find(":  ", at + 1)) {
+      const auto word = line.substr(at + 3, 5);
+      if (!is_sqlstate(word) || line.substr(at + 8, 2) != ": ") continue;
+      error.sqlstate = word;
+      shown = std::string(line.substr(0, at + 2)) + std::string(line.substr(at + 10));
+      break;
+    }
+    error.text += (error.text.empty() ? "" : "; ") + shown;
+  }
+  return error;
+}
+
+void ignore_notice(void*, const PGresult*) {}
+
+}  // namespace
+
+bool PostgresResult::failed() const {
+  const auto status = libpq().PQresultStatus(result_.get());
+  return status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_EMPTY_QUERY;
+}
+
+std::optional<std::string_view> PostgresResult::value(int row, int column) const {
+  if (libpq().PQgetisnull(result_.get(), row, column) != 0) return std::nullopt;
+  const auto size = static_cast<std::size_t>(libpq().PQgetlength(result_.get(), row, column));
+  return std::string_view(libpq().PQgetvalue(result_.get(), row, column), size);
+}
+
+std::string PostgresResult::field(int code) const {
+  const char* text = libpq().PQresultErrorField(result_.get(), code);
+  return text == nullptr ? "" : text;
+}
+
+void PostgresConnection::cannot_connect() {
+  const LibPqPtr<PGconn> failed = std::move(connection_);
+  const ConnectError error = read_connect_error(libpq().PQerrorMessage(failed.get()));
+  const bool refused = error.sqlstate.starts_with("28") || error.sqlstate == "42501" ||
+                       libpq().PQconnectionNeedsPassword(failed.get()) != 0;
+  throw Error(refused ? ErrorKind::denied : ErrorKind::unavailable,
+              terms_.shown + ": " + escaped(error.text));
+}
+
+void PostgresConnection::broke() {
+  const ConnectError error = read_connect_error(libpq().PQerrorMessage(connection_.get()));
+  connection_.reset();
+  throw Error(ErrorKind::unavailable,
+              terms_.shown + ": the connection broke" +
+                  (error.text.empty() ? std::string() : ": " + escaped(error.text)));
+}
+
+void PostgresConnection::wait(short events, const CallOptions& call_options) {
+  pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0},
+                  {libpq().PQsocket(connection_.get()), events, 0}};
+  poll_until(fds, call_options.deadline);
+  if (fds[0].revents != 0) {
+    connection_.reset();
+    throw Error(ErrorKind::interrupted, "interrupted");
+  }
+  if (fds[1].revents != 0) return;
+  connection_.reset();
+  throw_unavailable(terms_.shown + ": no answer in time");
+}
+
+bool PostgresConnection::is_stale() const {
+  if (libpq().PQstatus(connection_.get()) != CONNECTION_OK) return true;
+  if (!readable(libpq().PQsocket(connection_.get()))) return false;
+  return libpq().PQconsumeInput(connection_.get()) == 0 ||
+         libpq().PQstatus(connection_.get()) != CONNECTION_OK;
+}
+
+void PostgresConnection::connect(const CallOptions& call_options) {
+  if (connection_ != nullptr && !is_stale()) return;
+  // libpq reads the URL where `dbname` stands; what comes later goes before it. Of several hosts it
+  // takes the first that can be written.
+  std::vector<const char*> names{"fallback_application_name"};
+  std::vector<const char*> values{"dlock"};
+  const auto add = [&](const char* name, const char* value) {
+    names.push_back(name);
+    values.push_back(value);
+  };
+  if (terms_.url.find(',') != std::string::npos) add("target_session_attrs", "read-write");
+  add("dbname", terms_.url.c_str());
+  if (terms_.password) add("password", terms_.password->c_str());
+  add(nullptr, nullptr);
+  connection_.reset(libpq().PQconnectStartParams(names.data(), values.data(), 1));
+  if (connection_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
+  libpq().PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
+  libpq().PQsetNoticeReceiver(connection_.get(), ignore_notice, nullptr);
+  auto state = libpq().PQstatus(connection_.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED
+                                                                     : PGRES_POLLING_WRITING;
+  while (state != PGRES_POLLING_OK) {
+    if (state == PGRES_POLLING_FAILED) {
+      cannot_connect();
+    }
+    wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, call_options);
+    state = libpq().PQconnectPoll(connection_.get());
+  }
+  libpq().PQsetnonblocking(connection_.get(), 1);
+  ++count_;
+}
+
+bool PostgresConnection::in_transaction() const {
+  return libpq().PQtransactionStatus(connection_.get()) != PQTRANS_IDLE;
+}
+
+void PostgresConnection::flush(const CallOptions& call_options) {
+  while (true) {
+    const int left = libpq().PQflush(connection_.get());
+    if (left < 0) broke();
+    if (left == 0) return;
+    wait(POLLIN | POLLOUT, call_options);
+    if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
+  }
+}
+
+std::vector<PostgresResult> PostgresConnection::query(const std::string& statements,
+                                                      const CallOptions& call_options) {
+  connect(call_options);
+  if (libpq().PQsendQuery(connection_.get(), statements.c_str()) == 0) broke();
+  flush(call_options);
+  if (call_options.sent != nullptr) call_options.sent->raise();
+  std::vector<PostgresResult> results;
+  while (true) {
+    while (libpq().PQisBusy(connection_.get()) != 0) {
+      wait(POLLIN, call_options);
+      if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
+    }
+    LibPqPtr<PGresult> result(libpq().PQgetResult(connection_.get()));
+    if (result == nullptr) break;
+    results.emplace_back(std::move(result));
+  }
+  if (libpq().PQstatus(connection_.get()) != CONNECTION_OK) broke();
+  return results;
+}
+
+std::optional<PostgresConnection::Notification> PostgresConnection::next_notification(
+    const CallOptions& call_options) {
+  while (true) {
+    if (connection_ == nullptr) throw_unavailable(terms_.shown + ": the connection was closed");
+    if (const LibPqPtr<PGnotify> notify{libpq().PQnotifies(connection_.get())}) {
+      return Notification{notify->relname, notify->extra};
+    }
+    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0},
+                    {libpq().PQsocket(connection_.get()), POLLIN, 0}};
+    if (poll_until(fds, call_options.deadline) == 0) return std::nullopt;
+    if (fds[0].revents != 0) throw Error(ErrorKind::interrupted, "interrupted");
+    if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
+  }
+}
+
+}  // namespace dlock

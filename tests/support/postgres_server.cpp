@@ -1,0 +1,143 @@
+#include "support/postgres_server.hpp"
+
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.hpp"
+#include "support/eventually.hpp"
+#include "support/sockets.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// Debian keeps the server's programs apart, by version.
+std::string programs() {
+  const std::filesystem::path all = "/usr/lib/postgresql";
+  std::error_code none;
+  for (const auto& version : std::filesystem::directory_iterator(all, none)) {
+    if (access((version.path() / "bin/initdb").c_str(), X_OK) == 0) return version.path() / "bin";
+  }
+  return "";
+}
+
+/// As a user that the server accepts: it refuses root.
+ProcessOptions as_postgres() {
+  ProcessOptions options;
+  options.merge = true;
+  options.cwd = "/";
+  if (geteuid() != 0) return options;
+  const passwd* user = getpwnam("postgres");
+  if (user == nullptr) throw Error(ErrorKind::host_refused, "no user postgres");
+  options.before_exec = [uid = user->pw_uid, gid = user->pw_gid] {
+    if (setgroups(0, nullptr) != 0 || setgid(gid) != 0 || setuid(uid) != 0) _exit(126);
+    prctl(PR_SET_PDEATHSIG, SIGQUIT);
+  };
+  return options;
+}
+
+int unused_port() {
+  Address any{"", 0};
+  const Fd held = bind_to(any);
+  return any.port;
+}
+
+CallOptions within_seconds() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
+
+}  // namespace
+
+bool PostgresServer::is_installed() { return !programs().empty(); }
+
+PostgresServer::PostgresServer(PostgresOptions options)
+    : options_(std::move(options)), port_(options_.tcp ? unused_port() : 5432) {
+  if (geteuid() == 0) {
+    const passwd* user = getpwnam("postgres");
+    if (user == nullptr || chown(dir_.path().c_str(), user->pw_uid, user->pw_gid) != 0) {
+      throw Error(ErrorKind::host_refused, "no user postgres");
+    }
+  }
+  const Result made = run({programs() + "/initdb", "-D", dir_ / "data", "-A", "trust", "-U",
+                           "postgres", "-N", "-E", "UTF8", "--locale=C", "--no-instructions"},
+                          as_postgres());
+  if (made.exit_code != 0) throw Error(ErrorKind::host_refused, "initdb: " + made.out);
+  if (!options_.hba.empty()) std::ofstream(dir_ / "data/pg_hba.conf") << options_.hba;
+  start();
+}
+
+PostgresServer::~PostgresServer() { kill_hard(); }
+
+void PostgresServer::start() {
+  std::vector<std::string> argv{
+      programs() + "/postgres", "-D", dir_ / "data", "-k", dir_.path(), "-p",
+      std::to_string(port_)};
+  std::vector<std::string> config{
+      "fsync=off", "max_connections=300", "shared_buffers=16MB",
+      std::string("listen_addresses=") + (options_.tcp ? "127.0.0.1" : "")};
+  config.insert(config.end(), options_.config.begin(), options_.config.end());
+  for (const std::string& each : config) {
+    argv.push_back("-c");
+    argv.push_back(each);
+  }
+  process_.emplace(argv, as_postgres());
+  connection_.emplace(PostgresTerms{url(), {}, "postgres"});
+  const bool up = eventually(
+      [&] {
+        try {
+          connection_->query("SELECT 1", within_seconds());
+          return true;
+        } catch (const Error&) {
+          return false;
+        }
+      },
+      milliseconds(30'000));
+  if (!up) throw Error(ErrorKind::host_refused, "postgres did not come up: " + log());
+}
+
+void PostgresServer::kill_hard() {
+  connection_.reset();
+  if (!process_) return;
+  process_->signal(SIGQUIT);
+  process_->wait();
+  process_.reset();
+}
+
+void PostgresServer::become_standby() {
+  connection_.reset();
+  process_->signal(SIGINT);  // so that it needs nothing of the log that it would have to fetch
+  process_->wait();
+  std::ofstream(dir_ / "data/standby.signal").flush();
+  start();
+}
+
+std::string PostgresServer::url(const std::string& user, const std::string& database) const {
+  return "postgres:///" + database + "?host=" + dir_.path() + "&port=" + std::to_string(port_) +
+         "&user=" + user;
+}
+
+std::string PostgresServer::tcp_url() const {
+  return "postgres://postgres@127.0.0.1:" + std::to_string(port_) + "/postgres";
+}
+
+std::vector<PostgresResult> PostgresServer::query(const std::string& statements) {
+  auto results = connection_->query(statements, within_seconds());
+  for (const PostgresResult& result : results) {
+    if (result.failed()) throw Error(ErrorKind::bug, statements + ": " + result.message());
+  }
+  return results;
+}
+
+std::string PostgresServer::text(const std::string& statements) {
+  const auto results = query(statements);
+  std::string text;
+  for (int row = 0; row < results.back().rows(); ++row) {
+    text += std::string(results.back().value(row, 0).value_or("")) + "\n";
+  }
+  return text;
+}
+
+}  // namespace dlock::test

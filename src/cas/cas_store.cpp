@@ -128,7 +128,10 @@ std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
     const auto outcome = record.table.renew(token, ttl, record.now, record);
     record.finish(outcome.more);
     const HoldEntry* own = record.table.find_hold(token);
-    if (!outcome.answer || own == nullptr) return false;
+    if (!outcome.answer || own == nullptr) {
+      note_eviction(record.table, {key, token});
+      return false;
+    }
     grant = Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit};
     return true;
   });
@@ -161,6 +164,7 @@ Released CasStore::release(const LockKey& key, const Token& token, ReleaseMode m
     record.finish(outcome.more);
     const bool found = outcome.answer != Released::not_held;
     if (found || !unsure) answer = outcome.answer;
+    if (!found) note_eviction(record.table, asked);
     return found || may_come_after;
   });
   unanswered_.erase(asked);
@@ -183,17 +187,26 @@ void CasStore::sweep(const std::string& prefix, const std::string& after,
   }
 }
 
-std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence,
+std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) {
   std::vector<Holder> evicted;
   change({key, Token{}, {}, {}, call_options}, [&](OpenRecord& record, bool unsure) {
-    const auto outcome = record.table.force(fence, record.now, record);
+    const auto outcome = record.table.force(fence, by, record.now, record);
     record.finish(outcome.more);
     if (!outcome.answer.empty() || !unsure) evicted = holders_from(outcome.answer, record.now);
     return !outcome.answer.empty();
   });
   own_.erase(key);
   return evicted;
+}
+
+void CasStore::note_eviction(const LockTable& table, const Asked& asked) {
+  if (auto by = table.evicted_by(asked.second)) evictions_[asked] = std::move(*by);
+}
+
+std::optional<Who> CasStore::evicted_by(const LockKey& key, const Token& token) const {
+  const auto found = evictions_.find({key, token});
+  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {

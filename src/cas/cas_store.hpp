@@ -34,8 +34,9 @@ class CasStore final : public Store, public FenceRegister, public Latches {
                              const CallOptions& call_options) override;
   Released release(const LockKey& key, const Token& token, ReleaseMode mode,
                    const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence,
+  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
+  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   /// The connection is not handed over: both sides of the fork would write to it.
   void before_fork() override { backend_->close(); }
@@ -54,6 +55,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
  private:
+  using Asked = std::pair<LockKey, Token>;
   /// How a record is to be changed.
   struct Change {
     const LockKey& key;
@@ -79,6 +81,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::string arrivals_at(const StoredLatch& latch) const;
   std::string latch_channel(const LockKey& key) const;
   std::optional<Snapshot> last_written(const LockKey& key) const;
+  void note_eviction(const LockTable& table, const Asked& asked);
   void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
 
@@ -97,10 +100,10 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   std::unique_ptr<CasBackend> backend_;
   const std::string prefix_;
-  const std::string channel_;  ///< random; on which this store's waiters are told
-  using Asked = std::pair<LockKey, Token>;
+  const std::string channel_;        ///< random; on which this store's waiters are told
   std::set<Asked> unanswered_;       ///< acquires whose write may yet come
   std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
+  std::map<Asked, Who> evictions_;   ///< of holds that were found gone
   Snapshot last_answer_;             ///< to a waiter, by which messages are dated
 };
 

@@ -19,7 +19,7 @@ Diagnosis diagnose_postgres(const PostgresTerms& database, const std::function<S
   diagnosis.findings.push_back(
       trial.trouble.empty()
           ? good("lock", "taken, handed over in " + span_text(trial.handed_over_in) + ", released")
-          : bad("lock", trial.trouble, "mend that first"));
+          : bad("lock", trial.trouble.text, "fix that first"));
   return diagnosis;
 }
 

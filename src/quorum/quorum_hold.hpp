@@ -58,6 +58,7 @@ class QuorumHold {
   Deadline asked{};         ///< when that was
   Deadline fence_by{};      ///< until then the fence of an outer hold is looked for
   Fence fence;              ///< decided on; 0: not yet
+  bool queued = false;      ///< it has asked to wait
   bool had = false;         ///< enough stored the fence while their leases lasted; or by others
   bool shared = false;      ///< what others have asked for it may come after what is asked here
   std::uint64_t round = 1;  ///< how often all were asked

@@ -64,7 +64,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   // One that was handed over, and ended before it was confirmed, may come again with another.
   if (!quorum_hold.had) quorum_hold.fence = Fence{};
   ask_for_votes(name, ask, call_options.deadline);
-  bool newcomer = ask.wait && !ask.ticket && claim.latest;
+  bool newcomer = ask.wait && claim.latest && !std::exchange(quorum_hold.queued, true);
   for (int tries = 1;; ++tries) {
     if (const auto grant = settle(name, call_options)) {
       let_out(quorum_hold, call_options);

@@ -152,7 +152,7 @@ std::optional<LastGrant> parse_last_grant(std::string_view value) {
   for (int lease_ttl_limit_owner = 0; lease_ttl_limit_owner < 4; ++lease_ttl_limit_owner) {
     take_until(value, ' ');
   }
-  return LastGrant{take_who(value), WallTime(microseconds(*at)), Fence{*fence}};
+  return LastGrant{parse_who(value), WallTime(microseconds(*at)), Fence{*fence}};
 }
 
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now) {

@@ -12,6 +12,13 @@
 
 namespace dlock {
 
+namespace {
+
+/// So many waiters a holder's request reads; all the others cost it no more than their bytes.
+constexpr std::size_t first_waiters = 16;
+
+}  // namespace
+
 Now now_here() {
   const auto since_boot = BootClock::now().time_since_epoch();
   return Now{std::chrono::duration_cast<microseconds>(since_boot), wall_now().time_since_epoch()};
@@ -64,12 +71,14 @@ void OpenKey::load(const Token& self) {
   const auto text = file_.read();
   if (!text.empty()) {
     const std::string where = directory_.shown(key_file_name(key_));
-    auto named = parse_table(text, where);
+    const bool same_boot = file_.written_in() == KeyFile::Boot::current;
+    auto named = parse_table(text, where, same_boot ? self : Token{}, first_waiters);
     if (named.key != key_) {
       throw Error(ErrorKind::wrong_data,
                   where + " is for another key whose file has the same name");
     }
     table = std::move(named.table);
+    more_waiters_ = named.more_waiters;
   }
   now = now_here();
   if (is_of_earlier_boot()) take(restart_after_boot(table, now.lease_clock));
@@ -96,9 +105,26 @@ void OpenKey::take(Refreshed refreshed) {
 OpenKey::Standing::Standing(const LockTable& table)
     : holds(table.holds), last_fence(table.last_fence), last_ask(table.last_ask) {
   queue.reserve(table.queue.size());
-  for (const WaiterEntry& waiter : table.queue) {
-    queue.push_back({block_hash(waiter.token.text), waiter.ticket, waiter.seen, waiter.told});
-  }
+  for (const WaiterEntry& waiter : table.queue) append(waiter);
+}
+
+void OpenKey::Standing::append(const WaiterEntry& waiter) {
+  queue.push_back({block_hash(waiter.token.text), waiter.ticket, waiter.seen, waiter.told});
+}
+
+void OpenKey::load_all_waiters() {
+  const std::size_t loaded = table.queue.size();
+  parse_more_waiters(more_waiters_, directory_.shown(key_file_name(key_)), table);
+  more_waiters_ = {};
+  std::for_each(table.queue.begin() + static_cast<std::ptrdiff_t>(loaded), table.queue.end(),
+                [&](const WaiterEntry& waiter) { before_.append(waiter); });
+  take(refresh(table, directory_, now.lease_clock));
+}
+
+/// Then the waiter after it, which is not loaded, has the same predecessor as before.
+bool OpenKey::last_loaded_has_stayed() const {
+  return !table.queue.empty() && !before_.queue.empty() &&
+         block_hash(table.queue.back().token.text) == before_.queue.back().token;
 }
 
 /// Each waiter watches the one before it. True if some turned out to be dead, so that the rules
@@ -130,12 +156,20 @@ bool OpenKey::notify_new_predecessors(const Token& self) {
   return dropped;
 }
 
-void OpenKey::save(const Token& self, bool more) {
+void OpenKey::work_on_queue(const Token& self, bool more) {
   while (more || notify_new_predecessors(self)) more = table.admit_waiters(now, knocks).more;
+}
+
+void OpenKey::save(const Token& self, bool more) {
+  work_on_queue(self, more);
+  if (!more_waiters_.empty() && !last_loaded_has_stayed()) {
+    load_all_waiters();
+    work_on_queue(self, true);
+  }
   // Before the new state counts: were this process killed in between, those woken would find the
   // state of before and, among those that block, a holder that has gone.
   if (changed_ || !(Standing(table) == before_)) {
-    file_.write(table_text(key_, table), [this] { knocks.deliver(); });
+    file_.write(table_text(key_, table, more_waiters_), [this] { knocks.deliver(); });
   }
   for (const std::string& mailbox : left_mailboxes_) remove_mailbox(directory_, mailbox);
 }

@@ -76,6 +76,7 @@ class OpenKey {
       bool operator==(const Place&) const = default;
     };
     explicit Standing(const LockTable& table);
+    void append(const WaiterEntry& waiter);
     bool operator==(const Standing&) const = default;
     std::vector<HoldEntry> holds;
     std::vector<Place> queue;
@@ -84,14 +85,18 @@ class OpenKey {
   };
 
   void load(const Token& self);
+  void load_all_waiters();
   bool is_of_earlier_boot() const;
   void take(Refreshed refreshed);
   bool notify_new_predecessors(const Token& self);
+  void work_on_queue(const Token& self, bool more);
+  bool last_loaded_has_stayed() const;
 
   const Directory& directory_;
   LockKey key_;
   KeyFile file_;
   Standing before_{table};
+  std::string_view more_waiters_;  ///< lines of the file that are not in the table
   bool changed_ = false;
   std::string undecided_;
   std::vector<std::string> left_mailboxes_;

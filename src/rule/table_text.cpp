@@ -124,7 +124,18 @@ class Reader {
     if (!fields_.empty()) fail();
   }
   void close() const {
-    if (!rest_.empty()) fail();
+    if (!at_end()) fail();
+  }
+  bool at_end() const { return rest_.empty(); }
+
+  /// Skips to the line that ends the text, which has to be `last`; answers the lines before it.
+  std::string_view lines_before_last(std::string_view last) {
+    const std::size_t length = last.size() + 1;
+    if (rest_.size() < length || rest_.substr(rest_.size() - length, last.size()) != last) fail();
+    const auto lines = rest_.substr(0, rest_.size() - length);
+    if (!lines.empty() && lines.back() != '\n') fail();
+    rest_.remove_prefix(lines.size());
+    return lines;
   }
 
   std::string text() {
@@ -235,7 +246,13 @@ void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.backing = in.backing();
 }
 
-void write_table(Writer& out, const LockKey& key, const LockTable& table) {
+std::string text_in(Form form, std::string_view first, const LockKey& key, const LockTable& table,
+                    std::string_view more_waiters) {
+  constexpr std::size_t usual_line = 256;
+  std::string text;
+  text.reserve((table.holds.size() + table.queue.size() + 2) * usual_line + more_waiters.size());
+  Writer out(text, form);
+  out.line(first).end();
   out.line("key").add(key.text).end();
   out.line("fence").add_number(table.last_fence.value).end();
   out.line("asked").add_number(table.last_ask.count()).end();
@@ -243,21 +260,13 @@ void write_table(Writer& out, const LockKey& key, const LockTable& table) {
   if (table.latest) write_latest(out, *table.latest);
   for (const HoldEntry& hold : table.holds) write_hold(out, hold);
   for (const WaiterEntry& waiter : table.queue) write_waiter(out, waiter);
+  text += more_waiters;
   out.line(last_line).end();
-}
-
-std::string text_in(Form form, std::string_view first, const LockKey& key, const LockTable& table) {
-  constexpr std::size_t usual_line = 256;
-  std::string text;
-  text.reserve((table.holds.size() + table.queue.size() + 2) * usual_line);
-  Writer out(text, form);
-  out.line(first).end();
-  write_table(out, key, table);
   return text;
 }
 
-/// What follows the first line.
-NamedTable read_table(Reader& in) {
+/// What follows the first line; if `holder` has a hold, only the first `waiters` are parsed.
+NamedTable read_table(Reader& in, const Token& holder, std::size_t waiters) {
   NamedTable named;
   if (in.open_line() != "key") in.fail();
   named.key.text = in.text();
@@ -268,11 +277,16 @@ NamedTable read_table(Reader& in) {
   if (in.open_line() != "asked") in.fail();
   named.table.last_ask = microseconds(in.number<std::int64_t>());
   in.close_line();
+  bool is_held = false;
   while (true) {
+    if (is_held && named.table.queue.size() == waiters) {
+      named.more_waiters = in.lines_before_last(last_line);
+    }
     const auto kind = in.open_line();
     if (kind == last_line) break;
     if (kind == "hold") {
       read_hold(in, named.table.holds.emplace_back());
+      is_held = is_held || (!holder.text.empty() && named.table.holds.back().token == holder);
     } else if (kind == "last") {
       read_last(in, named.table.last.emplace());
     } else if (kind == "latest") {
@@ -291,19 +305,33 @@ NamedTable read_table(Reader& in) {
 
 }  // namespace
 
-std::string table_text(const LockKey& key, const LockTable& table) {
-  return text_in(Form::file, first_line_of_file, key, table);
+std::string table_text(const LockKey& key, const LockTable& table, std::string_view more_waiters) {
+  return text_in(Form::file, first_line_of_file, key, table, more_waiters);
 }
 
 NamedTable parse_table(std::string_view text, const std::string& where) {
+  return parse_table(text, where, Token{}, 0);
+}
+
+NamedTable parse_table(std::string_view text, const std::string& where, const Token& holder,
+                       std::size_t waiters) {
   Reader in(text, Form::file, where);
   if (in.line() != first_line_of_file) in.fail();
-  return read_table(in);
+  return read_table(in, holder, waiters);
+}
+
+void parse_more_waiters(std::string_view lines, const std::string& where, LockTable& table) {
+  Reader in(lines, Form::file, where);
+  while (!in.at_end()) {
+    if (in.open_line() != "wait") in.fail();
+    read_waiter(in, table.queue.emplace_back());
+    in.close_line();
+  }
 }
 
 std::string record_text(const LockKey& key, const LockTable& table) {
   const std::string first = std::string(record_format) + std::string(record_version);
-  return text_in(Form::record, first, key, table);
+  return text_in(Form::record, first, key, table, {});
 }
 
 NamedTable parse_record(std::string_view text, const std::string& where) {
@@ -314,7 +342,7 @@ NamedTable parse_record(std::string_view text, const std::string& where) {
     throw Error(ErrorKind::wrong_data,
                 where + " was written by another version of dlock: use that one here");
   }
-  return read_table(in);
+  return read_table(in, Token{}, 0);
 }
 
 }  // namespace dlock

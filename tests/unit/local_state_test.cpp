@@ -147,6 +147,25 @@ TEST_CASE("a table is read back as it was written") {
   CHECK(named.table == full_table());
 }
 
+TEST_CASE("waiters that a holder does not look at stay in the text as they were") {
+  LockTable table = full_table();
+  table.queue.resize(5, table.queue.front());
+  const std::string text = table_text({"k"}, table);
+  auto named = parse_table(text, "file", table.holds[0].token, 2);
+  CHECK(named.table.queue.size() == 2);
+  CHECK(!named.more_waiters.empty());
+  CHECK(table_text({"k"}, named.table, named.more_waiters) == text);
+  parse_more_waiters(named.more_waiters, "file", named.table);
+  CHECK(named.table == table);
+  CHECK(parse_table(text, "file", table.holds[0].token, 5).more_waiters.empty());
+  CHECK(parse_table(text, "file", {"w"}, 2).table == table);
+  for (const std::size_t cut : {1u, 4u, 5u, 30u}) {
+    const std::string torn = text.substr(0, text.size() - cut);
+    CHECK_THROWS_AS(parse_table(torn, "file", table.holds[0].token, 2), Error);
+  }
+  CHECK_THROWS_AS(parse_more_waiters("wait x\n", "file", named.table), Error);
+}
+
 TEST_CASE("a text that is not wholly a table is refused") {
   const std::string text = table_text({"k"}, full_table());
   for (std::size_t cut = 0; cut < text.size(); ++cut) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <deque>
 #include <filesystem>
 
 #include "base/error.hpp"
@@ -294,6 +295,35 @@ TEST_CASE("an unwritable directory is the host's refusal, named in the message")
   std::filesystem::remove(place.settings.path);
   const auto use = [&] { store.acquire(claim_on("k"), {}, {}); };
   CHECK(message_of(use, ErrorKind::host_refused).find(place.settings.path) != std::string::npos);
+}
+
+TEST_CASE("a release goes past any number of dead waiters, and tells the one after the first") {
+  for (const std::size_t dead : {0u, 1u, 15u, 16u, 17u, 40u}) {
+    CAPTURE(dead);
+    Place place;
+    LocalStore store(place.settings);
+    const Claim held = claim_on("k");
+    REQUIRE(try_lock(store, held));
+    std::deque<LocalStore> queue;
+    std::vector<Claim> claims;
+    for (std::size_t i = 0; i < dead + 30; ++i) {
+      queue.emplace_back(place.settings);
+      claims.push_back(claim_on("k"));
+      REQUIRE(queue.back().acquire(claims.back(), {true, {}}, {}).index() == 1);
+    }
+    for (std::size_t i = 0; i < dead; ++i) queue.pop_front();
+    store.release(held.key, held.token, ReleaseMode::normal, {});
+    CHECK(readable(queue[0].news_fd()));
+    CHECK(readable(queue[1].news_fd()));
+    CHECK(!readable(queue[2].news_fd()));
+    const auto granted = queue[0].renew(held.key, claims[dead].token, std::nullopt, {});
+    CHECK(granted);
+    const auto state = store.inspect({{held.key}, {}}, {})[0];
+    REQUIRE(state.holders.size() == 1);
+    CHECK(state.waiters.size() == 29);
+    CHECK(state.waiters.front().owner == claims[dead + 1].owner.text);
+    CHECK(state.waiters.back().owner == claims.back().owner.text);
+  }
 }
 
 TEST_CASE("a file that is no lock is left alone and named") {

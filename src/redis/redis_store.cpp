@@ -226,6 +226,10 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
     arguments.push_back(ask.ticket ? std::to_string(ask.ticket->value) : "");
     arguments.push_back(channel);
   }
+  if (ask.asks_again) {
+    const std::string here = place(call_options);
+    if (!here.empty()) arguments.back() += "@" + here;
+  }
   if (proposal) arguments.push_back(std::to_string(proposal->value));
   if (claim.latest) {
     constexpr std::size_t before_proposal = channel_argument + 1;

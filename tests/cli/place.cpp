@@ -69,6 +69,14 @@ nlohmann::ordered_json Place::state(const std::string& key) const {
   return nlohmann::ordered_json::parse(result.out);
 }
 
+std::size_t Place::waiters(const std::string& key) const {
+  const std::size_t queued = state(key)["waiters"].size();
+  if (is_local()) return queued;
+  // One that has asked for the first time does not listen yet.
+  const Reply heard_on = server_->command({"PUBSUB", "CHANNELS", "*{" + key + "}:*"});
+  return std::min(queued, heard_on.items.size());
+}
+
 void on_each_engine(const std::function<void(const Place&)>& test) {
   for (const Engine engine : {Engine::local, Engine::redis}) {
     const Place place(engine);

@@ -41,7 +41,8 @@ class Place {
   /// What `inspect -k KEY --json` prints.
   nlohmann::ordered_json state(const std::string& key) const;
   bool is_free(const std::string& key) const { return state(key)["holders"].empty(); }
-  std::size_t waiters(const std::string& key) const { return state(key)["waiters"].size(); }
+  /// How many stand in the queue, and are told when it is their turn.
+  std::size_t waiters(const std::string& key) const;
 
  private:
   ProcessOptions with_server(ProcessOptions options) const;

@@ -112,6 +112,12 @@ std::string RedisScene::kept() const {
   return sorted(std::move(names));
 }
 
+std::size_t RedisScene::waiting(const std::string& key) const {
+  // One that has asked for the first time does not listen yet.
+  const Reply heard_on = server.command({"PUBSUB", "CHANNELS", "*{" + key + "}:*"});
+  return std::min(Scene::waiting(key), heard_on.items.size());
+}
+
 std::string RedisScene::may_stay(std::vector<std::string> keys) const {
   for (std::string& key : keys) key = "dlock:{" + key + "}:fence";
   return sorted(std::move(keys));

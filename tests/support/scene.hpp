@@ -48,7 +48,8 @@ class Scene {
 
   /// One line of `inspect --json`.
   std::string inspect(const std::string& key) const;
-  std::size_t waiting(const std::string& key) const;
+  /// How many stand in the queue, and are told when it is their turn.
+  virtual std::size_t waiting(const std::string& key) const;
   bool is_held(const std::string& key) const;
 
   /// A `run` of `key` that holds when this returns and until the file `until` is there.
@@ -80,6 +81,7 @@ class RedisScene final : public Scene {
   std::string url() const override { return url_.empty() ? server.url() : url_; }
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
+  std::size_t waiting(const std::string& key) const override;
   /// From here on dlock goes through something else to the server.
   void go_through(const std::string& url) { url_ = url; }
 

@@ -132,7 +132,18 @@ std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why) {
 }
 
 bool let_in(Store& store, const Claim& claim) {
-  return news(store, claim, Wake::Reason::granted) && renew(store, claim);
+  const Deadline end = soon().deadline;
+  for (auto until = end; BootClock::now() < end;) {
+    const Wake wake = store.sleep(claim, until, -1);
+    if (wake.why == Wake::Reason::granted) return renew(store, claim).has_value();
+    until = std::min(end, wake.ask_again_at);
+    if (wake.why == Wake::Reason::changed) continue;
+    const Answer answer = store.acquire(claim, {true, {}}, soon());
+    const auto* refusal = std::get_if<Refusal>(&answer);
+    if (refusal == nullptr) return true;
+    until = std::min(end, later(BootClock::now(), refusal->ask_again_in));
+  }
+  return false;
 }
 
 void Listener::waiting(const LockKey& key, const Refusal&) { waited_for.push_back(key.text); }

@@ -118,7 +118,7 @@ bool stands_everywhere(Store& store, const std::string& key);
 
 /// Sleeps in the queue until there is news of the kind `why`, passing over others.
 std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why);
-/// Sleeps until the lock is handed over, and confirms it.
+/// Sleeps until the lock is handed over, and confirms it; asks again where what blocks has ended.
 bool let_in(Store& store, const Claim& claim);
 
 /// Counts what acquire() tells.

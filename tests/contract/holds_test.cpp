@@ -314,7 +314,7 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   CHECK(!renew(*store, a));
   CHECK(!renew(*store, inner));
   CHECK(renew(*store, b).has_value());
-  granted(*store, a);
+  granted(*store, claim_of("a", "k", no_limit));
   CHECK(store->evict(a.key, std::nullopt, evictor, soon()).size() == 2);
   CHECK(enters(*store, claim_on("k")));
 }

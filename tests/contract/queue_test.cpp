@@ -202,24 +202,6 @@ TEST_OF_ENGINES("a waiter that has left is passed over") {
   CHECK(served(third));
 }
 
-/// The lock is handed over to one that asks again when it is told to, as acquire() does.
-bool served_in_time(const Waiting& waiting) {
-  const auto end = later(BootClock::now(), milliseconds(20'000));
-  auto until = end;
-  while (BootClock::now() < end) {
-    const Wake wake = waiting.store->sleep(waiting.claim, until, -1);
-    if (wake.why == Wake::Reason::granted) return renew(*waiting.store, waiting.claim).has_value();
-    if (wake.why == Wake::Reason::changed) {
-      until = wake.ask_again_at;
-      continue;
-    }
-    const Answer answer = waiting.store->acquire(waiting.claim, {true, {}}, soon());
-    if (std::holds_alternative<Grant>(answer)) return true;
-    until = later(BootClock::now(), std::get<Refusal>(answer).ask_again_in);
-  }
-  return false;
-}
-
 TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in the queue") {
   Engine engine;
   const auto holder = engine.open();
@@ -234,9 +216,9 @@ TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in th
   engine.await_waiters("k", 2);
   const auto before = BootClock::now();
   release(*holder, held);
-  CHECK(served_in_time(living));
+  CHECK(served(living));
   release(*living.store, living.claim);
-  CHECK(served_in_time(last));
+  CHECK(served(last));
   // On a server those that may come back are waited for, once for all.
   CHECK(BootClock::now() - before < stretched(milliseconds(3900)));
 }
@@ -252,7 +234,7 @@ TEST_OF_ENGINES("a ticket that is brought back keeps the place, even before thos
   first.store.reset();
   engine.await_waiters("k", 2);
   release(*holder, held);
-  REQUIRE(served_in_time(second));  // the first, away, was dropped on the way
+  REQUIRE(served(second));  // the first, away, was dropped on the way
   first.store = engine.open();
   CHECK(refused(*first.store, first.claim, {true, ticket}).ahead == 0);
   CHECK(is_first(state_of(*holder, "k"), first));

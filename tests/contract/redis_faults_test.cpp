@@ -242,7 +242,8 @@ TEST_CASE("a waiter whose connection breaks comes back to its place in the queue
   queue_up(*third, last);
   net.proxy.refuse(true);
   net.proxy.close_connections();
-  // The server may see the end of the connection a little later; then the first is dropped.
+  // The server may see the end of the connection a little later; a moment after that the first is
+  // dropped.
   REQUIRE(eventually([&] {
     return net.engine.server.command({"CLIENT", "LIST", "TYPE", "PUBSUB"}).text.find("\n") !=
                std::string::npos &&
@@ -277,7 +278,7 @@ TEST_CASE("a waiter gets the lock although the server is restarted meanwhile") {
   CHECK(!renew(*holder, held));
 }
 
-TEST_CASE("a thousand dead waiters delay nobody, and no call does more than its share") {
+TEST_CASE("a thousand dead waiters cost one moment, and no call does more than its share") {
   Net net;
   const auto holder = net.through_ready();
   const Claim held = claim_on("k");
@@ -292,7 +293,8 @@ TEST_CASE("a thousand dead waiters delay nobody, and no call does more than its 
   const auto before = BootClock::now();
   CHECK(release(*holder, held) == Released::yes);
   CHECK(let_in(*living, next));
-  CHECK(BootClock::now() - before < stretched(milliseconds(1000)));
+  // A moment for those that may be on their way, once for all.
+  CHECK(BootClock::now() - before < stretched(milliseconds(2500)));
   const auto sent = requests_in(net.proxy.recorded().at(0));
   CHECK(std::ranges::count(sent, "EVALSHA tidy") == 2);
   CHECK(state_of(*living, "k").waiters.empty());

@@ -139,8 +139,13 @@ Deadline HeldLocks::granted_until() const {
   return until;
 }
 
-void HeldLocks::keep(std::atomic<BootClock::rep>* safe_until) {
-  if (!needs_renewal()) {
+void HeldLocks::keep(pid_t command, std::atomic<BootClock::rep>* safe_until) {
+  if (needs_renewal()) {
+    for (Held& held : held_) {
+      held.claim.who.command_pid = command;
+      store_.command_started(held.claim, command);
+    }
+  } else {
     source_ = std::make_unique<Listening>(*this);
     return;
   }

@@ -28,8 +28,8 @@ class HeldLocks {
   bool command_started(pid_t group);
   /// Begins to renew, where leases need it, and to listen where they do not. Called once the
   /// command's process exists, so that the fork happens in a process of one thread.
-  /// `safe_until` as in LeaseRenewer.
-  void keep(std::atomic<BootClock::rep>* safe_until = nullptr);
+  /// `command` is that process, which others see; `safe_until` as in LeaseRenewer.
+  void keep(pid_t command, std::atomic<BootClock::rep>* safe_until = nullptr);
   /// Until then all holds are ours as things stand; before keep().
   Deadline granted_until() const;
   void renew_now();

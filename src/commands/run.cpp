@@ -152,7 +152,7 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding,
 /// A command whose lock cannot be kept is stopped like one whose lock was lost.
 void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   try {
-    holding.keep(watchdog && stops_on_loss() ? &watchdog->gone_by() : nullptr);
+    holding.keep(child.pid(), watchdog && stops_on_loss() ? &watchdog->gone_by() : nullptr);
   } catch (const std::exception&) {
     Terms at_once;
     at_once.grace = settings_.grace;

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/process.hpp"
 #include "base/wait.hpp"
 #include "local/collect.hpp"
 #include "local/key_file.hpp"
@@ -41,11 +42,19 @@ milliseconds span_ms(microseconds from, microseconds to) {
   return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
 }
 
+/// The leader of the command's group is the command, unless both are in a pipeline.
+pid_t command_pid_of(const HolderIdentity& identity) {
+  if (identity.command.pid <= 0 || identity.command.pid_space != own_process().pid_space) return 0;
+  const auto stat = stat_of(identity.command.pid);
+  return stat && stat->parent == identity.process.pid ? identity.command.pid : 0;
+}
+
 Hold as_hold(const HoldEntry& entry, const Now& now) {
   Hold hold;
   hold.kept = entry.flag == Flag::kept;
   if (!hold.kept) hold.owner = entry.owner.text;
   hold.who = entry.who;
+  hold.who.command_pid = command_pid_of(entry.backing);
   hold.held = span_ms(entry.since, now.lease_clock);
   hold.acquired_at = WallTime(now.wall - hold.held);
   if (!lives_by_process(entry, now.lease_clock)) {

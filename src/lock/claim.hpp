@@ -76,7 +76,13 @@ struct Who {
   std::string user;
   std::string command;  ///< base name of the program; its arguments may hold secrets and stay here
   std::string label;
-  bool operator==(const Who&) const = default;
+  /// The process of `command`, where `pid` is the dlock that runs it; 0: the same, or not known.
+  pid_t command_pid = 0;
+  /// The same process, whether or not it is known yet what it runs.
+  bool operator==(const Who& other) const {
+    return host == other.host && pid == other.pid && user == other.user &&
+           command == other.command && label == other.label;
+  }
 };
 
 /// The calling process, with `command` and `label` as given.

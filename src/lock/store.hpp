@@ -120,7 +120,8 @@ class Store {
 
   /// The command of this claim now runs as process group `group`: a hold with Liveness::process
   /// outlives a killed dlock until that group has gone. False if the hold has gone: then the
-  /// command must not run. Nothing to do for engines that go by leases.
+  /// command must not run. Engines that go by leases show `claim.who.command_pid` to others from
+  /// the next renewal on.
   virtual bool command_started(const Claim& claim, pid_t group);
 
   /// A hold with Liveness::process lives with process `pid` from here on, no longer with the one

@@ -24,6 +24,7 @@ void add_who(Json& json, const Who& who) {
   json["pid"] = who.pid;
   json["user"] = who.user;
   json["command"] = who.command;
+  if (who.command_pid != 0) json["command_pid"] = who.command_pid;
   json["label"] = who.label;
 }
 

@@ -92,9 +92,14 @@ std::string waiting_for(const LockKey& key, milliseconds waited, const Screen& s
 
 }  // namespace
 
+std::string command_text(const Who& who, const std::string& shown) {
+  if (who.command_pid == 0 || who.command_pid == who.pid) return shown;
+  return "dlock: " + shown + ", pid " + std::to_string(who.command_pid);
+}
+
 std::string who_text(const Who& who) {
   std::string text = escaped(who.user) + "@" + escaped(who.host) + " pid " +
-                     std::to_string(who.pid) + " (" + escaped(who.command) + ")";
+                     std::to_string(who.pid) + " (" + command_text(who, escaped(who.command)) + ")";
   if (!who.label.empty()) text += " [" + escaped(who.label) + "]";
   return text;
 }

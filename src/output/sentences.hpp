@@ -10,6 +10,10 @@ namespace dlock {
 
 /// Sentences for people, on one line, escaped, without "dlock: " in front.
 
+/// `backup.sh`, or `dlock: backup.sh, pid 4243` where that is another process than `who.pid`; the
+/// command as it is `shown`.
+std::string command_text(const Who& who, const std::string& shown);
+
 /// `deploy@web1 pid 4242 (backup.sh)`, with `[label]` behind it if there is one.
 std::string who_text(const Who& who);
 

@@ -133,7 +133,7 @@ std::vector<Cell> head_of(Cell role, const Who& who, const std::string& age, con
   return {std::move(role),
           {place_text(who, screen)},
           {"pid " + std::to_string(who.pid)},
-          {"(" + screen.shown(who.command) + ")"},
+          {"(" + command_text(who, screen.shown(who.command)) + ")"},
           {"for " + age}};
 }
 

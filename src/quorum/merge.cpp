@@ -53,6 +53,7 @@ Holder agreed(const Views<Holder>& views, std::size_t servers, std::size_t neede
       views, needed, [](const Holder& view) { return -view.lease_left.value_or(milliseconds(0)); });
   holder.kept = ranked<bool>(views, needed, [](const Holder& view) { return view.kept; });
   for (const Holder& view : views) {
+    if (view.who.command_pid != 0) holder.who.command_pid = view.who.command_pid;
     holder.acquired_at = std::min(holder.acquired_at, view.acquired_at);
     holder.held = std::max(holder.held, view.held);
   }

@@ -22,7 +22,8 @@ struct Renewal {
   LockKey key;
   Token token;
   std::optional<milliseconds> ttl;
-  Fence fence;  ///< 0: none
+  Fence fence;            ///< 0: none
+  pid_t command_pid = 0;  ///< as in Who
 };
 struct Rejoining {
   Claim claim;

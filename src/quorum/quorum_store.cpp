@@ -278,7 +278,8 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
     // Who has said that it lacks the hold is made to re-join once the others have renewed it.
     if (state == State::returned || (state == State::gone && quorum_hold.had && quorum_hold.claim))
       continue;
-    ask(i, name, Renewal{key, token, ttl, quorum_hold.fence}, call_options.deadline);
+    const pid_t command = quorum_hold.claim ? quorum_hold.claim->who.command_pid : 0;
+    ask(i, name, Renewal{key, token, ttl, quorum_hold.fence, command}, call_options.deadline);
   }
   const bool is_new = !quorum_hold.had;
   while (true) {
@@ -296,6 +297,12 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
     give_up_on(quorum_hold);
     no_majority(quorum_hold);
   }
+}
+
+bool QuorumStore::command_started(const Claim& claim, pid_t) {
+  auto& own = quorum_hold({claim.key, claim.token}, claim).claim;
+  own->who.command_pid = claim.who.command_pid;
+  return true;
 }
 
 void QuorumStore::renewed_by_other_connection(const Claim& claim) {

@@ -68,6 +68,7 @@ class QuorumStore final : public Store, public FenceRegister, public Latches {
   std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   void before_fork() override;
+  bool command_started(const Claim& claim, pid_t group) override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::optional<QuorumMargin> margin(const Claim& claim) override;
   std::vector<Error> take_troubles() override;

@@ -36,7 +36,14 @@ struct Perform {
     return member.vote(vote.claim, vote.ask, vote.proposal, call_options);
   }
   Response operator()(const Renewal& renewal) const {
-    const auto& [key, token, ttl, fence] = renewal;
+    const auto& [key, token, ttl, fence, command_pid] = renewal;
+    if (command_pid != 0) {
+      Claim claim;
+      claim.key = key;
+      claim.token = token;
+      claim.who.command_pid = command_pid;
+      member.command_started(claim, command_pid);
+    }
     return fence.value == 0 ? member.renew(key, token, ttl, call_options)
                             : member.renew_as(key, token, ttl, fence, call_options);
   }

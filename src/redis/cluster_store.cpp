@@ -207,6 +207,11 @@ std::optional<Grant> ClusterStore::renew(const LockKey& key, const Token& token,
   return grant;
 }
 
+bool ClusterStore::command_started(const Claim& claim, pid_t) {
+  pending_->commands[{claim.key, claim.token}] = claim.who.command_pid;
+  return true;
+}
+
 Released ClusterStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
                                const CallOptions& call_options) {
   if (pending_->unanswered.contains({key, token}) && !was_reached()) return Released::not_held;

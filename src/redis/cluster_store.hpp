@@ -42,6 +42,7 @@ class ClusterStore final : public Store, public FenceRegister, public Latches {
     return pending_->evicted_by({key, token});
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  bool command_started(const Claim& claim, pid_t group) override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return name_; }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;

@@ -31,6 +31,8 @@ struct Pending {
     const auto found = evictions.find(asked);
     return found == evictions.end() ? std::nullopt : std::optional(found->second);
   }
+  /// Whose commands run as which process: each renewal says so.
+  std::map<Asked, pid_t> commands;
 };
 
 }  // namespace dlock

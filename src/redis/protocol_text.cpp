@@ -102,13 +102,20 @@ Who parse_who(std::string_view text) {
   who.user = from_who_field(take_until(text, ' '));
   who.command = from_who_field(take_until(text, ' '));
   who.label = from_who_field(take_until(text, ' '));
+  if (text.starts_with('#')) {
+    who.command_pid = static_cast<pid_t>(parse_number(text.substr(1), 0, INT32_MAX).value_or(0));
+  }
   return who;
 }
 
 std::string packed_claim(const Claim& claim) {
   const std::string ttl = std::to_string(claim.ttl.count());
   return " " + ttl + " " + ttl + " " + std::to_string(claim.limit.owners) + " " + claim.owner.text +
-         " " + packed_who(claim.who);
+         " " + packed_who(claim.who) + packed_command(claim.who.command_pid);
+}
+
+std::string packed_command(pid_t command_pid) {
+  return command_pid == 0 ? "" : " #" + std::to_string(command_pid);
 }
 
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {

@@ -35,9 +35,13 @@ std::string scan_pattern(std::string_view prefix);
 /// client so that the script need not.
 std::string packed_claim(const Claim& claim);
 
-/// Host, process, user, command and label: five words. And the reverse.
+/// Host, process, user, command and label: five words. And the reverse, with what
+/// packed_command() may have added.
 std::string packed_who(const Who& who);
 Who parse_who(std::string_view text);
+
+/// ` #pid`: what `who` ends with once the process of its command is known; empty for 0.
+std::string packed_command(pid_t command_pid);
 
 /// What `operation` of the script is given first where it is about a whole claim.
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);

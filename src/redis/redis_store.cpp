@@ -319,9 +319,20 @@ std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
   return renew_with({"renew", token.text, ttl ? text_of(*ttl) : ""}, {key, token}, call_options);
 }
 
-std::optional<Grant> RedisStore::renew_with(const std::vector<std::string>& arguments,
-                                            const Asked& asked, const CallOptions& call_options) {
+bool RedisStore::command_started(const Claim& claim, pid_t) {
+  pending_->commands[{claim.key, claim.token}] = claim.who.command_pid;
+  return true;
+}
+
+std::optional<Grant> RedisStore::renew_with(std::vector<std::string> arguments, const Asked& asked,
+                                            const CallOptions& call_options) {
   const LockKey& key = asked.first;
+  const auto command = pending_->commands.find(asked);
+  if (command != pending_->commands.end() && arguments.front() == "renew") {
+    constexpr std::size_t before_command = 4;
+    arguments.resize(before_command);
+    arguments.push_back(packed_command(command->second));
+  }
   const Deadline sent = BootClock::now();
   const Reply reply = run(key, arguments, call_options);
   const int link = connection_.links();

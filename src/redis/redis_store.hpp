@@ -60,6 +60,7 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
     return pending_->evicted_by({key, token});
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  bool command_started(const Claim& claim, pid_t group) override;
   bool needs_renewal(const Claim& claim) const override;
   std::string name() const override { return connection_.name(); }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
@@ -101,7 +102,7 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
   /// acquire() and renew(), with what a member of a quorum may ask for.
   Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                       const CallOptions& call_options);
-  std::optional<Grant> renew_with(const std::vector<std::string>& arguments, const Asked& asked,
+  std::optional<Grant> renew_with(std::vector<std::string> arguments, const Asked& asked,
                                   const CallOptions& call_options);
 
   /// Notes that a request goes out that may make a hold, and that an answer came: then no copy of

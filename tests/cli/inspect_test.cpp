@@ -54,8 +54,10 @@ TEST_CASE("inspect: --json has these names in this order, and true values") {
     const auto object = Json::parse(text);
     CHECK(names(object) == Keys{"key", "holders", "waiters"});
     const auto& held = object["holders"][0];
-    CHECK(names(held) == Keys{"owner", "host", "pid", "user", "command", "label", "acquired_at",
-                              "held_ms", "lease_left_ms", "limit", "holds", "fence"});
+    Keys of_holder{"owner",       "host",    "pid",           "user",  "command", "label",
+                   "acquired_at", "held_ms", "lease_left_ms", "limit", "holds",   "fence"};
+    if (held.contains("command_pid")) of_holder.insert(of_holder.begin() + 5, "command_pid");
+    CHECK(names(held) == of_holder);
     char host[256] = {};
     gethostname(host, sizeof host - 1);
     CHECK(object["key"] == "nightly");
@@ -89,10 +91,27 @@ TEST_CASE("inspect: one key in words, its holders and its queue") {
     CAPTURE(text);
     const std::string lease = place.is_local() ? "" : R"(, lease \d+s left)";
     CHECK(matches(text, R"(nightly\n  held by    \S+@\S+ pid )" + std::to_string(holder.pid()) +
-                            R"( +\(sh\)   for \S+,\s+\[job 7\], since \S+Z)" + lease +
-                            R"(, limit 1,\s+fence \d+\n    1\. waits \S+@\S+ pid )" +
+                            R"( +\((dlock: )?sh(, pid \d+)?\) +for \S+,\s+\[job 7\], since \S+Z)" +
+                            lease + R"(, limit 1,\s+fence \d+\n    1\. waits \S+@\S+ pid )" +
                             std::to_string(waiter.pid()) +
-                            R"( +\(true\) for \S+,\s+since \S+Z, limit 1\n)"));
+                            R"( +\(true\) +for \S+,\s+since \S+Z, limit 1\n)"));
+  });
+}
+
+TEST_CASE("inspect: shows the process of the command beside that of dlock") {
+  on_each_engine([](const Place& place) {
+    auto holder =
+        place.start({"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo $$; exec sleep 60"});
+    REQUIRE(eventually([&] { return holder.out().ends_with("\n"); }));
+    const std::string pid = holder.out().substr(0, holder.out().size() - 1);
+    // A server learns it by the first renewal.
+    REQUIRE(eventually([&] { return place.state("a")["holders"][0].contains("command_pid"); }));
+    const auto held = place.state("a")["holders"][0];
+    CHECK(held["pid"] == holder.pid());
+    CHECK(std::to_string(held["command_pid"].get<int>()) == pid);
+    const std::string process = "(dlock: sh, pid " + pid + ")";
+    CHECK(holds(place.dlock({"inspect", "a"}).out, process));
+    CHECK(holds(place.dlock({"run", "-n", "-k", "a", "--", "true"}).err, process));
   });
 }
 

@@ -24,7 +24,8 @@ TEST_CASE("waiting: -n is refused at once with 75 and says by whom") {
       CHECK(result.out == "");
       CHECK(is_one_message(result.err));
       CHECK(result.err.starts_with("dlock: nightly is held by "));
-      CHECK(holds(result.err, " pid " + std::to_string(holder.pid()) + " (sh) [job 17] for "));
+      CHECK(holds(result.err, " pid " + std::to_string(holder.pid()) + " ("));
+      CHECK(holds(result.err, ") [job 17] for "));
       CHECK(holds(result.err, ", lease ") == !place.is_local());
     }
     const auto quiet = place.dlock({"run", "-q", "-n", "-k", "nightly", "--", "true"});

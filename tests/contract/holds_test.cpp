@@ -50,6 +50,27 @@ TEST_OF_ENGINES("a second owner is refused and told who holds it, since when and
   CHECK(*holder.lease_left <= long_ttl);
 }
 
+TEST_CASE_TEMPLATE("a renewal tells others the process of the command, once", Engine,
+                   DeployedEngine) {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  Claim claim = claim_on("k");
+  claim.who.label = "42";
+  const Fence fence = granted(*store, claim).fence;
+  const auto shown = [&] { return state_of(*watcher, "k").holders.at(0).who; };
+  CHECK(shown().command_pid == 0);
+  claim.who.command_pid = 4711;
+  CHECK(store->command_started(claim, 4711));
+  CHECK(store->renew_hold(claim, fence, soon()));
+  CHECK(eventually([&] { return shown().command_pid == 4711; }));
+  // Again, and where others wait.
+  queue_up(*engine.open(), claim_on("k"));
+  CHECK(store->renew_hold(claim, fence, soon()));
+  CHECK(shown().command_pid == 4711);
+  CHECK(shown() == claim.who);
+  CHECK(release(*store, claim) == Released::yes);
+}
+
 TEST_OF_ENGINES("the same token asked again is the same hold with the same fence") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();

@@ -51,6 +51,7 @@ if own_value and call('EXISTS', KEYS[2]) == 0 then
     lease = ARGV[4] == '' and ttl or ARGV[4]
     if tonumber(lease) >= call('PTTL', key) or call('HLEN', key) == 1 then
       call('PEXPIRE', key, lease)
+      if ARGV[6] and not string.find(rest, ' #%d+$') then rest = rest .. ARGV[6] end
       call('HSET', key, token,
         table.concat({'h 0', stamp, since, fence, lease, ttl, limit}, ' ') .. rest)
       return 'renewed ' .. lease .. ' ' .. fence .. ' ' .. limit .. ' 0' .. of_member

@@ -108,6 +108,9 @@ local function renew()
   if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return not_held('gone', own) end
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[4]) or own.ttl
+  if op == 'renew' and ARGV[6] and not string.find(own.who, ' #%d+$') then
+    own.who = own.who .. ARGV[6]
+  end
   store(token, own)
   local more = settle()
   return string.format('renewed %.0f %s %.0f %d', own.lease, own.fence, own.limit, more)

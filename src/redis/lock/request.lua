@@ -24,6 +24,8 @@
 --            10 latest, of one that supersedes the waiters who said so before; without a value 7
 --            and 8 are then "" and 9 is -
 --   renew    4 ttl, or "" for the grant's own
+--            6 " #pid" of the command, once that is known: who then ends with it; without a fence 5
+--            is ""
 --   release  nothing more, or 4 unsure 0|1  5 ignore the floor 0|1  6 ttl (of a tombstone)
 --   force    4 fence, or "" for everybody  5 who evicts, if that is to be known (token unused)
 --   tidy     nothing more: lets the queue in       (token unused)

@@ -33,8 +33,7 @@ struct Diagnose {
     return diagnose_quorum(target.servers, exam);
   }
   Diagnosis operator()(const SqlTarget& target) const {
-    return diagnose_postgres({target.url, target.password, target.shown},
-                             [this] { return open_store(settings); });
+    return diagnose_postgres(target.shown, [this] { return open_store(settings); });
   }
 };
 

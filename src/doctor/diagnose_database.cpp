@@ -3,17 +3,23 @@
 #include "base/error.hpp"
 #include "doctor/trial_lock.hpp"
 #include "doctor/words.hpp"
+#ifdef DLOCK_WITH_POSTGRESQL
 #include "sql/postgres_backend.hpp"
+#endif
 
 namespace dlock {
 
 std::string postgres_rights() {
+#ifdef DLOCK_WITH_POSTGRESQL
   return std::string(postgres_schema()) +
          ";\nGRANT SELECT, INSERT, UPDATE, DELETE ON dlock TO \"USER\";\n";
+#else
+  return {};
+#endif
 }
 
-Diagnosis diagnose_postgres(const PostgresTerms& database, const std::function<StorePtr()>& open) {
-  Diagnosis diagnosis{database.shown, "safe through restarts, best effort through failovers", {}};
+Diagnosis diagnose_postgres(const std::string& shown, const std::function<StorePtr()>& open) {
+  Diagnosis diagnosis{shown, "safe through restarts, best effort through failovers", {}};
   const StorePtr first = open(), second = open();
   const TrialLock trial = rehearse(*first, *second, scratch_key());
   diagnosis.findings.push_back(

@@ -1,0 +1,174 @@
+#include "simulator/records/place.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace dlock::sim {
+namespace {
+
+/// The place's clock is not ours.
+constexpr std::chrono::hours clock_ahead{1000};
+constexpr milliseconds latency{40};
+/// A request that makes a record may be late by less than the place remembers; others by any time.
+constexpr std::chrono::seconds late_creation{20};
+constexpr std::chrono::seconds late_change{200};
+constexpr std::chrono::seconds untouched{60};
+
+}  // namespace
+
+Deadline now_in_schedule{std::chrono::hours(1)};
+
+microseconds RecordPlace::clock() const {
+  return std::chrono::floor<microseconds>(now_in_schedule.time_since_epoch() + clock_ahead);
+}
+
+Deadline RecordPlace::when(microseconds clock) { return Deadline(clock - clock_ahead); }
+
+void RecordPlace::pass(milliseconds most) {
+  now_in_schedule += chance_.over_scales(microseconds(10), microseconds(most));
+  std::vector<Late> due;
+  std::erase_if(late_, [&](const Late& each) {
+    if (each.at > now_in_schedule) return false;
+    due.push_back(each);
+    return true;
+  });
+  for (const Late& each : due) apply(each.name, each.over, each.update);
+  if (meanwhile) meanwhile();
+}
+
+Version RecordPlace::next_version(Version over) {
+  if (over != 0) return over + 1;
+  return flaw_ == PlaceFlaw::reuses_versions ? 1 : static_cast<Version>(chance_.next() >> 2) + 1;
+}
+
+Version RecordPlace::apply(const std::string& name, Version over, const Update& update) {
+  const auto found = rows.find(name);
+  const Version there = found == rows.end() ? 0 : found->second.version;
+  const bool counts = there == over || (flaw_ == PlaceFlaw::ignores_version && there != 0);
+  if (!counts) return 0;
+  rows[name] = {update.text, next_version(over), now_in_schedule};
+  for (const Wakeup& wakeup : update.wakeups) {
+    for (auto& [id, session] : sessions) {
+      if (session.channels.contains(wakeup.channel)) {
+        session.inbox.emplace_back(wakeup.channel, wakeup.message);
+      }
+    }
+  }
+  return rows[name].version;
+}
+
+void RecordPlace::keep_for_later(const std::string& name, Version over, const Update& update) {
+  const auto most = over == 0 ? late_creation : late_change;
+  late_.push_back({now_in_schedule + chance_.over_scales(milliseconds(1), milliseconds(most)), name,
+                   over, update});
+}
+
+void RecordPlace::deliver_all() {
+  for (const Late& each : late_) apply(each.name, each.over, each.update);
+  late_.clear();
+}
+
+void RecordPlace::sweep(const std::function<bool(const Row&)>& is_free) {
+  std::erase_if(rows, [&](const auto& named) {
+    return named.second.written + untouched < now_in_schedule && is_free(named.second);
+  });
+}
+
+void SimulatedBackend::connect() {
+  if (!id_.empty()) return;
+  id_ = std::to_string(place_.chance().next() >> 16);
+  place_.sessions[id_] = {};
+  ++count_;
+}
+
+void SimulatedBackend::drop() {
+  place_.sessions.erase(id_);
+  id_.clear();
+}
+
+void SimulatedBackend::trip() { place_.pass(latency); }
+
+std::set<std::string> SimulatedBackend::alive() const {
+  std::set<std::string> ids;
+  for (const auto& [id, session] : place_.sessions) ids.insert(id);
+  return ids;
+}
+
+Snapshot SimulatedBackend::look(const std::string& name, Deadline sent,
+                                const std::set<std::string>& living) const {
+  Snapshot seen;
+  seen.clock = place_.clock();
+  seen.sent = sent;
+  seen.connection = count_;
+  seen.alive = living;
+  const auto found = place_.rows.find(name);
+  if (found == place_.rows.end()) return seen;
+  seen.text = found->second.text;
+  seen.version = found->second.version;
+  return seen;
+}
+
+Snapshot SimulatedBackend::read(const std::string& name, const std::string& channel,
+                                const CallOptions&) {
+  const Deadline sent = now_in_schedule;
+  const auto early = alive();
+  connect();
+  trip();
+  if (place_.chance().one_in(place_.faults().lost)) {
+    drop();
+    throw_unavailable("lost");
+  }
+  if (!channel.empty()) place_.sessions[id_].channels.insert(channel);
+  const bool judges_early = place_.flaw() == PlaceFlaw::judges_early;
+  const Snapshot seen = look(name, sent, judges_early ? early : alive());
+  trip();  // what was read grows old on its way
+  return seen;
+}
+
+std::variant<Version, Snapshot> SimulatedBackend::write(const std::string& name,
+                                                        const Snapshot& over, const Update& update,
+                                                        const CallOptions&) {
+  const Deadline sent = now_in_schedule;
+  const auto early = alive();
+  connect();
+  if (update.names_connection && over.connection != count_) throw_unavailable("closed");
+  trip();
+  const auto fails = [&](std::size_t once_in) {
+    if (!place_.chance().one_in(once_in)) return false;
+    drop();
+    return true;
+  };
+  if (fails(place_.faults().lost)) throw_unavailable("lost");
+  if (fails(place_.faults().late)) {
+    place_.keep_for_later(name, over.version, update);
+    throw_unavailable("no answer in time");
+  }
+  if (place_.chance().one_in(place_.faults().doubled)) {
+    place_.keep_for_later(name, over.version, update);
+  }
+  const Version version = place_.apply(name, over.version, update);
+  const bool judges_early = place_.flaw() == PlaceFlaw::judges_early;
+  const Snapshot seen = look(name, sent, judges_early ? early : alive());
+  if (fails(place_.faults().reply_lost)) throw_unavailable("reply lost");
+  trip();
+  if (version != 0) return version;
+  return seen;
+}
+
+std::variant<std::string, Wake::Reason> SimulatedBackend::next_message(const std::string& channel,
+                                                                       Deadline, int) {
+  const auto session = place_.sessions.find(id_);
+  if (session == place_.sessions.end() || !session->second.channels.contains(channel)) {
+    throw_unavailable("does not listen");
+  }
+  auto& inbox = session->second.inbox;
+  while (!inbox.empty()) {
+    const auto [on, message] = inbox.front();
+    inbox.pop_front();
+    if (on == channel) return message;
+  }
+  return Wake::Reason::due;
+}
+
+}  // namespace dlock::sim

@@ -1,0 +1,203 @@
+#include "simulator/records/schedule.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "rule/table_text.hpp"
+
+namespace dlock::sim {
+namespace {
+
+const LockKey the_key{"k"};
+constexpr const char* record_of_key = "dlock:k:k";
+constexpr int steps = 60;
+constexpr int deepest = 3;
+
+RecordFaults faults_by(Chance& chance) {
+  const auto rate = [&] { return chance.one_in(2) ? 0 : 3 + chance.up_to(17); };
+  return {rate(), rate(), rate(), rate()};
+}
+
+CallOptions by_any_time() { return {now_in_schedule + std::chrono::seconds(30), -1}; }
+
+bool go_together(Limit a, Limit b) { return a.admits(2) && b.admits(2); }
+
+}  // namespace
+
+RecordSchedule::RecordSchedule(std::uint64_t seed, PlaceFlaw flaw)
+    : chance_(seed), place_(chance_, faults_by(chance_), flaw), clients_(4) {
+  for (Client& client : clients_) {
+    auto way = std::make_unique<SimulatedBackend>(place_);
+    client.way = way.get();
+    client.store = std::make_unique<CasStore>(std::move(way), "dlock:");
+  }
+  place_.meanwhile = [this] {
+    while (depth_ < deepest && chance_.one_in(3)) {
+      Client& other = clients_[chance_.up_to(clients_.size() - 1)];
+      if (other.busy) return;
+      ++depth_;
+      act(other);
+      --depth_;
+    }
+  };
+}
+
+void RecordSchedule::violated(const std::string& what) {
+  if (fault_.empty()) fault_ = what;
+}
+
+std::string RecordSchedule::run() {
+  for (int step = 0; step < steps && fault_.empty(); ++step) {
+    act(clients_[chance_.up_to(clients_.size() - 1)]);
+    if (chance_.one_in(12)) now_in_schedule += std::chrono::seconds(chance_.up_to(70));
+    if (chance_.one_in(6)) {
+      place_.sweep([](const RecordPlace::Row& row) {
+        const auto named = parse_record(row.text, "row");
+        const auto still = [](const HoldEntry& hold) {
+          return RecordPlace::when(hold.at + hold.lease) > now_in_schedule;
+        };
+        const auto& holds = named.table.holds;
+        return named.table.queue.empty() && std::none_of(holds.begin(), holds.end(), still);
+      });
+    }
+  }
+  if (fault_.empty()) check_end();
+  return fault_;
+}
+
+void RecordSchedule::act(Client& client) {
+  if (client.busy) return;
+  client.busy = true;
+  try {
+    if (client.state == Client::State::idle)
+      begin(client);
+    else if (client.state == Client::State::waiting)
+      go_on_waiting(client);
+    else
+      go_on_holding(client);
+  } catch (const Error& error) {
+    if (error.trouble() != ErrorKind::unavailable) violated(error.what());
+  }
+  client.busy = false;
+}
+
+void RecordSchedule::begin(Client& client) {
+  client.claim = Claim{};
+  client.claim.key = the_key;
+  client.claim.owner = new_owner_below(std::nullopt);
+  client.claim.token = new_token(client.claim.owner);
+  client.claim.ttl = chance_.over_scales(milliseconds(200), milliseconds(20'000));
+  client.claim.limit = chance_.one_in(3) ? no_limit : exclusive;
+  client.ticket.reset();
+  // Also where the answer is lost: then it is as if it waited, and asks again or leaves.
+  client.state = Client::State::waiting;
+  ask(client, !chance_.one_in(3));
+}
+
+void RecordSchedule::ask(Client& client, bool wait) {
+  client.queued = false;
+  const Answer answer = client.store->acquire(client.claim, {wait, client.ticket}, by_any_time());
+  if (const auto* grant = std::get_if<Grant>(&answer)) return granted(client, *grant);
+  client.ticket = std::get<Refusal>(answer).ticket;
+  if (!wait) client.state = Client::State::idle;
+  client.queued = wait && std::get<Refusal>(answer).why == Refusal::Reason::held;
+  LockTable now = table();
+  check_waiter(client, now);
+}
+
+/// A waiter whose connection stands keeps its place until it is handed the lock.
+void RecordSchedule::check_waiter(const Client& client, LockTable& now) {
+  if (!client.queued || !client.way->is_connected()) return;
+  const bool there = now.find_waiter(client.claim.token) != now.queue.end() ||
+                     now.find_hold(client.claim.token) != nullptr;
+  if (!there && !client.way->has_message()) violated("a living waiter lost its place");
+}
+
+void RecordSchedule::go_on_waiting(Client& client) {
+  LockTable now = table();
+  check_waiter(client, now);
+  client.queued = false;
+  const auto what = chance_.up_to(9);
+  if (what == 0) return release(client);
+  if (what <= 3) return ask(client, true);
+  const Wake wake = client.store->sleep(client.claim, now_in_schedule, -1);
+  if (wake.why != Wake::Reason::granted) return;
+  if (wake.grant) granted(client, *wake.grant);
+  if (wake.grant && chance_.one_in(2)) return;
+  const auto renewed =
+      client.store->renew(client.claim.key, client.claim.token, std::nullopt, by_any_time());
+  if (renewed) granted(client, *renewed);
+}
+
+void RecordSchedule::go_on_holding(Client& client) {
+  const auto what = chance_.up_to(9);
+  if (what <= 3) return release(client);
+  if (what == 4) {
+    client.store->rest();
+    return;
+  }
+  const auto renewed =
+      client.store->renew(client.claim.key, client.claim.token, std::nullopt, by_any_time());
+  if (renewed) return granted(client, *renewed);
+  client.state = Client::State::idle;
+}
+
+/// Until it is answered: what was asked before may come at any time.
+void RecordSchedule::release(Client& client) {
+  client.state = Client::State::idle;
+  for (int tries = 0; tries < 20; ++tries) {
+    try {
+      client.store->release(client.claim.key, client.claim.token, ReleaseMode::normal,
+                            by_any_time());
+      released_.insert(client.claim.token);
+      return;
+    } catch (const Error& error) {
+      if (error.trouble() != ErrorKind::unavailable) throw;
+    }
+  }
+}
+
+void RecordSchedule::granted(Client& client, const Grant& grant) {
+  client.state = Client::State::holding;
+  client.fence = grant.fence;
+  client.valid_until = grant.lease.valid_until;
+  // It came so late that it is good for nothing.
+  if (client.valid_until <= now_in_schedule) return;
+  for (const Client& other : clients_) {
+    const bool holds = &other != &client && other.state == Client::State::holding &&
+                       other.valid_until > now_in_schedule;
+    if (!holds) continue;
+    if (!go_together(client.claim.limit, other.claim.limit)) violated("two holders");
+    if (other.fence == grant.fence) violated("one fence twice");
+  }
+  largest_ = std::max(largest_, grant.fence);
+  if (client.claim.limit == exclusive && grant.fence < largest_) violated("a fence fell behind");
+  check_lease(client);
+}
+
+void RecordSchedule::check_lease(const Client& client) {
+  LockTable now = table();
+  const HoldEntry* own = now.find_hold(client.claim.token);
+  if (own == nullptr) return violated("a holder is not in the record");
+  if (RecordPlace::when(own->at + own->lease) < client.valid_until) {
+    violated("a lease is believed in for longer than the place counts");
+  }
+}
+
+LockTable RecordSchedule::table() const {
+  const auto found = place_.rows.find(record_of_key);
+  return found == place_.rows.end() ? LockTable{} : parse_record(found->second.text, "row").table;
+}
+
+void RecordSchedule::check_end() {
+  place_.meanwhile = nullptr;
+  place_.deliver_all();
+  LockTable now = table();
+  for (const Token& token : released_) {
+    const HoldEntry* hold = now.find_hold(token);
+    if (hold != nullptr && hold->inside()) violated("a released token holds again");
+    if (now.find_waiter(token) != now.queue.end()) violated("a released token waits again");
+  }
+}
+
+}  // namespace dlock::sim

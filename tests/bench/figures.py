@@ -31,7 +31,7 @@ NAMES = {"dlock, local": "dlock on `local:`", "dlock, Redis": "dlock on Redis", 
 
 
 def brief(value):
-    """Three digits, as the README has them."""
+    """Three digits, as dlock-comparison(7) has them."""
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 

@@ -86,7 +86,7 @@ def write_out(report, head, folder):
     (folder / "readme.md").write_text("\n\n".join([*report.readme, ""]))
     if report.plots:
         (folder / "plot.svg").write_text(plot.svg(list(report.plots.values())))
-    print(f"\n{notes}\n\n{folder}/report.md, readme.md (its tables for the README), plot.svg")
+    print(f"\n{notes}\n\n{folder}/report.md, readme.md (tables for dlock-comparison(7)), plot.svg")
 
 
 def main():

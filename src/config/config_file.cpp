@@ -44,7 +44,7 @@ FileEntry parse_line(const std::string& place, std::string_view line) {
   const SourcedValue whole{"", place, ErrorKind::configuration};
   if (line.find('\0') != std::string_view::npos) whole.refuse("the line holds a NUL");
   const auto equals = line.find('=');
-  if (equals == std::string_view::npos) whole.refuse("the line is no \"name = value\"");
+  if (equals == std::string_view::npos) whole.refuse("expected \"name = value\"");
   const std::string name(trimmed(line.substr(0, equals)));
   check_name(place, name);
   const SourcedValue value{std::string(trimmed(line.substr(equals + 1))), place + ": " + name,
@@ -59,7 +59,7 @@ void check_alone(const std::vector<FileEntry>& earlier, const FileEntry& entry) 
   const auto kind = [](const std::string& name) { return name.substr(0, name.find("-file")); };
   for (const FileEntry& other : earlier) {
     if (entry.name == "server" || kind(other.name) != kind(entry.name)) continue;
-    entry.value.refuse("stands there already, at " + other.value.place);
+    entry.value.refuse("is already set at " + other.value.place);
   }
 }
 

@@ -146,7 +146,7 @@ class ArgParser {
       throw_usage("unknown flag " + redacted(spelled) + where + suggestion_for(spelled));
     }
     if (!found->belongs_to(command_)) {
-      throw_usage(spelled + " is no flag of " + subcommand(command_).name + ", but of " +
+      throw_usage(spelled + " is not a flag of " + subcommand(command_).name + ", but of " +
                   commands_with(*found));
     }
     return *found;
@@ -220,7 +220,8 @@ Flags before_command(const std::string& argument) {
     if (const auto instead = refusal_of(spelled)) {
       throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
     }
-    throw_usage(redacted(spelled) + " stands before a command of dlock" + where_it_belongs(option));
+    throw_usage(redacted(spelled) + " comes before the command of dlock" +
+                where_it_belongs(option));
   }
   return flags;
 }

@@ -14,7 +14,7 @@ constexpr FlagOfFlock refusal_table[] = {
     {"-F", "--no-fork",
      "dlock must stay to renew the lease, and the command's exit code is passed on"},
     {"-o", "--close", "not needed: the command never gets a descriptor of dlock"},
-    {"-u", "--unlock", "a lock is given back with: dlock release"},
+    {"-u", "--unlock", "to release a lock: dlock release"},
     {"", "--timeout", "use --wait"},
 };
 

@@ -21,12 +21,12 @@ std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
     parts.push_back({std::string(part), given.place, given.trouble});
     rest.remove_prefix(part.size());
   }
-  if (parts.empty()) given.refuse("holds spaces alone: unset it, or give it a value");
+  if (parts.empty()) given.refuse("holds only spaces: unset it, or give it a value");
   // Its front would be taken for a host and shown.
   for (const SourcedValue& part : parts) {
     const bool ends_a_login = part.text.find('@') != std::string::npos;
     if (ends_a_login && part.text.find("://") == std::string::npos) {
-      given.refuse("a blank stands within a URL: in a user or password it is written %20");
+      given.refuse("a URL contains a blank: in a user or password write %20");
     }
   }
   return parts;
@@ -223,7 +223,7 @@ Target quorum_of(const std::vector<SourcedValue>& given) {
     const Target one = parse_at(each);
     const auto* server = std::get_if<Endpoint>(&one);
     if (server == nullptr) {
-      each.refuse("several servers are independent ones, redis://, rediss:// or unix://: " +
+      each.refuse("a majority takes independent servers only, redis://, rediss:// or unix://: " +
                   escaped(each.text.substr(0, each.text.find(':'))) + ": cannot be among them");
     }
     for (const Endpoint& other : quorum.servers) {
@@ -232,7 +232,7 @@ Target quorum_of(const std::vector<SourcedValue>& given) {
       }
       if (is_same_server(other, *server)) {
         each.refuse(other.address() + " and " + server->address() +
-                    " are one and the same server: name each once");
+                    " are the same server: name each once");
       }
     }
     quorum.servers.push_back(*server);

@@ -28,7 +28,7 @@ std::string decoded(std::string_view text, const std::string& what) {
   const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t i = text.find('%'); i != std::string_view::npos; i = text.find('%', i + 1)) {
     const bool pair = i + 2 < text.size() && is_hex(text[i + 1]) && is_hex(text[i + 2]);
-    if (!pair) throw_usage(what + " has a % without two hex digits behind it: a % itself is %25");
+    if (!pair) throw_usage(what + " has a % without two hex digits after it: a % itself is %25");
   }
   std::string plain = percent_decoded(text);
   if (plain.find('\0') != std::string::npos) throw_usage(what + " holds a NUL");
@@ -38,7 +38,7 @@ std::string decoded(std::string_view text, const std::string& what) {
 std::string absolute_path(std::string_view text, const char* scheme) {
   std::string path = decoded(text, "the path");
   if (path.empty() || path[0] != '/' || path.starts_with("//")) {
-    throw_usage("\"" + redacted(path) + "\" is no absolute path: write " + scheme +
+    throw_usage("\"" + redacted(path) + "\" is not an absolute path: write " + scheme +
                 "/DIRECTORY/...");
   }
   return path;
@@ -48,14 +48,14 @@ LocalTarget parse_local(std::string_view rest) {
   if (rest.empty()) return {};
   if (rest.find_first_of("?#") != std::string_view::npos) {
     throw_usage(
-        "local: takes a directory and nothing behind it: a ? in its name is %3F, a # is %23");
+        "local: takes a directory and nothing after it: a ? in its name is %3F, a # is %23");
   }
   return LocalTarget{absolute_path(rest, "local:")};
 }
 
 int parse_db(std::string_view text) {
   const auto db = parse_number(text, 0, INT_MAX);
-  if (!db) throw_usage("\"" + redacted(text) + "\" is no database number: it is 0, 1, 2, ...");
+  if (!db) throw_usage("invalid database number \"" + redacted(text) + "\" (0, 1, 2, ...)");
   return static_cast<int>(*db);
 }
 
@@ -68,7 +68,7 @@ void take_credentials(std::string_view& authority, Endpoint& target) {
   const auto colon = credentials.find(':');
   const auto user = credentials.substr(0, colon);
   if (credentials.empty())
-    throw_usage("nothing stands before the @: drop it, or write user:password@");
+    throw_usage("nothing comes before the @: drop it, or write user:password@");
   if (!user.empty()) target.user = decoded(user, "the user");
   if (colon == std::string_view::npos) return;
   target.password = decoded(credentials.substr(colon + 1), "the password");
@@ -87,16 +87,15 @@ std::string take_host(std::string_view& authority) {
     std::string address = decoded(authority.substr(1, close - 1), "the address");
     if (close == std::string_view::npos || !is_ipv6(address)) {
       throw_usage("\"" + redacted(authority) +
-                  "\" is no IPv6 address in brackets, as in [::1]:6379");
+                  "\" is not an IPv6 address in brackets, as in [::1]:6379");
     }
     authority.remove_prefix(close + 1);
     return address;
   }
   if (std::count(authority.begin(), authority.end(), ':') > 1) {
     // It may be a password that lacks its @.
-    throw_usage(
-        "what stands behind :// is no HOST:PORT: IPv6 stands in brackets, as in [::1]:6379, and " +
-        std::string("behind a password stands an @"));
+    throw_usage("no HOST:PORT after :// : an IPv6 address has brackets, as in [::1]:6379, and " +
+                std::string("an @ follows a password"));
   }
   std::string host(cut_until(authority, ":"));
   const bool named = std::all_of(host.begin(), host.end(), [](char c) {
@@ -106,13 +105,13 @@ std::string take_host(std::string_view& authority) {
   constexpr std::size_t longest_host = 253;
   if (host.empty()) throw_usage("the host is missing: redis://HOST[:PORT][/DB]");
   if (!named || host.size() > longest_host)
-    throw_usage("\"" + redacted(host) + "\" is no host name");
+    throw_usage("invalid host name \"" + redacted(host) + "\"");
   return host;
 }
 
 int parse_port(std::string_view text) {
   const auto port = parse_number(text, 1, 65535);
-  if (!port) throw_usage("\"" + redacted(text) + "\" is no port: it is 1 to 65535");
+  if (!port) throw_usage("invalid port \"" + redacted(text) + "\" (1 to 65535)");
   return static_cast<int>(*port);
 }
 
@@ -123,7 +122,7 @@ std::string_view take_authority(std::string_view& rest, bool path_may_have_at) {
   const bool unfinished = rest.find('@') != std::string_view::npos;
   if (unfinished && !path_may_have_at) {
     throw_usage(
-        "an @ stands behind the host: in a user or password, / is written %2F, ? %3F, # %23");
+        "an @ follows the host: in a user or password, write %2F for /, %3F for ?, %23 for #");
   }
   return authority;
 }
@@ -134,7 +133,7 @@ void take_address(std::string_view text, Endpoint& endpoint) {
   if (text.starts_with(':')) {
     endpoint.port = parse_port(text.substr(1));
   } else if (!text.empty()) {
-    throw_usage("\"" + redacted(text) + "\" behind the host is no :PORT");
+    throw_usage("\"" + redacted(text) + "\" after the host is not :PORT");
   }
 }
 
@@ -145,7 +144,7 @@ std::vector<Endpoint> take_addresses(std::string_view hosts, const Endpoint& lik
     Endpoint endpoint = like;
     take_address(cut_until(hosts, ","), endpoint);
     const bool twice = std::find(endpoints.begin(), endpoints.end(), endpoint) != endpoints.end();
-    if (twice) throw_usage(endpoint.address() + " stands there twice");
+    if (twice) throw_usage(endpoint.address() + " is named twice");
     endpoints.push_back(std::move(endpoint));
     if (hosts.empty()) return endpoints;
     hosts.remove_prefix(1);
@@ -166,11 +165,12 @@ Parts take_parts(std::string_view rest, bool tls, const char* form) {
   const bool several = parts.hosts.find('@') != parts.hosts.rfind('@');
   if (several &&
       parts.hosts.substr(0, parts.hosts.rfind('@')).find(',') != std::string_view::npos) {
-    throw_usage("user and password stand once, before the first host; a comma in them is %2C");
+    throw_usage(
+        "user and password come once, before the first host; write %2C for a comma in them");
   }
   take_credentials(parts.hosts, parts.login);
   if (rest.find_first_of("?#") != std::string_view::npos) {
-    throw_usage(std::string("nothing may stand behind ") + form);
+    throw_usage(std::string("nothing may follow ") + form);
   }
   if (!rest.empty()) parts.path = rest.substr(1);
   return parts;
@@ -196,7 +196,7 @@ SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
   if (name.empty()) {
     throw_usage("the name of the master is missing: redis+sentinel://HOST[:PORT],.../NAME[/DB]");
   }
-  if (!is_master_name(name)) throw_usage("\"" + redacted(name) + "\" is no name of a master");
+  if (!is_master_name(name)) throw_usage("invalid name of a master \"" + redacted(name) + "\"");
   constexpr int usual_sentinel_port = 26379;
   Endpoint sentinel;
   sentinel.port = usual_sentinel_port;
@@ -217,10 +217,9 @@ ClusterTarget parse_cluster(std::string_view rest, bool tls) {
 /// `db=N`, all that a query may hold.
 int parse_query(std::string_view query) {
   const auto name = query.substr(0, query.find('='));
-  if (query.find('&') != std::string_view::npos)
-    throw_usage("unix:///PATH takes ?db=N and no more");
+  if (query.find('&') != std::string_view::npos) throw_usage("unix:///PATH takes only ?db=N");
   if (name != "db" || name.size() == query.size()) {
-    throw_usage("\"" + redacted(name) + "\" is not known behind the ?: unix:///PATH?db=N");
+    throw_usage("\"" + redacted(name) + "\" after the ? is unknown: unix:///PATH?db=N");
   }
   return parse_db(query.substr(name.size() + 1));
 }
@@ -231,14 +230,14 @@ Endpoint parse_unix(std::string_view rest) {
   take_credentials(authority, target);
   if (!authority.empty()) {
     throw_usage("\"" + redacted(authority) +
-                "\" stands before the path: unix:///PATH has three slashes");
+                "\" comes before the path: unix:///PATH has three slashes");
   }
   target.socket_path = absolute_path(cut_until(rest, "?#"), "unix://");
   if (target.socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
     throw_usage("the path of a socket is at most " +
                 std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes");
   }
-  if (rest.starts_with('#')) throw_usage("unix:// takes nothing behind the path but ?db=N");
+  if (rest.starts_with('#')) throw_usage("unix:// takes nothing after the path except ?db=N");
   if (rest.starts_with('?')) target.database = parse_query(rest.substr(1));
   return target;
 }
@@ -299,8 +298,9 @@ SqlTarget parse_postgres(std::string_view text, std::string_view rest) {
         return std::isalnum(c) != 0 || std::string_view(".-:").find(c) != std::string_view::npos;
       });
   const std::string meant = text == "local" ? "local:" : "redis://" + std::string(text);
-  throw_usage("\"" + redacted(text) + "\" is no URL: local:[/DIR], redis://HOST[:PORT][/DB] or " +
-              "unix:///PATH[?db=N]" + (may_be_host ? ": did you mean " + meant + "?" : ""));
+  throw_usage("invalid URL \"" + redacted(text) +
+              "\": expected local:[/DIR], redis://HOST[:PORT][/DB] or " + "unix:///PATH[?db=N]" +
+              (may_be_host ? ": did you mean " + meant + "?" : ""));
 }
 
 }  // namespace

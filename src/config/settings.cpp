@@ -103,7 +103,7 @@ class Resolver {
     if (const auto& line = flags_.command_string) {
       if (!settings_.command_argv.empty()) {
         throw_usage("--command and a COMMAND exclude each other: " +
-                    in_quotes(settings_.command_argv.front()) + " stands behind -c STRING");
+                    in_quotes(settings_.command_argv.front()) + " follows -c STRING");
       }
       settings_.command_argv = {"/bin/sh", "-c", *line};
     }
@@ -202,7 +202,7 @@ class Resolver {
     if (settings_.ttl) return;
     if (settings_.command == Command::acquire && !settings_.attach) {
       throw_usage(
-          "missing ttl: nobody renews what acquire takes, so choose how long it lasts with -t DUR, "
+          "missing ttl: only the caller renews a lock of acquire, so choose its lease with -t DUR, "
           "or have it renewed until this script ends with --attach \"$$\"");
     }
     if (settings_.command != Command::renew) settings_.ttl = usual_ttl;
@@ -229,7 +229,7 @@ class Resolver {
     if (*flags_.verb == "open") return LatchVerb::open;
     if (*flags_.verb == "arrive") return LatchVerb::arrive;
     if (*flags_.verb == "wait") return LatchVerb::wait;
-    throw_usage("unknown verb " + in_quotes(*flags_.verb) + ": behind latch stands " + known);
+    throw_usage("unknown verb " + in_quotes(*flags_.verb) + ": after latch comes " + known);
   }
 
   void allow_latch_flag(const char* name, bool given, LatchVerb verb) const {
@@ -247,7 +247,7 @@ class Resolver {
       const auto slashes = std::count(given.text.begin(), given.text.end(), '/');
       const bool full = static_cast<std::size_t>(slashes) + 1 >= deepest_owner;
       if (full && !settings_.owner)
-        given.refuse("is 16 deep already: too many dlock in each other");
+        given.refuse("is 16 levels deep already: too many nested dlock");
     }
   }
 
@@ -339,15 +339,14 @@ class Resolver {
     settings_.replicas =
         number("replicas", "number of replicas", 1, most_replicas).value_or(settings_.replicas);
     if (settings_.replicas > 0 && std::holds_alternative<LocalTarget>(settings_.server)) {
-      throw_usage("--replicas: locks on this host have none: it goes with a Redis server");
+      throw_usage("--replicas: locks on this host have none: it needs a Redis server");
     }
     if (settings_.replicas > 0 && std::holds_alternative<SqlTarget>(settings_.server)) {
       throw_usage(
           "--replicas: it goes with a Redis server; a database has synchronous_standby_names");
     }
     if (settings_.replicas > 0 && std::holds_alternative<QuorumTarget>(settings_.server)) {
-      throw_usage(
-          "--replicas: where several servers decide, a replica has no part: name one server");
+      throw_usage("--replicas: on a majority of servers a replica has no vote: name one server");
     }
   }
 
@@ -359,9 +358,10 @@ class Resolver {
                              const std::string& why) {
       if (span.value_or(milliseconds(0)) <= most) return;
       const SourcedValue given = sources_.of(option(name)).front().front();
-      given.refuse("at most " + human_duration(most) + " where several servers decide: " + why);
+      given.refuse("at most " + human_duration(most) + " on a majority of servers; " + why);
     };
-    at_most("ttl", settings_.ttl, longest_ttl_of_a_quorum, "who runs longer renews");
+    at_most("ttl", settings_.ttl, longest_ttl_of_a_quorum,
+            "dlock renews it while the command runs");
     at_most("min-hold", settings_.min_hold, longest_min_hold_of_a_quorum,
             "a server that restarts may forget a longer one");
   }

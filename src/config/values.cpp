@@ -65,11 +65,11 @@ std::string line_from(const SourcedValue& given, const std::string& what) {
 milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most) {
   const auto span = parse_duration(given.text);
   if (!span) {
-    given.refuse(in_quotes(given.text) + " is no duration, as 10, 0.25, 500ms, 30s, 5m or 1h30m, " +
-                 "of at most 365d");
+    given.refuse("invalid duration " + in_quotes(given.text) +
+                 " (examples: 10, 500ms, 1h30m; at most 365d)");
   }
   if (*span < least || *span > most) {
-    given.refuse(in_quotes(given.text) + " is not within " + typed(least) + " and " + typed(most));
+    given.refuse(in_quotes(given.text) + " is not between " + typed(least) + " and " + typed(most));
   }
   return *span;
 }
@@ -78,29 +78,31 @@ long long number_from(const SourcedValue& given, const std::string& what, long l
                       long long high) {
   const auto number = parse_number(given.text, low, high);
   if (!number) {
-    given.refuse(in_quotes(given.text) + " is no " + what + ": it is a number of " +
-                 std::to_string(low) + " to " + std::to_string(high));
+    given.refuse("invalid " + what + " " + in_quotes(given.text) + ": a number from " +
+                 std::to_string(low) + " to " + std::to_string(high) + " is expected");
   }
   return *number;
 }
 
 int signal_from(const SourcedValue& given) {
   const auto number = signal_number(given.text);
-  if (!number) given.refuse(in_quotes(given.text) + " is no signal, as TERM, SIGTERM or 15");
+  if (!number)
+    given.refuse("invalid signal " + in_quotes(given.text) + " (examples: TERM, SIGTERM, 15)");
   return *number;
 }
 
 int status_fd_from(const SourcedValue& given) {
   const int fd = static_cast<int>(number_from(given, "file descriptor", 0, 1'000'000));
   const int mode = fcntl(fd, F_GETFL);
-  if (mode < 0) given.refuse(given.text + " is not open: write, for instance, 3>FILE behind it");
+  if (mode < 0)
+    given.refuse(given.text + " is not open: redirect it after the command, for example 3>FILE");
   if ((mode & O_ACCMODE) == O_RDONLY) given.refuse(given.text + " is not open for writing");
   return fd;
 }
 
 const SourcedValue& absolute_in_file(const SourcedValue& given) {
   const bool in_file = given.trouble == ErrorKind::configuration;
-  if (in_file && !given.text.starts_with('/')) given.refuse("is no absolute path");
+  if (in_file && !given.text.starts_with('/')) given.refuse("is not an absolute path");
   return given;
 }
 
@@ -122,7 +124,7 @@ std::string host_name_from(const SourcedValue& given) {
            c == ':';
   });
   if (!plain || given.text.size() > longest_name) {
-    given.refuse(in_quotes(given.text) + " is no host name or address");
+    given.refuse("invalid host name or address " + in_quotes(given.text));
   }
   return given.text;
 }

@@ -61,7 +61,7 @@ Finding judge_independence(const std::vector<ServerFacts>& servers) {
     if (!process) continue;
     const auto [other, is_new] = seen.emplace(*process, each.endpoint.address());
     if (is_new) continue;
-    return bad(name, other->second + " and " + each.endpoint.address() + " are one and the same",
+    return bad(name, other->second + " and " + each.endpoint.address() + " are the same server",
                "name each server once");
   }
   if (seen.empty()) return not_told(name, refusals(servers.front()));

@@ -58,7 +58,7 @@ void QuorumStore::check_identity(NodeReply& heard) {
 Error QuorumStore::one_server(std::size_t one, std::size_t other) const {
   return Error(ErrorKind::usage, nodes_->name(std::min(one, other)) + " and " +
                                      nodes_->name(std::max(one, other)) +
-                                     " are one and the same server: name each once");
+                                     " are the same server: name each once");
 }
 
 void QuorumStore::note_trouble(const NodeReply& heard) {

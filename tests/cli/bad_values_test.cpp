@@ -163,9 +163,9 @@ TEST_CASE("bad values: flags that do not exist, or not there") {
       run_with({"-u"}, "dlock release"),
       run_with({"--unlock"}, "dlock release"),
       run_with({"--timeout", "5"}, "--wait"),
-      run_with({"--json"}, "no flag of run"),
+      run_with({"--json"}, "not a flag of run"),
       run_with({"--\x1b[31m"}, "unknown flag"),
-      {{"acquire", "a", "-t", "5s", "-E", "3"}, "no flag of acquire"},
+      {{"acquire", "a", "-t", "5s", "-E", "3"}, "not a flag of acquire"},
       {{"acquire", "a", "-t", "5s", "--json", "--env"}, "exclude each other"},
       {{"acquire", "a"}, "-t"},
       {{"release", "a"}, "DLOCK_TOKEN"},
@@ -180,8 +180,8 @@ TEST_CASE("bad values: flags that do not exist, or not there") {
       {{"rnu"}, "did you mean run?"},
       {{"frobnicate"}, "unknown command"},
       {{""}, "unknown command"},
-      {{"-k", "a", "run"}, "before a command"},
-      {{"--wait-tree", "run"}, "before a command"},
+      {{"-k", "a", "run"}, "before the command"},
+      {{"--wait-tree", "run"}, "before the command"},
       {{"inspect", "--wach"}, "unknown flag --wach"},
   };
   for (const auto& line : lines) check_refused(place, line, 64);
@@ -201,10 +201,10 @@ TEST_CASE("bad values: processes to attach to") {
       {{"acquire", "a", "--attach", "2147483647"}, "--attach: there is no process 2147483647"},
       {{"acquire", "a", "--attach", pid}, "there is no process " + pid},
       {{"acquire", "a", "-t", "5s", "--signal", "TERM"}, "--signal goes with --attach"},
-      {{"acquire", "a", "--attach", "1", "--signal", "NOPE"}, "--signal: \"NOPE\""},
+      {{"acquire", "a", "--attach", "1", "--signal", "NOPE"}, "--signal: invalid signal \"NOPE\""},
       {{"acquire", "a", "--attach", "1", "-t", "25h"}, "24h"},
-      {{"renew", "a", "--token", "t", "--attach", "1"}, "no flag of renew, but of acquire"},
-      {{"run", "-k", "a", "--attach", "1", "true"}, "no flag of run, but of acquire"},
+      {{"renew", "a", "--token", "t", "--attach", "1"}, "not a flag of renew, but of acquire"},
+      {{"run", "-k", "a", "--attach", "1", "true"}, "not a flag of run, but of acquire"},
   };
   for (const auto& line : lines) check_refused(place, line, 64);
   const auto itself = place.shell(R"(exec "$D" acquire -k a --attach $$)");

@@ -193,9 +193,9 @@ TEST_CASE("guard: bad command lines are refused with 64, and nothing is made") {
   refused("--fence 1", "missing resource");
   refused("--state seal --state-key k --fence 1", "exclude each other");
   refused("--state= --fence 1", "--state: the value is empty");
-  refused("--state seal --fence x", "\"x\" is no fence");
-  refused("--state seal --fence -1", "\"-1\" is no fence");
-  refused("--state seal --fence 9007199254740992", "is no fence");
+  refused("--state seal --fence x", "invalid fence \"x\"");
+  refused("--state seal --fence -1", "invalid fence \"-1\"");
+  refused("--state seal --fence 9007199254740992", "invalid fence");
   check_not_run(resource.shell("DLOCK_FENCE=1,2 \"$D\" guard --state seal echo ran"), 64,
                 "choose with --fence N");
   check_not_run(resource.shell("\"$D\" guard --state seal --fence 1"), 64, "missing command");

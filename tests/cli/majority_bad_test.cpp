@@ -161,7 +161,7 @@ TEST_CASE("majority: one server under two names never has two votes") {
   const Fleet fleet({.servers = 2});
   const std::string one = fleet.urls()[0];
   const std::string same = fleet.server(0).url();  // behind the proxy
-  const std::string said = one + " and " + same + " are one and the same server";
+  const std::string said = one + " and " + same + " are the same server";
   const Result none = run_with({one, "unix:///nonexistent/redis.sock", same});
   CHECK((none.exit_code == 64 || none.exit_code == 69));
   CHECK(none.out == "");
@@ -191,19 +191,19 @@ TEST_CASE("majority: a server named by its port and by its socket is refused, or
   const auto urls = others.urls();
   // The others are a majority without it.
   const std::vector<std::string> twice{one.url(), urls[0], urls[1], urls[2], one.tcp_url()};
-  const std::string both = one.url() + " and " + one.tcp_url() + " are one and the same server";
+  const std::string both = one.url() + " and " + one.tcp_url() + " are the same server";
   for (int i = 0; i < 5; ++i) is_refused(run_with(twice), both);
   is_refused(with(twice, {"acquire", "-t", "30", "-k", "k"}), both);
   is_refused(with(twice, {"inspect"}), both);
   const Report report = doctor_of(twice);
   CHECK(report.result.exit_code == 2);
-  CHECK(report.says("independence", "error", "one and the same"));
+  CHECK(report.says("independence", "error", "the same server"));
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(others.server(i).command({"EXISTS", "dlock:{k}"}).number == 0);
   }
 
   const std::vector<std::string> slowly{one.url(), urls[0], urls[1], urls[2], slow.url()};
-  const std::string late = one.url() + " and " + slow.url() + " are one and the same server";
+  const std::string late = one.url() + " and " + slow.url() + " are the same server";
   slow.delay(Direction::replies, milliseconds(15));
   is_refused(run_with(slowly), late);
   slow.delay(Direction::replies, milliseconds(350));

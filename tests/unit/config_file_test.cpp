@@ -51,7 +51,7 @@ TEST_CASE("an unknown name is an error with file, line and suggestion") {
 TEST_CASE("a line that is no setting is an error") {
   Surroundings place;
   const std::string file = place.system("ttl = 1\nttl 5\n");
-  CHECK(place.file_error(a_run) == file + ":2: the line is no \"name = value\"");
+  CHECK(place.file_error(a_run) == file + ":2: expected \"name = value\"");
   place.system("redis://:secret@h");
   CHECK(place.file_error(a_run).find("secret") == std::string::npos);
   place.system("ttl = \n");
@@ -59,7 +59,7 @@ TEST_CASE("a line that is no setting is an error") {
   place.system(std::string("label = a\0b", 11));
   CHECK(place.file_error(a_run) == file + ":1: the line holds a NUL");
   place.system("wait = soon");
-  CHECK(place.file_error(a_run).starts_with(file + ":1: wait: \"soon\" is no duration"));
+  CHECK(place.file_error(a_run).starts_with(file + ":1: wait: invalid duration \"soon\""));
   place.system("prefix = {x}");
   CHECK(place.file_error(a_run).starts_with(file + ":1: prefix: "));
   place.system("label = \xff");
@@ -69,9 +69,9 @@ TEST_CASE("a line that is no setting is an error") {
 TEST_CASE("a name stands once in a file, but for server") {
   Surroundings place;
   const std::string file = place.user("ttl = 1\nwait = 1\nttl = 1\n");
-  CHECK(place.file_error(a_run) == file + ":3: ttl: stands there already, at " + file + ":1: ttl");
+  CHECK(place.file_error(a_run) == file + ":3: ttl: is already set at " + file + ":1: ttl");
   place.user("password = x\npassword-file = /x\n");
-  CHECK(place.file_error(a_run).starts_with(file + ":2: password-file: stands there already"));
+  CHECK(place.file_error(a_run).starts_with(file + ":2: password-file: is already set"));
   place.user("server = redis://a\nserver = redis://b\n");
   CHECK(place.file_error(a_run) ==
         file +

@@ -137,7 +137,7 @@ TEST_CASE("an operand is a key in every command but run, in the order given") {
 
 TEST_CASE("doctor has no key, and takes no operand") {
   CHECK(refusal({"doctor", "-k", "a"}) ==
-        "-k is no flag of doctor, but of run, acquire, renew, release, inspect, latch");
+        "-k is not a flag of doctor, but of run, acquire, renew, release, inspect, latch");
   CHECK(refusal({"doctor", "redis://u:secret@db1"}) ==
         "doctor takes no operand: \"redis://***@db1\"");
   CHECK(refusal({"doctor", "--", "a"}) == "doctor takes no operand: \"a\"");
@@ -236,11 +236,11 @@ TEST_CASE("long names are not abbreviated, but suggested") {
 
 TEST_CASE("a flag of another command is told from an unknown one") {
   CHECK(refusal({"inspect", "--ttl", "5"}) ==
-        "--ttl is no flag of inspect, but of run, acquire, renew, latch, doctor");
-  CHECK(refusal({"acquire", "-E", "5"}) == "-E is no flag of acquire, but of run");
+        "--ttl is not a flag of inspect, but of run, acquire, renew, latch, doctor");
+  CHECK(refusal({"acquire", "-E", "5"}) == "-E is not a flag of acquire, but of run");
   CHECK(refusal({"run", "--json"}) ==
-        "--json is no flag of run, but of acquire, renew, release, inspect, latch, doctor");
-  CHECK(refusal({"release", "-n"}) == "-n is no flag of release, but of run, acquire, latch");
+        "--json is not a flag of run, but of acquire, renew, release, inspect, latch, doctor");
+  CHECK(refusal({"release", "-n"}) == "-n is not a flag of release, but of run, acquire, latch");
 }
 
 TEST_CASE("what comes later does not exist yet") {
@@ -301,7 +301,7 @@ TEST_CASE("unknown commands are suggested") {
 }
 
 TEST_CASE("options stand after the command's name, and are shown where") {
-  const std::string middle = " stands before a command of dlock: options come after it, as in ";
+  const std::string middle = " comes before the command of dlock: options come after it, as in ";
   CHECK(refusal({"-k", "K", "run"}) == "-k" + middle + "dlock run -k KEY -- COMMAND");
   CHECK(refusal({"--key=K", "run"}) == "--key" + middle + "dlock run -k KEY -- COMMAND");
   CHECK(refusal({"-n", "f", "cmd"}) == "-n" + middle + "dlock run -k KEY --nonblock -- COMMAND");

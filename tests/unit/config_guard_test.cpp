@@ -27,7 +27,7 @@ TEST_CASE("guard takes the fence of its flag, else that of the variable") {
   CHECK(place.resolve(guard_on_file({"--fence", "6", "true"})).fence == Fence{6});
   for (const char* bad : {"-1", "1.5", "0x1", "x", " 1", "9007199254740992", "1,2"}) {
     CHECK(place.usage_error(guard_on_file({"--fence", bad, "true"}))
-              .starts_with("--fence: \"" + std::string(bad) + "\" is no fence"));
+              .starts_with("--fence: invalid fence \"" + std::string(bad) + "\""));
   }
   place.variables["DLOCK_FENCE"] = "";
   CHECK(place.usage_error(guard_on_file({"true"})).starts_with("DLOCK_FENCE: "));
@@ -47,7 +47,7 @@ TEST_CASE("guard has one resource, a file or a name") {
   CHECK(refused({"--state-key", ""}).starts_with("--state-key: "));
   CHECK(refused({"--state-key", "a\nb"}).starts_with("--state-key: "));
   CHECK(refused({"--state", "f", "--server", "local:"}) == "--server goes with --state-key");
-  CHECK(refused({"--state", "f", "-k", "n"}).starts_with("-k is no flag of guard"));
+  CHECK(refused({"--state", "f", "-k", "n"}).starts_with("-k is not a flag of guard"));
   CHECK(place.usage_error({"guard", "--state", "f", "--fence", "1"})
             .starts_with("missing command: dlock guard "));
 }

@@ -48,9 +48,10 @@ TEST_CASE("three or more independent servers are one place, two or a mixture are
   CHECK(settings.warnings.empty());
   CHECK(place.resolve(inspect("local:")).server == Target(LocalTarget{}));
 
-  CHECK(place.usage_error({"inspect", "--server", "local:", "--server=redis://h"}) ==
-        "--server: several servers are independent ones, redis://, rediss:// or unix://: local: "
-        "cannot be among them");
+  CHECK(
+      place.usage_error({"inspect", "--server", "local:", "--server=redis://h"}) ==
+      "--server: a majority takes independent servers only, redis://, rediss:// or unix://: local: "
+      "cannot be among them");
   place.variables["DLOCK_SERVER"] = "redis://a redis://b";
   CHECK(place.usage_error({"inspect"}) ==
         "DLOCK_SERVER: two servers have no majority when one fails: name one, or three or more");
@@ -59,7 +60,7 @@ TEST_CASE("three or more independent servers are one place, two or a mixture are
         "DLOCK_SERVER: a:6379 is named twice: a server has one vote");
   place.variables["DLOCK_SERVER"] = "redis://localhost redis://b redis://127.0.0.1";
   CHECK(place.usage_error({"inspect"}) ==
-        "DLOCK_SERVER: localhost:6379 and 127.0.0.1:6379 are one and the same server: name each "
+        "DLOCK_SERVER: localhost:6379 and 127.0.0.1:6379 are the same server: name each "
         "once");
   place.variables["DLOCK_SERVER"] = "redis://a redis://b redis://c redis://d";
   CHECK(place.resolve({"inspect"}).warnings ==
@@ -71,29 +72,31 @@ TEST_CASE("where several servers decide the ttl is at most a minute, and replica
   Surroundings place;
   place.variables["DLOCK_SERVER"] = "redis://a redis://b redis://c";
   place.variables["DLOCK_TTL"] = "61s";
-  CHECK(place.usage_error({"run", "-k", "k", "true"}) ==
-        "DLOCK_TTL: at most 1m00s where several servers decide: who runs longer renews");
+  CHECK(
+      place.usage_error({"run", "-k", "k", "true"}) ==
+      "DLOCK_TTL: at most 1m00s on a majority of servers; dlock renews it while the command runs");
   CHECK(place.resolve({"run", "-k", "k", "-t", "60", "true"}).ttl == milliseconds(60'000));
   CHECK(place.usage_error({"run", "-k", "k", "-t", "60", "--replicas", "1", "true"}) ==
-        "--replicas: where several servers decide, a replica has no part: name one server");
+        "--replicas: on a majority of servers a replica has no vote: name one server");
 }
 
 TEST_CASE("a wrong URL is refused where it stands") {
   Surroundings place;
   CHECK(place.usage_error(inspect("rdis://h")) ==
         "--server: unknown scheme rdis://: did you mean redis://?");
-  CHECK(place.usage_error(inspect("redis://h:0")).starts_with("--server: \"0\" is no port"));
+  CHECK(place.usage_error(inspect("redis://h:0")).starts_with("--server: invalid port \"0\""));
   CHECK(place.usage_error(inspect("")) == "--server: the value is empty");
   CHECK(place.usage_error(inspect("redis://a redis://b")).starts_with("--server: "));
   place.variables["DLOCK_SERVER"] = " ";
   CHECK(place.usage_error({"inspect"}) ==
-        "DLOCK_SERVER: holds spaces alone: unset it, or give it a value");
+        "DLOCK_SERVER: holds only spaces: unset it, or give it a value");
   place.variables["DLOCK_SERVER"] = "redis://h/x";
-  CHECK(place.usage_error(inspect("local:")).starts_with("DLOCK_SERVER: \"x\" is no database"));
+  CHECK(place.usage_error(inspect("local:"))
+            .starts_with("DLOCK_SERVER: invalid database number \"x\""));
   place.variables.erase("DLOCK_SERVER");
   const std::string file = place.user("\nserver = redis://:secret@h/x");
   CHECK(place.file_error({"inspect"}) ==
-        file + ":2: server: \"x\" is no database number: it is 0, 1, 2, ...");
+        file + ":2: server: invalid database number \"x\" (0, 1, 2, ...)");
 }
 
 TEST_CASE("passwords come in their order") {
@@ -142,7 +145,8 @@ TEST_CASE("a password file that cannot be had is refused where it was named") {
   CHECK(
       place.file_error(inspect("redis://h")).starts_with(file + ":1: password-file: cannot read "));
   place.user("password-file = relative");
-  CHECK(place.file_error(inspect("redis://h")) == file + ":1: password-file: is no absolute path");
+  CHECK(place.file_error(inspect("redis://h")) ==
+        file + ":1: password-file: is not an absolute path");
 }
 
 TEST_CASE("an empty password variable matters where a Redis is used, and nowhere else") {
@@ -200,7 +204,7 @@ TEST_CASE("a blank in a password, or a forgotten @, shows nothing of it") {
   Surroundings place;
   place.variables["DLOCK_SERVER"] = "redis://bob:sek ret3@localhost:1";
   CHECK(place.usage_error({"inspect"}) ==
-        "DLOCK_SERVER: a blank stands within a URL: in a user or password it is written %20");
+        "DLOCK_SERVER: a URL contains a blank: in a user or password write %20");
   place.variables.erase("DLOCK_SERVER");
   for (const char* url : {"redis://bob:a:sekret3", "unix:///x?db=0&password=sekret3",
                           "redis+cluster://u:sekret3@h1,u:sekret3@h2"}) {
@@ -255,11 +259,11 @@ TEST_CASE("bad TLS settings are refused where they stand") {
   CHECK(place.usage_error({"inspect", url, "--tls-key=" + file}) ==
         "--tls-key: needs the certificate of the key: --tls-cert FILE");
   CHECK(place.usage_error({"inspect", url, "--tls-server-name=a b"}) ==
-        "--tls-server-name: \"a b\" is no host name or address");
+        "--tls-server-name: invalid host name or address \"a b\"");
   CHECK(place.usage_error({"inspect", "--server=redis://h", "--tls-ca=" + file}) ==
         "--tls-ca: the server's URL does not begin with rediss, so there is no TLS");
   const std::string config = place.user("tls-ca = ca.pem");
-  CHECK(place.file_error({"inspect", url}) == config + ":1: tls-ca: is no absolute path");
+  CHECK(place.file_error({"inspect", url}) == config + ":1: tls-ca: is not an absolute path");
 }
 
 TEST_CASE("replicas are counted of Redis servers alone") {
@@ -272,7 +276,7 @@ TEST_CASE("replicas are counted of Redis servers alone") {
   };
   CHECK(place.resolve(with("redis://h")).replicas == 2);
   CHECK(place.usage_error(with("local:")) ==
-        "--replicas: locks on this host have none: it goes with a Redis server");
+        "--replicas: locks on this host have none: it needs a Redis server");
   CHECK(place.usage_error({"acquire", "-kx", "-t1", "--replicas=0"}).starts_with("--replicas: "));
 }
 

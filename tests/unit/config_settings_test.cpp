@@ -111,7 +111,8 @@ TEST_CASE("-s, -x and --limit say how many may be in together") {
   CHECK(place.resolve(run({"-s", "--limit", "1000000"})).limit == Limit{1'000'000});
   for (const char* bad : {"0", "1000001", "-1", "x", "1x", " 1", "+1", "0x1", "1.0"}) {
     CHECK(place.usage_error(run({"--limit", bad})) ==
-          "--limit: \"" + std::string(bad) + "\" is no limit: it is a number of 1 to 1000000");
+          "--limit: invalid limit \"" + std::string(bad) +
+              "\": a number from 1 to 1000000 is expected");
   }
 }
 
@@ -159,7 +160,7 @@ TEST_CASE("-c runs a line of shell, in place of a COMMAND") {
         Words{"/bin/sh", "-c", "echo [a,b]"});
   CHECK(place.resolve({"run", "-k", "K", "-c", "x", "--"}).command_argv.size() == 3);
   CHECK(place.usage_error(run({"-c", "echo"})) ==
-        "--command and a COMMAND exclude each other: \"true\" stands behind -c STRING");
+        "--command and a COMMAND exclude each other: \"true\" follows -c STRING");
   CHECK(place.usage_error({"run", "-k", "K", "-c", "echo", "a\n"}).find("a\\x0A") !=
         std::string::npos);
 }
@@ -171,8 +172,8 @@ TEST_CASE("a bad duration names its flag") {
                             "5.", "inf", "\x1b"}) {
       const std::string line = place.usage_error(run({flag, bad}));
       CAPTURE(line);
-      CHECK(line.starts_with(std::string(flag) + ": \""));
-      CHECK(line.find(" is no duration, as 10, 0.25, 500ms") != std::string::npos);
+      CHECK(line.starts_with(std::string(flag) + ": invalid duration \""));
+      CHECK(line.find(" (examples: 10, 500ms, 1h30m") != std::string::npos);
       CHECK(line.find('\x1b') == std::string::npos);
     }
     CHECK(place.usage_error(run({flag, ""})) == std::string(flag) + ": the value is empty");
@@ -186,7 +187,7 @@ TEST_CASE("the ttl is 100ms to 24h") {
   CHECK(place.resolve(run({"-t", "1d"})).ttl == 24h);
   for (const char* bad : {"0", "99ms", "24h1ms", "365d"}) {
     CHECK(place.usage_error(run({"-t", bad})) ==
-          "--ttl: \"" + std::string(bad) + "\" is not within 100ms and 24h");
+          "--ttl: \"" + std::string(bad) + "\" is not between 100ms and 24h");
   }
 }
 
@@ -213,7 +214,7 @@ TEST_CASE("acquire --attach has a ttl of its own, and a signal") {
   place.variables["DLOCK_TTL"] = "2m";
   CHECK(place.resolve({"acquire", "-k", "K", "--attach", "42"}).ttl == 2min);
   CHECK(place.usage_error({"acquire", "-k", "K", "--attach", "0"}) ==
-        "--attach: \"0\" is no process id: it is a number of 1 to 2147483647");
+        "--attach: invalid process id \"0\": a number from 1 to 2147483647 is expected");
   CHECK(place.usage_error({"acquire", "-k", "K", "--signal", "HUP"})
             .starts_with("--signal goes with --attach"));
 }
@@ -256,7 +257,7 @@ TEST_CASE("a signal is named with or without SIG, or by number") {
   CHECK(place.resolve(run({"--signal", "9"})).stop_signal == SIGKILL);
   for (const char* bad : {"0", "65", "-1", "SIG", "FOO", "SIGSIGTERM", "15x", "EXIT", "TERM "}) {
     CHECK(place.usage_error(run({"--signal", bad})) ==
-          "--signal: \"" + std::string(bad) + "\" is no signal, as TERM, SIGTERM or 15");
+          "--signal: invalid signal \"" + std::string(bad) + "\" (examples: TERM, SIGTERM, 15)");
   }
 }
 
@@ -265,7 +266,8 @@ TEST_CASE("-E takes an exit code") {
   CHECK(place.resolve(run({"-E", "0"})).conflict_exit_code == 0);
   CHECK(place.resolve(run({"-E255"})).conflict_exit_code == 255);
   for (const char* bad : {"256", "-1", "x", "1x", "=5", "99999999999999999999"}) {
-    CHECK(place.usage_error(run({"-E", bad})).starts_with("--conflict-exit-code: \""));
+    CHECK(place.usage_error(run({"-E", bad}))
+              .starts_with("--conflict-exit-code: invalid exit code \""));
   }
 }
 
@@ -274,7 +276,7 @@ TEST_CASE("--max-hold and --min-hold are more than nothing") {
   CHECK(place.resolve(run({"--max-hold", "1h"})).max_hold == 1h);
   CHECK(place.resolve(run({"--min-hold", "1ms"})).min_hold == 1ms);
   CHECK(place.usage_error(run({"--max-hold", "0"})) ==
-        "--max-hold: \"0\" is not within 1ms and 365d");
+        "--max-hold: \"0\" is not between 1ms and 365d");
   CHECK(place.usage_error(run({"--min-hold", "0s"})).starts_with("--min-hold: "));
 }
 
@@ -318,7 +320,7 @@ TEST_CASE("owners are 16 deep at most") {
   place.variables["DLOCK_OWNER"] = path;
   CHECK(place.resolve(run({})).above == Owner{path});
   place.variables["DLOCK_OWNER"] = path + "/16";
-  CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: is 16 deep already"));
+  CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: is 16 levels deep already"));
   CHECK(place.resolve(run({"--owner", "me"})).owner == Owner{"me"});
   place.variables["DLOCK_OWNER"] = path + "/16/17";
   CHECK(place.usage_error(run({"--owner", "me"})).starts_with("DLOCK_OWNER: \""));
@@ -360,7 +362,7 @@ TEST_CASE("--status-fd must be open for writing") {
   CHECK(
       place.usage_error(run({"--status-fd", "9999"})).starts_with("--status-fd: 9999 is not open"));
   for (const char* bad : {"-1", "x", "1x", "99999999999"}) {
-    CHECK(place.usage_error(run({"--status-fd", bad})).find("is no file descriptor") !=
+    CHECK(place.usage_error(run({"--status-fd", bad})).find("invalid file descriptor") !=
           std::string::npos);
   }
 }
@@ -395,7 +397,7 @@ TEST_CASE("release --force takes a fence and no token") {
   CHECK(place.usage_error({"release", "K", "--fence", "1"}) == "--fence goes with --force");
   for (const char* bad : {"0", "-1", "9007199254740992", "x", "1.5"}) {
     CHECK(place.usage_error({"release", "K", "--force", "--fence", bad})
-              .starts_with("--fence: \"" + std::string(bad) + "\" is no fence"));
+              .starts_with("--fence: invalid fence \"" + std::string(bad) + "\""));
   }
 }
 
@@ -431,12 +433,12 @@ TEST_CASE("an empty variable is an error that names it") {
 TEST_CASE("a bad value is an error even where a better place overrides it") {
   Surroundings place;
   place.variables["DLOCK_TTL"] = "5x";
-  CHECK(place.usage_error(run({"-t", "5"})).starts_with("DLOCK_TTL: \"5x\" is no duration"));
+  CHECK(place.usage_error(run({"-t", "5"})).starts_with("DLOCK_TTL: invalid duration \"5x\""));
   place.variables.clear();
   const std::string file = place.system("# comment\nwait = soon");
   place.variables["HOME"] = place.path("");
   place.variables["DLOCK_WAIT"] = "1";
-  CHECK(place.file_error(run({"-n"})).starts_with(file + ":2: wait: \"soon\" is no duration"));
+  CHECK(place.file_error(run({"-n"})).starts_with(file + ":2: wait: invalid duration \"soon\""));
 }
 
 TEST_CASE("a command reads no settings but its own") {

@@ -66,10 +66,10 @@ bool AttachDaemon::give_back_in_its_place() {
 }
 
 void AttachDaemon::ended_too_soon() {
-  const std::string what = "the process that was to keep the lock ended too soon";
+  const std::string what = "the attach daemon ended too soon";
   throw Error(ErrorKind::host_refused,
-              what + (give_back_in_its_place() ? ", so the lock was given back"
-                                               : ", and the lock could not be given back"));
+              what + (give_back_in_its_place() ? ", so the lock was released"
+                                               : ", and the lock could not be released"));
 }
 
 bool AttachDaemon::commit() {

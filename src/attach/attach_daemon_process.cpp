@@ -71,7 +71,7 @@ void AttachDaemonProcess::live() {
     // The script may be at work: without a keeper its locks end with their leases, or, where they
     // have none, with the script.
     if (on_trial()) return holds_->give_back(time_to_give_back);
-    tell_loss(std::string("the keeper of the lock failed: ") + error.what());
+    tell_loss(std::string("the attach daemon failed: ") + error.what());
   }
 }
 

@@ -90,7 +90,7 @@ int Acquire::operator()() {
       const std::string why = std::strerror(errno);
       give_all_back(result.held);
       throw Error(ErrorKind::host_refused,
-                  "cannot write the token, so the lock was given back: " + why);
+                  "cannot write the token, so the lock was released: " + why);
     }
   }
   if (!keeper_) {
@@ -133,8 +133,7 @@ void Acquire::give_all_back(const std::vector<Held>& held) {
 /// 75, as for all who did not come to hold it: a shell that had wanted the lock has gone, but it is
 /// not always the one that called.
 int Acquire::abandoned() {
-  log_.notice("not acquired: process " + std::to_string(script_->pid()) + ", for whom it was, " +
-              "has ended");
+  log_.notice("not acquired: process " + std::to_string(script_->pid()) + " has ended");
   return static_cast<int>(ExitCode::not_acquired);
 }
 

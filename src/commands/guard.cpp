@@ -54,7 +54,7 @@ int guard_command(const Settings& settings, const Log& log) {
   if (largest > fence) {
     log.error(resource_name(settings) + ": fence " + std::to_string(fence.value) +
               " is older than " + std::to_string(largest.value) +
-              ", which was here before: not run");
+              ", which is recorded: COMMAND was not run");
     return static_cast<int>(ExitCode::lost);
   }
   log.detail(resource_name(settings) + ": recorded fence " + std::to_string(fence.value));

@@ -82,7 +82,7 @@ void Latch::report(const LatchState& state) const {
 
 int Latch::missing() const {
   const std::string name = escaped(key_.text);
-  log_.error("there is no latch " + name + ": it was never opened, or its time has ended; " +
+  log_.error("there is no latch " + name + ": it was never opened, or its ttl has expired; " +
              "dlock latch open -k KEY --count N makes it");
   return static_cast<int>(ExitCode::lost);
 }

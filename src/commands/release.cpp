@@ -18,7 +18,7 @@ ExitCode throw_out(Store& store, const Settings& settings, const LockKey& key, c
   const auto thrown_out = store.evict(key, fence, by, short_call());
   if (settings.prints_json()) print(evicted_json(key, thrown_out));
   for (const Holder& holder : thrown_out) {
-    log.notice("threw " + who_text(holder.who) + " out of " + escaped(key.text) + ", fence " +
+    log.notice("evicted " + who_text(holder.who) + " from " + escaped(key.text) + ", fence " +
                std::to_string(holder.fence.value) +
                (settings.reason.empty() ? "" : ": " + escaped(settings.reason)));
   }

@@ -19,47 +19,47 @@ struct Page {
 
 constexpr Page pages[] = {
     {Command::run, "run -k KEY [-k KEY2 ...] [OPTIONS] [--] COMMAND [ARG ...]",
-     "Hold the lock while COMMAND runs; options of COMMAND are never read by dlock.\n"
-     "Of several keys it takes all or none, in an order that cannot dead-lock.\n"
-     "If the lock is lost, COMMAND is stopped before another can hold it.\n",
+     "Hold the lock while COMMAND runs. dlock does not read the options of COMMAND.\n"
+     "It acquires several keys all or none, in an order that cannot deadlock.\n"
+     "If the lock is lost, it stops COMMAND and exits 79.\n",
      "  dlock run -k nightly -w 5m -- tar czf /tmp/doc.tgz /usr/share/doc\n"
      "  dlock run -k cron -n --min-hold 50s --server redis://localhost -c 'sleep 1'\n",
-     "  COMMAND's own; killed by signal N: 128+N; 75 not had in time; 79 lock lost;\n"
+     "  COMMAND's own; killed by signal N: 128+N; 75 not acquired; 79 lock lost;\n"
      "  124 --max-hold; 126, 127 COMMAND not executable, not found; 64 usage;\n"
      "  69 server not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::acquire, "acquire -k KEY (-t TTL | --attach PID) [OPTIONS]",
-     "Take the lock and leave; prints the token that renews and releases it.\n"
-     "--attach leaves a process in the background that keeps the lock for PID, mostly\n"
-     "\"$$\", the calling script: if the lock is lost, PID gets SIGTERM, or --signal.\n",
+     "Acquire the lock and exit. The token it prints renews and releases the lock.\n"
+     "--attach leaves a process in the background that renews the lock until PID exits,\n"
+     "usually \"$$\", the calling script. If the lock is lost, PID gets SIGTERM.\n",
      "  T=$(dlock acquire -k deploy -t 10m) || exit\n"
      "  dlock release -k deploy --token \"$T\"\n"
      "  dlock acquire -k deploy -t 1m -w 5m --env >>\"$GITHUB_ENV\"\n"
      "  T=$(dlock acquire -k deploy --attach \"$$\") || exit\n",
-     "  0 taken; 75 not had in time; 79 --attach: lost at once; 64 usage; 69 server\n"
+     "  0 acquired; 75 not acquired; 79 --attach: lost at once; 64 usage; 69 server\n"
      "  not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::renew, "renew -k KEY [--token T] [-t TTL] [--json]",
-     "Give a lock taken with acquire more time: its own ttl from now on, or TTL.\n",
+     "Extend the lease of an acquired lock: its own ttl from now on, or TTL.\n",
      "  T=$(dlock acquire -k upload -t 10m)\n"
      "  dlock renew -k upload --token \"$T\"\n"
      "  DLOCK_TOKEN=$T dlock renew upload -t 1h\n",
-     "  0 renewed; 79 the token holds it no longer; 64 usage; 69 server not reached;\n"
+     "  0 renewed; 79 the token does not hold it; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::release,
      "release -k KEY [--token T] [--json]\n"
      "       dlock release --force [--fence N] [--json] KEY | PATTERN ...",
-     "Give back a lock taken with acquire. --force throws its holders out, or the one\n"
-     "with fence N, or those of all keys that match a PATTERN (with *, ? or [); they\n"
-     "notice at their next renewal (ttl/3), and until then both may run.\n",
+     "Release an acquired lock. --force evicts its holders, or the one with fencing\n"
+     "token N, or those of all keys that match a PATTERN (with *, ? or [). A run whose\n"
+     "lock was evicted notices at its next renewal (ttl/3); until then both may run.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
      "  dlock release -k deploy --token \"$T\"\n"
      "  dlock release deploy --force\n",
-     "  0 released, or --force and nobody there; 79 the token, or the holder with\n"
-     "  that fence, holds it no longer; 64 usage; 69 server not reached; 77 refused\n"
+     "  0 released, or --force of a free key; 79 the token, or the holder with that\n"
+     "  fence, does not hold it; 64 usage; 69 server not reached; 77 refused\n"
      "  by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::inspect, "inspect [KEY | PATTERN ...] [--json] [--watch] [-q]",
-     "Who holds, who waits and how many arrived at a latch, for each KEY and all that\n"
-     "match a PATTERN (with *, ? or [); without either, all that is on the server.\n"
-     "After -k no PATTERN is read.\n",
+     "Show holders, waiters and latches of each KEY, and of all keys that match a\n"
+     "PATTERN (with *, ? or [). Without operands it shows all keys of the server.\n"
+     "A key after -k is never read as a PATTERN.\n",
      "  dlock inspect\n"
      "  dlock inspect nightly 'build-*' --json\n"
      "  dlock inspect --watch\n"
@@ -70,10 +70,10 @@ constexpr Page pages[] = {
      "latch open   -k KEY --count N [--ttl DUR]\n"
      "       dlock latch arrive -k KEY [--by ID]\n"
      "       dlock latch wait   -k KEY [-n | -w DUR]",
-     "Wait until N have arrived: open makes the latch, each arrive counts once, and\n"
-     "wait ends when all are there; who waits later passes at once. When its ttl ends\n"
-     "(100ms to 365d) the latch is gone. To open it again with the same N changes\n"
-     "nothing, but may put the end off. A lock of the same KEY is another thing.\n",
+     "Wait until N have arrived: open creates the latch, each arrive counts once, and\n"
+     "wait returns when all have arrived. The latch is deleted when its ttl expires\n"
+     "(100ms to 365d). A second open with the same N only extends the ttl. A latch\n"
+     "and a lock of the same KEY are independent.\n",
      "  dlock latch open -k build-42 --count 4 --ttl 2h\n"
      "  dlock latch arrive -k build-42 --by linux\n"
      "  dlock latch wait -k build-42 -w 30m && echo all four are done\n",
@@ -81,25 +81,24 @@ constexpr Page pages[] = {
      "  another count, or the key is no latch; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 70 a bug; 71 this host refused\n"},
     {Command::doctor, "doctor [--json | --acl] [-t TTL] [--replicas N]",
-     "Reach the server as a lock would, try one, and say whether it is fit to hold\n"
-     "locks: one line a check, with ok, warning or error, and what to do behind ->.\n"
-     "--acl prints what dlock's user must be allowed, and needs no server.\n",
+     "Connect as a lock would, try one, and report whether the server is fit to hold\n"
+     "locks: one line for each check, with ok, warning or error, and the fix after ->.\n"
+     "--acl prints the rights that dlock's user needs, without asking the server.\n",
      "  dlock doctor --server redis://localhost\n"
      "  dlock doctor --server redis://localhost -t 10s --replicas 1 --json\n"
      "  dlock doctor --server redis://localhost --acl\n",
      "  0 fit; 1 there are warnings; 2 there are errors, the server not reached or\n"
      "  refusing us among them; 64 usage; 78 configuration; 70 a bug; 71 cannot write\n"},
     {Command::guard, "guard --state FILE | --state-key NAME [--fence N] COMMAND [ARG ...]",
-     "For the resource that a lock protects: run COMMAND if its fence is not older\n"
-     "than one that came before, and record it first. So a holder that was stopped,\n"
-     "lost the lock and comes back is refused. The fence is DLOCK_FENCE, which run\n"
-     "gives its command, or --fence N.\n"
-     "FILE is locked while COMMAND runs: one after the other. With --state-key on a\n"
-     "server they are refused in order, but not kept apart.\n",
+     "Protect a resource: record the fencing token and run COMMAND, unless a larger\n"
+     "token is recorded already. So a holder that was paused and lost the lock cannot\n"
+     "write when it continues. The token is DLOCK_FENCE, which run gives its command,\n"
+     "or --fence N. FILE is locked while COMMAND runs; with --state-key on a server\n"
+     "commands are refused in order, but may overlap.\n",
      "  dlock run -k store -- dlock guard --state store.seal cp new store\n"
      "  dlock guard --state store.seal --fence 12 -- cp new store\n"
      "  dlock guard --state-key store --fence 12 -c 'cp new store'\n",
-     "  COMMAND's own; killed by signal N: 128+N; 79 the fence is older: not run;\n"
+     "  COMMAND's own; killed by signal N: 128+N; 79 older fence: not run;\n"
      "  126, 127 COMMAND not executable, not found; 64 usage, or no fence; 65 FILE or\n"
      "  NAME holds no fence; 71 FILE cannot be used; 69, 77, 78, 70 as in run\n"},
 };
@@ -112,15 +111,15 @@ struct Wording {
 };
 
 constexpr Wording wordings[] = {
-    {Command::acquire, "--ttl", "lease: ends so much later unless renewed"},
+    {Command::acquire, "--ttl", "lease: expires after DUR unless renewed"},
     {Command::renew, "--ttl", "new lease, from now on (default: as acquired)"},
-    {Command::latch, "--ttl", "open: how long the latch lasts (default: 1d)"},
-    {Command::doctor, "--ttl", "the lease that the locks there will have"},
-    {Command::acquire, "--signal", "at loss, in place of SIGTERM: INT, SIGINT or 2"},
-    {Command::release, "--fence", "throw out only the holder with this fence"},
-    {Command::acquire, "-q", "print nothing but errors"},
-    {Command::inspect, "-q", "no output; the exit code says if it is held"},
-    {Command::doctor, "-q", "no output; the exit code says it"},
+    {Command::latch, "--ttl", "open: delete the latch after DUR (default: 1d)"},
+    {Command::doctor, "--ttl", "judge for locks with this lease (default: 30s)"},
+    {Command::acquire, "--signal", "send SIG to PID at loss, not SIGTERM"},
+    {Command::release, "--fence", "evict only the holder with this fencing token"},
+    {Command::acquire, "-q", "print only errors, and no token"},
+    {Command::inspect, "-q", "print nothing; exit 0 if held, 1 if free"},
+    {Command::doctor, "-q", "print nothing; the exit code tells"},
 };
 
 std::string help_of(const Option& option, Command command) {
@@ -204,7 +203,7 @@ std::string page_text(const Page& page) {
 std::string overview() {
   std::string text =
       "Usage: dlock COMMAND [OPTIONS]\n"
-      "Locks between processes, on this host or through a Redis server.\n\n"
+      "Run commands under a lock, on this host or on many through Redis.\n\n"
       "Commands:\n";
   for (const Subcommand& each : subcommands()) {
     text += padded(std::string("  ") + each.name, 12) + each.help + "\n";
@@ -212,15 +211,15 @@ std::string overview() {
   text += padded("  help", 12) + std::string("print the help of COMMAND: dlock help COMMAND\n");
   return text +
          "\nExamples:\n"
-         "  dlock run -n -k nightly -- echo skipped if it runs already\n"
-         "  dlock run -w 60 -k nightly -- echo waits at most a minute\n"
+         "  dlock run -n -k nightly -- ./backup.sh      # skip if it runs\n"
+         "  dlock run -w 60 -k nightly -- ./backup.sh   # wait at most 60 s\n"
          "  dlock run -n -k tick --min-hold 50s --server redis://localhost -- echo once\n"
          "  dlock inspect\n"
          "\n"
          "dlock COMMAND --help has the options, variables, examples and exit codes.\n"
          "dlock --version prints the version. Settings: ~/.config/dlock.conf over\n"
-         "/etc/dlock.conf; variables go before files, flags before variables.\n"
-         "Without a server configured, local: locks this user's jobs on this host.\n";
+         "/etc/dlock.conf. Flags override variables, variables override files.\n"
+         "With no server configured, dlock locks only this user's jobs on this host.\n";
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ Finding judge_eviction(const ServerFacts& facts) {
   const std::string shown = escaped(*policy);
   if (*most == "0") return good(name, "none: maxmemory 0 (policy " + shown + ")");
   if (*policy == "noeviction") return good(name, "none: noeviction");
-  return bad(name, shown + ": a full server throws held locks out, and another can take them",
+  return bad(name, shown + ": a full server evicts held locks, and another client can acquire them",
              "CONFIG SET maxmemory-policy noeviction");
 }
 
@@ -114,7 +114,7 @@ Finding judge_persistence(const ServerFacts& facts) {
   const std::string name = "persistence";
   const std::string advice = "CONFIG SET appendonly yes, and in its redis.conf";
   if (facts.info.text("aof_last_write_status").value_or("ok") != "ok") {
-    return bad(name, "writing to disk fails", "mend its disk: see its log");
+    return bad(name, "writing to disk fails", "fix its disk: see its log");
   }
   switch (keeping_of(facts)) {
     case Keeping::unknown:
@@ -122,12 +122,12 @@ Finding judge_persistence(const ServerFacts& facts) {
     case Keeping::nothing:
       return warn(name,
                   "none: a restart forgets held locks, so two may run at once; fences then "
-                  "hang on its clock alone",
+                  "depend only on its clock",
                   advice);
     case Keeping::snapshots:
       return warn(name,
                   "snapshots at most: a crash forgets the locks since the last one; fences then "
-                  "hang on its clock alone",
+                  "depend only on its clock",
                   advice);
     case Keeping::most:
       return warn(name, "appendonly, appendfsync no: a power cut forgets half a minute of locks",
@@ -172,7 +172,7 @@ Finding judge_replication(const ServerFacts& facts, const DoctorOptions& exam) {
                 "see INFO replication, there and here");
   }
   if (exam.topology == Topology::cluster && replicas.connected == 0) {
-    return warn(name, "no replica: where this master goes, its locks go",
+    return warn(name, "no replica: if this master fails, its locks are lost",
                 "give every master a replica");
   }
   if (exam.topology == Topology::sentinel && replicas.connected == 0) {
@@ -202,7 +202,7 @@ Finding judge_uptime(const ServerFacts& facts, const DoctorOptions& exam) {
   const auto left = std::chrono::ceil<std::chrono::seconds>(exam.ttl - up);
   return warn(name,
               text + ", less than the ttl of " + human_duration(exam.ttl) +
-                  ": who held a lock before may still run",
+                  ": an earlier holder may still run",
               "trust new locks in " + human_duration(left));
 }
 
@@ -230,13 +230,14 @@ Finding judge_clock(const ServerFacts& facts) {
   const double pace = pace_of(facts.clock);
   if (pace > 1 + tolerance) {
     return bad(name, "runs " + percent(pace - 1) + " % fast: leases end before their holders know",
-               "mend the clock of the server's host; never step it");
+               "fix the clock of the server's host; never step it");
   }
   if (pace < 1 - tolerance) {
     return warn(name,
-                pace <= 0 ? "stands still or is stepped back: locks of the dead stay"
-                          : "runs " + percent(1 - pace) + " % slow: locks of the dead stay longer",
-                "mend the clock of the server's host; never step it");
+                pace <= 0
+                    ? "stands still or is stepped back: locks of dead holders stay"
+                    : "runs " + percent(1 - pace) + " % slow: locks of dead holders stay longer",
+                "fix the clock of the server's host; never step it");
   }
   const auto nearest = std::min_element(facts.clock.begin(), facts.clock.end(),
                                         [](const ClockSample& a, const ClockSample& b) {

@@ -92,7 +92,7 @@ Finding judge_engine(const ServerFacts& facts) {
                "upgrade to Redis 6.2, Valkey 7.2 or newer");
   }
   if (!engine.tested) {
-    return warn(name, text + ": dlock is tested with Redis and Valkey alone",
+    return warn(name, text + ": dlock is tested only with Redis and Valkey",
                 "try it under your load before you rely on it");
   }
   return good(name, text);
@@ -153,7 +153,7 @@ Finding judge_tls(const ServerFacts& facts) {
     if (endpoint.is_unix()) return good(name, "none, on a Unix socket");
     if (is_this_host(endpoint)) return good(name, "none, on this host");
     if (!endpoint.password) return good(name, "none");
-    return warn(name, "none: who listens on the way reads the password, and changes locks",
+    return warn(name, "none: anyone on the network path can read the password and change locks",
                 "rediss:// in --server, with TLS on the server");
   }
   const TlsFacts& tls = *facts.tls;
@@ -173,7 +173,8 @@ Finding judge_user(const ServerFacts& facts) {
   if (endpoint.password) return good("user", user + ", by password");
   if (endpoint.tls && !endpoint.tls->certificate.empty()) return good("user", user);
   if (is_this_host(endpoint)) return good("user", user + ", without a password");
-  return warn("user", user + ", without a password: who reaches the port can take any lock away",
+  return warn("user",
+              user + ", without a password: anyone with access to the port can take any lock away",
               "dlock doctor --acl prints a user; then protect the default one");
 }
 
@@ -221,8 +222,8 @@ Finding judge_lock(const ServerFacts& facts) {
     return bad(name, "cannot be held: " + facts.rehearsal.trouble.text,
                advice_on(facts.rehearsal.trouble.cause, "see the server's log"));
   }
-  return good(name, "taken, handed over in " + span_text(facts.rehearsal.handed_over_in) +
-                        ", renewed, given back");
+  return good(name, "acquired, handed over in " + span_text(facts.rehearsal.handed_over_in) +
+                        ", renewed, released");
 }
 
 }  // namespace

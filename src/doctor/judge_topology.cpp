@@ -25,7 +25,7 @@ Finding judge_sentinel(const SentinelFacts& sentinel) {
   const std::string name = "sentinel";
   const std::string where = sentinel.endpoint.address() + ": ";
   if (sentinel.unreachable.text == "unknown command") {
-    return warn(name, where + "it is no sentinel",
+    return warn(name, where + "it is not a sentinel",
                 "name sentinels: they listen on port 26379 as a rule");
   }
   if (!sentinel.unreachable.empty()) {
@@ -189,7 +189,7 @@ Findings judge_cluster(const ClusterFacts& facts) {
 Findings judge_local(const LocalFacts& facts) {
   const std::string directory = escaped(facts.directory);
   if (!facts.trouble.empty()) {
-    return {bad("directory", facts.trouble, "mend it, or --server local:/another")};
+    return {bad("directory", facts.trouble, "fix it, or --server local:/another")};
   }
   Findings findings{good("directory", directory)};
   const auto* const shared =
@@ -206,8 +206,8 @@ Findings judge_local(const LocalFacts& facts) {
   const auto& trouble = facts.rehearsal.trouble;
   findings.push_back(
       trouble.empty()
-          ? good("lock", "taken, handed over in " + span_text(facts.rehearsal.handed_over_in) +
-                             ", renewed, given back")
+          ? good("lock", "acquired, handed over in " + span_text(facts.rehearsal.handed_over_in) +
+                             ", renewed, released")
           : bad("lock", "cannot be held: " + trouble.text, "look at that directory"));
   findings.push_back(good("label",
                           "safe on this host: nothing to lose but the host; other hosts are not "

@@ -35,7 +35,7 @@ void give_back(Store& store, const Claim& claim) {
 std::chrono::nanoseconds hand_over(Store& first, Store& second, const Claim& held,
                                    const Claim& waiting) {
   if (!std::holds_alternative<Grant>(first.acquire(held, {}, call_options()))) {
-    unexpected("a key that nobody has was refused");
+    unexpected("a free key was refused");
   }
   const Answer answer = second.acquire(waiting, {true, std::nullopt}, call_options());
   if (!std::holds_alternative<Refusal>(answer)) unexpected("a held key was granted to another");
@@ -52,7 +52,7 @@ std::chrono::nanoseconds hand_over(Store& first, Store& second, const Claim& hel
   }
   if (second.release(waiting.key, waiting.token, ReleaseMode::normal, call_options()) !=
       Released::yes) {
-    unexpected("a lock could not be given back");
+    unexpected("a lock could not be released");
   }
   return taken;
 }

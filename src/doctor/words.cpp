@@ -42,7 +42,7 @@ std::string refusals(const ServerFacts& facts) {
   if (!facts.config.refusal.empty()) {
     text += (text.empty() ? "" : ", ") + std::string("CONFIG: ") + facts.config.refusal;
   }
-  return text.empty() ? "the server has no word of it" : text;
+  return text.empty() ? "not reported by the server" : text;
 }
 
 }  // namespace dlock

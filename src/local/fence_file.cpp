@@ -166,7 +166,7 @@ std::optional<Fence> FenceFile::recorded(const std::string& content) const {
                      content.find_first_not_of('\0', end + 1) == std::string::npos;
   if (whole) return Fence{*number};
   throw Error(ErrorKind::wrong_data,
-              shown() + " holds something else than one number, the largest fence that came: it " +
+              shown() + " holds something other than one number, the largest fence: it " +
                   "is left as it is");
 }
 

@@ -108,10 +108,11 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
   const std::string name = escaped(key.text);
   switch (refusal.why) {
     case Refusal::Reason::gone:
-      return name + ": this token was given back before";
+      return name + ": this token was released before";
     case Refusal::Reason::upgrade:
-      return name + " is held by this owner together with others, who would have to leave first: " +
-             "a shared hold cannot become a narrower one while they are inside";
+      return name +
+             " is held by this owner and by others: a shared hold cannot become a narrower " +
+             "one while others hold it too";
     case Refusal::Reason::superseded:
       return name + ": superseded by " +
              (refusal.held_by.empty() ? "a newer --latest"
@@ -120,7 +121,8 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
     case Refusal::Reason::unready:
       return name + ": " + refusal.reason;
     case Refusal::Reason::split:
-      return name + " is asked for by several at once, and none of them has a majority of the " +
+      return name +
+             " is wanted by several clients at once, and none of them has a majority of the " +
              "servers";
     case Refusal::Reason::held:
       break;
@@ -144,7 +146,7 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
     const std::string label = std::exchange(holder.who.label, "");
     if (!label.empty()) labels += " [" + escaped(label) + "]";
   }
-  const std::string holders = refusal.held_by.empty() ? "nobody is in" : holders_list(unlabelled);
+  const std::string holders = refusal.held_by.empty() ? "no holder" : holders_list(unlabelled);
   const std::string text = begin + place + ": " + holders;
   const std::string shown = screen.utf8 ? text : ascii_alone(text);
   const bool too_long = screen.is_terminal && display_width(shown) > screen.columns;
@@ -161,7 +163,7 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
 std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by) {
   const std::string begin = escaped(key.text) + " is not held by this token: ";
   if (evicted_by) return begin + evicted_by_text(*evicted_by);
-  return begin + "it was released or thrown out, or its lease has ended";
+  return begin + "it was released or evicted, or its lease has expired";
 }
 
 std::string arrivals_text(const LatchState& state) {

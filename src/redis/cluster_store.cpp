@@ -273,7 +273,7 @@ void ClusterStore::take_map(RedisStore& node, const Reply& reply, const NodeAddr
   // What it was asked beside is void.
   node.close();
   throw Error(ErrorKind::unavailable,
-              node.name() + ": it is no node of a Cluster: a server alone is named by redis://");
+              node.name() + ": it is not a node of a Cluster: write redis:// for a single server");
 }
 
 void ClusterStore::refresh(const std::optional<NodeAddress>& avoided,
@@ -308,7 +308,7 @@ void ClusterStore::refresh(const std::optional<NodeAddress>& avoided,
 void ClusterStore::give_up(std::size_t nodes, const Error& last) const {
   if (nodes < 2) throw last;
   throw last.reworded(name_ + ": none of " + std::to_string(nodes) +
-                      " nodes helps: " + last.what());
+                      " nodes is usable: " + last.what());
 }
 
 bool ClusterStore::was_reached() const {

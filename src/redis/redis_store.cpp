@@ -152,14 +152,15 @@ void RedisStore::replicate(const LockKey& key, int link, const CallOptions& call
   check(key, reply);
   // A new connection has written nothing, so that every replica would have all of it.
   if (connection_.links() != link || !connection_.is_open()) {
-    throw Error(ErrorKind::not_replicated,
-                of_key + "the connection broke while replicas were waited for: it is given back",
-                Cause::not_replicated);
+    throw Error(
+        ErrorKind::not_replicated,
+        of_key + "the connection broke while dlock waited for replicas: the lock is released",
+        Cause::not_replicated);
   }
   if (reply.integer >= terms_.replicas) return;
   throw Error(ErrorKind::not_replicated,
               of_key + "only " + std::to_string(reply.integer) + " of " +
-                  std::to_string(terms_.replicas) + " replicas have the lock, so it is given back",
+                  std::to_string(terms_.replicas) + " replicas have the lock, so it is released",
               Cause::not_replicated);
 }
 

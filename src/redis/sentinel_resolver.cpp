@@ -59,7 +59,7 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
     return error.trouble() != ErrorKind::unavailable;
   });
   const Error& worst = refusal == troubles.end() ? troubles.front() : *refusal;
-  const std::string many = "none of " + std::to_string(troubles.size()) + " sentinels helps: ";
+  const std::string many = "none of " + std::to_string(troubles.size()) + " sentinels is usable: ";
   throw worst.reworded((troubles.size() > 1 ? many : "") + worst.what());
 }
 

@@ -174,7 +174,7 @@ TEST_CASE("renew: without -t by the ttl of the grant, with -t by that") {
   });
 }
 
-TEST_CASE("release: --force throws out all holders, or the one with this fence, and says whom") {
+TEST_CASE("release: --force evicts all holders, or the one with this fence, and names them") {
   on_each_engine([](const Place& place) {
     const auto first = place.acquired("a", {"-s", "--label", "one"});
     const auto second = place.acquired("a", {"-s", "--label", "two"});

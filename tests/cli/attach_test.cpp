@@ -242,7 +242,7 @@ TEST_CASE("attach: the keeper killed while the token is written: an error, and n
     write_file(place.dir() / "go", "");
     CHECK(eventually([&] { return script.err().ends_with("code 71\n"); }));
     CAPTURE(script.err());
-    CHECK(holds(script.err(), "ended too soon, so the lock was given back"));
+    CHECK(holds(script.err(), "ended too soon, so the lock was released"));
     CHECK(place.is_free("a"));
     CHECK(end_script(script));
   });

@@ -109,7 +109,7 @@ TEST_CASE("a Cluster of which no node is left: 69, in time, and a holder's comma
   await_renewal(scene.cluster.node(0), key);
   const Deadline end = lease_end(scene.cluster.node(0), key);
   for (std::size_t i = 0; i < 3; ++i) scene.cluster.node(i).kill_hard();
-  is_refused(scene.url(), "none of 3 nodes helps: redis://127.0.0.1:");
+  is_refused(scene.url(), "none of 3 nodes is usable: redis://127.0.0.1:");
   const Result result = holder.wait();
   CHECK(result.exit_code == 79);
   CHECK(holds(result.err, "server unreachable since"));
@@ -143,10 +143,10 @@ TEST_CASE("a node that sends to nowhere: 69, and what it said is shown in safe l
 
 TEST_CASE("a server alone is no Cluster, whoever sends to it: 69, and it keeps no lock") {
   const RedisServer alone({true, false, "", {}, {}});
-  is_refused(url_of(alone.port()), "it is no node of a Cluster");
+  is_refused(url_of(alone.port()), "it is not a node of a Cluster");
   CHECK(alone.command({"EXISTS", "dlock:{k}"}).number == 0);
   is_refused_by_node_saying("-MOVED 1 127.0.0.1:" + std::to_string(alone.port()) + "\r\n",
-                            "it is no node of a Cluster");
+                            "it is not a node of a Cluster");
   const RedisServer other({true, false, "of-the-other", {}, {}});
   is_refused(url_of(other.port()), "the server wants a password", 77);
 }

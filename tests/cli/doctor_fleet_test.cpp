@@ -98,7 +98,7 @@ TEST_CASE("doctor: a sentinel that names what cannot be, and what is no sentinel
   const RedisServer redis({true, false, "", {}, {}});
   const Report none = doctor(at(redis.port()));
   CHECK(none.result.exit_code == 2);
-  CHECK(none.says("sentinel", "error", "it is no sentinel"));
+  CHECK(none.says("sentinel", "error", "it is not a sentinel"));
 }
 
 TEST_CASE("doctor: a Cluster and each of its masters, sound and not") {

@@ -43,7 +43,7 @@ TEST_CASE("guard: a server remembers the fence for good, and what is none is lef
   guard_runs(place.dlock(guard_line("99")));
   guard_runs(place.dlock(guard_line("100")));
   guard_refused(place.dlock(guard_line("99")), 79,
-                "store: fence 99 is older than 100, which was here before: not run");
+                "store: fence 99 is older than 100, which is recorded: COMMAND was not run");
   CHECK(stored_seal(place.server()) == "100");
   CHECK(place.server().command({"TTL", "dlock:{store}:seal"}).number == -1);
   guard_runs(place.dlock(guard_line("1", "other {resource}%")));

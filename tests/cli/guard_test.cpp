@@ -49,7 +49,7 @@ class Resource {
 
 std::string stale(const std::string& name, const std::string& fence, const std::string& newer) {
   return "dlock: " + name + ": fence " + fence + " is older than " + newer +
-         ", which was here before: not run\n";
+         ", which is recorded: COMMAND was not run\n";
 }
 
 void check_not_run(const Result& result, int code, const std::string& says) {

@@ -108,7 +108,7 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
   const Result too_many = one_shot("3", "12");
   CHECK(too_many.exit_code == 69);
   CHECK(too_many.out == "");
-  CHECK(too_many.err.find("k: only 2 of 3 replicas have the lock, so it is given back\n") !=
+  CHECK(too_many.err.find("k: only 2 of 3 replicas have the lock, so it is released\n") !=
         std::string::npos);
   CHECK_FALSE(scene.is_held("k"));
 
@@ -120,7 +120,7 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
   const Result refused = waiter.wait();
   CHECK(refused.exit_code == 69);
   CHECK(refused.out == "");
-  CHECK(times(refused.err, "only 1 of 2 replicas have the lock, so it is given back\n") == 1);
+  CHECK(times(refused.err, "only 1 of 2 replicas have the lock, so it is released\n") == 1);
   CHECK(holder.wait().exit_code == 0);
   slow.cont();
   CHECK_FALSE(scene.is_held("k"));
@@ -215,7 +215,7 @@ TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
             .out == "ran\n");
   const Result none = try_sentinel_lock("redis+sentinel://" + rest + "/locks", "600ms");
   CHECK(none.exit_code == 69);
-  CHECK(none.err.find("none of 3 sentinels helps: ") != std::string::npos);
+  CHECK(none.err.find("none of 3 sentinels is usable: ") != std::string::npos);
 }
 
 TEST_CASE("a master that became a replica is left for the new one, also on an open connection") {

@@ -199,13 +199,14 @@ void HeldLocks::stop_keeping(bool lost) {
   const auto now = BootClock::now();
   for (const Held& held : held_) {
     if (!lost || loss_) return;
-    // The renewal was under way when the command had to be stopped.
-    if (held.failing_since) {
+    const auto& [length, end] = held.grant.lease;
+    // A renewal begins with two thirds of the lease left, unless dlock was stopped then.
+    if (held.failing_since && *held.failing_since < end - length / 3) {
       loss_ =
           Loss{held.claim.key, false, true,
                store_.name() + " has not answered since " + iso8601(wall_at(*held.failing_since))};
-    } else if (held.grant.lease.valid_until <= now) {
-      loss_ = Loss{held.claim.key, false, true, ran_out};
+    } else if (held.failing_since || end <= now) {
+      loss_ = Loss{held.claim.key, false, true, end <= now ? ran_out : not_in_time};
     }
   }
 }

@@ -19,18 +19,18 @@ struct Page {
 
 constexpr Page pages[] = {
     {Command::run, "run -k KEY [-k KEY2 ...] [OPTIONS] [--] COMMAND [ARG ...]",
-     "Hold the lock while COMMAND runs. dlock does not read the options of COMMAND.\n"
-     "It acquires several keys all or none, in an order that cannot deadlock.\n"
-     "If the lock is lost, it stops COMMAND and exits 79.\n",
-     "  dlock run -k nightly -w 5m -- tar czf /tmp/doc.tgz /usr/share/doc\n"
-     "  dlock run -k cron -n --min-hold 50s --server redis://localhost -c 'sleep 1'\n",
+     "Hold the lock while COMMAND runs; if the lock is lost, stop COMMAND and exit 79.\n"
+     "dlock acquires several keys all or none, in an order that cannot deadlock.\n",
+     "  dlock run -k nightly -- tar czf /tmp/doc.tgz /usr/share/doc\n"
+     "  dlock run -k cron -n --min-hold 50s -c 'date >> /tmp/log'\n"
+     "  dlock run -k db -w 5m --server redis://localhost -- sleep 1\n",
      "  COMMAND's own; killed by signal N: 128+N; 75 not acquired; 79 lock lost;\n"
      "  124 --max-hold; 126, 127 COMMAND not executable, not found; 64 usage;\n"
      "  69 server not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::acquire, "acquire -k KEY (-t TTL | --attach PID) [OPTIONS]",
      "Acquire the lock and exit. The token it prints renews and releases the lock.\n"
-     "--attach leaves a process in the background that renews the lock until PID exits,\n"
-     "usually \"$$\", the calling script. If the lock is lost, PID gets SIGTERM.\n",
+     "--attach leaves a process in the background that renews the lock until PID\n"
+     "exits, usually \"$$\", the calling script. If the lock is lost, PID gets SIGTERM.\n",
      "  T=$(dlock acquire -k deploy -t 10m) || exit\n"
      "  dlock release -k deploy --token \"$T\"\n"
      "  dlock acquire -k deploy -t 1m -w 5m --env >>\"$GITHUB_ENV\"\n"

@@ -343,38 +343,6 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
   return yes > 0 ? Released::yes : left > 0 ? Released::left_queue : Released::not_held;
 }
 
-std::optional<Who> QuorumStore::evicted_by(const LockKey& key, const Token& token) const {
-  const auto found = evictions_.find({key, token});
-  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
-}
-
-std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
-                                       const Who& by, const CallOptions& call_options) {
-  const Answers answers = poll(Eviction{key, fence, by}, call_options, straggler_wait,
-                               [](const Answers&) { return false; });
-  std::vector<std::vector<Holder>> said;
-  for (const auto& heard : answers) {
-    const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->response) : nullptr;
-    if (holders != nullptr) said.push_back(*holders);
-  }
-  if (said.size() < majority()) no_majority(answers);
-  return merged_holders(said);
-}
-
-std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions& call_options) {
-  const Answers answers =
-      poll(Inspection{query}, call_options, straggler_wait, [](const Answers&) { return false; });
-  std::vector<std::vector<KeyState>> said;
-  for (const auto& heard : answers) {
-    const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->response) : nullptr;
-    if (states != nullptr) said.push_back(*states);
-    const auto* error = heard ? std::get_if<Error>(&heard->response) : nullptr;
-    if (error != nullptr && error->trouble() == ErrorKind::usage) throw Error(*error);
-  }
-  if (said.size() < majority()) no_majority(answers);
-  return merged_states(query, said, nodes_->size());
-}
-
 void QuorumStore::before_fork() {
   // Else whoever clears up last would use what the other process has.
   std::erase_if(quorum_holds_, [this](const auto& each) {

@@ -329,8 +329,8 @@ TEST_CASE("attach: a loss is told to the system's log, with its reason and who w
     CHECK(line.starts_with("<11>"));  // user, error
     CHECK(holds(line, " dlock["));
     CHECK(holds(line, "]: lost a\\x09b: "));
-    CHECK(holds(line, " no longer has it; sent signal TERM to process " +
-                          std::to_string(script.pid()) + " (s"));
+    CHECK(holds(line, ": evicted by "));
+    CHECK(holds(line, "; sent signal TERM to process " + std::to_string(script.pid()) + " (s"));
     CHECK(keepers_leave(script.pid()));
   });
 }

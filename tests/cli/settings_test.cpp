@@ -222,7 +222,7 @@ TEST_CASE("settings: each empty variable is an error that names it") {
   }
   ProcessOptions options;
   options.env["DLOCK_TOKEN"] = "";
-  CHECK(place.dlock({"release", "a"}, options).exit_code == 64);
+  CHECK(place.dlock({"renew", "a"}, options).exit_code == 64);
   options.env.clear();
   options.env["DLOCK_KEY"] = "";
   options.env["DLOCK_FENCE"] = "rubbish";

@@ -105,10 +105,7 @@ TEST_CASE("terminal: an editor opens a file, changes and saves it") {
     std::vector<std::pair<std::string, std::string>> keys;  ///< and what then appears
   };
   const std::vector<Editor> editors{
-      {"nano",
-       "nano -I text",
-       "nano",
-       {{"words\x0f", "Cancel"}, {"\r", "1 line"}, {"\x18", ""}}},
+      {"nano", "nano -I text", "nano", {{"words\x0f", "Cancel"}, {"\r", "1 line"}, {"\x18", ""}}},
       {"vim", "vim -u NONE -n text", "~", {{"iwords", "words"}, {"\x1b:wq\r", ""}}}};
   int found = 0;
   for (const Editor& editor : editors) {

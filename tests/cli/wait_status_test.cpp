@@ -21,6 +21,7 @@ TEST_CASE("waiting line: says at a terminal behind whom, at which place, how lon
     auto third = place.start({"run", "-q", "-k", "nightly", "--", "true"});
     REQUIRE(eventually([&] { return place.waiters("nightly") == 2; }));
     Watcher user(place);
+    user.resize(140);  // for the process of the command, too
     user.type("$D run -k nightly -- echo ran-inside; echo code-$?");
     REQUIRE(user.shows("dlock: waiting: nightly is held by "));
     REQUIRE(user.shows(wipe + "dlock: waiting 1s for nightly, place 3 of 3: "));

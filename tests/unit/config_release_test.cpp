@@ -48,7 +48,7 @@ TEST_CASE(
   place.variables["DLOCK_SERVER"] = three_servers;
   CHECK(place.resolve(most).min_hold == std::chrono::minutes(2));
   CHECK(place.usage_error(more) ==
-        "--min-hold: at most 2m00s where several servers decide: a server that restarts may forget "
+        "--min-hold: at most 2m00s on a majority of servers; a server that restarts may forget "
         "a longer one");
 }
 

@@ -422,7 +422,7 @@ TEST_CASE("acquire prints one form of its result") {
 
 TEST_CASE("an empty variable is an error that names it") {
   for (const char* name : {"DLOCK_SERVER", "DLOCK_PREFIX", "DLOCK_TTL", "DLOCK_WAIT", "DLOCK_GRACE",
-                           "DLOCK_LABEL", "DLOCK_CONFIG", "DLOCK_OWNER"}) {
+                           "DLOCK_CONFIG", "DLOCK_OWNER"}) {
     Surroundings place;
     place.variables[name] = "";
     CHECK(place.usage_error(run({})) ==

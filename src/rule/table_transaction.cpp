@@ -200,7 +200,7 @@ void TableTransaction::supersede(const WaiterEntry& newer, Ticket ticket) {
   if (table_.latest && table_.latest->token != newer.token) {
     const auto older = table_.find_waiter(table_.latest->token);
     if (older != table_.queue.end() && !older->reserved) {
-      wakes_.wake(*older, NextMessage{milliseconds(0)});
+      if (!older->absent_until) wakes_.wake(*older, NextMessage{milliseconds(0)});
       table_.queue.erase(older);
     }
   }

@@ -117,13 +117,13 @@ end
 
 complete -c dlock -f
 complete -c dlock -n __dlock_at_command_name -a run -d 'hold the lock while COMMAND runs'
-complete -c dlock -n __dlock_at_command_name -a acquire -d 'take the lock and leave; prints the token'
-complete -c dlock -n __dlock_at_command_name -a renew -d 'give a lock taken with acquire more time'
-complete -c dlock -n __dlock_at_command_name -a release -d 'give it back, or throw its holders out'
-complete -c dlock -n __dlock_at_command_name -a inspect -d 'who holds and who waits'
-complete -c dlock -n __dlock_at_command_name -a doctor -d 'whether the server is fit to hold locks'
-complete -c dlock -n __dlock_at_command_name -a guard -d 'run COMMAND unless a newer holder came before'
-complete -c dlock -n __dlock_at_command_name -a latch -d 'wait until so many have arrived'
+complete -c dlock -n __dlock_at_command_name -a acquire -d 'acquire the lock and exit; prints a token'
+complete -c dlock -n __dlock_at_command_name -a renew -d 'extend the lease of an acquired lock'
+complete -c dlock -n __dlock_at_command_name -a release -d 'release it, or evict its holders (--force)'
+complete -c dlock -n __dlock_at_command_name -a inspect -d 'show holders, waiters and latches'
+complete -c dlock -n __dlock_at_command_name -a doctor -d 'check whether a server is fit to hold locks'
+complete -c dlock -n __dlock_at_command_name -a guard -d 'run COMMAND unless its fencing token is old'
+complete -c dlock -n __dlock_at_command_name -a latch -d 'let a job wait until N others have arrived'
 complete -c dlock -n __dlock_at_command -a help -d 'print the help of COMMAND'
 complete -c dlock -n __dlock_at_command -s h -l help -d 'show the help'
 complete -c dlock -n __dlock_at_command -s V -l version -d 'show the version'
@@ -139,12 +139,12 @@ complete -c dlock -n '__dlock_options_of run acquire latch' -s n -l nonblock -l 
 complete -c dlock -n '__dlock_options_of run acquire latch' -s w -l wait -x \
     -d 'wait at most this long'
 complete -c dlock -n '__dlock_options_of run acquire' -l latest \
-    -d 'wait until a newer --latest waits'
+    -d 'wait until a newer --latest waits, then exit 75'
 complete -c dlock -n '__dlock_options_of run acquire' -s s -l shared \
-    -d 'share it with all others who say -s'
+    -d 'share the lock with all other -s (read lock)'
 complete -c dlock -n '__dlock_options_of run acquire' -s x -s e -l exclusive \
-    -d 'be alone in it (default)'
-complete -c dlock -n '__dlock_options_of run acquire' -l limit -x -d 'be at most N together in it'
+    -d 'hold it exclusively (default)'
+complete -c dlock -n '__dlock_options_of run acquire' -l limit -x -d 'let at most N holders in at once'
 complete -c dlock -n '__dlock_options_of run acquire renew latch doctor' -s t -l ttl -x -d 'lease'
 complete -c dlock -n '__dlock_options_of run' -s E -l conflict-exit-code -x \
     -d 'exit code in place of 75, if not had in time'
@@ -167,7 +167,7 @@ complete -c dlock -n '__dlock_options_of run' -l status-fd -x \
 complete -c dlock -n '__dlock_options_of run acquire doctor' -l replicas -x \
     -d 'a lock counts when N replicas have it'
 complete -c dlock -n '__dlock_options_of run acquire' -l owner -x \
-    -d 'be ID: all who say ID share the lock'
+    -d 'act as ID: all runs with ID share the lock'
 complete -c dlock -n '__dlock_options_of run acquire' -l label -x \
     -d 'shown to others, e.g. a build URL'
 complete -c dlock -n '__dlock_options_of' -l server -x -a '(__dlock_servers)' \
@@ -183,7 +183,7 @@ complete -c dlock -n '__dlock_options_of' -l sentinel-password-file -r \
     -d 'holds the password of the sentinels'
 complete -c dlock -n '__dlock_options_of' -l prefix -x -d 'what the keys begin with on the server'
 complete -c dlock -n '__dlock_options_of' -l config -r -d 'the configuration file to read'
-complete -c dlock -n '__dlock_options_of' -s q -d 'errors alone'
+complete -c dlock -n '__dlock_options_of' -s q -d 'print only errors'
 complete -c dlock -n '__dlock_options_of' -s v -l verbose -d 'explain'
 complete -c dlock -n '__dlock_options_of' -s h -l help -d 'show the help'
 complete -c dlock -n '__dlock_options_of' -s V -l version -d 'show the version'
@@ -195,15 +195,16 @@ complete -c dlock -n '__dlock_options_of acquire' -l env \
 complete -c dlock -n '__dlock_options_of renew release' -l token -x \
     -d 'the token that acquire printed'
 complete -c dlock -n '__dlock_options_of release guard' -l fence -x -d 'fence of the holder'
-complete -c dlock -n '__dlock_options_of release' -l reason -x -d 'why, for those thrown out'
+complete -c dlock -n '__dlock_options_of release' -l reason -x \
+    -d 'with --force: tell the evicted holders why'
 complete -c dlock -n '__dlock_options_of release' -l force \
-    -d 'throw out all holders; needs no token'
+    -d 'evict all holders; needs no token'
 complete -c dlock -n '__dlock_options_of inspect' -l watch \
     -d 'show it again at each change, until ^C'
 complete -c dlock -n '__dlock_options_of latch' -l count -x \
     -d 'open: so many have to arrive, 1 to 1000000'
 complete -c dlock -n '__dlock_options_of latch' -l by -x \
-    -d 'arrive: be ID, who counts once (default: as new)'
+    -d 'arrive: as ID, which counts once (default: new)'
 complete -c dlock -n '__dlock_options_of doctor' -l acl \
     -d 'print the least rights that dlock\'s user needs'
 complete -c dlock -n '__dlock_options_of guard' -l state -r \

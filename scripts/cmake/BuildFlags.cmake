@@ -17,7 +17,7 @@ if(DLOCK_SANITIZE)
     -fsanitize=${DLOCK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
     -Wno-maybe-uninitialized)  # g++ 12 sees ghosts in its own <regex> when it instruments
   target_link_options(dlock_flags INTERFACE -fsanitize=${DLOCK_SANITIZE})
-else()
+elseif(DLOCK_HARDENING)
   target_compile_options(dlock_flags INTERFACE
     -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fPIE)
   target_link_options(dlock_flags INTERFACE -pie -Wl,-z,relro,-z,now)
@@ -27,4 +27,6 @@ endif()
 target_compile_options(dlock_flags INTERFACE
   $<$<CONFIG:Release>:-ffunction-sections> $<$<CONFIG:Release>:-fdata-sections>)
 target_link_options(dlock_flags INTERFACE
-  $<$<CONFIG:Release>:-Wl,--gc-sections> $<$<CONFIG:Release>:-Wl,-O1> $<$<CONFIG:Release>:-s>)
+  $<$<CONFIG:Release>:-Wl,--gc-sections> $<$<CONFIG:Release>:-Wl,-O1>
+  # A distribution splits the symbols off itself.
+  $<$<AND:$<CONFIG:Release>,$<BOOL:${DLOCK_SEMI_STATIC}>>:-s>)

@@ -29,8 +29,8 @@ constexpr Page pages[] = {
      "  69 server not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::acquire, "acquire -k KEY (-t TTL | --attach PID) [OPTIONS]",
      "Acquire the lock and exit. The token it prints renews and releases the lock.\n"
-     "--attach leaves a process in the background that renews the lock until PID\n"
-     "exits, usually \"$$\", the calling script. If the lock is lost, PID gets SIGTERM.\n",
+     "--attach leaves a background process that renews the lock until PID exits,\n"
+     "usually \"$$\", the calling script. If the lock is lost, PID gets SIGTERM.\n",
      "  T=$(dlock acquire -k deploy -t 10m) || exit\n"
      "  dlock release -k deploy --token \"$T\"\n"
      "  dlock acquire -k deploy -t 1m -w 5m --env >>\"$GITHUB_ENV\"\n"

@@ -212,7 +212,7 @@ TEST_CASE("acquire: gives the lock back when its output cannot be written") {
         const auto result = place.shell(line + format + " " + target);
         CHECK(result.exit_code == 71);
         CHECK(is_one_message(result.err));
-        CHECK(holds(result.err, "given back"));
+        CHECK(holds(result.err, "released"));
         CHECK(place.is_free("a"));
       }
     }

@@ -272,7 +272,7 @@ TEST_CASE("attach: a token that cannot be written is no lock, and leaves no keep
                                       "; echo $?; exec sleep 60");
       REQUIRE(eventually([&] { return script.out() == "71\n"; }));
       CHECK(is_one_message(script.err()));
-      CHECK(holds(script.err(), "given back"));
+      CHECK(holds(script.err(), "released"));
       CHECK(place.is_free("a"));
       CHECK(keepers_leave(script.pid()));
     }

@@ -129,8 +129,8 @@ TEST_CASE("latch: one that is not there, or ends, is 79 and says what to do") {
       CHECK(result.exit_code == 79);
       CHECK(result.out == "");
       CHECK(holds(result.err,
-                  "dlock: there is no latch build: it was never opened, or its time has "
-                  "ended; dlock latch open -k KEY --count N makes it\n"));
+                  "dlock: there is no latch build: it was never opened, or its ttl has "
+                  "expired; dlock latch open -k KEY --count N makes it\n"));
     };
     for (const char* verb : {"arrive", "wait"}) is_missing(place.dlock(latch(verb, {"-q"})));
     CHECK(place.dlock(latch("open", {"--count=2", "--ttl=400ms"})).exit_code == 0);

@@ -125,8 +125,8 @@ complete -c dlock -n __dlock_at_command_name -a doctor -d 'check whether a serve
 complete -c dlock -n __dlock_at_command_name -a guard -d 'run COMMAND unless its fencing token is old'
 complete -c dlock -n __dlock_at_command_name -a latch -d 'let a job wait until N others have arrived'
 complete -c dlock -n __dlock_at_command -a help -d 'print the help of COMMAND'
-complete -c dlock -n __dlock_at_command -s h -l help -d 'show the help'
-complete -c dlock -n __dlock_at_command -s V -l version -d 'show the version'
+complete -c dlock -n __dlock_at_command -s h -l help -d 'print this help'
+complete -c dlock -n __dlock_at_command -s V -l version -d 'print the version'
 complete -c dlock -n '__dlock_options_of acquire renew release inspect' -a '(__dlock_operands)'
 complete -c dlock -n __dlock_at_verb -a 'open arrive wait'
 complete -c dlock -n __dlock_at_foreign -a '(__dlock_foreign)'
@@ -137,7 +137,7 @@ complete -c dlock -n '__dlock_options_of run guard' -s c -l command -x \
     -d 'run STRING with /bin/sh -c'
 complete -c dlock -n '__dlock_options_of run acquire latch' -s n -l nonblock -l nb -d 'do not wait'
 complete -c dlock -n '__dlock_options_of run acquire latch' -s w -l wait -x \
-    -d 'wait at most this long'
+    -d 'wait at most DUR (default: for ever)'
 complete -c dlock -n '__dlock_options_of run acquire' -l latest \
     -d 'wait until a newer --latest waits, then exit 75'
 complete -c dlock -n '__dlock_options_of run acquire' -s s -l shared \
@@ -145,35 +145,36 @@ complete -c dlock -n '__dlock_options_of run acquire' -s s -l shared \
 complete -c dlock -n '__dlock_options_of run acquire' -s x -s e -l exclusive \
     -d 'hold it exclusively (default)'
 complete -c dlock -n '__dlock_options_of run acquire' -l limit -x -d 'let at most N holders in at once'
-complete -c dlock -n '__dlock_options_of run acquire renew latch doctor' -s t -l ttl -x -d 'lease'
+complete -c dlock -n '__dlock_options_of run acquire renew latch doctor' -s t -l ttl -x \
+    -d 'lease: freed this long after dlock dies (30s)'
 complete -c dlock -n '__dlock_options_of run' -s E -l conflict-exit-code -x \
-    -d 'exit code in place of 75, if not had in time'
+    -d 'exit with N, not 75, if not acquired in time'
 complete -c dlock -n '__dlock_options_of run' -l grace -x \
-    -d 'between SIGTERM and SIGKILL, at most ttl/3'
+    -d 'time from SIGTERM to SIGKILL, at most ttl/3'
 complete -c dlock -n '__dlock_options_of run acquire' -l signal -x -a '(__dlock_signals)' \
-    -d 'in place of SIGTERM'
+    -d 'send SIG, not SIGTERM: INT, SIGINT or 2'
 complete -c dlock -n '__dlock_options_of run' -l max-hold -x \
-    -d 'stop COMMAND after this long, exit 124'
+    -d 'stop COMMAND after DUR and exit 124'
 complete -c dlock -n '__dlock_options_of run' -l min-hold -x \
-    -d 'keep the key taken for at least this long'
+    -d 'keep the key taken for DUR at least (cron)'
 complete -c dlock -n '__dlock_options_of run' -l wait-tree \
-    -d 'hold until all descendants of COMMAND end'
+    -d 'hold until all descendants of COMMAND exit'
 complete -c dlock -n '__dlock_options_of run' -l on-lost -x -a 'stop ignore' \
-    -d 'what to do when the lock is lost'
+    -d 'stop COMMAND (default), or ignore the loss'
 complete -c dlock -n '__dlock_options_of run' -l watchdog \
     -d 'a second process stops COMMAND if dlock cannot'
 complete -c dlock -n '__dlock_options_of run' -l status-fd -x \
-    -d 'write how it ended to this descriptor, as JSON'
+    -d 'write the outcome to descriptor N, as JSON'
 complete -c dlock -n '__dlock_options_of run acquire doctor' -l replicas -x \
-    -d 'a lock counts when N replicas have it'
+    -d 'count a lock only when N replicas have it'
 complete -c dlock -n '__dlock_options_of run acquire' -l owner -x \
     -d 'act as ID: all runs with ID share the lock'
 complete -c dlock -n '__dlock_options_of run acquire' -l label -x \
     -d 'shown to others, e.g. a build URL'
 complete -c dlock -n '__dlock_options_of' -l server -x -a '(__dlock_servers)' \
     -d 'where the locks are'
-complete -c dlock -n '__dlock_options_of' -l password-file -r -d 'holds the password of the server'
-complete -c dlock -n '__dlock_options_of' -l tls-ca -r -d 'whom to trust for TLS'
+complete -c dlock -n '__dlock_options_of' -l password-file -r -d 'read the server\'s password from F'
+complete -c dlock -n '__dlock_options_of' -l tls-ca -r -d 'authorities to trust for TLS'
 complete -c dlock -n '__dlock_options_of' -l tls-cert -r -d 'certificate to show to the server'
 complete -c dlock -n '__dlock_options_of' -l tls-key -r -d 'its private key'
 complete -c dlock -n '__dlock_options_of' -l tls-server-name -x \
@@ -184,30 +185,31 @@ complete -c dlock -n '__dlock_options_of' -l sentinel-password-file -r \
 complete -c dlock -n '__dlock_options_of' -l prefix -x -d 'what the keys begin with on the server'
 complete -c dlock -n '__dlock_options_of' -l config -r -d 'the configuration file to read'
 complete -c dlock -n '__dlock_options_of' -s q -d 'print only errors'
-complete -c dlock -n '__dlock_options_of' -s v -l verbose -d 'explain'
-complete -c dlock -n '__dlock_options_of' -s h -l help -d 'show the help'
-complete -c dlock -n '__dlock_options_of' -s V -l version -d 'show the version'
+complete -c dlock -n '__dlock_options_of' -s v -l verbose -d 'explain each step'
+complete -c dlock -n '__dlock_options_of' -s h -l help -d 'print this help'
+complete -c dlock -n '__dlock_options_of' -s V -l version -d 'print the version'
 complete -c dlock -n '__dlock_options_of acquire' -l attach -x -a '(__fish_complete_pids)' \
-    -d 'renew until this process ends, then release'
+    -d 'renew until PID ends, then release (-t 30s)'
 complete -c dlock -n '__dlock_options_of acquire renew release inspect latch doctor' -l json -d 'print JSON'
 complete -c dlock -n '__dlock_options_of acquire' -l env \
     -d 'print DLOCK_TOKEN=..., DLOCK_FENCE=, DLOCK_OWNER='
 complete -c dlock -n '__dlock_options_of renew release' -l token -x \
     -d 'the token that acquire printed'
-complete -c dlock -n '__dlock_options_of release guard' -l fence -x -d 'fence of the holder'
+complete -c dlock -n '__dlock_options_of release guard' -l fence -x \
+    -d 'fencing token of the holder (DLOCK_FENCE)'
 complete -c dlock -n '__dlock_options_of release' -l reason -x \
     -d 'with --force: tell the evicted holders why'
 complete -c dlock -n '__dlock_options_of release' -l force \
     -d 'evict all holders; needs no token'
 complete -c dlock -n '__dlock_options_of inspect' -l watch \
-    -d 'show it again at each change, until ^C'
+    -d 'follow changes until ^C'
 complete -c dlock -n '__dlock_options_of latch' -l count -x \
-    -d 'open: so many have to arrive, 1 to 1000000'
+    -d 'open: how many have to arrive, 1 to 1000000'
 complete -c dlock -n '__dlock_options_of latch' -l by -x \
     -d 'arrive: as ID, which counts once (default: new)'
 complete -c dlock -n '__dlock_options_of doctor' -l acl \
     -d 'print the least rights that dlock\'s user needs'
 complete -c dlock -n '__dlock_options_of guard' -l state -r \
-    -d 'file that remembers the largest fence that came'
+    -d 'record the largest fencing token in FILE'
 complete -c dlock -n '__dlock_options_of guard' -l state-key -x \
-    -d 'remember it by this name where the locks are'
+    -d 'record it as NAME where the locks are'

@@ -127,11 +127,13 @@ std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
     grant.reset();
     const auto outcome = record.table.renew(token, ttl, record.now, record);
     record.finish(outcome.more);
-    const HoldEntry* own = record.table.find_hold(token);
+    HoldEntry* own = record.table.find_hold(token);
     if (!outcome.answer || own == nullptr) {
       note_eviction(record.table, {key, token});
       return false;
     }
+    const auto command = commands_.find({key, token});
+    if (command != commands_.end()) own->backing.command.pid = command->second;
     grant = Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit};
     return true;
   });
@@ -198,6 +200,11 @@ std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fen
   });
   own_.erase(key);
   return evicted;
+}
+
+bool CasStore::command_started(const Claim& claim, pid_t) {
+  commands_[{claim.key, claim.token}] = claim.who.command_pid;
+  return true;
 }
 
 void CasStore::note_eviction(const LockTable& table, const Asked& asked) {

@@ -41,6 +41,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   /// The connection is not handed over: both sides of the fork would write to it.
   void before_fork() override { backend_->close(); }
   void rest() override { backend_->close(); }
+  /// The next renewal tells others the process of the command.
+  bool command_started(const Claim& claim, pid_t group) override;
   bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return backend_->name(); }
 
@@ -103,6 +105,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   const std::string channel_;        ///< random; on which this store's waiters are told
   std::set<Asked> unanswered_;       ///< acquires whose write may yet come
   std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
+  std::map<Asked, pid_t> commands_;  ///< of those that run
   std::map<Asked, Who> evictions_;   ///< of holds that were found gone
   Snapshot last_answer_;             ///< to a waiter, by which messages are dated
 };

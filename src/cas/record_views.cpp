@@ -12,6 +12,7 @@ Hold hold_at(const HoldEntry& entry, const Now& now) {
   hold.kept = entry.flag == Flag::kept;
   if (!hold.kept) hold.owner = entry.owner.text;
   hold.who = entry.who;
+  hold.who.command_pid = entry.backing.command.pid;
   hold.held =
       std::chrono::floor<milliseconds>(std::max(microseconds(0), now.lease_clock - entry.since));
   hold.acquired_at = WallTime(now.wall - hold.held);

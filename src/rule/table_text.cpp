@@ -53,7 +53,7 @@ class Writer {
     return add(who.host).add_number(who.pid).add(who.user).add(who.command).add(who.label);
   }
   Writer& add_backing(const HolderIdentity& backing) {
-    if (form_ == Form::record) return add(backing.mailbox);
+    if (form_ == Form::record) return add_number(backing.command.pid).add(backing.mailbox);
     add_number(backing.by_process ? 1 : 0);
     return add_process(backing.process).add_process(backing.command).add(backing.mailbox);
   }
@@ -176,6 +176,7 @@ class Reader {
   HolderIdentity backing() {
     HolderIdentity backing;
     if (form_ == Form::record) {
+      backing.command.pid = number<pid_t>();
       backing.mailbox = text();
       return backing;
     }

@@ -95,9 +95,10 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
 void PostgresBackend::create_table(const CallOptions& call_options) {
   const auto results = connection_.query(std::string(postgres_schema()), call_options);
   for (const PostgresResult& result : results) {
-    // Others may make it at the same time: then it is there now.
-    const bool is_there =
-        result.failed() && (result.sqlstate() == "23505" || result.sqlstate() == "42P07");
+    // Another client may make it at the same time, and the loser hears one of three errors: of the
+    // catalogue's index, of the table, or of the type that each table has.
+    const auto& code = result.sqlstate();
+    const bool is_there = code == "23505" || code == "42P07" || code == "42710";
     if (result.failed() && !is_there) refuse(result);
   }
 }

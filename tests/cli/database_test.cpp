@@ -1,6 +1,7 @@
 // Locks in a PostgreSQL database, as users of dlock meet them.
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <algorithm>
 #include <filesystem>
 

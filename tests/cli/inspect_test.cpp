@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <pwd.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <regex>

@@ -79,7 +79,7 @@ void CasStore::add_matching_latches(std::vector<KeyState>& states, const Query& 
   for (const auto& [key, seen] : heads) {
     const auto latch = latch_in(seen, backend_->name());
     if (!latch) continue;
-    const auto same = [&](const KeyState& state) { return state.key == key; };
+    const auto same = [&wanted = key](const KeyState& state) { return state.key == wanted; };
     auto state = std::find_if(states.begin(), states.end(), same);
     if (state == states.end()) state = states.insert(states.end(), KeyState{key});
     state->latch = latch_state(*latch, seen, call_options);

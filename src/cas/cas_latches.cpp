@@ -52,7 +52,7 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
   };
   const Snapshot before = backend_->read(name, "", call_options);
   const Snapshot seen = rewrite(name, "", before, call_options, make);
-  const LatchState state = latch_state(latch, seen, call_options);
+  LatchState state = latch_state(latch, seen, call_options);
   if (before.version == 0) {
     sweep(latch_record({}), latch_record({}), call_options);
     sweep(prefix_ + "arrival:", prefix_ + "arrival:", call_options);

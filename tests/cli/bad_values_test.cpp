@@ -5,6 +5,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/privileges.hpp"
 
 namespace dlock::test {
 namespace {
@@ -217,11 +218,15 @@ TEST_CASE("bad values: processes to attach to") {
 TEST_CASE("bad values: processes to attach to that are not the user's") {
   if (geteuid() != 0) return;
   const Place place(Engine::local);
-  constexpr uid_t nobody = 65534;
+  // This tree may be in a directory that is closed to others.
+  const OrdinaryUser user;
   ProcessOptions options;
   options.env["HOME"] = "/nowhere";
   options.before_exec = [] { [[maybe_unused]] const int changed = setuid(nobody); };
-  const auto result = dlock({"acquire", "a", "--attach", "1", "--server", "local:/tmp"}, options);
+  const auto result = Process({user.own_copy(dlock_path()), "acquire", "a", "--attach", "1",
+                               "--server", "local:/tmp"},
+                              clean(options))
+                          .wait();
   CHECK(result.exit_code == 64);
   CHECK(holds(result.err, "--attach: process 1 is another user's"));
   CHECK(is_one_message(result.err));

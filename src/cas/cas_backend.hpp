@@ -33,7 +33,7 @@ struct Wakeup {
   std::string message;
 };
 
-/// What a write puts in the place of a record.
+/// The new content of a record, as a write brings it.
 struct Update {
   std::string text;
   microseconds ends{0};  ///< by the place's clock: from then on the record may be swept away
@@ -94,7 +94,7 @@ class CasBackend {
   /// Drops the connection; the next request opens another.
   virtual void close() = 0;
 
-  /// What people call the place.
+  /// The name of the place for messages, without credentials.
   virtual std::string name() const = 0;
 };
 

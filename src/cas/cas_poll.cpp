@@ -31,7 +31,7 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// What the record says to a waiter that sleeps until `until`; else the pause until the next look.
+/// Reads from the record whether a waiter wakes before `until`; sets the pause until the next look.
 std::optional<Wake> CasStore::look(const Claim& claim, const Snapshot& seen, Deadline until,
                                    milliseconds& pause) const {
   OpenRecord record(claim.key, claim.token, seen, backend_->name());

@@ -225,7 +225,7 @@ Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// What a message says to this claim, if anything: one for an earlier claim may come late.
+/// The wake-up that a message means for this claim; nothing if it was meant for an earlier one.
 std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& claim) const {
   const auto kind = take_until(message, ' ');
   if (take_until(message, ' ') != message_tag(claim.token)) return std::nullopt;

@@ -18,8 +18,6 @@ namespace {
 /// Where the channel is among the arguments of an acquire.
 constexpr std::ptrdiff_t channel_argument = 6;
 
-std::string text_of(milliseconds span) { return std::to_string(span.count()); }
-
 /// Whether what others publish without end has kept a sleeper too long.
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {
   if (cancel_fd >= 0 && readable(cancel_fd)) return Wake::Reason::interrupted;
@@ -142,7 +140,7 @@ void RedisStore::replicate(const LockKey& key, int link, const CallOptions& call
   // The rest is for the answer to come, and for giving back.
   const auto limit = left_until(call_options.deadline) * 3 / 4;
   const Request wait{"WAIT", std::to_string(terms_.replicas),
-                     text_of(std::max(limit, milliseconds(1)))};
+                     std::to_string(std::max(limit, milliseconds(1)).count())};
   Reply reply;
   try {
     reply = read({wait}, call_options).front();

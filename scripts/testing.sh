@@ -37,3 +37,10 @@ read_counts() {
   skipped=$(($(count_of skipped) + $(count_of disabled)))
   counts="$1: $((tests - failed - skipped)) passed, $failed failed, $skipped skipped in $2 s"
 }
+
+# show_failures PRESET: the tests that failed in its last run, with what each of them printed.
+show_failures() {
+  local report
+  report=$(report_of "$1")
+  [[ ! -e $report ]] || sed -n '/<testcase .*status="fail"/,/<\/testcase>/p' "$report" | cut -c 1-400
+}

@@ -19,7 +19,7 @@ constexpr std::size_t generation_bytes = 16;
 
 }  // namespace
 
-std::string CasStore::arrivals_at(const StoredLatch& latch) const {
+std::string CasStore::arrivals_at(const LatchRecord& latch) const {
   return prefix_ + "arrival:" + latch.generation + ":";
 }
 
@@ -30,7 +30,7 @@ std::string CasStore::latch_channel(const LockKey& key) const {
   return "dlock_latch_" + std::string(digits.data(), end);
 }
 
-LatchState CasStore::latch_state(const StoredLatch& latch, const Snapshot& seen,
+LatchState CasStore::latch_state(const LatchRecord& latch, const Snapshot& seen,
                                  const CallOptions& call_options) {
   const auto arrived = latch.open ? latch.count : backend_->count(arrivals_at(latch), call_options);
   const auto left = std::max(microseconds(0), latch.ends - seen.clock);
@@ -40,11 +40,11 @@ LatchState CasStore::latch_state(const StoredLatch& latch, const Snapshot& seen,
 LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
                                 const CallOptions& call_options) {
   const std::string name = latch_record(key);
-  StoredLatch latch;
+  LatchRecord latch;
   const auto make = [&](const Snapshot& seen, bool) -> std::optional<Update> {
     const auto there = latch_in(seen, backend_->name());
     const auto ends = seen.clock + terms.ttl;
-    latch = there.value_or(StoredLatch{terms.count, ends, random_hex(generation_bytes), false});
+    latch = there.value_or(LatchRecord{terms.count, ends, random_hex(generation_bytes), false});
     const bool extends = latch.count == terms.count && latch.ends < ends;
     if (there && !extends) return std::nullopt;
     latch.ends = std::max(latch.ends, ends);

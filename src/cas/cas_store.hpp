@@ -80,7 +80,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   std::string lock_record(const LockKey& key) const { return prefix_ + "k:" + key.text; }
   std::string latch_record(const LockKey& key) const { return prefix_ + "latch:" + key.text; }
-  std::string arrivals_at(const StoredLatch& latch) const;
+  std::string arrivals_at(const LatchRecord& latch) const;
   std::string latch_channel(const LockKey& key) const;
   std::optional<Snapshot> last_written(const LockKey& key) const;
   void note_eviction(const LockTable& table, const Asked& asked);
@@ -93,7 +93,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::optional<Wake> wake_from(std::string_view message, const Claim& claim) const;
 
   KeyState state_from(const LockKey& key, const Snapshot& seen) const;
-  LatchState latch_state(const StoredLatch& latch, const Snapshot& seen,
+  LatchState latch_state(const LatchRecord& latch, const Snapshot& seen,
                          const CallOptions& call_options);
   std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options);
   std::vector<KeyState> matching_locks(const Query& query, const CallOptions& call_options);

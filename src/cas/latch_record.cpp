@@ -18,13 +18,13 @@ constexpr std::string_view version_of_latch = "1";
 
 }  // namespace
 
-std::string latch_text(const StoredLatch& latch) {
+std::string latch_text(const LatchRecord& latch) {
   return std::string(first_word_of_latch) + " " + std::string(version_of_latch) + " " +
          std::to_string(latch.count) + " " + std::to_string(latch.ends.count()) + " " +
          latch.generation + " " + (latch.open ? "open" : "closed") + "\n";
 }
 
-std::optional<StoredLatch> latch_in(const Snapshot& seen, const std::string& where) {
+std::optional<LatchRecord> latch_in(const Snapshot& seen, const std::string& where) {
   if (seen.text.empty()) return std::nullopt;
   std::string_view text = seen.text;
   if (!text.ends_with('\n')) refuse_latch(where);
@@ -32,7 +32,7 @@ std::optional<StoredLatch> latch_in(const Snapshot& seen, const std::string& whe
   if (take_until(text, ' ') != first_word_of_latch || take_until(text, ' ') != version_of_latch) {
     refuse_latch(where);
   }
-  StoredLatch latch;
+  LatchRecord latch;
   const auto count = parse_number(take_until(text, ' '), 1, largest_latch);
   const auto ends = parse_number(take_until(text, ' '), 0, INT64_MAX);
   latch.generation = take_until(text, ' ');

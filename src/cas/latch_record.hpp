@@ -10,17 +10,17 @@ namespace dlock {
 
 /// A latch as its record holds it. Its arrivals are records of their own, so that clients that
 /// arrive together do not wait for each other.
-struct StoredLatch {
+struct LatchRecord {
   std::int64_t count = 0;
   microseconds ends{0};    ///< by the place's clock
   std::string generation;  ///< random: which of all latches of this name
   bool open = false;       ///< all have arrived, and the waiters were told
 };
 
-std::string latch_text(const StoredLatch& latch);
+std::string latch_text(const LatchRecord& latch);
 
 /// The latch in a record; nothing if there is none, or it has ended. Throws Error{wrong_data} if
 /// the record holds anything else; `where` names the place.
-std::optional<StoredLatch> latch_in(const Snapshot& seen, const std::string& where);
+std::optional<LatchRecord> latch_in(const Snapshot& seen, const std::string& where);
 
 }  // namespace dlock

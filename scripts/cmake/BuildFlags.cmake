@@ -20,7 +20,8 @@ if(DLOCK_SANITIZE)
 elseif(DLOCK_HARDENING)
   target_compile_options(dlock_flags INTERFACE
     -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fPIE)
-  target_link_options(dlock_flags INTERFACE -pie -Wl,-z,relro,-z,now)
+  target_link_options(dlock_flags INTERFACE
+    $<$<NOT:$<BOOL:${DLOCK_STATIC}>>:-pie> -Wl,-z,relro,-z,now)
 endif()
 
 # Most of what nlohmann_json brings is never called: out with it.

@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "local/file_lock.hpp"
 #include "local/open_file.hpp"
 #include "local/process_life.hpp"
 
@@ -22,17 +23,15 @@ constexpr std::size_t worth_cutting = 65536;
 /// More than a hundred thousand waiters take.
 constexpr std::size_t largest = 64 * 1024 * 1024;
 
-/// Waits a little for the `tries`-th time. flock(2) knows no deadline, and others are inside for
-/// microseconds, so here, and nowhere else, dlock looks again after short sleeps.
+/// Waits a little for the `tries`-th time, for what another process does in microseconds.
 void wait_a_little(int tries, const CallOptions& call_options, const std::string& where) {
   constexpr int yields = 4;
   constexpr std::chrono::nanoseconds first_sleep = microseconds(20);
   constexpr std::chrono::nanoseconds longest_sleep = milliseconds(5);
   const auto left = call_options.deadline - BootClock::now();
   if (left <= std::chrono::nanoseconds(0)) {
-    throw Error(ErrorKind::unavailable, where +
-                                            " is in use by another process for too long: is a "
-                                            "dlock stopped?");
+    throw Error(ErrorKind::unavailable,
+                where + " is being made or removed by other processes all the time");
   }
   if (tries < yields) {
     sched_yield();
@@ -44,13 +43,6 @@ void wait_a_little(int tries, const CallOptions& call_options, const std::string
   pollfd interrupt{call_options.cancel_fd, POLLIN, 0};
   if (ppoll(&interrupt, 1, &timeout, nullptr) > 0)
     throw Error(ErrorKind::interrupted, "interrupted");
-}
-
-void lock_file(int fd, const CallOptions& call_options, const std::string& where) {
-  for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
-    if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("cannot lock " + where);
-    wait_a_little(tries, call_options, where);
-  }
 }
 
 [[noreturn]] void refuse(const std::string& where, const char* what) {

@@ -1,0 +1,117 @@
+#include "local/file_lock.hpp"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+#include "base/wait.hpp"
+#include "support/eventually.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+/// A file, and any number of open file descriptions of it.
+class LockedFile {
+ public:
+  Fd open() const { return Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); }
+  bool is_free() const {
+    const Fd fd = open();
+    return flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+  }
+  /// How many wait for it, as the kernel counts them.
+  long queued() const {
+    struct stat info {};
+    REQUIRE(stat(path_.c_str(), &info) == 0);
+    const std::string inode = ":" + std::to_string(info.st_ino) + " ";
+    std::ifstream locks("/proc/locks");
+    long count = 0;
+    for (std::string line; std::getline(locks, line);) {
+      const bool waits = line.find("->") != std::string::npos;
+      if (waits && line.find(inode) != std::string::npos) ++count;
+    }
+    return count;
+  }
+
+ private:
+  TempDir dir_;
+  std::string path_ = dir_ / "file";
+};
+
+CallOptions for_a_moment() { return {later(BootClock::now(), milliseconds(30)), -1}; }
+
+ErrorKind trouble_of(const Fd& fd, const CallOptions& call_options) {
+  try {
+    lock_file(fd.get(), call_options, "the file");
+  } catch (const Error& error) {
+    const bool named = std::string(error.what()).find("the file") != std::string::npos;
+    CHECK(named == (error.trouble() == ErrorKind::unavailable));
+    return error.trouble();
+  }
+  return ErrorKind::bug;
+}
+
+}  // namespace
+
+TEST_CASE("processes that find a file locked get it in the order in which they came") {
+  const LockedFile file;
+  Fd first = file.open();
+  lock_file(first.get(), {}, "the file");
+  std::mutex mutex;
+  std::vector<int> order;
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < 5; ++i) {
+    waiters.emplace_back([&, i] {
+      const Fd fd = file.open();
+      lock_file(fd.get(), {}, "the file");
+      const std::lock_guard guard(mutex);
+      order.push_back(i);
+    });
+    REQUIRE(eventually([&] { return file.queued() == i + 1; }));
+  }
+  first = Fd();
+  for (std::thread& each : waiters) each.join();
+  CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("a wait for a locked file ends at its deadline and leaves nothing in the queue") {
+  const LockedFile file;
+  Fd holder = file.open();
+  lock_file(holder.get(), {}, "the file");
+  const Fd late = file.open();
+  CHECK(trouble_of(late, for_a_moment()) == ErrorKind::unavailable);
+  CHECK(file.queued() == 0);
+  holder = Fd();
+  CHECK(file.is_free());
+  lock_file(late.get(), for_a_moment(), "the file");
+  CHECK(!file.is_free());
+}
+
+TEST_CASE("a wait for a locked file can be cancelled") {
+  const LockedFile file;
+  Fd holder = file.open();
+  lock_file(holder.get(), {}, "the file");
+  Event cancelled;
+  const Fd waiter = file.open();
+  std::thread canceller([&] {
+    CHECK(eventually([&] { return file.queued() == 1; }));
+    cancelled.raise();
+  });
+  CHECK(trouble_of(waiter, {never, cancelled.fd()}) == ErrorKind::interrupted);
+  canceller.join();
+  CHECK(file.queued() == 0);
+  holder = Fd();
+  CHECK(file.is_free());
+}

@@ -23,7 +23,11 @@ class WaitReporter final : public AcquireListener {
   ~WaitReporter() override { hush(); }
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
-    log_.notice("waiting: " + refusal_text(key, refusal) + deadlock_text(refusal));
+    // The line of a terminal says the same; a job in the background has none until `fg`.
+    const std::string deadlock = deadlock_text(refusal);
+    if (line_ == nullptr || !deadlock.empty() || !in_foreground(STDERR_FILENO)) {
+      log_.notice("waiting: " + refusal_text(key, refusal) + deadlock);
+    }
     line_ != nullptr ? line_->begin(key, refusal) : lines_.begin(line_of(key, refusal));
     key_ = key;
   }

@@ -81,7 +81,7 @@ void WaitStatus::end() {
 void WaitStatus::work() {
   try {
     StorePtr store;
-    Deadline draw_at = later(since_, between_drawings);
+    Deadline draw_at = since_;
     Deadline look_at = later(since_, between_looks);
     while (true) {
       pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
@@ -93,7 +93,6 @@ void WaitStatus::work() {
         look(store);
         look_at = later(BootClock::now(), between_looks);
       }
-      if (BootClock::now() < later(since_, between_drawings)) continue;
       draw();
       draw_at = later(BootClock::now(), between_drawings);
     }

@@ -12,8 +12,8 @@
 
 namespace dlock {
 
-/// The line that somebody at a terminal sees while dlock waits: for how long, at which place in the
-/// queue, and behind whom. A thread of its own draws it each second, and looks at the lock every
+/// The line that somebody at a terminal sees while dlock waits: the holder, the place in the queue
+/// and the time waited. A thread of its own draws it each second, and looks at the lock every
 /// few seconds through a store of its own: only the first in the queue is told what changes, and
 /// the others neither of a new holder nor of those who leave before them.
 class WaitStatus {
@@ -22,7 +22,7 @@ class WaitStatus {
   WaitStatus(std::function<StorePtr()> open, Owner owner, Who who);
   ~WaitStatus() { end(); }
 
-  /// The waiting for `key` has begun; a second later the line appears.
+  /// The waiting for `key` has begun: the line appears.
   void begin(const LockKey& key, const Refusal& refusal);
   /// What the waiter was answered.
   void news(const Refusal& refusal);

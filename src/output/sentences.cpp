@@ -61,11 +61,17 @@ std::string who_within(const Who& who, std::size_t room, const Screen& screen) {
 }
 
 /// For a narrow screen: what has no room is taken off the names, and none of the facts.
+/// `waiting 3s for `, and in the first second `waiting for `.
+std::string waiting_since(milliseconds waited) {
+  const bool counts = waited >= std::chrono::seconds(1);
+  return counts ? "waiting " + human_duration(waited) + " for " : "waiting for ";
+}
+
 std::string short_waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                                const Screen& screen) {
   constexpr std::size_t least_of_a_name = 8;
   const Holder& first = refusal.held_by.front();
-  const std::string begin = "waiting " + human_duration(waited) + " for ";
+  const std::string begin = waiting_since(waited);
   std::string facts = ", " + std::to_string(refusal.ahead + 1) + "/" +
                       std::to_string(std::max(refusal.waiting, refusal.ahead + 1)) + "; ";
   if (first.kept) {
@@ -86,8 +92,7 @@ std::string short_waiting_text(const LockKey& key, const Refusal& refusal, milli
 
 std::string waiting_for(const LockKey& key, milliseconds waited, const Screen& screen) {
   const std::size_t most = screen.columns / 3;
-  return "waiting " + human_duration(waited) + " for " +
-         screen.fitted(screen.shown(key.text), most);
+  return waiting_since(waited) + screen.fitted(screen.shown(key.text), most);
 }
 
 }  // namespace

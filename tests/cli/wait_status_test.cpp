@@ -13,7 +13,7 @@ namespace {
 
 const std::string wipe = "\r\x1b[J";
 
-TEST_CASE("waiting line: says at a terminal behind whom, at which place, how long, and is wiped") {
+TEST_CASE("waiting line: shows at a terminal the holder, the place and the time, and is wiped") {
   on_each_engine([](const Place& place) {
     auto holder = place.hold("nightly");
     auto other = place.start({"run", "-q", "-k", "nightly", "--", "sleep", "60"});
@@ -23,7 +23,7 @@ TEST_CASE("waiting line: says at a terminal behind whom, at which place, how lon
     Watcher user(place);
     user.resize(140);  // for the process of the command, too
     user.type("$D run -k nightly -- echo ran-inside; echo code-$?");
-    REQUIRE(user.shows("dlock: waiting: nightly is held by "));
+    REQUIRE(user.shows(wipe + "dlock: waiting for nightly, place 3 of 3: "));
     REQUIRE(user.shows(wipe + "dlock: waiting 1s for nightly, place 3 of 3: "));
     CHECK(user.shows(" pid " + std::to_string(holder.pid()) + " ("));
     REQUIRE(user.shows(wipe + "dlock: waiting "));
@@ -37,6 +37,7 @@ TEST_CASE("waiting line: says at a terminal behind whom, at which place, how lon
     REQUIRE(user.shows(wipe + "dlock: nightly acquired after "));
     REQUIRE(user.shows("ran-inside\r\ncode-0"));
     CHECK(user.count("dlock: nightly acquired") == 1);
+    CHECK(user.count("is held by") == 0);
   });
 }
 
@@ -107,8 +108,10 @@ TEST_CASE("waiting line: none for -q, -v, a job in the background, a log, or wit
     REQUIRE(user.shows("code-75"));
     CHECK(user.count("\x1b[") == 0);
     CHECK(user.count("waiting 1s") == 0);
+    CHECK(user.count("waiting for") == 0);
     CHECK(user.count("Stopped") == 0);
   }
+  CHECK(users.back().count("dlock: waiting: a is held by") == 1);
   const std::string log = read_file(place.dir() / "log");
   CAPTURE(log);
   CHECK(count_lines(log) == 2);

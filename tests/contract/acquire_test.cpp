@@ -196,7 +196,7 @@ TEST_OF_ENGINES("an upgrade is refused at once, however long one would wait") {
   CHECK(!std::get<GaveUp>(answer).waited);
 }
 
-TEST_OF_ENGINES("the lock of a holder that has died goes to who waits as its lease ends") {
+TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its lease ends") {
   Engine engine;
   auto best = milliseconds::max();
   // On a busy machine one attempt may be late for reasons of its own.

@@ -184,7 +184,7 @@ TEST_OF_ENGINES("a renewal gives the lease of the grant, or the one it asks for,
   CHECK(*state_of(*store, "k").holders.at(0).lease_left <= claim.ttl);
 }
 
-TEST_OF_ENGINES("who stands below the owner inside enters too, and shares its fence") {
+TEST_OF_ENGINES("an owner below the holder enters its hold, and shares its fence") {
   Engine engine;
   const auto store = engine.open();
   const Grant outer = granted(*store, claim_of("a", "k"));
@@ -251,7 +251,7 @@ TEST_OF_ENGINES("exclusive, shared and limit N go together as their limits say, 
   }
 }
 
-TEST_OF_ENGINES("an upgrade beside others is refused at once and not queued, alone it is granted") {
+TEST_OF_ENGINES("an upgrade beside others is refused at once and not queued, without others it is granted") {
   Engine engine;
   const auto store = engine.open();
   const Claim other = claim_of("b", "k", no_limit);

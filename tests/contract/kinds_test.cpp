@@ -42,7 +42,7 @@ std::string inside(Store& store) {
   return names;
 }
 
-TEST_OF_ENGINES("a permit that nobody renews expires alone, and who waits has it") {
+TEST_OF_ENGINES("a permit that is not renewed expires by itself, and the waiter gets it") {
   Engine engine;
   const auto store = engine.open();
   const Claim a = claim_of("a", "k", three), b = claim_of("b", "k", three);

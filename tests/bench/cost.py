@@ -3,6 +3,7 @@
 import time
 
 from figures import median, spread
+from plot import Panel
 from script import Requests
 from stage import Client
 
@@ -137,7 +138,7 @@ class Queue:
 
 def crowded(redis, make, report, quick):
     sizes = (10, 100, 1000) if quick else (10, 100, 1000, 10_000)
-    lines = {"asks again": [], "renews": [], "hands over": []}
+    lines = {"asks again": {}, "renews": {}, "hands over": {}}
     rows = []
     for size in sizes:
         queue = Queue(redis, make, f"crowd{size}", size)
@@ -147,12 +148,12 @@ def crowded(redis, make, report, quick):
                 each.append(operation())
         queue.end()
         for line, values in zip(lines.values(), found):
-            line.append((size, median(values)))
+            line[size] = values
         rows.append((size, *(f"{median(values):.1f}" for values in found)))
     report.add("Server time of an operation by entries in the queue, us",
                ["queue", "asks again", "renews", "hands over (release + confirm)"], rows)
-    title = "Server time of an operation"
-    report.plots[title] = (title, "us", "entries in the queue", lines)
+    title = "Server time of an operation of dlock"
+    report.panels[title] = Panel(title, "µs", "waiters in the queue", lines, of="dlock, Redis")
 
 
 def memory(redis, make, report):

@@ -3,7 +3,8 @@
 import os
 from collections import namedtuple
 
-from figures import brief, median, readme_table, spread
+from figures import Summary, median, spread
+from plot import Panel
 from stage import until
 
 Crowd = namedtuple("Crowd", "gaps total out_of_order calls commands cpu pss rss")
@@ -65,13 +66,13 @@ def run(stage, lock, count, section_us=1000):
     sample = waiters[:: max(1, count // 10)]
     memory = [memory_of(waiter.pid) for waiter in sample]
     redis = lock.redis
-    before = (redis.script_calls(), all_calls(redis), redis.cpu_seconds()) if redis else (0, 0, 0)
+    before = (redis.script_calls(), all_calls(lock), redis.cpu_seconds()) if redis else (0, 0, 0)
     os.write(gate, b"\n")
     for process in [holder, *waiters]:
         process.wait(timeout=120)
         stage.end(process)
     os.close(gate)
-    after = (redis.script_calls(), all_calls(redis), redis.cpu_seconds()) if redis else (0, 0, 0)
+    after = (redis.script_calls(), all_calls(lock), redis.cpu_seconds()) if redis else (0, 0, 0)
     runs = read_log(log)
     if len(runs) != count + 1:
         raise RuntimeError(f"{lock.name}: {len(runs) - 1} of {count} waiters ran")
@@ -87,11 +88,11 @@ def run(stage, lock, count, section_us=1000):
                  *(median([m[i] for m in memory]) for i in (0, 1)))
 
 
-def all_calls(redis):
+def all_calls(lock):
     """Commands of clients, without those that measure, and without those that scripts make."""
-    stats = redis.calls()
+    stats = lock.redis.calls()
     of_clients = ("eval", "evalsha", "subscribe", "unsubscribe", "multi", "exec", "blpop",
-                  "client|setname", "auth", "select")
+                  "client|setname", "auth", "select", *lock.commands)
     return sum(stats.get(name, {}).get("calls", 0) for name in of_clients)
 
 
@@ -131,32 +132,28 @@ def tell(report, waiting, sizes, found):
                ["waiters", "", "hand-over ms (p10..p90)", "total ms", "out of order",
                 "script calls", "commands", "server CPU us", "PSS / RSS MB"], rows)
     judge(report, sizes, found)
-    report.readme.append(for_readme(waiting, found))
-    for title, unit, value in (
-            ("Hand-over on loopback", "ms", lambda cs: median([g for c in cs for g in c.gaps])),
-            ("Commands of clients for one hand-over", "", lambda cs: joined(cs, "commands"))):
-        lines = {}
-        for lock in waiting:
-            points = [(size, value(found[lock.name, size])) for size in sizes
-                      if (lock.name, size) in found]
-            if points and (unit or lock.redis is not None):
-                lines[lock.name] = points
-        report.plots[title] = (title, unit, "waiters", lines)
+    report.summaries["crowd"] = summary(waiting, found)
+    title = "Hand-over to the next waiter"
+    report.panels[title] = Panel(title, "ms", "waiters", {
+        lock.name: {size: [gap for crowd in found[lock.name, size] for gap in crowd.gaps]
+                    for size in sizes if (lock.name, size) in found} for lock in waiting})
+    title = "Memory of a waiter among 10 (PSS)"
+    report.panels[title] = Panel(title, "MB", "", {
+        lock.name: {0: [crowd.pss for crowd in found[lock.name, 10]]} for lock in waiting})
 
 
-def for_readme(waiting, found):
-    rows, flock = [], None
+def summary(waiting, found):
+    rows, flock = {}, None
     for lock in waiting:
         crowds = found.get((lock.name, 50))
         if not crowds:
             continue
         gap = median([gap for crowd in crowds for gap in crowd.gaps])
         flock = flock or gap  # the first of all
-        calls = f"{joined(crowds, 'calls'):.0f}" if lock.redis else "-"
-        rows.append((lock.name, brief(gap), brief(gap / flock), calls,
-                     f"{joined(crowds, 'pss'):.1f} MB"))
-    return readme_table(["handed over among 50 waiters", "ms", "x flock", "script calls",
-                         "PSS of a waiter"], rows)
+        rows[lock.name] = (gap, gap / flock, joined(crowds, "calls") if lock.redis else None,
+                           joined(crowds, "pss"))
+    return Summary(["A hand-over among 50 waiters", "ms", "x flock", "script calls",
+                    "PSS of a waiter"], ["", "", "", " MB"], rows)
 
 
 def judge(report, sizes, found):

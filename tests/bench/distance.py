@@ -31,6 +31,7 @@ class Placed:
 
     def __init__(self, lock, space):
         self.lock, self.space, self.name, self.redis = lock, space, lock.name, lock.redis
+        self.commands = lock.commands
 
     def argv(self, key, command, wait):
         return ["nsenter", f"--net={self.space}", *self.lock.argv(key, command, wait)]

@@ -27,7 +27,8 @@ def table(title, header, rows):
     return "\n".join([f"\n{title}\n", text(header), rule, *map(text, lines[1:])])
 
 
-NAMES = {"dlock, local": "dlock on `local:`", "dlock, Redis": "dlock on Redis", "floor": "the least"}
+NAMES = {"dlock, local": "dlock on local:", "dlock, Redis": "dlock on Redis",
+         "floor": "baseline on Redis"}
 
 
 def brief(value):
@@ -35,12 +36,33 @@ def brief(value):
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
-def readme_table(header, rows):
-    """Without padding. `rows`: by the name of a lock."""
-    lines = [header, ["---"] * len(header),
-             *[[NAMES.get(name, name), *cells] for name, *cells in rows]]
-    return "\n".join(f"| {' | '.join(line)} |".replace("| --- |", "|---|").replace(" --- |", "---|")
-                     for line in lines)
+@dataclass
+class Summary:
+    """A table of dlock-comparison(7). `rows`: the values by the name of a lock; None where there is
+    none. `units`: of the columns."""
+
+    header: list
+    units: list
+    rows: dict
+
+
+def over_runs(values, unit):
+    """`1.9 to 2.0 ms`: the lowest and the highest of the runs."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    low, high = brief(min(known)), brief(max(known))
+    return (low if low == high else f"{low} to {high}") + unit
+
+
+def summary_text(summaries):
+    """The same table of all runs as one, in Markdown."""
+    first = summaries[0]
+    lines = [first.header, ["---"] * len(first.header)]
+    for name in first.rows:
+        rows = [summary.rows[name] for summary in summaries if name in summary.rows]
+        lines.append([NAMES.get(name, name), *map(over_runs, zip(*rows), first.units)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 @dataclass
@@ -57,8 +79,8 @@ class Report:
 
     tables: list = field(default_factory=list)
     goals: list = field(default_factory=list)
-    plots: dict = field(default_factory=dict)
-    readme: list = field(default_factory=list)
+    panels: dict = field(default_factory=dict)
+    summaries: dict = field(default_factory=dict)
     notes: list = field(default_factory=list)
 
     def add(self, title, header, rows):

@@ -35,9 +35,10 @@ exit $status
 
 
 class Lock:
-    """One of them. `waits`: whether it can queue; `most`: with how many waiters it is tried."""
+    """One of them. `waits`: whether it can queue; `most`: with how many waiters it is tried;
+    `commands`: what it sends to Redis for itself, and others call in scripts only."""
 
-    waits, most, redis = True, 50, None
+    waits, most, redis, commands = True, 50, None, ()
 
     def argv(self, key, command, wait):
         raise NotImplementedError
@@ -152,7 +153,7 @@ class Etcd(Lock):
 
 
 class RedisPy(Lock):
-    name, most = "redis-py Lock", 10
+    name, most, commands = "redis-py Lock", 10, ("set",)
 
     def __init__(self, stage, redis):
         self.redis = redis

@@ -22,7 +22,7 @@ import plot
 import redlock
 import start
 import trouble
-from figures import Report
+from figures import Report, summary_text
 from stage import Stage
 
 PARTS = {
@@ -49,7 +49,7 @@ def hurry():
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
     except OSError:
-        return "at usual priority: numbers hold on a quiet machine alone"
+        return "at usual priority: numbers hold on a quiet machine only"
     return "at real-time priority"
 
 
@@ -57,8 +57,10 @@ def arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: under two minutes")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; repeatable")
+    parser.add_argument("--runs", type=int, default=1, help="measure so often; summary.md then has "
+                        "the lowest and the highest median")
     parser.add_argument("--list", action="store_true", help="name the parts, and end")
-    parser.add_argument("--out", help="folder for report.md, readme.md and plot.svg")
+    parser.add_argument("--out", help="folder for report.md, summary.md and plot.svg")
     parser.add_argument("--dlock", help="the binary")
     parser.add_argument("--tools", help="folder with ticker, floor, mark and far")
     return parser.parse_args()
@@ -78,39 +80,51 @@ def measure(stage, wanted, quick, report):
         print(f"({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr)
 
 
-def write_out(report, head, folder):
-    folder.mkdir(parents=True, exist_ok=True)
+def run_once(given):
+    """One run of all that is wanted, on servers of its own."""
+    report, directory = Report(), tempfile.mkdtemp(prefix="dlock-bench-")
+    stage = Stage(directory, given.tools, given.dlock)
+    try:
+        measure(stage, given.only or PARTS, given.quick, report)
+    finally:
+        stage.close()
+        shutil.rmtree(directory, ignore_errors=True)
+    print(report.goal_table())
     notes = "\n".join(f"- {note}" for note in report.notes)
-    text = "\n".join([head, *report.tables, report.goal_table(), "", notes, ""])
-    (folder / "report.md").write_text(text)
-    (folder / "readme.md").write_text("\n\n".join([*report.readme, ""]))
-    if report.plots:
-        (folder / "plot.svg").write_text(plot.svg(list(report.plots.values())))
-    print(f"\n{notes}\n\n{folder}/report.md, readme.md (tables for dlock-comparison(7)), plot.svg")
+    print(f"\n{notes}")
+    report.tables += [report.goal_table(), "", notes, ""]
+    return report
+
+
+def write_out(reports, head, how, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(line for report in reports for line in report.tables)
+    (folder / "report.md").write_text(f"{head}, {how}\n{text}")
+    summaries = [summary_text([report.summaries[name] for report in reports
+                               if name in report.summaries]) for name in reports[0].summaries]
+    (folder / "summary.md").write_text("\n\n".join([*summaries, ""]))
+    panels = plot.merged(report.panels for report in reports)
+    if panels:
+        how += "; dots are medians, bars go from the 10th to the 90th percentile"
+        (folder / "plot.svg").write_text(plot.svg(panels, head, how))
+    print(f"{folder}/report.md, summary.md (tables for dlock-comparison(7)), plot.svg")
 
 
 def main():
     given = arguments()
     if given.list:
         for name, what in PARTS.items():
-            print(f"{name:8}{what}")
+            print(f"{name:10}{what}")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    head = f"dlock, measured {machine()}, {hurry()}"
-    print(head, flush=True)
-    report = Report()
-    directory = tempfile.mkdtemp(prefix="dlock-bench-")
-    stage = Stage(directory, given.tools, given.dlock)
+    head, how = f"dlock, measured {machine()}", hurry()
+    print(f"{head}, {how}", flush=True)
     try:
-        measure(stage, given.only or PARTS, given.quick, report)
+        reports = [run_once(given) for _ in range(given.runs)]
     except KeyboardInterrupt:
-        report.notes.append("interrupted")
         return 130
-    finally:
-        stage.close()
-        shutil.rmtree(directory, ignore_errors=True)
-    print(report.goal_table())
-    write_out(report, head, Path(given.out))
+    runs = "1 run" if given.runs == 1 else f"{given.runs} runs"
+    write_out(reports, head, f"{runs} {how}", Path(given.out))
     return 0
 
 

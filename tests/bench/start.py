@@ -1,6 +1,7 @@
 """One uncontended lock around `true`: time, memory, and what a start is made of."""
 
-from figures import brief, median, quantile, readme_table, spread
+from figures import Summary, median, quantile, spread
+from plot import Panel
 
 TRUE = ["/usr/bin/true"]
 
@@ -48,10 +49,13 @@ def measure(stage, locks, report, quick):
             for name, each, peak in zip(names, times, peaks)]
     report.add("One uncontended lock - true - unlock, loopback, interleaved",
                ["", "ms (p10..p90)", "x flock", "x floor", "peak RSS MB"], rows)
-    report.readme.append(readme_table(
-        ["a lock around `true`, nobody else there", "ms", "x flock", "peak RSS"],
-        [(name, brief(median(each)), brief(median(each) / median(flock)), f"{peak / 1024:.1f} MB")
-         for name, each, peak in zip(names, times, peaks) if name in named]))
+    title = "A lock around true, no other client"
+    report.summaries[title] = Summary(
+        [title, "ms", "x flock", "peak RSS"], ["", "", " MB"],
+        {name: (median(each), median(each) / median(flock), peak / 1024)
+         for name, each, peak in zip(names, times, peaks) if name in named})
+    report.panels[title] = Panel(title, "ms", "", {
+        name: {0: each} for name, each in zip(names, times) if name in named})
     for name, goal in (("dlock, Redis", 1.30), ("dlock, local", 1.15)):
         mine = times[names.index(name)]
         found = median(mine) / median(flock)

@@ -203,7 +203,7 @@ std::string page_text(const Page& page) {
 std::string overview() {
   std::string text =
       "Usage: dlock COMMAND [OPTIONS]\n"
-      "Run commands under a lock, on this host or on many through Redis.\n\n"
+      "Run commands under a lock, on this host or on many.\n\n"
       "Commands:\n";
   for (const Subcommand& each : subcommands()) {
     text += padded(std::string("  ") + each.name, 12) + each.help + "\n";

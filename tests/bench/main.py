@@ -63,7 +63,10 @@ def arguments():
     parser.add_argument("--out", help="folder for report.md, summary.md and plot.svg")
     parser.add_argument("--dlock", help="the binary")
     parser.add_argument("--tools", help="folder with ticker, floor, mark and far")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.runs < 1:
+        parser.error("--runs: at least 1")
+    return given
 
 
 def measure(stage, wanted, quick, report):

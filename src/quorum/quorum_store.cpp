@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/join.hpp"
 #include "lock/renewal_schedule.hpp"
+#include "quorum/hold_report.hpp"
 #include "quorum/merge.hpp"
 
 namespace dlock {
@@ -15,35 +16,32 @@ using State = NodeVote::State;
 
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
-/// How often whoever has the most votes asks for the rest, before all begin anew.
+/// How often the client with the most votes asks for the rest, before all begin anew.
 constexpr int tries_of_a_leader = 4;
-
-milliseconds request_time(const QuorumHold& quorum_hold) {
-  return quorum_hold.claim ? request_timeout(quorum_hold.claim->ttl) : silence_of_a_dead_server;
-}
 
 }  // namespace
 
 QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes,
                          std::shared_ptr<const DuplicateServers> doubles)
-    : nodes_(std::move(nodes)),
-      asked_(nodes_->size()),
-      clocks_(nodes_->size()),
-      late_(nodes_->size()),
-      doubles_(std::move(doubles)) {}
+    : QuorumStore(std::make_unique<Nodes>(std::move(nodes), std::move(doubles))) {}
+
+QuorumStore::QuorumStore(std::unique_ptr<Nodes> nodes)
+    : QuorumFenceRegister(*nodes), QuorumLatches(*nodes), nodes_(std::move(nodes)) {
+  nodes_->report_to(this);
+}
 
 /// Votes that came, or may yet come, for what was not had.
 QuorumStore::~QuorumStore() {
   try {
     for (const auto& [name, quorum_hold] : quorum_holds_) {
-      if (!quorum_hold.had) give_votes_back(name);
+      if (!quorum_hold.had) round(name).give_votes_back();
     }
   } catch (const std::exception&) {
     // They end with their leases.
   }
 }
 
-QuorumHold& QuorumStore::quorum_hold(const Name& name, const std::optional<Claim>& claim) {
+QuorumHold& QuorumStore::quorum_hold(const HoldName& name, const std::optional<Claim>& claim) {
   auto& quorum_hold = quorum_holds_.try_emplace(name, nodes_->size(), claim).first->second;
   // Renewed or released before it was asked for here.
   if (claim && !quorum_hold.claim) quorum_hold = QuorumHold(nodes_->size(), claim);
@@ -51,7 +49,7 @@ QuorumHold& QuorumStore::quorum_hold(const Name& name, const std::optional<Claim
 }
 
 Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) {
-  const Name name{claim.key, claim.token};
+  const HoldName name{claim.key, claim.token};
   QuorumHold& quorum_hold = this->quorum_hold(name, claim);
   // The first ask fixes the place alone: queued up, it would count as one that others wait for.
   const Ask ask{asked.wait && !asked.asks_again, asked.ticket};
@@ -63,22 +61,24 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   ++quorum_hold.round;
   // One that was handed over, and ended before it was confirmed, may come again with another.
   if (!quorum_hold.had) quorum_hold.fence = Fence{};
-  ask_for_votes(name, ask, call_options.deadline);
+  HoldRound round = this->round(name);
+  round.ask_for_votes(ask, call_options.deadline);
   bool newcomer = ask.wait && claim.latest && !std::exchange(quorum_hold.queued, true);
   for (int tries = 1;; ++tries) {
-    if (const auto grant = settle(name, call_options)) {
+    if (const auto grant = round.settle(call_options)) {
+      pauses_.erase(claim.key);
       let_out(quorum_hold, call_options);
-      quorum_hold.margin = margin_now(quorum_hold);
+      quorum_hold.margin = margin_of(quorum_hold, *nodes_);
       return *grant;
     }
     refuse_doubles(quorum_hold);
     // The answers have told the clocks: now its place can be the same everywhere.
     if (!std::exchange(has_ticket, take_ticket(quorum_hold)) && has_ticket && ask.wait) {
-      ask_for_votes(name, ask, call_options.deadline);
+      round.ask_for_votes(ask, call_options.deadline);
       continue;
     }
     if (std::exchange(newcomer, false) && comes_after(quorum_hold)) {
-      ask_for_votes(name, ask, call_options.deadline);
+      round.ask_for_votes(ask, call_options.deadline);
       continue;
     }
     const VoteCount now = count_votes(quorum_hold, BootClock::now());
@@ -87,21 +87,15 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
     // The others see the same votes, and give theirs back meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
     if (pause >= call_options.deadline) return not_had(name, ask);
-    while (hear(pause, call_options.cancel_fd)) {
+    while (nodes_->hear(pause, call_options.cancel_fd)) {
     }
-    ask_for_votes(name, ask, call_options.deadline);
+    round.ask_for_votes(ask, call_options.deadline);
   }
-}
-
-/// Before any member has told its clock, this host's: they take it as within a minute of theirs.
-Fence QuorumStore::next_proposal() const {
-  const auto median = clocks_.median(BootClock::now());
-  return Fence{median.value_or(wall_now().time_since_epoch()).count()};
 }
 
 /// Whether it has a ticket: the members' clock when it was first asked for, once that is known.
 bool QuorumStore::take_ticket(QuorumHold& quorum_hold) const {
-  const auto median = clocks_.median(quorum_hold.asked_first);
+  const auto median = nodes_->clocks().median(quorum_hold.asked_first);
   if (!quorum_hold.ticket && median) quorum_hold.ticket = Ticket{median->count()};
   return quorum_hold.ticket.has_value();
 }
@@ -115,114 +109,101 @@ bool QuorumStore::comes_after(QuorumHold& quorum_hold) {
   return true;
 }
 
-void QuorumStore::ask_for_votes(const Name& name, const Ask& ask, Deadline deadline) {
-  QuorumHold& quorum_hold = quorum_holds_.at(name);
-  // The same for all, so that they agree in one round as a rule.
-  quorum_hold.proposal = next_proposal();
-  const auto now = quorum_hold.asked = BootClock::now();
-  // Half of the time is for what is to be done with it.
-  quorum_hold.fence_by = std::min(later(now, straggler_wait), now + (deadline - now) / 2);
-  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
-    const NodeVote& node_vote = quorum_hold.node_votes[i];
-    if (!ask.wait && node_vote.state == State::held && node_vote.round == quorum_hold.round)
-      continue;
-    this->ask(i, name,
-              Vote{*quorum_hold.claim, {ask.wait, quorum_hold.ticket}, quorum_hold.proposal},
-              deadline);
-  }
+void QuorumStore::on_reply(const HoldName& about, const NodeReply& reply) {
+  if (reply.evicted_by) evictions_[about] = *reply.evicted_by;
+  const auto found = quorum_holds_.find(about);
+  if (found != quorum_holds_.end()) found->second.take(reply);
 }
 
-/// Hears what the members say until it is had, or cannot be.
-std::optional<Grant> QuorumStore::settle(const Name& name, const CallOptions& call_options) {
-  QuorumHold& quorum_hold = quorum_holds_.at(name);
-  std::optional<Deadline> rest;
-  while (true) {
-    if (auto grant = decided(name, call_options.deadline)) return grant;
-    const auto now = BootClock::now();
-    const bool clear = quorum_hold.awaited() == 0 || count_votes(quorum_hold, now).decided;
-    if (!quorum_hold.may_win(now) && clear) return std::nullopt;
-    const bool looking_for_it = quorum_hold.fence_may_be_found(now);
-    if (!looking_for_it && others_have_said_enough(quorum_hold, rest)) return std::nullopt;
-    auto until = std::min(call_options.deadline, rest.value_or(never));
-    if (looking_for_it) until = quorum_hold.fence_by;
-    if (hear(until, call_options.cancel_fd) || BootClock::now() < call_options.deadline) continue;
-    give_up_on(quorum_hold);
-    return std::nullopt;
-  }
+void QuorumStore::on_overtaken(const HoldName& about, std::size_t node) {
+  const auto found = quorum_holds_.find(about);
+  if (found != quorum_holds_.end()) found->second.node_votes[node].awaited = false;
 }
 
-/// Whether the members that still owe an answer are not to be waited for: enough others have
-/// answered, and these have had time since, or have let us wait before.
-bool QuorumStore::others_have_said_enough(const QuorumHold& quorum_hold,
-                                          std::optional<Deadline>& rest) {
-  const auto said = quorum_hold.node_votes.size() - quorum_hold.unknown() - quorum_hold.awaited();
-  if (said < quorum_hold.needed() || quorum_hold.awaited_holders() > 0) {
-    rest.reset();
-    return false;
+void QuorumStore::on_news(const NodeReply& reply) {
+  const auto found = waiting_ ? quorum_holds_.find(*waiting_) : quorum_holds_.end();
+  if (found == quorum_holds_.end()) return;
+  NodeVote& node_vote = found->second.node_votes[reply.member];
+  if (const auto* error = std::get_if<Error>(&reply.response)) {
+    node_vote.trouble = *error;
+    if (node_vote.state == State::refused) node_vote.state = State::failed;
+    return;
   }
-  const auto now = BootClock::now();
-  if (!rest) rest = later(now, straggler_wait);
-  bool all_late = true;
-  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
-    if (!quorum_hold.node_votes[i].awaited) continue;
-    if (now >= *rest) late_[i] = true;
-    all_late = all_late && late_[i];
-  }
-  return all_late;
+  const Wake& wake = std::get<Wake>(reply.response);
+  if (wake.why == Wake::Reason::changed) news_ = wake;
+  const bool may_be_told = node_vote.state == State::refused || node_vote.state == State::gone;
+  if (wake.why != Wake::Reason::granted || !may_be_told) return;
+  node_vote.state = State::told;
+  node_vote.fence = wake.grant ? wake.grant->fence : Fence{};
 }
 
-std::optional<Grant> QuorumStore::decided(const Name& name, Deadline deadline) {
+/// Before a lock that was had is told of.
+void QuorumStore::let_out(const QuorumHold& quorum_hold, const CallOptions& call_options) {
+  nodes_->await_doubles(call_options,
+                        [&](std::size_t i) { return quorum_hold.node_votes[i].awaited; });
+  // What else has arrived tells how it stands.
+  nodes_->hear_arrived();
+  refuse_doubles(quorum_hold);
+}
+
+void QuorumStore::refuse_doubles(const QuorumHold& quorum_hold) const {
+  for (const NodeVote& node_vote : quorum_hold.node_votes) {
+    if (node_vote.trouble && node_vote.trouble->trouble() == ErrorKind::usage)
+      throw Error(*node_vote.trouble);
+  }
+  nodes_->refuse_doubles();
+}
+
+/// Why it was not had, and what is to become of the votes.
+Answer QuorumStore::not_had(const HoldName& name, const Ask& ask) {
   QuorumHold& quorum_hold = quorum_holds_.at(name);
   const auto now = BootClock::now();
-  if (quorum_hold.confirmed() < quorum_hold.needed()) return std::nullopt;
-  if (quorum_hold.fence_may_be_found(now)) return std::nullopt;
-  if (quorum_hold.fence.value == 0) quorum_hold.fence = quorum_hold.least_common_fence(now);
-  if (const auto lease = quorum_hold.lease(now)) {
-    quorum_hold.had = true;
-    rejoin(name);
-    pauses_.erase(name.first);
-    return Grant{quorum_hold.fence, *lease};
+  const auto unknown = quorum_hold.unknown();
+  const auto holding = quorum_hold.holding(now).size();
+  const bool too_few_said = quorum_hold.node_votes.size() - unknown < quorum_hold.needed();
+  // A semaphore needs so many votes that a single refusal may decide.
+  if (too_few_said && holding + unknown >= quorum_hold.needed())
+    throw_no_majority_of(quorum_hold, *nodes_);
+  if (holding >= quorum_hold.needed()) return split(name);
+  Refusal refusal = merged_refusal(quorum_hold);
+  const VoteCount count_votes = dlock::count_votes(quorum_hold, now);
+  if (refusal.why != Refusal::Reason::held) {
+    if (count_votes.mine > 0) round(name).give_votes_back();
+    return refusal;
   }
-  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
-    NodeVote& node_vote = quorum_hold.node_votes[i];
-    const bool lower = node_vote.state == State::held && node_vote.fence < quorum_hold.fence;
-    if (!lower || node_vote.awaited || node_vote.raised == quorum_hold.round) continue;
-    node_vote.raised = quorum_hold.round;
-    ask(i, name, Renewal{name.first, name.second, std::nullopt, quorum_hold.fence}, deadline);
+  if (auto unready = too_few_votes(quorum_hold, *nodes_)) return *unready;
+  if (count_votes.decided) {
+    if (count_votes.mine == 0) return refusal;
+    refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
+    // Where leases end, or are given back, the servers follow one another.
+    if (!quorum_hold.outvoted_since) quorum_hold.outvoted_since = now;
+    const bool settled = now >= later(*quorum_hold.outvoted_since, longest_settling);
+    if (!ask.wait || settled) round(name).give_votes_back();
+    // Those it was given back to know the token no more: with another, all may vote.
+    return ask.wait && settled ? split(name) : refusal;
   }
-  return std::nullopt;
+  quorum_hold.outvoted_since.reset();
+  if (!ask.wait || (count_votes.mine > 0 && !count_votes.leading)) return split(name);
+  refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
+  return refusal;
+}
+
+Refusal QuorumStore::split(const HoldName& name) {
+  Refusal refusal = merged_refusal(quorum_holds_.at(name));
+  refusal.why = Refusal::Reason::split;
+  refusal.ask_again_in = next_pause(name.first);
+  return refusal;
+}
+
+std::optional<QuorumMargin> QuorumStore::margin(const Claim& claim) {
+  const auto found = quorum_holds_.find({claim.key, claim.token});
+  return found == quorum_holds_.end() ? std::nullopt : found->second.margin;
 }
 
 milliseconds QuorumStore::next_pause(const LockKey& key) {
   auto& pause = pauses_[key];
   pause = std::clamp(pause * 2, first_pause, longest_pause);
   return pause;
-}
-
-/// What may be held anywhere; a waiter keeps its places in the queues.
-void QuorumStore::give_votes_back(const Name& name) {
-  QuorumHold& quorum_hold = quorum_holds_.at(name);
-  const auto deadline = later(BootClock::now(), request_time(quorum_hold));
-  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
-    NodeVote& node_vote = quorum_hold.node_votes[i];
-    if (node_vote.state == State::refused && !node_vote.awaited) continue;
-    ask(i, std::nullopt, Release{name.first, name.second, ReleaseMode::ignore_floor}, deadline);
-    node_vote.state = State::returned;
-  }
-}
-
-/// The members without the hold take it down, past their queues; all with its fence.
-void QuorumStore::rejoin(const Name& name) {
-  const QuorumHold& quorum_hold = quorum_holds_.at(name);
-  if (!quorum_hold.claim) return;
-  const auto deadline = later(BootClock::now(), request_time(quorum_hold));
-  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
-    const NodeVote& node_vote = quorum_hold.node_votes[i];
-    const bool lacks_it = node_vote.state == State::refused || node_vote.state == State::gone;
-    const bool differs = node_vote.state == State::held && node_vote.fence != quorum_hold.fence;
-    if ((!lacks_it && !differs) || node_vote.awaited) continue;
-    ask(i, name, Rejoining{*quorum_hold.claim, quorum_hold.fence}, deadline);
-  }
 }
 
 Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
@@ -238,13 +219,13 @@ Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
       return Wake{Wake::Reason::granted, {}};
     }
     if (quorum_hold.node_votes.size() - quorum_hold.count(State::failed) < quorum_hold.needed())
-      no_majority(quorum_hold);
+      throw_no_majority_of(quorum_hold, *nodes_);
     if (std::exchange(known, with_it()) < known) {
       const auto settling = std::min(longest_settling, request_timeout(claim.ttl));
       end = std::min(end, later(now, settling));
     }
     try {
-      if (!hear(end, cancel_fd)) return Wake{Wake::Reason::due, {}};
+      if (!nodes_->hear(end, cancel_fd)) return Wake{Wake::Reason::due, {}};
     } catch (const Error& error) {
       if (error.trouble() != ErrorKind::interrupted) throw;
       return Wake{Wake::Reason::interrupted, {}};
@@ -264,26 +245,27 @@ std::optional<Grant> QuorumStore::renew_hold(const Claim& claim, Fence fence,
 std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
                                         std::optional<milliseconds> ttl,
                                         const CallOptions& call_options) {
-  const Name name{key, token};
+  const HoldName name{key, token};
   QuorumHold& quorum_hold = this->quorum_hold(name, std::nullopt);
-  while (hear(BootClock::now(), -1)) {
-  }
+  HoldRound round = this->round(name);
+  nodes_->hear_arrived();
   const bool asked_before = quorum_hold.round > 1;
-  if (quorum_hold.had && asked_before) quorum_hold.margin = margin_now(quorum_hold);
+  if (quorum_hold.had && asked_before) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
   ++quorum_hold.round;
   if (quorum_hold.fence.value == 0)
     quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
   for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
     const State state = quorum_hold.node_votes[i].state;
-    // Who has said that it lacks the hold is made to re-join once the others have renewed it.
+    // A node that has said that it lacks the hold re-joins once the others have renewed it.
     if (state == State::returned || (state == State::gone && quorum_hold.had && quorum_hold.claim))
       continue;
     const pid_t command = quorum_hold.claim ? quorum_hold.claim->who.command_pid : 0;
-    ask(i, name, Renewal{key, token, ttl, quorum_hold.fence, command}, call_options.deadline);
+    round.ask(i, Renewal{key, token, ttl, quorum_hold.fence, command}, call_options.deadline);
   }
   const bool is_new = !quorum_hold.had;
   while (true) {
-    if (auto grant = decided(name, call_options.deadline)) {
+    if (auto grant = round.decided(call_options.deadline)) {
+      pauses_.erase(key);
       if (is_new) let_out(quorum_hold, call_options);
       return grant;
     }
@@ -292,10 +274,10 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
     const bool at_odds =
         quorum_hold.confirmed() >= quorum_hold.needed() && !quorum_hold.may_win(BootClock::now());
     if (gone || at_odds) return std::nullopt;
-    if (!quorum_hold.may_be_confirmed()) no_majority(quorum_hold);
-    if (hear(call_options.deadline, call_options.cancel_fd)) continue;
-    give_up_on(quorum_hold);
-    no_majority(quorum_hold);
+    if (!quorum_hold.may_be_confirmed()) throw_no_majority_of(quorum_hold, *nodes_);
+    if (nodes_->hear(call_options.deadline, call_options.cancel_fd)) continue;
+    round.give_up();
+    throw_no_majority_of(quorum_hold, *nodes_);
   }
 }
 
@@ -315,7 +297,7 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
   const bool ours = found != quorum_holds_.end();
   const bool had = !ours || found->second.had;
   std::size_t yes = 0, left = 0, no = 0;
-  const auto counted = [&](const Answers& answers) {
+  const auto counted = [&](const Nodes::Answers& answers) {
     yes = left = no = 0;
     std::size_t owed = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -326,37 +308,76 @@ Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMod
       if (said == nullptr) continue;
       ++(*said == Released::yes ? yes : *said == Released::left_queue ? left : no);
     }
-    return yes >= majority() || no + left > answers.size() - majority() || owed == 0;
+    return yes >= nodes_->majority() || no + left > answers.size() - nodes_->majority() ||
+           owed == 0;
   };
   const Release request{key, token, mode, ours && found->second.shared};
-  const Answers answers = poll(request, call_options, left_until(call_options.deadline), counted);
+  const auto answers =
+      nodes_->poll(request, call_options, left_until(call_options.deadline), counted);
   counted(answers);
   for (const auto& heard : answers) {
     if (heard && heard->evicted_by) evictions_[{key, token}] = *heard->evicted_by;
   }
-  if (had && yes < majority() && yes + left + no < majority()) no_majority(answers);
+  if (had && yes < nodes_->majority() && yes + left + no < nodes_->majority())
+    nodes_->throw_no_majority_of(answers);
   if (ours) quorum_holds_.erase(found);
-  if (waiting_ == Name{key, token}) waiting_.reset();
-  if (no + left > answers.size() - majority()) {
+  if (waiting_ == HoldName{key, token}) waiting_.reset();
+  if (no + left > answers.size() - nodes_->majority()) {
     return left > 0 ? Released::left_queue : Released::not_held;
   }
   return yes > 0 ? Released::yes : left > 0 ? Released::left_queue : Released::not_held;
 }
 
+std::optional<Who> QuorumStore::evicted_by(const LockKey& key, const Token& token) const {
+  const auto found = evictions_.find({key, token});
+  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                       const Who& by, const CallOptions& call_options) {
+  const auto answers = nodes_->poll(Eviction{key, fence, by}, call_options, straggler_wait,
+                                    [](const Nodes::Answers&) { return false; });
+  std::vector<std::vector<Holder>> said;
+  for (const auto& heard : answers) {
+    const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->response) : nullptr;
+    if (holders != nullptr) said.push_back(*holders);
+  }
+  if (said.size() < nodes_->majority()) nodes_->throw_no_majority_of(answers);
+  return merged_holders(said);
+}
+
+std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions& call_options) {
+  const auto answers = nodes_->poll(Inspection{query}, call_options, straggler_wait,
+                                    [](const Nodes::Answers&) { return false; });
+  std::vector<std::vector<KeyState>> said;
+  for (const auto& heard : answers) {
+    const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->response) : nullptr;
+    if (states != nullptr) said.push_back(*states);
+    const auto* error = heard ? std::get_if<Error>(&heard->response) : nullptr;
+    if (error != nullptr && error->trouble() == ErrorKind::usage) throw Error(*error);
+  }
+  if (said.size() < nodes_->majority()) nodes_->throw_no_majority_of(answers);
+  return merged_states(query, said, nodes_->size());
+}
+
 void QuorumStore::before_fork() {
-  // Else whoever clears up last would use what the other process has.
+  // Else the process that clears up last would use what the other one has.
   std::erase_if(quorum_holds_, [this](const auto& each) {
     const auto& [name, quorum_hold] = each;
-    if (!quorum_hold.had) give_votes_back(name);
+    if (!quorum_hold.had) round(name).give_votes_back();
     return !quorum_hold.had;
   });
   waiting_.reset();
   news_.reset();
   nodes_->begin_anew();
-  asked_.assign(nodes_->size(), {});
   for (auto& [name, quorum_hold] : quorum_holds_) {
     for (NodeVote& node_vote : quorum_hold.node_votes) node_vote.awaited = false;
   }
+}
+
+std::vector<Error> QuorumStore::take_troubles() {
+  nodes_->hear_arrived();
+  return nodes_->take_troubles();
 }
 
 std::string QuorumStore::name() const {

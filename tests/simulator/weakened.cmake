@@ -25,10 +25,10 @@ weaken(half_for_a_majority lock/claim.cpp
 weaken(readers_beside_seats rule/table_transaction.cpp
   "(now_.one_of_several && apart(limit, hold.limit))" "apart(limit, exclusive)")
 
-weaken(votes_not_given_back quorum/quorum_store.cpp
-  "void QuorumStore::give_votes_back(const Name& name) {"
-  "void QuorumStore::give_votes_back(const Name& name) {
-  if (quorum_holds_.contains(name)) return;")
+weaken(votes_not_given_back quorum/hold_round.cpp
+  "void HoldRound::give_votes_back() {"
+  "void HoldRound::give_votes_back() {
+  if (hold_.needed() > 0) return;")
 
 weaken(nothing_given_back lock/acquire.cpp
   "void Acquisition::leave() {" "void Acquisition::leave() {
@@ -44,7 +44,7 @@ weaken(fence_without_clock rule/table_transaction.cpp
   "Fence{table_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
 
 weaken(tickets_of_the_wall_clock quorum/quorum_store.cpp
-  "clocks_.median(quorum_hold.asked_first);"
+  "nodes_->clocks().median(quorum_hold.asked_first);"
   "std::optional(wall_now().time_since_epoch());")
 
 weaken(no_restart_guard rule/table_transaction.cpp

@@ -1,0 +1,163 @@
+#include "quorum/nodes.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "quorum/merge.hpp"
+
+namespace dlock {
+
+Nodes::Nodes(std::unique_ptr<NodeClients> clients, std::shared_ptr<const DuplicateServers> doubles)
+    : clients_(std::move(clients)),
+      asked_(clients_->size()),
+      late_(clients_->size()),
+      clocks_(clients_->size()),
+      doubles_(std::move(doubles)) {}
+
+void Nodes::ask(std::size_t node, const std::optional<HoldName>& about, NodeRequest request,
+                Deadline deadline) {
+  const Asked before =
+      std::exchange(asked_[node], Asked{clients_->ask(node, std::move(request), deadline), about});
+  if (before.request != 0 && before.about && listener_ != nullptr) {
+    listener_->on_overtaken(*before.about, node);
+  }
+}
+
+std::optional<NodeReply> Nodes::hear(Deadline until, int cancel_fd) {
+  while (auto reply = clients_->hear(until, cancel_fd)) {
+    check_identity(*reply);
+    if (reply->standing.clock) clocks_.note(reply->member, *reply->standing.clock);
+    note_trouble(*reply);
+    if (reply->request == 0) {
+      if (listener_ != nullptr) listener_->on_news(*reply);
+      return reply;
+    }
+    late_[reply->member] = false;
+    if (reply->request != asked_[reply->member].request) continue;
+    const Asked asked = std::exchange(asked_[reply->member], {});
+    if (asked.about && listener_ != nullptr) listener_->on_reply(*asked.about, *reply);
+    return reply;
+  }
+  return std::nullopt;
+}
+
+void Nodes::hear_arrived() {
+  while (hear(BootClock::now(), -1)) {
+  }
+}
+
+Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_options,
+                           milliseconds linger, const std::function<bool(const Answers&)>& enough) {
+  Answers answers(size());
+  for (std::size_t i = 0; i < size(); ++i) ask(i, std::nullopt, request, call_options.deadline);
+  std::size_t answered = 0, of_use = 0;
+  Deadline until = call_options.deadline;
+  while (answered < answers.size() && !enough(answers)) {
+    auto reply = hear(until, call_options.cancel_fd);
+    if (!reply) break;
+    if (reply->request == 0) continue;
+    ++answered;
+    if (!std::holds_alternative<Error>(reply->response) && ++of_use == majority()) {
+      until = std::min(until, later(BootClock::now(), linger));
+    }
+    answers[reply->member] = std::move(reply);
+  }
+  return answers;
+}
+
+std::size_t Nodes::owing() const {
+  return static_cast<std::size_t>(std::count_if(
+      asked_.begin(), asked_.end(), [](const Asked& asked) { return asked.request != 0; }));
+}
+
+void Nodes::begin_anew() {
+  clients_->begin_anew();
+  asked_.assign(size(), {});
+}
+
+/// One server under two names has one vote: what it says under the second is void.
+void Nodes::check_identity(NodeReply& reply) {
+  const std::string& process = reply.standing.process;
+  if (process.empty()) return;
+  const auto known = nodes_by_process_.try_emplace(process, reply.member).first->second;
+  if (known != reply.member) {
+    reply.response = one_server(known, reply.member);
+    return;
+  }
+  // A good one that became a bad one, as a replica, was named rightly.
+  const auto* error = std::get_if<Error>(&reply.response);
+  if (error != nullptr && error->trouble() == ErrorKind::usage) {
+    reply.response = Error(ErrorKind::unavailable, error->what());
+  }
+}
+
+Error Nodes::one_server(std::size_t one, std::size_t other) const {
+  return Error(ErrorKind::usage, name(std::min(one, other)) + " and " + name(std::max(one, other)) +
+                                     " are the same server: name each once");
+}
+
+void Nodes::await_doubles(const CallOptions& call_options,
+                          const std::function<bool(std::size_t)>& is_awaited) {
+  // Those on one host answer at about the same time, or hang. A name that takes longer is told of
+  // when its server answers.
+  constexpr milliseconds longest_wait{200};
+  const auto known = std::exchange(doubles_, nullptr);
+  if (!known) return;
+  const auto until = std::min(call_options.deadline, later(BootClock::now(), longest_wait));
+  known->await_addresses(until, call_options.cancel_fd);
+  refuse_shown(*known);
+  const auto doubles = known->possible();
+  for (std::size_t i = 0; i < doubles.size(); ++i) {
+    while (doubles[i] && is_awaited(i)) {
+      if (!hear(until, call_options.cancel_fd)) return;
+    }
+  }
+}
+
+void Nodes::refuse_doubles() const {
+  if (doubles_) refuse_shown(*doubles_);
+}
+
+void Nodes::refuse_shown(const DuplicateServers& doubles) const {
+  if (const auto shown = doubles.shown()) throw one_server(shown->first, shown->second);
+}
+
+void Nodes::note_trouble(const NodeReply& reply) {
+  const auto* error = std::get_if<Error>(&reply.response);
+  if (error == nullptr) {
+    untold_.erase(reply.member);
+  } else if (!told_.contains({reply.member, error->trouble()})) {
+    untold_.insert_or_assign(reply.member, *error);
+  }
+}
+
+std::vector<Error> Nodes::take_troubles() {
+  std::vector<Error> troubles;
+  for (const auto& [node, error] : std::exchange(untold_, {})) {
+    told_.emplace(node, error.trouble());
+    troubles.push_back(error);
+  }
+  return troubles;
+}
+
+std::optional<ErrorKind> Nodes::take_trouble(std::size_t node) {
+  const auto trouble = untold_.extract(node);
+  if (trouble.empty()) return std::nullopt;
+  const ErrorKind kind = trouble.mapped().trouble();
+  told_.emplace(node, kind);
+  return kind;
+}
+
+void Nodes::throw_no_majority_of(const Answers& answers) const {
+  std::vector<std::optional<Error>> troubles(answers.size());
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (!answers[i]) {
+      troubles[i].emplace(ErrorKind::unavailable, name(i) + ": no answer in time");
+    } else if (const auto* error = std::get_if<Error>(&answers[i]->response)) {
+      troubles[i] = *error;
+    }
+  }
+  throw_no_majority(troubles);
+}
+
+}  // namespace dlock

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/duplicate_servers.hpp"
+#include "quorum/node_clients.hpp"
+#include "quorum/server_clocks.hpp"
+
+namespace dlock {
+
+/// Names one hold: all that is asked about it goes by this.
+using HoldName = std::pair<LockKey, Token>;
+
+/// Is told by Nodes what becomes of the requests about holds, in the thread that asks and hears.
+class HoldListener {
+ public:
+  virtual ~HoldListener() = default;
+  virtual void on_reply(const HoldName& about, const NodeReply& reply) = 0;
+  /// The node has been asked something else: what it owed about the hold is never heard.
+  virtual void on_overtaken(const HoldName& about, std::size_t node) = 0;
+  /// A node says unasked how it goes on, or that it no longer can.
+  virtual void on_news(const NodeReply& reply) = 0;
+};
+
+/// The servers of a quorum, as one store has to do with them: what each was asked and owes, whose
+/// process has answered under which name, what its clock shows, and what is wrong with it. Knows
+/// nothing of the rules of a lock. One thread at a time.
+class Nodes {
+ public:
+  using Answers = std::vector<std::optional<NodeReply>>;  ///< one for each node, where it has come
+
+  /// `doubles`: nodes that may be others of them under a second name.
+  explicit Nodes(std::unique_ptr<NodeClients> clients,
+                 std::shared_ptr<const DuplicateServers> doubles = nullptr);
+
+  void report_to(HoldListener* listener) { listener_ = listener; }
+
+  std::size_t size() const { return clients_->size(); }
+  std::size_t majority() const { return size() / 2 + 1; }
+  std::string name(std::size_t node) const { return clients_->name(node); }
+
+  /// Sends a request; what the node still owed is not waited for any more.
+  void ask(std::size_t node, const std::optional<HoldName>& about, NodeRequest request,
+           Deadline deadline);
+  /// The next reply to what a node was asked last, or news; nothing at `until`. The listener has
+  /// been told of it.
+  std::optional<NodeReply> hear(Deadline until, int cancel_fd);
+  /// Hears what has arrived, without waiting.
+  void hear_arrived();
+  /// Asks all the same, and hears them until `enough`, or for `linger` after a majority has
+  /// answered.
+  Answers poll(const NodeRequest& request, const CallOptions& call_options, milliseconds linger,
+               const std::function<bool(const Answers&)>& enough);
+  bool owes(std::size_t node) const { return asked_[node].request != 0; }
+  std::size_t owing() const;  ///< so many nodes have a reply to give
+  /// As NodeClients has it; what was asked is forgotten here, too.
+  void begin_anew();
+
+  /// A node has let the others wait, and has not answered since.
+  bool is_late(std::size_t node) const { return late_[node]; }
+  void note_late(std::size_t node) { late_[node] = true; }
+
+  const ServerClocks& clocks() const { return clocks_; }
+
+  /// Waits, once and for a moment, for those nodes that may be others under a second name and owe
+  /// an answer, as `is_awaited` says. Throws Error{usage} where two are one server.
+  void await_doubles(const CallOptions& call_options,
+                     const std::function<bool(std::size_t)>& is_awaited);
+  /// Throws Error{usage} where two names are known to lead to one server.
+  void refuse_doubles() const;
+
+  /// What nodes have said last that is wrong, each kind of error once for each node.
+  std::vector<Error> take_troubles();
+  /// Of this node, as told: nothing where there is nothing new.
+  std::optional<ErrorKind> take_trouble(std::size_t node);
+  [[noreturn]] void throw_no_majority_of(const Answers& answers) const;
+
+ private:
+  struct Asked {
+    std::uint64_t request = 0;  ///< 0: nothing is owed
+    std::optional<HoldName> about;
+  };
+
+  void check_identity(NodeReply& reply);
+  void note_trouble(const NodeReply& reply);
+  void refuse_shown(const DuplicateServers& doubles) const;
+  Error one_server(std::size_t one, std::size_t other) const;
+
+  std::unique_ptr<NodeClients> clients_;
+  HoldListener* listener_ = nullptr;
+  std::vector<Asked> asked_;
+  std::vector<bool> late_;
+  ServerClocks clocks_;
+  std::shared_ptr<const DuplicateServers> doubles_;  ///< nothing once they were waited for
+  std::map<std::string, std::size_t> nodes_by_process_;
+  std::map<std::size_t, Error> untold_;
+  std::set<std::pair<std::size_t, ErrorKind>> told_;
+};
+
+}  // namespace dlock

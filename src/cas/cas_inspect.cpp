@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "cas/cas_store.hpp"
-#include "cas/record_views.hpp"
+#include "rule/table_views.hpp"
 
 namespace dlock {
 namespace {
@@ -46,15 +46,7 @@ KeyState CasStore::state_from(const LockKey& key, const Snapshot& seen) const {
   const OpenRecord record(key, Token{}, seen, backend_->name());
   state.holders = holders_from(record.table.live_holds(record.now), record.now);
   for (const WaiterEntry& entry : record.table.queue) {
-    Waiter waiter;
-    waiter.position = state.waiters.size() + 1;
-    waiter.owner = entry.owner.text;
-    waiter.who = entry.who;
-    waiter.ticket = entry.ticket;
-    const auto waiting = record.now.lease_clock - microseconds(entry.ticket.value);
-    waiter.waiting = std::chrono::floor<milliseconds>(std::max(microseconds(0), waiting));
-    waiter.limit = entry.limit;
-    state.waiters.push_back(std::move(waiter));
+    state.waiters.push_back(waiter_from(entry, state.waiters.size() + 1, record.now));
   }
   return state;
 }

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/wait.hpp"
-#include "cas/record_views.hpp"
+#include "rule/table_views.hpp"
 
 namespace dlock {
 namespace {
@@ -104,7 +104,8 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     if (granted != nullptr) {
       answer = Grant{granted->fence, Lease{granted->lease, {}}};
     } else {
-      answer = refusal_from(std::get<Refused>(outcome.answer), record.now);
+      const auto& refused = std::get<Refused>(outcome.answer);
+      answer = refusal_from(refused, holders_from(refused.holds, record.now));
     }
     // A grant rests on a write of its own: an earlier one of the same token may have been undone.
     return granted != nullptr;
@@ -239,11 +240,9 @@ std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& c
     return Wake{Wake::Reason::changed, later(BootClock::now(), milliseconds(numbers[0]))};
   }
   if (kind != "grant" || numbers.size() != 3) return std::nullopt;
+  const HandOver told{microseconds(numbers[0]), milliseconds(numbers[1]), Fence{numbers[2]}};
   const DatedAnswer answer{last_answer_.sent, last_answer_.clock};
-  return Wake{
-      Wake::Reason::granted,
-      {},
-      told_grant(answer, microseconds(numbers[0]), milliseconds(numbers[1]), Fence{numbers[2]})};
+  return Wake{Wake::Reason::granted, {}, told_grant(answer, told, told.lease / 2)};
 }
 
 }  // namespace dlock

@@ -20,6 +20,7 @@
 #include "local/liveness.hpp"
 #include "local/open_key.hpp"
 #include "rule/table_text.hpp"
+#include "rule/table_views.hpp"
 
 namespace dlock {
 namespace {
@@ -34,13 +35,8 @@ constexpr milliseconds hidden_group_pause{20};
 constexpr std::chrono::seconds ask_again_at_last{25};
 /// A change of less is not worth telling a waiter.
 constexpr milliseconds noteworthy{5};
-constexpr std::size_t most_holders_told = 8;
 /// As long as a server keeps the entry of a fence.
 constexpr std::chrono::hours last_grant_life{7 * 24};
-
-milliseconds span_ms(microseconds from, microseconds to) {
-  return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
-}
 
 /// The leader of the command's group is the command, unless both are in a pipeline.
 pid_t command_pid_of(const HolderIdentity& identity) {
@@ -49,38 +45,20 @@ pid_t command_pid_of(const HolderIdentity& identity) {
   return stat && stat->parent == identity.process.pid ? identity.command.pid : 0;
 }
 
-Hold as_hold(const HoldEntry& entry, const Now& now) {
-  Hold hold;
-  hold.kept = entry.flag == Flag::kept;
-  if (!hold.kept) hold.owner = entry.owner.text;
-  hold.who = entry.who;
-  hold.who.command_pid = command_pid_of(entry.backing);
-  hold.held = span_ms(entry.since, now.lease_clock);
-  hold.acquired_at = WallTime(now.wall - hold.held);
-  if (!lives_by_process(entry, now.lease_clock)) {
-    hold.lease_left = std::chrono::ceil<milliseconds>(left_of(entry, now.lease_clock));
-  }
-  hold.limit = entry.limit;
-  hold.fence = entry.fence;
-  return hold;
-}
-
-std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const Now& now) {
+/// Holds of this host, of which some live by their processes.
+std::vector<Holder> local_holders(const std::vector<HoldEntry>& entries, const Now& now) {
   std::vector<Hold> holds;
-  for (const HoldEntry& entry : entries) holds.push_back(as_hold(entry, now));
+  for (const HoldEntry& entry : entries) {
+    Hold hold = hold_from(entry, now);
+    hold.who.command_pid = command_pid_of(entry.backing);
+    if (lives_by_process(entry, now.lease_clock)) hold.lease_left.reset();
+    holds.push_back(std::move(hold));
+  }
   return holders_of(std::move(holds));
 }
 
 Refusal as_refusal(const Refused& refused, std::optional<milliseconds> ends_in, const Now& now) {
-  Refusal refusal;
-  refusal.why = refused.why;
-  refusal.held_by = holders_from(refused.holds, now);
-  refusal.holders = refusal.held_by.size();
-  if (refusal.held_by.size() > most_holders_told) refusal.held_by.resize(most_holders_told);
-  refusal.ahead = refused.ahead;
-  refusal.waiting = refused.waiting;
-  refusal.ticket = refused.ticket;
-  refusal.ask_again_in = refused.ask_again;
+  Refusal refusal = refusal_from(refused, local_holders(refused.holds, now));
   if (!refused.holds.empty()) refusal.ask_again_in = ends_in.value_or(ask_again_at_last);
   return refusal;
 }
@@ -273,7 +251,7 @@ std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> f
   const auto outcome = open->table.force(fence, by, open->now, open->knocks);
   for (const HoldEntry& hold : outcome.answer) open->knocks.tell(hold.backing);
   open->save(Token{}, outcome.more);
-  return holders_from(outcome.answer, open->now);
+  return local_holders(outcome.answer, open->now);
 }
 
 KeyState LocalStore::lock_of(const LockKey& key, const CallOptions& call_options) const {
@@ -281,21 +259,14 @@ KeyState LocalStore::lock_of(const LockKey& key, const CallOptions& call_options
   state.key = key;
   const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, call_options);
   if (!open) return state;
-  state.holders = holders_from(open->table.live_holds(open->now), open->now);
+  state.holders = local_holders(open->table.live_holds(open->now), open->now);
   const auto& last = open->table.last;
   const bool recent = last && last->acquired_at > wall_now() - last_grant_life;
   if (state.holders.empty() && recent) state.last = last;
   for (const WaiterEntry& entry : open->table.queue) {
     const auto how = reach(directory_, entry.backing.mailbox).how;
     if (how == Reached::How::nobody || how == Reached::How::missing) continue;
-    Waiter waiter;
-    waiter.position = state.waiters.size() + 1;
-    waiter.owner = entry.owner.text;
-    waiter.who = entry.who;
-    waiter.ticket = entry.ticket;
-    waiter.waiting = span_ms(microseconds(entry.ticket.value), open->now.lease_clock);
-    waiter.limit = entry.limit;
-    state.waiters.push_back(std::move(waiter));
+    state.waiters.push_back(waiter_from(entry, state.waiters.size() + 1, open->now));
   }
   return state;
 }

@@ -12,10 +12,16 @@ struct DatedAnswer {
   microseconds clock{0};  ///< of the place, in the answer
 };
 
-/// The grant of a message that says: handed over at `granted_at` by the place's clock, with
-/// `lease`. Nothing if the message may be too old to rely on, or the clock was set since the
-/// answer.
-std::optional<Grant> told_grant(const DatedAnswer& answer, microseconds granted_at,
-                                milliseconds lease, Fence fence);
+/// What a message says of a lock that was handed over.
+struct HandOver {
+  microseconds at{0};  ///< by the place's clock
+  milliseconds lease{0};
+  Fence fence;
+};
+
+/// The grant that a message tells of. Nothing if less than `least_left` of its lease may be left,
+/// because the message is old, or if the place's clock was set since the answer.
+std::optional<Grant> told_grant(const DatedAnswer& answer, const HandOver& told,
+                                milliseconds least_left);
 
 }  // namespace dlock

@@ -52,7 +52,7 @@ Answer RedisMember::vote(const Claim& claim, const Ask& ask, Fence proposal,
   Answer answer = acquire_with(proposal, claim, ask, call_options);
   // A new link has told its clock itself, in less time.
   if (std::holds_alternative<Refusal>(answer) && connection().links() == link) {
-    note_clock(last_refusal().server_clock, last_refusal().sent, BootClock::now());
+    note_clock(last_refusal().clock, last_refusal().sent, BootClock::now());
   }
   return answer;
 }

@@ -252,7 +252,7 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   }
   if (word(reply, 0) != "refused") unexpected_answer();
   more = number(reply, 8) != 0;
-  last_answer_ = {sent, server_clock(word(reply, 7)), link, here_};
+  last_answer_ = {{sent, server_clock(word(reply, 7))}, link, here_};
   return refusal_from(reply);
 }
 
@@ -264,7 +264,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     const std::string_view text = std::get<std::string>(heard);
     if (text.starts_with("grant ")) {
       pending_->handed_over.insert({claim.key, claim.token});
-      return Wake{Wake::Reason::granted, {}, told_grant(text.substr(6), claim.ttl)};
+      return Wake{Wake::Reason::granted, {}, grant_told_by(text.substr(6), claim.ttl)};
     }
     if (text.starts_with("next ")) {
       const milliseconds ends_in = server_span(text.substr(5));
@@ -291,25 +291,17 @@ std::variant<std::string, Wake::Reason> RedisStore::next_on(const std::string& c
   return Wake::Reason::due;
 }
 
-std::optional<Grant> RedisStore::told_grant(std::string_view told, milliseconds ttl) const {
+std::optional<Grant> RedisStore::grant_told_by(std::string_view message, milliseconds ttl) const {
   // After a waiter that did not confirm the server grants for a moment only.
   constexpr milliseconds least_for_a_hiccup{2000};
-  const microseconds granted_at = server_clock(take_until(told, ' '));
-  const milliseconds lease = server_span(take_until(told, ' '));
-  const Fence fence{server_number(take_until(told, ' '))};
-  const bool same_clock = told == last_answer_.place && connection_.links() == last_answer_.link;
-  // The message may have waited for us to be continued. By the server's clock it was sent so long
-  // after the answer; that this is more than has passed here means that the clock was set.
-  const auto after = granted_at - last_answer_.server_clock;
-  const auto now = BootClock::now();
-  const bool clock_went_on = after >= microseconds(0) && after <= now - last_answer_.sent;
-  if (terms_.replicas > 0 || !same_clock || !clock_went_on) return std::nullopt;
-  const auto span = std::chrono::floor<milliseconds>(after) + lease;
-  const Deadline until = std::min(valid_until(last_answer_.sent, span), later(now, lease));
-  if (lease < std::min(ttl, least_for_a_hiccup) || until - now < lease * 2 / 3) {
-    return std::nullopt;
-  }
-  return Grant{fence, Lease{lease, until}, false};
+  HandOver told;
+  told.at = server_clock(take_until(message, ' '));
+  told.lease = server_span(take_until(message, ' '));
+  told.fence = Fence{server_number(take_until(message, ' '))};
+  const bool same_clock = message == last_answer_.place && connection_.links() == last_answer_.link;
+  const bool too_short = told.lease < std::min(ttl, least_for_a_hiccup);
+  if (terms_.replicas > 0 || !same_clock || too_short) return std::nullopt;
+  return told_grant(last_answer_, told, told.lease * 2 / 3);
 }
 
 bool RedisStore::needs_renewal(const Claim&) const { return true; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lock/member.hpp"
+#include "lock/told_grant.hpp"
 #include "redis/connection.hpp"
 #include "redis/pending.hpp"
 #include "redis/protocol_text.hpp"
@@ -124,11 +125,8 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
 
   const Connection& connection() const { return connection_; }
 
-  /// When a waiter's last answer was asked for, and the server's clock in it: what is published
-  /// later on that link can be dated by them.
-  struct Dated {
-    Deadline sent;
-    microseconds server_clock{0};
+  /// A waiter's last answer, by which messages that are published later on that link are dated.
+  struct Dated : DatedAnswer {
     int link = 0;
     std::string place;
   };
@@ -153,9 +151,8 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
   /// The next message on the channel that is listened to, or why there is none.
   std::variant<std::string, Wake::Reason> next_on(const std::string& channel, Deadline until,
                                                   int cancel_fd);
-  /// What a message says that was `told` to who waits; nothing in it where it cannot be told how
-  /// old it is.
-  std::optional<Grant> told_grant(std::string_view told, milliseconds ttl) const;
+  /// The grant that a message tells a waiter of; nothing if its age cannot be determined.
+  std::optional<Grant> grant_told_by(std::string_view message, milliseconds ttl) const;
   /// A connection that listens to a channel may not send plain commands.
   void stop_listening(const CallOptions& call_options);
   /// `requests` with the preceding one at `place`; its reply is kept and taken out.

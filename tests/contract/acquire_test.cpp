@@ -1,5 +1,6 @@
 // acquire(): one key and several, waiting, giving up and being broken off.
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/error.hpp"
@@ -74,16 +75,17 @@ TEST_OF_ENGINES("of several keys all are taken or none") {
 TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  granted(*store, claim_on("b", milliseconds(1800)));
-  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(900)));
+  constexpr milliseconds ttl{2000};
+  granted(*store, claim_on("b", ttl * 2));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, ttl));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const Fence fence = state_of(*watcher, "a").holders.at(0).fence;
   const auto held = had(acquiring.result());
   REQUIRE(held.size() == 2);
   CHECK(held[0].grant.fence == fence);
   for (const Held& each : held) {
-    CHECK(each.grant.lease.valid_until > acquiring.ended() + milliseconds(300));
-    CHECK(each.grant.lease.valid_until <= acquiring.ended() + milliseconds(900));
+    CHECK(each.grant.lease.valid_until > acquiring.ended() + ttl / 3);
+    CHECK(each.grant.lease.valid_until <= acquiring.ended() + ttl);
   }
 }
 
@@ -92,7 +94,7 @@ TEST_OF_ENGINES("if what is had is lost meanwhile, it begins again") {
   const auto store = engine.open(), watcher = engine.open();
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
-  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(300)));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(3000)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const auto out = store->evict(LockKey{"a"}, std::nullopt, evictor, soon());
   REQUIRE(out.size() == 1);
@@ -173,10 +175,12 @@ TEST_OF_ENGINES("a wait that runs out ends in time, and leaves nothing held and 
 TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came in that moment") {
   Engine engine;
   const auto store = engine.open();
+  // A majority has to grant it, on a busy machine as well.
+  constexpr milliseconds ttl{300};
   for (int i = 0; i < 10; ++i) {
-    const Claim blocking = claim_on("k", milliseconds(40));
+    const Claim blocking = claim_on("k", ttl);
     granted(*store, blocking);
-    LockAcquirer<Engine> acquiring(engine, claims_on({"k"}), milliseconds(40));
+    LockAcquirer<Engine> acquiring(engine, claims_on({"k"}), ttl);
     const auto answer = acquiring.result();
     const bool had = std::holds_alternative<std::vector<Held>>(answer);
     CHECK(is_free(*store, "k") == !had);
@@ -228,13 +232,21 @@ TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
   }
   release(*holder, blocking);
   Fence last;
-  for (auto& each : crowd) {
-    const auto held = had(each.result());
+  while (!crowd.empty()) {
+    auto next = crowd.end();
+    REQUIRE(eventually([&] {
+      next = std::find_if(crowd.begin(), crowd.end(),
+                          [](const auto& each) { return each.has_ended(); });
+      return next != crowd.end();
+    }));
+    // Of several servers a waiter with too few of the votes lets a later one go first.
+    if (!engine.by_majority()) CHECK(next == crowd.begin());
+    const auto held = had(next->result());
     CHECK(held.at(0).grant.fence > last);
     last = held.at(0).grant.fence;
-    CHECK(give_back(*each.store, {held[0].claim}, soon()));
+    CHECK(give_back(*next->store, {held[0].claim}, soon()));
+    crowd.erase(next);
   }
-  crowd.clear();
   CHECK(engine.litter() == "");
 }
 

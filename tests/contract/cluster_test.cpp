@@ -107,7 +107,7 @@ void is_served_by_ask_while_it_moves(const Cluster& cluster) {
   const std::string key = Cluster::key_of(0);
   const int slot = Cluster::slot_of(key);
   const auto store = cluster.open(), waiting = cluster.open(), late = cluster.open();
-  const Claim held = claim_on(key), first = claim_on(key), second = claim_on(key);
+  Claim held = claim_on(key), first = claim_on(key), second = claim_on(key);
   granted(*store, held);
   queue_up(*waiting, first);
   cluster.begin_move(slot, 0, 1);

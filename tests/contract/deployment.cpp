@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
+#include "contract/in_step.hpp"
 #include "doctor/rights.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
@@ -103,13 +104,14 @@ class OnCluster final : public RedisDeployment {
 class Quorum final : public RedisDeployment {
  public:
   StorePtr open() override {
-    return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>([this] {
+    auto nodes = std::make_unique<ThreadedNodeClients>([this] {
       std::vector<std::unique_ptr<Member>> members;
       for (RedisServer* each : servers()) {
         members.push_back(std::make_unique<RedisMember>(endpoint_at(each->address()), "dlock:"));
       }
       return members;
-    }));
+    });
+    return std::make_unique<QuorumStore>(std::make_unique<NodesInStep>(std::move(nodes)));
   }
   std::vector<RedisServer*> servers() override { return {&a_, &b_, &c_}; }
   bool by_majority() const override { return true; }
@@ -188,6 +190,14 @@ void RedisDeployment::thaw() {
 
 void RedisDeployment::lose_on_one(const LockKey& key) {
   if (by_majority()) servers().front()->command({"DEL", "dlock:{" + key.text + "}"});
+}
+
+void RedisDeployment::await_waiters(const std::string& key, std::size_t count) {
+  for (const RedisServer* server : servers()) {
+    REQUIRE(eventually([&] {
+      return server->command({"PUBSUB", "CHANNELS", "dlock:{" + key + "}*"}).items.size() <= count;
+    }));
+  }
 }
 
 std::string RedisDeployment::litter() {

@@ -37,6 +37,8 @@ class RedisDeployment : public Deployment {
   void thaw() override;
   void lose_on_one(const LockKey& key) override;
   std::string litter() override;
+  /// A server learns from its end of the connection that a client has died.
+  void await_waiters(const std::string& key, std::size_t count) override;
 
  private:
   std::vector<RedisServer*> frozen_;

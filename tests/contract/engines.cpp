@@ -93,7 +93,11 @@ Refusal refused(Store& store, const Claim& claim, const Ask& ask) {
 }
 
 bool enters(Store& store, const Claim& claim) {
-  return std::holds_alternative<Grant>(store.acquire(claim, {}, soon()));
+  const Answer answer = store.acquire(claim, {}, soon());
+  const auto* refusal = std::get_if<Refusal>(&answer);
+  // Votes that were split stay with the claim until it gives them back.
+  if (refusal != nullptr && refusal->why == Refusal::Reason::split) release(store, claim);
+  return refusal == nullptr;
 }
 
 Ticket queue_up(Store& store, const Claim& claim) {
@@ -131,16 +135,26 @@ std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why) {
   return std::nullopt;
 }
 
-bool let_in(Store& store, const Claim& claim) {
-  const Deadline end = soon().deadline;
+bool let_in(Store& store, Claim& claim) {
+  // On several servers what was handed over to another client lapses first.
+  constexpr milliseconds some_turns{30'000};
+  const Deadline end = later(BootClock::now(), some_turns);
+  std::optional<Ticket> ticket;
+  bool queued = true;
   for (auto until = end; BootClock::now() < end;) {
-    const Wake wake = store.sleep(claim, until, -1);
+    const Wake wake = queued ? store.sleep(claim, until, -1) : Wake{};
     if (wake.why == Wake::Reason::granted) return renew(store, claim).has_value();
     until = std::min(end, wake.ask_again_at);
     if (wake.why == Wake::Reason::changed) continue;
-    const Answer answer = store.acquire(claim, {true, {}}, soon());
+    const Answer answer = store.acquire(claim, {true, ticket}, soon());
     const auto* refusal = std::get_if<Refusal>(&answer);
     if (refusal == nullptr) return true;
+    queued = refusal->why != Refusal::Reason::split;
+    if (!queued) {
+      release(store, claim);
+      claim.token = new_token(claim.owner);
+      ticket = refusal->ticket;
+    }
     until = std::min(end, later(BootClock::now(), refusal->ask_again_in));
   }
   return false;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <list>
 #include <optional>
 #include <string>
@@ -118,8 +119,9 @@ bool stands_everywhere(Store& store, const std::string& key);
 
 /// Sleeps in the queue until there is news of the kind `why`, passing over others.
 std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why);
-/// Sleeps until the lock is handed over, and confirms it; asks again where what blocks has ended.
-bool let_in(Store& store, const Claim& claim);
+/// Sleeps until the lock is handed over, and confirms it; asks again where what blocks has ended,
+/// and under another token where the votes of several servers were split.
+bool let_in(Store& store, Claim& claim);
 
 /// Counts what acquire() tells.
 class Listener final : public AcquireListener {
@@ -151,6 +153,7 @@ class LockAcquirer {
             trouble_ = error.what();
           }
           ended_ = BootClock::now();
+          has_ended_ = true;
         }) {}
   ~LockAcquirer() {
     interrupt_.raise();
@@ -165,6 +168,7 @@ class LockAcquirer {
     return result_;
   }
   Deadline ended() const { return ended_; }
+  bool has_ended() const { return has_ended_; }
 
   StorePtr store;
   Listener listener;
@@ -174,6 +178,7 @@ class LockAcquirer {
   Acquired result_;
   std::string trouble_;
   Deadline ended_{};
+  std::atomic<bool> has_ended_ = false;
   std::thread thread_;
 };
 

@@ -153,7 +153,7 @@ TEST_OF_ENGINES("whoever shows the token of a hold renews it, also while others 
 TEST_OF_ENGINES("a hold that has expired is gone, and its successor's fence is larger") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();
-  const Claim claim = claim_on("k", milliseconds(100));
+  const Claim claim = claim_on("k", milliseconds(500));
   Claim next = claim_on("k");
   const Grant grant = granted(*store, claim);
   CHECK(eventually([&] {
@@ -269,7 +269,7 @@ TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, unti
   Engine engine;
   const auto store = engine.open();
   Claim claim = claim_of("a", "k");
-  claim.floor = milliseconds(400);
+  claim.floor = milliseconds(2000);
   const auto before = BootClock::now();
   granted(*store, claim);
   CHECK(release(*store, claim) == Released::yes);
@@ -290,8 +290,8 @@ TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, unti
 TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
   Engine engine;
   const auto store = engine.open();
-  Claim claim = claim_on("k", milliseconds(100));
-  claim.floor = milliseconds(400);
+  Claim claim = claim_on("k", milliseconds(500));
+  claim.floor = milliseconds(1500);
   const auto before = BootClock::now();
   granted(*store, claim);
   CHECK(eventually([&] { return state_of(*store, "k").holders.at(0).kept; }));
@@ -349,7 +349,7 @@ TEST_OF_ENGINES("force frees a kept key too, and lets in who waits") {
   // A server that had no time to grant it would let in who waits.
   REQUIRE(eventually([&] { return stands_everywhere(*waiting, "k"); }));
   release(*store, kept);
-  const Claim next = claim_on("k");
+  Claim next = claim_on("k");
   queue_up(*waiting, next);
   const auto out = store->evict(kept.key, std::nullopt, evictor, soon());
   REQUIRE(out.size() == 1);

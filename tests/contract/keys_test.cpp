@@ -81,7 +81,7 @@ TEST_OF_ENGINES("a look changes nothing") {
   const auto store = engine.open(), watcher = engine.open();
   watcher->inspect({{{"k"}}, {"*"}}, soon());
   CHECK(engine.litter() == "");
-  const Claim claim = claim_on("k", milliseconds(20));
+  const Claim claim = claim_on("k", milliseconds(500));
   granted(*store, claim);
   while (!state_of(*watcher, "k").holders.empty()) {
   }
@@ -153,7 +153,7 @@ TEST_OF_ENGINES("hostile keys work, and no two of them are the same lock") {
     const KeyState state = state_of(*store, claim.key.text);
     REQUIRE(state.holders.size() == 1);
     CHECK(state.holders[0].owner == claim.owner.text);
-    const Claim next = claim_on(claim.key.text);
+    Claim next = claim_on(claim.key.text);
     queue_up(*other, next);
     CHECK(renew(*store, claim).has_value());
     CHECK(release(*store, claim) == Released::yes);
@@ -173,7 +173,7 @@ TEST_OF_ENGINES("nothing is left of locks, queues and clients but what keeps the
     const Claim held = claim_on("k"), inner = claim_of(held.owner.text + "/i", "k");
     granted(*store, held);
     granted(*store, inner);
-    const Claim next = claim_on("k"), never_had = claim_on("k");
+    Claim next = claim_on("k"), never_had = claim_on("k");
     queue_up(*waiting, next);
     queue_up(*leaving, never_had);
     CHECK(release(*leaving, never_had) == Released::left_queue);

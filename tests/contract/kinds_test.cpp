@@ -16,7 +16,7 @@ struct InLine {
       : store(engine.open()), claim(claim_of(owner, "k", limit)) {
     queue_up(*store, claim);
   }
-  bool gets_in() const { return let_in(*store, claim); }
+  bool gets_in() { return let_in(*store, claim); }
   bool leaves() const { return release(*store, claim) == Released::yes; }
 
   StorePtr store;
@@ -69,7 +69,7 @@ TEST_OF_ENGINES("the smallest limit counts while its holder is inside, and then 
   const Claim narrow = claim_of("b", "k", Limit{2});
   granted(*store, claim_of("a", "k", three));
   granted(*store, narrow);
-  const InLine third(engine, "c", three);
+  InLine third(engine, "c", three);
   CHECK(inside(*store) == "a b ");
   CHECK(release(*store, narrow) == Released::yes);
   CHECK(third.gets_in());
@@ -83,7 +83,7 @@ TEST_OF_ENGINES("an owner that narrows its limit keeps others out until it widen
   const Claim writing = claim_of("a/x", "k");
   granted(*store, claim_of("a", "k", no_limit));
   granted(*store, writing);
-  const InLine reader(engine, "r", no_limit);
+  InLine reader(engine, "r", no_limit);
   CHECK(inside(*store) == "a ");
   CHECK(release(*store, writing) == Released::yes);
   CHECK(reader.gets_in());
@@ -96,7 +96,7 @@ TEST_OF_ENGINES("a writer that goes on as a reader lets in readers and no writer
   const Claim writing = claim_of("a", "k"), reading = claim_of("a/x", "k", no_limit);
   const Fence fence = granted(*store, writing).fence;
   CHECK(granted(*store, reading).fence == fence);
-  const InLine reader(engine, "r", no_limit), writer(engine, "w", exclusive);
+  InLine reader(engine, "r", no_limit), writer(engine, "w", exclusive);
   CHECK(release(*store, writing) == Released::yes);
   CHECK(reader.gets_in());
   CHECK(state_of(*store, "k").waiters.size() == 1);
@@ -110,7 +110,7 @@ TEST_OF_ENGINES("readers and writers have their turns as they came, and none pas
   const auto store = engine.open();
   const Claim reading = claim_of("r1", "k", no_limit);
   granted(*store, reading);
-  const InLine w1(engine, "w1", exclusive), r2(engine, "r2", no_limit), r3(engine, "r3", no_limit),
+  InLine w1(engine, "w1", exclusive), r2(engine, "r2", no_limit), r3(engine, "r3", no_limit),
       w2(engine, "w2", exclusive), r4(engine, "r4", no_limit);
   CHECK(!enters(*store, claim_of("late", "k", no_limit)));
   CHECK(release(*store, reading) == Released::yes);

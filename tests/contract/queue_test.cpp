@@ -22,7 +22,7 @@ Waiting waiter(Engine& engine, const std::string& key, Limit limit = exclusive) 
   return waiting;
 }
 
-bool served(const Waiting& waiting) { return let_in(*waiting.store, waiting.claim); }
+bool served(Waiting& waiting) { return let_in(*waiting.store, waiting.claim); }
 bool is_first(const KeyState& state, const Waiting& waiting) {
   return !state.waiters.empty() && state.waiters[0].owner == waiting.claim.owner.text;
 }
@@ -106,10 +106,10 @@ Claim latest_claim(const std::string& label) {
 TEST_OF_ENGINES("of the claims that ask as latest the newest waits, and supersedes the older") {
   Engine engine;
   const auto holder = engine.open(), older = engine.open(), newer = engine.open();
-  const Claim held = latest_claim("held"), old = latest_claim("old"), fresh = latest_claim("new");
+  Claim held = latest_claim("held"), old = latest_claim("old"), fresh = latest_claim("new");
   granted(*holder, held);
   const Ticket ticket = queue_up(*older, old);
-  const auto other = waiter(engine, "k");
+  auto other = waiter(engine, "k");
   queue_up(*newer, fresh);
   const Refusal refusal = refused(*older, old, {true, ticket});
   CHECK(refusal.why == Refusal::Reason::superseded);
@@ -194,7 +194,7 @@ TEST_OF_ENGINES("a waiter that has left is passed over") {
   const auto holder = engine.open();
   const Claim held = claim_on("k");
   granted(*holder, held);
-  const auto first = waiter(engine, "k"), second = waiter(engine, "k"), third = waiter(engine, "k");
+  auto first = waiter(engine, "k"), second = waiter(engine, "k"), third = waiter(engine, "k");
   CHECK(release(*second.store, second.claim) == Released::left_queue);
   CHECK(release(*second.store, second.claim) == Released::not_held);
   CHECK(release(*first.store, first.claim) == Released::left_queue);
@@ -208,9 +208,9 @@ TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in th
   const Claim held = claim_on("k");
   granted(*holder, held);
   Waiting dead[] = {waiter(engine, "k"), waiter(engine, "k")};
-  const auto living = waiter(engine, "k");
+  auto living = waiter(engine, "k");
   Waiting dead_too = waiter(engine, "k");
-  const auto last = waiter(engine, "k");
+  auto last = waiter(engine, "k");
   for (Waiting& each : dead) each.store.reset();
   dead_too.store.reset();
   engine.await_waiters("k", 2);
@@ -230,7 +230,7 @@ TEST_OF_ENGINES("a ticket that is brought back keeps the place, even before thos
   granted(*holder, held);
   Waiting first{engine.open(), claim_on("k")};
   const Ticket ticket = queue_up(*first.store, first.claim);
-  const auto second = waiter(engine, "k"), third = waiter(engine, "k");
+  auto second = waiter(engine, "k"), third = waiter(engine, "k");
   first.store.reset();
   engine.await_waiters("k", 2);
   release(*holder, held);
@@ -269,8 +269,8 @@ TEST_OF_ENGINES("one release lets in all that fit, and stops at the first that d
   const auto holder = engine.open();
   const Claim held = claim_on("k");
   granted(*holder, held);
-  const auto a = waiter(engine, "k", Limit{3}), b = waiter(engine, "k", Limit{2});
-  const auto writer = waiter(engine, "k"), late = waiter(engine, "k", no_limit);
+  auto a = waiter(engine, "k", Limit{3}), b = waiter(engine, "k", Limit{2});
+  auto writer = waiter(engine, "k"), late = waiter(engine, "k", no_limit);
   release(*holder, held);
   CHECK(served(a));
   CHECK(served(b));
@@ -318,7 +318,7 @@ TEST_OF_ENGINES("one client may wait for another key after the first") {
   const Claim a = claim_on("a"), b = claim_on("b");
   granted(*holder, a);
   granted(*holder, b);
-  const Claim first = claim_on("a"), second = claim_on("b");
+  Claim first = claim_on("a"), second = claim_on("b");
   queue_up(*store, first);
   release(*holder, a);
   CHECK(let_in(*store, first));

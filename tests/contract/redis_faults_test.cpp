@@ -93,7 +93,7 @@ TEST_CASE("a server that does not know the script is sent its text, once") {
   renew(*store, claim);
   net.engine.server.command({"SCRIPT", "FLUSH"});
   const auto waiting = net.through();
-  const Claim next = claim_on("k");
+  Claim next = claim_on("k");
   queue_up(*waiting, next);
   CHECK(requests_in(net.proxy.recorded()[1]) ==
         Words{"CLIENT", "MULTI", "SUBSCRIBE", "EVALSHA acquire", "EXEC", "UNSUBSCRIBE", "MULTI",
@@ -187,7 +187,7 @@ TEST_CASE("requests of an earlier holder that arrive late change nothing for the
 TEST_CASE("requests that arrive twice count once") {
   Net net;
   const auto store = net.through_ready(), watcher = net.direct(), waiting = net.direct();
-  const Claim claim = claim_on("k"), next = claim_on("k");
+  Claim claim = claim_on("k"), next = claim_on("k");
   net.proxy.duplicate_request();
   const Fence fence = granted(*store, claim).fence;
   CHECK(state_of(*watcher, "k").holders.at(0).holds == 1);
@@ -206,7 +206,7 @@ TEST_CASE("a network that delivers single bytes changes nothing") {
   renew(*net.direct(), claim_on("k"));  // now the server knows the script, which is long
   net.proxy.one_byte_chunks(true);
   const auto store = net.through(), waiting = net.through();
-  const Claim claim = claim_on("k"), next = claim_on("k");
+  Claim claim = claim_on("k"), next = claim_on("k");
   granted(*store, claim);
   queue_up(*waiting, next);
   CHECK(release(*store, claim) == Released::yes);
@@ -234,7 +234,7 @@ TEST_CASE("a waiter whose connection breaks comes back to its place in the queue
   Net net;
   const auto holder = net.direct(), second = net.direct(), third = net.direct();
   const Claim held = claim_on("k"), first = claim_on("k");
-  const Claim next = claim_on("k"), last = claim_on("k");
+  Claim next = claim_on("k"), last = claim_on("k");
   granted(*holder, held);
   LockAcquirer<Net> acquiring(net.opener(), {first});
   REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
@@ -288,7 +288,7 @@ TEST_CASE("a thousand dead waiters cost one moment, and no call does more than i
     for (int i = 0; i < 1000; ++i) queue_up(*dying, claim_on("k"));
   }
   const auto living = net.direct();
-  const Claim next = claim_on("k");
+  Claim next = claim_on("k");
   CHECK(refused(*living, next, {true, {}}).ahead == 1000);
   const auto before = BootClock::now();
   CHECK(release(*holder, held) == Released::yes);

@@ -87,7 +87,7 @@ TEST_CASE("a client whose old request still queues is never told on its new one'
   granted(*holder, held);
   const Claim old = claim_on("k");
   queue_up(*store, old);
-  const Claim fresh = claim_on("k");
+  Claim fresh = claim_on("k");
   queue_up(*store, fresh);  // listens for itself alone from here on
   release(*holder, held);
   // The old one heard nothing and was passed over.
@@ -110,7 +110,7 @@ TEST_CASE("a waiter listens although its asking was broken off before the answer
   RedisEngine engine;
   FaultProxy proxy(engine.server.address());
   const auto holder = engine.open(), store = redis_store(endpoint_at(proxy.address()));
-  const Claim held = claim_on("k"), claim = claim_on("k");
+  Claim held = claim_on("k"), claim = claim_on("k");
   granted(*holder, held);
   queue_up(*store, claim);
   Event interrupt;

@@ -324,7 +324,7 @@ TEST_CASE("a lost hold comes back past the queue, but not beside another or afte
   RedisServer server;
   vouch_for(server);
   auto member = member_at(server.address()), queueing = member_at(server.address());
-  const Claim lost = claim_on("k"), inside = claim_on("k"), next = claim_on("k");
+  Claim lost = claim_on("k"), inside = claim_on("k"), next = claim_on("k");
   REQUIRE(voted(member, inside) != 0);
   CHECK(rejoined(member, lost, 7) == 0);
   REQUIRE(std::holds_alternative<Refusal>(vote(queueing, next, 1, {true, {}})));

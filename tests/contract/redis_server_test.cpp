@@ -197,7 +197,7 @@ TEST_CASE("every key expires, and after the lease all but the fence is gone") {
   floored.floor = milliseconds(300);
   granted(*holder, held);
   check();
-  const Claim next = claim_on("k", milliseconds(200));
+  Claim next = claim_on("k", milliseconds(200));
   queue_up(*waiting, next);
   check();
   renew(*holder, held);
@@ -274,7 +274,7 @@ TEST_CASE("a server clock that steps forward ends the lease, and the holder is t
 TEST_CASE("a server out of memory lets holders renew and release, and says why it grants nothing") {
   RedisEngine engine;
   const auto store = engine.open(), second = engine.open(), waiting = engine.open();
-  const Claim held = claim_on("k"), quiet = claim_on("q"), next = claim_on("k");
+  Claim held = claim_on("k"), quiet = claim_on("q"), next = claim_on("k");
   Claim floored = claim_on("f");
   floored.floor = long_ttl;
   granted(*store, held);

@@ -54,7 +54,8 @@ struct Named {
 
 }  // namespace
 
-TEST_CASE("majority: one server under two names that DNS knows is refused, whichever answers first") {
+TEST_CASE(
+    "majority: one server under two names that DNS knows is refused, whichever answers first") {
   const Named named;
   const auto is_refused = [&](const std::string& one, const std::string& other) {
     // On a busy machine the two names may be looked up later than a grant waits for them.

@@ -251,7 +251,8 @@ TEST_OF_ENGINES("exclusive, shared and limit N go together as their limits say, 
   }
 }
 
-TEST_OF_ENGINES("an upgrade beside others is refused at once and not queued, without others it is granted") {
+TEST_OF_ENGINES(
+    "an upgrade beside others is refused at once and not queued, without others it is granted") {
   Engine engine;
   const auto store = engine.open();
   const Claim other = claim_of("b", "k", no_limit);

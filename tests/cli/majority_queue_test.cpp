@@ -8,6 +8,7 @@
 #include "support/chance.hpp"
 #include "support/dlock_binary.hpp"
 #include "support/fleet.hpp"
+#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
@@ -68,6 +69,8 @@ void ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
     waiters.push_back(scene.start({"run", "-q", "-k", "q", "--", "sh", "-c",
                                    "i=" + std::to_string(i) + "; " + majority_tenure}));
     REQUIRE(eventually([&] { return wait_on_most(scene.fleet, "q", i); }));
+    // Each measures the servers' clock for itself, on a busy machine to some milliseconds.
+    std::this_thread::sleep_for(stretched(milliseconds(5)));
   }
   scene.touch("go");
   CHECK(holder.wait().exit_code == 0);

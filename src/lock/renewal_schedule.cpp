@@ -138,14 +138,16 @@ void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) 
   const bool away = error.trouble() == ErrorKind::unavailable && !is_reply(error.cause());
   std::string why = (away ? "server unreachable since " : "not renewed since ") +
                     iso8601(wall_at(*lease.held.failing_since)) + ": " + error.what();
-  if (lease.held.hidden > std::chrono::nanoseconds(0)) {
+  const bool shortened = lease.held.hidden > std::chrono::nanoseconds(0);
+  if (shortened) {
     why = "the clock of this host was set forward by " +
           human_duration(std::chrono::floor<milliseconds>(lease.held.hidden)) +
           ", so that its lease may have passed; " + why;
     lease.held.grant.lease.valid_until -= std::exchange(lease.held.hidden, {});
-    promise();
   }
   listener_.failed({lease.held.claim.key, false, false, why});
+  // Not before: an end that has come already is told with the last failure as its reason.
+  if (shortened) promise();
   auto pause = pause_after_failure(lease.held.claim.ttl);
   if (!lease.held.grant.confirmed) {
     pause = std::min(pause, pause_before_confirming);

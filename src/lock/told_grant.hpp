@@ -12,7 +12,7 @@ struct DatedAnswer {
   microseconds clock{0};  ///< of the place, in the answer
 };
 
-/// What a message says of a lock that was handed over.
+/// The content of a message by which a lock is handed over.
 struct HandOver {
   microseconds at{0};  ///< by the place's clock
   milliseconds lease{0};

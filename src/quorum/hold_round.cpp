@@ -36,7 +36,6 @@ void HoldRound::ask_for_votes(const Ask& ask, Deadline deadline) {
   }
 }
 
-/// Hears what the members say until it is had, or cannot be.
 std::optional<Grant> HoldRound::settle(const CallOptions& call_options) {
   std::optional<Deadline> rest;
   while (true) {
@@ -108,7 +107,6 @@ void HoldRound::give_up() {
   }
 }
 
-/// What may be held anywhere; a waiter keeps its places in the queues.
 void HoldRound::give_votes_back() {
   const auto deadline = later(BootClock::now(), request_time(hold_));
   for (std::size_t i = 0; i < hold_.node_votes.size(); ++i) {

@@ -77,7 +77,7 @@ class Nodes {
   /// Throws Error{usage} where two names are known to lead to one server.
   void refuse_doubles() const;
 
-  /// What nodes have said last that is wrong, each kind of error once for each node.
+  /// The latest errors of the nodes, each kind once for each node.
   std::vector<Error> take_troubles();
   /// Of this node, as told: nothing where there is nothing new.
   std::optional<ErrorKind> take_trouble(std::size_t node);

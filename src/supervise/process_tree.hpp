@@ -29,6 +29,19 @@ std::vector<Descendant> descendants_of(
 /// `reaper`. False if it is there but not ours to signal.
 bool send(const Descendant& found, int signal, pid_t reaper);
 
+/// While it lives this process runs before others, if it may (root): a family that forks on and on
+/// takes the processors from whoever is to end it.
+class Hurry {
+ public:
+  Hurry();
+  ~Hurry();
+  Hurry(const Hurry&) = delete;
+  Hurry& operator=(const Hurry&) = delete;
+
+ private:
+  int nice_before_;
+};
+
 /// A process that SIGKILL did not end.
 struct Survivor {
   pid_t pid;         ///< 0: whatever there is that /proc does not show
@@ -64,17 +77,22 @@ class ProcessTree {
   /// Who of them SIGKILL did not end.
   std::vector<Survivor> survivors() const;
 
-  /// Reaps what was adopted and has ended, while `child` runs.
-  void reap_adopted(pid_t child);
+  /// Reaps some of what was adopted and has ended, while `child` runs. True if there may be more:
+  /// they may come as fast as they are reaped.
+  bool reap_adopted(pid_t child);
 
   /// Called before the tree is killed: descriptors to read /proc with where there are none left.
   void release_spares() { spares_.clear(); }
 
-  /// The same after `child` may have ended, without ever reaping it: its number, which is its
-  /// group's, stays taken. True if nobody but `child` is left right below dlock: if that has ended
-  /// too, then nothing of the tree is alive, for orphans come up to us. False also while they come
-  /// and end too fast to say, and where /proc does not tell; SIGCHLD tells when to ask again.
-  bool nobody_beside(pid_t child);
+  /// Who is left right below dlock, beside `child`. If `nobody`, and `child` has ended too, then
+  /// nothing of the tree is alive, for orphans come up to us. Reaps whoever has ended, but never
+  /// `child`: its number, which is its group's, stays taken.
+  enum class Beside {
+    nobody,
+    somebody,  ///< or /proc does not tell; SIGCHLD tells when to ask again
+    unclear,   ///< they come and end too fast to say: to be asked again
+  };
+  Beside beside(pid_t child);
 
  private:
   bool reap(pid_t pid);

@@ -46,6 +46,19 @@ class Signals {
   Fd fd_;
 };
 
+/// While it lives the kernel reaps the children that end (SA_NOCLDWAIT), without a zombie; those
+/// that have ended before stay.
+class KernelReaps {
+ public:
+  KernelReaps();
+  ~KernelReaps();
+  KernelReaps(const KernelReaps&) = delete;
+  KernelReaps& operator=(const KernelReaps&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
 /// `TERM`; the number of one that has no name.
 std::string signal_name(int signal);
 

@@ -36,6 +36,7 @@ class Supervisor {
   void sleep();
 
   void hear_signals();
+  void reap_adopted();
   void pass_on(const Signals::Event& event);
   void pass_on_to_rest(const Signals::Event& event);
   void continue_child();
@@ -46,6 +47,8 @@ class Supervisor {
   Deadline kill_deadline(Deadline stopped_at) const;
   void let_it_end(Deadline stopped_at);
   std::vector<Survivor> kill_tree();
+  bool ended_within(milliseconds limit);
+  void reap_all_until(Deadline give_up);
   bool tree_gone();
   void signal_tree(int signal, bool sent_to_own_group = false) const;
 
@@ -56,6 +59,7 @@ class Supervisor {
   bool loss_noticed_ = false;
   bool stopping_ = false;
   bool look_again_ = false;
+  bool more_ended_ = false;      ///< adopted ones, that are not reaped yet
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
 };
 
@@ -77,7 +81,7 @@ std::optional<ChildEnd> Supervisor::end() {
   if (!child_.ended()) return std::nullopt;
   if (!only_rest_left_) child_.terminal.take_back();
   only_rest_left_ = true;
-  if (!child_.tree.nobody_beside(child_.pid())) return std::nullopt;
+  if (!tree_gone()) return std::nullopt;
   return child_.reap();
 }
 
@@ -123,19 +127,25 @@ std::optional<Reason> Supervisor::reason_to_stop() {
   return std::nullopt;
 }
 
+/// Up to one SIGCHLD: a family that forks without end sends the next at once, and again, and the
+/// deadlines are to be looked at between them.
 void Supervisor::hear_signals() {
+  if (more_ended_) reap_adopted();
   while (const auto event = signals_.take()) {
     if (event->number != SIGCHLD) {
       pass_on(*event);
       continue;
     }
-    look_again_ = true;
-    child_.tree.reap_adopted(child_.pid());
+    reap_adopted();
     const auto stopped = child_.stopped();
-    if (!stopped || stopping_) continue;
-    stop_with_child(*stopped);
+    if (stopped && !stopping_) stop_with_child(*stopped);
     return;
   }
+}
+
+void Supervisor::reap_adopted() {
+  look_again_ = true;
+  more_ended_ = child_.tree.reap_adopted(child_.pid());
 }
 
 void Supervisor::pass_on(const Signals::Event& event) {
@@ -213,7 +223,8 @@ void Supervisor::let_it_end(Deadline stopped_at) {
   while (BootClock::now() < kill_deadline(stopped_at) && !tree_gone()) {
     // A pidfd stays readable, so only SIGCHLD tells of what ends besides and after the child.
     pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
-    poll_until(fds, kill_deadline(stopped_at));
+    const bool at_once = std::exchange(look_again_, false);
+    poll_until(fds, at_once ? BootClock::now() : kill_deadline(stopped_at));
     if (BootClock::now() >= kill_deadline(stopped_at)) return;
     hear_signals();
   }
@@ -223,10 +234,18 @@ void Supervisor::let_it_end(Deadline stopped_at) {
 /// not be signalled is killed by cgroup where that is possible.
 std::vector<Survivor> Supervisor::kill_tree() {
   const Deadline give_up = later(BootClock::now(), max_reap_wait);
+  const Hurry hurry;
   KillCgroup last_resort;
   child_.tree.release_spares();
+  std::optional<KernelReaps> kernel_reaps;
   for (bool first = true; true; first = false) {
     child_.send(SIGKILL);
+    // Not before the child has ended: its number, which is its group's, stays taken. From then on
+    // there are no zombies, which a family that forks on and on makes faster than dlock reaps them.
+    if (!kernel_reaps && ended_within(sweep_interval)) {
+      kernel_reaps.emplace();
+      reap_all_until(give_up);
+    }
     if (!first) child_.tree.freeze();
     const auto refused = child_.tree.signal(SIGKILL, 0);
     if (!refused.empty()) last_resort.kill(refused);
@@ -234,12 +253,30 @@ std::vector<Survivor> Supervisor::kill_tree() {
     if (BootClock::now() >= give_up) return child_.tree.survivors();
     pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
     poll_until(fds, later(BootClock::now(), sweep_interval));
-    while (signals_.take()) {
+    while (const auto event = signals_.take()) {
+      if (event->number == SIGCHLD) break;  // the next may be there already, and so without end
     }
   }
 }
 
-bool Supervisor::tree_gone() { return child_.ended() && child_.tree.nobody_beside(child_.pid()); }
+bool Supervisor::ended_within(milliseconds limit) {
+  pollfd end[] = {{child_.fd(), POLLIN, 0}};
+  poll_until(end, later(BootClock::now(), limit));
+  return child_.ended();
+}
+
+void Supervisor::reap_all_until(Deadline give_up) {
+  while (child_.tree.beside(child_.pid()) == ProcessTree::Beside::unclear) {
+    if (BootClock::now() >= give_up) return;
+  }
+}
+
+bool Supervisor::tree_gone() {
+  if (!child_.ended()) return false;
+  const auto others = child_.tree.beside(child_.pid());
+  if (others == ProcessTree::Beside::unclear) look_again_ = true;
+  return others == ProcessTree::Beside::nobody;
+}
 
 void Supervisor::signal_tree(int signal, bool sent_to_own_group) const {
   // A group is told at once, for those who fork meanwhile, but never the one we are in. It comes

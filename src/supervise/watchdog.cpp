@@ -70,6 +70,7 @@ class Watchdog::Guard {
   /// As the supervisor does it, but that nobody can be reaped here.
   void kill_tree() const {
     const Deadline give_up = later(BootClock::now(), max_kill_time);
+    const Hurry hurry;
     for (bool first = true; BootClock::now() < give_up; first = false) {
       if (!first) tree_.freeze();
       auto left = tree_.all();

@@ -292,7 +292,7 @@ TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
   Engine engine;
   const auto store = engine.open();
   Claim claim = claim_on("k", milliseconds(500));
-  claim.floor = milliseconds(1500);
+  claim.floor = milliseconds(4000);
   const auto before = BootClock::now();
   granted(*store, claim);
   CHECK(eventually([&] { return state_of(*store, "k").holders.at(0).kept; }));

@@ -95,7 +95,7 @@ TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and 
   const auto loss = keeper.loss();
   engine.thaw();
   CHECK(told >= end);
-  CHECK(told < end + milliseconds(200));
+  CHECK(told < end + stretched(milliseconds(200)));
   REQUIRE(loss);
   CHECK(!loss->gone);
   CHECK(loss->key.text == "k");
@@ -106,11 +106,10 @@ TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and 
 TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  const Held held = take(*store, "k", milliseconds(600));
+  const Held held = take(*store, "k", milliseconds(3000));
   LeaseRenewer keeper(*store, {held});
-  const auto end = later(BootClock::now(), milliseconds(1200));
   int looks = 0, too_late = 0, renewals = 0;
-  for (auto last = keeper.safe_until(); BootClock::now() < end; ++looks) {
+  for (auto last = keeper.safe_until(); renewals < 3; ++looks) {
     // Read first: a renewal in between can only make the engine's end later.
     const auto safe = keeper.safe_until();
     const auto asked = BootClock::now();
@@ -127,7 +126,6 @@ TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
   }
   CHECK(too_late == 0);
   CHECK(looks > 10);
-  CHECK(renewals >= 3);
 }
 
 TEST_OF_ENGINES("a keeper in a hurry renews at once") {

@@ -17,6 +17,7 @@ declare -A sign_of=(
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl
   [bash-completion]=/usr/share/bash-completion/bash_completion
+  [busybox-static]=busybox [dpkg-dev]=dpkg-shlibdeps
   [python3-redis]=/usr/lib/python3/dist-packages/redis
 )
 

@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "commands/commands.hpp"
+#include "commands/commit_name.hpp"
+#include "commands/version.hpp"
 #include "config/flags.hpp"
 #include "config/help.hpp"
 #include "config/redaction.hpp"
@@ -78,7 +80,7 @@ Settings settings_of(const Flags& flags) {
 int run_dlock(const std::vector<std::string>& arguments) {
   const Flags flags = parse_command_line(arguments);
   if (flags.help) return answer(help_text(flags.command));
-  if (flags.version) return answer(version_text());
+  if (flags.version) return answer(version_text(commit_name));
   if (!flags.command) {
     write_all(STDERR_FILENO, help_text(std::nullopt));
     return static_cast<int>(ExitCode::usage);

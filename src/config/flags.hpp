@@ -13,7 +13,7 @@ enum class Command { run, acquire, renew, release, inspect, doctor, guard, latch
 struct Flags {
   std::optional<Command> command;  ///< nothing only with help or version, or if `dlock` stood alone
   bool help = false;               ///< print help_text(command) on stdout, exit 0
-  bool version = false;            ///< print version_text() on stdout, exit 0
+  bool version = false;            ///< print the version on stdout, exit 0
 
   std::optional<std::string> verb;        ///< latch: the first operand
   std::vector<std::string> keys;          ///< after -k, or operands; in the user's order

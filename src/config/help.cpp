@@ -231,6 +231,4 @@ std::string help_text(std::optional<Command> command) {
   return overview();
 }
 
-std::string version_text() { return "dlock " DLOCK_VERSION "\n"; }
-
 }  // namespace dlock

@@ -10,7 +10,4 @@ namespace dlock {
 /// The help of one command, or of dlock itself; whole lines of at most 80 columns.
 std::string help_text(std::optional<Command> command);
 
-/// `dlock VERSION`, a whole line.
-std::string version_text();
-
 }  // namespace dlock

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "commands/version.hpp"
 #include "config/help.hpp"
 #include "config/options.hpp"
 #include "support/files.hpp"
@@ -107,10 +108,14 @@ TEST_CASE("every example of the help is taken by the command line it shows") {
   }
 }
 
-TEST_CASE("the version is one line") {
-  const auto lines = test::lines_of(version_text());
-  REQUIRE(lines.size() == 1);
-  CHECK(lines.front() == "dlock " DLOCK_VERSION);
+TEST_CASE("the version stands in a line of its own, before commit and libraries") {
+  const auto lines = test::lines_of(version_text("0123456789ab+"));
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "dlock " DLOCK_VERSION);
+  CHECK(lines[1] == "commit: 0123456789ab+");
+  CHECK(lines[2].starts_with("libraries inside: hiredis "));
+  CHECK(lines[3].starts_with("libraries loaded when needed: "));
+  CHECK(test::lines_of(version_text("")).size() == 3);
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+# A bare Debian in a directory of its own. Sourced after lib.sh by the scripts that need one.
+
+# contained COMMAND...: in namespaces of its own, so that its mounts and its processes go with it,
+# and it with this script, however that ends.
+contained() {
+  (exec unshare --mount --pid --fork --kill-child --mount-proc "$@" </dev/null) &
+  child=$!
+  wait "$child"
+}
+
+# inside COMMAND...: in the new Debian, with /proc, /dev and /sys.
+inside() {
+  contained bash -c '
+    mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" &&
+      exec chroot "$0" "$@"' "$place" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    LANG=C.UTF-8 TERM="${TERM:-dumb}" ${http_proxy:+http_proxy="$http_proxy"} "$@"
+}
+
+remove_debian() {
+  if kill -KILL "${child:-}" 2>/dev/null; then wait "$child"; fi
+  # What was just killed may still be writing.
+  for _ in 1 2 3; do
+    rm -rf --one-file-system "$place" && return
+    sleep 1
+  done
+}
+
+install_debian_tools() {
+  : >"$log"
+  install_missing debootstrap git
+}
+
+# make_debian RELEASE: in $place, which goes with this script.
+make_debian() {
+  ((EUID == 0)) || fail "making a Debian needs root: sudo $0 $1"
+  one_at_a_time install_debian_tools || exit
+  place=$(mktemp -d /var/tmp/dlock-"$1".XXXXXX) || exit 71
+  trap remove_debian EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+  chmod 755 "$place"
+  say "$1: debootstrap"
+  contained debootstrap --variant=minbase "$1" "$place" http://deb.debian.org/debian \
+    >>"$log" 2>&1 || { show_errors; fail "debootstrap failed: see $log"; }
+}

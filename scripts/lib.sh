@@ -2,8 +2,8 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev nlohmann-json3-dev)
-test_packages=(doctest-dev postgresql redis-server redis-tools openssl strace iproute2 nano less spin python3 mandoc
-  bash-completion zsh fish)
+test_packages=(doctest-dev postgresql redis-server redis-tools openssl strace iproute2 nano less spin python3 python3-yaml
+  systemd mandoc bash-completion zsh fish)
 
 # What runs as a service once it is installed, unless it is kept from that.
 declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [etcd-server]=etcd)
@@ -17,6 +17,7 @@ declare -A sign_of=(
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl
   [bash-completion]=/usr/share/bash-completion/bash_completion
+  [systemd]=systemd-analyze [python3-yaml]=/usr/lib/python3/dist-packages/yaml
   [busybox-static]=busybox [dpkg-dev]=dpkg-shlibdeps
   [python3-redis]=/usr/lib/python3/dist-packages/redis
 )

@@ -82,9 +82,12 @@ class CasBackend {
   virtual void sweep(const std::string& prefix, const std::string& after,
                      const CallOptions& call_options) = 0;
 
-  /// Names the connection for as long as it lives, as Snapshot::alive does. Empty: it hears no
-  /// messages, so the client has to poll.
+  /// Names the connection for as long as it lives, as Snapshot::alive does. Empty: others cannot
+  /// see whether it lives.
   virtual std::string connection_id() const = 0;
+
+  /// Whether the connection hears messages; otherwise the client has to poll.
+  virtual bool hears_messages() const { return !connection_id().empty(); }
 
   /// The next message on `channel`, or why there is none: `due` or `interrupted`. Throws
   /// Error{unavailable} if the connection no longer listens to it.

@@ -218,7 +218,7 @@ std::optional<Who> CasStore::evicted_by(const LockKey& key, const Token& token) 
 }
 
 Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
-  if (backend_->connection_id().empty()) return poll(claim, until, cancel_fd);
+  if (!backend_->hears_messages()) return poll(claim, until, cancel_fd);
   while (true) {
     const auto heard = backend_->next_message(channel_, until, cancel_fd);
     if (const auto* why = std::get_if<Wake::Reason>(&heard)) return Wake{*why, {}};

@@ -20,7 +20,9 @@ namespace {
 template <typename As>
 std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& on_link) {
   if (const auto* database = std::get_if<SqlTarget>(&settings.server)) {
-    auto backend = open_database(database->url, database->shown, database->password);
+    auto backend = database->mysql
+                       ? open_mysql(*database->mysql, database->shown, database->password)
+                       : open_postgres(database->url, database->shown, database->password);
     return std::make_unique<CasStore>(std::move(backend), settings.prefix);
   }
   RedisTerms terms{settings.prefix, settings.replicas};

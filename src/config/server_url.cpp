@@ -1,6 +1,5 @@
 #include "config/server_url.hpp"
 
-#include <arpa/inet.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -11,29 +10,13 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "config/database_url.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
+#include "config/url_parts.hpp"
 
 namespace dlock {
 namespace {
-
-/// What stands before the first of `marks`, cut off the front of `text`.
-std::string_view cut_until(std::string_view& text, std::string_view marks) {
-  const auto part = text.substr(0, text.find_first_of(marks));
-  text.remove_prefix(part.size());
-  return part;
-}
-
-std::string decoded(std::string_view text, const std::string& what) {
-  const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
-  for (std::size_t i = text.find('%'); i != std::string_view::npos; i = text.find('%', i + 1)) {
-    const bool pair = i + 2 < text.size() && is_hex(text[i + 1]) && is_hex(text[i + 2]);
-    if (!pair) throw_usage(what + " has a % without two hex digits after it: a % itself is %25");
-  }
-  std::string plain = percent_decoded(text);
-  if (plain.find('\0') != std::string::npos) throw_usage(what + " holds a NUL");
-  return plain;
-}
 
 std::string absolute_path(std::string_view text, const char* scheme) {
   std::string path = decoded(text, "the path");
@@ -73,58 +56,6 @@ void take_credentials(std::string_view& authority, Endpoint& target) {
   if (colon == std::string_view::npos) return;
   target.password = decoded(credentials.substr(colon + 1), "the password");
   if (target.password->empty()) throw_usage("the password before the @ is empty");
-}
-
-bool is_ipv6(const std::string& text) {
-  in6_addr address{};
-  return inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), &address) == 1;
-}
-
-/// A name or an address, cut off the front of `authority`; IPv6 stands in brackets.
-std::string take_host(std::string_view& authority) {
-  if (authority.starts_with('[')) {
-    const auto close = authority.find(']');
-    std::string address = decoded(authority.substr(1, close - 1), "the address");
-    if (close == std::string_view::npos || !is_ipv6(address)) {
-      throw_usage("\"" + redacted(authority) +
-                  "\" is not an IPv6 address in brackets, as in [::1]:6379");
-    }
-    authority.remove_prefix(close + 1);
-    return address;
-  }
-  if (std::count(authority.begin(), authority.end(), ':') > 1) {
-    // It may be a password that lacks its @.
-    throw_usage("no HOST:PORT after :// : an IPv6 address has brackets, as in [::1]:6379, and " +
-                std::string("an @ follows a password"));
-  }
-  std::string host(cut_until(authority, ":"));
-  const bool named = std::all_of(host.begin(), host.end(), [](char c) {
-    const bool mark = c == '-' || c == '.' || c == '_';
-    return mark || std::isalnum(static_cast<unsigned char>(c)) != 0;
-  });
-  constexpr std::size_t longest_host = 253;
-  if (host.empty()) throw_usage("the host is missing: redis://HOST[:PORT][/DB]");
-  if (!named || host.size() > longest_host)
-    throw_usage("invalid host name \"" + redacted(host) + "\"");
-  return host;
-}
-
-int parse_port(std::string_view text) {
-  const auto port = parse_number(text, 1, 65535);
-  if (!port) throw_usage("invalid port \"" + redacted(text) + "\" (1 to 65535)");
-  return static_cast<int>(*port);
-}
-
-/// The part between `://` and the path. A `/`, `?` or `#` in a password would end it too early, and
-/// the rest of the password would be taken for a path and shown.
-std::string_view take_authority(std::string_view& rest, bool path_may_have_at) {
-  const auto authority = cut_until(rest, "/?#");
-  const bool unfinished = rest.find('@') != std::string_view::npos;
-  if (unfinished && !path_may_have_at) {
-    throw_usage(
-        "an @ follows the host: in a user or password, write %2F for /, %3F for ?, %23 for #");
-  }
-  return authority;
 }
 
 /// `HOST[:PORT]`, all of `text`.
@@ -242,52 +173,16 @@ Endpoint parse_unix(std::string_view rest) {
   return target;
 }
 
-/// `host=` and `port=` of a query, which tell where the database is.
-std::string shown_address(std::string_view query) {
-  std::string shown;
-  while (!query.empty()) {
-    const auto parameter = take_until(query, '&');
-    if (!parameter.starts_with("host=") && !parameter.starts_with("port=")) continue;
-    shown += (shown.empty() ? "?" : "&") + escaped(percent_decoded(parameter));
-  }
-  return shown;
-}
-
-/// A URL of PostgreSQL: libpq reads it, and knows more forms than need be known here.
-SqlTarget parse_postgres(std::string_view text, std::string_view rest) {
-#ifndef DLOCK_WITH_POSTGRESQL
-  throw_usage("this dlock was built without PostgreSQL (DLOCK_POSTGRESQL is off)");
-#endif
-  if (rest.find('#') != std::string_view::npos) {
-    throw_usage("a # stands in the URL: in a user, password or name it is written %23");
-  }
-  auto authority = take_authority(rest, false);
-  const auto at = authority.rfind('@');
-  SqlTarget target;
-  target.url = std::string(text);
-  if (at != std::string_view::npos) {
-    const auto login = authority.substr(0, at);
-    target.has_password = login.find(':') != std::string_view::npos;
-    authority.remove_prefix(at + 1);
-  }
-  const auto path = cut_until(rest, "?");
-  if (!rest.empty()) rest.remove_prefix(1);
-  target.has_password =
-      target.has_password || ("&" + std::string(rest)).find("&password=") != std::string::npos;
-  target.shown = "postgres://" + escaped(percent_decoded(authority)) +
-                 escaped(percent_decoded(path)) + shown_address(rest);
-  return target;
-}
-
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
-  const std::string suggestion = did_you_mean(
-      std::string(scheme) + "://",
-      {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://", "rediss+sentinel://",
-       "redis+cluster://", "rediss+cluster://", "postgres://", "postgresql://"});
+  const std::string suggestion =
+      did_you_mean(std::string(scheme) + "://",
+                   {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
+                    "rediss+sentinel://", "redis+cluster://", "rediss+cluster://", "postgres://",
+                    "postgresql://", "mysql://", "mariadb://"});
   throw_usage("unknown scheme " + redacted(scheme) + "://" +
               (suggestion.empty()
                    ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
-                     "redis+cluster:// or postgres://"
+                     "redis+cluster://, postgres://, mysql:// or mariadb://"
                    : suggestion));
 }
 
@@ -312,7 +207,8 @@ Target parse_server_url(std::string_view text) {
   const auto scheme = text.substr(0, colon);
   const auto rest = text.substr(colon + 3);
   if (scheme == "unix") return parse_unix(rest);
-  if (scheme == "postgres" || scheme == "postgresql") return parse_postgres(text, rest);
+  if (scheme == "postgres" || scheme == "postgresql") return parse_postgres_url(text, rest);
+  if (scheme == "mysql" || scheme == "mariadb") return parse_mysql_url(scheme, rest);
   const auto plus = scheme.find('+');
   const bool tls = scheme.substr(0, plus) == "rediss";
   if (!tls && scheme.substr(0, plus) != "redis") refuse_scheme(scheme);

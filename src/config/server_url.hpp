@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
+#include "base/mysql_address.hpp"
 
 namespace dlock {
 
@@ -36,12 +37,14 @@ struct QuorumTarget {
   bool operator==(const QuorumTarget&) const = default;
 };
 
-/// A database. The URL goes to the database's own client library as it is.
+/// A database. A URL of PostgreSQL goes to its client library as it is; the library of MySQL and
+/// MariaDB reads none.
 struct SqlTarget {
   std::string url;
   std::string shown;                      ///< for people: without login and most parameters
   std::optional<std::string> password{};  ///< goes before the one that the URL or the library has
   bool has_password = false;              ///< the URL brings one
+  std::optional<MysqlAddress> mysql{};    ///< of a `mysql://` or `mariadb://` URL: its parts
   bool operator==(const SqlTarget&) const = default;
 };
 

@@ -4,13 +4,18 @@
 #include <optional>
 #include <string>
 
+#include "base/mysql_address.hpp"
 #include "cas/cas_backend.hpp"
 
 namespace dlock {
 
-/// The database behind a URL, not connected yet. `shown`: the URL for people; `password` goes
-/// before any other.
-std::unique_ptr<CasBackend> open_database(const std::string& url, const std::string& shown,
+/// The PostgreSQL database of a URL, not connected yet. `shown`: the URL for people; `password`
+/// overrides any other.
+std::unique_ptr<CasBackend> open_postgres(const std::string& url, const std::string& shown,
                                           const std::optional<std::string>& password);
+
+/// The same of MySQL and MariaDB.
+std::unique_ptr<CasBackend> open_mysql(MysqlAddress address, const std::string& shown,
+                                       const std::optional<std::string>& password);
 
 }  // namespace dlock

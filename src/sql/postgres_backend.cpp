@@ -6,43 +6,32 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "base/random.hpp"
 #include "sql/statement_text.hpp"
 
 namespace dlock {
 namespace {
-
-// All values are digits, so nothing needs quotes; and nothing is prepared or set for a session,
-// which would bind the session to this client in a pooler.
 
 /// clock_timestamp(): now() is the time at which the transaction began.
 constexpr std::string_view server_state =
     "(extract(epoch from clock_timestamp()) * 1000000)::bigint, pg_is_in_recovery(), "
     "pg_backend_pid(), (SELECT string_agg(pid::text, ' ') FROM pg_stat_activity)";
 
-constexpr int page_rows = 500;
-constexpr int rows_per_sweep = 50;
+constexpr Dialect dialect = Dialect::postgres;
 
 /// A record, or NULLs, with the state of the server: always one row.
 std::string select_record(const std::string& name) {
   return "SELECT " + std::string(server_state) +
          ", d.version, encode(d.body, 'hex') FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
-         bytes_literal(name);
+         bytes_literal(name, dialect);
 }
 
 /// A statement that returns a row if, and only if, it has written.
 std::string conditional_write(const std::string& name, const Snapshot& over, const Update& update,
                               Version next) {
-  const std::string ends = std::to_string(update.ends.count());
-  const std::string body = bytes_literal(update.text);
   if (over.version == 0) {
-    return "INSERT INTO dlock (name, version, ends, body) VALUES (" + bytes_literal(name) + ", " +
-           std::to_string(next) + ", " + ends + ", " + body +
-           ") ON CONFLICT DO NOTHING RETURNING 1";
+    return insert_statement(name, update, next, dialect) + " ON CONFLICT DO NOTHING RETURNING 1";
   }
-  return "UPDATE dlock SET version = " + std::to_string(next) + ", ends = " + ends +
-         ", body = " + body + " WHERE name = " + bytes_literal(name) +
-         " AND version = " + std::to_string(over.version) + " RETURNING 1";
+  return update_statement(name, over.version, update, next, dialect) + " RETURNING 1";
 }
 
 /// The messages that go out with a write.
@@ -55,13 +44,6 @@ std::string with_messages(const std::string& write, const std::vector<Wakeup>& w
   }
   return "WITH w AS (" + write + ") SELECT pg_notify(n.c, n.m) FROM w, (VALUES " + values +
          ") n(c, m)";
-}
-
-/// A new record begins at a random version, so that no state of a record that was removed comes
-/// back.
-Version first_version() {
-  constexpr std::size_t bytes = 7;
-  return static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
 }
 
 /// Another transaction was faster, and this one undone.
@@ -178,7 +160,7 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
   if (update.names_connection && over.connection != connection_.count()) {
     throw_unavailable(connection_.name() + ": the connection was closed");
   }
-  const Version next = over.version == 0 ? first_version() : over.version + 1;
+  const Version next = next_version(over);
   const Deadline sent = BootClock::now();
   const auto results =
       run("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; "
@@ -201,11 +183,10 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
                                  const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   // The clock comes with every row, and in one row of its own if there are none.
-  const auto results = run(
-      select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock WHERE " +
-          is_under(prefix) + " AND name > " + bytes_literal(after) + " ORDER BY name LIMIT " +
-          std::to_string(page_rows),
-      call_options);
+  const auto results =
+      run(select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
+              page_condition(prefix, after, page_rows, dialect),
+          call_options);
   if (results.empty()) throw_unavailable(name() + ": no answer");
   if (results.back().failed()) refuse(results.back());
   RecordPage page;
@@ -220,7 +201,7 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
 }
 
 std::int64_t PostgresBackend::count(const std::string& prefix, const CallOptions& call_options) {
-  const auto results = run("SELECT count(*) FROM dlock WHERE " + is_under(prefix), call_options);
+  const auto results = run(count_statement(prefix, dialect), call_options);
   if (results.empty()) throw_unavailable(name() + ": no answer");
   if (results.back().failed()) refuse(results.back());
   return parse_number(results.back().value(0, 0).value_or(""), 0, INT64_MAX).value_or(0);
@@ -230,9 +211,8 @@ void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
                             const CallOptions& call_options) {
   // What another transaction has just renewed no longer meets the condition when it is deleted.
   const auto results =
-      run("DELETE FROM dlock WHERE name IN (SELECT name FROM dlock WHERE " + is_under(prefix) +
-              " AND name > " + bytes_literal(after) + " ORDER BY name LIMIT " +
-              std::to_string(rows_per_sweep) +
+      run("DELETE FROM dlock WHERE name IN (SELECT name FROM dlock " +
+              page_condition(prefix, after, rows_per_sweep, dialect) +
               ") AND ends < (extract(epoch from clock_timestamp()) * 1000000)::bigint",
           call_options);
   if (!results.empty() && results.back().failed()) refuse(results.back());

@@ -4,29 +4,32 @@
 #include <cctype>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 
 namespace dlock {
 namespace {
 
 constexpr std::string_view hex_digits = "0123456789abcdef";
 
+/// A condition on the column `name`: it begins with `prefix`.
+std::string is_under(const std::string& prefix, Dialect dialect) {
+  // Prefixes end in a colon; a name begins with one if it lies before the next byte there.
+  std::string end = prefix;
+  ++end.back();
+  return "name >= " + bytes_literal(prefix, dialect) + " AND name < " + bytes_literal(end, dialect);
+}
+
 }  // namespace
 
-std::string bytes_literal(std::string_view bytes) {
-  std::string text = "decode('";
-  text.reserve(text.size() + 2 * bytes.size() + 8);
+std::string bytes_literal(std::string_view bytes, Dialect dialect) {
+  constexpr std::string_view longest_frame = "decode('', 'hex')";
+  std::string text = dialect == Dialect::mysql ? "x'" : "decode('";
+  text.reserve(2 * bytes.size() + longest_frame.size());
   for (const unsigned char byte : bytes) {
     text += hex_digits[byte >> 4];
     text += hex_digits[byte & 15];
   }
-  return text + "', 'hex')";
-}
-
-std::string is_under(const std::string& prefix) {
-  // Prefixes end in a colon; a name begins with one if it lies before the next byte there.
-  std::string end = prefix;
-  ++end.back();
-  return "name >= " + bytes_literal(prefix) + " AND name < " + bytes_literal(end);
+  return text + (dialect == Dialect::mysql ? "'" : "', 'hex')");
 }
 
 std::string quoted(const std::string& text) {
@@ -44,6 +47,37 @@ std::string from_hex(std::string_view digits) {
     bytes += static_cast<char>(hex_digits.find(digits[i]) * 16 + hex_digits.find(digits[i + 1]));
   }
   return bytes;
+}
+
+std::string insert_statement(const std::string& name, const Update& update, Version version,
+                             Dialect dialect) {
+  return "INSERT INTO dlock (name, version, ends, body) VALUES (" + bytes_literal(name, dialect) +
+         ", " + std::to_string(version) + ", " + std::to_string(update.ends.count()) + ", " +
+         bytes_literal(update.text, dialect) + ")";
+}
+
+std::string update_statement(const std::string& name, Version over, const Update& update,
+                             Version version, Dialect dialect) {
+  return "UPDATE dlock SET version = " + std::to_string(version) +
+         ", ends = " + std::to_string(update.ends.count()) +
+         ", body = " + bytes_literal(update.text, dialect) +
+         " WHERE name = " + bytes_literal(name, dialect) + " AND version = " + std::to_string(over);
+}
+
+std::string page_condition(const std::string& prefix, const std::string& after, int rows,
+                           Dialect dialect) {
+  return "WHERE " + is_under(prefix, dialect) + " AND name > " + bytes_literal(after, dialect) +
+         " ORDER BY name LIMIT " + std::to_string(rows);
+}
+
+std::string count_statement(const std::string& prefix, Dialect dialect) {
+  return "SELECT count(*) FROM dlock WHERE " + is_under(prefix, dialect);
+}
+
+Version next_version(const Snapshot& over) {
+  constexpr std::size_t bytes = 7;
+  if (over.version != 0) return over.version + 1;
+  return static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
 }
 
 }  // namespace dlock

@@ -1,40 +1,59 @@
-// Locks in a PostgreSQL database, as users of dlock meet them.
+// Locks in a database, PostgreSQL and MariaDB, as users of dlock meet them.
 
 #include <doctest/doctest.h>
 #include <signal.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 
 #include "cli/place.hpp"
 #include "support/dlock_binary.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
+
+TYPE_TO_STRING_AS("postgres", dlock::test::PostgresServer);
+TYPE_TO_STRING_AS("mariadb", dlock::test::MariaDbServer);
+
+/// A test of each kind of database; `Server` is the kind under test.
+#define TEST_OF_DATABASES(name) \
+  TEST_CASE_TEMPLATE(name, Server, dlock::test::PostgresServer, dlock::test::MariaDbServer)
 
 namespace dlock::test {
 namespace {
 
 constexpr const char* password = "s3cret-of-the-test";
 
-bool no_postgres() {
-  if (PostgresServer::is_installed()) return false;
-  MESSAGE("skipped: postgresql is not installed");
+template <typename Server>
+bool is_missing() {
+  if (Server::is_installed()) return false;
+  MESSAGE("skipped: the server is not installed");
   return true;
 }
 
-/// One server for all tests of a process; each has a table of its own.
-PostgresServer& postgres() {
-  static PostgresServer server(
-      {true,
-       {},
-       "local all postgres trust\nlocal all all trust\nhost all postgres 127.0.0.1/32 trust\n"
-       "host all all 127.0.0.1/32 scram-sha-256\n"});
-  return server;
+template <typename Server>
+std::unique_ptr<DatabaseServer> new_server() {
+  return std::make_unique<Server>();
 }
 
-PostgresServer& empty_database() {
-  postgres().query("DROP TABLE IF EXISTS dlock");
-  return postgres();
+/// Logins over TCP need a password, but for the administrator.
+template <>
+std::unique_ptr<DatabaseServer> new_server<PostgresServer>() {
+  return std::make_unique<PostgresServer>(
+      PostgresOptions{true,
+                      {},
+                      "local all all trust\nhost all postgres 127.0.0.1/32 trust\n"
+                      "host all all 127.0.0.1/32 scram-sha-256\n"});
+}
+
+/// One server for all tests of a process, without a table.
+template <typename Server>
+DatabaseServer& empty_database() {
+  static const auto server = new_server<Server>();
+  server->text("DROP TABLE IF EXISTS dlock");
+  return *server;
 }
 
 ProcessOptions at(const std::string& url) {
@@ -55,9 +74,10 @@ std::size_t waiters(const std::string& url) {
   return state.is_object() ? state["waiters"].size() : 0;
 }
 
-TEST_CASE("database: a lock is taken, renewed, seen and released by commands of their own") {
-  if (no_postgres()) return;
-  const std::string url = empty_database().url();
+TEST_OF_DATABASES(
+    "database: a lock is taken, renewed, seen and released by commands of their own") {
+  if (is_missing<Server>()) return;
+  const std::string url = empty_database<Server>().url();
   const auto taken = dlock_at(url, {"acquire", "-k", "a", "-t", "60s"});
   REQUIRE(taken.exit_code == 0);
   const std::string token = taken.out.substr(0, taken.out.size() - 1);
@@ -69,9 +89,9 @@ TEST_CASE("database: a lock is taken, renewed, seen and released by commands of 
   CHECK(run_at(url).exit_code == 0);
 }
 
-TEST_CASE("database: a waiter is woken by the release, and runs") {
-  if (no_postgres()) return;
-  const std::string url = empty_database().url();
+TEST_OF_DATABASES("database: a waiter is woken by the release, and runs") {
+  if (is_missing<Server>()) return;
+  const std::string url = empty_database<Server>().url();
   const TempDir dir;
   Process holder = start_dlock(
       {"run", "-k", "a", "--", "sh", "-c",
@@ -89,80 +109,83 @@ TEST_CASE("database: a waiter is woken by the release, and runs") {
   CHECK(result.duration < std::chrono::seconds(20));
 }
 
-TEST_CASE("database: a holder at rest keeps no connection") {
-  if (no_postgres()) return;
-  PostgresServer& server = empty_database();
-  const std::string connections =
-      "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock' AND pid <> "
-      "pg_backend_pid()";
+TEST_OF_DATABASES("database: a holder at rest keeps no connection") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
   Process holder =
       start_dlock({"run", "-k", "a", "-t", "16s", "--", "sleep", "300"}, at(server.url()));
-  REQUIRE(eventually([&] { return server.text(connections) != "0\n"; }));
-  CHECK(eventually([&] { return server.text(connections) == "0\n"; }, milliseconds(30'000)));
+  REQUIRE(eventually([&] { return server.connections() != 0; }));
+  CHECK(eventually([&] { return server.connections() == 0; }, milliseconds(30'000)));
   CHECK(holder.running());
   CHECK(dlock_at(server.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
 }
 
-TEST_CASE("database: a password comes from the URL, from dlock's places and from libpq's") {
-  if (no_postgres()) return;
-  PostgresServer& server = empty_database();
-  server.query("DROP ROLE IF EXISTS app; CREATE ROLE app LOGIN PASSWORD '" + std::string(password) +
-               "'; GRANT ALL ON SCHEMA public TO app");
-  const std::string rest = "@127.0.0.1:" + std::to_string(server.port()) + "/postgres";
-  const std::string without = "postgresql://app" + rest;
-  auto environment = at(without);
+TEST_OF_DATABASES("database: a password comes from the URL, dlock's places and the library's") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  server.make_user("app", password, true);
+  auto environment = at(server.tcp_url("app"));
   const auto wrong = [&](const Result& result) {
     CHECK(result.exit_code == 77);
     CHECK(!holds(result.out + result.err, password));
     CHECK(!holds(result.out + result.err, "wrong-one"));
   };
-  CHECK(run_at("postgres://app:" + std::string(password) + rest).exit_code == 0);
-  wrong(run_at("postgres://app:wrong-one" + rest));
-  wrong(run_at(without));
-  environment.env["PGPASSWORD"] = password;
+  CHECK(run_at(server.tcp_url("app:" + std::string(password))).exit_code == 0);
+  wrong(run_at(server.tcp_url("app:wrong-one")));
+  wrong(run_at(server.tcp_url("app")));
+  environment.env[server.password_variable()] = password;
   CHECK(dlock({"run", "-k", "a", "--", "true"}, environment).exit_code == 0);
   environment.env["DLOCK_PASSWORD"] = "wrong-one";
   wrong(dlock({"run", "-k", "a", "--", "true"}, environment));
-  environment.env["PGPASSWORD"] = "wrong-one";
+  environment.env[server.password_variable()] = "wrong-one";
   environment.env["DLOCK_PASSWORD"] = password;
   CHECK(dlock({"run", "-k", "a", "--", "true"}, environment).exit_code == 0);
   CHECK(!holds(server.log(), password));
 }
 
-TEST_CASE("database: what cannot be reached or has no database ends with 69") {
-  if (no_postgres()) return;
-  PostgresServer& server = empty_database();
-  const auto nobody = run_at("postgres://u:pw-of-it@127.0.0.1:1/db");
-  CHECK(nobody.exit_code == 69);
-  CHECK(holds(nobody.err, "postgres://127.0.0.1:1/db: "));
-  CHECK(!holds(nobody.err, "pw-of-it"));
-  CHECK(run_at(server.url("postgres", "nowhere")).exit_code == 69);
+TEST_OF_DATABASES("database: what cannot be reached or has no database ends with 69") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  for (const std::string scheme : {"postgres", "mysql"}) {
+    const auto nobody = run_at(scheme + "://u:pw-of-it@127.0.0.1:1/db");
+    CHECK(nobody.exit_code == 69);
+    CHECK(is_one_message(nobody.err));
+    CHECK(holds(nobody.err, scheme + "://127.0.0.1:1/db: "));
+    CHECK(!holds(nobody.err, "pw-of-it"));
+  }
+  CHECK(run_at(server.url({}, "nowhere")).exit_code == 69);
   CHECK(run_at(server.url() + "&nonsense=1").exit_code != 0);
 }
 
-TEST_CASE("database: a standby is refused, and so is a user without rights") {
-  if (no_postgres()) return;
-  PostgresServer server;
-  CHECK(run_at(server.url()).exit_code == 0);
-  server.query("CREATE ROLE reader LOGIN; GRANT SELECT ON dlock TO reader");
-  const auto reader = run_at(server.url("reader"));
+TEST_OF_DATABASES("database: a standby is refused, and so is a user without rights") {
+  if (is_missing<Server>()) return;
+  const auto server = new_server<Server>();
+  CHECK(run_at(server->url()).exit_code == 0);
+  server->make_user("reader", password, false);
+  server->let_read("reader");
+  const std::string login = "reader:" + std::string(password);
+  const auto reader = run_at(server->tcp_url(login));
   CHECK(reader.exit_code == 77);
+  CHECK(is_one_message(reader.err));
   CHECK(holds(reader.err, "dlock doctor --acl"));
-  server.query("DROP TABLE dlock");
-  CHECK(run_at(server.url("reader")).exit_code == 77);  // may not make the table
-  CHECK(run_at(server.url()).exit_code == 0);
-  server.become_standby();
-  const auto standby = run_at(server.url());
+  server->text("DROP TABLE dlock");
+  const auto may_not_create = run_at(server->tcp_url(login));
+  CHECK(may_not_create.exit_code == 77);
+  CHECK(holds(may_not_create.err, "dlock doctor --acl"));
+  CHECK(run_at(server->url()).exit_code == 0);
+  server->become_standby();
+  const auto standby = run_at(server->url());
   CHECK(standby.exit_code == 69);
-  CHECK(holds(standby.err, "standby"));
+  CHECK(is_one_message(standby.err));
+  CHECK(holds(standby.err, "locks need the primary"));
 }
 
-TEST_CASE("database: a record of a newer dlock, or of none, is left alone") {
-  if (no_postgres()) return;
-  PostgresServer& server = empty_database();
+TEST_OF_DATABASES("database: a record of a newer dlock, or of none, is left alone") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
   const auto url = server.url();
   const auto with_body = [&](const std::string& body) {
-    server.query("UPDATE dlock SET body = convert_to('" + body + "', 'UTF8')");
+    server.set_bodies(body);
     return run_at(url);
   };
   CHECK(run_at(url).exit_code == 0);
@@ -170,16 +193,20 @@ TEST_CASE("database: a record of a newer dlock, or of none, is left alone") {
   CHECK(newer.exit_code == 65);
   CHECK(holds(newer.err, "another version"));
   CHECK(with_body("hello").exit_code == 65);
-  CHECK(with_body("dlock-record 1\nkey b\nfence 1\nasked 0\nend\n").exit_code == 65);
+  const std::string of_another_key = "dlock-record 1\nkey b\nfence 1\nasked 0\nend\n";
+  CHECK(with_body(of_another_key).exit_code == 65);
   CHECK(dlock_at(url, {"inspect"}).exit_code == 0);
-  CHECK(server.text("SELECT convert_from(body, 'UTF8') LIKE '%key b%' FROM dlock") == "t\n");
-  server.query("DROP TABLE dlock; CREATE TABLE dlock (name text, version text)");
+  CHECK(server.text("SELECT octet_length(body) FROM dlock") ==
+        std::to_string(of_another_key.size()) + "\n");
+  server.text("DROP TABLE dlock; CREATE TABLE dlock (name varchar(9), version varchar(9))");
   CHECK(run_at(url).exit_code == 65);
 }
 
-TEST_CASE("database: locks outlive a crash of the server, and waiters come back to their places") {
-  if (no_postgres()) return;
-  PostgresServer server;
+TEST_OF_DATABASES(
+    "database: locks outlive a crash of the server, and waiters come back to their places") {
+  if (is_missing<Server>()) return;
+  const auto own_server = new_server<Server>();
+  DatabaseServer& server = *own_server;
   const auto url = server.url();
   Process holder = start_dlock({"run", "-k", "a", "-t", "60s", "--", "sleep", "300"}, at(url));
   REQUIRE(eventually([&] { return !holds(dlock_at(url, {"inspect", "a"}).out, "free"); }));
@@ -195,15 +222,26 @@ TEST_CASE("database: locks outlive a crash of the server, and waiters come back 
   CHECK(result.out == "second\n");
 }
 
+TEST_OF_DATABASES("database: a holder whose table is dropped stops its command") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  Process holder =
+      start_dlock({"run", "-k", "a", "-t", "6s", "--", "sleep", "300"}, at(server.url()));
+  REQUIRE(eventually([&] { return !holds(dlock_at(server.url(), {"inspect", "a"}).out, "free"); }));
+  server.text("DROP TABLE dlock");
+  const auto ended = holder.wait(milliseconds(60'000));
+  CHECK(ended.exit_code == 79);
+  CHECK(holds(ended.err, "a: "));
+}
+
 TEST_CASE("database: what does not go with one is refused in one line") {
-  CHECK(
-      dlock_at("postgres://h/db", {"run", "--replicas", "1", "-k", "a", "--", "true"}).exit_code ==
-      64);
-  CHECK(dlock_at("postgres://h/db", {"run", "--tls-ca", "/f", "-k", "a", "--", "true"}).exit_code ==
-        64);
-  CHECK(dlock({"run", "--server", "postgres://h/a", "--server", "redis://b", "--server",
-               "redis://c", "-k", "a", "--", "true"})
-            .exit_code == 64);
+  for (const std::string url : {"postgres://h/db", "mysql://h/db"}) {
+    CHECK(dlock_at(url, {"run", "--replicas", "1", "-k", "a", "--", "true"}).exit_code == 64);
+    CHECK(dlock_at(url, {"run", "--tls-ca", "/f", "-k", "a", "--", "true"}).exit_code == 64);
+    CHECK(dlock({"run", "--server", url, "--server", "redis://b", "--server", "redis://c", "-k",
+                 "a", "--", "true"})
+              .exit_code == 64);
+  }
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ class RedisDeployment : public Deployment {
 };
 
 /// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
-/// `sentinel`, `cluster`, `quorum`, `postgres`, `postgres-tcp`; by default one server on a Unix
-/// socket. But for `tcp` and the default all tests of this process share it.
+/// `sentinel`, `cluster`, `quorum`, `postgres`, `postgres-tcp`, `mariadb`, `mariadb-tcp`; by
+/// default one server on a Unix socket. But for `tcp` and the default all tests of this process
+/// share it.
 std::shared_ptr<Deployment> new_deployment();
 
 }  // namespace dlock::test

@@ -1,9 +1,6 @@
 #include "support/postgres_server.hpp"
 
-#include <grp.h>
-#include <pwd.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -26,27 +23,6 @@ std::string programs() {
   return "";
 }
 
-/// As a user that the server accepts: it refuses root.
-ProcessOptions as_postgres() {
-  ProcessOptions options;
-  options.merge = true;
-  options.cwd = "/";
-  if (geteuid() != 0) return options;
-  const passwd* user = getpwnam("postgres");
-  if (user == nullptr) throw Error(ErrorKind::host_refused, "no user postgres");
-  options.before_exec = [uid = user->pw_uid, gid = user->pw_gid] {
-    if (setgroups(0, nullptr) != 0 || setgid(gid) != 0 || setuid(uid) != 0) _exit(126);
-    prctl(PR_SET_PDEATHSIG, SIGQUIT);
-  };
-  return options;
-}
-
-int unused_port() {
-  Address any{"", 0};
-  const Fd held = bind_to(any);
-  return any.port;
-}
-
 CallOptions within_seconds() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
 
 }  // namespace
@@ -55,15 +31,10 @@ bool PostgresServer::is_installed() { return !programs().empty(); }
 
 PostgresServer::PostgresServer(PostgresOptions options)
     : options_(std::move(options)), port_(options_.tcp ? unused_port() : 5432) {
-  if (geteuid() == 0) {
-    const passwd* user = getpwnam("postgres");
-    if (user == nullptr || chown(dir_.path().c_str(), user->pw_uid, user->pw_gid) != 0) {
-      throw Error(ErrorKind::host_refused, "no user postgres");
-    }
-  }
+  user_.own(dir_.path());
   const Result made = run({programs() + "/initdb", "-D", dir_ / "data", "-A", "trust", "-U",
                            "postgres", "-N", "-E", "UTF8", "--locale=C", "--no-instructions"},
-                          as_postgres());
+                          user_.options(SIGQUIT));
   if (made.exit_code != 0) throw Error(ErrorKind::host_refused, "initdb: " + made.out);
   if (!options_.hba.empty()) std::ofstream(dir_ / "data/pg_hba.conf") << options_.hba;
   start();
@@ -83,7 +54,7 @@ void PostgresServer::start() {
     argv.push_back("-c");
     argv.push_back(each);
   }
-  process_.emplace(argv, as_postgres());
+  process_.emplace(argv, user_.options(SIGQUIT));
   connection_.emplace(PostgresTerms{url(), {}, "postgres"});
   const bool up = eventually(
       [&] {
@@ -115,12 +86,12 @@ void PostgresServer::become_standby() {
 }
 
 std::string PostgresServer::url(const std::string& user, const std::string& database) const {
-  return "postgres:///" + database + "?host=" + dir_.path() + "&port=" + std::to_string(port_) +
-         "&user=" + user;
+  return "postgres:///" + (database.empty() ? "postgres" : database) + "?host=" + dir_.path() +
+         "&port=" + std::to_string(port_) + "&user=" + (user.empty() ? "postgres" : user);
 }
 
-std::string PostgresServer::tcp_url() const {
-  return "postgres://postgres@127.0.0.1:" + std::to_string(port_) + "/postgres";
+std::string PostgresServer::tcp_url(const std::string& login) const {
+  return "postgresql://" + login + "@127.0.0.1:" + std::to_string(port_) + "/postgres";
 }
 
 std::vector<PostgresResult> PostgresServer::query(const std::string& statements) {
@@ -138,6 +109,27 @@ std::string PostgresServer::text(const std::string& statements) {
     text += std::string(results.back().value(row, 0).value_or("")) + "\n";
   }
   return text;
+}
+
+void PostgresServer::make_user(const std::string& name, const std::string& password,
+                               bool creates_tables) {
+  query("DROP ROLE IF EXISTS " + name + "; CREATE ROLE " + name + " LOGIN PASSWORD '" + password +
+        "'");
+  if (creates_tables) query("GRANT ALL ON SCHEMA public TO " + name);
+}
+
+void PostgresServer::let_read(const std::string& name) {
+  query("GRANT SELECT ON dlock TO " + name);
+}
+
+void PostgresServer::set_bodies(const std::string& body) {
+  query("UPDATE dlock SET body = convert_to('" + body + "', 'UTF8')");
+}
+
+int PostgresServer::connections() {
+  return std::stoi(
+      text("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock' AND pid <> "
+           "pg_backend_pid()"));
 }
 
 }  // namespace dlock::test

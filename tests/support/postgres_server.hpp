@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "sql/postgres_connection.hpp"
+#include "support/database_server.hpp"
 #include "support/process.hpp"
+#include "support/service_user.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
@@ -18,35 +20,38 @@ struct PostgresOptions {
 
 /// A PostgreSQL server of the test's own, in its own directory, run by the user postgres where the
 /// test is root; up when constructed and gone when destroyed.
-class PostgresServer {
+class PostgresServer final : public DatabaseServer {
  public:
   /// Whether this machine has one.
   static bool is_installed();
 
   explicit PostgresServer(PostgresOptions options = {});
-  ~PostgresServer();
+  ~PostgresServer() override;
 
-  /// What dlock is given: by the socket, as the superuser unless another is named.
-  std::string url(const std::string& user = "postgres",
-                  const std::string& database = "postgres") const;
-  std::string tcp_url() const;
+  std::string url(const std::string& user = {}, const std::string& database = {}) const override;
+  std::string tcp_url(const std::string& login) const override;
+  std::string password_variable() const override { return "PGPASSWORD"; }
   const std::string& directory() const { return dir_.path(); }
   int port() const { return port_; }
   pid_t pid() const { return process_->pid(); }
-  std::string log() const { return process_->out(); }
+  std::string log() const override { return process_->out(); }
 
   /// Sends statements on a connection of the server's own; their results. Error if one fails.
   std::vector<PostgresResult> query(const std::string& statements);
-  /// The first column of the last result, line by line.
-  std::string text(const std::string& statements);
+  std::string text(const std::string& statements) override;
+  void make_user(const std::string& name, const std::string& password,
+                 bool creates_tables) override;
+  void let_read(const std::string& name) override;
+  void set_bodies(const std::string& body) override;
+  int connections() override;
 
-  void kill_hard();  ///< as after a crash: no clean end
-  void start();
-  /// Restarts as the standby of a primary that it never reaches.
-  void become_standby();
+  void kill_hard() override;
+  void start() override;
+  void become_standby() override;
 
  private:
   PostgresOptions options_;
+  ServiceUser user_{"postgres"};
   TempDir dir_;
   int port_ = 0;
   std::optional<Process> process_;

@@ -116,7 +116,7 @@ TEST_CASE("a wrong scheme is refused, with what was meant") {
   CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
   CHECK(fault("http://h") ==
         "unknown scheme http://: it is local:, redis://, rediss://, unix://, redis+sentinel://, "
-        "redis+cluster:// or postgres://");
+        "redis+cluster://, postgres://, mysql:// or mariadb://");
   CHECK(fault("://h").starts_with("unknown scheme ://"));
   for (const char* bad : {"", "localhost", "localhost:6379", "/run/r.sock", "redis:h", "unix:/a",
                           "local", "redis:/h", " redis"}) {
@@ -226,6 +226,40 @@ TEST_CASE("a PostgreSQL URL goes to libpq as it is, and is shown without login a
   CHECK(fault("postgres://u:a/b@h/db").find("sekret") == std::string::npos);
   CHECK(fault("postgres://u:se#kret@h/db").find("%23") != std::string::npos);
   CHECK(fault("postgre://h/db").find("postgres://") != std::string::npos);
+}
+
+TEST_CASE("a MySQL or MariaDB URL is taken apart, and is shown without login and TLS files") {
+  const auto parsed = [](const std::string& url) {
+    return std::get<SqlTarget>(parse_server_url(url));
+  };
+  const auto parts = [&](const std::string& url) { return parsed(url).mysql.value(); };
+  using Tls = MysqlAddress::Tls;
+  const auto full = parsed("mysql://app:se%40kret@db1:3307/shop?ssl-mode=REQUIRED");
+  CHECK(full.mysql == MysqlAddress{"db1", 3307, "", "shop", "app", "se@kret", Tls::encrypted});
+  CHECK(full.shown == "mysql://db1:3307/shop");
+  CHECK(full.has_password);
+  CHECK(parts("mariadb://[::1]/d") == MysqlAddress{"::1", 0, "", "d"});
+  CHECK_FALSE(parsed("mariadb://app@h/d").has_password);
+  const auto by_socket = parsed("mariadb:///d?socket=/run/m.sock");
+  CHECK(by_socket.mysql == MysqlAddress{"", 0, "/run/m.sock", "d"});
+  CHECK(by_socket.shown == "mariadb:///d?socket=/run/m.sock");
+  CHECK(parts("mysql://h/d?ssl-mode=DISABLED").tls == Tls::off);
+  CHECK(parts("mysql://h/d?ssl-ca=/ca").tls == Tls::verified);
+  CHECK(parts("mysql://h/d?ssl-mode=VERIFY_CA&ssl-ca=/ca").ca == "/ca");
+  const auto own = parts("mysql://h/d?ssl-mode=VERIFY_IDENTITY&ssl-cert=/c&ssl-key=/k");
+  CHECK(own.certificate == "/c");
+  CHECK(own.key == "/k");
+  for (const char* bad :
+       {"mysql://h", "mysql://h/", "mysql://", "mysql://h/d?nonsense=1", "mysql://h/d?ssl-mode=yes",
+        "mysql://h/d?ssl-ca=ca.pem", "mysql://h/d?ssl-mode=REQUIRED&ssl-ca=/ca", "mysql://h:x/d",
+        "mysql://h,g/d", "mysql://@h/d", "mysql://h/d?socket=/s", "mysql://u:se#kret@h/d",
+        "mysql://u:a/sekret@h/d", "mysql://h/%zz"}) {
+    CAPTURE(bad);
+    CHECK(!fault(bad).empty());
+    CHECK(fault(bad).find("sekret") == std::string::npos);
+  }
+  CHECK(fault("mysql://h/d?sock=/s").ends_with("did you mean socket?"));
+  CHECK(fault("mysq://h/d").find("mysql://") != std::string::npos);
 }
 
 TEST_CASE("redis+cluster:// names some of the nodes") {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace dlock {
+
+/// A database of MySQL or MariaDB, and how to log in to it. What is empty here the client library
+/// takes from its option files, or it has a default.
+struct MysqlAddress {
+  /// What a connection is to prove before a password goes out on it.
+  enum class Tls {
+    library,    ///< as the library's option files say
+    off,        ///< nothing, and it is not encrypted
+    encrypted,  ///< nothing
+    verified,   ///< the certificate and the name of the server
+  };
+
+  std::string host;         ///< IPv6 without brackets; empty: a socket of this host
+  int port = 0;             ///< 0: the library's
+  std::string socket_path;  ///< of a Unix socket, in place of host and port
+  std::string database;
+  std::optional<std::string> user{};
+  std::optional<std::string> password{};
+  Tls tls = Tls::library;
+  std::string ca{};           ///< PEM file
+  std::string certificate{};  ///< PEM file of the client
+  std::string key{};          ///< PEM file of the client
+  bool operator==(const MysqlAddress&) const = default;
+};
+
+}  // namespace dlock

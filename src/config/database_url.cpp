@@ -1,0 +1,155 @@
+#include "config/database_url.hpp"
+
+#include "base/cut.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "config/redaction.hpp"
+#include "config/suggestion.hpp"
+#include "config/url_parts.hpp"
+
+namespace dlock {
+namespace {
+
+void refuse_fragment(std::string_view rest) {
+  if (rest.find('#') == std::string_view::npos) return;
+  throw_usage("a # stands in the URL: in a user, password or name it is written %23");
+}
+
+/// `host=` and `port=` of a query, which tell where the database is.
+std::string shown_address(std::string_view query) {
+  std::string shown;
+  while (!query.empty()) {
+    const auto parameter = take_until(query, '&');
+    if (!parameter.starts_with("host=") && !parameter.starts_with("port=")) continue;
+    shown += (shown.empty() ? "?" : "&") + escaped(percent_decoded(parameter));
+  }
+  return shown;
+}
+
+/// `user:pw@` or `user@`, cut off the front of `authority`.
+void take_login(std::string_view& authority, MysqlAddress& address) {
+  const auto at = authority.rfind('@');
+  if (at == std::string_view::npos) return;
+  auto login = authority.substr(0, at);
+  authority.remove_prefix(at + 1);
+  const auto user = cut_until(login, ":");
+  if (!user.empty()) address.user = decoded(user, "the user");
+  if (!login.empty()) address.password = decoded(login.substr(1), "the password");
+  const bool none = !address.user && !address.password;
+  if (none) throw_usage("nothing comes before the @: drop it, or write user:password@");
+}
+
+/// `HOST` or `HOST:PORT`.
+void take_host_and_port(std::string_view authority, MysqlAddress& address) {
+  if (authority.empty()) return;
+  if (authority.find(',') != std::string_view::npos) {
+    throw_usage("a URL of MySQL or MariaDB names one host");
+  }
+  address.host = take_host(authority);
+  if (authority.empty()) return;
+  if (authority.front() != ':') {
+    throw_usage("\"" + redacted(authority) + "\" after the host is not :PORT");
+  }
+  address.port = parse_port(authority.substr(1));
+}
+
+MysqlAddress::Tls tls_from(const std::string& mode) {
+  if (mode == "DISABLED") return MysqlAddress::Tls::off;
+  if (mode == "REQUIRED") return MysqlAddress::Tls::encrypted;
+  if (mode == "VERIFY_CA" || mode == "VERIFY_IDENTITY") return MysqlAddress::Tls::verified;
+  throw_usage("invalid ssl-mode \"" + redacted(mode) +
+              "\" (DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY)");
+}
+
+std::string path_from(const std::string& name, std::string value) {
+  if (value.starts_with('/')) return value;
+  throw_usage(name + " is not an absolute path: \"" + redacted(value) + "\"");
+}
+
+/// Of `NAME=VALUE&...`.
+void take_parameters(std::string_view query, MysqlAddress& address) {
+  std::string mode;
+  while (!query.empty()) {
+    auto parameter = take_until(query, '&');
+    const std::string name(take_until(parameter, '='));
+    std::string value = decoded(parameter, name);
+    if (name == "socket") {
+      address.socket_path = path_from(name, std::move(value));
+    } else if (name == "ssl-ca") {
+      address.ca = path_from(name, std::move(value));
+    } else if (name == "ssl-cert") {
+      address.certificate = path_from(name, std::move(value));
+    } else if (name == "ssl-key") {
+      address.key = path_from(name, std::move(value));
+    } else if (name == "ssl-mode") {
+      mode = std::move(value);
+    } else {
+      throw_usage("\"" + redacted(name) + "\" after the ? is unknown" +
+                  did_you_mean(name, {"socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"}));
+    }
+  }
+  // A certificate to verify by is there to be verified by.
+  if (!address.ca.empty()) address.tls = MysqlAddress::Tls::verified;
+  if (!mode.empty()) address.tls = tls_from(mode);
+  const bool unused = !address.ca.empty() && address.tls != MysqlAddress::Tls::verified;
+  if (unused) throw_usage("ssl-ca verifies a server only with ssl-mode=VERIFY_IDENTITY");
+}
+
+std::string shown_url(std::string_view scheme, std::string_view authority,
+                      const MysqlAddress& address) {
+  return std::string(scheme) + "://" + escaped(percent_decoded(authority)) + "/" +
+         escaped(address.database) +
+         (address.socket_path.empty() ? "" : "?socket=" + escaped(address.socket_path));
+}
+
+}  // namespace
+
+SqlTarget parse_postgres_url(std::string_view text, std::string_view rest) {
+#ifndef DLOCK_WITH_POSTGRESQL
+  throw_usage("this dlock was built without PostgreSQL (DLOCK_POSTGRESQL is off)");
+#endif
+  refuse_fragment(rest);
+  auto authority = take_authority(rest, false);
+  const auto at = authority.rfind('@');
+  SqlTarget target;
+  target.url = std::string(text);
+  if (at != std::string_view::npos) {
+    const auto login = authority.substr(0, at);
+    target.has_password = login.find(':') != std::string_view::npos;
+    authority.remove_prefix(at + 1);
+  }
+  const auto path = cut_until(rest, "?");
+  if (!rest.empty()) rest.remove_prefix(1);
+  target.has_password =
+      target.has_password || ("&" + std::string(rest)).find("&password=") != std::string::npos;
+  target.shown = "postgres://" + escaped(percent_decoded(authority)) +
+                 escaped(percent_decoded(path)) + shown_address(rest);
+  return target;
+}
+
+SqlTarget parse_mysql_url(std::string_view scheme, std::string_view rest) {
+#ifndef DLOCK_WITH_MYSQL
+  throw_usage("this dlock was built without MySQL and MariaDB (DLOCK_MYSQL is off)");
+#endif
+  refuse_fragment(rest);
+  SqlTarget target;
+  MysqlAddress& address = target.mysql.emplace();
+  auto authority = take_authority(rest, false);
+  take_login(authority, address);
+  take_host_and_port(authority, address);
+  if (rest.starts_with('/')) rest.remove_prefix(1);
+  address.database = decoded(cut_until(rest, "?"), "the database");
+  if (address.database.empty()) {
+    throw_usage("the database is missing: " + std::string(scheme) + "://HOST[:PORT]/DB");
+  }
+  if (!rest.empty()) take_parameters(rest.substr(1), address);
+  if (!address.host.empty() && !address.socket_path.empty()) {
+    throw_usage("a URL names a host or a socket, not both: " + std::string(scheme) +
+                ":///DB?socket=/PATH has three slashes");
+  }
+  target.has_password = address.password.has_value();
+  target.shown = shown_url(scheme, authority, address);
+  return target;
+}
+
+}  // namespace dlock

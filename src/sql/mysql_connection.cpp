@@ -1,0 +1,316 @@
+#include "sql/mysql_connection.hpp"
+
+#include <errmsg.h>
+#include <fcntl.h>
+#include <mysqld_error.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+#include "net/resolve.hpp"
+
+namespace dlock {
+namespace {
+
+/// Keeps SIGPIPE from this thread: under TLS the library writes to sockets as to files.
+class PipeSignalHeld {
+ public:
+  PipeSignalHeld() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~PipeSignalHeld() {
+    const timespec at_once{};
+    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  PipeSignalHeld(const PipeSignalHeld&) = delete;
+  PipeSignalHeld& operator=(const PipeSignalHeld&) = delete;
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
+bool refuses_login(unsigned error) {
+  constexpr unsigned account_is_locked[] = {ER_ACCOUNT_HAS_BEEN_LOCKED, 3118};  // MariaDB, MySQL
+  switch (error) {
+    case ER_ACCESS_DENIED_ERROR:
+    case ER_ACCESS_DENIED_NO_PASSWORD_ERROR:
+    case ER_DBACCESS_DENIED_ERROR:
+    case ER_HOST_NOT_PRIVILEGED:
+    case ER_MUST_CHANGE_PASSWORD_LOGIN:
+    case CR_SSL_CONNECTION_ERROR:
+    case CR_AUTH_PLUGIN_CANNOT_LOAD:
+      return true;
+    default:
+      return error == account_is_locked[0] || error == account_is_locked[1];
+  }
+}
+
+/// Whether another address of the same host may do.
+bool was_not_reached(unsigned error) {
+  return error == CR_CONN_HOST_ERROR || error == CR_CONNECTION_ERROR || error == CR_SERVER_LOST;
+}
+
+/// Whether the library gave an error that number, not the server.
+bool is_of_library(unsigned error) {
+  constexpr unsigned of_mariadb = 5000;
+  return (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR) || error >= of_mariadb;
+}
+
+short poll_events(int status) {
+  short events = 0;
+  if ((status & MYSQL_WAIT_READ) != 0) events |= POLLIN;
+  if ((status & MYSQL_WAIT_WRITE) != 0) events |= POLLOUT;
+  if ((status & MYSQL_WAIT_EXCEPT) != 0) events |= POLLPRI;
+  return events;
+}
+
+int library_events(short came) {
+  int status = 0;
+  if ((came & (POLLIN | POLLERR | POLLHUP)) != 0) status |= MYSQL_WAIT_READ;
+  if ((came & (POLLOUT | POLLERR | POLLHUP)) != 0) status |= MYSQL_WAIT_WRITE;
+  if ((came & POLLPRI) != 0) status |= MYSQL_WAIT_EXCEPT;
+  return status;
+}
+
+}  // namespace
+
+void MysqlConnection::close() {
+  if (mysql_ == nullptr) return;
+  const PipeSignalHeld held;
+  libmariadb().mysql_close(mysql_);
+  mysql_ = nullptr;
+}
+
+/// In the middle of a call: the library's goodbye must not wait for a server that is silent.
+void MysqlConnection::abandon() {
+  const int fd = static_cast<int>(libmariadb().mysql_get_socket(mysql_));
+  if (fd >= 0) shutdown(fd, SHUT_RDWR);
+  close();
+}
+
+void MysqlConnection::cannot_connect(unsigned error, const std::string& message) const {
+  throw Error(refuses_login(error) ? ErrorKind::denied : ErrorKind::unavailable,
+              shown_ + ": " + escaped(message));
+}
+
+void MysqlConnection::broke() {
+  const std::string message = libmariadb().mysql_error(mysql_);
+  abandon();
+  throw_unavailable(shown_ + ": the connection broke: " + escaped(message));
+}
+
+int MysqlConnection::wait(int status, const CallOptions& call_options) {
+  pollfd fds[] = {
+      {call_options.cancel_fd, POLLIN, 0},
+      {static_cast<int>(libmariadb().mysql_get_socket(mysql_)), poll_events(status), 0}};
+  Deadline until = call_options.deadline;
+  if ((status & MYSQL_WAIT_TIMEOUT) != 0) {
+    const milliseconds of_library(libmariadb().mysql_get_timeout_value_ms(mysql_));
+    until = std::min(until, later(BootClock::now(), of_library));
+  }
+  poll_until(fds, until);
+  if (fds[0].revents != 0) {
+    abandon();
+    throw Error(ErrorKind::interrupted, "interrupted");
+  }
+  if (fds[1].revents != 0) return library_events(fds[1].revents);
+  if (until < call_options.deadline) return MYSQL_WAIT_TIMEOUT;
+  abandon();
+  throw_unavailable(shown_ + ": no answer in time");
+}
+
+void MysqlConnection::finish(int status, const Continue& go_on, const CallOptions& call_options) {
+  while (status != 0) {
+    const int events = wait(status, call_options);
+    const PipeSignalHeld held;
+    status = go_on(events);
+  }
+}
+
+void MysqlConnection::set_options() {
+  const auto set = [this](mysql_option option, const void* value) {
+    libmariadb().mysql_options(mysql_, option, value);
+  };
+  const auto set_file = [&](mysql_option option, const std::string& path) {
+    if (!path.empty()) set(option, path.c_str());
+  };
+  constexpr my_bool yes = 1;
+  constexpr my_bool no = 0;
+  constexpr unsigned off = 0;
+  set(MYSQL_OPT_NONBLOCK, nullptr);
+  // A server must not ask for files of this host.
+  set(MYSQL_OPT_LOCAL_INFILE, &off);
+  set(MYSQL_SET_CHARSET_NAME, "utf8mb4");
+  set(MYSQL_READ_DEFAULT_GROUP, "client");
+  libmariadb().mysql_options4(mysql_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
+  set_file(MYSQL_OPT_SSL_CA, address_.ca);
+  set_file(MYSQL_OPT_SSL_CERT, address_.certificate);
+  set_file(MYSQL_OPT_SSL_KEY, address_.key);
+  const bool encrypted = address_.tls == MysqlAddress::Tls::encrypted;
+  const bool verified = address_.tls == MysqlAddress::Tls::verified;
+  if (address_.tls != MysqlAddress::Tls::library) {
+    set(MYSQL_OPT_SSL_ENFORCE, encrypted || verified ? &yes : &no);
+    set(MYSQL_OPT_SSL_VERIFY_SERVER_CERT, verified ? &yes : &no);
+  }
+}
+
+std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options) const {
+  // `localhost` without a port means the socket, as everywhere with this library.
+  const bool by_socket = address_.host.empty() || (address_.host == "localhost" && !address_.port);
+  // The name in the certificate is compared with the host's.
+  if (by_socket || address_.tls == MysqlAddress::Tls::verified) return {address_.host};
+  // The library would wait for the resolver however long it takes.
+  std::vector<std::string> found;
+  constexpr int any_port = 1;
+  try {
+    resolve(address_.host, any_port, call_options,
+            [&](std::vector<std::string> addresses) { found = std::move(addresses); });
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::interrupted) throw;
+    throw error.reworded(shown_ + ": " + error.what());
+  }
+  return found;
+}
+
+bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_options) {
+  mysql_ = libmariadb().mysql_init(nullptr);
+  if (mysql_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
+  set_options();
+  const auto text = [](const std::string& value) {
+    return value.empty() ? nullptr : value.c_str();
+  };
+  // An option file cannot take a flag back.
+  const bool verified = address_.tls == MysqlAddress::Tls::verified;
+  const unsigned long flags =
+      CLIENT_MULTI_STATEMENTS | (verified ? CLIENT_SSL_VERIFY_SERVER_CERT : 0UL);
+  MYSQL* connected = nullptr;
+  int status = 0;
+  {
+    const PipeSignalHeld held;
+    status = libmariadb().mysql_real_connect_start(
+        &connected, mysql_, text(host), address_.user ? address_.user->c_str() : nullptr,
+        address_.password ? address_.password->c_str() : nullptr, address_.database.c_str(),
+        static_cast<unsigned>(address_.port), text(address_.socket_path), flags);
+  }
+  finish(
+      status,
+      [&](int events) { return libmariadb().mysql_real_connect_cont(&connected, mysql_, events); },
+      call_options);
+  return connected != nullptr;
+}
+
+void MysqlConnection::connect(const CallOptions& call_options) {
+  // A server that has something to say to a connection at rest says goodbye.
+  if (is_open() && at_rest_ && !readable(static_cast<int>(libmariadb().mysql_get_socket(mysql_)))) {
+    return;
+  }
+  close();
+  at_rest_ = false;
+  unsigned error = 0;
+  std::string message;
+  for (const std::string& host : hosts(call_options)) {
+    if (log_in(host, call_options)) break;
+    error = libmariadb().mysql_errno(mysql_);
+    message = libmariadb().mysql_error(mysql_);
+    abandon();
+    if (!was_not_reached(error)) break;
+  }
+  if (!is_open()) cannot_connect(error, message);
+  refuse_plain_text();
+  const int fd = static_cast<int>(libmariadb().mysql_get_socket(mysql_));
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  login_id_ = libmariadb().mysql_thread_id(mysql_);
+  ++count_;
+  at_rest_ = true;
+  commit_each_statement(call_options);
+}
+
+void MysqlConnection::refuse_plain_text() {
+  const char* cipher = nullptr;
+  libmariadb().mariadb_get_infov(mysql_, MARIADB_CONNECTION_SSL_CIPHER, &cipher);
+  const bool wanted =
+      address_.tls == MysqlAddress::Tls::encrypted || address_.tls == MysqlAddress::Tls::verified;
+  if (!wanted || cipher != nullptr) return;
+  close();
+  throw_unavailable(shown_ + ": the server speaks no TLS");
+}
+
+void MysqlConnection::commit_each_statement(const CallOptions& call_options) {
+  unsigned status = 0;
+  libmariadb().mariadb_get_infov(mysql_, MARIADB_CONNECTION_SERVER_STATUS, &status);
+  if ((status & SERVER_STATUS_AUTOCOMMIT) == 0) query("SET autocommit = 1", call_options);
+}
+
+MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_options) {
+  MysqlResult result;
+  if (failed) {
+    result.error = libmariadb().mysql_errno(mysql_);
+    result.message = libmariadb().mysql_error(mysql_);
+    if (is_of_library(result.error)) broke();
+    return result;
+  }
+  MYSQL_RES* raw = nullptr;
+  finish(
+      libmariadb().mysql_store_result_start(&raw, mysql_),
+      [&](int events) { return libmariadb().mysql_store_result_cont(&raw, mysql_, events); },
+      call_options);
+  const MysqlResultPtr stored(raw);
+  if (stored == nullptr) {
+    if (libmariadb().mysql_errno(mysql_) != 0) return take_result(true, call_options);
+    result.affected = static_cast<std::int64_t>(libmariadb().mysql_affected_rows(mysql_));
+    return result;
+  }
+  const unsigned columns = libmariadb().mysql_num_fields(stored.get());
+  while (const MYSQL_ROW row = libmariadb().mysql_fetch_row(stored.get())) {
+    const unsigned long* lengths = libmariadb().mysql_fetch_lengths(stored.get());
+    auto& values = result.rows.emplace_back(columns);
+    for (unsigned i = 0; i < columns; ++i) {
+      if (row[i] != nullptr) values[i].emplace(row[i], lengths[i]);
+    }
+  }
+  return result;
+}
+
+std::vector<MysqlResult> MysqlConnection::query(const std::string& statements,
+                                                const CallOptions& call_options) {
+  connect(call_options);
+  at_rest_ = false;
+  int failed = 0;
+  const auto finish_here = [&](int status, auto go_on) {
+    finish(
+        status, [&](int events) { return go_on(&failed, mysql_, events); }, call_options);
+  };
+  const auto& lib = libmariadb();
+  finish_here(lib.mysql_send_query_start(&failed, mysql_, statements.c_str(), statements.size()),
+              lib.mysql_send_query_cont);
+  if (failed != 0) broke();
+  if (call_options.sent != nullptr) call_options.sent->raise();
+  my_bool refused = 0;
+  finish(
+      lib.mysql_read_query_result_start(&refused, mysql_),
+      [&](int events) { return lib.mysql_read_query_result_cont(&refused, mysql_, events); },
+      call_options);
+  std::vector<MysqlResult> results;
+  results.push_back(take_result(refused != 0, call_options));
+  while (!results.back().failed()) {
+    finish_here(lib.mysql_next_result_start(&failed, mysql_), lib.mysql_next_result_cont);
+    if (failed < 0) break;
+    results.push_back(take_result(failed > 0, call_options));
+  }
+  at_rest_ = true;
+  return results;
+}
+
+}  // namespace dlock

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/call_options.hpp"
+#include "base/mysql_address.hpp"
+#include "sql/libmariadb.hpp"
+
+namespace dlock {
+
+/// What one statement came to.
+struct MysqlResult {
+  using Row = std::vector<std::optional<std::string>>;
+
+  unsigned error = 0;  ///< the server's number of it, as in mysqld_error.h; 0: none
+  std::string message{};
+  std::int64_t affected = 0;  ///< rows that it changed
+  std::vector<Row> rows{};
+
+  bool failed() const { return error != 0; }
+};
+
+/// A connection to MySQL or MariaDB, opened by the first query and again after it broke. Every call
+/// ends by its deadline. One thread uses it at a time.
+class MysqlConnection {
+ public:
+  /// `shown`: the URL for people.
+  MysqlConnection(MysqlAddress address, std::string shown)
+      : address_(std::move(address)), shown_(std::move(shown)) {}
+  ~MysqlConnection() { close(); }
+  MysqlConnection(const MysqlConnection&) = delete;
+  MysqlConnection& operator=(const MysqlConnection&) = delete;
+
+  /// Sends statements in one message; their results, up to the first that failed. Throws
+  /// Error{unavailable} or Error{denied} if there is no connection to be had, and
+  /// Error{unavailable} if it breaks: then the statements may have been done.
+  std::vector<MysqlResult> query(const std::string& statements, const CallOptions& call_options);
+
+  /// Connects unless there is a connection that is not known to be broken.
+  void connect(const CallOptions& call_options);
+  bool is_open() const { return mysql_ != nullptr; }
+  /// How many there have been.
+  int count() const { return count_; }
+  /// The session that the login named; a proxy names another than serves the queries.
+  std::uint64_t login_id() const { return login_id_; }
+  void close();
+  const std::string& name() const { return shown_; }
+
+ private:
+  /// What is left to do of a call: answers which events it waits for, 0 if it is done. Takes the
+  /// events that came.
+  using Continue = std::function<int(int events)>;
+  void finish(int status, const Continue& go_on, const CallOptions& call_options);
+  int wait(int status, const CallOptions& call_options);
+  void abandon();
+  void set_options();
+  /// The hosts to try, in order; an empty one stands for the library's own default.
+  std::vector<std::string> hosts(const CallOptions& call_options) const;
+  bool log_in(const std::string& host, const CallOptions& call_options);
+  void refuse_plain_text();
+  void commit_each_statement(const CallOptions& call_options);
+  MysqlResult take_result(bool failed, const CallOptions& call_options);
+  [[noreturn]] void cannot_connect(unsigned error, const std::string& message) const;
+  [[noreturn]] void broke();
+
+  MysqlAddress address_;
+  std::string shown_;
+  MYSQL* mysql_ = nullptr;
+  bool at_rest_ = false;  ///< no call of the library is under way
+  std::uint64_t login_id_ = 0;
+  int count_ = 0;
+};
+
+}  // namespace dlock

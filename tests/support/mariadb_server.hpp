@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sql/mysql_connection.hpp"
+#include "support/database_server.hpp"
+#include "support/service_user.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+/// A MariaDB server of the test's own, in its own directory, run by the user mysql where the test
+/// is root; up when constructed and gone when destroyed. It listens on a socket and on a free port
+/// of 127.0.0.1.
+class MariaDbServer final : public DatabaseServer {
+ public:
+  /// Whether this machine has one.
+  static bool is_installed();
+
+  /// `config`: further options of mariadbd.
+  explicit MariaDbServer(std::vector<std::string> config = {});
+  ~MariaDbServer() override;
+
+  std::string url(const std::string& user = {}, const std::string& database = {}) const override;
+  std::string tcp_url(const std::string& login) const override;
+  std::string password_variable() const override { return "MYSQL_PWD"; }
+  std::string log() const override { return process_->out(); }
+  /// How a client reaches it: as root, over TCP or the socket.
+  MysqlAddress address(bool by_tcp) const;
+
+  std::string text(const std::string& statements) override;
+  void make_user(const std::string& name, const std::string& password,
+                 bool creates_tables) override;
+  void let_read(const std::string& name) override;
+  void set_bodies(const std::string& body) override;
+  int connections() override;
+
+  void kill_hard() override;
+  void start() override;
+  void become_standby() override;
+
+  /// Sends statements on the server's own connection; their results. Error if one fails.
+  std::vector<MysqlResult> query(const std::string& statements);
+
+ private:
+  std::vector<std::string> config_;
+  ServiceUser user_{"mysql"};
+  TempDir dir_;
+  int port_ = 0;
+  std::optional<Process> process_;
+  std::optional<MysqlConnection> connection_;
+};
+
+}  // namespace dlock::test

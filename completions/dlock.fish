@@ -112,7 +112,7 @@ end
 
 function __dlock_servers
     string join \n local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
-        redis+cluster:// rediss+cluster:// postgres:// postgresql://
+        redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb://
 end
 
 complete -c dlock -f

@@ -40,6 +40,9 @@ struct Update {
   std::vector<Wakeup> wakeups{};  ///< sent if, and only if, the text counts
   /// The text names the connection of the snapshot: the write fails on any other.
   bool names_connection = false;
+  /// The client gives up a hold or its place in the queue: if the text counts, the connection lets
+  /// go of its channels, for those that await_departure().
+  bool departs = false;
 };
 
 struct NamedRecord {
@@ -93,6 +96,18 @@ class CasBackend {
   /// Error{unavailable} if the connection no longer listens to it.
   virtual std::variant<std::string, Wake::Reason> next_message(const std::string& channel,
                                                                Deadline until, int cancel_fd) = 0;
+
+  /// Whether clients await_departure() here, so that holders stay connected for their waiters.
+  virtual bool has_departures() const { return false; }
+
+  /// For a client that hears no messages: waits until the client that listens to `channel` has
+  /// departed or died (`changed`), until `until` (`due`), or `interrupted`. Nothing if that cannot
+  /// be waited for.
+  virtual std::optional<Wake::Reason> await_departure(const std::string& channel, Deadline until,
+                                                      int cancel_fd) {
+    (void)channel, (void)until, (void)cancel_fd;
+    return std::nullopt;
+  }
 
   /// Drops the connection; the next request opens another.
   virtual void close() = 0;

@@ -37,6 +37,8 @@ microseconds clock_since(const Snapshot& seen) {
   return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
 }
 
+bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std::string::npos; }
+
 }  // namespace
 
 CasStore::CasStore(std::unique_ptr<CasBackend> backend, std::string prefix)
@@ -85,6 +87,7 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
     if (!must && !record.changed()) return std::nullopt;
     Update update = record.update();
     update.names_connection = !how.channel.empty();
+    update.departs = how.departs;
     return update;
   };
   return rewrite(name, how.channel, std::move(seen), how.call_options, make);
@@ -94,7 +97,7 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   Answer answer;
   const Asked asked{claim.key, claim.token};
   unanswered_.insert(asked);
-  const Change how{claim.key, claim.token, ask.wait ? channel_ : "", {}, call_options};
+  const Change how{claim.key, claim.token, ask.wait ? channel_ : "", {}, false, call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     HolderIdentity backing;
     if (ask.wait) backing.mailbox = wake_address(channel_, backend_->connection_id());
@@ -124,7 +127,8 @@ std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
                                      std::optional<milliseconds> ttl,
                                      const CallOptions& call_options) {
   std::optional<Grant> grant;
-  const Snapshot seen = change({key, token, {}, {}, call_options}, [&](OpenRecord& record, bool) {
+  const Change how{key, token, {}, read_for_waiters(key, call_options), false, call_options};
+  const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     grant.reset();
     const auto outcome = record.table.renew(token, ttl, record.now, record);
     record.finish(outcome.more);
@@ -135,6 +139,9 @@ std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
     }
     const auto command = commands_.find({key, token});
     if (command != commands_.end()) own->backing.command.pid = command->second;
+    if (backend_->has_departures()) {
+      own->backing.mailbox = wake_address(channel_, backend_->connection_id());
+    }
     grant = Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit};
     return true;
   });
@@ -144,12 +151,27 @@ std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
   return grant;
 }
 
+void CasStore::rest() {
+  const bool awaited = std::any_of(own_.begin(), own_.end(),
+                                   [](const auto& own) { return has_waiters(own.second); });
+  if (!awaited || !backend_->has_departures()) backend_->close();
+}
+
+/// If waiters are to see that this holder departs, a read on a connection that they can watch.
+std::optional<Snapshot> CasStore::read_for_waiters(const LockKey& key,
+                                                   const CallOptions& call_options) {
+  if (!backend_->has_departures()) return std::nullopt;
+  Snapshot seen = backend_->read(lock_record(key), "", call_options);
+  if (!has_waiters(seen) || !backend_->connection_id().empty()) return seen;
+  return backend_->read(lock_record(key), channel_, call_options);
+}
+
 std::optional<Snapshot> CasStore::last_written(const LockKey& key) const {
   const auto known = own_.find(key);
   if (known == own_.end()) return std::nullopt;
   Snapshot over = known->second;
   // Whether those in its queue still live only a read tells.
-  if (over.text.find("\nwait ") != std::string::npos) return std::nullopt;
+  if (has_waiters(over)) return std::nullopt;
   over.clock = clock_since(over);
   return over;
 }
@@ -159,7 +181,7 @@ Released CasStore::release(const LockKey& key, const Token& token, ReleaseMode m
   const Asked asked{key, token};
   const bool may_come_after = unanswered_.contains(asked);
   Released answer = Released::not_held;
-  const Change how{key, token, {}, last_written(key), call_options};
+  const Change how{key, token, {}, last_written(key), true, call_options};
   own_.erase(key);
   change(how, [&](OpenRecord& record, bool unsure) {
     const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
@@ -193,7 +215,7 @@ void CasStore::sweep(const std::string& prefix, const std::string& after,
 std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) {
   std::vector<Holder> evicted;
-  change({key, Token{}, {}, {}, call_options}, [&](OpenRecord& record, bool unsure) {
+  change({key, Token{}, {}, {}, false, call_options}, [&](OpenRecord& record, bool unsure) {
     const auto outcome = record.table.force(fence, by, record.now, record);
     record.finish(outcome.more);
     if (!outcome.answer.empty() || !unsure) evicted = holders_from(outcome.answer, record.now);

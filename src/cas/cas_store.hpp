@@ -40,7 +40,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   /// The connection is not handed over: both sides of the fork would write to it.
   void before_fork() override { backend_->close(); }
-  void rest() override { backend_->close(); }
+  /// Keeps the connection only if waiters wait for this client to depart.
+  void rest() override;
   /// The next renewal tells others the process of the command.
   bool command_started(const Claim& claim, pid_t group) override;
   bool needs_renewal(const Claim&) const override { return true; }
@@ -64,6 +65,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
     const Token& self;
     std::string channel{};           ///< to listen to from before the first read; or none
     std::optional<Snapshot> over{};  ///< begin with this instead of a read
+    bool departs = false;            ///< as Update has it
     const CallOptions& call_options;
   };
   /// One try: `unsure` if an earlier try of the same change may have counted. True if the record
@@ -88,6 +90,9 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
 
   Wake poll(const Claim& claim, Deadline until, int cancel_fd);
+  std::string channel_before(const Claim& claim, const Snapshot& seen) const;
+  bool is_second(const Claim& claim, const Snapshot& seen) const;
+  std::optional<Snapshot> read_for_waiters(const LockKey& key, const CallOptions& call_options);
   std::optional<Wake> look(const Claim& claim, const Snapshot& seen, Deadline until,
                            milliseconds& pause) const;
   std::optional<Wake> wake_from(std::string_view message, const Claim& claim) const;
@@ -107,7 +112,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
   std::map<Asked, pid_t> commands_;  ///< of those that run
   std::map<Asked, Who> evictions_;   ///< of holds that were found gone
-  Snapshot last_answer_;             ///< to a waiter, by which messages are dated
+  Snapshot last_answer_;             ///< to a waiter: dates messages, and tells who is before it
 };
 
 }  // namespace dlock

@@ -21,15 +21,6 @@ constexpr std::chrono::seconds bare_record_life{60};
 
 constexpr char before_id = '.';
 
-std::string_view id_in(const std::string& address) {
-  const auto dot = address.rfind(before_id);
-  return std::string_view(address).substr(dot == std::string::npos ? address.size() : dot + 1);
-}
-
-std::string channel_in(const std::string& address) {
-  return address.substr(0, address.rfind(before_id));
-}
-
 std::string message_text(const Token& token, const Message& message) {
   if (const auto* grant = std::get_if<GrantMessage>(&message)) {
     return "grant " + message_tag(token) + " " + std::to_string(grant->now.count()) + " " +
@@ -43,6 +34,15 @@ std::string message_text(const Token& token, const Message& message) {
 
 std::string wake_address(const std::string& channel, const std::string& id) {
   return id.empty() ? "" : channel + before_id + id;
+}
+
+std::string channel_in(const std::string& address) {
+  return address.substr(0, address.rfind(before_id));
+}
+
+std::string connection_in(const std::string& address) {
+  const auto dot = address.rfind(before_id);
+  return dot == std::string::npos ? "" : address.substr(dot + 1);
 }
 
 std::string message_tag(const Token& token) {
@@ -66,7 +66,7 @@ OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& se
   std::erase_if(table.queue, [&](WaiterEntry& waiter) {
     if (waiter.token == self_) return false;
     if (lives_unseen(waiter)) return waiter.seen < now.lease_clock - longest_silence;
-    if (!seen_.alive->contains(std::string(id_in(waiter.backing.mailbox)))) return true;
+    if (!seen_.alive->contains(connection_in(waiter.backing.mailbox))) return true;
     waiter.seen = table.last_ask = now.lease_clock;
     return false;
   });

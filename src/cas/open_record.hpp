@@ -40,6 +40,10 @@ class OpenRecord final : public WaiterNotifier {
 /// Where a waiter on connection `id` listens, as its entry names it; empty if it hears nothing.
 std::string wake_address(const std::string& channel, const std::string& id);
 
+/// The channel and the connection in such an address.
+std::string channel_in(const std::string& address);
+std::string connection_in(const std::string& address);
+
 /// How a message names the waiter it is for: a token itself must not show.
 std::string message_tag(const Token& token);
 

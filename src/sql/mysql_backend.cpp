@@ -18,39 +18,57 @@ constexpr Dialect in_mysql = Dialect::mysql;
 /// twice.
 constexpr std::string_view clock_now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// More names of wake channels than these are not looked for in a record.
-constexpr int most_channels = 200;
+/// More wake channels than these are not looked for.
+constexpr std::size_t most_channels = 500;
 
-/// The columns of select_records().
+/// The columns of place_state.
 enum Column : std::size_t {
   clock_column,
   read_only_column,
   storage_read_only_column,
-  channel_column,
-  living_column,
-  name_column,
   version_column,
   body_column
 };
 
-/// The records that `condition` chooses, with the state of the server, and which of the connections
-/// live that they name: those that hold the lock `dlock_<16 digits>` of their wake channel. A
-/// record is the row with channel 0, and further rows of it have one connection each, or NULL.
-/// Without any record there is one row.
-std::string select_records(const std::string& condition) {
-  return "WITH RECURSIVE r AS (SELECT name, version, body FROM dlock " + condition +
-         "), n (name, version, i, id, rest) AS (SELECT name, version, 0, CAST(NULL AS SIGNED), "
-         "body "
-         "FROM r UNION ALL SELECT name, version, i + 1, IS_USED_LOCK(CONCAT('dlock_', "
-         "CONVERT(SUBSTRING(rest, LOCATE('dlock_', rest) + 6, 16) USING latin1))), SUBSTRING(rest, "
-         "LOCATE('dlock_', rest) + 6) FROM n WHERE LOCATE('dlock_', rest) > 0 AND i < " +
-         std::to_string(most_channels) + ") SELECT " + std::string(clock_now) +
-         ", @@global.read_only, @@innodb_read_only, i, id, name, version, CASE i WHEN 0 THEN rest "
-         "END FROM (SELECT 1) one LEFT JOIN n ON TRUE ORDER BY name, i";
+constexpr std::string_view place_state = ", @@global.read_only, @@innodb_read_only, ";
+
+/// A record, or NULLs, with the state of the server: always one row.
+std::string select_one(const std::string& name) {
+  return "SELECT " + std::string(clock_now) + std::string(place_state) +
+         "d.version, d.body FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
+         bytes_literal(name, in_mysql);
 }
 
-std::string select_one(const std::string& name) {
-  return select_records("WHERE name = " + bytes_literal(name, in_mysql));
+/// The wake channels that a record names: what looks like one may be part of a user's text.
+void add_channels(std::string_view text, std::set<std::string>& channels) {
+  constexpr std::string_view begins = "dlock_";
+  constexpr std::size_t size = begins.size() + 16;
+  for (auto at = text.find(begins); at != std::string_view::npos; at = text.find(begins, at + 1)) {
+    const auto channel = text.substr(at, size);
+    const bool whole =
+        channel.size() == size &&
+        channel.find_first_not_of("0123456789abcdef", begins.size()) == std::string_view::npos;
+    if (whole) channels.emplace(channel);
+  }
+}
+
+/// One row: the connections that listen to each of `channels`, or NULL.
+std::string select_listeners(const std::set<std::string>& channels) {
+  std::string text;
+  for (const std::string& each : channels) {
+    text += (text.empty() ? "SELECT IS_USED_LOCK(" : ", IS_USED_LOCK(") + quoted(each) + ")";
+  }
+  return text;
+}
+
+std::set<std::string> listeners_in(const MysqlResult& result) {
+  std::set<std::string> ids;
+  for (const auto& row : result.rows) {
+    for (const auto& id : row) {
+      if (id) ids.insert(*id);
+    }
+  }
+  return ids;
 }
 
 std::int64_t number_in(const std::optional<std::string>& value) {
@@ -71,6 +89,18 @@ std::string write_here(const std::string& name, const Snapshot& over, const Upda
 bool was_overtaken(const MysqlResult& result) {
   return result.error == ER_LOCK_DEADLOCK || result.error == ER_LOCK_WAIT_TIMEOUT ||
          result.error == ER_CHECKREAD;
+}
+
+/// So long it takes at most to begin to wait for another client's lock.
+constexpr milliseconds longest_start{5000};
+
+/// MariaDB ends a wait within a second of the death of its client; others may do so at its end.
+std::string wait_for(const std::string& channel) {
+  return "SELECT GET_LOCK(" + quoted(channel) + ", 300)";
+}
+
+std::string release_of(const std::string& channel) {
+  return "RELEASE_LOCK(" + quoted(channel) + ")";
 }
 
 bool is_on(const std::optional<std::string>& value) {
@@ -125,39 +155,57 @@ std::vector<MysqlResult> MysqlBackend::done(const std::string& statements,
   return results;
 }
 
-Snapshot MysqlBackend::server_state(const MysqlResult& result, Deadline sent) {
-  if (result.rows.empty()) throw_unavailable(name() + ": no answer");
-  const auto& first = result.rows.front();
-  if (is_on(first[read_only_column]) || is_on(first[storage_read_only_column])) {
-    connection_.close();
+Snapshot MysqlBackend::state_from(const MysqlResult::Row& row, Deadline sent) {
+  if (is_on(row[read_only_column]) || is_on(row[storage_read_only_column])) {
+    close();
     throw_unavailable(name() + ": read-only: locks need the primary");
   }
   Snapshot seen;
   seen.sent = sent;
   seen.connection = connection_.count();
-  seen.clock = microseconds(number_in(first[clock_column]));
-  seen.alive.emplace();
-  for (const auto& row : result.rows) {
-    if (number_in(row[channel_column]) >= most_channels) {
-      seen.alive.reset();
-      break;
-    }
-    if (row[living_column]) seen.alive->insert(*row[living_column]);
-  }
+  seen.clock = microseconds(number_in(row[clock_column]));
   return seen;
 }
 
-Snapshot MysqlBackend::snapshot_from(const MysqlResult& result, Deadline sent) {
-  Snapshot seen = server_state(result, sent);
-  const auto& record = result.rows.front();
-  if (!record[name_column]) return seen;
-  seen.version = number_in(record[version_column]);
-  seen.text = record[body_column].value_or("");
-  if (seen.version == 0 || seen.text.empty()) {
-    throw Error(ErrorKind::wrong_data,
-                name() + ": a row of the table \"dlock\" is not dlock's own");
+std::string MysqlBackend::select_known(const std::string& name) {
+  if (known_record_ != name) known_channels_.clear();
+  known_record_ = name;
+  return select_one(name) +
+         (known_channels_.empty() ? "" : "; " + select_listeners(known_channels_));
+}
+
+Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, Deadline sent,
+                                     const CallOptions& call_options) {
+  const std::size_t own_results = known_channels_.empty() ? 1 : 2;
+  if (results.size() < own_results) throw_unavailable(name() + ": no answer");
+  const MysqlResult& record = results[results.size() - own_results];
+  if (record.rows.empty()) throw_unavailable(name() + ": no answer");
+  const auto& row = record.rows.front();
+  Snapshot seen = state_from(row, sent);
+  if (row[version_column]) {
+    seen.version = number_in(row[version_column]);
+    seen.text = row[body_column].value_or("");
+    if (seen.version == 0 || seen.text.empty()) {
+      throw Error(ErrorKind::wrong_data,
+                  name() + ": a row of the table \"dlock\" is not dlock's own");
+    }
   }
+  std::set<std::string> channels;
+  add_channels(seen.text, channels);
+  const bool told = std::includes(known_channels_.begin(), known_channels_.end(), channels.begin(),
+                                  channels.end());
+  known_channels_ = channels;
+  seen.alive =
+      told && own_results > 1 ? listeners_in(results.back()) : listeners(channels, call_options);
   return seen;
+}
+
+/// Nothing if they are too many.
+std::optional<std::set<std::string>> MysqlBackend::listeners(const std::set<std::string>& channels,
+                                                             const CallOptions& call_options) {
+  if (channels.empty()) return std::set<std::string>();
+  if (channels.size() > most_channels) return std::nullopt;
+  return listeners_in(done(select_listeners(channels), call_options).back());
 }
 
 void MysqlBackend::note_connection() {
@@ -182,7 +230,7 @@ Snapshot MysqlBackend::read(const std::string& name, const std::string& channel,
   note_connection();
   if (!channel.empty()) listen(channel, call_options);
   const Deadline sent = BootClock::now();
-  return snapshot_from(done(select_one(name), call_options).back(), sent);
+  return snapshot_from(done(select_known(name), call_options), sent, call_options);
 }
 
 std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, const Snapshot& over,
@@ -195,25 +243,33 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
   }
   const Version next = next_version(over);
   const Deadline sent = BootClock::now();
-  const auto results =
-      run(write_here(name, over, update, next) + "; " + select_one(name), call_options);
+  const auto results = run(write_here(name, over, update, next) + (update.departs ? let_go() : "") +
+                               "; " + select_known(name),
+                           call_options);
   if (was_overtaken(results.back())) return read(name, "", call_options);
   if (results.back().failed()) refuse(results.back());
-  if (results.front().affected > 0) return next;
-  return snapshot_from(results.back(), sent);
+  if (results.front().affected > 0) {
+    if (update.departs) channels_.clear();
+    return next;
+  }
+  return snapshot_from(results, sent, call_options);
 }
 
 RecordPage MysqlBackend::list(const std::string& prefix, const std::string& after,
                               const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  const auto result =
-      done(select_records(page_condition(prefix, after, page_rows, in_mysql)), call_options).back();
+  const auto results = done("SELECT " + std::string(clock_now) + std::string(place_state) +
+                                "NULL, NULL; SELECT name, body FROM dlock " +
+                                page_condition(prefix, after, page_rows, in_mysql),
+                            call_options);
   RecordPage page;
-  page.read = server_state(result, sent);
-  for (const auto& row : result.rows) {
-    if (!row[name_column] || number_in(row[channel_column]) != 0) continue;
-    page.records.push_back({*row[name_column], row[body_column].value_or("")});
+  page.read = state_from(results.front().rows.at(0), sent);
+  std::set<std::string> channels;
+  for (const auto& row : results.back().rows) {
+    page.records.push_back({row[0].value_or(""), row[1].value_or("")});
+    add_channels(page.records.back().text, channels);
   }
+  page.read.alive = listeners(channels, call_options);
   page.last = page.records.size() < page_rows;
   return page;
 }
@@ -239,6 +295,15 @@ void MysqlBackend::sweep(const std::string& prefix, const std::string& after,
   if (!removal.empty()) done(removal, call_options);
 }
 
+/// What ends the locks that others wait for, if the statement before it has changed a row.
+std::string MysqlBackend::let_go() const {
+  std::string releases;
+  for (const auto& [channel, held] : channels_) {
+    if (held) releases += (releases.empty() ? "" : " + ") + release_of(channel);
+  }
+  return releases.empty() ? "" : "; DO IF(ROW_COUNT() = 1, " + releases + ", 0)";
+}
+
 std::string MysqlBackend::connection_id() const {
   const bool is_seen = connection_.is_open() && known_connection_ == connection_.count() &&
                        std::any_of(channels_.begin(), channels_.end(),
@@ -249,6 +314,38 @@ std::string MysqlBackend::connection_id() const {
 std::variant<std::string, Wake::Reason> MysqlBackend::next_message(const std::string&, Deadline,
                                                                    int) {
   throw_unavailable(name() + ": the connection hears no messages");
+}
+
+std::optional<Wake::Reason> MysqlBackend::await_departure(const std::string& channel,
+                                                          Deadline until, int cancel_fd) {
+  try {
+    if (watched_ != channel || !watch_.is_open()) {
+      watch_.close();
+      watched_ = channel;
+      watch_.send(wait_for(channel), {later(BootClock::now(), longest_start), cancel_fd});
+    }
+    while (true) {
+      pollfd fds[] = {{cancel_fd, POLLIN, 0}, {watch_.answered_fd(), POLLIN, 0}};
+      if (poll_until(fds, until) == 0) return Wake::Reason::due;
+      if (fds[0].revents != 0) return Wake::Reason::interrupted;
+      const CallOptions soon{later(BootClock::now(), longest_start), cancel_fd};
+      const auto results = watch_.receive(soon);
+      const bool timed_out = !results.back().failed() && results.back().rows.front()[0] == "0";
+      if (!timed_out) break;
+      watch_.send(wait_for(channel), soon);
+    }
+  } catch (const Error& error) {
+    watch_.close();
+    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+  }
+  // The lock of another client's channel goes back at once.
+  watch_.close();
+  return Wake::Reason::changed;
+}
+
+void MysqlBackend::close() {
+  connection_.close();
+  watch_.close();
 }
 
 }  // namespace dlock

@@ -95,7 +95,7 @@ void MysqlConnection::close() {
 
 /// In the middle of a call: the library's goodbye must not wait for a server that is silent.
 void MysqlConnection::abandon() {
-  const int fd = static_cast<int>(libmariadb().mysql_get_socket(mysql_));
+  const int fd = answered_fd();
   if (fd >= 0) shutdown(fd, SHUT_RDWR);
   close();
 }
@@ -112,9 +112,7 @@ void MysqlConnection::broke() {
 }
 
 int MysqlConnection::wait(int status, const CallOptions& call_options) {
-  pollfd fds[] = {
-      {call_options.cancel_fd, POLLIN, 0},
-      {static_cast<int>(libmariadb().mysql_get_socket(mysql_)), poll_events(status), 0}};
+  pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}, {answered_fd(), poll_events(status), 0}};
   Deadline until = call_options.deadline;
   if ((status & MYSQL_WAIT_TIMEOUT) != 0) {
     const milliseconds of_library(libmariadb().mysql_get_timeout_value_ms(mysql_));
@@ -213,7 +211,7 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
 
 void MysqlConnection::connect(const CallOptions& call_options) {
   // A server that has something to say to a connection at rest says goodbye.
-  if (is_open() && at_rest_ && !readable(static_cast<int>(libmariadb().mysql_get_socket(mysql_)))) {
+  if (is_open() && at_rest_ && !readable(answered_fd())) {
     return;
   }
   close();
@@ -229,7 +227,7 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   }
   if (!is_open()) cannot_connect(error, message);
   refuse_plain_text();
-  const int fd = static_cast<int>(libmariadb().mysql_get_socket(mysql_));
+  const int fd = answered_fd();
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   login_id_ = libmariadb().mysql_thread_id(mysql_);
   ++count_;
@@ -285,18 +283,24 @@ MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_op
 
 std::vector<MysqlResult> MysqlConnection::query(const std::string& statements,
                                                 const CallOptions& call_options) {
+  send(statements, call_options);
+  return receive(call_options);
+}
+
+void MysqlConnection::send(const std::string& statements, const CallOptions& call_options) {
   connect(call_options);
   at_rest_ = false;
-  int failed = 0;
-  const auto finish_here = [&](int status, auto go_on) {
-    finish(
-        status, [&](int events) { return go_on(&failed, mysql_, events); }, call_options);
-  };
   const auto& lib = libmariadb();
-  finish_here(lib.mysql_send_query_start(&failed, mysql_, statements.c_str(), statements.size()),
-              lib.mysql_send_query_cont);
+  int failed = 0;
+  finish(
+      lib.mysql_send_query_start(&failed, mysql_, statements.c_str(), statements.size()),
+      [&](int events) { return lib.mysql_send_query_cont(&failed, mysql_, events); }, call_options);
   if (failed != 0) broke();
   if (call_options.sent != nullptr) call_options.sent->raise();
+}
+
+std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_options) {
+  const auto& lib = libmariadb();
   my_bool refused = 0;
   finish(
       lib.mysql_read_query_result_start(&refused, mysql_),
@@ -305,9 +309,13 @@ std::vector<MysqlResult> MysqlConnection::query(const std::string& statements,
   std::vector<MysqlResult> results;
   results.push_back(take_result(refused != 0, call_options));
   while (!results.back().failed()) {
-    finish_here(lib.mysql_next_result_start(&failed, mysql_), lib.mysql_next_result_cont);
-    if (failed < 0) break;
-    results.push_back(take_result(failed > 0, call_options));
+    int next = 0;
+    finish(
+        lib.mysql_next_result_start(&next, mysql_),
+        [&](int events) { return lib.mysql_next_result_cont(&next, mysql_, events); },
+        call_options);
+    if (next < 0) break;
+    results.push_back(take_result(next > 0, call_options));
   }
   at_rest_ = true;
   return results;

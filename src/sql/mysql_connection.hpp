@@ -41,6 +41,11 @@ class MysqlConnection {
   /// Error{unavailable} if it breaks: then the statements may have been done.
   std::vector<MysqlResult> query(const std::string& statements, const CallOptions& call_options);
 
+  /// The same in two steps: in between answered_fd() becomes readable.
+  void send(const std::string& statements, const CallOptions& call_options);
+  std::vector<MysqlResult> receive(const CallOptions& call_options);
+  int answered_fd() const { return static_cast<int>(libmariadb().mysql_get_socket(mysql_)); }
+
   /// Connects unless there is a connection that is not known to be broken.
   void connect(const CallOptions& call_options);
   bool is_open() const { return mysql_ != nullptr; }

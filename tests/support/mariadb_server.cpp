@@ -14,6 +14,8 @@ constexpr const char* database_name = "locks";
 
 CallOptions in_seconds() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
 
+// A server removes the temporary files of others in its temporary directory when it starts.
+
 /// Small, and without the pains that a database takes to survive the machine.
 const std::vector<std::string> small_and_fast{
     "--innodb-log-file-size=4M", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=16M",
@@ -26,9 +28,12 @@ bool MariaDbServer::is_installed() { return access(program, X_OK) == 0; }
 MariaDbServer::MariaDbServer(std::vector<std::string> config)
     : config_(std::move(config)), port_(unused_port()) {
   user_.own(dir_.path());
-  std::vector<std::string> argv{"mariadb-install-db", "--no-defaults",
+  std::vector<std::string> argv{"mariadb-install-db",
+                                "--no-defaults",
                                 "--datadir=" + (dir_ / "data"),
-                                "--auth-root-authentication-method=normal", "--skip-test-db"};
+                                "--tmpdir=" + dir_.path(),
+                                "--auth-root-authentication-method=normal",
+                                "--skip-test-db"};
   argv.insert(argv.end(), small_and_fast.begin(), small_and_fast.end());
   const Result made = run(argv, user_.options(SIGKILL));
   if (made.exit_code != 0) {
@@ -44,6 +49,7 @@ void MariaDbServer::start() {
                                 "--no-defaults",
                                 "--datadir=" + (dir_ / "data"),
                                 "--socket=" + (dir_ / "socket"),
+                                "--tmpdir=" + dir_.path(),
                                 "--pid-file=" + (dir_ / "pid"),
                                 "--bind-address=127.0.0.1",
                                 "--port=" + std::to_string(port_),

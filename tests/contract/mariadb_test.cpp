@@ -1,0 +1,186 @@
+// What locks in MariaDB cost in requests, and that waiters watch each other.
+
+#include "cas/cas_store.hpp"
+#include "contract/engines.hpp"
+#include "sql/mysql_backend.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/mariadb_server.hpp"
+
+namespace dlock::test {
+namespace {
+
+bool no_mariadb() {
+  if (MariaDbServer::is_installed()) return false;
+  MESSAGE("skipped: mariadb-server is not installed");
+  return true;
+}
+
+MariaDbServer& mariadb() {
+  static MariaDbServer server;
+  server.query("DROP TABLE IF EXISTS dlock; " + std::string(mysql_schema()));
+  return server;
+}
+
+StorePtr store_at(MysqlAddress address) {
+  return std::make_unique<CasStore>(std::make_unique<MysqlBackend>(std::move(address), "mariadb"),
+                                    "dlock:");
+}
+
+/// A client whose messages to the server are counted: each begins a round trip.
+class CountedClient {
+ public:
+  explicit CountedClient(MariaDbServer& server)
+      : proxy_(Address{server.address(false).socket_path, 0}) {
+    MysqlAddress address = server.address(false);
+    address.socket_path = proxy_.address().path;
+    store = store_at(address);
+  }
+
+  /// Of all its connections since the last call: packets that start a new command.
+  int requests() {
+    int all = 0;
+    for (const std::string& sent : proxy_.recorded()) {
+      const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(sent[at]); };
+      constexpr std::size_t header = 4;
+      for (std::size_t at = 0; at + header <= sent.size();) {
+        if (byte(at + 3) == 0) ++all;
+        at += header + byte(at) + (byte(at + 1) << 8U) + (byte(at + 2) << 16U);
+      }
+    }
+    const int since = all - counted_;
+    counted_ = all;
+    return since;
+  }
+
+ private:
+  FaultProxy proxy_;
+  int counted_ = 0;
+
+ public:
+  StorePtr store;
+};
+
+}  // namespace
+
+TEST_CASE("MariaDB: an acquire is two round trips, a renewal two, a release and an inspect one") {
+  if (no_mariadb()) return;
+  MariaDbServer& server = mariadb();
+  CountedClient client(server);
+  const Claim claim = claim_on("k");
+  granted(*client.store, claim);
+  CHECK(client.requests() == 2);
+  CHECK(renew(*client.store, claim));
+  CHECK(client.requests() == 2);
+  // One in sixteen also sweeps, by a request or two.
+  CHECK(release(*client.store, claim) == Released::yes);
+  CHECK(client.requests() <= 3);
+  granted(*store_at(server.address(false)), claim_on("k"));
+  const Claim refused_claim = claim_on("k");
+  refused(*client.store, refused_claim);
+  CHECK(client.requests() == 1);
+  CHECK(enters(*client.store, claim_on("other")));
+  CHECK(client.requests() == 2);
+}
+
+TEST_CASE("MariaDB: a waiter that watches the client before it asks nothing meanwhile") {
+  if (no_mariadb()) return;
+  MariaDbServer& server = mariadb();
+  const auto holder = store_at(server.address(false));
+  const Claim held = claim_on("k");
+  granted(*holder, held, {true, {}});
+  CountedClient waiter(server);
+  const Claim waiting = claim_on("k");
+  queue_up(*waiter.store, waiting);
+  waiter.requests();
+  const auto in_seconds = later(BootClock::now(), std::chrono::seconds(5));
+  CHECK(waiter.store->sleep(waiting, in_seconds, -1).why == Wake::Reason::due);
+  CHECK(waiter.requests() == 1);  // the one that waits
+  // It goes on waiting in the same request.
+  const auto again = later(BootClock::now(), milliseconds(500));
+  CHECK(waiter.store->sleep(waiting, again, -1).why == Wake::Reason::due);
+  CHECK(waiter.requests() == 0);
+  CHECK(release(*holder, held) == Released::yes);
+  const Wake wake = waiter.store->sleep(waiting, soon().deadline, -1);
+  CHECK(wake.why == Wake::Reason::granted);
+  CHECK(wake.grant);
+  // One to look, and the end of the watch's connection.
+  CHECK(waiter.requests() <= 3);
+}
+
+TEST_CASE("MariaDB: a waiter polls where it cannot watch, at most twice a second") {
+  if (no_mariadb()) return;
+  MariaDbServer& server = mariadb();
+  const auto holder = store_at(server.address(false));
+  granted(*holder, claim_on("k"));  // it does not listen
+  CountedClient waiter(server);
+  const Claim waiting = claim_on("k");
+  queue_up(*waiter.store, waiting);
+  const auto asleep = BootClock::now();
+  waiter.store->sleep(waiting, later(asleep, std::chrono::seconds(10)), -1);
+  waiter.requests();
+  CHECK(waiter.store->sleep(waiting, later(asleep, std::chrono::seconds(14)), -1).why ==
+        Wake::Reason::due);
+  const int asked = waiter.requests();
+  CHECK(asked >= 1);
+  CHECK(asked <= 2 * 4 + 1);
+}
+
+TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that gives up") {
+  if (no_mariadb()) return;
+  MariaDbServer& server = mariadb();
+  const auto holder = store_at(server.address(false));
+  const Claim held = claim_on("k");
+  granted(*holder, held, {true, {}});
+  std::vector<StorePtr> stores;
+  std::vector<Claim> claims;
+  for (int i = 0; i < 4; ++i) {
+    stores.push_back(store_at(server.address(false)));
+    claims.push_back(claim_on("k"));
+    queue_up(*stores.back(), claims.back());
+  }
+  // Each begins to watch the one before.
+  for (int i = 0; i < 4; ++i) {
+    const auto briefly_on = later(BootClock::now(), milliseconds(100));
+    CHECK(stores[i]->sleep(claims[i], briefly_on, -1).why == Wake::Reason::due);
+  }
+  stores[0].reset();
+  release(*stores[1], claims[1]);
+  // Those behind them notice, and watch whoever is before them now.
+  for (int i = 2; i < 4; ++i) {
+    const auto briefly_on = later(BootClock::now(), milliseconds(500));
+    CHECK(stores[i]->sleep(claims[i], briefly_on, -1).why == Wake::Reason::due);
+  }
+  release(*holder, held);
+  CHECK(news(*stores[2], claims[2], Wake::Reason::granted));
+  CHECK(release(*stores[2], claims[2]) == Released::yes);
+  CHECK(news(*stores[3], claims[3], Wake::Reason::granted));
+}
+
+TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that finds a waiter") {
+  if (no_mariadb()) return;
+  MariaDbServer& server = mariadb();
+  const auto holder = store_at(server.address(false));
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  holder->rest();
+  CHECK(server.connections() == 0);
+  CountedClient waiter(server);
+  const Claim waiting = claim_on("k");
+  queue_up(*waiter.store, waiting);
+  CHECK(renew(*holder, held));
+  holder->rest();
+  // The next look finds that it can watch.
+  waiter.store->sleep(waiting, later(BootClock::now(), std::chrono::seconds(2)), -1);
+  waiter.requests();
+  const auto in_seconds = later(BootClock::now(), std::chrono::seconds(3));
+  CHECK(waiter.store->sleep(waiting, in_seconds, -1).why == Wake::Reason::due);
+  CHECK(waiter.requests() == 0);
+  release(*waiter.store, waiting);
+  waiter.store.reset();
+  CHECK(renew(*holder, held));
+  holder->rest();
+  CHECK(eventually([&] { return server.connections() == 0; }));
+}
+
+}  // namespace dlock::test

@@ -33,7 +33,7 @@ struct Diagnose {
     return diagnose_quorum(target.servers, exam);
   }
   Diagnosis operator()(const SqlTarget& target) const {
-    return diagnose_postgres(target.shown, [this] { return open_store(settings); });
+    return diagnose_database(target.shown, [this] { return open_store(settings); });
   }
 };
 
@@ -61,7 +61,9 @@ struct AclLines {
     in_quorum.topology = Topology::quorum;
     return acl_line(in_quorum, target.servers.front()) + "\n";
   }
-  std::string operator()(const SqlTarget&) const { return postgres_rights(); }
+  std::string operator()(const SqlTarget& target) const {
+    return target.mysql ? mysql_rights() : postgres_rights();
+  }
 };
 
 }  // namespace

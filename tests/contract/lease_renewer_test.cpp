@@ -24,13 +24,13 @@ bool unharmed_until(const LeaseRenewer& keeper, Deadline until) {
 TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands them back") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  const std::vector<Held> held{take(*store, "a", milliseconds(300)),
-                               take(*store, "b", milliseconds(600)),
+  const std::vector<Held> held{take(*store, "a", milliseconds(3000)),
+                               take(*store, "b", milliseconds(5000)),
                                take(*store, "c", milliseconds(30'000))};
   LeaseRenewer keeper(*store, held);
   const auto safe_at_first = keeper.safe_until();
   CHECK(safe_at_first == held[0].grant.lease.valid_until);
-  CHECK(unharmed_until(keeper, later(BootClock::now(), milliseconds(1000))));
+  CHECK(unharmed_until(keeper, later(held[1].grant.lease.valid_until, milliseconds(100))));
   CHECK(keeper.safe_until() > BootClock::now());
   CHECK(!keeper.loss());
   const auto kept = keeper.stop();
@@ -47,10 +47,10 @@ TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands
 TEST_OF_ENGINES("a keeper keeps its holds through an outage shorter than the lease") {
   Engine engine;
   const auto store = engine.open();
-  const Held held = take(*store, "k", milliseconds(1500));
+  const Held held = take(*store, "k", milliseconds(4000));
   LeaseRenewer keeper(*store, {held});
   engine.freeze(held.claim.key);
-  const bool unharmed = unharmed_until(keeper, later(BootClock::now(), milliseconds(900)));
+  const bool unharmed = unharmed_until(keeper, later(BootClock::now(), milliseconds(2000)));
   const auto failing = keeper.loss();
   engine.thaw();
   CHECK(unharmed);

@@ -1,7 +1,7 @@
 # What every target of this project is compiled and linked with, as the target dlock_flags.
 
 add_library(dlock_flags INTERFACE)
-target_compile_options(dlock_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+target_compile_options(dlock_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(CMAKE_UNITY_BUILD)
   # In a joined file a type of an unnamed namespace looks like one of a header, and a local name
   # hides what another file defines. The preset `alone` keeps both warnings.

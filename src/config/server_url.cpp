@@ -190,7 +190,8 @@ Endpoint parse_unix(std::string_view rest) {
   const bool may_be_host =
       !text.empty() && !text.starts_with("redis") && !text.starts_with("unix") &&
       std::all_of(text.begin(), text.end(), [](unsigned char c) {
-        return std::isalnum(c) != 0 || std::string_view(".-:").find(c) != std::string_view::npos;
+        return std::isalnum(c) != 0 ||
+               std::string_view(".-:").find(static_cast<char>(c)) != std::string_view::npos;
       });
   const std::string meant = text == "local" ? "local:" : "redis://" + std::string(text);
   throw_usage("invalid URL \"" + redacted(text) +

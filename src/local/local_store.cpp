@@ -195,14 +195,14 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     if (fds.front().revents != 0) return Wake{Wake::Reason::interrupted, {}};
     if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};
     if (mailbox_.take() == News::of_others) {
-      rest(std::min(until, later(BootClock::now(), noteworthy)), cancel_fd);
+      sleep_until(std::min(until, later(BootClock::now(), noteworthy)), cancel_fd);
     }
   }
 }
 
 /// Whoever is let in by the same hand-over needs the key's file and a processor just now; and where
 /// sections are short, the next news is that we are.
-void LocalStore::rest(Deadline until, int cancel_fd) const {
+void LocalStore::sleep_until(Deadline until, int cancel_fd) const {
   pollfd fds[] = {{cancel_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
   poll_until(fds, until);
 }

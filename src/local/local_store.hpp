@@ -55,7 +55,7 @@ class LocalStore final : public Store, public Latches {
  private:
   struct KeyView;
   KeyView look(const Claim& claim, const CallOptions& call_options);
-  void rest(Deadline until, int cancel_fd) const;
+  void sleep_until(Deadline until, int cancel_fd) const;
   /// Changes what stands behind a hold by process; false if that has gone.
   bool change_backing(const Claim& claim, const std::function<void(HolderIdentity&)>& change);
   void note_eviction(const LockTable& table, const LockKey& key, const Token& token);

@@ -25,7 +25,8 @@ std::string bytes_literal(std::string_view bytes, Dialect dialect) {
   constexpr std::string_view longest_frame = "decode('', 'hex')";
   std::string text = dialect == Dialect::mysql ? "x'" : "decode('";
   text.reserve(2 * bytes.size() + longest_frame.size());
-  for (const unsigned char byte : bytes) {
+  for (const char each : bytes) {
+    const auto byte = static_cast<unsigned char>(each);
     text += hex_digits[byte >> 4];
     text += hex_digits[byte & 15];
   }

@@ -45,6 +45,13 @@ struct Update {
   bool departs = false;
 };
 
+/// A client that another one waits for to depart.
+struct Watched {
+  std::string channel{};  ///< that it listens to
+  /// Another client watches it, too, and may be stopped: neither may hold up the other.
+  bool as_second = false;
+};
+
 struct NamedRecord {
   std::string name;
   std::string text;
@@ -100,12 +107,11 @@ class CasBackend {
   /// Whether clients await_departure() here, so that holders stay connected for their waiters.
   virtual bool has_departures() const { return false; }
 
-  /// For a client that hears no messages: waits until the client that listens to `channel` has
-  /// departed or died (`changed`), until `until` (`due`), or `interrupted`. Nothing if that cannot
-  /// be waited for.
-  virtual std::optional<Wake::Reason> await_departure(const std::string& channel, Deadline until,
+  /// For a client that hears no messages: waits until the watched one has departed or died
+  /// (`changed`), until `until` (`due`), or `interrupted`. Nothing if that cannot be waited for.
+  virtual std::optional<Wake::Reason> await_departure(const Watched& watched, Deadline until,
                                                       int cancel_fd) {
-    (void)channel, (void)until, (void)cancel_fd;
+    (void)watched, (void)until, (void)cancel_fd;
     return std::nullopt;
   }
 

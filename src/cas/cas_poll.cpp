@@ -15,8 +15,8 @@ constexpr milliseconds pause_of_others{2000};
 /// The pause is this part of the time that the waiter has waited.
 constexpr int part_of_wait = 20;
 constexpr milliseconds longest_look{5000};
-/// The second in the queue looks so often: the first may be granted the lock and not take it, and
-/// nothing departs then.
+/// The second in the queue looks so often if it cannot watch the holder: the first may be granted
+/// the lock and not confirm it, and nothing departs then.
 constexpr milliseconds pause_of_second{1000};
 
 /// What a record says of a hold that was handed over; nothing if its short lease is half over.
@@ -29,29 +29,31 @@ std::optional<Grant> seen_grant(const HoldEntry& hold, const Snapshot& seen) {
 
 }  // namespace
 
-/// The channel of the client that a waiter cannot be granted the lock before: it departs first.
-/// Empty if several may go first, or if nobody can see that one go.
-std::string CasStore::channel_before(const Claim& claim, const Snapshot& seen) const {
-  if (!seen.alive) return "";
+/// The client whose departure a waiter waits for. The first in the queue, and the second, watch the
+/// holder, if it lets in neither while it holds: both then see what comes of the hand-over. All
+/// others watch the waiter before them, which departs first.
+CasStore::ToWatch CasStore::to_watch(const Claim& claim, const Snapshot& seen,
+                                     const std::string& in_vain) const {
+  if (!seen.alive) return {};
   const OpenRecord record(claim.key, claim.token, seen, backend_->name());
   const auto& queue = record.table.queue;
   const auto own = std::find_if(queue.begin(), queue.end(),
                                 [&](const auto& each) { return each.token == claim.token; });
-  if (own == queue.end()) return "";
-  std::string address;
-  if (own != queue.begin()) {
-    const WaiterEntry& before = *std::prev(own);
-    if (before.limit == exclusive) address = before.backing.mailbox;
-  } else {
-    const auto holds = record.table.live_holds(record.now);
-    if (holds.size() == 1) address = holds.front().backing.mailbox;
+  if (own == queue.end()) return {};
+  const auto channel_of = [&](const std::string& address) {
+    const bool lives = seen.alive->contains(connection_in(address));
+    return lives && channel_in(address) != in_vain ? channel_in(address) : "";
+  };
+  const auto place = own - queue.begin();
+  const auto holds = record.table.live_holds(record.now);
+  if (place < 2 && holds.size() == 1) {
+    const HoldEntry& hold = holds.front();
+    const bool blocks = place == 0 || hold.limit == exclusive || own->limit == exclusive;
+    const std::string channel = blocks ? channel_of(hold.backing.mailbox) : "";
+    if (!channel.empty()) return {{channel, place == 1}};
   }
-  return seen.alive->contains(connection_in(address)) ? channel_in(address) : "";
-}
-
-bool CasStore::is_second(const Claim& claim, const Snapshot& seen) const {
-  const OpenRecord record(claim.key, claim.token, seen, backend_->name());
-  return record.table.queue.size() > 1 && record.table.queue[1].token == claim.token;
+  if (place == 0 || std::prev(own)->limit != exclusive) return {};
+  return {{channel_of(std::prev(own)->backing.mailbox)}, place == 1};
 }
 
 /// For a connection that hears no messages: waits until the client before this one departs, or
@@ -60,14 +62,13 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
   milliseconds pause = first_pause_of_poll;
   std::string in_vain;  // its client was seen to depart, and has not
   while (true) {
-    const std::string before = channel_before(claim, last_answer_);
+    const auto [client, misses_some] = to_watch(claim, last_answer_, in_vain);
     std::optional<Wake::Reason> why;
-    if (!before.empty() && before != in_vain) {
-      const Deadline next = later(BootClock::now(), pause_of_second);
-      const bool second = is_second(claim, last_answer_);
-      why = backend_->await_departure(before, second ? std::min(until, next) : until, cancel_fd);
+    if (!client.channel.empty()) {
+      const Deadline look = misses_some ? later(BootClock::now(), pause_of_second) : until;
+      why = backend_->await_departure(client, std::min(until, look), cancel_fd);
     }
-    if (why == Wake::Reason::changed) in_vain = before;
+    if (why == Wake::Reason::changed) in_vain = client.channel;
     if (!why) {
       pollfd fds[] = {{cancel_fd, POLLIN, 0}};
       const auto next = later(BootClock::now(), pause);

@@ -29,6 +29,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
+  /// No message is lost while its connection lives, and what polls sees the record itself.
+  milliseconds longest_sleep_near_head() const override { return milliseconds::max(); }
   std::optional<Grant> renew(const LockKey& key, const Token& token,
                              std::optional<milliseconds> ttl,
                              const CallOptions& call_options) override;
@@ -90,8 +92,11 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
 
   Wake poll(const Claim& claim, Deadline until, int cancel_fd);
-  std::string channel_before(const Claim& claim, const Snapshot& seen) const;
-  bool is_second(const Claim& claim, const Snapshot& seen) const;
+  struct ToWatch {
+    Watched client{};          ///< without a channel: there is none to watch
+    bool misses_some = false;  ///< the hand-over to the client that it watches
+  };
+  ToWatch to_watch(const Claim& claim, const Snapshot& seen, const std::string& in_vain) const;
   std::optional<Snapshot> read_for_waiters(const LockKey& key, const CallOptions& call_options);
   std::optional<Wake> look(const Claim& claim, const Snapshot& seen, Deadline until,
                            milliseconds& pause) const;

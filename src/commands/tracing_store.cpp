@@ -70,6 +70,9 @@ class TracingStore final : public Store {
     if (grant) tell(kept_text(claim.key, *grant) + taken.text());
     return grant;
   }
+  milliseconds longest_sleep_near_head() const override {
+    return store_->longest_sleep_near_head();
+  }
   void renewed_by_other_connection(const Claim& claim) override {
     store_->renewed_by_other_connection(claim);
   }

@@ -16,9 +16,6 @@ namespace {
 /// A waiter shows itself at least this often; the server drops a head of the queue that it has not
 /// seen for 75 s.
 constexpr milliseconds longest_sleep{25'000};
-/// The first few ask so often: one of them sees that those before it do not take what they are
-/// granted, although nobody told it when that ends.
-constexpr milliseconds longest_sleep_near_head{5'000};
 constexpr std::size_t near_head = 16;
 /// When a lease ends, the first few in the queue ask at once and the others spread.
 constexpr std::size_t ask_at_once = 3;
@@ -155,7 +152,9 @@ std::optional<Grant> Attempt::ask_and_sleep(int cancel_fd) {
 std::optional<Grant> Attempt::sleep(int cancel_fd) {
   const auto spread =
       refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
-  const auto at_most = refusal_.ahead < near_head ? longest_sleep_near_head : longest_sleep;
+  const auto at_most = refusal_.ahead < near_head
+                           ? std::min(longest_sleep, store_.longest_sleep_near_head())
+                           : longest_sleep;
   const Deadline sign_of_life = later(BootClock::now(), at_most);
   auto until = std::min(later(BootClock::now(), refusal_.ask_again_in + spread), sign_of_life);
   while (true) {

@@ -88,6 +88,10 @@ class Store {
   /// ticket.
   virtual Wake sleep(const Claim& claim, Deadline until, int cancel_fd) = 0;
 
+  /// How long one of the first waiters sleeps at most before it asks again: it notices so that
+  /// those before it do not confirm what they are granted, if no message may have told it.
+  virtual milliseconds longest_sleep_near_head() const { return milliseconds(5000); }
+
   /// Renews by `ttl`, or by the grant's own; also confirms a hold that was handed over. Nothing if
   /// the token holds nothing.
   virtual std::optional<Grant> renew(const LockKey& key, const Token& token,

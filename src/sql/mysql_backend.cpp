@@ -95,12 +95,16 @@ bool was_overtaken(const MysqlResult& result) {
 constexpr milliseconds longest_start{5000};
 
 /// MariaDB ends a wait within a second of the death of its client; others may do so at its end.
-std::string wait_for(const std::string& channel) {
-  return "SELECT GET_LOCK(" + quoted(channel) + ", 300)";
+std::string wait_for(const std::string& lock) {
+  return "SELECT GET_LOCK(" + quoted(lock) + ", 300)";
 }
 
+/// If two clients waited for one lock, a stopped client that is given it would hold up the other.
+std::string lock_of_second(const std::string& channel) { return channel + ".2"; }
+
 std::string release_of(const std::string& channel) {
-  return "RELEASE_LOCK(" + quoted(channel) + ")";
+  return "RELEASE_LOCK(" + quoted(channel) + ") + RELEASE_LOCK(" + quoted(lock_of_second(channel)) +
+         ")";
 }
 
 bool is_on(const std::optional<std::string>& value) {
@@ -217,8 +221,10 @@ void MysqlBackend::note_connection() {
 void MysqlBackend::listen(const std::string& channel, const CallOptions& call_options) {
   if (channels_.contains(channel)) return;
   // Servers of a cluster may refuse such locks.
-  const auto results = connection_.query(
-      "SELECT GET_LOCK(" + quoted(channel) + ", 0), CONNECTION_ID()", call_options);
+  const auto results =
+      connection_.query("SELECT GET_LOCK(" + quoted(channel) + ", 0), CONNECTION_ID(), GET_LOCK(" +
+                            quoted(lock_of_second(channel)) + ", 0)",
+                        call_options);
   const bool answered = !results.back().failed() && !results.back().rows.empty();
   channels_[channel] = answered && results.back().rows.front()[0] == "1" &&
                        results.back().rows.front()[1] == std::to_string(connection_.login_id());
@@ -316,13 +322,14 @@ std::variant<std::string, Wake::Reason> MysqlBackend::next_message(const std::st
   throw_unavailable(name() + ": the connection hears no messages");
 }
 
-std::optional<Wake::Reason> MysqlBackend::await_departure(const std::string& channel,
-                                                          Deadline until, int cancel_fd) {
+std::optional<Wake::Reason> MysqlBackend::await_departure(const Watched& watched, Deadline until,
+                                                          int cancel_fd) {
+  const std::string lock = watched.as_second ? lock_of_second(watched.channel) : watched.channel;
   try {
-    if (watched_ != channel || !watch_.is_open()) {
+    if (watched_ != lock || !watch_.is_open()) {
       watch_.close();
-      watched_ = channel;
-      watch_.send(wait_for(channel), {later(BootClock::now(), longest_start), cancel_fd});
+      watched_ = lock;
+      watch_.send(wait_for(lock), {later(BootClock::now(), longest_start), cancel_fd});
     }
     while (true) {
       pollfd fds[] = {{cancel_fd, POLLIN, 0}, {watch_.answered_fd(), POLLIN, 0}};
@@ -332,7 +339,7 @@ std::optional<Wake::Reason> MysqlBackend::await_departure(const std::string& cha
       const auto results = watch_.receive(soon);
       const bool timed_out = !results.back().failed() && results.back().rows.front()[0] == "0";
       if (!timed_out) break;
-      watch_.send(wait_for(channel), soon);
+      watch_.send(wait_for(lock), soon);
     }
   } catch (const Error& error) {
     watch_.close();

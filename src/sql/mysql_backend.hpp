@@ -39,7 +39,7 @@ class MysqlBackend final : public CasBackend {
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
   bool has_departures() const override { return true; }
-  std::optional<Wake::Reason> await_departure(const std::string& channel, Deadline until,
+  std::optional<Wake::Reason> await_departure(const Watched& watched, Deadline until,
                                               int cancel_fd) override;
   void close() override;
   std::string name() const override { return connection_.name(); }

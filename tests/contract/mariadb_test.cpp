@@ -108,6 +108,35 @@ TEST_CASE("MariaDB: a waiter that watches the client before it asks nothing mean
   CHECK(waiter.requests() <= 3);
 }
 
+TEST_CASE("MariaDB: the second waiter watches the holder, too, and the third the second") {
+  if (no_mariadb()) return;
+  MariaDbServer& server = mariadb();
+  const auto holder = store_at(server.address(false));
+  const Claim held = claim_on("k");
+  granted(*holder, held, {true, {}});
+  const auto stopped = store_at(server.address(false));
+  const Claim of_stopped = claim_on("k", milliseconds(2000));
+  queue_up(*stopped, of_stopped);
+  CHECK(stopped->sleep(of_stopped, later(BootClock::now(), milliseconds(300)), -1).why ==
+        Wake::Reason::due);
+  CountedClient second(server), third(server);
+  const Claim claims[] = {claim_on("k"), claim_on("k")};
+  queue_up(*second.store, claims[0]);
+  queue_up(*third.store, claims[1]);
+  second.requests(), third.requests();
+  for (int i = 0; i < 2; ++i) {
+    CountedClient& waiter = i == 0 ? second : third;
+    const auto in_seconds = later(BootClock::now(), std::chrono::seconds(3));
+    CHECK(waiter.store->sleep(claims[i], in_seconds, -1).why == Wake::Reason::due);
+    CHECK(waiter.requests() == 1);  // the one that waits
+  }
+  // The first is given what it waits for, and does nothing: the second learns when that ends.
+  CHECK(release(*holder, held) == Released::yes);
+  const Wake wake = second.store->sleep(claims[0], soon().deadline, -1);
+  CHECK(wake.why == Wake::Reason::changed);
+  CHECK(wake.ask_again_at <= later(BootClock::now(), milliseconds(2000)));
+}
+
 TEST_CASE("MariaDB: a waiter polls where it cannot watch, at most twice a second") {
   if (no_mariadb()) return;
   MariaDbServer& server = mariadb();

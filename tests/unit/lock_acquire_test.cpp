@@ -1,0 +1,92 @@
+// How often a waiter asks while nothing happens.
+
+#include "lock/acquire.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "base/wait.hpp"
+#include "lock/store.hpp"
+#include "support/silent_listener.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A key that a holder keeps for ever, renewing a lease of 30 s every ten: what a waiter does
+/// there, on a clock that moves when it sleeps.
+class HeldForEver final : public Store {
+ public:
+  HeldForEver(std::size_t ahead, std::optional<milliseconds> near_head)
+      : ahead_(ahead), near_head_(near_head) {}
+
+  Answer acquire(const Claim&, const Ask& ask, const CallOptions&) override {
+    ++asked_;
+    Refusal refusal;
+    refusal.why = Refusal::Reason::held;
+    refusal.ahead = ahead_;
+    refusal.waiting = ahead_ + 1;
+    refusal.ticket = ask.ticket.value_or(Ticket{1});
+    refusal.ask_again_in = milliseconds(30'000) - passed_ % milliseconds(10'000);
+    return refusal;
+  }
+  Wake sleep(const Claim&, Deadline until, int) override {
+    passed_ += std::chrono::ceil<milliseconds>(until - BootClock::now());
+    if (passed_ >= hour) done_.raise();
+    return Wake{};
+  }
+  std::optional<Grant> renew(const LockKey&, const Token&, std::optional<milliseconds>,
+                             const CallOptions&) override {
+    return std::nullopt;
+  }
+  Released release(const LockKey&, const Token&, ReleaseMode, const CallOptions&) override {
+    return Released::left_queue;
+  }
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
+                            const CallOptions&) override {
+    return {};
+  }
+  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
+  bool needs_renewal(const Claim&) const override { return true; }
+  milliseconds longest_sleep_near_head() const override {
+    return near_head_ ? *near_head_ : Store::longest_sleep_near_head();
+  }
+  std::string name() const override { return "fake"; }
+
+  double requests_a_second() const {
+    return asked_ / std::chrono::duration<double>(passed_).count();
+  }
+  int done_fd() const { return done_.fd(); }
+
+ private:
+  static constexpr milliseconds hour{3'600'000};
+  std::size_t ahead_;
+  std::optional<milliseconds> near_head_;
+  int asked_ = 0;
+  milliseconds passed_{0};
+  Event done_;
+};
+
+double waiter_rate(std::size_t ahead, std::optional<milliseconds> near_head = {}) {
+  HeldForEver store(ahead, near_head);
+  Claim claim;
+  claim.key = LockKey{"k"};
+  AcquireTerms terms;
+  terms.cancel_fd = store.done_fd();
+  SilentListener silent;
+  CHECK(std::holds_alternative<Interrupted>(acquire(store, {claim}, terms, silent)));
+  return store.requests_a_second();
+}
+
+TEST_CASE("a waiter asks every 25 s at most, and near the head as often as its store needs") {
+  constexpr double idle = 0.05;
+  CHECK(waiter_rate(100) < idle);
+  CHECK(waiter_rate(0) > 0.19);
+  CHECK(waiter_rate(0) < 0.21);
+  CHECK(waiter_rate(0, milliseconds::max()) < idle);
+  CHECK(waiter_rate(2, milliseconds::max()) < idle);
+  CHECK(waiter_rate(0, milliseconds(1000)) > 0.9);
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -16,7 +16,7 @@ _dlock_options() {
     renew) REPLY='-k= --key= -t= --ttl= --token= --json' ;;
     release) REPLY='-k= --key= --fence= --token= --force --reason= --json' ;;
     inspect) REPLY='-k= --key= --json --watch' ;;
-    doctor) REPLY='-t= --ttl= --json --acl --replicas=' ;;
+    doctor) REPLY='-t= --ttl= --json --acl --schema --replicas=' ;;
     latch) REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json' ;;
     guard) REPLY='--state= --state-key= --fence= -c= --command=' ;;
     *) return ;;

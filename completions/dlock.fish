@@ -209,6 +209,8 @@ complete -c dlock -n '__dlock_options_of latch' -l by -x \
     -d 'arrive: as ID, which counts once (default: new)'
 complete -c dlock -n '__dlock_options_of doctor' -l acl \
     -d 'print the least rights that dlock\'s user needs'
+complete -c dlock -n '__dlock_options_of doctor' -l schema \
+    -d 'create the table for locks in a database'
 complete -c dlock -n '__dlock_options_of guard' -l state -r \
     -d 'record the largest fencing token in FILE'
 complete -c dlock -n '__dlock_options_of guard' -l state-key -x \

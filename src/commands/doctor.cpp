@@ -6,6 +6,7 @@
 #include "doctor/diagnose.hpp"
 #include "doctor/diagnose_database.hpp"
 #include "doctor/rights.hpp"
+#include "doctor/trial_lock.hpp"
 #include "output/diagnosis.hpp"
 
 namespace dlock {
@@ -33,7 +34,8 @@ struct Diagnose {
     return diagnose_quorum(target.servers, exam);
   }
   Diagnosis operator()(const SqlTarget& target) const {
-    return diagnose_database(target.shown, [this] { return open_store(settings); });
+    return diagnose_database({target.url, target.shown, target.password, target.mysql}, exam.ttl,
+                             [this] { return open_store(settings); });
   }
 };
 
@@ -66,10 +68,22 @@ struct AclLines {
   }
 };
 
+/// Whoever reads a record of a database creates its table first, unless it is there.
+int create_table(const Settings& settings) {
+  const auto* database = std::get_if<SqlTarget>(&settings.server);
+  if (database == nullptr) {
+    throw_usage("--schema: only databases need it: it goes with postgres:// and mysql://");
+  }
+  open_store(settings)->inspect({{scratch_key()}, {}}, short_call());
+  if (!settings.quiet) print(database->shown + ": the table dlock is there\n");
+  return 0;
+}
+
 }  // namespace
 
 int doctor_command(const Settings& settings, const Log&) {
   const DoctorOptions exam = exam_of(settings);
+  if (settings.schema) return create_table(settings);
   if (settings.acl) {
     print(std::visit(AclLines{exam}, settings.server));
     return 0;

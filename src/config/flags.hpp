@@ -43,6 +43,7 @@ struct Flags {
   bool env = false;
   bool watchdog = false;
   bool acl = false;
+  bool schema = false;
   bool watch = false;
   bool quiet = false;
   bool verbose = false;

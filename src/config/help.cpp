@@ -80,15 +80,18 @@ constexpr Page pages[] = {
      "  0 done; 75 not open in time; 79 there is no such latch, or no more; 65 it has\n"
      "  another count, or the key is no latch; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 70 a bug; 71 this host refused\n"},
-    {Command::doctor, "doctor [--json | --acl] [-t TTL] [--replicas N]",
+    {Command::doctor, "doctor [--json | --acl | --schema] [-t TTL] [--replicas N]",
      "Connect as a lock would, try one, and report whether the server is fit to hold\n"
      "locks: one line for each check, with ok, warning or error, and the fix after ->.\n"
-     "--acl prints the rights that dlock's user needs, without asking the server.\n",
+     "--acl prints the rights that dlock's user needs, without asking the server;\n"
+     "--schema creates the table in a database, if its users may not.\n",
      "  dlock doctor --server redis://localhost\n"
      "  dlock doctor --server redis://localhost -t 10s --replicas 1 --json\n"
-     "  dlock doctor --server redis://localhost --acl\n",
+     "  dlock doctor --server redis://localhost --acl\n"
+     "  dlock doctor --server postgres://admin@db1/app --schema\n",
      "  0 fit; 1 there are warnings; 2 there are errors, the server not reached or\n"
-     "  refusing us among them; 64 usage; 78 configuration; 70 a bug; 71 cannot write\n"},
+     "  refusing us among them; 64 usage; 78 configuration; 70 a bug; 71 cannot write;\n"
+     "  --schema: 0 the table is there; 65, 69, 77 as in run\n"},
     {Command::guard, "guard --state FILE | --state-key NAME [--fence N] COMMAND [ARG ...]",
      "Protect a resource: record the fencing token and run COMMAND, unless a larger\n"
      "token is recorded already. So a holder that was paused and lost the lock cannot\n"

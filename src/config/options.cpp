@@ -74,6 +74,7 @@ const Option option_table[] = {
     {"json", 0, nullptr, lockers_but_run | doctor | latch, &Flags::json, "print JSON"},
     {"watch", 0, nullptr, inspect, &Flags::watch, "follow changes until ^C"},
     {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
+    {"schema", 0, nullptr, doctor, &Flags::schema, "create the table for locks in a database"},
     {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=..., DLOCK_FENCE=, DLOCK_OWNER="},
     {"replicas", 0, "N", takers | doctor, &Flags::replicas,
      "count a lock only when N replicas have it"},

@@ -94,6 +94,11 @@ class Resolver {
     settings_.env = flags_.env;
     if (flags_.json && flags_.acl) throw_usage("--json and --acl exclude each other");
     settings_.acl = flags_.acl;
+    if (flags_.schema && (flags_.json || flags_.acl)) {
+      throw_usage("--schema and " + std::string(flags_.json ? "--json" : "--acl") +
+                  " exclude each other");
+    }
+    settings_.schema = flags_.schema;
     if (flags_.watch && flags_.quiet) throw_usage("--watch and -q exclude each other");
     settings_.watch = flags_.watch;
   }

@@ -76,6 +76,7 @@ struct Settings {
   // acquire, renew, release, inspect, latch, doctor
   bool json = false;
   bool env = false;
+  bool schema = false;
   bool acl = false;
   bool watch = false;  ///< never with `quiet`
 

@@ -3,8 +3,10 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "doctor/ask.hpp"
+#include "doctor/examine_database.hpp"
+#include "doctor/judge_database.hpp"
 #include "doctor/trial_lock.hpp"
-#include "doctor/words.hpp"
 #ifdef DLOCK_WITH_MYSQL
 #include "sql/mysql_backend.hpp"
 #endif
@@ -17,6 +19,20 @@ namespace {
 
 [[maybe_unused]] constexpr std::string_view grant =
     "GRANT SELECT, INSERT, UPDATE, DELETE ON dlock TO ";
+
+DatabaseFacts examine(const DatabaseAddress& database) {
+  if (database.mysql) {
+#ifdef DLOCK_WITH_MYSQL
+    return examine_mysql(*database.mysql, database.shown, database.password);
+#endif
+  } else {
+#ifdef DLOCK_WITH_POSTGRESQL
+    return examine_postgres(database.url, database.shown, database.password);
+#endif
+  }
+  throw_usage("this dlock was built without " +
+              std::string(database.mysql ? "MySQL and MariaDB" : "PostgreSQL"));
+}
 
 }  // namespace
 
@@ -36,15 +52,18 @@ std::string mysql_rights() {
 #endif
 }
 
-Diagnosis diagnose_database(const std::string& shown, const std::function<StorePtr()>& open) {
-  Diagnosis diagnosis{shown, "safe through restarts, best effort through failovers", {}};
-  const StorePtr first = open(), second = open();
-  const TrialLock trial = rehearse(*first, *second, scratch_key());
-  diagnosis.findings.push_back(
-      trial.trouble.empty()
-          ? good("lock", "taken, handed over in " + span_text(trial.handed_over_in) + ", released")
-          : bad("lock", trial.trouble.text, "fix that first"));
-  return diagnosis;
+Diagnosis diagnose_database(const DatabaseAddress& database, milliseconds ttl,
+                            const std::function<StorePtr()>& open) {
+  DatabaseFacts facts = examine(database);
+  const bool reached = facts.unreachable.empty() && facts.broke_off.empty();
+  if (reached && takes_locks(facts)) {
+    facts.tried = true;
+    const StorePtr first = open(), second = open();
+    facts.rehearsal = rehearse(*first, *second, scratch_key());
+    std::string& trouble = facts.rehearsal.trouble.text;
+    trouble = bare_trouble(trouble, database.shown);
+  }
+  return {database.shown, database_label(facts), judge_database(facts, ttl)};
 }
 
 }  // namespace dlock

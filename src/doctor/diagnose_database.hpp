@@ -1,17 +1,28 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "base/mysql_address.hpp"
 #include "doctor/facts.hpp"
 #include "doctor/finding.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
 
-/// Tries a lock in a database, by two stores of `open`. Leaves nothing behind but the
-/// table. `shown`: the URL for people.
-Diagnosis diagnose_database(const std::string& shown, const std::function<StorePtr()>& open);
+/// Where a database is; as in base/mysql_address.hpp, or a URL for libpq.
+struct DatabaseAddress {
+  std::string url;
+  std::string shown;  ///< the URL for people
+  std::optional<std::string> password{};
+  std::optional<MysqlAddress> mysql{};
+};
+
+/// Examines a database, tries a lock there by two stores of `open`, and judges it for locks with
+/// leases of `ttl`. Leaves nothing behind but the table.
+Diagnosis diagnose_database(const DatabaseAddress& database, milliseconds ttl,
+                            const std::function<StorePtr()>& open);
 
 /// What an administrator says to a database to let dlock's user, here `USER`, lock there.
 std::string postgres_rights();

@@ -222,12 +222,12 @@ Finding judge_vote(const ServerFacts& facts) {
               "wait; appendonly yes and appendfsync always keep the vote over a restart");
 }
 
-Finding judge_clock(const ServerFacts& facts) {
+Finding judge_clock(const std::vector<ClockSample>& clock) {
   const std::string name = "clock";
   constexpr double tolerance = 0.01;
   constexpr std::chrono::seconds tolerable{1};
-  if (facts.clock.size() < 2) return not_told(name, "TIME");
-  const double pace = pace_of(facts.clock);
+  if (clock.size() < 2) return not_told(name, "TIME");
+  const double pace = pace_of(clock);
   if (pace > 1 + tolerance) {
     return bad(name, "runs " + percent(pace - 1) + " % fast: leases end before their holders know",
                "fix the clock of the server's host; never step it");
@@ -239,10 +239,10 @@ Finding judge_clock(const ServerFacts& facts) {
                     : "runs " + percent(1 - pace) + " % slow: locks of dead holders stay longer",
                 "fix the clock of the server's host; never step it");
   }
-  const auto nearest = std::min_element(facts.clock.begin(), facts.clock.end(),
-                                        [](const ClockSample& a, const ClockSample& b) {
-                                          return a.received - a.sent < b.received - b.sent;
-                                        });
+  const auto nearest =
+      std::min_element(clock.begin(), clock.end(), [](const ClockSample& a, const ClockSample& b) {
+        return a.received - a.sent < b.received - b.sent;
+      });
   const auto unsure = (nearest->received - nearest->sent) / 2;
   const auto ahead = nearest->server - (nearest->here + unsure);
   const auto off = ahead < ahead.zero() ? -ahead : ahead;

@@ -248,7 +248,7 @@ Findings judge_server(const ServerFacts& facts, const DoctorOptions& exam) {
   if (!alone && facts.tried) findings.push_back(judge_vote(facts));
   findings.push_back(judge_replication(facts, exam));
   if (alone) findings.push_back(judge_uptime(facts, exam));
-  findings.push_back(judge_clock(facts));
+  findings.push_back(judge_clock(facts.clock));
   const auto node_timeout = facts.config.number("cluster-node-timeout");
   if (exam.topology == Topology::cluster && node_timeout) {
     findings.push_back(judge_failover(milliseconds(*node_timeout), "cluster-node-timeout", exam));

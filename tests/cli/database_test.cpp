@@ -241,6 +241,86 @@ TEST_OF_DATABASES("database: a holder whose table is dropped stops its command")
   CHECK(holds(ended.err, "a: "));
 }
 
+TEST_OF_DATABASES("database: doctor --schema creates the table, or says why not") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  const auto schema = [](const std::string& url) { return dlock_at(url, {"doctor", "--schema"}); };
+  CHECK(schema(server.url()).exit_code == 0);
+  CHECK(server.text("SELECT count(*) FROM dlock") == "0\n");
+  CHECK(holds(schema(server.url()).out, "the table dlock is there"));
+  server.text("DROP TABLE dlock");
+  server.make_user("guest", password, false);
+  const auto guest = schema(server.tcp_url("guest:" + std::string(password)));
+  CHECK(guest.exit_code == 77);
+  CHECK(is_one_message(guest.err));
+  server.text("CREATE TABLE dlock (id int)");
+  CHECK(schema(server.url()).exit_code == 65);
+  server.text("DROP TABLE dlock");
+  CHECK(schema("postgres://127.0.0.1:1/db").exit_code == 69);
+  CHECK(schema("local:/tmp").exit_code == 64);
+}
+
+/// What `doctor` has to say of a check, as `LEVEL TEXT -> ADVICE`.
+std::string finding(const Result& doctor, const std::string& check) {
+  const auto report = nlohmann::ordered_json::parse(doctor.out, nullptr, false);
+  if (!report.is_object()) return "no report: " + doctor.out + doctor.err;
+  for (const auto& each : report["checks"]) {
+    if (each["check"] != check) continue;
+    return each["level"].template get<std::string>() + " " +
+           each["text"].template get<std::string>() + " -> " +
+           each["advice"].template get<std::string>();
+  }
+  return "none";
+}
+
+Result doctor_at(const std::string& url) { return dlock_at(url, {"doctor", "--json"}); }
+
+TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the table empty") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  const auto report = doctor_at(server.url());
+  // The servers of tests do not take the pains to outlive a crash of their host.
+  CHECK(report.exit_code == 1);
+  CHECK(finding(report, "persistence").starts_with("warning "));
+  CHECK(finding(report, "label").starts_with("ok best effort"));
+  for (const std::string check : {"reach", "engine", "role", "pooler", "tls", "user", "table",
+                                  "lock", "replication", "timeouts", "connections", "clock"}) {
+    CAPTURE(check);
+    CAPTURE(finding(report, check));
+    CHECK(finding(report, check).starts_with("ok "));
+  }
+  CHECK(holds(finding(report, "tls"), "Unix socket"));
+  CHECK(holds(finding(report, "table"), "the first lock creates it"));
+  CHECK(holds(finding(doctor_at(server.url()), "table"), "there"));
+  CHECK(dlock_at(server.url(), {"inspect"}).out.find("dlock-doctor") == std::string::npos);
+}
+
+TEST_OF_DATABASES("database: doctor names what keeps a database from holding locks") {
+  if (is_missing<Server>()) return;
+  const auto own_server = new_server<Server>();
+  DatabaseServer& server = *own_server;
+  const auto silent = doctor_at("postgres://u:secret-of-it@127.0.0.1:1/db");
+  CHECK(silent.exit_code == 2);
+  CHECK(!holds(silent.out, "secret-of-it"));
+  CHECK(finding(silent, "reach").starts_with("error "));
+  server.make_user("app", password, true);
+  const auto wrong = doctor_at(server.tcp_url("app:wrong-one"));
+  CHECK(wrong.exit_code == 2);
+  CHECK(holds(finding(wrong, "reach"), "check user, password"));
+  CHECK(!holds(wrong.out, "wrong-one"));
+  CHECK(run_at(server.url()).exit_code == 0);
+  server.make_user("reader", password, false);
+  server.let_read("reader");
+  const auto reader = doctor_at(server.tcp_url("reader:" + std::string(password)));
+  CHECK(reader.exit_code == 2);
+  CHECK(holds(reader.out, "doctor --acl"));
+  server.become_standby();
+  const auto standby = doctor_at(server.url());
+  CHECK(standby.exit_code == 2);
+  CHECK(finding(standby, "role").starts_with("error "));
+  CHECK(finding(standby, "lock") == "none");
+}
+
 TEST_CASE("database: what does not go with one is refused in one line") {
   for (const std::string url : {"postgres://h/db", "mysql://h/db"}) {
     CHECK(dlock_at(url, {"run", "--replicas", "1", "-k", "a", "--", "true"}).exit_code == 64);

@@ -62,6 +62,10 @@ TEST_CASE("doctor goes by the ttl and the replicas that run would have") {
   CHECK(settings.replicas == 2);
   CHECK(settings.acl);
   CHECK(place.usage_error({"doctor", "--acl", "--json"}) == "--json and --acl exclude each other");
+  CHECK(place.usage_error({"doctor", "--schema", "--acl"}) ==
+        "--schema and --acl exclude each other");
+  CHECK(place.usage_error({"doctor", "--schema", "--json"}) ==
+        "--schema and --json exclude each other");
 }
 
 TEST_CASE("flag beats variable beats the user's file beats the system's") {

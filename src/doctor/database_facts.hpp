@@ -1,0 +1,31 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "doctor/facts.hpp"
+
+namespace dlock {
+
+enum class DatabaseKind { postgres, mysql };
+
+/// What was found out about a database, unjudged.
+struct DatabaseFacts {
+  DatabaseKind kind = DatabaseKind::postgres;
+  Fault unreachable;      ///< empty if it answered at all
+  bool denied = false;    ///< it did, with a refusal of the login
+  std::string broke_off;  ///< why it was not heard out
+  std::chrono::nanoseconds connected_in{0};
+  std::chrono::nanoseconds round_trip{0};  ///< the median of some
+  std::vector<ClockSample> clock;
+  bool pooled = false;  ///< another session answers than the one that was logged in
+  bool socket = false;  ///< a Unix socket; known only if not pooled, as is `here`
+  bool here = false;    ///< the server is on this host
+  /// By the names in examine_postgres.cpp, or those that MySQL has for its variables.
+  ServerInfo settings;
+  bool tried = false;  ///< whether a lock was
+  TrialLock rehearsal;
+};
+
+}  // namespace dlock

@@ -1,0 +1,70 @@
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "doctor/examine_database.hpp"
+#include "doctor/interview.hpp"
+#include "lock/store.hpp"
+#include "sql/mysql_connection.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr const char* clock_of_mysql =
+    "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+/// Each tells names and values; servers differ in what they know.
+constexpr const char* asked_of_mysql[] = {
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only', "
+    "'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'innodb_flush_method', "
+    "'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_on', 'wait_timeout', "
+    "'max_statement_time', 'max_execution_time', 'max_connections', "
+    "'group_replication_group_name', 'group_replication_single_primary_mode', "
+    "'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')",
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected', "
+    "'wsrep_cluster_size')",
+    "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')",
+    "SELECT 'user', CURRENT_USER() UNION ALL SELECT 'session', CONNECTION_ID() UNION ALL "
+    "SELECT 'table', engine FROM information_schema.tables WHERE table_schema = DATABASE() AND "
+    "table_name = 'dlock'"};
+
+MysqlResult answer_to(MysqlConnection& connection, const std::string& statement) {
+  auto results =
+      connection.query(statement, {later(BootClock::now(), silence_of_a_dead_server), -1});
+  if (results.empty()) throw_unavailable("no answer");
+  if (results.back().failed()) throw_unavailable(escaped(results.back().message));
+  return std::move(results.back());
+}
+
+bool is_on_this_host(const MysqlAddress& address) {
+  return address.host.empty() || address.host == "localhost" || address.host == "::1" ||
+         address.host.starts_with("127.");
+}
+
+}  // namespace
+
+DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
+                            const std::optional<std::string>& password) {
+  DatabaseFacts facts;
+  facts.kind = DatabaseKind::mysql;
+  if (password) address.password = password;
+  facts.socket = !address.socket_path.empty() || address.host.empty();
+  facts.here = facts.socket || is_on_this_host(address);
+  MysqlConnection connection(std::move(address), shown);
+  const auto clock = [&] {
+    const MysqlResult result = answer_to(connection, clock_of_mysql);
+    return microseconds(
+        parse_number(result.rows.at(0).at(0).value_or(""), 0, INT64_MAX).value_or(0));
+  };
+  const auto settings = [&](DatabaseFacts& into) {
+    for (const char* statement : asked_of_mysql) {
+      for (const auto& row : answer_to(connection, statement).rows) {
+        into.settings.values[row.at(0).value_or("")] = row.at(1).value_or("");
+      }
+    }
+    into.pooled = into.settings.text("session") != std::to_string(connection.login_id());
+  };
+  interview({clock, settings}, shown, facts);
+  return facts;
+}
+
+}  // namespace dlock

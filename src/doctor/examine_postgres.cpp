@@ -1,0 +1,94 @@
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "doctor/examine_database.hpp"
+#include "doctor/interview.hpp"
+#include "lock/store.hpp"
+#include "sql/postgres_connection.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr const char* clock_of_postgres =
+    "SELECT (extract(epoch from clock_timestamp()) * 1000000)::bigint";
+
+struct NamedExpression {
+  const char* name;
+  const char* expression;  ///< NULL if the server does not know or tell
+};
+
+/// Those of pg_settings are in the unit of the setting, and NULL in versions that lack it.
+constexpr NamedExpression asked_of_postgres[] = {
+    {"version", "current_setting('server_version')"},
+    {"version_num", "current_setting('server_version_num')"},
+    {"user", "current_user"},
+    {"pid", "pg_backend_pid()"},
+    {"standby", "pg_is_in_recovery()"},
+    {"read_only", "current_setting('transaction_read_only')"},
+    {"socket", "inet_client_addr() IS NULL"},
+    {"same_host", "inet_client_addr() = inet_server_addr()"},
+    {"tls", "(SELECT version || ', ' || cipher FROM pg_stat_ssl WHERE pid = pg_backend_pid())"},
+    {"table", "(SELECT relpersistence FROM pg_class WHERE oid = to_regclass('dlock'))"},
+    {"missing_rights",
+     "(SELECT string_agg(r, ', ') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r "
+     "WHERE NOT has_table_privilege(to_regclass('dlock'), r))"},
+    {"may_create", "has_schema_privilege(current_schema(), 'CREATE')"},
+    {"fsync", "current_setting('fsync')"},
+    {"full_page_writes", "current_setting('full_page_writes')"},
+    {"synchronous_commit", "current_setting('synchronous_commit')"},
+    {"synchronous_standby_names", "current_setting('synchronous_standby_names')"},
+    {"standbys", "(SELECT count(*) FROM pg_stat_replication)"},
+    {"synchronous_standbys",
+     "(SELECT CASE WHEN count(*) = count(sync_state) THEN count(*) FILTER (WHERE sync_state IN "
+     "('sync', 'quorum')) END FROM pg_stat_replication)"},
+    {"connections", "(SELECT sum(numbackends) FROM pg_stat_database)"},
+    {"max_connections", "current_setting('max_connections')"},
+    {"idle_session_timeout",
+     "(SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout')"},
+    {"idle_in_transaction_session_timeout",
+     "(SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout')"},
+    {"statement_timeout", "(SELECT setting FROM pg_settings WHERE name = 'statement_timeout')"}};
+
+/// The only row of the only result.
+PostgresResult one_row(PostgresConnection& connection, const std::string& statement) {
+  auto results =
+      connection.query(statement, {later(BootClock::now(), silence_of_a_dead_server), -1});
+  if (results.empty()) throw_unavailable("no answer");
+  if (results.back().failed()) throw_unavailable(escaped(results.back().message()));
+  if (results.back().rows() != 1) throw_unavailable("no answer");
+  return std::move(results.back());
+}
+
+void ask_settings(PostgresConnection& connection, DatabaseFacts& facts) {
+  std::string statement;
+  for (const auto& each : asked_of_postgres) {
+    statement += (statement.empty() ? "SELECT " : ", ") + std::string(each.expression);
+  }
+  const PostgresResult row = one_row(connection, statement);
+  int column = 0;
+  for (const auto& each : asked_of_postgres) {
+    if (const auto value = row.value(0, column++)) {
+      facts.settings.values.emplace(each.name, *value);
+    }
+  }
+  facts.pooled = facts.settings.text("pid") != std::to_string(connection.login_pid());
+  facts.socket = facts.settings.text("socket") == "t";
+  facts.here = facts.socket || facts.settings.text("same_host") == "t";
+}
+
+}  // namespace
+
+DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
+                               const std::optional<std::string>& password) {
+  DatabaseFacts facts;
+  PostgresConnection connection({url, password, shown});
+  const auto clock = [&] {
+    const PostgresResult row = one_row(connection, clock_of_postgres);
+    return microseconds(parse_number(row.value(0, 0).value_or(""), 0, INT64_MAX).value_or(0));
+  };
+  const auto settings = [&](DatabaseFacts& into) { ask_settings(connection, into); };
+  interview({clock, settings}, shown, facts);
+  return facts;
+}
+
+}  // namespace dlock

@@ -1,0 +1,200 @@
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "doctor/judge_database.hpp"
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+using Said = std::map<std::string, std::string>;
+
+DatabaseFacts reached(DatabaseKind kind, Said said) {
+  DatabaseFacts facts;
+  facts.kind = kind;
+  facts.connected_in = 3ms;
+  facts.round_trip = 300us;
+  const Deadline start{std::chrono::seconds(100)};
+  const WallTime here{std::chrono::seconds(1'800'000'000)};
+  facts.clock = {{start, start + 1ms, here, here + 1ms},
+                 {start + 300ms, start + 301ms, here + 300ms, here + 301ms}};
+  facts.here = true;
+  facts.settings.values = std::move(said);
+  facts.tried = true;
+  facts.rehearsal.handed_over_in = 5ms;
+  return facts;
+}
+
+/// What a server with nothing to find fault with says, but for `changed`.
+DatabaseFacts postgres_with(const Said& changed) {
+  Said said{{"version", "15.18 (Debian 15.18-0+deb12u1)"},
+            {"user", "app"},
+            {"standby", "f"},
+            {"read_only", "off"},
+            {"table", "p"},
+            {"may_create", "f"},
+            {"fsync", "on"},
+            {"full_page_writes", "on"},
+            {"synchronous_commit", "on"},
+            {"synchronous_standby_names", ""},
+            {"standbys", "0"},
+            {"synchronous_standbys", "0"},
+            {"connections", "7"},
+            {"max_connections", "100"},
+            {"idle_session_timeout", "0"},
+            {"idle_in_transaction_session_timeout", "0"},
+            {"statement_timeout", "0"}};
+  for (const auto& [name, value] : changed) said[name] = value;
+  return reached(DatabaseKind::postgres, said);
+}
+
+DatabaseFacts mysql_with(const Said& changed) {
+  Said said{{"version", "10.11.14-MariaDB-0+deb12u2"},
+            {"user", "app@%"},
+            {"read_only", "OFF"},
+            {"innodb_read_only", "OFF"},
+            {"innodb_flush_log_at_trx_commit", "1"},
+            {"innodb_flush_method", "O_DIRECT"},
+            {"innodb_doublewrite", "ON"},
+            {"log_bin", "OFF"},
+            {"sync_binlog", "0"},
+            {"wsrep_on", "OFF"},
+            {"wait_timeout", "28800"},
+            {"max_statement_time", "0.000000"},
+            {"max_connections", "151"},
+            {"Threads_connected", "3"},
+            {"Slaves_connected", "0"},
+            {"table", "InnoDB"}};
+  for (const auto& [name, value] : changed) said[name] = value;
+  return reached(DatabaseKind::mysql, said);
+}
+
+Finding found(const DatabaseFacts& facts, const std::string& check) {
+  for (const Finding& each : judge_database(facts, 30s)) {
+    CHECK((each.level == Level::ok) == each.advice.empty());
+    if (each.check == check) return each;
+  }
+  return {Level::ok, "", "no such check", ""};
+}
+
+bool says(const DatabaseFacts& facts, const std::string& check, Level level,
+          const std::string& part) {
+  const Finding finding = found(facts, check);
+  CAPTURE(finding.text);
+  CAPTURE(finding.advice);
+  const bool as_expected = finding.level == level &&
+                           (finding.text + " -> " + finding.advice).find(part) != std::string::npos;
+  CHECK(as_expected);
+  return as_expected;
+}
+
+TEST_CASE("doctor: a healthy database has nothing but ok, and an honest label") {
+  for (const DatabaseFacts& facts : {postgres_with({}), mysql_with({})}) {
+    for (const Finding& each : judge_database(facts, 30s)) {
+      CAPTURE(each.check);
+      CAPTURE(each.text);
+      CHECK(each.level == Level::ok);
+      CHECK(each.told);
+    }
+    CHECK(database_label(facts) == "safe through restarts, best effort through failovers");
+  }
+  CHECK(says(postgres_with({}), "engine", Level::ok, "PostgreSQL 15.18"));
+  CHECK(says(mysql_with({}), "engine", Level::ok, "MariaDB 10.11.14"));
+  CHECK(says(mysql_with({{"version", "8.0.36"}}), "engine", Level::ok, "MySQL 8.0.36"));
+}
+
+TEST_CASE("doctor: a database that may forget what it commits is told so, setting by setting") {
+  const auto warns = [](const DatabaseFacts& facts, const std::string& part) {
+    CHECK(database_label(facts).starts_with("best effort"));
+    return says(facts, "persistence", Level::warning, part);
+  };
+  CHECK(warns(postgres_with({{"fsync", "off"}}), "fsync = on"));
+  CHECK(warns(postgres_with({{"full_page_writes", "off"}}), "full_page_writes = on"));
+  CHECK(warns(postgres_with({{"table", "u"}}), "SET LOGGED"));
+  CHECK(warns(mysql_with({{"innodb_flush_log_at_trx_commit", "2"}}), "a crash of its host"));
+  CHECK(warns(mysql_with({{"innodb_flush_log_at_trx_commit", "0"}}), "a crash of the server"));
+  CHECK(warns(mysql_with({{"innodb_flush_method", "nosync"}}), "nosync"));
+  CHECK(warns(mysql_with({{"innodb_doublewrite", "OFF"}}), "innodb_doublewrite"));
+  CHECK(warns(mysql_with({{"log_bin", "ON"}}), "sync_binlog = 1"));
+  CHECK(says(mysql_with({{"table", "MyISAM"}}), "persistence", Level::error, "ENGINE=InnoDB"));
+  CHECK(says(postgres_with({{"synchronous_commit", "off"}}), "persistence", Level::ok,
+             "the default there: off"));
+  DatabaseFacts silent = mysql_with({});
+  silent.settings.values.erase("innodb_flush_log_at_trx_commit");
+  CHECK(database_label(silent).starts_with("best effort"));
+}
+
+TEST_CASE("doctor: what a failover of a database may lose is said") {
+  const auto replication = [](const DatabaseFacts& facts, Level level, const std::string& part) {
+    return says(facts, "replication", level, part);
+  };
+  CHECK(
+      replication(postgres_with({{"standbys", "2"}}), Level::warning, "may lose the last commits"));
+  const Said named{{"synchronous_standby_names", "*"}, {"standbys", "2"}};
+  CHECK(replication(postgres_with(named), Level::error, "no lock can be taken"));
+  Said synchronous = named;
+  synchronous["synchronous_standbys"] = "1";
+  CHECK(replication(postgres_with(synchronous), Level::ok, "keeps all locks"));
+  CHECK(database_label(postgres_with(synchronous)).find("synchronous standby") !=
+        std::string::npos);
+  CHECK(replication(mysql_with({{"Slaves_connected", "1"}}), Level::warning,
+                    "may lose the last commits"));
+  CHECK(replication(mysql_with({{"rpl_semi_sync_master_enabled", "ON"}}), Level::ok,
+                    "semi-synchronous"));
+  const DatabaseFacts galera = mysql_with({{"wsrep_on", "ON"}, {"wsrep_cluster_size", "3"}});
+  CHECK(replication(galera, Level::warning, "name one node"));
+  CHECK(database_label(galera).starts_with("best effort"));
+}
+
+TEST_CASE("doctor: a standby takes no locks, and nothing else is said of it") {
+  const DatabaseFacts standby = postgres_with({{"standby", "t"}, {"read_only", "on"}});
+  CHECK(says(standby, "role", Level::error, "name the primary"));
+  CHECK(judge_database(standby, 30s).back().check == "role");
+  CHECK(!takes_locks(standby));
+  CHECK(says(postgres_with({{"read_only", "on"}}), "role", Level::error, "read-only"));
+  CHECK(says(mysql_with({{"read_only", "ON"}}), "role", Level::error, "read-only"));
+}
+
+TEST_CASE("doctor: a pooler, timeouts, few connections and plain text are warned of") {
+  DatabaseFacts pooled = postgres_with({});
+  pooled.pooled = true;
+  CHECK(says(pooled, "pooler", Level::warning, "waiters poll"));
+  CHECK(says(postgres_with({{"idle_session_timeout", "10000"}}), "timeouts", Level::warning,
+             "idle_session_timeout"));
+  CHECK(says(postgres_with({{"idle_session_timeout", "60000"}}), "timeouts", Level::ok,
+             "dlock reconnects"));
+  CHECK(says(postgres_with({{"idle_in_transaction_session_timeout", "1000"}}), "timeouts",
+             Level::ok, "leaves no transaction open"));
+  CHECK(says(postgres_with({{"statement_timeout", "100"}}), "timeouts", Level::warning,
+             "statement_timeout"));
+  CHECK(says(mysql_with({{"wait_timeout", "10"}}), "timeouts", Level::warning, "wait_timeout"));
+  CHECK(says(mysql_with({{"max_statement_time", "2.500000"}}), "timeouts", Level::warning,
+             "waiters poll"));
+  CHECK(says(postgres_with({{"connections", "95"}}), "connections", Level::warning, "95 of 100"));
+  CHECK(says(mysql_with({{"Threads_connected", "150"}}), "connections", Level::warning,
+             "a waiter needs two"));
+  DatabaseFacts afar = postgres_with({});
+  afar.here = false;
+  CHECK(says(afar, "tls", Level::warning, "sslmode=verify-full"));
+  afar.settings.values["tls"] = "TLSv1.3, TLS_AES_256_GCM_SHA384";
+  CHECK(says(afar, "tls", Level::ok, "TLSv1.3"));
+}
+
+TEST_CASE("doctor: what is missing of the table and its rights is said before a lock is tried") {
+  CHECK(says(postgres_with({{"missing_rights", "INSERT, UPDATE"}}), "table", Level::error,
+             "lacks INSERT, UPDATE"));
+  CHECK(says(postgres_with({{"table", ""}}), "table", Level::error, "--schema"));
+  CHECK(says(postgres_with({{"table", ""}, {"may_create", "t"}}), "table", Level::ok,
+             "the first lock creates it"));
+  DatabaseFacts facts = postgres_with({});
+  facts.rehearsal.trouble.text = "a free key was refused";
+  CHECK(says(facts, "lock", Level::error, "a free key was refused"));
+  facts = postgres_with({});
+  facts.unreachable.text = "connection refused";
+  CHECK(says(facts, "reach", Level::error, "is it running"));
+  CHECK(judge_database(facts, 30s).size() == 1);
+}
+
+}  // namespace
+}  // namespace dlock

@@ -7,7 +7,7 @@ _dlock_options() {
     run)
       REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
         --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold= --min-hold=
-        --wait-tree --on-lost= --watchdog --status-fd= --replicas= --owner= --label='
+        --wait-tree --on-lost= --watchdog --status-fd= --metrics= --replicas= --owner= --label='
       ;;
     acquire)
       REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e --limit= -t=
@@ -15,7 +15,7 @@ _dlock_options() {
       ;;
     renew) REPLY='-k= --key= -t= --ttl= --token= --json' ;;
     release) REPLY='-k= --key= --fence= --token= --force --reason= --json' ;;
-    inspect) REPLY='-k= --key= --json --watch' ;;
+    inspect) REPLY='-k= --key= --json --metrics --watch' ;;
     doctor) REPLY='-t= --ttl= --json --acl --schema --replicas=' ;;
     latch) REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json' ;;
     guard) REPLY='--state= --state-key= --fence= -c= --command=' ;;
@@ -145,7 +145,7 @@ _dlock_offer_values() {
       _dlock_offer local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
         redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb://
       ;;
-    --state | --config | --password-file | --sentinel-password-file | --tls-ca | --tls-cert | --tls-key)
+    --state | --metrics | --config | --password-file | --sentinel-password-file | --tls-ca | --tls-cert | --tls-key)
       _dlock_offer_files
       return
       ;;

@@ -29,6 +29,7 @@ function __dlock_read
                 --attach --count --by --conflict-exit-code --grace --signal --max-hold \
                 --min-hold --on-lost --status-fd --token --replicas --owner --label --reason
             or string match -qr '^-[^-kcwtE]*[kcwtE]$' -- $word
+            or test "$words[2] $word" = 'run --metrics'
             set i (math $i + 1)
         end
         set i (math $i + 1)
@@ -165,6 +166,9 @@ complete -c dlock -n '__dlock_options_of run' -l watchdog \
     -d 'a second process stops COMMAND if dlock cannot'
 complete -c dlock -n '__dlock_options_of run' -l status-fd -x \
     -d 'write the outcome to descriptor N, as JSON'
+complete -c dlock -n '__dlock_options_of run' -l metrics -r \
+    -d 'write the outcome to FILE, for Prometheus'
+complete -c dlock -n '__dlock_options_of inspect' -l metrics -d 'print metrics for Prometheus'
 complete -c dlock -n '__dlock_options_of run acquire doctor' -l replicas -x \
     -d 'count a lock only when N replicas have it'
 complete -c dlock -n '__dlock_options_of run acquire' -l owner -x \

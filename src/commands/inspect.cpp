@@ -7,11 +7,13 @@
 #include "commands/open_store.hpp"
 #include "commands/watch.hpp"
 #include "output/json.hpp"
+#include "output/metrics.hpp"
 
 namespace dlock {
 namespace {
 
 std::string report(const Settings& settings, const std::vector<KeyState>& states) {
+  if (settings.metrics) return inspect_metrics(states);
   if (!settings.json) {
     const Screen screen = screen_at(STDOUT_FILENO);
     // A program that reads a pipe counts lines.

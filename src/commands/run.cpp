@@ -1,6 +1,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -16,6 +17,8 @@
 #include "commands/lock_acquirer.hpp"
 #include "config/values.hpp"
 #include "output/json.hpp"
+#include "output/metrics.hpp"
+#include "output/metrics_file.hpp"
 #include "output/screen.hpp"
 #include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
@@ -40,6 +43,18 @@ std::string survivor_text(const Survivor& survivor) {
 void write_status(std::optional<int> fd, const RunStatus& status, const Log& log) {
   if (!fd || write_all(*fd, status_json(status))) return;
   log.error("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
+}
+
+void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
+                   const RunStatus& status, const Log& log) {
+  if (!file) return;
+  try {
+    replace_metrics_file(*file, [&](std::string_view before) {
+      return run_metrics(keys, status, wall_now(), before);
+    });
+  } catch (const Error& error) {
+    log.error("warning: cannot write --metrics " + escaped(*file) + ": " + error.what());
+  }
 }
 
 RunStatus status_of(const Error& error) {
@@ -320,6 +335,7 @@ void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& hol
 
 int Run::done(int exit_code) {
   status_.exit_code = exit_code;
+  write_metrics(settings_.metrics_file, settings_.keys, status_, log_);
   write_status(settings_.status_fd, status_, log_);
   return exit_code;
 }
@@ -331,6 +347,7 @@ int run_command(const Settings& settings, const Log& log) {
   try {
     run.emplace(settings, log);
   } catch (const Error& error) {
+    write_metrics(settings.metrics_file, settings.keys, status_of(error), log);
     write_status(settings.status_fd, status_of(error), log);
     throw;
   }
@@ -338,6 +355,13 @@ int run_command(const Settings& settings, const Log& log) {
 }
 
 void report_unusable_settings(const Flags& flags, const Error& error) {
+  const Log log(false, false);
+  std::signal(SIGXFSZ, SIG_IGN);  // no command will inherit that
+  std::vector<LockKey> keys;
+  for (const std::string& key : flags.keys) {
+    if (std::find(keys.begin(), keys.end(), LockKey{key}) == keys.end()) keys.push_back({key});
+  }
+  write_metrics(flags.metrics_file, keys, status_of(error), log);
   if (!flags.status_fd) return;
   std::optional<int> fd;
   try {
@@ -345,7 +369,7 @@ void report_unusable_settings(const Flags& flags, const Error& error) {
   } catch (const Error&) {
     return;  // the caller is told of what came first
   }
-  write_status(fd, status_of(error), Log(false, false));
+  write_status(fd, status_of(error), log);
 }
 
 }  // namespace dlock

@@ -41,7 +41,8 @@ std::vector<std::string> flags_of(Command command) {
 std::string commands_with(const Option& option) {
   std::string names;
   for (const Subcommand& each : subcommands()) {
-    if (option.belongs_to(each.command))
+    const Option* there = *option.name == '\0' ? &option : find_option(option.name, each.command);
+    if (there->belongs_to(each.command))
       names += (names.empty() ? "" : ", ") + std::string(each.name);
   }
   return names;
@@ -109,7 +110,7 @@ class ArgParser {
     const std::string& argument = arguments_[next_++];
     const auto equals = argument.find('=');
     const std::string spelled = argument.substr(0, equals);
-    const Option& found = known(find_option(spelled.substr(2)), spelled, "");
+    const Option& found = known(find_option(spelled.substr(2), command_), spelled, "");
     if (equals != std::string::npos) {
       add(found, argument.substr(equals + 1));
     } else {

@@ -19,8 +19,7 @@ struct Page {
 
 constexpr Page pages[] = {
     {Command::run, "run -k KEY [-k KEY2 ...] [OPTIONS] [--] COMMAND [ARG ...]",
-     "Hold the lock while COMMAND runs; if the lock is lost, stop COMMAND and exit 79.\n"
-     "dlock acquires several keys all or none, in an order that cannot deadlock.\n",
+     "Hold the lock while COMMAND runs; if the lock is lost, stop COMMAND and exit 79.\n",
      "  dlock run -k nightly -- tar czf /tmp/doc.tgz /usr/share/doc\n"
      "  dlock run -k cron -n --min-hold 50s -c 'date >> /tmp/log'\n"
      "  dlock run -k db -w 5m --server redis://localhost -- sleep 1\n",
@@ -56,7 +55,7 @@ constexpr Page pages[] = {
      "  0 released, or --force of a free key; 79 the token, or the holder with that\n"
      "  fence, does not hold it; 64 usage; 69 server not reached; 77 refused\n"
      "  by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::inspect, "inspect [KEY | PATTERN ...] [--json] [--watch] [-q]",
+    {Command::inspect, "inspect [KEY | PATTERN ...] [--json | --metrics] [--watch] [-q]",
      "Show holders, waiters and latches of each KEY, and of all keys that match a\n"
      "PATTERN (with *, ? or [). Without operands it shows all keys of the server.\n"
      "A key after -k is never read as a PATTERN.\n",

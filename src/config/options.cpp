@@ -65,6 +65,8 @@ const Option option_table[] = {
     {"watchdog", 0, nullptr, run, &Flags::watchdog,
      "a second process stops COMMAND if dlock cannot"},
     {"status-fd", 0, "N", run, &Flags::status_fd, "write the outcome to descriptor N, as JSON"},
+    {"metrics", 0, "FILE", run, &Flags::metrics_file, "write the outcome to FILE, for Prometheus"},
+    {"metrics", 0, nullptr, inspect, &Flags::metrics, "print metrics for Prometheus"},
     {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
      "DLOCK_TOKEN"},
     {"force", 0, nullptr, release, &Flags::force, "evict all holders; needs no token"},
@@ -133,6 +135,15 @@ const Option* find_option(std::string_view name) {
     if (name == each.name && !name.empty() && each.commands != none) return &each;
   }
   return nullptr;
+}
+
+const Option* find_option(std::string_view name, Command command) {
+  const Option* found = find_option(name);
+  if (found == nullptr) return nullptr;
+  for (const Option& each : option_table) {
+    if (std::string_view(each.name) == found->name && each.belongs_to(command)) return &each;
+  }
+  return found;
 }
 
 const Option* find_option(char letter) {

@@ -54,6 +54,8 @@ std::span<const Option> options();
 
 /// The option behind `--NAME` or its alias, or behind a letter; nullptr if there is none.
 const Option* find_option(std::string_view name);
+/// The same; of two options of that name the one that `command` has.
+const Option* find_option(std::string_view name, Command command);
 const Option* find_option(char letter);
 
 /// The option of this long name, which must be one.

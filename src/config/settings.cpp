@@ -101,6 +101,9 @@ class Resolver {
     settings_.schema = flags_.schema;
     if (flags_.watch && flags_.quiet) throw_usage("--watch and -q exclude each other");
     settings_.watch = flags_.watch;
+    if (flags_.metrics && flags_.json) throw_usage("--metrics and --json exclude each other");
+    if (flags_.metrics && flags_.watch) throw_usage("--metrics and --watch exclude each other");
+    settings_.metrics = flags_.metrics;
   }
 
   void resolve_command() {
@@ -264,6 +267,7 @@ class Resolver {
     settings_.on_lost = setting("on-lost", on_lost_from).value_or(OnLost::stop);
     settings_.watchdog = flags_.watchdog;
     settings_.status_fd = setting("status-fd", status_fd_from);
+    settings_.metrics_file = flags_.metrics_file;
     resolve_grace();
   }
 

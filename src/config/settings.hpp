@@ -72,6 +72,7 @@ struct Settings {
   OnLost on_lost = OnLost::stop;
   bool watchdog = false;
   std::optional<int> status_fd;
+  std::optional<std::string> metrics_file;
 
   // acquire, renew, release, inspect, latch, doctor
   bool json = false;
@@ -79,6 +80,9 @@ struct Settings {
   bool schema = false;
   bool acl = false;
   bool watch = false;  ///< never with `quiet`
+
+  // inspect
+  bool metrics = false;  ///< never with `json` or `watch`
 
   // renew, release
   /// Always there except with `force`. Of `release` it is empty where a script passes on what an

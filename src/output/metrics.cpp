@@ -1,0 +1,246 @@
+#include "output/metrics.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/escape.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr const char* outcomes[] = {"exited",       "signalled",   "lost",        "max-hold",
+                                    "not-acquired", "not-started", "interrupted", "error"};
+
+constexpr const char last_success[] = "dlock_last_success_timestamp_seconds";
+constexpr const char last_fence[] = "dlock_last_fence";
+constexpr const char losses[] = "dlock_losses_total";
+
+/// A label's value within its quotes.
+std::string in_label(const std::string& key) {
+  std::string out;
+  for (const char c : is_utf8(key) ? key : escaped(key)) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return out;
+}
+
+std::string key_label(const LockKey& key) { return "key=\"" + in_label(key.text) + "\""; }
+
+std::string seconds(std::int64_t milli) {
+  char text[32];
+  const auto count = std::max<std::int64_t>(milli, 0);
+  std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(count / 1000),
+                static_cast<int>(count % 1000));
+  return text;
+}
+
+std::string seconds(milliseconds span) { return seconds(span.count()); }
+
+/// One metric: its samples stand together, after its two comments.
+class Metric {
+ public:
+  Metric(std::string& out, const char* name, const char* type, const char* help)
+      : out_(out), name_(name), type_(type), help_(help) {}
+
+  void add(const std::string& labels, const std::string& value) {
+    if (!begun_) {
+      out_ += std::string("# HELP ") + name_ + " " + help_ + "\n";
+      out_ += std::string("# TYPE ") + name_ + " " + type_ + "\n";
+    }
+    begun_ = true;
+    out_ += name_ + ("{" + labels) + "} " + value + "\n";
+  }
+
+ private:
+  std::string& out_;
+  const char* name_;
+  const char* type_;
+  const char* help_;
+  bool begun_ = false;
+};
+
+/// The value of one sample of `text`, if it is a plain decimal number: the file may be anybody's.
+std::optional<std::string> sample_of(std::string_view text, const char* name,
+                                     const std::string& labels) {
+  const std::string start = std::string(name) + "{" + labels + "} ";
+  std::size_t at = text.find(start);
+  while (at != std::string_view::npos && at > 0 && text[at - 1] != '\n') {
+    at = text.find(start, at + 1);
+  }
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view value = text.substr(at + start.size());
+  value = value.substr(0, value.find('\n'));
+  constexpr std::size_t longest = 20;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto point = std::find_if_not(value.begin(), value.end(), is_digit);
+  const bool whole = point == value.end();
+  const bool fraction = !whole && *point == '.' && point + 1 != value.end() &&
+                        std::all_of(point + 1, value.end(), is_digit);
+  const bool is_number = !value.empty() && point != value.begin() && (whole || fraction);
+  if (!is_number || value.size() > longest) return std::nullopt;
+  return std::string(value);
+}
+
+std::uint64_t count_of(const std::optional<std::string>& sample) {
+  std::uint64_t count = 0;
+  if (sample) std::from_chars(sample->data(), sample->data() + sample->size(), count);
+  return count;
+}
+
+std::optional<Fence> granted(const RunStatus& status, const LockKey& key) {
+  for (const LockFence& lock : status.locks) {
+    if (lock.key == key) return lock.fence;
+  }
+  return std::nullopt;
+}
+
+/// Of the smallest limit inside: it decides which others may join.
+const char* kind_of(const std::vector<Holder>& holders) {
+  if (std::all_of(holders.begin(), holders.end(), [](const Holder& h) { return h.kept; })) {
+    return "cooldown";
+  }
+  const auto any = [&](auto is) { return std::any_of(holders.begin(), holders.end(), is); };
+  if (any([](const Holder& h) { return h.limit == exclusive; })) return "exclusive";
+  if (any([](const Holder& h) { return !h.limit.unlimited(); })) return "semaphore";
+  return "shared";
+}
+
+using Labelled = std::map<std::string, const KeyState*>;
+
+/// A metric with at most one sample a key.
+void add_each(std::string& out, const Labelled& states, const char* name, const char* help,
+              const std::function<std::optional<std::string>(const KeyState&)>& value) {
+  Metric metric(out, name, "gauge", help);
+  for (const auto& [label, state] : states) {
+    if (const auto found = value(*state)) metric.add(label, *found);
+  }
+}
+
+std::optional<std::string> oldest_holder(const KeyState& state) {
+  std::optional<milliseconds> oldest;
+  for (const Holder& each : state.holders) {
+    if (!each.kept) oldest = std::max(oldest.value_or(each.held), each.held);
+  }
+  return oldest ? std::optional(seconds(*oldest)) : std::nullopt;
+}
+
+std::optional<std::string> oldest_waiter(const KeyState& state) {
+  std::optional<milliseconds> oldest;
+  for (const Waiter& each : state.waiters) {
+    oldest = std::max(oldest.value_or(each.waiting), each.waiting);
+  }
+  return oldest ? std::optional(seconds(*oldest)) : std::nullopt;
+}
+
+std::optional<std::string> shortest_lease(const KeyState& state) {
+  std::optional<milliseconds> shortest;
+  for (const Holder& each : state.holders) {
+    if (!each.lease_left || each.kept) continue;
+    shortest = std::min(shortest.value_or(*each.lease_left), *each.lease_left);
+  }
+  return shortest ? std::optional(seconds(*shortest)) : std::nullopt;
+}
+
+std::optional<std::string> newest_fence(const KeyState& state) {
+  Fence newest = state.last ? state.last->fence : Fence{};
+  for (const Holder& each : state.holders) newest = std::max(newest, each.fence);
+  return newest.value > 0 ? std::optional(std::to_string(newest.value)) : std::nullopt;
+}
+
+void add_latches(std::string& out, const Labelled& states) {
+  const auto add = [&](const char* name, const char* help, auto value) {
+    add_each(out, states, name, help, [&](const KeyState& state) {
+      return state.latch ? std::optional(value(*state.latch)) : std::nullopt;
+    });
+  };
+  add("dlock_latch_expected", "How many have to arrive at the latch.",
+      [](const LatchState& latch) { return std::to_string(latch.count); });
+  add("dlock_latch_arrived", "How many have arrived at the latch.",
+      [](const LatchState& latch) { return std::to_string(latch.arrived); });
+  add("dlock_latch_left_seconds", "Time until the latch expires.",
+      [](const LatchState& latch) { return seconds(latch.left); });
+}
+
+}  // namespace
+
+std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& status, WallTime end,
+                        std::string_view before) {
+  std::string out;
+  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
+    Metric metric(out, name, type, help);
+    for (const LockKey& key : keys) {
+      if (const auto found = value(key)) metric.add(key_label(key), *found);
+    }
+  };
+  const auto same_for_all = [](const std::string& value) {
+    return [value](const LockKey&) { return std::optional(value); };
+  };
+  const auto sample_before = [&](const char* name, const LockKey& key) {
+    return sample_of(before, name, key_label(key));
+  };
+  const bool lost = status.lost || status.outcome == "lost";
+  const bool succeeded = status.outcome == "exited" && status.exit_code == 0 && !lost;
+  const auto milli = std::chrono::floor<milliseconds>(end.time_since_epoch()).count();
+
+  Metric outcome(out, "dlock_last_run_outcome", "gauge",
+                 "How the last run ended: 1 for its outcome, 0 for the others.");
+  for (const LockKey& key : keys) {
+    for (const char* each : outcomes) {
+      outcome.add(key_label(key) + ",outcome=\"" + each + "\"", status.outcome == each ? "1" : "0");
+    }
+  }
+  add("dlock_last_run_exit_code", "gauge", "Exit status of dlock in the last run.",
+      same_for_all(std::to_string(status.exit_code)));
+  add("dlock_last_run_timestamp_seconds", "gauge", "When the last run ended.",
+      same_for_all(seconds(milli)));
+  add(last_success, "gauge", "When the last run ended that exited with 0; 0 if there was none.",
+      [&](const LockKey& key) {
+        return std::optional(succeeded ? seconds(milli)
+                                       : sample_before(last_success, key).value_or("0"));
+      });
+  add("dlock_last_run_waited_seconds", "gauge", "Time the last run waited for its locks.",
+      same_for_all(seconds(status.waited)));
+  add("dlock_last_run_held_seconds", "gauge", "Time the last run held its locks.",
+      same_for_all(seconds(status.held)));
+  add(last_fence, "gauge", "Fencing token of the last grant.", [&](const LockKey& key) {
+    const auto fence = granted(status, key);
+    return fence ? std::optional(std::to_string(fence->value)) : sample_before(last_fence, key);
+  });
+  add(losses, "counter", "Runs that lost their locks.", [&](const LockKey& key) {
+    return std::optional(std::to_string(count_of(sample_before(losses, key)) + (lost ? 1 : 0)));
+  });
+  return out;
+}
+
+std::string inspect_metrics(const std::vector<KeyState>& states) {
+  // One sample a key, also where two keys of a foreign client look alike.
+  Labelled labelled;
+  for (const KeyState& state : states) labelled.emplace(key_label(state.key), &state);
+  std::string out;
+  add_each(out, labelled, "dlock_holders", "How many owners hold the lock.",
+           [](const KeyState& state) { return std::to_string(state.holders.size()); });
+  add_each(out, labelled, "dlock_waiters", "How many wait for the lock.",
+           [](const KeyState& state) { return std::to_string(state.waiters.size()); });
+  add_each(out, labelled, "dlock_oldest_holder_seconds", "How long the oldest holder has held it.",
+           oldest_holder);
+  add_each(out, labelled, "dlock_oldest_waiter_seconds", "How long the oldest waiter has waited.",
+           oldest_waiter);
+  add_each(out, labelled, "dlock_lease_left_seconds", "Time left of the lease that expires first.",
+           shortest_lease);
+  add_each(out, labelled, "dlock_fence", "The newest fencing token.", newest_fence);
+  Metric kind(out, "dlock_kind", "gauge", "How the lock is held; always 1.");
+  for (const auto& [label, state] : labelled) {
+    if (state->holders.empty()) continue;
+    kind.add(label + ",kind=\"" + kind_of(state->holders) + "\"", "1");
+  }
+  add_latches(out, labelled);
+  return out;
+}
+
+}  // namespace dlock

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lock/grant.hpp"
+#include "output/json.hpp"
+
+namespace dlock {
+
+/// Text in the exposition format of Prometheus, version 0.0.4: times in seconds, a HELP and a TYPE
+/// line before the samples of each metric. The label `key` is the key itself, except that bytes
+/// that are not UTF-8, which the format has no room for, show as `inspect` shows them.
+
+/// What `run --metrics` writes when the run with these keys ends at `end`. `before` is the text of
+/// the run before, "" if there is none: from it come the time of the last success, the number of
+/// losses, and, if this run was granted nothing, the fencing token.
+std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& status, WallTime end,
+                        std::string_view before);
+
+/// What `inspect --metrics` prints.
+std::string inspect_metrics(const std::vector<KeyState>& states);
+
+}  // namespace dlock

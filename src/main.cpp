@@ -28,7 +28,7 @@ int carry_out(const Settings& settings) {
   const Log log(settings.quiet, settings.verbose);
   for (const std::string& warning : settings.warnings) log.notice("warning: " + warning);
   if (settings.server_is_default) {
-    log.error(
+    log.warning(
         "no server configured: locking only this user's jobs on this host; "
         "set DLOCK_SERVER, or --server local: if that is meant");
   }

@@ -42,7 +42,7 @@ std::string survivor_text(const Survivor& survivor) {
 
 void write_status(std::optional<int> fd, const RunStatus& status, const Log& log) {
   if (!fd || write_all(*fd, status_json(status))) return;
-  log.error("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
+  log.warning("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
 }
 
 void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
@@ -53,7 +53,7 @@ void write_metrics(const std::optional<std::string>& file, const std::vector<Loc
       return run_metrics(keys, status, wall_now(), before);
     });
   } catch (const Error& error) {
-    log.error("warning: cannot write --metrics " + escaped(*file) + ": " + error.what());
+    log.warning("warning: cannot write --metrics " + escaped(*file) + ": " + error.what());
   }
 }
 

@@ -1,8 +1,10 @@
 #include "output/log.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -10,9 +12,25 @@
 namespace dlock {
 namespace {
 
-void write_line(const std::string& text) { write_all(STDERR_FILENO, "dlock: " + text + "\n"); }
+/// Those of syslog(3).
+enum class Priority { error = 3, warning = 4, info = 6, debug = 7 };
+
+void write_line(Priority priority, const std::string& text) {
+  // Asked for before there is a second thread, and once: stderr stays what it is.
+  static const bool graded =
+      is_journal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));  // NOLINT(concurrency-mt-unsafe)
+  const std::string grade =
+      graded ? "<" + std::to_string(static_cast<int>(priority)) + ">" : std::string();
+  write_all(STDERR_FILENO, grade + "dlock: " + text + "\n");
+}
 
 }  // namespace
+
+bool is_journal(int fd, const char* journal_stream) {
+  struct stat status {};
+  if (journal_stream == nullptr || fstat(fd, &status) != 0) return false;
+  return journal_stream == std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
+}
 
 bool write_all(int fd, const std::string& text) {
   std::string_view rest = text;
@@ -29,14 +47,17 @@ void print(const std::string& text) {
   if (!write_all(STDOUT_FILENO, text)) throw_errno("cannot write");
 }
 
-void Log::error(const std::string& text) const { write_line(text); }
+void Log::error(const std::string& text) const { write_line(Priority::error, text); }
+
+void Log::warning(const std::string& text) const { write_line(Priority::warning, text); }
 
 void Log::notice(const std::string& text) const {
-  if (!quiet_) write_line(text);
+  const bool warns = text.starts_with("warning: ");
+  if (!quiet_) write_line(warns ? Priority::warning : Priority::info, text);
 }
 
 void Log::detail(const std::string& text) const {
-  if (verbose_) write_line(text);
+  if (verbose_) write_line(Priority::debug, text);
 }
 
 }  // namespace dlock

@@ -5,20 +5,25 @@
 namespace dlock {
 
 /// Lines on stderr, each with "dlock: " in front and written at once. `text` is one line and
-/// already escaped. Whoever asked for quiet hears of errors alone.
+/// already escaped. Whoever asked for quiet hears of errors alone. Where stderr is the journal's,
+/// each line begins with its priority, as sd-daemon(3) has it.
 class Log {
  public:
   Log(bool quiet, bool verbose) : quiet_(quiet), verbose_(verbose) {}
 
   bool quiet() const { return quiet_; }
-  void error(const std::string& text) const;   ///< always
-  void notice(const std::string& text) const;  ///< unless -q
-  void detail(const std::string& text) const;  ///< with -v
+  void error(const std::string& text) const;    ///< always
+  void warning(const std::string& text) const;  ///< always
+  void notice(const std::string& text) const;   ///< unless -q
+  void detail(const std::string& text) const;   ///< with -v
 
  private:
   bool quiet_;
   bool verbose_;
 };
+
+/// Whether `journal_stream`, the variable that systemd sets, names what `fd` is.
+bool is_journal(int fd, const char* journal_stream);
 
 /// Writes all of `text`; false, with errno, if that cannot be done.
 bool write_all(int fd, const std::string& text);

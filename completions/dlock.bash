@@ -7,7 +7,7 @@ _dlock_options() {
     run)
       REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
         --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold= --min-hold=
-        --wait-tree --on-lost= --watchdog --status-fd= --metrics= --replicas= --owner= --label='
+        --wait-tree --on-lost= --watchdog --status-fd= --metrics= --hook= --replicas= --owner= --label='
       ;;
     acquire)
       REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e --limit= -t=

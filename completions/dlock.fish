@@ -27,7 +27,7 @@ function __dlock_read
             set -q words[$i]; and set -a lead $word=(string replace -r '^~/' "$HOME/" -- $words[$i])
         else if contains -- $word --key --state --state-key --fence --command --wait --limit --ttl \
                 --attach --count --by --conflict-exit-code --grace --signal --max-hold \
-                --min-hold --on-lost --status-fd --token --replicas --owner --label --reason
+                --min-hold --on-lost --status-fd --hook --token --replicas --owner --label --reason
             or string match -qr '^-[^-kcwtE]*[kcwtE]$' -- $word
             or test "$words[2] $word" = 'run --metrics'
             set i (math $i + 1)
@@ -168,6 +168,8 @@ complete -c dlock -n '__dlock_options_of run' -l status-fd -x \
     -d 'write the outcome to descriptor N, as JSON'
 complete -c dlock -n '__dlock_options_of run' -l metrics -r \
     -d 'write the outcome to FILE, for Prometheus'
+complete -c dlock -n '__dlock_options_of run' -l hook -x \
+    -d 'on each change of the lock, call CMD by sh -c'
 complete -c dlock -n '__dlock_options_of inspect' -l metrics -d 'print metrics for Prometheus'
 complete -c dlock -n '__dlock_options_of run acquire doctor' -l replicas -x \
     -d 'count a lock only when N replicas have it'

@@ -19,7 +19,8 @@ int latch_command(const Settings& settings, const Log& log);
 int doctor_command(const Settings& settings, const Log& log);
 int guard_command(const Settings& settings, const Log& log);
 
-/// Writes the --metrics and to the --status-fd of a `run` that `error` in its settings kept from being run.
+/// Writes the --metrics and to the --status-fd of a `run` that `error` in its settings kept from
+/// being run.
 void report_unusable_settings(const Flags& flags, const Error& error);
 
 }  // namespace dlock

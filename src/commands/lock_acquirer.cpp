@@ -19,10 +19,12 @@ namespace {
 
 class WaitReporter final : public AcquireListener {
  public:
-  WaitReporter(const Log& log, WaitStatus* line) : log_(log), line_(line), lines_(log) {}
+  WaitReporter(const Log& log, WaitStatus* line, const LockAcquirer::OnWaiting& on_waiting)
+      : log_(log), line_(line), lines_(log), on_waiting_(on_waiting) {}
   ~WaitReporter() override { hush(); }
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
+    if (on_waiting_) on_waiting_(key, refusal);
     // The line of a terminal says the same; a job in the background has none until `fg`.
     const std::string deadlock = deadlock_text(refusal);
     if (line_ == nullptr || !deadlock.empty() || !in_foreground(STDERR_FILENO)) {
@@ -72,7 +74,8 @@ class WaitReporter final : public AcquireListener {
   const Log& log_;
   WaitStatus* line_;  ///< null where nobody would see it
   WaitLog lines_;     ///< silent where somebody does
-  LockKey key_;       ///< that is waited for
+  const LockAcquirer::OnWaiting& on_waiting_;
+  LockKey key_;  ///< that is waited for
 };
 
 }  // namespace
@@ -103,7 +106,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
   const bool seen = !settings_.quiet && !settings_.verbose && screen_at(STDERR_FILENO).moves_cursor;
   std::optional<WaitStatus> line;
   if (seen) line.emplace([this] { return open_store(settings_); }, owner_, who_);
-  WaitReporter teller(log_, line ? &*line : nullptr);
+  WaitReporter teller(log_, line ? &*line : nullptr, on_waiting_);
   const int fds[] = {signals_.fd(), abandon_fd_};
   std::optional<AnyOf> either;
   if (abandon_fd_ >= 0) either.emplace(fds);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,10 @@ class LockAcquirer {
   /// more; -1: never.
   LockAcquirer(const Settings& settings, const Log& log, Signals& signals, Liveness upkeep, Who who,
                int abandon_fd = -1);
+
+  /// Called whenever a wait begins.
+  using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
+  void on_waiting(OnWaiting call) { on_waiting_ = std::move(call); }
 
   struct Result {
     std::vector<Held> held;  ///< in byte order of the keys; empty if not had
@@ -50,6 +55,7 @@ class LockAcquirer {
   int abandon_fd_;
   Owner owner_;
   StorePtr store_;
+  OnWaiting on_waiting_;
 };
 
 /// As DLOCK_FENCE shows them: a comma between several.

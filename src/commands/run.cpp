@@ -15,10 +15,8 @@
 #include "commands/exec_error.hpp"
 #include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
+#include "commands/run_report.hpp"
 #include "config/values.hpp"
-#include "output/json.hpp"
-#include "output/metrics.hpp"
-#include "output/metrics_file.hpp"
 #include "output/screen.hpp"
 #include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
@@ -40,39 +38,19 @@ std::string survivor_text(const Survivor& survivor) {
   return text;
 }
 
-void write_status(std::optional<int> fd, const RunStatus& status, const Log& log) {
-  if (!fd || write_all(*fd, status_json(status))) return;
-  log.warning("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
-}
-
-void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
-                   const RunStatus& status, const Log& log) {
-  if (!file) return;
-  try {
-    replace_metrics_file(*file, [&](std::string_view before) {
-      return run_metrics(keys, status, wall_now(), before);
-    });
-  } catch (const Error& error) {
-    log.warning("warning: cannot write --metrics " + escaped(*file) + ": " + error.what());
-  }
-}
-
-RunStatus status_of(const Error& error) {
-  RunStatus status;
-  status.outcome = "error";
-  status.reason = error.what();
-  status.exit_code = static_cast<int>(exit_code(error.trouble()));
-  return status;
-}
-
 /// One `dlock run`, from the settings to the exit code.
 class Run {
  public:
   Run(const Settings& settings, const Log& log)
       : settings_(settings),
         log_(log),
+        report_(settings, log),
         acquiring_(settings, log, signals_, Liveness::process,
-                   this_process(base_name(settings.command_argv.front()), settings.label)) {}
+                   this_process(base_name(settings.command_argv.front()), settings.label)) {
+    report_.begin(acquiring_.store().name());
+    acquiring_.on_waiting(
+        [this](const LockKey& key, const Refusal& refusal) { report_.waiting(key, refusal); });
+  }
 
   int operator()();
 
@@ -82,7 +60,7 @@ class Run {
                    std::optional<Watchdog>& watchdog);
   void keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
-  Terms terms(HeldLocks& holding) const;
+  Terms terms(HeldLocks& holding);
   Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
   int lost_before_start(HeldLocks& holding);
@@ -96,9 +74,11 @@ class Run {
 
   const Settings& settings_;
   const Log& log_;
+  RunReport report_;
   Signals signals_;
   LockAcquirer acquiring_;
   RunStatus status_;
+  bool released_ = false;
 };
 
 int Run::operator()() {
@@ -119,6 +99,8 @@ int Run::operator()() {
 int Run::hold_and_run(std::vector<Held> held) {
   const auto granted = BootClock::now();
   status_.locks = acquiring_.fences(held);
+  report_.acquired(status_.locks);
+  released_ = true;
   std::optional<Watchdog> watchdog;
   HeldLocks holding(acquiring_.store(), std::move(held), log_);
   std::optional<Child> child;
@@ -182,7 +164,7 @@ void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>
   }
 }
 
-Terms Run::terms(HeldLocks& holding) const {
+Terms Run::terms(HeldLocks& holding) {
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;
@@ -193,6 +175,10 @@ Terms Run::terms(HeldLocks& holding) const {
   terms.wait_tree = settings_.wait_tree;
   terms.on_loss = [&] {
     log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
+    RunStatus so_far;
+    so_far.locks = status_.locks;
+    so_far.reason = holding.loss_text();
+    report_.lost(so_far);
   };
   terms.before_stop = [&] {
     holding.renew_now();
@@ -209,10 +195,9 @@ Program Run::program(const HeldLocks& holding) const {
   const auto& fences = status_.locks;
   Program program;
   program.argv = settings_.command_argv;
-  program.environment = {
-      {"DLOCK_KEY", joined(fences, "\n", [](const LockFence& lock) { return lock.key.text; })},
-      {"DLOCK_FENCE", fence_list(fences)},
-      {"DLOCK_OWNER", acquiring_.owner().text}};
+  program.environment = {{"DLOCK_KEY", key_list(fences)},
+                         {"DLOCK_FENCE", fence_list(fences)},
+                         {"DLOCK_OWNER", acquiring_.owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
   // Later it would be killed at once.
   const Deadline until = holding.granted_until();
@@ -272,8 +257,10 @@ int Run::finished(const Ending& ending, HeldLocks& holding) {
   const bool lost = ending.why == Ending::Reason::lost;
   if (lost) describe(ending, holding);
   const bool released = ending.survivors.empty();
-  const bool was_lost =
-      released && holding.give_back(ReleaseMode::normal) == HeldLocks::GivenBack::was_lost;
+  using GivenBack = HeldLocks::GivenBack;
+  const auto given_back = released ? holding.give_back(ReleaseMode::normal) : GivenBack::unknown;
+  const bool was_lost = given_back == GivenBack::was_lost;
+  released_ = given_back == GivenBack::all;
   status_.evicted_by = holding.evicted_by();
   if (!lost) describe(ending, holding);
   if (!released) leave_to_expire(ending.survivors, holding);
@@ -328,6 +315,7 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
 
 /// What could not be killed may still touch what the lock protects.
 void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding) {
+  released_ = false;
   const std::string until = holding.outlive_by(survivors.front().group);
   log_.error("could not kill " + joined(survivors, "; ", survivor_text) +
              ": the lock is not released, " + until);
@@ -335,8 +323,7 @@ void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& hol
 
 int Run::done(int exit_code) {
   status_.exit_code = exit_code;
-  write_metrics(settings_.metrics_file, settings_.keys, status_, log_);
-  write_status(settings_.status_fd, status_, log_);
+  report_.end(status_, released_, signals_);
   return exit_code;
 }
 

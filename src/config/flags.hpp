@@ -31,7 +31,7 @@ struct Flags {
 
   std::optional<std::string> ttl, owner, label, attach;
   std::optional<std::string> command_string, conflict_exit_code, grace, signal;
-  std::optional<std::string> max_hold, min_hold, on_lost, status_fd, metrics_file;
+  std::optional<std::string> max_hold, min_hold, on_lost, status_fd, metrics_file, hook;
   std::optional<std::string> token, fence, reason, state, state_key;
   std::optional<std::string> count, by;
   std::optional<std::string> prefix, password_file, config, replicas;

@@ -23,9 +23,8 @@ constexpr Page pages[] = {
      "  dlock run -k nightly -- tar czf /tmp/doc.tgz /usr/share/doc\n"
      "  dlock run -k cron -n --min-hold 50s -c 'date >> /tmp/log'\n"
      "  dlock run -k db -w 5m --server redis://localhost -- sleep 1\n",
-     "  COMMAND's own; killed by signal N: 128+N; 75 not acquired; 79 lock lost;\n"
-     "  124 --max-hold; 126, 127 COMMAND not executable, not found; 64 usage;\n"
-     "  69 server not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
+     "  COMMAND's own; killed by signal N: 128+N; 75 not acquired; 79 lost; 64 usage;\n"
+     "  124 --max-hold; 126, 127 not run; 69, 77 server; 78 file; 65, 70, 71 others\n"},
     {Command::acquire, "acquire -k KEY (-t TTL | --attach PID) [OPTIONS]",
      "Acquire the lock and exit. The token it prints renews and releases the lock.\n"
      "--attach leaves a background process that renews the lock until PID exits,\n"

@@ -66,6 +66,8 @@ const Option option_table[] = {
      "a second process stops COMMAND if dlock cannot"},
     {"status-fd", 0, "N", run, &Flags::status_fd, "write the outcome to descriptor N, as JSON"},
     {"metrics", 0, "FILE", run, &Flags::metrics_file, "write the outcome to FILE, for Prometheus"},
+    {"hook", 0, "CMD", run, &Flags::hook, "on each change of the lock, call CMD by sh -c", nullptr,
+     true},
     {"metrics", 0, nullptr, inspect, &Flags::metrics, "print metrics for Prometheus"},
     {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
      "DLOCK_TOKEN"},

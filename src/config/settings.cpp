@@ -268,6 +268,7 @@ class Resolver {
     settings_.watchdog = flags_.watchdog;
     settings_.status_fd = setting("status-fd", status_fd_from);
     settings_.metrics_file = flags_.metrics_file;
+    settings_.hook = setting("hook", [](const SourcedValue& given) { return given.text; });
     resolve_grace();
   }
 

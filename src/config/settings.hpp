@@ -73,6 +73,7 @@ struct Settings {
   bool watchdog = false;
   std::optional<int> status_fd;
   std::optional<std::string> metrics_file;
+  std::optional<std::string> hook;  ///< for /bin/sh -c
 
   // acquire, renew, release, inspect, latch, doctor
   bool json = false;

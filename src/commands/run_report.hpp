@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/hook.hpp"
+#include "config/settings.hpp"
+#include "output/json.hpp"
+#include "output/log.hpp"
+
+namespace dlock {
+
+/// What a run tells to programs: --hook on the way, --metrics and --status-fd at the end.
+class RunReport {
+ public:
+  /// As Hook.
+  RunReport(const Settings& settings, const Log& log);
+
+  /// `where` the locks are, without a password.
+  void begin(std::string where) { where_ = std::move(where); }
+  void waiting(const LockKey& key, const Refusal& refusal);
+  void acquired(const std::vector<LockFence>& locks);
+  /// Told once.
+  void lost(const RunStatus& status);
+  /// At the end: `released` if the locks were.
+  void end(const RunStatus& status, bool released, Signals& signals);
+
+ private:
+  void tell(const char* event, const std::vector<LockFence>& locks, const RunStatus* status);
+
+  const Settings& settings_;
+  const Log& log_;
+  std::optional<Hook> hook_;
+  std::string where_;
+  bool loss_told_ = false;
+};
+
+/// Of a run that `error` kept from being one.
+RunStatus status_of(const Error& error);
+
+void write_status(std::optional<int> fd, const RunStatus& status, const Log& log);
+void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
+                   const RunStatus& status, const Log& log);
+
+/// The keys, as DLOCK_KEY has them: a newline between several.
+std::string key_list(const std::vector<LockFence>& locks);
+
+}  // namespace dlock

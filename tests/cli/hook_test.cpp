@@ -1,0 +1,235 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A hook that writes a line for each event, to the file `events`.
+const std::string telling =
+    R"(echo "$DLOCK_EVENT $(echo $DLOCK_KEY) fence=$DLOCK_FENCE exit=$DLOCK_EXIT_CODE" >>events)";
+
+std::vector<std::string> events(const Place& place) {
+  return lines_of(read_file(place.dir() / "events"));
+}
+
+/// Waits until the hook has written `count` lines to `events`.
+bool has_told(const Place& place, std::size_t count) {
+  const auto path = place.dir() / "events";
+  return wait_for_file(path) && eventually([&] { return count_lines(read_file(path)) == count; });
+}
+
+ProcessOptions there(const Place& place) {
+  ProcessOptions options;
+  options.cwd = place.dir().path();
+  return options;
+}
+
+/// A hook that stays in the event until somebody writes to the pipe `go`; by then it has written to
+/// `in`, and afterwards it writes to `out`.
+std::string blocking(const Place& place, const std::string& event) {
+  REQUIRE(mkfifo((place.dir() / "go").c_str(), 0600) == 0);
+  return "[ $DLOCK_EVENT = " + event + " ] || exit 0; echo >in; read x <go; echo >out";
+}
+
+/// Opens the pipe `go` only if somebody reads it.
+void let_go(const Place& place) {
+  CHECK(place.shell("timeout 30 sh -c 'echo >go'").exit_code == 0);
+}
+
+TEST_CASE("hook: is told of each event in order, with its facts") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.dlock({"run", "-k", "b", "-k", "a", "--hook", telling, "--", "sh",
+                                     "-c", "echo $DLOCK_FENCE >fence; exit 3"},
+                                    there(place));
+    CHECK(result.exit_code == 3);
+    CHECK(result.err == "");
+    const std::string fence = lines_of(read_file(place.dir() / "fence")).front();
+    CHECK(events(place) == std::vector<std::string>{"acquired b a fence=" + fence + " exit=",
+                                                    "released b a fence=" + fence + " exit=3"});
+  });
+}
+
+TEST_CASE("hook: a waiter's knows the holder, and a lost lock's the reason") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a");
+    const std::string hook =
+        "echo \"$DLOCK_EVENT:$DLOCK_KEY:$DLOCK_FENCE:$DLOCK_HOLDER:$DLOCK_REASON:$DLOCK_WHERE\" "
+        ">>events";
+    auto options = there(place);
+    options.env["DLOCK_FENCE"] = "17";  // of a run around it
+    auto waiter = place.start(
+        {"run", "-q", "-t", "6s", "-k", "a", "--hook", hook, "--", "sleep", "60"}, options);
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    REQUIRE(has_told(place, 1));
+    CHECK(events(place)[0].starts_with("waiting:a::"));
+    CHECK(holds(events(place)[0], "@"));
+    CHECK(holds(events(place)[0], ":a is held by "));
+    CHECK(events(place)[0].ends_with(":" + place.url()));
+    CHECK(place.dlock({"release", "-k", "a", "--token", token}).exit_code == 0);
+    REQUIRE(has_told(place, 2));
+    CHECK(events(place)[1].starts_with("acquired:a:"));
+    CHECK(place.dlock({"release", "--force", "a", "--reason", "too old"}).exit_code == 0);
+    CHECK(waiter.wait().exit_code == 79);
+    REQUIRE(events(place).size() == 3);
+    CHECK(events(place)[2].starts_with("lost:a:"));
+    CHECK(holds(events(place)[2], "too old"));
+  });
+}
+
+TEST_CASE("hook: a loss that is ignored is told of while the command runs on") {
+  const Place place(Engine::redis);
+  auto run =
+      place.start({"run", "-q", "-t", "6s", "-k", "a", "--on-lost", "ignore", "--hook", telling,
+                   "--", "sh", "-c", "echo >in; while [ ! -e end ]; do sleep 0.05; done; exit 4"},
+                  there(place));
+  REQUIRE(wait_for_file(place.dir() / "in"));
+  CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
+  REQUIRE(has_told(place, 2));
+  CHECK(events(place)[1].starts_with("lost a "));
+  CHECK(run.running());
+  write_file(place.dir() / "end", "");
+  CHECK(run.wait().exit_code == 4);
+  CHECK(events(place).size() == 2);
+}
+
+TEST_CASE("hook: neither the lock nor the command waits for it, nor does --wait-tree") {
+  on_each_engine([](const Place& place) {
+    const auto hook = blocking(place, "acquired");
+    auto run = place.start({"run", "-k", "a", "--wait-tree", "--hook", "(sleep 60 &); " + hook,
+                            "--", "sh", "-c", "while [ ! -e in ]; do sleep 0.05; done; echo >ran"},
+                           there(place));
+    REQUIRE(wait_for_file(place.dir() / "ran"));
+    CHECK(eventually([&] { return place.is_free("a"); }));
+    CHECK(run.running());
+    let_go(place);
+    CHECK(run.wait().exit_code == 0);
+    CHECK(wait_for_file(place.dir() / "out"));
+  });
+}
+
+TEST_CASE(
+    "hook: outlives the command that is stopped, with all it started, when the lock is lost") {
+  for (const char* more : {"-q", "--watchdog"}) {
+    CAPTURE(more);
+    const Place place(Engine::redis);
+    const auto hook = blocking(place, "lost");
+    auto run = place.start(
+        {"run", more, "-t", "6s", "-k", "a", "--hook",
+         "if [ $DLOCK_EVENT = acquired ]; then ((sleep 3.5; echo >late) &); fi; " + hook, "--",
+         "sh", "-c", "trap '' TERM; echo >running; sleep 60; sleep 60"},
+        there(place));
+    REQUIRE(wait_for_file(place.dir() / "running"));
+    CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
+    REQUIRE(wait_for_file(place.dir() / "in"));
+    let_go(place);
+    CHECK(run.wait().exit_code == 79);
+    CHECK(wait_for_file(place.dir() / "out"));
+    CHECK(wait_for_file(place.dir() / "late"));
+  }
+}
+
+TEST_CASE("hook: has the command's environment and the facts, and nothing else of dlock's") {
+  const Place place(Engine::local);
+  auto options = there(place);
+  options.env["OF_USER"] = "x";
+  const auto result = place.dlock(
+      {"run", "-k", "a", "--hook", "[ $DLOCK_EVENT = acquired ] && env >hook.env; exit 0", "--",
+       "sh", "-c", "env >command.env"},
+      options);
+  CHECK(result.exit_code == 0);
+  const auto names_in = [&](const char* file) {
+    std::set<std::string> names;
+    for (const auto& line : lines_of(read_file(place.dir() / file))) {
+      names.insert(line.substr(0, line.find('=')));
+    }
+    return names;
+  };
+  const auto of_hook = names_in("hook.env");
+  const auto of_command = names_in("command.env");
+  CHECK(of_hook.contains("OF_USER"));
+  for (const std::string& name : of_hook) {
+    const std::set<std::string> facts{"DLOCK_EVENT", "DLOCK_WHERE"};
+    CAPTURE(name);
+    CHECK((of_command.contains(name) || facts.contains(name)));
+  }
+  CHECK(of_hook.contains("DLOCK_FENCE"));
+  CHECK(!of_hook.contains("DLOCK_OWNER"));
+}
+
+TEST_CASE("hook: has an input that is empty, and keeps no descriptor of the caller's but stderr") {
+  const Place place(Engine::local);
+  write_file(place.dir() / "secret", "");
+  const auto result = place.shell(
+      R"(echo input | "$D" run -k a --hook 'cat; echo to stdout
+           for fd in 3 4 5 6; do [ -e /proc/$$/fd/$fd ] && echo has $fd; done; exit 0' \
+           --status-fd 6 -- cat 5<secret 6>status 2>err | cat >piped; cat piped err)");
+  CHECK(result.out == "input\nto stdout\nto stdout\n");
+}
+
+TEST_CASE("hook: its failures are one warning, and change neither the job nor its exit code") {
+  const Place place(Engine::local);
+  for (const char* bad : {"exit 3", "no-such-command", "kill -9 $$", "syntax ( error"}) {
+    CAPTURE(bad);
+    const auto result =
+        place.dlock({"run", "-q", "-k", "a", "--hook", std::string("exec 2>/dev/null; ") + bad,
+                     "--", "sh", "-c", "echo did; exit 4"});
+    CHECK(result.exit_code == 4);
+    CHECK(result.out == "did\n");
+    CHECK(holds(result.err, "dlock: warning: the command of --hook "));
+  }
+  CHECK(
+      is_one_message(place.dlock({"run", "-q", "-k", "a", "--hook", "exit 3", "--", "true"}).err));
+}
+
+TEST_CASE("hook: a call that does not end is stopped when dlock exits") {
+  const Place place(Engine::local);
+  const auto result = place.dlock({"run", "-q", "-k", "a", "--hook",
+                                   "echo $$ >>pids; sleep 60 & wait", "--", "sh", "-c", "exit 4"},
+                                  there(place));
+  CHECK(result.exit_code == 4);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, "ran for too long"));
+  CHECK(result.duration < std::chrono::seconds(50));
+  for (const auto& pid : lines_of(read_file(place.dir() / "pids"))) {
+    CHECK(!is_alive(static_cast<pid_t>(std::stoi(pid))));
+  }
+}
+
+TEST_CASE("hook: may stand in the configuration file, where a flag overrides it") {
+  const Place place(Engine::local);
+  write_file(place.dir() / "conf", "hook = echo $DLOCK_EVENT >>from-file\n");
+  CHECK(place.dlock({"run", "--config", "conf", "-k", "a", "--", "true"}, there(place)).exit_code ==
+        0);
+  CHECK(read_file(place.dir() / "from-file") == "acquired\nreleased\n");
+  CHECK(place
+            .dlock({"run", "--config", "conf", "-k", "a", "--hook", telling, "--", "true"},
+                   there(place))
+            .exit_code == 0);
+  CHECK(events(place).size() == 2);
+  CHECK(count_lines(read_file(place.dir() / "from-file")) == 2);
+  CHECK(place.dlock({"inspect", "--config", "conf"}, there(place)).exit_code == 0);
+}
+
+TEST_CASE("hook: hears nothing of a command that could not be started but acquired and released") {
+  const Place place(Engine::local);
+  CHECK(
+      place
+          .dlock({"run", "-q", "-k", "a", "--hook", telling, "--", "no-such-command"}, there(place))
+          .exit_code == 127);
+  CHECK(events(place).size() == 2);
+  const auto holder = place.hold("a");
+  CHECK(place.dlock({"run", "-q", "-n", "-k", "a", "--hook", telling, "--", "true"}, there(place))
+            .exit_code == 75);
+  CHECK(events(place).size() == 2);
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -1,0 +1,65 @@
+#include <doctest/doctest.h>
+
+#include "output/metrics.hpp"
+#include "support/exposition.hpp"
+
+namespace dlock {
+namespace {
+
+using test::parse_exposition;
+
+TEST_CASE("metrics of keys that no dlock writes are well-formed, each key once") {
+  std::vector<KeyState> states;
+  for (const std::string text :
+       {"\xff\xfe", "line\nfeed", "\\xFF\\xFE", "", "back\\", "\x80\"", "back\\"}) {
+    KeyState state{LockKey{text}};
+    state.holders.push_back(Holder{});
+    states.push_back(state);
+  }
+  const auto found = parse_exposition(inspect_metrics(states));
+  const auto& holders = found.metrics.at("dlock_holders").samples;
+  CHECK(holders.size() == 5);
+  CHECK(holders.contains({{"key", "\\xFF\\xFE"}}));
+  CHECK(holders.contains({{"key", "line\nfeed"}}));
+  CHECK(holders.contains({{"key", "\\x80\""}}));
+}
+
+TEST_CASE("metrics of nothing are nothing") { CHECK(inspect_metrics({}) == ""); }
+
+TEST_CASE("metrics show the oldest and the shortest of several holders") {
+  KeyState state{LockKey{"a"}};
+  for (const int age : {3, 7, 5}) {
+    Holder holder;
+    holder.held = milliseconds(age * 1000 + 1);
+    holder.lease_left = milliseconds(10'000 - age * 1000);
+    holder.fence = Fence{age};
+    holder.limit = age == 5 ? Limit{4} : no_limit;
+    state.holders.push_back(holder);
+    Waiter waiter;
+    waiter.waiting = milliseconds(age);
+    state.waiters.push_back(waiter);
+  }
+  const auto found = parse_exposition(inspect_metrics({state}));
+  CHECK(found.at("dlock_oldest_holder_seconds", {{"key", "a"}}) == 7.001);
+  CHECK(found.at("dlock_lease_left_seconds", {{"key", "a"}}) == 3);
+  CHECK(found.at("dlock_oldest_waiter_seconds", {{"key", "a"}}) == 0.007);
+  CHECK(found.at("dlock_fence", {{"key", "a"}}) == 7);
+  CHECK(found.at("dlock_kind", {{"key", "a"}, {"kind", "semaphore"}}) == 1);
+}
+
+TEST_CASE("metrics refuse what a scraper would not take") {
+  const std::string head = "# HELP a b\n# TYPE a gauge\n";
+  CHECK(parse_exposition(head + "a{k=\"v\"} 1\n").has("a", {{"k", "v"}}));
+  for (const char* bad : {"a 1", "a 1\na 1\n", "b 1\n", "a{k=v} 1\n", "a{k=\"v\\t\"} 1\n",
+                          "a{k=\"v\",k=\"v\"} 1\n", "a\n", "a x\n", "a{k=\"v} 1\n", "\n", ""}) {
+    CAPTURE(bad);
+    CHECK_THROWS(parse_exposition(head + bad));
+  }
+  CHECK_THROWS(parse_exposition("a 1\n"));
+  CHECK_THROWS(parse_exposition("# TYPE a gauge\na 1\n"));
+  CHECK_THROWS(parse_exposition("# HELP a b\n# TYPE a counter\na 1\n"));
+  CHECK_THROWS(parse_exposition(head + "a 1\n# HELP b b\n# TYPE b gauge\nb 1\na 2\n"));
+}
+
+}  // namespace
+}  // namespace dlock

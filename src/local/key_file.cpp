@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "local/file_lock.hpp"
 #include "local/open_file.hpp"
 #include "local/process_life.hpp"
@@ -20,6 +21,9 @@ namespace {
 
 /// From here on a file that has become mostly empty is cut.
 constexpr std::size_t worth_cutting = 65536;
+/// What lies apart starts here if there is room: states, which are small, change places before it,
+/// and it can grow at its end. Of the gap between them nothing is stored.
+constexpr std::uint64_t apart_from = 131072;
 /// More than a hundred thousand waiters take.
 constexpr std::size_t largest = 64 * 1024 * 1024;
 
@@ -146,17 +150,41 @@ KeyFile::Boot KeyFile::written_in() const {
 }
 
 void KeyFile::write(std::string_view body, const std::function<void()>& just_before) {
-  const NextState next = next_state(header_, body, boot_hash());
+  const NextState next = next_state(header_, body, boot_hash(), apart_, next_apart_);
   write_at(body, next.header.offset);
   just_before();
   write_at({next.slot.data(), next.slot.size()}, next.slot_offset);
   header_ = next.header;
-  const std::size_t end = next.header.offset + next.header.length;
+  const std::size_t end =
+      std::max({next.header.offset + next.header.length, apart_.end(), next_apart_.end()});
   size_ = std::max(size_, end);
   if (size_ > worth_cutting && end < size_ / 4 &&
       ftruncate(fd_.get(), static_cast<off_t>(end)) == 0) {
     size_ = end;
   }
+}
+
+std::string KeyFile::read_apart(Region region, std::uint64_t hash) {
+  const auto found = bytes(region.offset, region.length);
+  if (found.size() == region.length && block_hash(found) == hash) return std::move(content_);
+  if (written_in() == Boot::other) return {};
+  throw Error(ErrorKind::wrong_data, directory_->shown(name_) +
+                                         " is damaged: its list of waiters is not what was "
+                                         "written; if it is not needed, remove it");
+}
+
+Region KeyFile::write_apart(std::string_view text, Region there) {
+  const Region body{header_.offset, header_.length};
+  const std::size_t to_add = text.size() - there.length;
+  if (there.length > 0 && free_place(there.end(), to_add, {body}) == there.end()) {
+    write_at(text.substr(there.length), there.end());
+    next_apart_ = {there.offset, text.size()};
+  } else {
+    const auto place = free_place(apart_from, text.size(), {body, apart_});
+    write_at(text, place);
+    next_apart_ = {place, text.size()};
+  }
+  return next_apart_;
 }
 
 void KeyFile::write_at(std::string_view bytes, std::size_t offset) const {

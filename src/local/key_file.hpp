@@ -44,6 +44,18 @@ class KeyFile {
   /// run out of space, is left to do. Throws Error{host_refused}, and then the old state stands.
   void write(std::string_view body, const std::function<void()>& just_before);
 
+  /// What lies in the file apart from its state, which tells of it. A file of this boot that holds
+  /// other bytes there is damaged: throws Error{wrong_data}; of another boot, a power cut has torn
+  /// them: empty. What read() answered is gone after it.
+  std::string read_apart(Region region, std::uint64_t hash);
+
+  /// What read() answered tells of this region: until the next write() it stays as it is.
+  void keep_apart(Region region) { apart_ = region; }
+
+  /// Writes a text that the next state is to tell of, and answers where. The first bytes of it, as
+  /// many as `there` is long, lie in that part of the region kept apart, at its end.
+  Region write_apart(std::string_view text, Region there);
+
   /// Takes the file away; who waits for its lock meanwhile finds out and opens anew.
   void remove();
 
@@ -63,6 +75,8 @@ class KeyFile {
   std::size_t size_ = 0;
   std::string content_;
   SlotHeader header_;
+  Region apart_;       ///< of the state that was read
+  Region next_apart_;  ///< of the one to be written
 };
 
 }  // namespace dlock

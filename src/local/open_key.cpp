@@ -12,13 +12,6 @@
 
 namespace dlock {
 
-namespace {
-
-/// So many waiters a holder's request reads; all the others cost it no more than their bytes.
-constexpr std::size_t first_waiters = 16;
-
-}  // namespace
-
 Now now_here() {
   const auto since_boot = BootClock::now().time_since_epoch();
   return Now{std::chrono::duration_cast<microseconds>(since_boot), wall_now().time_since_epoch()};
@@ -71,14 +64,19 @@ void OpenKey::load(const Token& self) {
   const auto text = file_.read();
   if (!text.empty()) {
     const std::string where = directory_.shown(key_file_name(key_));
-    const bool same_boot = file_.written_in() == KeyFile::Boot::current;
-    auto named = parse_table(text, where, same_boot ? self : Token{}, first_waiters);
+    auto named = parse_table(text, where);
     if (named.key != key_) {
       throw Error(ErrorKind::wrong_data,
                   where + " is for another key whose file has the same name");
     }
     table = std::move(named.table);
-    more_waiters_ = named.more_waiters;
+    file_.keep_apart({named.more.offset, named.more.length});
+    tail_.found(named.more);
+    // The renewal and the release of a holder look at the first waiters alone.
+    const bool same_boot = file_.written_in() == KeyFile::Boot::current;
+    if (!same_boot || table.find_hold(self) == nullptr) {
+      tail_.load(SIZE_MAX, file_, where, table);
+    }
   }
   now = now_here();
   if (is_of_earlier_boot()) take(restart_after_boot(table, now.lease_clock));
@@ -112,10 +110,9 @@ void OpenKey::Standing::append(const WaiterEntry& waiter) {
   queue.push_back({block_hash(waiter.token.text), waiter.ticket, waiter.seen, waiter.told});
 }
 
-void OpenKey::load_all_waiters() {
+void OpenKey::load_waiters(std::size_t most) {
   const std::size_t loaded = table.queue.size();
-  parse_more_waiters(more_waiters_, directory_.shown(key_file_name(key_)), table);
-  more_waiters_ = {};
+  tail_.load(most, file_, directory_.shown(key_file_name(key_)), table);
   std::for_each(table.queue.begin() + static_cast<std::ptrdiff_t>(loaded), table.queue.end(),
                 [&](const WaiterEntry& waiter) { before_.append(waiter); });
   take(refresh(table, directory_, now.lease_clock));
@@ -162,14 +159,15 @@ void OpenKey::work_on_queue(const Token& self, bool more) {
 
 void OpenKey::save(const Token& self, bool more) {
   work_on_queue(self, more);
-  if (!more_waiters_.empty() && !last_loaded_has_stayed()) {
-    load_all_waiters();
+  for (std::size_t wanted = 32; tail_.has_more() && !last_loaded_has_stayed(); wanted *= 2) {
+    load_waiters(wanted);
     work_on_queue(self, true);
   }
   // Before the new state counts: were this process killed in between, those woken would find the
   // state of before and, among those that block, a holder that has gone.
   if (changed_ || !(Standing(table) == before_)) {
-    file_.write(table_text(key_, table, more_waiters_), [this] { knocks.deliver(); });
+    const std::string text = tail_.write_beside(key_, table, file_);
+    file_.write(text, [this] { knocks.deliver(); });
   }
   for (const std::string& mailbox : left_mailboxes_) remove_mailbox(directory_, mailbox);
 }

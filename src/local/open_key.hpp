@@ -9,6 +9,7 @@
 #include "local/directory.hpp"
 #include "local/key_file.hpp"
 #include "local/liveness.hpp"
+#include "local/waiter_tail.hpp"
 #include "local/wake_fifo.hpp"
 #include "lock/store.hpp"
 #include "rule/lock_table.hpp"
@@ -85,7 +86,7 @@ class OpenKey {
   };
 
   void load(const Token& self);
-  void load_all_waiters();
+  void load_waiters(std::size_t most);
   bool is_of_earlier_boot() const;
   void take(Refreshed refreshed);
   bool notify_new_predecessors(const Token& self);
@@ -96,7 +97,7 @@ class OpenKey {
   LockKey key_;
   KeyFile file_;
   Standing before_{table};
-  std::string_view more_waiters_;  ///< lines of the file that are not in the table
+  WaiterTail tail_;
   bool changed_ = false;
   std::string undecided_;
   std::vector<std::string> left_mailboxes_;

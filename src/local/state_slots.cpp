@@ -77,11 +77,24 @@ std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot)
   return StoredState{};
 }
 
-NextState next_state(const SlotHeader& current, std::string_view body, std::uint64_t boot) {
+std::uint64_t free_place(std::uint64_t from, std::uint64_t length,
+                         std::initializer_list<Region> taken) {
+  const auto in_the_way = [&](const Region& region) {
+    return region.length > 0 && region.offset < from + length && from < region.end();
+  };
+  const auto* found = taken.begin();
+  while ((found = std::find_if(taken.begin(), taken.end(), in_the_way)) != taken.end()) {
+    from = found->end();
+  }
+  return from;
+}
+
+NextState next_state(const SlotHeader& current, std::string_view body, std::uint64_t boot,
+                     Region apart, Region also_apart) {
   NextState next;
-  const bool fits_before = current.sequence == 0 || current.offset >= slots_size + body.size();
+  const Region current_body{current.offset, current.length};
   next.header.sequence = current.sequence + 1;
-  next.header.offset = fits_before ? slots_size : current.offset + current.length;
+  next.header.offset = free_place(slots_size, body.size(), {current_body, apart, also_apart});
   next.header.length = body.size();
   next.header.boot = boot;
   next.slot_offset = current.sequence % 2 * slot_size;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
@@ -40,12 +41,25 @@ using ReadBytes = std::function<std::string_view(std::size_t offset, std::size_t
 /// in another boot than this one, reads as nothing written too; not if either boot is unknown.
 std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot);
 
+/// So many bytes of a file from there on.
+struct Region {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint64_t end() const { return offset + length; }
+};
+
+/// The first place from `from` on with room for `length` bytes beside what is taken.
+std::uint64_t free_place(std::uint64_t from, std::uint64_t length,
+                         std::initializer_list<Region> taken);
+
 /// Where the next state goes.
 struct NextState {
   SlotHeader header;
   std::size_t slot_offset = 0;
   std::array<char, slot_size> slot{};  ///< to be written last
 };
-NextState next_state(const SlotHeader& current, std::string_view body, std::uint64_t boot);
+/// `apart`: what else of the file the current state or the next one tells of.
+NextState next_state(const SlotHeader& current, std::string_view body, std::uint64_t boot,
+                     Region apart = {}, Region also_apart = {});
 
 }  // namespace dlock

@@ -11,6 +11,7 @@ namespace dlock {
 namespace {
 
 constexpr std::string_view first_line_of_file = "dlock-table 1";
+constexpr std::string_view first_line_with_more = "dlock-table 2";
 constexpr std::string_view record_format = "dlock-record ";
 constexpr std::string_view record_version = "1";
 constexpr std::string_view last_line = "end";
@@ -127,16 +128,7 @@ class Reader {
     if (!at_end()) fail();
   }
   bool at_end() const { return rest_.empty(); }
-
-  /// Skips to the line that ends the text, which has to be `last`; answers the lines before it.
-  std::string_view lines_before_last(std::string_view last) {
-    const std::size_t length = last.size() + 1;
-    if (rest_.size() < length || rest_.substr(rest_.size() - length, last.size()) != last) fail();
-    const auto lines = rest_.substr(0, rest_.size() - length);
-    if (!lines.empty() && lines.back() != '\n') fail();
-    rest_.remove_prefix(lines.size());
-    return lines;
-  }
+  std::string_view rest() const { return rest_; }
 
   std::string text() {
     const auto field = raw_field();
@@ -247,11 +239,19 @@ void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.backing = in.backing();
 }
 
+void read_more(Reader& in, MoreWaiters& more) {
+  more.offset = in.number<std::uint64_t>();
+  more.length = in.number<std::uint64_t>();
+  more.hash = in.number<std::uint64_t>();
+  if (more.length == 0) in.fail();
+}
+
 std::string text_in(Form form, std::string_view first, const LockKey& key, const LockTable& table,
-                    std::string_view more_waiters) {
+                    std::size_t waiters, const MoreWaiters& more) {
   constexpr std::size_t usual_line = 256;
+  waiters = std::min(waiters, table.queue.size());
   std::string text;
-  text.reserve((table.holds.size() + table.queue.size() + 2) * usual_line + more_waiters.size());
+  text.reserve((table.holds.size() + waiters + 2) * usual_line);
   Writer out(text, form);
   out.line(first).end();
   out.line("key").add(key.text).end();
@@ -260,14 +260,16 @@ std::string text_in(Form form, std::string_view first, const LockKey& key, const
   if (table.last) write_last(out, *table.last);
   if (table.latest) write_latest(out, *table.latest);
   for (const HoldEntry& hold : table.holds) write_hold(out, hold);
-  for (const WaiterEntry& waiter : table.queue) write_waiter(out, waiter);
-  text += more_waiters;
+  for (std::size_t i = 0; i < waiters; ++i) write_waiter(out, table.queue[i]);
+  if (more.length > 0) {
+    out.line("more").add_number(more.offset).add_number(more.length).add_number(more.hash).end();
+  }
   out.line(last_line).end();
   return text;
 }
 
-/// What follows the first line; if `holder` has a hold, only the first `waiters` are parsed.
-NamedTable read_table(Reader& in, const Token& holder, std::size_t waiters) {
+/// What follows the first line.
+NamedTable read_table(Reader& in, bool with_more) {
   NamedTable named;
   if (in.open_line() != "key") in.fail();
   named.key.text = in.text();
@@ -278,22 +280,19 @@ NamedTable read_table(Reader& in, const Token& holder, std::size_t waiters) {
   if (in.open_line() != "asked") in.fail();
   named.table.last_ask = microseconds(in.number<std::int64_t>());
   in.close_line();
-  bool is_held = false;
   while (true) {
-    if (is_held && named.table.queue.size() == waiters) {
-      named.more_waiters = in.lines_before_last(last_line);
-    }
     const auto kind = in.open_line();
     if (kind == last_line) break;
     if (kind == "hold") {
       read_hold(in, named.table.holds.emplace_back());
-      is_held = is_held || (!holder.text.empty() && named.table.holds.back().token == holder);
     } else if (kind == "last") {
       read_last(in, named.table.last.emplace());
     } else if (kind == "latest") {
       read_latest(in, named.table.latest.emplace());
     } else if (kind == "wait") {
       read_waiter(in, named.table.queue.emplace_back());
+    } else if (kind == "more") {
+      read_more(in, named.more);
     } else {
       in.fail();
     }
@@ -301,38 +300,46 @@ NamedTable read_table(Reader& in, const Token& holder, std::size_t waiters) {
   }
   in.close_line();
   in.close();
+  if (with_more != (named.more.length > 0)) in.fail();
   return named;
 }
 
 }  // namespace
 
-std::string table_text(const LockKey& key, const LockTable& table, std::string_view more_waiters) {
-  return text_in(Form::file, first_line_of_file, key, table, more_waiters);
+std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters,
+                       const MoreWaiters& more) {
+  const auto first = more.length > 0 ? first_line_with_more : first_line_of_file;
+  return text_in(Form::file, first, key, table, waiters, more);
+}
+
+std::string waiter_lines(const LockTable& table, std::size_t first) {
+  std::string lines;
+  Writer out(lines, Form::file);
+  for (std::size_t i = first; i < table.queue.size(); ++i) write_waiter(out, table.queue[i]);
+  return lines;
 }
 
 NamedTable parse_table(std::string_view text, const std::string& where) {
-  return parse_table(text, where, Token{}, 0);
-}
-
-NamedTable parse_table(std::string_view text, const std::string& where, const Token& holder,
-                       std::size_t waiters) {
   Reader in(text, Form::file, where);
-  if (in.line() != first_line_of_file) in.fail();
-  return read_table(in, holder, waiters);
+  const auto first = in.line();
+  if (first != first_line_of_file && first != first_line_with_more) in.fail();
+  return read_table(in, first == first_line_with_more);
 }
 
-void parse_more_waiters(std::string_view lines, const std::string& where, LockTable& table) {
+std::string_view parse_waiters(std::string_view lines, std::size_t most, const std::string& where,
+                               LockTable& table) {
   Reader in(lines, Form::file, where);
-  while (!in.at_end()) {
+  for (std::size_t i = 0; i < most && !in.at_end(); ++i) {
     if (in.open_line() != "wait") in.fail();
     read_waiter(in, table.queue.emplace_back());
     in.close_line();
   }
+  return in.rest();
 }
 
 std::string record_text(const LockKey& key, const LockTable& table) {
   const std::string first = std::string(record_format) + std::string(record_version);
-  return text_in(Form::record, first, key, table, {});
+  return text_in(Form::record, first, key, table, SIZE_MAX, {});
 }
 
 NamedTable parse_record(std::string_view text, const std::string& where) {
@@ -343,7 +350,7 @@ NamedTable parse_record(std::string_view text, const std::string& where) {
     throw Error(ErrorKind::wrong_data,
                 where + " was written by another version of dlock: use that one here");
   }
-  return read_table(in, Token{}, 0);
+  return read_table(in, false);
 }
 
 }  // namespace dlock

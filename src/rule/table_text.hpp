@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,28 +9,35 @@
 
 namespace dlock {
 
+/// Where a file has the lines of the waiters that its table's text leaves out, and their hash.
+struct MoreWaiters {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;  ///< 0: it leaves none out
+  std::uint64_t hash = 0;
+  bool operator==(const MoreWaiters&) const = default;
+};
+
 /// A table as its file holds it: lines of percent-encoded fields, the first naming format and
-/// version, the last one `end`. People may read it; only dlock writes it. `more_waiters` are lines
-/// of waiters that come after those of the table.
-std::string table_text(const LockKey& key, const LockTable& table,
-                       std::string_view more_waiters = {});
+/// version, the last one `end`. People may read it; only dlock writes it. Of the queue it has the
+/// first `waiters`; `more` says where the others are, and makes it a text of version 2.
+std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters = SIZE_MAX,
+                       const MoreWaiters& more = {});
+
+/// The lines of the waiters of a queue from the `first` on.
+std::string waiter_lines(const LockTable& table, std::size_t first);
 
 struct NamedTable {
   LockKey key;
   LockTable table;
-  std::string_view more_waiters{};  ///< of the text, not parsed; empty if all were
+  MoreWaiters more{};  ///< after those of the table
 };
 
 /// The reverse. Throws Error{wrong_data} if `text` is anything else; `where` names the file.
 NamedTable parse_table(std::string_view text, const std::string& where);
 
-/// The same; but if `holder` has a hold, only the first `waiters` of the queue are parsed, which is
-/// all that its renewal and its release look at.
-NamedTable parse_table(std::string_view text, const std::string& where, const Token& holder,
-                       std::size_t waiters);
-
-/// Parses lines of waiters that parse_table() left, and appends them to the queue.
-void parse_more_waiters(std::string_view lines, const std::string& where, LockTable& table);
+/// Appends the waiters of up to `most` lines to the queue; answers the lines that are left.
+std::string_view parse_waiters(std::string_view lines, std::size_t most, const std::string& where,
+                               LockTable& table);
 
 /// The same for a record that clients on several hosts share: without their processes.
 std::string record_text(const LockKey& key, const LockTable& table);

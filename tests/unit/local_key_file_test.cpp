@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
+#include "local/process_life.hpp"
+#include "local/state_slots.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -154,4 +156,22 @@ TEST_CASE("a file that became mostly empty is cut") {
   CHECK(info.st_size < 1000);
   file.reset();
   CHECK(files.open("k")->read() == "small");
+}
+
+TEST_CASE("what a power cut has torn beside a state of before this boot reads as empty") {
+  const Files files;
+  const std::string body = "state";
+  for (const std::uint64_t boot : {boot_hash() + 1, boot_hash()}) {
+    const NextState state = next_state({}, body, boot);
+    std::string bytes(slots_size, '\0');
+    bytes.replace(0, slot_size, state.slot.data(), slot_size);
+    write_file(files.dir / "k", bytes + body);
+    auto file = files.open("k");
+    CHECK(file->read() == body);
+    if (boot == boot_hash()) {
+      CHECK_THROWS_AS(file->read_apart({500, 10}, 1), Error);
+    } else {
+      CHECK(file->read_apart({500, 10}, 1).empty());
+    }
+  }
 }

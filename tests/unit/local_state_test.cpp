@@ -141,29 +141,51 @@ TEST_CASE("a file does not grow for ever with its writes") {
   CHECK(file.size() < 2500);
 }
 
+TEST_CASE("a free place is the first with room beside all that is taken") {
+  CHECK(free_place(128, 10, {}) == 128);
+  CHECK(free_place(128, 10, {{138, 5}, {100, 28}}) == 128);
+  CHECK(free_place(128, 11, {{138, 5}, {100, 28}}) == 143);
+  CHECK(free_place(128, 11, {{150, 5}, {138, 5}}) == 155);
+  CHECK(free_place(128, 7, {{150, 5}, {138, 5}, {120, 9}}) == 129);
+  CHECK(free_place(128, 10, {{130, 0}}) == 128);
+}
+
 TEST_CASE("a table is read back as it was written") {
   const auto named = parse_table(table_text({"k \n%\xc3\xa9"}, full_table()), "file");
   CHECK(named.key.text == "k \n%\xc3\xa9");
   CHECK(named.table == full_table());
 }
 
-TEST_CASE("waiters that a holder does not look at stay in the text as they were") {
+TEST_CASE("waiters that a table's text leaves out are told of in it, and read from elsewhere") {
   LockTable table = full_table();
-  table.queue.resize(5, table.queue.front());
-  const std::string text = table_text({"k"}, table);
-  auto named = parse_table(text, "file", table.holds[0].token, 2);
-  CHECK(named.table.queue.size() == 2);
-  CHECK(!named.more_waiters.empty());
-  CHECK(table_text({"k"}, named.table, named.more_waiters) == text);
-  parse_more_waiters(named.more_waiters, "file", named.table);
-  CHECK(named.table == table);
-  CHECK(parse_table(text, "file", table.holds[0].token, 5).more_waiters.empty());
-  CHECK(parse_table(text, "file", {"w"}, 2).table == table);
-  for (const std::size_t cut : {1u, 4u, 5u, 30u}) {
-    const std::string torn = text.substr(0, text.size() - cut);
-    CHECK_THROWS_AS(parse_table(torn, "file", table.holds[0].token, 2), Error);
+  for (int i = 1; i < 5; ++i) {
+    table.queue.push_back(table.queue.front());
+    table.queue.back().token.text += std::to_string(i);
   }
-  CHECK_THROWS_AS(parse_more_waiters("wait x\n", "file", named.table), Error);
+  const MoreWaiters more{131072, 42, UINT64_MAX};
+  const std::string text = table_text({"k"}, table, 2, more);
+  const std::string lines = waiter_lines(table, 2);
+  NamedTable named = parse_table(text, "file");
+  CHECK(named.more == more);
+  CHECK(named.table.queue.size() == 2);
+  const auto left = parse_waiters(lines, 2, "file", named.table);
+  CHECK(named.table.queue.size() == 4);
+  CHECK(left == waiter_lines(table, 4));
+  CHECK(parse_waiters(left, SIZE_MAX, "file", named.table).empty());
+  CHECK(named.table == table);
+  CHECK_THROWS_AS(parse_waiters("wait x\n", 1, "file", named.table), Error);
+  CHECK_THROWS_AS(parse_waiters(lines.substr(0, 9), 1, "file", named.table), Error);
+}
+
+TEST_CASE("a text of version 2 is one that leaves waiters out") {
+  const std::string text = table_text({"k"}, full_table(), 0, {131072, 42, 7});
+  CHECK(text.starts_with("dlock-table 2\n"));
+  std::string of_version_1 = text;
+  of_version_1.replace(0, 13, "dlock-table 1");
+  CHECK_THROWS_AS(parse_table(of_version_1, "file"), Error);
+  for (std::size_t cut = 0; cut < text.size(); ++cut) {
+    CHECK_THROWS_AS(parse_table(text.substr(0, cut), "file"), Error);
+  }
 }
 
 TEST_CASE("a text that is not wholly a table is refused") {

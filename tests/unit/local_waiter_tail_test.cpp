@@ -1,0 +1,195 @@
+#include "local/waiter_tail.hpp"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <random>
+
+#include "base/error.hpp"
+#include "local/key_name.hpp"
+#include "local_support.hpp"
+#include "support/files.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+const LockKey the_key{"k"};
+
+WaiterEntry waiter(int number) {
+  WaiterEntry entry;
+  entry.token.text = "token" + std::to_string(number);
+  entry.owner.text = "owner";
+  entry.ticket.value = number;
+  entry.who = Who{"host", number, "user", "command", ""};
+  return entry;
+}
+
+LockTable table_of(int waiters) {
+  LockTable table;
+  for (int i = 0; i < waiters; ++i) table.queue.push_back(waiter(i));
+  return table;
+}
+
+/// The file of a key, with a queue of any length.
+struct QueueOfAnyLength {
+  TempDir dir;
+  Directory directory{{dir.path(), true}};
+  const std::string path = dir / key_file_name(the_key);
+
+  struct Opened {
+    KeyFile file;
+    LockTable table;
+    WaiterTail tail;
+  };
+  Opened open(std::size_t most = SIZE_MAX) const {
+    Opened opened{
+        *KeyFile::open(directory, key_file_name(the_key), KeyFile::Use::create, {}), {}, {}};
+    const auto text = opened.file.read();
+    if (text.empty()) return opened;
+    NamedTable named = parse_table(text, path);
+    opened.table = std::move(named.table);
+    opened.file.keep_apart({named.more.offset, named.more.length});
+    opened.tail.found(named.more);
+    if (most > 0) opened.tail.load(most, opened.file, path, opened.table);
+    return opened;
+  }
+  static void write(
+      Opened& opened, const std::function<void()>& just_before = [] {}) {
+    const std::string text = opened.tail.write_beside(the_key, opened.table, opened.file);
+    opened.file.write(text, just_before);
+  }
+  void write(const LockTable& table) const {
+    Opened opened = open();
+    opened.table = table;
+    write(opened);
+  }
+  /// Does the same, but is killed before the last step.
+  void begin_to_write(const LockTable& table) const {
+    Forked killed([&] {
+      Opened opened = open();
+      opened.table = table;
+      write(opened, [] { raise(SIGKILL); });
+      _exit(1);
+    });
+    CHECK(killed.wait() == 128 + SIGKILL);
+  }
+  LockTable read() const { return open().table; }
+  std::size_t size() const {
+    struct stat info {};
+    REQUIRE(stat(path.c_str(), &info) == 0);
+    return static_cast<std::size_t>(info.st_size);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a queue of any length survives writers killed between any two of their writes") {
+  const QueueOfAnyLength queue;
+  std::mt19937 random(7);
+  const auto up_to = [&](std::size_t most) { return static_cast<long>(random() % (most + 1)); };
+  LockTable table;
+  int next = 0;
+  for (int step = 0; step < 120; ++step) {
+    const LockTable before = table;
+    auto& line = table.queue;
+    const auto size = line.size();
+    switch (random() % 5) {
+      case 0:
+        line.erase(line.begin(), line.begin() + up_to(size));
+        break;
+      case 1:
+        line.erase(line.begin(), line.begin() + up_to(std::min<std::size_t>(size, 3)));
+        break;
+      case 2:
+        if (size > 0) line.erase(line.begin() + up_to(size - 1));
+        break;
+      case 3:
+        if (size > 0) line[random() % size].seen = microseconds(step);
+        break;
+      default:
+        for (auto joining = up_to(90); joining >= 0; --joining) line.push_back(waiter(next++));
+    }
+    queue.begin_to_write(table);
+    CHECK(queue.read() == before);
+    queue.write(table);
+    CHECK(queue.read() == table);
+  }
+  CHECK(queue.size() < 400'000);
+}
+
+TEST_CASE("a hand-over in a long queue neither reads nor writes the waiters far behind") {
+  const QueueOfAnyLength queue;
+  LockTable table = table_of(500);
+  queue.write(table);
+  std::string bytes = read_file(queue.path);
+  const auto place = bytes.find("token300");
+  REQUIRE(place != bytes.npos);
+  bytes[place] = 'T';
+  write_file(queue.path, bytes);
+  for (int i = 0; i < 10; ++i) {
+    auto opened = queue.open(0);
+    CHECK(opened.tail.has_more());
+    CHECK(opened.table.queue.front() == waiter(i));
+    opened.table.queue.pop_front();
+    QueueOfAnyLength::write(opened);
+  }
+  const std::string later = read_file(queue.path);
+  CHECK(later.substr(place - 1000) == bytes.substr(place - 1000));
+  try {
+    queue.read();
+    FAIL("a damaged list was read");
+  } catch (const Error& error) {
+    CHECK(error.trouble() == ErrorKind::wrong_data);
+    CHECK(std::string(error.what()).find("is damaged") != std::string::npos);
+  }
+}
+
+TEST_CASE("a waiter that joins a long queue is added behind the others") {
+  const QueueOfAnyLength queue;
+  queue.write(table_of(500));
+  const auto size = queue.size();
+  const LockTable more = table_of(501);
+  queue.write(more);
+  CHECK(queue.size() == size + waiter_lines(more, 500).size());
+  CHECK(queue.read() == more);
+}
+
+TEST_CASE("waiters who become the first leave the list of the others where it is") {
+  const QueueOfAnyLength queue;
+  LockTable table = table_of(500);
+  queue.write(table);
+  const auto bytes = read_file(queue.path);
+  {
+    auto opened = queue.open(0);
+    while (opened.table.queue.size() < 40) {
+      opened.tail.load(7, opened.file, queue.path, opened.table);
+    }
+    opened.table.queue.erase(opened.table.queue.begin(), opened.table.queue.begin() + 20);
+    QueueOfAnyLength::write(opened);
+  }
+  table.queue.erase(table.queue.begin(), table.queue.begin() + 20);
+  CHECK(queue.read() == table);
+  CHECK(queue.size() == bytes.size());
+  CHECK(bytes.substr(bytes.find("token100")) ==
+        read_file(queue.path).substr(bytes.find("token100")));
+}
+
+TEST_CASE("a file of version 1 with a long queue is read, and becomes one of version 2") {
+  const QueueOfAnyLength queue;
+  const LockTable table = table_of(500);
+  {
+    auto opened = queue.open();
+    opened.file.write(table_text(the_key, table), [] {});
+  }
+  CHECK(queue.read() == table);
+  queue.write(table);
+  CHECK(queue.read() == table);
+  CHECK(queue.open(0).table.queue.size() < 100);
+}

@@ -1,13 +1,27 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "local/key_file.hpp"
 #include "rule/lock_table.hpp"
 #include "rule/table_text.hpp"
 
 namespace dlock {
+
+/// What the rules may have changed of a waiter, without its texts: one that asks again is seen
+/// anew.
+struct WaiterMark {
+  std::uint64_t token;  ///< its hash
+  Ticket ticket;
+  microseconds seen;
+  microseconds told;
+  bool operator==(const WaiterMark&) const = default;
+};
+WaiterMark mark_of(const WaiterEntry& waiter);
 
 /// The waiters beyond the first few, in a part of a key's file that no hand-over touches: it is
 /// read and written when one of them joins, leaves or becomes one of the first.
@@ -27,12 +41,18 @@ class WaiterTail {
   std::string write_beside(const LockKey& key, const LockTable& table, KeyFile& file);
 
  private:
+  struct Line {
+    std::size_t begin;
+    WaiterMark waiter;
+  };
+  std::string_view unchanged_lines(const LockTable& table, std::size_t& first) const;
   MoreWaiters write(const std::string& next, KeyFile& file) const;
 
   MoreWaiters stored_;
   std::string text_;
   bool was_read_ = false;
-  std::size_t parsed_ = 0;  ///< bytes of the text
+  std::size_t parsed_ = 0;   ///< bytes of the text
+  std::vector<Line> lines_;  ///< the parsed ones
 };
 
 }  // namespace dlock

@@ -7,7 +7,6 @@
 
 #include <deque>
 #include <filesystem>
-#include <memory>
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
@@ -23,35 +22,6 @@ namespace {
 struct Place {
   TempDir dir;
   DirectorySettings settings{dir / "locks", true};
-};
-
-/// A held key, and so many that wait for it.
-struct LongQueue {
-  LongQueue(const Place& place, std::size_t waiters, Limit limit, std::size_t writer = SIZE_MAX)
-      : holder(place.settings) {
-    REQUIRE(try_lock(holder, held));
-    for (std::size_t i = 0; i < waiters; ++i) {
-      stores.push_back(std::make_unique<LocalStore>(place.settings));
-      claims.push_back(claim_on("k"));
-      claims.back().limit = i == writer ? exclusive : limit;
-      const auto answer = stores.back()->acquire(claims.back(), {true, {}}, {});
-      REQUIRE(std::get<Refusal>(answer).ahead == i);
-    }
-  }
-  void let_in() { holder.release({"k"}, held.token, ReleaseMode::normal, {}); }
-  Released release(std::size_t i) {
-    return stores[i]->release({"k"}, claims[i].token, ReleaseMode::normal, {});
-  }
-  void remove(std::size_t i) {
-    stores.erase(stores.begin() + static_cast<std::ptrdiff_t>(i));
-    claims.erase(claims.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  KeyState state() { return holder.inspect({{{"k"}}, {}}, {})[0]; }
-
-  LocalStore holder;
-  const Claim held = claim_on("k");
-  std::vector<std::unique_ptr<LocalStore>> stores;
-  std::vector<Claim> claims;
 };
 
 std::size_t files_in(const std::string& path, const std::string& start) {
@@ -354,40 +324,6 @@ TEST_CASE("a release goes past any number of dead waiters, and tells the one aft
     CHECK(state.waiters.front().owner == claims[dead + 1].owner.text);
     CHECK(state.waiters.back().owner == claims.back().owner.text);
   }
-}
-
-TEST_CASE("a long queue is listed whole, and each of its waiters is handed the lock in turn") {
-  const Place place;
-  LongQueue queue(place, 100, exclusive);
-  CHECK(std::get<Refusal>(queue.holder.acquire(claim_on("k"), {}, {})).waiting == 100);
-  CHECK(queue.release(60) == Released::left_queue);
-  queue.remove(60);
-  const auto listed = queue.state().waiters;
-  REQUIRE(listed.size() == 99);
-  for (std::size_t i = 0; i < listed.size(); ++i) {
-    CHECK(listed[i].position == i + 1);
-    CHECK(listed[i].owner == queue.claims[i].owner.text);
-  }
-  queue.let_in();
-  for (std::size_t i = 0; i < queue.stores.size(); ++i) {
-    CHECK(readable(queue.stores[i]->news_fd()));
-    REQUIRE(queue.stores[i]->renew({"k"}, queue.claims[i].token, std::nullopt, {}));
-    REQUIRE(queue.stores[i]->command_started(queue.claims[i], getpid()));
-    CHECK(queue.state().waiters.size() == queue.stores.size() - i - 1);
-    REQUIRE(queue.release(i) == Released::yes);
-  }
-  CHECK(!queue.state().in_use());
-}
-
-TEST_CASE("the readers of a long queue come in together, up to the writer among them") {
-  const Place place;
-  LongQueue queue(place, 120, no_limit, 100);
-  queue.let_in();
-  const auto state = queue.state();
-  CHECK(state.holders.size() == 100);
-  REQUIRE(state.waiters.size() == 20);
-  CHECK(state.waiters.front().owner == queue.claims[100].owner.text);
-  for (std::size_t i = 0; i < 100; ++i) CHECK(readable(queue.stores[i]->news_fd()));
 }
 
 TEST_CASE("a file that is no lock is left alone and named") {

@@ -25,7 +25,9 @@ constexpr const char* asked_of_mysql[] = {
     "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')",
     "SELECT 'user', CURRENT_USER() UNION ALL SELECT 'session', CONNECTION_ID() UNION ALL "
     "SELECT 'table', engine FROM information_schema.tables WHERE table_schema = DATABASE() AND "
-    "table_name = 'dlock'"};
+    "table_name = 'dlock' UNION ALL SELECT 'name_key', column_key FROM "
+    "information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'dlock' AND "
+    "column_name = 'name'"};
 
 MysqlResult answer_to(MysqlConnection& connection, const std::string& statement) {
   auto results =

@@ -113,6 +113,11 @@ Finding judge_table(const DatabaseFacts& facts) {
   if (!missing.empty()) {
     return bad(name, "the user lacks " + escaped(missing), "dlock doctor --acl prints the rights");
   }
+  const auto key = facts.settings.text("name_key");
+  if (key && *key != "PRI" && *key != "UNI") {
+    return bad(name, "it may hold a name twice, and then two clients hold one lock",
+               "ALTER TABLE dlock ADD PRIMARY KEY (name)");
+  }
   if (!told(facts, "table").empty()) return good(name, "there");
   if (told(facts, "may_create") == "f") {
     return bad(name, "none, and the user may not create it",

@@ -184,6 +184,10 @@ Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, De
   if (results.size() < own_results) throw_unavailable(name() + ": no answer");
   const MysqlResult& record = results[results.size() - own_results];
   if (record.rows.empty()) throw_unavailable(name() + ": no answer");
+  if (record.rows.size() > 1) {
+    throw Error(ErrorKind::wrong_data,
+                name() + ": the table \"dlock\" there holds a name twice: it has no primary key");
+  }
   const auto& row = record.rows.front();
   Snapshot seen = state_from(row, sent);
   if (row[version_column]) {

@@ -1,6 +1,7 @@
 #include "sql/postgres_backend.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "base/cut.hpp"
 #include "base/duration.hpp"
@@ -29,7 +30,9 @@ std::string select_record(const std::string& name) {
 std::string conditional_write(const std::string& name, const Snapshot& over, const Update& update,
                               Version next) {
   if (over.version == 0) {
-    return insert_statement(name, update, next, dialect) + " ON CONFLICT DO NOTHING RETURNING 1";
+    // With the column named, a table that would hold a name twice is refused.
+    return insert_statement(name, update, next, dialect) +
+           " ON CONFLICT (name) DO NOTHING RETURNING 1";
   }
   return update_statement(name, over.version, update, next, dialect) + " RETURNING 1";
 }
@@ -67,7 +70,9 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
     throw Error(ErrorKind::denied,
                 said + ": `dlock doctor --acl` prints the rights that dlock needs");
   }
-  if (state == "42703" || state == "42804" || state == "42883" || state == "42809") {
+  const std::set<std::string_view> of_another_shape{"42703", "42804", "42883",
+                                                    "42809", "42P10", "23502"};
+  if (of_another_shape.contains(state)) {
     throw Error(ErrorKind::wrong_data, said + ": the table \"dlock\" there is not dlock's own");
   }
   if (state == "25006") throw_unavailable(name() + ": read-only: locks need the primary");

@@ -5,74 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 
+#include "cli/databases.hpp"
 #include "cli/place.hpp"
-#include "support/dlock_binary.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/mariadb_server.hpp"
-#include "support/postgres_server.hpp"
-
-TYPE_TO_STRING_AS("postgres", dlock::test::PostgresServer);
-TYPE_TO_STRING_AS("mariadb", dlock::test::MariaDbServer);
-
-/// A test of each kind of database; `Server` is the kind under test.
-#define TEST_OF_DATABASES(name) \
-  TEST_CASE_TEMPLATE(name, Server, dlock::test::PostgresServer, dlock::test::MariaDbServer)
 
 namespace dlock::test {
 namespace {
-
-constexpr const char* password = "s3cret-of-the-test";
-
-template <typename Server>
-bool is_missing() {
-  if (Server::is_installed()) return false;
-  MESSAGE("skipped: the server is not installed");
-  return true;
-}
-
-template <typename Server>
-std::unique_ptr<DatabaseServer> new_server() {
-  return std::make_unique<Server>();
-}
-
-/// Logins over TCP need a password, but for the administrator.
-template <>
-std::unique_ptr<DatabaseServer> new_server<PostgresServer>() {
-  return std::make_unique<PostgresServer>(
-      PostgresOptions{true,
-                      {},
-                      "local all all trust\nhost all postgres 127.0.0.1/32 trust\n"
-                      "host all all 127.0.0.1/32 scram-sha-256\n"});
-}
-
-/// One server for all tests of a process, without a table.
-template <typename Server>
-DatabaseServer& empty_database() {
-  static const auto server = new_server<Server>();
-  server->text("DROP TABLE IF EXISTS dlock");
-  return *server;
-}
-
-ProcessOptions at(const std::string& url) {
-  ProcessOptions options;
-  options.env["DLOCK_SERVER"] = url;
-  return options;
-}
-
-Result dlock_at(const std::string& url, const std::vector<std::string>& arguments) {
-  return dlock(arguments, at(url));
-}
-
-Result run_at(const std::string& url) { return dlock_at(url, {"run", "-k", "a", "--", "true"}); }
-
-std::size_t waiters(const std::string& url) {
-  const auto seen = dlock_at(url, {"inspect", "-k", "a", "--json"});
-  const auto state = nlohmann::ordered_json::parse(seen.out, nullptr, false);
-  return state.is_object() ? state["waiters"].size() : 0;
-}
 
 TEST_OF_DATABASES(
     "database: a lock is taken, renewed, seen and released by commands of their own") {
@@ -259,21 +199,6 @@ TEST_OF_DATABASES("database: doctor --schema creates the table, or says why not"
   CHECK(schema("postgres://127.0.0.1:1/db").exit_code == 69);
   CHECK(schema("local:/tmp").exit_code == 64);
 }
-
-/// What `doctor` has to say of a check, as `LEVEL TEXT -> ADVICE`.
-std::string finding(const Result& doctor, const std::string& check) {
-  const auto report = nlohmann::ordered_json::parse(doctor.out, nullptr, false);
-  if (!report.is_object()) return "no report: " + doctor.out + doctor.err;
-  for (const auto& each : report["checks"]) {
-    if (each["check"] != check) continue;
-    return each["level"].template get<std::string>() + " " +
-           each["text"].template get<std::string>() + " -> " +
-           each["advice"].template get<std::string>();
-  }
-  return "none";
-}
-
-Result doctor_at(const std::string& url) { return dlock_at(url, {"doctor", "--json"}); }
 
 TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the table empty") {
   if (is_missing<Server>()) return;

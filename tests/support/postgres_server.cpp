@@ -40,6 +40,17 @@ PostgresServer::PostgresServer(PostgresOptions options)
   start();
 }
 
+PostgresServer::PostgresServer(const PostgresServer& primary)
+    : options_(primary.options_), port_(options_.tcp ? unused_port() : 5432) {
+  user_.own(dir_.path());
+  const Result made =
+      run({programs() + "/pg_basebackup", "-D", dir_ / "data", "-R", "-c", "fast", "-N", "-h",
+           primary.directory(), "-p", std::to_string(primary.port()), "-U", "postgres"},
+          user_.options(SIGQUIT));
+  if (made.exit_code != 0) throw Error(ErrorKind::host_refused, "pg_basebackup: " + made.out);
+  start();
+}
+
 PostgresServer::~PostgresServer() { kill_hard(); }
 
 void PostgresServer::start() {

@@ -26,6 +26,8 @@ class PostgresServer final : public DatabaseServer {
   static bool is_installed();
 
   explicit PostgresServer(PostgresOptions options = {});
+  /// A standby that follows `primary` asynchronously.
+  explicit PostgresServer(const PostgresServer& primary);
   ~PostgresServer() override;
 
   std::string url(const std::string& user = {}, const std::string& database = {}) const override;

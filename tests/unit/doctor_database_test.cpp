@@ -187,6 +187,8 @@ TEST_CASE("doctor: what is missing of the table and its rights is said before a 
   CHECK(says(postgres_with({{"table", ""}}), "table", Level::error, "--schema"));
   CHECK(says(postgres_with({{"table", ""}, {"may_create", "t"}}), "table", Level::ok,
              "the first lock creates it"));
+  CHECK(says(mysql_with({{"name_key", ""}}), "table", Level::error, "ADD PRIMARY KEY"));
+  CHECK(says(mysql_with({{"name_key", "PRI"}}), "table", Level::ok, "there"));
   DatabaseFacts facts = postgres_with({});
   facts.rehearsal.trouble.text = "a free key was refused";
   CHECK(says(facts, "lock", Level::error, "a free key was refused"));

@@ -1,0 +1,220 @@
+// What may be wrong with a database that holds locks, and with what is in it.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <initializer_list>
+#include <utility>
+
+#include "cli/databases.hpp"
+#include "cli/place.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/service_user.hpp"
+#include "support/tls_files.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A run that holds `a` in a database until it is stopped.
+class HolderOf {
+ public:
+  explicit HolderOf(const std::string& url)
+      : process(start_dlock({"run", "-k", "a", "-t", "6s", "--", "sh", "-c",
+                             "touch '" + (dir_ / "in") + "'; exec sleep 300"},
+                            at(url))) {
+    REQUIRE(eventually([&] { return std::filesystem::exists(dir_ / "in"); }));
+  }
+
+ private:
+  TempDir dir_;
+
+ public:
+  Process process;
+};
+
+TEST_OF_DATABASES("database: a table of another shape is refused, and left as it is") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  const bool postgres = std::is_same_v<Server, PostgresServer>;
+  const std::string bytes = postgres ? "bytea" : "varbinary(700)";
+  const std::string body = postgres ? "bytea" : "mediumblob";
+  for (const std::string& columns :
+       {"name " + bytes + " PRIMARY KEY, version bigint, ends bigint",
+        "id " + bytes + " PRIMARY KEY, version bigint, ends bigint, body " + body,
+        "name " + bytes + " PRIMARY KEY, version bigint, ends bigint, body " + body +
+            ", more int NOT NULL" + (postgres ? "" : " CHECK (more > 0)")}) {
+    CAPTURE(columns);
+    server.text("DROP TABLE IF EXISTS dlock; CREATE TABLE dlock (" + columns + ")");
+    const auto refused = run_at(server.url());
+    CHECK(refused.exit_code == 65);
+    CHECK(is_one_message(refused.err));
+    CHECK(server.text("SELECT count(*) FROM dlock") == "0\n");
+  }
+}
+
+TEST_OF_DATABASES("database: a table without a key is no place for locks") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  CHECK(run_at(server.url()).exit_code == 0);
+  server.text(
+      "CREATE TABLE copy AS SELECT * FROM dlock; DROP TABLE dlock; ALTER TABLE copy RENAME "
+      "TO dlock; DELETE FROM dlock");
+  if (std::is_same_v<Server, PostgresServer>) {
+    CHECK(run_at(server.url()).exit_code == 65);
+  } else {
+    // The server does not say so: rows that are there twice do.
+    CHECK(run_at(server.url()).exit_code == 0);
+    server.text("INSERT INTO dlock SELECT * FROM dlock");
+    CHECK(run_at(server.url()).exit_code == 65);
+    CHECK(holds(finding(doctor_at(server.url()), "table"), "ADD PRIMARY KEY"));
+  }
+}
+
+TEST_OF_DATABASES("database: a holder whose database is dropped stops its command") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  server.text("CREATE DATABASE other");
+  HolderOf holder(server.url({}, "other"));
+  server.text(std::string("DROP DATABASE other") +
+              (std::is_same_v<Server, PostgresServer> ? " WITH (FORCE)" : ""));
+  CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
+}
+
+TEST_OF_DATABASES("database: a holder whose row is deleted by hand stops its command") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  HolderOf holder(server.url());
+  server.text("DELETE FROM dlock");
+  CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
+}
+
+TEST_OF_DATABASES("database: a holder whose row is overwritten by hand stops its command") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  HolderOf holder(server.url());
+  server.text("UPDATE dlock SET version = version + 1");
+  server.set_bodies("hello");
+  const auto ended = holder.process.wait(milliseconds(60'000));
+  CHECK(ended.exit_code == 79);
+  CHECK(run_at(server.url()).exit_code == 65);
+}
+
+TEST_OF_DATABASES("database: a version that is changed by hand costs a holder nothing") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  HolderOf holder(server.url());
+  for (int i = 0; i < 3; ++i) {
+    const std::string before = server.text("SELECT version FROM dlock");
+    server.text("UPDATE dlock SET version = version + 7");
+    // A renewal writes over the version that is there.
+    REQUIRE(eventually(
+        [&] {
+          return std::stoll(server.text("SELECT version FROM dlock")) > std::stoll(before) + 7;
+        },
+        milliseconds(20'000)));
+  }
+  CHECK(holder.process.running());
+  holder.process.signal(SIGTERM);
+  holder.process.wait();
+  CHECK(run_at(server.url()).exit_code == 0);
+}
+
+/// The URL that names several servers of a test, in this order.
+std::string url_of_all(std::initializer_list<const PostgresServer*> servers) {
+  std::string hosts, ports;
+  for (const PostgresServer* each : servers) {
+    hosts += (hosts.empty() ? "" : ",") + each->directory();
+    ports += (ports.empty() ? "" : ",") + std::to_string(each->port());
+  }
+  return "postgres:///postgres?host=" + hosts + "&port=" + ports + "&user=postgres";
+}
+
+TEST_CASE("database: a standby is passed over, and after its promotion knows the locks") {
+  if (is_missing<PostgresServer>()) return;
+  PostgresServer primary;
+  CHECK(run_at(primary.url()).exit_code == 0);
+  PostgresServer standby(primary);
+  const auto refused = run_at(standby.url());
+  CHECK(refused.exit_code == 69);
+  CHECK(holds(refused.err, "a standby: locks need the primary"));
+  CHECK(finding(doctor_at(standby.url()), "role").starts_with("error a standby"));
+  REQUIRE(eventually([&] {
+    return finding(doctor_at(primary.url()), "replication").starts_with("warning 1 standby");
+  }));
+  const std::string url = url_of_all({&standby, &primary});
+  Process holder = start_dlock({"run", "-k", "b", "-t", "60s", "--", "sleep", "300"}, at(url));
+  const auto held = [&] { return dlock_at(url, {"run", "-n", "-k", "b", "--", "true"}).exit_code; };
+  REQUIRE(eventually([&] { return held() == 75; }));
+  const std::string written = primary.text("SELECT pg_current_wal_lsn()");
+  REQUIRE(eventually([&] {
+    return standby.text("SELECT pg_last_wal_replay_lsn() >= '" +
+                        written.substr(0, written.size() - 1) + "'") == "t\n";
+  }));
+  primary.kill_hard();
+  standby.query("SELECT pg_promote()");
+  REQUIRE(eventually([&] { return standby.text("SELECT pg_is_in_recovery()") == "f\n"; }));
+  CHECK(held() == 75);
+  holder.signal(SIGTERM);
+  holder.wait();
+  CHECK(held() == 0);
+}
+
+/// A server that speaks TLS with this certificate, and the URL of a client that verifies it by
+/// `ca`.
+template <typename Server>
+struct TlsDatabase;
+
+template <>
+struct TlsDatabase<PostgresServer> {
+  explicit TlsDatabase(const Certificate& own)
+      : server({true,
+                {"ssl=on", "ssl_cert_file=" + own.file, "ssl_key_file=" + own.key},
+                "local all all trust\nhostssl all all 127.0.0.1/32 trust\n"}) {}
+  std::string url(const std::string& ca) const {
+    return server.tcp_url("postgres") + "?sslmode=verify-full&sslrootcert=" + ca;
+  }
+  static constexpr const char* user = "postgres";
+  PostgresServer server;
+};
+
+template <>
+struct TlsDatabase<MariaDbServer> {
+  explicit TlsDatabase(const Certificate& own)
+      : server({"--ssl-cert=" + own.file, "--ssl-key=" + own.key}) {}
+  std::string url(const std::string& ca) const {
+    return server.tcp_url("root") + "?ssl-mode=VERIFY_IDENTITY&ssl-ca=" + ca;
+  }
+  static constexpr const char* user = "mysql";
+  MariaDbServer server;
+};
+
+TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL says so") {
+  if (is_missing<Server>()) return;
+  const TestCa ca, other("Other CA");
+  const ServiceUser user(TlsDatabase<Server>::user);
+  const auto readable = [&](const Certificate& certificate) {
+    user.own(ca.dir().path());
+    user.own(certificate.key);
+    chmod(certificate.key.c_str(), 0600);
+    return certificate;
+  };
+  const TlsDatabase<Server> good(readable(ca.issue("good")));
+  CHECK(run_at(good.url(ca.file())).exit_code == 0);
+  CHECK(holds(finding(doctor_at(good.url(ca.file())), "tls"), "TLSv1"));
+  const TlsDatabase<Server> misnamed(readable(ca.issue("misnamed", "DNS:elsewhere.test")));
+  const TlsDatabase<Server> expired(readable(ca.issue("expired", loopback_names, -1)));
+  for (const std::string& url : {good.url(other.file()), misnamed.url(ca.file()),
+                                 expired.url(ca.file()), good.url("/nowhere")}) {
+    CAPTURE(url);
+    const auto refused = run_at(url);
+    CHECK((refused.exit_code == 69 || refused.exit_code == 77));
+    CHECK(is_one_message(refused.err));
+    CHECK(doctor_at(url).exit_code == 2);
+  }
+}
+
+}  // namespace
+}  // namespace dlock::test

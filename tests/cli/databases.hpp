@@ -1,0 +1,92 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/dlock_binary.hpp"
+#include "support/mariadb_server.hpp"
+#include "support/postgres_server.hpp"
+
+// What tests of locks in databases have in common.
+
+TYPE_TO_STRING_AS("postgres", dlock::test::PostgresServer);
+TYPE_TO_STRING_AS("mariadb", dlock::test::MariaDbServer);
+
+/// A test of each kind of database; `Server` is the kind under test.
+#define TEST_OF_DATABASES(name) \
+  TEST_CASE_TEMPLATE(name, Server, dlock::test::PostgresServer, dlock::test::MariaDbServer)
+
+namespace dlock::test {
+
+inline constexpr const char* password = "s3cret-of-the-test";
+
+template <typename Server>
+bool is_missing() {
+  if (Server::is_installed()) return false;
+  MESSAGE("skipped: the server is not installed");
+  return true;
+}
+
+template <typename Server>
+std::unique_ptr<DatabaseServer> new_server() {
+  return std::make_unique<Server>();
+}
+
+/// Logins over TCP need a password, but for the administrator.
+template <>
+inline std::unique_ptr<DatabaseServer> new_server<PostgresServer>() {
+  return std::make_unique<PostgresServer>(
+      PostgresOptions{true,
+                      {},
+                      "local all all trust\nhost all postgres 127.0.0.1/32 trust\n"
+                      "host all all 127.0.0.1/32 scram-sha-256\n"});
+}
+
+/// One server for all tests of a process, without a table.
+template <typename Server>
+DatabaseServer& empty_database() {
+  static const auto server = new_server<Server>();
+  server->text("DROP TABLE IF EXISTS dlock");
+  return *server;
+}
+
+inline ProcessOptions at(const std::string& url) {
+  ProcessOptions options;
+  options.env["DLOCK_SERVER"] = url;
+  return options;
+}
+
+inline Result dlock_at(const std::string& url, const std::vector<std::string>& arguments) {
+  return dlock(arguments, at(url));
+}
+
+inline Result run_at(const std::string& url) {
+  return dlock_at(url, {"run", "-k", "a", "--", "true"});
+}
+
+inline std::size_t waiters(const std::string& url) {
+  const auto seen = dlock_at(url, {"inspect", "-k", "a", "--json"});
+  const auto state = nlohmann::ordered_json::parse(seen.out, nullptr, false);
+  return state.is_object() ? state["waiters"].size() : 0;
+}
+
+/// What `doctor` has to say of a check, as `LEVEL TEXT -> ADVICE`.
+inline std::string finding(const Result& doctor, const std::string& check) {
+  const auto report = nlohmann::ordered_json::parse(doctor.out, nullptr, false);
+  if (!report.is_object()) return "no report: " + doctor.out + doctor.err;
+  for (const auto& each : report["checks"]) {
+    if (each["check"] != check) continue;
+    return each["level"].template get<std::string>() + " " +
+           each["text"].template get<std::string>() + " -> " +
+           each["advice"].template get<std::string>();
+  }
+  return "none";
+}
+
+inline Result doctor_at(const std::string& url) { return dlock_at(url, {"doctor", "--json"}); }
+
+}  // namespace dlock::test

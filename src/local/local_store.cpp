@@ -25,8 +25,9 @@
 namespace dlock {
 namespace {
 
-/// How long a key's file may stay locked by another before that is trouble, where no caller says.
-constexpr std::chrono::seconds own_patience{5};
+/// How long a key's file may stay locked by others before that is trouble, where no caller says: of
+/// a thousand that begin at once each is inside for some milliseconds.
+constexpr std::chrono::seconds own_patience{20};
 constexpr milliseconds least_patience{100};
 /// Where /proc hides the command's processes from a waiter, it looks this often.
 constexpr milliseconds hidden_group_pause{20};

@@ -193,7 +193,7 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
   const Claim held = claim_on("k");
   granted(*holder, held);
   holder->rest();
-  CHECK(server.connections() == 0);
+  CHECK(eventually([&] { return server.connections() == 0; }));
   CountedClient waiter(server);
   const Claim waiting = claim_on("k");
   queue_up(*waiter.store, waiting);

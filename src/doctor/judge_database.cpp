@@ -143,7 +143,8 @@ Finding judge_timeouts(const DatabaseFacts& facts) {
   const char* const idle_name = postgres ? "idle_session_timeout" : "wait_timeout";
   const milliseconds unit(postgres ? 1 : 1000);
   const auto idle = facts.settings.number(idle_name).value_or(0);
-  if (idle > 0 && idle * unit < longest_idle) {
+  // Behind a pooler they are the pooler's.
+  if (idle > 0 && idle * unit < longest_idle && !facts.pooled) {
     return warn(name,
                 std::string(idle_name) + " " + human_duration(idle * unit) +
                     ": waiters are disconnected, and come back again and again",

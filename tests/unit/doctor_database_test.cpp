@@ -160,6 +160,8 @@ TEST_CASE("doctor: a pooler, timeouts, few connections and plain text are warned
   DatabaseFacts pooled = postgres_with({});
   pooled.pooled = true;
   CHECK(says(pooled, "pooler", Level::warning, "waiters poll"));
+  pooled.settings.values["idle_session_timeout"] = "10000";
+  CHECK(says(pooled, "timeouts", Level::ok, "dlock reconnects"));
   CHECK(says(postgres_with({{"idle_session_timeout", "10000"}}), "timeouts", Level::warning,
              "idle_session_timeout"));
   CHECK(says(postgres_with({{"idle_session_timeout", "60000"}}), "timeouts", Level::ok,

@@ -244,7 +244,7 @@ TEST_CASE("a flag of another command is told from an unknown one") {
 }
 
 TEST_CASE("what comes later does not exist yet") {
-  for (const char* flag : {"--compat", "--all-kinds", "--metrics", "--quiet"}) {
+  for (const char* flag : {"--compat", "--all-kinds", "--quiet"}) {
     for (const Subcommand& each : subcommands()) {
       CHECK(refusal({each.name, flag, "1"}).starts_with("unknown flag " + std::string(flag)));
     }

@@ -163,9 +163,12 @@ Outcome<std::optional<Granted>> LockTable::rejoin(const Claim& claim, Fence fenc
     asker.reserved = fence;
     op.join(asker, Ticket{0});
   }
-  op.admit_waiters();
+  // One that is let in only now, behind another with a reservation, hears so when it next asks.
   own = find_hold(claim.token);
-  if (own == nullptr || !own->inside()) return {{}, op.more()};
+  const bool inside = own != nullptr && own->inside();
+  op.admit_waiters();
+  if (!inside) return {{}, op.more()};
+  own = find_hold(claim.token);
   return {Granted{own->fence, own->lease}, op.more()};
 }
 

@@ -29,7 +29,7 @@ TEST_CASE("a process is alive until it ends, and a zombie is not alive") {
   CHECK(!readable(end.get()));
   child.signal(SIGKILL);
   CHECK(eventually([&] { return process_life(id) == Life::over; }));
-  CHECK(readable(end.get()));
+  CHECK(eventually([&] { return readable(end.get()); }));
   child.wait();
   CHECK(process_life(id) == Life::over);
   CHECK(!process_end(id));

@@ -215,11 +215,6 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   REQUIRE(eventually([&] {
     return both_stand_on(0) && both_stand_on(1) && both_stand_on(2) && scene.waiting("b") == 1;
   }));
-  const auto token_on = [&](std::size_t server) {
-    const Reply tokens = fleet.server(server).command({"HKEYS", "dlock:{a}"});
-    return tokens.items.empty() ? "" : tokens.items.front().text;
-  };
-  const std::string token = token_on(1);
   forget_all(fleet.server(0));
   CHECK(eventually([&] { return both_stand_on(0); }));
   // Without that one, too few would be left.
@@ -228,7 +223,6 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
     const std::string before = majority_stored_hold(fleet.server(0), "a");
     CHECK(eventually([&] { return majority_stored_hold(fleet.server(0), "a") != before; }));
   }
-  CHECK(token_on(1) == token);
   scene.touch("go");
   const Result result = waiter.wait();
   CAPTURE(result.err);

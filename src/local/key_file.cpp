@@ -21,7 +21,7 @@ namespace {
 
 /// From here on a file that has become mostly empty is cut.
 constexpr std::size_t worth_cutting = 65536;
-/// What lies apart starts here if there is room: states, which are small, change places before it,
+/// A region apart starts here if there is room: states, which are small, change places before it,
 /// and it can grow at its end. Of the gap between them nothing is stored.
 constexpr std::uint64_t apart_from = 131072;
 /// More than a hundred thousand waiters take.

@@ -103,14 +103,18 @@ void OpenKey::take(Refreshed refreshed) {
 OpenKey::Standing::Standing(const LockTable& table)
     : holds(table.holds), last_fence(table.last_fence), last_ask(table.last_ask) {
   queue.reserve(table.queue.size());
-  for (const WaiterEntry& waiter : table.queue) queue.push_back(mark_of(waiter));
+  for (const WaiterEntry& waiter : table.queue) append(waiter);
+}
+
+void OpenKey::Standing::append(const WaiterEntry& waiter) {
+  queue.push_back({block_hash(waiter.token.text), waiter.ticket, waiter.seen, waiter.told});
 }
 
 void OpenKey::load_waiters(std::size_t most) {
   const std::size_t loaded = table.queue.size();
   tail_.load(most, file_, directory_.shown(key_file_name(key_)), table);
   std::for_each(table.queue.begin() + static_cast<std::ptrdiff_t>(loaded), table.queue.end(),
-                [&](const WaiterEntry& waiter) { before_.queue.push_back(mark_of(waiter)); });
+                [&](const WaiterEntry& waiter) { before_.append(waiter); });
   take(refresh(table, directory_, now.lease_clock));
 }
 

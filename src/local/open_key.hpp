@@ -66,12 +66,21 @@ class OpenKey {
  private:
   OpenKey(const Directory& directory, LockKey key, KeyFile file)
       : knocks(directory), directory_(directory), key_(std::move(key)), file_(std::move(file)) {}
-  /// What the rules may have changed of a table, without the texts of waiters.
+  /// What the rules may have changed of a table, without its texts: an entry that asks again is
+  /// seen anew.
   struct Standing {
+    struct Place {
+      std::uint64_t token;  ///< its hash
+      Ticket ticket;
+      microseconds seen;
+      microseconds told;
+      bool operator==(const Place&) const = default;
+    };
     explicit Standing(const LockTable& table);
+    void append(const WaiterEntry& waiter);
     bool operator==(const Standing&) const = default;
     std::vector<HoldEntry> holds;
-    std::vector<WaiterMark> queue;
+    std::vector<Place> queue;
     Fence last_fence;
     microseconds last_ask;
   };

@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "local/key_file.hpp"
 #include "rule/lock_table.hpp"
@@ -12,22 +9,11 @@
 
 namespace dlock {
 
-/// What the rules may have changed of a waiter, without its texts: one that asks again is seen
-/// anew.
-struct WaiterMark {
-  std::uint64_t token;  ///< its hash
-  Ticket ticket;
-  microseconds seen;
-  microseconds told;
-  bool operator==(const WaiterMark&) const = default;
-};
-WaiterMark mark_of(const WaiterEntry& waiter);
-
 /// The waiters beyond the first few, in a part of a key's file that no hand-over touches: it is
 /// read and written when one of them joins, leaves or becomes one of the first.
 class WaiterTail {
  public:
-  /// What the table's text says of it.
+  /// Takes over the line of the table's text that tells of it.
   void found(const MoreWaiters& more) { stored_ = more; }
 
   /// Whether waiters are left that load() has not yet brought.
@@ -41,18 +27,12 @@ class WaiterTail {
   std::string write_beside(const LockKey& key, const LockTable& table, KeyFile& file);
 
  private:
-  struct Line {
-    std::size_t begin;
-    WaiterMark waiter;
-  };
-  std::string_view unchanged_lines(const LockTable& table, std::size_t& first) const;
   MoreWaiters write(const std::string& next, KeyFile& file) const;
 
   MoreWaiters stored_;
   std::string text_;
   bool was_read_ = false;
-  std::size_t parsed_ = 0;   ///< bytes of the text
-  std::vector<Line> lines_;  ///< the parsed ones
+  std::size_t parsed_ = 0;  ///< bytes of the text
 };
 
 }  // namespace dlock

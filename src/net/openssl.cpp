@@ -1,13 +1,10 @@
 #include "net/openssl.hpp"
 
 #ifndef DLOCK_OPENSSL_INSIDE
-#include <dlfcn.h>
-#endif
-
 #include <string>
 
-#include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/shared_library.hpp"
+#endif
 
 static_assert(OPENSSL_VERSION_MAJOR >= 3, "libssl 3 or newer");
 
@@ -26,23 +23,13 @@ OpenSsl find() {
 
 #else
 
-[[noreturn]] void missing() {
-  const char* why = dlerror();
-  throw Error(ErrorKind::host_refused,
-              "TLS needs OpenSSL, on Debian the package libssl3 or libssl3t64: " +
-                  escaped(why == nullptr ? "" : why));
-}
-
 OpenSsl find() {
   // The version whose headers this was compiled with. libcrypto comes along with it, and a name
   // that is not in the one is looked for in the other.
-  const std::string library = "libssl.so." + std::to_string(OPENSSL_SHLIB_VERSION);
-  void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (handle == nullptr) missing();
+  const SharedLibrary library("libssl.so." + std::to_string(OPENSSL_SHLIB_VERSION),
+                              "TLS needs OpenSSL, on Debian the package libssl3 or libssl3t64");
   OpenSsl loaded{};
-#define DLOCK_OPENSSL_LOAD(name)                                           \
-  loaded.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (loaded.name == nullptr) missing();
+#define DLOCK_OPENSSL_LOAD(name) library.find(#name, loaded.name);
   DLOCK_OPENSSL_FUNCTIONS(DLOCK_OPENSSL_LOAD)
 #undef DLOCK_OPENSSL_LOAD
   return loaded;
@@ -61,7 +48,6 @@ OpenSsl load() {
 }  // namespace
 
 const OpenSsl& openssl() {
-  // Never closed again: OpenSSL has exit handlers of its own.
   static const OpenSsl functions = load();
   return functions;
 }

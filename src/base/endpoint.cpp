@@ -22,6 +22,10 @@ std::string address_of(std::string_view host, std::string_view port) {
   return (ipv6 ? "[" + escaped(host) + "]" : escaped(host)) + ":" + escaped(port);
 }
 
+bool is_this_host(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers) {
   const std::string scheme = servers.front().tls ? "rediss" : "redis";
   return scheme + "+" + kind + "://" +

@@ -38,6 +38,9 @@ struct Endpoint {
 /// `host:port`, with brackets around an IPv6 address: escaped.
 std::string address_of(std::string_view host, std::string_view port);
 
+/// Whether `host` is a name or an address by which a host reaches itself.
+bool is_this_host(std::string_view host);
+
 /// `redis+cluster://n1:6379,n2:6379`: what people call several servers that are one place, `kind`
 /// being `cluster` or `sentinel`. Escaped, without credentials.
 std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers);

@@ -1,16 +1,15 @@
 #include "base/duration.hpp"
+#include "base/endpoint.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "doctor/examine_database.hpp"
 #include "doctor/interview.hpp"
 #include "lock/store.hpp"
 #include "sql/mysql_connection.hpp"
+#include "sql/statement_text.hpp"
 
 namespace dlock {
 namespace {
-
-constexpr const char* clock_of_mysql =
-    "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 /// Each tells names and values; servers differ in what they know.
 constexpr const char* asked_of_mysql[] = {
@@ -37,11 +36,6 @@ MysqlResult answer_to(MysqlConnection& connection, const std::string& statement)
   return std::move(results.back());
 }
 
-bool is_on_this_host(const MysqlAddress& address) {
-  return address.host.empty() || address.host == "localhost" || address.host == "::1" ||
-         address.host.starts_with("127.");
-}
-
 }  // namespace
 
 DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
@@ -50,10 +44,11 @@ DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
   facts.kind = DatabaseKind::mysql;
   if (password) address.password = password;
   facts.socket = !address.socket_path.empty() || address.host.empty();
-  facts.here = facts.socket || is_on_this_host(address);
+  facts.here = facts.socket || is_this_host(address.host);
   MysqlConnection connection(std::move(address), shown);
   const auto clock = [&] {
-    const MysqlResult result = answer_to(connection, clock_of_mysql);
+    const MysqlResult result =
+        answer_to(connection, "SELECT " + std::string(clock_expression(Dialect::mysql)));
     return microseconds(
         parse_number(result.rows.at(0).at(0).value_or(""), 0, INT64_MAX).value_or(0));
   };

@@ -5,12 +5,10 @@
 #include "doctor/interview.hpp"
 #include "lock/store.hpp"
 #include "sql/postgres_connection.hpp"
+#include "sql/statement_text.hpp"
 
 namespace dlock {
 namespace {
-
-constexpr const char* clock_of_postgres =
-    "SELECT (extract(epoch from clock_timestamp()) * 1000000)::bigint";
 
 struct NamedExpression {
   const char* name;
@@ -83,7 +81,8 @@ DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
   DatabaseFacts facts;
   PostgresConnection connection({url, password, shown});
   const auto clock = [&] {
-    const PostgresResult row = one_row(connection, clock_of_postgres);
+    const PostgresResult row =
+        one_row(connection, "SELECT " + std::string(clock_expression(Dialect::postgres)));
     return microseconds(parse_number(row.value(0, 0).value_or(""), 0, INT64_MAX).value_or(0));
   };
   const auto settings = [&](DatabaseFacts& into) { ask_settings(connection, into); };

@@ -44,15 +44,6 @@ Finding judge_database_reach(const DatabaseFacts& facts, milliseconds ttl) {
   return good(name, text);
 }
 
-/// The number before the first dot, and the one after it.
-std::pair<long long, long long> version_of(const std::string& text) {
-  const auto dot = std::min(text.find('.'), text.size());
-  const auto after = text.substr(std::min(dot + 1, text.size()));
-  const auto end = std::min(after.find_first_not_of("0123456789"), after.size());
-  return {parse_number(text.substr(0, dot), 0, 1000).value_or(0),
-          parse_number(after.substr(0, end), 0, 1000).value_or(0)};
-}
-
 Finding judge_database_engine(const DatabaseFacts& facts) {
   const std::string name = "engine";
   const std::string version = told(facts, "version");
@@ -60,10 +51,10 @@ Finding judge_database_engine(const DatabaseFacts& facts) {
   const bool mariadb = version.find("MariaDB") != std::string::npos;
   const std::string kind = in_postgres(facts) ? "PostgreSQL" : mariadb ? "MariaDB" : "MySQL";
   const std::string text = kind + " " + escaped(version.substr(0, version.find_first_of("- ")));
-  const std::pair<long long, long long> least = in_postgres(facts) ? std::pair(11LL, 0LL)
-                                                : mariadb          ? std::pair(10LL, 4LL)
-                                                                   : std::pair(8LL, 0LL);
-  if (version_of(version) < least) {
+  const ShortVersion least = in_postgres(facts) ? ShortVersion{11, 0}
+                             : mariadb          ? ShortVersion{10, 4}
+                                                : ShortVersion{8, 0};
+  if (is_older(version, least)) {
     return warn(name,
                 text + " is older than " + std::to_string(least.first) +
                     (least.second == 0 ? "" : "." + std::to_string(least.second)) +

@@ -102,14 +102,19 @@ Finding judge_standbys_of_postgres(const DatabaseFacts& facts) {
               "synchronous_standby_names, " + std::string(use_fences));
 }
 
+bool in_group(const DatabaseFacts& facts) { return is_set(facts, "group_replication_group_name"); }
+
+bool has_several_primaries(const DatabaseFacts& facts) {
+  return is_set(facts, "wsrep_on") ||
+         (in_group(facts) && !is_set(facts, "group_replication_single_primary_mode"));
+}
+
 Finding judge_replicas_of_mysql(const DatabaseFacts& facts) {
   const std::string name = "replication";
-  const bool galera = is_set(facts, "wsrep_on");
-  const bool group = is_set(facts, "group_replication_group_name");
-  if (galera || (group && !is_set(facts, "group_replication_single_primary_mode"))) {
+  if (has_several_primaries(facts)) {
     return warn(
         name,
-        (galera
+        (is_set(facts, "wsrep_on")
              ? "Galera, " + counted(facts.settings.number("wsrep_cluster_size").value_or(1), "node")
              : std::string("Group Replication with several primaries")) +
             ": each node times leases by its own clock",
@@ -121,7 +126,7 @@ Finding judge_replicas_of_mysql(const DatabaseFacts& facts) {
                 "semi-synchronous: a failover keeps locks, unless the replicas were late before");
   }
   const auto replicas = facts.settings.number("Slaves_connected");
-  if (!replicas && !group) return not_told(name, "Slaves_connected");
+  if (!replicas && !in_group(facts)) return not_told(name, "Slaves_connected");
   if (replicas && *replicas == 0) return good(name, "no replica connected");
   return warn(name,
               (replicas ? counted(*replicas, "replica") : std::string("Group Replication")) +
@@ -146,8 +151,7 @@ std::string database_label(const DatabaseFacts& facts) {
   const Finding durability = judge_durability(facts);
   if (!durability.told) return "best effort: whether it keeps what it commits is not known";
   if (durability.level != Level::ok) return "best effort: a crash may forget the newest locks";
-  if (is_set(facts, "wsrep_on") || (is_set(facts, "group_replication_group_name") &&
-                                    !is_set(facts, "group_replication_single_primary_mode"))) {
+  if (has_several_primaries(facts)) {
     return "best effort: several nodes that can be written";
   }
   if (facts.settings.number("synchronous_standbys").value_or(0) > 0) {

@@ -65,16 +65,6 @@ Engine engine_of(const ServerFacts& facts) {
   return {escaped(server.value_or("")), told, false};
 }
 
-/// Whether a version is older than 6.2; false for what is none.
-bool is_too_old(const std::string& version) {
-  const auto dot = version.find('.');
-  if (dot == std::string::npos) return false;
-  const auto major = parse_number(version.substr(0, dot), 0, 1000);
-  const auto minor =
-      parse_number(version.substr(dot + 1, version.find('.', dot + 1) - dot - 1), 0, 1000);
-  return major && minor && (*major < 6 || (*major == 6 && *minor < 2));
-}
-
 Finding judge_engine(const ServerFacts& facts) {
   const std::string name = "engine";
   const Engine engine = engine_of(facts);
@@ -87,7 +77,7 @@ Finding judge_engine(const ServerFacts& facts) {
     return bad(name, text + " with active replicas: two servers may grant one lock",
                "active-replica no and multi-master no, or another server");
   }
-  if (engine.tested && is_too_old(engine.version)) {
+  if (engine.tested && is_older(engine.version, {6, 2})) {
     return bad(name, text + " is older than 6.2, the least dlock works with",
                "upgrade to Redis 6.2, Valkey 7.2 or newer");
   }
@@ -132,10 +122,7 @@ Finding judge_role(const ServerFacts& facts, const DoctorOptions& exam) {
   return good(name, escaped(role == "active-replica" ? "active replica" : role));
 }
 
-bool is_this_host(const Endpoint& endpoint) {
-  return endpoint.is_unix() || endpoint.host == "localhost" || endpoint.host == "::1" ||
-         endpoint.host.starts_with("127.");
-}
+bool is_here(const Endpoint& endpoint) { return endpoint.is_unix() || is_this_host(endpoint.host); }
 
 /// `expires in 3 days`, or that it has; empty while there is time.
 std::string expiry_text(const char* whose, WallTime expires, WallTime now) {
@@ -151,7 +138,7 @@ Finding judge_tls(const ServerFacts& facts) {
   const Endpoint& endpoint = facts.endpoint;
   if (!facts.tls) {
     if (endpoint.is_unix()) return good(name, "none, on a Unix socket");
-    if (is_this_host(endpoint)) return good(name, "none, on this host");
+    if (is_here(endpoint)) return good(name, "none, on this host");
     if (!endpoint.password) return good(name, "none");
     return warn(name, "none: anyone on the network path can read the password and change locks",
                 "rediss:// in --server, with TLS on the server");
@@ -172,7 +159,7 @@ Finding judge_user(const ServerFacts& facts) {
       facts.user.empty() ? escaped(endpoint.user.value_or("default")) : escaped(facts.user);
   if (endpoint.password) return good("user", user + ", by password");
   if (endpoint.tls && !endpoint.tls->certificate.empty()) return good("user", user);
-  if (is_this_host(endpoint)) return good("user", user + ", without a password");
+  if (is_here(endpoint)) return good("user", user + ", without a password");
   return warn("user",
               user + ", without a password: anyone with access to the port can take any lock away",
               "dlock doctor --acl prints a user; then protect the default one");

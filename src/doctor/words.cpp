@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include "base/duration.hpp"
+
 namespace dlock {
 namespace {
 
@@ -35,6 +37,15 @@ std::string size_text(long long bytes) {
 
 std::string counted(long long number, const std::string& noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+bool is_older(const std::string& version, ShortVersion least) {
+  const auto dot = version.find('.');
+  if (dot == std::string::npos) return false;
+  const auto end = version.find_first_not_of("0123456789", dot + 1);
+  const auto major = parse_number(version.substr(0, dot), 0, 1000);
+  const auto minor = parse_number(version.substr(dot + 1, end - dot - 1), 0, 1000);
+  return major && minor && ShortVersion{*major, *minor} < least;
 }
 
 std::string refusals(const ServerFacts& facts) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "doctor/facts.hpp"
 #include "doctor/finding.hpp"
@@ -30,6 +31,10 @@ std::string span_text(std::chrono::nanoseconds span);
 std::string size_text(long long bytes);
 /// `1 replica`, `2 replicas`.
 std::string counted(long long number, const std::string& noun);
+/// The numbers before the first dot of a version and after it.
+using ShortVersion = std::pair<long long, long long>;
+/// Whether a version is older than `least`; false for what is none.
+bool is_older(const std::string& version, ShortVersion least);
 /// Why something is not told: `INFO: NOPERM, CONFIG: unknown command`.
 std::string refusals(const ServerFacts& facts);
 

@@ -14,10 +14,6 @@ namespace {
 
 constexpr Dialect in_mysql = Dialect::mysql;
 
-/// UNIX_TIMESTAMP(NOW()) would go through the session's time zone, in which an hour a year comes
-/// twice.
-constexpr std::string_view clock_now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
-
 /// More wake channels than these are not looked for.
 constexpr std::size_t most_channels = 500;
 
@@ -34,7 +30,7 @@ constexpr std::string_view place_state = ", @@global.read_only, @@innodb_read_on
 
 /// A record, or NULLs, with the state of the server: always one row.
 std::string select_one(const std::string& name) {
-  return "SELECT " + std::string(clock_now) + std::string(place_state) +
+  return "SELECT " + std::string(clock_expression(in_mysql)) + std::string(place_state) +
          "d.version, d.body FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
          bytes_literal(name, in_mysql);
 }
@@ -268,10 +264,11 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
 RecordPage MysqlBackend::list(const std::string& prefix, const std::string& after,
                               const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  const auto results = done("SELECT " + std::string(clock_now) + std::string(place_state) +
-                                "NULL, NULL; SELECT name, body FROM dlock " +
-                                page_condition(prefix, after, page_rows, in_mysql),
-                            call_options);
+  const auto results =
+      done("SELECT " + std::string(clock_expression(in_mysql)) + std::string(place_state) +
+               "NULL, NULL; SELECT name, body FROM dlock " +
+               page_condition(prefix, after, page_rows, in_mysql),
+           call_options);
   RecordPage page;
   page.read = state_from(results.front().rows.at(0), sent);
   std::set<std::string> channels;
@@ -294,7 +291,7 @@ void MysqlBackend::sweep(const std::string& prefix, const std::string& after,
   // By name and version, so that no row is locked but those that go: ranges would lock gaps.
   const auto found = done("SELECT p.name, p.version FROM (SELECT name, version, ends FROM dlock " +
                               page_condition(prefix, after, rows_per_sweep, in_mysql) +
-                              ") p WHERE p.ends < " + std::string(clock_now),
+                              ") p WHERE p.ends < " + std::string(clock_expression(in_mysql)),
                           call_options);
   std::string removal;
   for (const auto& row : found.back().rows) {

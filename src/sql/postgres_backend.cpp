@@ -12,16 +12,15 @@
 namespace dlock {
 namespace {
 
-/// clock_timestamp(): now() is the time at which the transaction began.
 constexpr std::string_view server_state =
-    "(extract(epoch from clock_timestamp()) * 1000000)::bigint, pg_is_in_recovery(), "
-    "pg_backend_pid(), (SELECT string_agg(pid::text, ' ') FROM pg_stat_activity)";
+    ", pg_is_in_recovery(), pg_backend_pid(), (SELECT string_agg(pid::text, ' ') FROM "
+    "pg_stat_activity)";
 
 constexpr Dialect dialect = Dialect::postgres;
 
 /// A record, or NULLs, with the state of the server: always one row.
 std::string select_record(const std::string& name) {
-  return "SELECT " + std::string(server_state) +
+  return "SELECT " + std::string(clock_expression(dialect)) + std::string(server_state) +
          ", d.version, encode(d.body, 'hex') FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
          bytes_literal(name, dialect);
 }
@@ -104,6 +103,14 @@ std::vector<PostgresResult> PostgresBackend::run(const std::string& statements,
   return results;
 }
 
+std::vector<PostgresResult> PostgresBackend::done(const std::string& statements,
+                                                  const CallOptions& call_options) {
+  auto results = run(statements, call_options);
+  if (results.empty()) throw_unavailable(name() + ": no answer");
+  if (results.back().failed()) refuse(results.back());
+  return results;
+}
+
 void PostgresBackend::note_connection() {
   if (known_connection_ == connection_.count()) return;
   known_connection_ = connection_.count();
@@ -147,9 +154,7 @@ Snapshot PostgresBackend::read(const std::string& name, const std::string& chann
   const bool listen = !channel.empty() && path_ == Path::direct && !channels_.contains(channel);
   const Deadline sent = BootClock::now();
   const auto results =
-      run((listen ? "LISTEN " + channel + "; " : "") + select_record(name), call_options);
-  if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
-  if (results.back().failed()) refuse(results.back());
+      done((listen ? "LISTEN " + channel + "; " : "") + select_record(name), call_options);
   Snapshot seen = snapshot_from(results.back(), sent);
   if (listen) channels_.insert(channel);
   return seen;
@@ -189,11 +194,9 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
   const Deadline sent = BootClock::now();
   // The clock comes with every row, and in one row of its own if there are none.
   const auto results =
-      run(select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
-              page_condition(prefix, after, page_rows, dialect),
-          call_options);
-  if (results.empty()) throw_unavailable(name() + ": no answer");
-  if (results.back().failed()) refuse(results.back());
+      done(select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
+               page_condition(prefix, after, page_rows, dialect),
+           call_options);
   RecordPage page;
   page.read = snapshot_from(results.front(), sent);
   const PostgresResult& rows = results.back();
@@ -206,21 +209,17 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
 }
 
 std::int64_t PostgresBackend::count(const std::string& prefix, const CallOptions& call_options) {
-  const auto results = run(count_statement(prefix, dialect), call_options);
-  if (results.empty()) throw_unavailable(name() + ": no answer");
-  if (results.back().failed()) refuse(results.back());
+  const auto results = done(count_statement(prefix, dialect), call_options);
   return parse_number(results.back().value(0, 0).value_or(""), 0, INT64_MAX).value_or(0);
 }
 
 void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
                             const CallOptions& call_options) {
   // What another transaction has just renewed no longer meets the condition when it is deleted.
-  const auto results =
-      run("DELETE FROM dlock WHERE name IN (SELECT name FROM dlock " +
-              page_condition(prefix, after, rows_per_sweep, dialect) +
-              ") AND ends < (extract(epoch from clock_timestamp()) * 1000000)::bigint",
-          call_options);
-  if (!results.empty() && results.back().failed()) refuse(results.back());
+  done("DELETE FROM dlock WHERE name IN (SELECT name FROM dlock " +
+           page_condition(prefix, after, rows_per_sweep, dialect) + ") AND ends < " +
+           std::string(clock_expression(dialect)),
+       call_options);
 }
 
 std::string PostgresBackend::connection_id() const {

@@ -42,8 +42,10 @@ class PostgresBackend final : public CasBackend {
   /// Whether the connection reaches one process of the server, as far as is known.
   enum class Path { unknown, direct, pooled };
 
-  /// The results of `statements`, none of them failed; makes the table if there is none.
+  /// The results of `statements`; makes the table if there is none.
   std::vector<PostgresResult> run(const std::string& statements, const CallOptions& call_options);
+  /// The same, at least one, if none may fail.
+  std::vector<PostgresResult> done(const std::string& statements, const CallOptions& call_options);
   /// Throws what a failed result means.
   [[noreturn]] void refuse(const PostgresResult& failed);
   void create_table(const CallOptions& call_options);

@@ -21,6 +21,16 @@ std::string is_under(const std::string& prefix, Dialect dialect) {
 
 }  // namespace
 
+std::string_view clock_expression(Dialect dialect) {
+  // UNIX_TIMESTAMP(NOW()) would go through the session's time zone, in which an hour a year comes
+  // twice.
+  if (dialect == Dialect::mysql) {
+    return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+  }
+  // now() is the time at which the transaction began.
+  return "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
+}
+
 std::string bytes_literal(std::string_view bytes, Dialect dialect) {
   constexpr std::string_view longest_frame = "decode('', 'hex')";
   std::string text = dialect == Dialect::mysql ? "x'" : "decode('";

@@ -9,6 +9,9 @@ namespace dlock {
 
 enum class Dialect { postgres, mysql };
 
+/// The wall clock of the server at this moment, in us since 1970, as an expression in SQL.
+std::string_view clock_expression(Dialect dialect);
+
 /// Bytes as an expression in SQL; whatever they are, it holds digits only.
 std::string bytes_literal(std::string_view bytes, Dialect dialect);
 

@@ -26,7 +26,9 @@ int answer(const std::string& text) {
 
 int carry_out(const Settings& settings) {
   const Log log(settings.quiet, settings.verbose);
-  for (const std::string& warning : settings.warnings) log.notice("warning: " + warning);
+  if (!log.quiet()) {
+    for (const std::string& warning : settings.warnings) log.warning("warning: " + warning);
+  }
   if (settings.server_is_default) {
     log.warning(
         "no server configured: locking only this user's jobs on this host; "

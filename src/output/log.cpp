@@ -52,8 +52,7 @@ void Log::error(const std::string& text) const { write_line(Priority::error, tex
 void Log::warning(const std::string& text) const { write_line(Priority::warning, text); }
 
 void Log::notice(const std::string& text) const {
-  const bool warns = text.starts_with("warning: ");
-  if (!quiet_) write_line(warns ? Priority::warning : Priority::info, text);
+  if (!quiet_) write_line(Priority::info, text);
 }
 
 void Log::detail(const std::string& text) const {

@@ -5,7 +5,7 @@
 namespace dlock {
 
 /// Lines on stderr, each with "dlock: " in front and written at once. `text` is one line and
-/// already escaped. Whoever asked for quiet hears of errors alone. Where stderr is the journal's,
+/// already escaped. With -q there are errors and warnings alone. Where stderr is the journal's,
 /// each line begins with its priority, as sd-daemon(3) has it.
 class Log {
  public:

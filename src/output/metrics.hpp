@@ -13,13 +13,13 @@ namespace dlock {
 /// line before the samples of each metric. The label `key` is the key itself, except that bytes
 /// that are not UTF-8, which the format has no room for, show as `inspect` shows them.
 
-/// What `run --metrics` writes when the run with these keys ends at `end`. `before` is the text of
-/// the run before, "" if there is none: from it come the time of the last success, the number of
-/// losses, and, if this run was granted nothing, the fencing token.
+/// The text that `run --metrics` writes when the run with these keys ends at `end`. `before` is the
+/// text of the run before, "" if there is none: from it come the time of the last success, the
+/// number of losses, and, if this run was granted nothing, the fencing token.
 std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& status, WallTime end,
                         std::string_view before);
 
-/// What `inspect --metrics` prints.
+/// The text that `inspect --metrics` prints.
 std::string inspect_metrics(const std::vector<KeyState>& states);
 
 }  // namespace dlock

@@ -16,9 +16,6 @@
 namespace dlock {
 namespace {
 
-/// Nothing is forced to the disk: that takes longer than most jobs wait for their lock. ext4 and
-/// btrfs write the new text out before the rename takes effect.
-
 /// A file of ours is far below that; of another only the beginning is looked at.
 constexpr std::size_t most_read = 1 << 20;
 constexpr mode_t for_all_to_read = 0644;
@@ -47,7 +44,9 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// A file that is removed again unless it took its place.
+/// A file that is removed again unless it took its place. Nothing is forced to the disk: that takes
+/// longer than most jobs wait for their lock. ext4 and btrfs write the new text out before the
+/// rename takes effect.
 class Replacement {
  public:
   explicit Replacement(const std::string& path) : path_(path) {

@@ -5,10 +5,10 @@
 
 namespace dlock {
 
-/// A database of MySQL or MariaDB, and how to log in to it. What is empty here the client library
-/// takes from its option files, or it has a default.
+/// A database of MySQL or MariaDB, and how to log in to it. The client library has an
+/// empty field in its option files, or a default for it.
 struct MysqlAddress {
-  /// What a connection is to prove before a password goes out on it.
+  /// The proof that a connection must give before the client sends a password on it.
   enum class Tls {
     library,    ///< as the library's option files say
     off,        ///< nothing, and it is not encrypted

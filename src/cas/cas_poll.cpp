@@ -19,7 +19,8 @@ constexpr milliseconds longest_look{5000};
 /// the lock and not confirm it, and nothing departs then.
 constexpr milliseconds pause_of_second{1000};
 
-/// What a record says of a hold that was handed over; nothing if its short lease is half over.
+/// The grant that a record tells of, to a waiter that was handed the lock; nothing if its short
+/// lease is half over.
 std::optional<Grant> seen_grant(const HoldEntry& hold, const Snapshot& seen) {
   const auto left = std::chrono::floor<milliseconds>(left_of(hold, seen.clock));
   const Deadline until = valid_until(seen.sent, left);

@@ -68,7 +68,7 @@ struct AclLines {
   }
 };
 
-/// Whoever reads a record of a database creates its table first, unless it is there.
+/// A store creates its table before it reads a record, unless the table is there.
 int create_table(const Settings& settings) {
   const auto* database = std::get_if<SqlTarget>(&settings.server);
   if (database == nullptr) {

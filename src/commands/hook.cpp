@@ -49,7 +49,8 @@ class HookCaller {
   static void let_go(int channel) {
     setpgid(0, 0);
     prctl(PR_SET_NAME, "dlock-hook");
-    // What a call leaves behind must not become dlock's child, and so one of COMMAND's tree.
+    // A process that a call leaves behind must not become dlock's child, and so one of COMMAND's
+    // tree.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);

@@ -11,7 +11,7 @@
 
 namespace dlock {
 
-/// What a run tells to programs: --hook on the way, --metrics and --status-fd at the end.
+/// A run tells programs of itself: by --hook on the way, by --metrics and --status-fd at the end.
 class RunReport {
  public:
   /// As Hook.

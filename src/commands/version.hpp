@@ -5,7 +5,7 @@
 
 namespace dlock {
 
-/// What `dlock --version` prints: `dlock VERSION`, a line of its own for scripts; then the commit
+/// The text of `dlock --version`: `dlock VERSION`, a line of its own for scripts; then the commit
 /// it was built from, unless empty, and the libraries: those inside, with their versions, and those
 /// that a run loads when it needs them. Whole lines.
 std::string version_text(std::string_view commit);

@@ -5,7 +5,7 @@
 
 namespace dlock {
 
-// What the readers of URLs share. All throw Error{usage}, whose message shows no password.
+// Shared by the readers of URLs. All throw Error{usage}, whose message shows no password.
 
 /// The text before the first of `marks`, cut off the front of `text`.
 std::string_view cut_until(std::string_view& text, std::string_view marks);

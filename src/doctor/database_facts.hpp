@@ -10,7 +10,7 @@ namespace dlock {
 
 enum class DatabaseKind { postgres, mysql };
 
-/// What was found out about a database, unjudged.
+/// The facts about a database, unjudged.
 struct DatabaseFacts {
   DatabaseKind kind = DatabaseKind::postgres;
   Fault unreachable;      ///< empty if it answered at all

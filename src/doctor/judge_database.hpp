@@ -12,11 +12,11 @@ namespace dlock {
 /// `ttl`: the lease of the locks that it is judged for.
 Findings judge_database(const DatabaseFacts& facts, milliseconds ttl);
 
-/// What keeps locks through crashes and failovers, in judge_durability.cpp.
+/// Whether the database keeps locks through crashes and failovers, in judge_durability.cpp.
 Finding judge_durability(const DatabaseFacts& facts);
 Finding judge_standbys(const DatabaseFacts& facts);
 
-/// What locks there are worth, in some words.
+/// The worth of locks there, in some words.
 std::string database_label(const DatabaseFacts& facts);
 
 /// Whether locks may be tried there: nothing but a primary takes any.

@@ -180,12 +180,19 @@ struct TlsDatabase<PostgresServer> {
   PostgresServer server;
 };
 
+/// libmariadb 3.4.2 and newer does not compare the name of a server at 127.0.0.1 with that in its
+/// certificate: this one is at another address of the loopback.
 template <>
 struct TlsDatabase<MariaDbServer> {
   explicit TlsDatabase(const Certificate& own)
-      : server({"--ssl-cert=" + own.file, "--ssl-key=" + own.key}) {}
+      : server({"--ssl-cert=" + own.file, "--ssl-key=" + own.key, "--bind-address=127.0.0.2"}) {
+    server.make_user("alice", "secret", true);
+  }
   std::string url(const std::string& ca) const {
-    return server.tcp_url("root") + "?ssl-mode=VERIFY_IDENTITY&ssl-ca=" + ca;
+    std::string url = server.tcp_url("alice:secret");
+    const std::string address = "127.0.0.1";
+    url.replace(url.find(address), address.size(), "127.0.0.2");
+    return url + "?ssl-mode=VERIFY_IDENTITY&ssl-ca=" + ca;
   }
   static constexpr const char* user = "mysql";
   MariaDbServer server;
@@ -201,11 +208,12 @@ TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL
     chmod(certificate.key.c_str(), 0600);
     return certificate;
   };
-  const TlsDatabase<Server> good(readable(ca.issue("good")));
+  const char* const names = "DNS:localhost,IP:127.0.0.1,IP:127.0.0.2";
+  const TlsDatabase<Server> good(readable(ca.issue("good", names)));
   CHECK(run_at(good.url(ca.file())).exit_code == 0);
   CHECK(holds(finding(doctor_at(good.url(ca.file())), "tls"), "TLSv1"));
   const TlsDatabase<Server> misnamed(readable(ca.issue("misnamed", "DNS:elsewhere.test")));
-  const TlsDatabase<Server> expired(readable(ca.issue("expired", loopback_names, -1)));
+  const TlsDatabase<Server> expired(readable(ca.issue("expired", names, -1)));
   for (const std::string& url : {good.url(other.file()), misnamed.url(ca.file()),
                                  expired.url(ca.file()), good.url("/nowhere")}) {
     CAPTURE(url);

@@ -5,7 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
-#include <system_error>
+#include <string>
 #include <thread>
 
 #include "base/error.hpp"
@@ -14,11 +14,13 @@
 namespace dlock {
 namespace {
 
+[[noreturn]] void refuse(const std::string& where) { throw_errno("cannot lock " + where); }
+
 /// A wait for a file in the kernel's queue. flock(2) knows neither deadline nor interruption, so a
 /// thread waits, and a signal of which no process takes notice (signal(7)) ends its call.
 class QueuedLock {
  public:
-  explicit QueuedLock(int fd) : fd_(fd) {
+  QueuedLock(int fd, const std::string& where) : fd_(fd), where_(where) {
     struct sigaction no_restart {};
     no_restart.sa_handler = [](int) {};
     if (sigaction(nudge, &no_restart, nullptr) != 0) throw_errno("cannot handle SIGURG");
@@ -40,7 +42,10 @@ class QueuedLock {
     pollfd fds[] = {{ended_.fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
     poll_until(fds, deadline);
     if (!ended_.raised()) return false;
-    if (error_ != 0) throw std::system_error(error_, std::generic_category());
+    if (error_ != 0) {
+      errno = error_;
+      refuse(where_);
+    }
     taken_ = locked_;
     return taken_;
   }
@@ -66,6 +71,7 @@ class QueuedLock {
   }
 
   int fd_;
+  const std::string& where_;
   std::atomic<bool> given_up_ = false;
   std::atomic<bool> locked_ = false;
   bool taken_ = false;
@@ -81,10 +87,10 @@ void lock_file(int fd, const CallOptions& call_options, const std::string& where
   constexpr int tries = 8;
   for (int i = 0; i < tries; ++i) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return;
-    if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("cannot lock " + where);
+    if (errno != EWOULDBLOCK && errno != EINTR) refuse(where);
     std::this_thread::yield();
   }
-  if (QueuedLock(fd).wait_until(call_options.deadline, call_options.cancel_fd)) return;
+  if (QueuedLock(fd, where).wait_until(call_options.deadline, call_options.cancel_fd)) return;
   if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
     throw Error(ErrorKind::interrupted, "interrupted");
   }

@@ -32,14 +32,14 @@ AttachDaemon::AttachDaemon(StorePtr& store, std::function<StorePtr()> open_store
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) throw_errno("socketpair");
   channel_.reset(ends[0]);
   Fd other(ends[1]);
-  store_->before_fork();
+  store_->suspend(Suspension::fork);
   const pid_t pid = fork();
   if (pid < 0) throw_errno("cannot start a process to keep the lock: fork");
   if (pid == 0) {
     channel_.reset();
     run_attach_daemon(std::move(store), held, script, loss_signal, std::move(other));
   }
-  store_->leave_to(pid);
+  if (auto* here = store_->host_view()) here->leave_to(pid);
 }
 
 AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
@@ -60,7 +60,7 @@ AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
 /// answered to the end, so no connection of its is used again.
 bool AttachDaemon::give_back_in_its_place() {
   StorePtr anew = open_store_();
-  store_->leave_to(getpid());
+  if (auto* here = store_->host_view()) here->leave_to(getpid());
   store_ = std::move(anew);
   return give_back(*store_, held_, time_to_give_back);
 }

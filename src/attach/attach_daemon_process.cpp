@@ -77,7 +77,7 @@ void AttachDaemonProcess::live() {
 
 bool AttachDaemonProcess::take_over() {
   try {
-    store_->leave_to(getpid());
+    if (auto* here = store_->host_view()) here->leave_to(getpid());
     let_go_of_caller();
     if (!bind_to_script()) {
       give_all_back();
@@ -95,10 +95,10 @@ bool AttachDaemonProcess::take_over() {
 }
 
 bool AttachDaemonProcess::bind_to_script() {
-  for (const Held& held : held_) {
-    if (!store_->live_with(held.claim, script_.pid())) return false;
-  }
-  return true;
+  return std::all_of(held_.begin(), held_.end(), [this](const Held& held) {
+    return needs_renewal(*store_, held.claim) ||
+           store_->host_view()->live_with(held.claim, script_.pid());
+  });
 }
 
 void AttachDaemonProcess::keep() {

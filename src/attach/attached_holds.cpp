@@ -21,12 +21,12 @@ AttachedHolds::AttachedHolds(Store& store, std::vector<Held> held)
 }
 
 bool AttachedHolds::has_leases() const {
-  return !held_.empty() && store_.needs_renewal(held_.front().claim);
+  return !held_.empty() && needs_renewal(store_, held_.front().claim);
 }
 
 int AttachedHolds::fd() const {
   if (keeper_) return keeper_->news_fd();
-  return held_.empty() ? -1 : store_.news_fd();
+  return held_.empty() ? -1 : store_.host_view()->news_fd();
 }
 
 Deadline AttachedHolds::warning_due() const {
@@ -108,14 +108,14 @@ std::optional<LockKey> AttachedHolds::give_up_leaving() {
 std::optional<std::string> AttachedHolds::look_at_processes() {
   constexpr milliseconds pause_after_trouble{1000};
   look_again_ = never;
-  store_.take_news();
+  store_.host_view()->take_news();
   for (std::size_t i = 0; i < held_.size();) {
     const Claim claim = held_[i].claim;
     const auto leaving = leaving_.find(claim.key);
-    const auto there = is_still_held(store_, claim);
-    if (!there) look_again_ = later(BootClock::now(), pause_after_trouble);
-    if (there.value_or(true)) {
-      const bool settled = there && leaving != leaving_.end() && leaving->second.under_way == 0;
+    const auto renewed = look_at_hold(store_, claim);
+    if (!renewed) look_again_ = later(BootClock::now(), pause_after_trouble);
+    if (!renewed || renewed->grant) {
+      const bool settled = renewed && leaving != leaving_.end() && leaving->second.under_way == 0;
       if (settled) leaving_.erase(leaving);
       ++i;
       continue;
@@ -124,7 +124,7 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
     forget(claim.key);
     if (released) continue;
     look_again_ = BootClock::now();
-    return lost(claim.key, gone_from(store_, claim.key, claim.token));
+    return lost(claim.key, gone_from(store_, renewed->evicted_by));
   }
   return std::nullopt;
 }

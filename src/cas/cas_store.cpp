@@ -108,7 +108,10 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
       answer = Grant{granted->fence, Lease{granted->lease, {}}};
     } else {
       const auto& refused = std::get<Refused>(outcome.answer);
-      answer = refusal_from(refused, holders_from(refused.holds, record.now));
+      Refusal refusal = refusal_from(refused, holders_from(refused.holds, record.now));
+      // No message is lost while its connection lives, and what polls sees the record itself.
+      refusal.longest_sleep_near_head = milliseconds::max();
+      answer = std::move(refusal);
     }
     // A grant rests on a write of its own: an earlier one of the same token may have been undone.
     return granted != nullptr;
@@ -123,38 +126,38 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   return answer;
 }
 
-std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
-                                     std::optional<milliseconds> ttl,
-                                     const CallOptions& call_options) {
-  std::optional<Grant> grant;
+Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
+                        const CallOptions& call_options) {
+  const auto& [key, token] = std::tie(claim.key, claim.token);
+  Renewed renewed;
   const Change how{key, token, {}, read_for_waiters(key, call_options), false, call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
-    grant.reset();
-    const auto outcome = record.table.renew(token, ttl, record.now, record);
+    const auto outcome = record.table.renew(token, terms.ttl, record.now, record);
     record.finish(outcome.more);
     HoldEntry* own = record.table.find_hold(token);
     if (!outcome.answer || own == nullptr) {
-      note_eviction(record.table, {key, token});
+      renewed = {std::nullopt, record.table.evicted_by(token)};
       return false;
     }
-    const auto command = commands_.find({key, token});
-    if (command != commands_.end()) own->backing.command.pid = command->second;
+    if (claim.who.command_pid != 0) own->backing.command.pid = claim.who.command_pid;
     if (backend_->has_departures()) {
       own->backing.mailbox = wake_address(channel_, backend_->connection_id());
     }
-    grant = Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit};
+    renewed = {Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit}};
     return true;
   });
-  if (!grant) return grant;
-  grant->lease.valid_until = valid_until(seen.sent, grant->lease.length);
+  if (!renewed.grant) return renewed;
+  Lease& lease = renewed.grant->lease;
+  lease.valid_until = valid_until(seen.sent, lease.length);
   own_[key] = seen;
-  return grant;
+  return renewed;
 }
 
-void CasStore::rest() {
+void CasStore::suspend(Suspension why) {
   const bool awaited = std::any_of(own_.begin(), own_.end(),
                                    [](const auto& own) { return has_waiters(own.second); });
-  if (!awaited || !backend_->has_departures()) backend_->close();
+  if (why == Suspension::rest && awaited && backend_->has_departures()) return;
+  backend_->close();
 }
 
 /// If waiters are to see that this holder departs, a read on a connection that they can watch.
@@ -176,25 +179,25 @@ std::optional<Snapshot> CasStore::last_written(const LockKey& key) const {
   return over;
 }
 
-Released CasStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                           const CallOptions& call_options) {
-  const Asked asked{key, token};
+ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& options,
+                                const CallOptions& call_options) {
+  const Asked asked{claim.key, claim.token};
   const bool may_come_after = unanswered_.contains(asked);
-  Released answer = Released::not_held;
-  const Change how{key, token, {}, last_written(key), true, call_options};
-  own_.erase(key);
+  ReleaseResult result;
+  const Change how{claim.key, claim.token, {}, last_written(claim.key), true, call_options};
+  own_.erase(claim.key);
   change(how, [&](OpenRecord& record, bool unsure) {
-    const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
-    const auto outcome = record.table.release(token, terms, record.now, record);
+    const ReleaseTerms terms{false, options.mode == ReleaseMode::ignore_floor, milliseconds(0)};
+    const auto outcome = record.table.release(claim.token, terms, record.now, record);
     record.finish(outcome.more);
     const bool found = outcome.answer != Released::not_held;
-    if (found || !unsure) answer = outcome.answer;
-    if (!found) note_eviction(record.table, asked);
+    if (found || !unsure) result.outcome = outcome.answer;
+    if (!found) result.evicted_by = record.table.evicted_by(claim.token);
     return found || may_come_after;
   });
   unanswered_.erase(asked);
-  if (answer == Released::yes) sweep_sometimes(key, call_options);
-  return answer;
+  if (result.outcome == Released::yes) sweep_sometimes(claim.key, call_options);
+  return result;
 }
 
 void CasStore::sweep_sometimes(const LockKey& key, const CallOptions& call_options) {
@@ -223,20 +226,6 @@ std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fen
   });
   own_.erase(key);
   return evicted;
-}
-
-bool CasStore::command_started(const Claim& claim, pid_t) {
-  commands_[{claim.key, claim.token}] = claim.who.command_pid;
-  return true;
-}
-
-void CasStore::note_eviction(const LockTable& table, const Asked& asked) {
-  if (auto by = table.evicted_by(asked.second)) evictions_[asked] = std::move(*by);
-}
-
-std::optional<Who> CasStore::evicted_by(const LockKey& key, const Token& token) const {
-  const auto found = evictions_.find({key, token});
-  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {

@@ -29,24 +29,16 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  /// No message is lost while its connection lives, and what polls sees the record itself.
-  milliseconds longest_sleep_near_head() const override { return milliseconds::max(); }
-  std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl,
-                             const CallOptions& call_options) override;
-  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const CallOptions& call_options) override;
+  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                const CallOptions& call_options) override;
+  ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
+                        const CallOptions& call_options) override;
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
-  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  /// The connection is not handed over: both sides of the fork would write to it.
-  void before_fork() override { backend_->close(); }
-  /// Keeps the connection only if waiters wait for this client to depart.
-  void rest() override;
-  /// The next renewal tells others the process of the command.
-  bool command_started(const Claim& claim, pid_t group) override;
-  bool needs_renewal(const Claim&) const override { return true; }
+  /// Closes the connection: both sides of a fork would write to it. At rest it stays open while
+  /// waiters wait for this client to depart.
+  void suspend(Suspension why) override;
   std::string name() const override { return backend_->name(); }
 
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
@@ -87,7 +79,6 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::string arrivals_at(const LatchRecord& latch) const;
   std::string latch_channel(const LockKey& key) const;
   std::optional<Snapshot> last_written(const LockKey& key) const;
-  void note_eviction(const LockTable& table, const Asked& asked);
   void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
 
@@ -115,8 +106,6 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   const std::string channel_;        ///< random; on which this store's waiters are told
   std::set<Asked> unanswered_;       ///< acquires whose write may yet come
   std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
-  std::map<Asked, pid_t> commands_;  ///< of those that run
-  std::map<Asked, Who> evictions_;   ///< of holds that were found gone
   Snapshot last_answer_;             ///< to a waiter: dates messages, and tells who is before it
 };
 

@@ -65,7 +65,9 @@ void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margi
 class HeldLocks::Listening final : public StopSource {
  public:
   explicit Listening(HeldLocks& holding) : holding_(holding) {}
-  int fd() const override { return look_again_ ? look_again_.get() : holding_.store_.news_fd(); }
+  int fd() const override {
+    return look_again_ ? look_again_.get() : holding_.store_.host_view()->news_fd();
+  }
   bool lost() const override;
   Deadline must_be_gone_by() const override { return never; }
 
@@ -77,7 +79,7 @@ class HeldLocks::Listening final : public StopSource {
 
 bool HeldLocks::Listening::lost() const {
   look_again_.reset();
-  holding_.store_.take_news();
+  holding_.store_.host_view()->take_news();
   const auto out = holding_.thrown_out();
   if (out) return *out;
   look_again_.reset(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -94,7 +96,7 @@ HeldLocks::~HeldLocks() = default;
 
 bool HeldLocks::needs_renewal() const {
   return std::any_of(held_.begin(), held_.end(),
-                     [this](const Held& held) { return store_.needs_renewal(held.claim); });
+                     [this](const Held& held) { return dlock::needs_renewal(store_, held.claim); });
 }
 
 bool HeldLocks::ready_to_start(milliseconds grace) {
@@ -105,28 +107,28 @@ bool HeldLocks::ready_to_start(milliseconds grace) {
     const bool lasts = later(BootClock::now(), needed) < held.grant.lease.valid_until;
     if (lasts) continue;
     const CallOptions call_options{later(BootClock::now(), request_timeout(claim.ttl)), -1};
-    const auto renewed = store_.renew_hold(claim, held.grant.fence, call_options);
-    if (!renewed) {
-      lost(claim);
+    const auto renewed = store_.renew(claim, {.granted = held.grant.fence}, call_options);
+    if (!renewed.grant) {
+      lost(claim, renewed.evicted_by);
       return false;
     }
-    held = {held.claim, *renewed};
+    held.grant = *renewed.grant;
   }
   return true;
 }
 
 bool HeldLocks::command_started(pid_t group) {
   for (const Held& held : held_) {
-    if (store_.command_started(held.claim, group)) continue;
-    lost(held.claim);
+    if (store_.host_view()->command_started(held.claim, group)) continue;
+    const auto renewed = look_at_hold(store_, held.claim);
+    lost(held.claim, renewed ? renewed->evicted_by : std::nullopt);
     return false;
   }
   return true;
 }
 
-void HeldLocks::lost(const Claim& claim) {
-  loss_ = Loss{claim.key, true, true, gone_from(store_, claim.key, claim.token),
-               store_.evicted_by(claim.key, claim.token)};
+void HeldLocks::lost(const Claim& claim, const std::optional<Who>& evicted_by) {
+  loss_ = Loss{claim.key, true, true, gone_from(store_, evicted_by), evicted_by};
 }
 
 std::optional<Who> HeldLocks::evicted_by() const {
@@ -141,10 +143,7 @@ Deadline HeldLocks::granted_until() const {
 
 void HeldLocks::keep(pid_t command, std::atomic<BootClock::rep>* safe_until) {
   if (needs_renewal()) {
-    for (Held& held : held_) {
-      held.claim.who.command_pid = command;
-      store_.command_started(held.claim, command);
-    }
+    for (Held& held : held_) held.claim.who.command_pid = command;
   } else {
     source_ = std::make_unique<Listening>(*this);
     return;
@@ -161,10 +160,10 @@ void HeldLocks::keep(pid_t command, std::atomic<BootClock::rep>* safe_until) {
 std::optional<bool> HeldLocks::thrown_out() {
   std::optional<bool> out = false;
   for (const Held& held : held_) {
-    const auto there = is_still_held(store_, held.claim);
-    if (!there) out.reset();
-    if (there.value_or(true)) continue;
-    lost(held.claim);
+    const auto renewed = look_at_hold(store_, held.claim);
+    if (!renewed) out.reset();
+    if (!renewed || renewed->grant) continue;
+    lost(held.claim, renewed->evicted_by);
     return true;
   }
   return out;
@@ -216,7 +215,9 @@ std::string HeldLocks::outlive_by(pid_t group) {
   if (group <= 0) return "and ends with the process group of COMMAND";
   // The process group of COMMAND may be empty: the survivor can have left it.
   bool held = true;
-  for (const Held& each : held_) held = store_.command_started(each.claim, group) && held;
+  for (const Held& each : held_) {
+    held = store_.host_view()->command_started(each.claim, group) && held;
+  }
   if (!held) return "but was lost before";
   return "and ends with process group " + std::to_string(group);
 }
@@ -232,15 +233,14 @@ HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode) {
   const Claim& claim = held.claim;
   const std::string key = escaped(claim.key.text);
   const auto now = BootClock::now();
-  const auto lost = [&] {
+  const auto lost = [&](const std::optional<Who>& by) {
     if (loss_ && loss_->final) return GivenBack::was_lost;
-    const auto by = store_.evicted_by(claim.key, claim.token);
     log_.error(key + " was no longer held when it was to be released" +
                (by ? ": " + evicted_by_text(*by) : ""));
     if (by) loss_ = Loss{claim.key, true, true, evicted_by_text(*by), by};
     return GivenBack::was_lost;
   };
-  if (now >= held.grant.lease.valid_until) return lost();
+  if (now >= held.grant.lease.valid_until) return lost({});
   const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
   // A connection that has died without a word swallows the first request: half of the time is left
   // for a second one, on a new connection.
@@ -248,10 +248,10 @@ HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode) {
   bool asked_before = false;
   while (true) {
     try {
-      const auto answer = store_.release(claim.key, claim.token, mode, {answer_by, -1});
+      const auto answer = store_.release(claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
       // Gone when asked for the second time: the first did it, and its answer was lost.
-      if (answer == Released::yes || asked_before) return GivenBack::all;
-      return lost();
+      if (answer.outcome == Released::yes || asked_before) return GivenBack::all;
+      return lost(answer.evicted_by);
     } catch (const Error& error) {
       if (later(BootClock::now(), pause_between_releases) < until) {
         poll_until({}, later(BootClock::now(), pause_between_releases));

@@ -24,7 +24,7 @@ class HeldLocks {
   /// Just before the command's process is made: false if the leases no longer last for it to be
   /// stopped in time, or a hold has gone.
   bool ready_to_start(milliseconds grace);
-  /// False if a hold has gone.
+  /// Only where nothing needs renewal: false if a hold has gone.
   bool command_started(pid_t group);
   /// Begins to renew, where leases need it, and to listen where they do not. Called once the
   /// command's process exists, so that the fork happens in a process of one thread.
@@ -59,7 +59,7 @@ class HeldLocks {
 
   /// Asks for all holds; nothing if one could not be asked for.
   std::optional<bool> thrown_out();
-  void lost(const Claim& claim);
+  void lost(const Claim& claim, const std::optional<Who>& evicted_by);
 
   GivenBack give_back(const Held& held, ReleaseMode mode);
 

@@ -128,7 +128,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
         log_.detail("holding " + escaped(each.claim.key.text) + " at " + store_->name() +
                     ", fence " + std::to_string(each.grant.fence.value) + ", after " +
                     human_duration(result.waited));
-        const auto margin = store_->margin(each.claim);
+        const auto& margin = each.grant.margin;
         if (margin && margin->held < margin->servers) tell_margin(log_, each.claim.key, *margin);
       }
       return result;

@@ -35,11 +35,11 @@ ExitCode throw_out(Store& store, const Settings& settings, const LockKey& key, c
 ExitCode give_up_hold(Store& store, const Settings& settings, const LockKey& key, const Log& log) {
   const Token& token = *settings.token;
   const ReleaseNotice notice(token, key);
-  const auto answer = store.release(key, token, ReleaseMode::normal, short_call());
-  notice.answered(answer != Released::not_held);
-  const auto by = store.evicted_by(key, token);
-  if (settings.prints_json()) print(released_json(key, answer != Released::not_held, by));
-  if (answer != Released::not_held) return ExitCode::ok;
+  const auto [outcome, by] = store.release(claim_named(key, token), {}, short_call());
+  const bool was_held = outcome != Released::not_held;
+  notice.answered(was_held);
+  if (settings.prints_json()) print(released_json(key, was_held, by));
+  if (was_held) return ExitCode::ok;
   log.error(not_held_by_token_text(key, by));
   return ExitCode::lost;
 }

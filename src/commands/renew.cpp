@@ -19,8 +19,8 @@ int renew_command(const Settings& settings, const Log& log) {
   }
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {
-    const auto renewed = store->renew(key, *settings.token, settings.ttl, short_call());
-    const auto by = renewed ? std::nullopt : store->evicted_by(key, *settings.token);
+    const auto [renewed, by] =
+        store->renew(claim_named(key, *settings.token), {.ttl = settings.ttl}, short_call());
     if (settings.prints_json()) print(renewed_json(key, renewed, by));
     if (renewed) return ExitCode::ok;
     log.error(not_held_by_token_text(key, by));

@@ -55,36 +55,22 @@ class TracingStore final : public Store {
       tell("told that " + key + " may be free earlier" + taken.text());
     return wake;
   }
-  std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl,
-                             const CallOptions& call_options) override {
+  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                const CallOptions& call_options) override {
     const Taken taken;
-    auto grant = store_->renew(key, token, ttl, call_options);
-    if (grant) tell(kept_text(key, *grant) + taken.text());
-    return grant;
+    auto renewed = store_->renew(claim, terms, call_options);
+    if (renewed.grant) tell(kept_text(claim.key, *renewed.grant) + taken.text());
+    return renewed;
   }
-  std::optional<Grant> renew_hold(const Claim& claim, Fence fence,
-                                  const CallOptions& call_options) override {
+  ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
+                        const CallOptions& call_options) override {
     const Taken taken;
-    auto grant = store_->renew_hold(claim, fence, call_options);
-    if (grant) tell(kept_text(claim.key, *grant) + taken.text());
-    return grant;
-  }
-  milliseconds longest_sleep_near_head() const override {
-    return store_->longest_sleep_near_head();
-  }
-  void renewed_by_other_connection(const Claim& claim) override {
-    store_->renewed_by_other_connection(claim);
-  }
-  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const CallOptions& call_options) override {
-    const Taken taken;
-    const auto released = store_->release(key, token, mode, call_options);
-    const std::string what = released == Released::yes          ? "released "
-                             : released == Released::left_queue ? "left the queue of "
-                                                                : "did not hold ";
-    tell(what + escaped(key.text) + taken.text());
-    return released;
+    auto result = store_->release(claim, how, call_options);
+    const std::string what = result.outcome == Released::yes          ? "released "
+                             : result.outcome == Released::left_queue ? "left the queue of "
+                                                                      : "did not hold ";
+    tell(what + escaped(claim.key.text) + taken.text());
+    return result;
   }
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override {
@@ -93,28 +79,15 @@ class TracingStore final : public Store {
     tell("asked " + name() + " to free " + escaped(key.text) + taken.text());
     return thrown_out;
   }
-  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override {
-    return store_->evicted_by(key, token);
-  }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {
     const Taken taken;
     auto states = store_->inspect(query, call_options);
     tell("asked " + name() + " how things stand" + taken.text());
     return states;
   }
-  bool command_started(const Claim& claim, pid_t group) override {
-    return store_->command_started(claim, group);
-  }
-  bool live_with(const Claim& claim, pid_t pid) override { return store_->live_with(claim, pid); }
-  void rest() override { store_->rest(); }
-  void before_fork() override { store_->before_fork(); }
-  void leave_to(pid_t pid) override { store_->leave_to(pid); }
-  bool needs_renewal(const Claim& claim) const override { return store_->needs_renewal(claim); }
-  int news_fd() const override { return store_->news_fd(); }
-  void take_news() override { store_->take_news(); }
-  std::optional<QuorumMargin> margin(const Claim& claim) override { return store_->margin(claim); }
+  void suspend(Suspension why) override { store_->suspend(why); }
+  HostView* host_view() override { return store_->host_view(); }
   std::vector<Error> take_troubles() override { return store_->take_troubles(); }
-  Fd changes() override { return store_->changes(); }
   std::string name() const override { return store_->name(); }
 
  private:

@@ -55,10 +55,19 @@ void drain(const Fd& events) {
   }
 }
 
+/// Where the engine cannot tell of changes, an empty one.
+Fd changes_at(Store& store) {
+  HostView* here = store.host_view();
+  return here == nullptr ? Fd() : here->changes();
+}
+
 class Watch {
  public:
   Watch(const Settings& settings, const Log& log)
-      : settings_(settings), log_(log), store_(open_store(settings)), changes_(store_->changes()) {
+      : settings_(settings),
+        log_(log),
+        store_(open_store(settings)),
+        changes_(changes_at(*store_)) {
     signals_.hear_all();
     if (!settings.json && screen_at(STDOUT_FILENO).moves_cursor) picture_.emplace(STDOUT_FILENO);
   }

@@ -131,7 +131,7 @@ std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const Doct
                                             const LockKey& key) {
   try {
     RedisMember member(endpoint, exam.prefix);
-    member.renew(key, new_token(Owner{"doctor"}), std::nullopt, short_call());
+    member.renew(claim_named(key, new_token(Owner{"doctor"})), {}, short_call());
     return member.standing().quarantined_for;
   } catch (const Error&) {
     return std::nullopt;

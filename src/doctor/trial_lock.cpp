@@ -26,7 +26,7 @@ Claim claim_on(const LockKey& key) {
 
 void give_back(Store& store, const Claim& claim) {
   try {
-    store.release(claim.key, claim.token, ReleaseMode::ignore_floor, call_options());
+    store.release(claim, {ReleaseMode::ignore_floor}, call_options());
   } catch (const Error&) {
     // What was wrong is told already; the lease ends by itself.
   }
@@ -40,18 +40,17 @@ std::chrono::nanoseconds hand_over(Store& first, Store& second, const Claim& hel
   const Answer answer = second.acquire(waiting, {true, std::nullopt}, call_options());
   if (!std::holds_alternative<Refusal>(answer)) unexpected("a held key was granted to another");
   const Deadline begun = BootClock::now();
-  if (first.release(held.key, held.token, ReleaseMode::normal, call_options()) != Released::yes) {
+  if (first.release(held, {}, call_options()).outcome != Released::yes) {
     unexpected("a lock was lost at once");
   }
   if (second.sleep(waiting, call_options().deadline, -1).why != Wake::Reason::granted) {
     unexpected("a waiter was not told that its lock was free");
   }
   const auto taken = BootClock::now() - begun;
-  if (!second.renew(waiting.key, waiting.token, std::nullopt, call_options())) {
+  if (!second.renew(waiting, {}, call_options()).grant) {
     unexpected("a lock that was handed over could not be renewed");
   }
-  if (second.release(waiting.key, waiting.token, ReleaseMode::normal, call_options()) !=
-      Released::yes) {
+  if (second.release(waiting, {}, call_options()).outcome != Released::yes) {
     unexpected("a lock could not be released");
   }
   return taken;

@@ -124,7 +124,7 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   const CallOptions call_options{std::max(asked_patience.deadline, least),
                                  asked_patience.cancel_fd};
   const Deadline sent = BootClock::now();
-  const bool by_process = !needs_renewal(claim);
+  const bool by_process = claim.upkeep == Liveness::process;
   const HolderIdentity backing{
       by_process, by_process ? own_process() : ProcessId{}, {}, mailbox_.name()};
   std::optional<OpenKey> key =
@@ -208,41 +208,30 @@ void LocalStore::sleep_until(Deadline until, int cancel_fd) const {
   poll_until(fds, until);
 }
 
-std::optional<Grant> LocalStore::renew(const LockKey& key, const Token& token,
-                                       std::optional<milliseconds> ttl,
-                                       const CallOptions& call_options) {
+Renewed LocalStore::renew(const Claim& claim, const RenewalTerms& terms,
+                          const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, call_options);
-  if (!open) return std::nullopt;
-  const auto outcome = open->table.renew(token, ttl, open->now, open->knocks);
+  const Token& token = claim.token;
+  auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
+  if (!open) return {};
+  const auto outcome = open->table.renew(token, terms.ttl, open->now, open->knocks);
   open->save(token, outcome.more);
-  if (!outcome.answer) {
-    note_eviction(open->table, key, token);
-    return std::nullopt;
-  }
+  if (!outcome.answer) return {std::nullopt, open->table.evicted_by(token)};
   const HoldEntry* own = open->table.find_hold(token);
-  return Grant{own->fence, lease_of(own->backing.by_process, sent, *outcome.answer)};
+  return {Grant{own->fence, lease_of(own->backing.by_process, sent, *outcome.answer)}};
 }
 
-Released LocalStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                             const CallOptions& call_options) {
-  auto open = OpenKey::open(directory_, key, KeyFile::Use::change, token, call_options);
-  if (!open) return Released::not_held;
+ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
+                                  const CallOptions& call_options) {
+  const Token& token = claim.token;
+  auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
+  if (!open) return {};
   // Never unsure: here no request of before can still arrive.
-  const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
+  const ReleaseTerms terms{false, how.mode == ReleaseMode::ignore_floor, milliseconds(0)};
   const auto outcome = open->table.release(token, terms, open->now, open->knocks);
   open->save(token, outcome.more);
-  if (outcome.answer == Released::not_held) note_eviction(open->table, key, token);
-  return outcome.answer;
-}
-
-void LocalStore::note_eviction(const LockTable& table, const LockKey& key, const Token& token) {
-  if (auto by = table.evicted_by(token)) evictions_[{key, token}] = std::move(*by);
-}
-
-std::optional<Who> LocalStore::evicted_by(const LockKey& key, const Token& token) const {
-  const auto found = evictions_.find({key, token});
-  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
+  if (outcome.answer != Released::not_held) return {outcome.answer};
+  return {outcome.answer, open->table.evicted_by(token)};
 }
 
 std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
@@ -334,7 +323,7 @@ bool LocalStore::live_with(const Claim& claim, pid_t pid) {
 
 bool LocalStore::change_backing(const Claim& claim,
                                 const std::function<void(HolderIdentity&)>& change) {
-  if (needs_renewal(claim)) return true;
+  if (claim.upkeep == Liveness::renewal) return true;
   auto key =
       OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience_for(never));
   HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
@@ -342,10 +331,6 @@ bool LocalStore::change_backing(const Claim& claim,
   change(own->backing);
   key->save(claim.token, false);
   return true;
-}
-
-bool LocalStore::needs_renewal(const Claim& claim) const {
-  return claim.upkeep == Liveness::renewal;
 }
 
 Fd LocalStore::changes() {

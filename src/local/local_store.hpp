@@ -19,30 +19,29 @@ namespace dlock {
 /// request reads a key's table, brings it up to date with the processes it can see, applies the
 /// rules and writes it back, all under the file's lock. A waiter listens at a FIFO and is woken
 /// through it.
-class LocalStore final : public Store, public Latches {
+class LocalStore final : public Store, public HostView, public Latches {
  public:
   /// Throws Error{host_refused} if the directory cannot be used.
   explicit LocalStore(const DirectorySettings& settings);
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl,
-                             const CallOptions& call_options) override;
-  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const CallOptions& call_options) override;
+  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                const CallOptions& call_options) override;
+  ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
+                        const CallOptions& call_options) override;
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
-  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  HostView* host_view() override { return this; }
+  std::string name() const override;
+
   bool command_started(const Claim& claim, pid_t group) override;
   bool live_with(const Claim& claim, pid_t pid) override;
-  void leave_to(pid_t pid) override { mailbox_.leave_to(pid); }
-  bool needs_renewal(const Claim& claim) const override;
   int news_fd() const override { return mailbox_.fd(); }
   void take_news() override { mailbox_.take(); }
+  void leave_to(pid_t pid) override { mailbox_.leave_to(pid); }
   Fd changes() override;
-  std::string name() const override;
 
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
                         const CallOptions& call_options) override;
@@ -58,7 +57,6 @@ class LocalStore final : public Store, public Latches {
   void sleep_until(Deadline until, int cancel_fd) const;
   /// Changes what stands behind a hold by process; false if that has gone.
   bool change_backing(const Claim& claim, const std::function<void(HolderIdentity&)>& change);
-  void note_eviction(const LockTable& table, const LockKey& key, const Token& token);
   KeyState lock_of(const LockKey& key, const CallOptions& call_options) const;
   std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options) const;
   KeyState state_met(const LockKey& key, const CallOptions& call_options) const;
@@ -66,7 +64,6 @@ class LocalStore final : public Store, public Latches {
                                      const CallOptions& call_options) const;
 
   Directory directory_;
-  std::map<std::pair<LockKey, Token>, Who> evictions_;
   WakeFifo mailbox_;  ///< one for all claims of this store: a byte in it says "look again"
 };
 

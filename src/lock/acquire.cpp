@@ -153,7 +153,7 @@ std::optional<Grant> Attempt::sleep(int cancel_fd) {
   const auto spread =
       refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
   const auto at_most = refusal_.ahead < near_head
-                           ? std::min(longest_sleep, store_.longest_sleep_near_head())
+                           ? std::min(longest_sleep, refusal_.longest_sleep_near_head)
                            : longest_sleep;
   const Deadline sign_of_life = later(BootClock::now(), at_most);
   auto until = std::min(later(BootClock::now(), refusal_.ask_again_in + spread), sign_of_life);
@@ -169,7 +169,7 @@ std::optional<Grant> Attempt::sleep(int cancel_fd) {
 }
 
 std::optional<Grant> Attempt::confirm(int cancel_fd) {
-  return store_.renew(claim_.key, claim_.token, std::nullopt, patience_for(claim_, cancel_fd));
+  return store_.renew(claim_, {}, patience_for(claim_, cancel_fd)).grant;
 }
 
 /// All claims of one acquisition.
@@ -298,7 +298,7 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
   waited_ = true;
   const auto [since, first] = waiting_since_.try_emplace(claim.key, BootClock::now());
   if (first && !attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
-  const bool upkeep = !held_.empty() && store_.needs_renewal(held_.front().claim);
+  const bool upkeep = !held_.empty() && needs_renewal(store_, held_.front().claim);
   const auto result = upkeep ? wait_upholding(attempt) : attempt.wait(terms_.cancel_fd);
   if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
     const bool told = terms_.cancel_fd >= 0 && readable(terms_.cancel_fd);
@@ -324,7 +324,7 @@ std::variant<Grant, Attempt::Stop> Acquisition::wait_upholding(Attempt& attempt)
     for (std::size_t i = 0; i < held_.size(); ++i) {
       // Before the first renewal no server was asked to take it down.
       const bool renewed = held_[i].grant.lease.valid_until != before[i].grant.lease.valid_until;
-      if (renewed) store_.renewed_by_other_connection(held_[i].claim);
+      held_[i].renewed_elsewhere = before[i].renewed_elsewhere || renewed;
     }
   };
   try {
@@ -354,10 +354,10 @@ Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const 
 bool Acquisition::refresh() {
   for (Held& held : std::span(held_).first(before_wait_)) {
     try {
-      const auto renewed = store_.renew_hold(held.claim, held.grant.fence,
-                                             patience_for(held.claim, terms_.cancel_fd));
-      if (!renewed) return false;
-      held = {held.claim, *renewed};
+      const auto renewed = store_.renew(held.claim, {.granted = held.grant.fence},
+                                        patience_for(held.claim, terms_.cancel_fd));
+      if (!renewed.grant) return false;
+      held.grant = *renewed.grant;
     } catch (const Error& error) {
       if (!is_unavailable(error) || !may_wait()) throw;
       return false;
@@ -367,8 +367,9 @@ bool Acquisition::refresh() {
 }
 
 void Acquisition::leave() {
-  give_back(store_, {claims_.begin(), claims_.begin() + static_cast<std::ptrdiff_t>(asked_)},
-            {later(BootClock::now(), time_to_leave), -1});
+  std::vector<Held> asked = held_;
+  for (std::size_t i = held_.size(); i < asked_; ++i) asked.push_back({claims_[i], {}});
+  give_back(store_, asked, time_to_leave);
 }
 
 /// A token given back is never asked for again: the engine may remember it as dead.

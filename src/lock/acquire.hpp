@@ -53,9 +53,8 @@ struct AcquireTerms {
 Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
                  AcquireListener& listener);
 
-/// Gives back whatever these claims hold or wait for; repeats until answered, at most until
-/// `patience` ends. True if the engine answered for all.
-bool give_back(Store& store, const std::vector<Claim>& claims, const CallOptions& call_options);
+/// Gives back whatever these claims hold or wait for; repeats until answered, for `at_most` in all.
+/// True if the engine answered for all.
 bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most);
 
 }  // namespace dlock

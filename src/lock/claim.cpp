@@ -79,6 +79,13 @@ std::optional<std::string> owner_path_fault(std::string_view text) {
   }
 }
 
+Claim claim_named(const LockKey& key, const Token& token) {
+  Claim claim;
+  claim.key = key;
+  claim.token = token;
+  return claim;
+}
+
 Token new_token(const Owner& owner) {
   constexpr std::size_t bytes_of_a_token = 16;
   return Token{owner.text + ":" + random_hex(bytes_of_a_token)};

@@ -108,4 +108,7 @@ struct Claim {
   bool latest = false;  ///< supersedes the waiters that said so before, as a later one does this
 };
 
+/// A claim of which a script has told key and token alone: enough to renew and to release.
+Claim claim_named(const LockKey& key, const Token& token);
+
 }  // namespace dlock

@@ -4,22 +4,23 @@
 
 namespace dlock {
 
-bool give_back(Store& store, const std::vector<Claim>& claims, const CallOptions& call_options) {
+bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most) {
   constexpr milliseconds pause_before_second{50};
   bool answered = true;
   const auto begun = BootClock::now();
+  const auto end = later(begun, at_most);
   // What is left of the time is for a second try, on another connection than one that has died.
-  auto answer_by = begun + (call_options.deadline - begun) / 2;
-  for (const Claim& claim : claims) {
+  auto answer_by = begun + (end - begun) / 2;
+  for (const Held& each : held) {
+    const ReleaseOptions how{ReleaseMode::ignore_floor, each.renewed_elsewhere};
     while (true) {
       try {
-        store.release(claim.key, claim.token, ReleaseMode::ignore_floor,
-                      {answer_by, call_options.cancel_fd});
+        store.release(each.claim, how, {answer_by, -1});
         break;
       } catch (const Error& error) {
-        answer_by = call_options.deadline;
+        answer_by = end;
         const auto again = later(BootClock::now(), pause_before_second);
-        if (error.trouble() != ErrorKind::unavailable || again >= call_options.deadline) {
+        if (error.trouble() != ErrorKind::unavailable || again >= end) {
           answered = false;
           break;
         }
@@ -28,12 +29,6 @@ bool give_back(Store& store, const std::vector<Claim>& claims, const CallOptions
     }
   }
   return answered;
-}
-
-bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most) {
-  std::vector<Claim> claims;
-  for (const Held& each : held) claims.push_back(each.claim);
-  return give_back(store, claims, {later(BootClock::now(), at_most), -1});
 }
 
 }  // namespace dlock

@@ -33,7 +33,18 @@ struct Lease {
   Deadline valid_until = never;
 };
 
-/// Yes.
+/// On how many of several servers a hold stands.
+struct QuorumMargin {
+  std::size_t held = 0;
+  std::size_t needed = 0;
+  std::size_t servers = 0;
+  std::string missing;  ///< the others, and what is wrong with them, for people
+  /// Some of those are no servers of their own, which no margin has said before: the user who named
+  /// them should know.
+  bool misnamed = false;
+};
+
+/// A claim holds its key.
 struct Grant {
   Fence fence;
   Lease lease;
@@ -41,6 +52,9 @@ struct Grant {
   bool confirmed = true;
   /// Of a hold renewed on a server: as it was granted.
   std::optional<Limit> limit{};
+  /// Where several servers decide: on how many the hold stood when all were last asked; those that
+  /// have had no time to answer count among them.
+  std::optional<QuorumMargin> margin{};
 };
 
 /// One owner inside, as others may see it.
@@ -68,7 +82,7 @@ struct Waiter {
   Limit limit;
 };
 
-/// No, and why.
+/// A claim does not hold its key, and why.
 struct Refusal {
   enum class Reason {
     held,        ///< by others, or others wait before
@@ -86,7 +100,10 @@ struct Refusal {
   std::size_t waiting = 0;       ///< how many stand in the queue, this request included if it does
   Ticket ticket;                 ///< to be brought back; meaningless if the request did not wait
   milliseconds ask_again_in{0};  ///< when what blocks now ends at the latest
-  std::string reason;            ///< of `unready`, for people
+  /// One of the first waiters sleeps no longer than this before it asks again: so it notices that
+  /// those before it do not confirm what they are granted, where no message may tell it.
+  milliseconds longest_sleep_near_head{5000};
+  std::string reason;  ///< of `unready`, for people
 };
 
 using Answer = std::variant<Grant, Refusal>;

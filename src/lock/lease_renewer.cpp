@@ -18,11 +18,10 @@ std::string lost_text(const LockKey& key, const std::string& reason) {
 namespace {
 
 /// What was told of them already.
-std::map<LockKey, std::size_t> margins_of(Store& store, const std::vector<Held>& held) {
+std::map<LockKey, std::size_t> margins_of(const std::vector<Held>& held) {
   std::map<LockKey, std::size_t> margins;
   for (const Held& each : held) {
-    const auto margin = store.margin(each.claim);
-    if (margin) margins[each.claim.key] = margin->held;
+    if (each.grant.margin) margins[each.claim.key] = each.grant.margin->held;
   }
   return margins;
 }
@@ -32,7 +31,7 @@ std::map<LockKey, std::size_t> margins_of(Store& store, const std::vector<Held>&
 LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
                            std::atomic<BootClock::rep>* safe_until, Begin begin_at)
     : safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
-      margins_(margins_of(store, held)),
+      margins_(margins_of(held)),
       stays_(begin_at == Begin::now),
       first_key_(held.front().claim.key),
       upkeep_(store, std::move(held), *this, stop_.fd()) {

@@ -41,20 +41,17 @@ struct Displaced {
 };
 
 /// One of several independent servers of which a majority decides: Store, FenceRegister and
-/// Latches, and what a majority needs beside. Its acquire() and renew() are for whoever uses it
-/// alone.
+/// Latches, and what a majority needs beside. Its acquire() is for a client that uses it alone.
+///
+/// renew(): where a hold's fence is smaller than the one that `terms` says it was granted with, and
+/// no larger one was given out since, hold and server take that over; the answer has the fence that
+/// the hold has then.
 class Member : public virtual Store, public virtual FenceRegister, public virtual Latches {
  public:
   /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
   /// clock). A hold the token has already is answered with the fence it has.
   virtual Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
                       const CallOptions& call_options) = 0;
-
-  /// As renew(). Where the hold's fence is smaller than `fence` and no larger one was given out
-  /// since, hold and server take `fence` over; the answer has the fence that the hold has then.
-  virtual std::optional<Grant> renew_as(const LockKey& key, const Token& token,
-                                        std::optional<milliseconds> ttl, Fence fence,
-                                        const CallOptions& call_options) = 0;
 
   /// Records a hold that the majority keeps and this server has not: past the queue, but not
   /// beside another owner: there it is the next. Its fence is `fence`, also where it has the hold,
@@ -66,9 +63,6 @@ class Member : public virtual Store, public virtual FenceRegister, public virtua
   /// This process will not ask for the token here after all: its release need not fear that a
   /// request comes after it, as that of a token does which another process asked for.
   virtual void note_dropped(const LockKey& key, const Token& token) = 0;
-
-  /// Another store asks for the token here, too: its release has to fear that.
-  virtual void note_shared(const LockKey& key, const Token& token) = 0;
 
   /// As open_latch(), of a latch at which these are known to have arrived, in place of the one
   /// that is `displaced`, if that is there; one of any other generation stays. Who listens to a

@@ -63,7 +63,8 @@ void RenewalSchedule::renew_due(bool all) {
     if (readable(stop_fd_)) return;
   }
   // A hold that was just handed over may be short.
-  if (!was_handed_over && next_due() > later(BootClock::now(), long_rest)) store_.rest();
+  if (!was_handed_over && next_due() > later(BootClock::now(), long_rest))
+    store_.suspend(Suspension::rest);
 }
 
 void RenewalSchedule::cannot_renew(const Error& why) {
@@ -97,9 +98,9 @@ void RenewalSchedule::ended(Upkept& lease) {
 }
 
 milliseconds RenewalSchedule::time_to_answer(const Upkept& lease) {
-  const auto& [claim, grant, failing_since, hidden] = lease.held;
-  if (later(BootClock::now(), hidden) >= grant.lease.valid_until) return longest_doubt;
-  const auto usual = request_timeout(claim.ttl);
+  const Grant& grant = lease.held.grant;
+  if (later(BootClock::now(), lease.held.hidden) >= grant.lease.valid_until) return longest_doubt;
+  const auto usual = request_timeout(lease.held.claim.ttl);
   return grant.confirmed ? usual : std::min(usual, lease.confirm_within);
 }
 
@@ -110,20 +111,21 @@ void RenewalSchedule::renew(Upkept& lease) {
   if (now >= end) return ended(lease);
   const Deadline until = std::min(end, later(now, time_to_answer(lease)));
   try {
-    const auto renewed = store_.renew_hold(claim, lease.held.grant.fence, {until, stop_fd_});
-    if (!renewed) {
-      listener_.failed({claim.key, true, true, gone_from(store_, claim.key, claim.token),
-                        store_.evicted_by(claim.key, claim.token)});
+    const auto renewed =
+        store_.renew(claim, {.granted = lease.held.grant.fence}, {until, stop_fd_});
+    if (!renewed.grant) {
+      listener_.failed(
+          {claim.key, true, true, gone_from(store_, renewed.evicted_by), renewed.evicted_by});
       lease.next = never;
       return;
     }
-    lease.held.grant.lease = renewed->lease;
+    lease.held.grant.lease = renewed.grant->lease;
     lease.held.grant.confirmed = true;
     lease.held.failing_since.reset();
     lease.held.hidden = std::chrono::nanoseconds(0);
     lease.next = later(now, claim.ttl / renewals_a_lease);
     promise();
-    listener_.renewed(claim.key, store_.margin(claim));
+    listener_.renewed(claim.key, renewed.grant->margin);
   } catch (const Error& error) {
     if (error.trouble() != ErrorKind::interrupted) return failed(lease, now, error);
     if (!lease.held.failing_since) lease.held.failing_since = now;

@@ -17,6 +17,8 @@ struct Held {
   std::optional<Deadline> failing_since{};  ///< no renewal has succeeded since
   /// What may have passed uncounted since the lease was confirmed.
   std::chrono::nanoseconds hidden{0};
+  /// Another store than the one that releases it has renewed it; see ReleaseOptions.
+  bool renewed_elsewhere = false;
 };
 
 /// Why a lease could not be kept.
@@ -35,7 +37,7 @@ class LeaseListener {
   /// Until `safe_until` all holds are ours, whatever happens; `never` if none has a lease.
   /// `confirmed`: whether every hold has been.
   virtual void promised(Deadline safe_until, bool confirmed) = 0;
-  /// `margin` as Store::margin() has it.
+  /// `margin` as in Grant.
   virtual void renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) = 0;
   virtual void failed(const Loss& loss) = 0;
 };

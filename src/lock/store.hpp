@@ -45,15 +45,19 @@ struct Wake {
   std::optional<Grant> grant{};
 };
 
-/// On how many of several servers a hold stands.
-struct QuorumMargin {
-  std::size_t held = 0;
-  std::size_t needed = 0;
-  std::size_t servers = 0;
-  std::string missing;  ///< the others, and what is wrong with them, for people
-  /// Some of those are no servers of their own, which was not said before: whoever named them
-  /// should know.
-  bool misnamed = false;
+/// What a renewal may say beside its claim.
+struct RenewalTerms {
+  std::optional<milliseconds> ttl{};  ///< a new one; else the lease is as long as before
+  /// With which the hold was granted, to whichever store of this place. Where several servers
+  /// decide, those that have lost the hold take it down again.
+  std::optional<Fence> granted{};
+};
+
+/// What came of a renewal. Without a grant the hold has gone; `evicted_by` is who evicted it, where
+/// the place knows.
+struct Renewed {
+  std::optional<Grant> grant{};
+  std::optional<Who> evicted_by{};
 };
 
 enum class Released {
@@ -67,11 +71,58 @@ enum class ReleaseMode {
   ignore_floor,  ///< the command never started: --min-hold does not count
 };
 
+/// What a release may say beside its claim.
+struct ReleaseOptions {
+  ReleaseMode mode = ReleaseMode::normal;
+  /// Another store of this place has renewed the hold: what that one asked may come after this.
+  bool renewed_elsewhere = false;
+};
+
+/// What came of a release. `evicted_by`: of a hold that was not there, where the place knows.
+struct ReleaseResult {
+  Released outcome = Released::not_held;
+  std::optional<Who> evicted_by{};
+};
+
+/// Why a store is not asked for a while.
+enum class Suspension {
+  rest,  ///< nothing will be asked for some seconds: what only costs the place is given up
+  fork,  ///< two processes will have this store, and one of them uses it: no thread of it runs
+         ///< then, and what was asked and not answered is as if it had never been answered
+};
+
 /// What inspect is to look at: exact keys and globs (fnmatch over whole keys); `everything` is the
 /// glob `*`.
 struct Query {
   std::vector<LockKey> keys;
   std::vector<std::string> globs;
+};
+
+/// What an engine sees that shares this host with the holders: their processes, and changes as they
+/// happen. A hold with Liveness::process lives here with a process, has no lease and needs no
+/// renewal. One thread at a time.
+class HostView {
+ public:
+  virtual ~HostView() = default;
+
+  /// The command of this claim now runs as process group `group`: its hold outlives a killed dlock
+  /// until that group has gone. False if the hold has gone: then the command must not run.
+  virtual bool command_started(const Claim& claim, pid_t group) = 0;
+
+  /// The hold lives with process `pid` from here on, no longer with the one that asked. False if
+  /// the hold has gone.
+  virtual bool live_with(const Claim& claim, pid_t pid) = 0;
+
+  /// Readable when a hold may have been evicted: take the news, then ask renew() of every hold.
+  virtual int news_fd() const = 0;
+  virtual void take_news() = 0;
+
+  /// Said on both sides of a fork: from here on process `pid` alone uses this store, and clears up
+  /// after it.
+  virtual void leave_to(pid_t pid) = 0;
+
+  /// Readable when something that inspect() tells may have changed, and to be read empty then.
+  virtual Fd changes() = 0;
 };
 
 /// A place where locks live: what every engine answers. One thread at a time. All requests may be
@@ -88,80 +139,34 @@ class Store {
   /// ticket.
   virtual Wake sleep(const Claim& claim, Deadline until, int cancel_fd) = 0;
 
-  /// How long one of the first waiters sleeps at most before it asks again: it notices so that
-  /// those before it do not confirm what they are granted, if no message may have told it.
-  virtual milliseconds longest_sleep_near_head() const { return milliseconds(5000); }
+  /// Extends the lease; also confirms a hold that was handed over, and shows others
+  /// `claim.who.command_pid`. Of the claim key and token are enough, unless `terms` says when it
+  /// was granted.
+  virtual Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                        const CallOptions& call_options) = 0;
 
-  /// Renews by `ttl`, or by the grant's own; also confirms a hold that was handed over. Nothing if
-  /// the token holds nothing.
-  virtual std::optional<Grant> renew(const LockKey& key, const Token& token,
-                                     std::optional<milliseconds> ttl,
-                                     const CallOptions& call_options) = 0;
+  /// Of the claim key and token are enough.
+  virtual ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
+                                const CallOptions& call_options) = 0;
 
-  /// Renews by its own ttl a hold that was granted with `fence`, to whichever store of this place.
-  /// Where several servers decide, those that have lost it take it down again.
-  virtual std::optional<Grant> renew_hold(const Claim& claim, Fence fence,
-                                          const CallOptions& call_options);
-
-  /// Said when another store of this place has upheld a hold that is released by this one: what
-  /// that one asked may come after the release.
-  virtual void renewed_by_other_connection(const Claim&) {}
-
-  virtual Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                           const CallOptions& call_options) = 0;
-
-  /// Evicts the owner with this fence, or all; answers with those evicted. They learn from
-  /// evicted_by() who `by` is, and from its label why.
+  /// Evicts the owner with this fence, or all; answers with those evicted. They learn from their
+  /// next renewal or release who `by` is, and from its label why.
   virtual std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) = 0;
-
-  /// Who evicted a hold that renew() or release() has found gone, where the engine knows.
-  virtual std::optional<Who> evicted_by(const LockKey& key, const Token& token) const;
 
   /// Keys of `query.keys` come first and as given, free ones too; then what the globs match, by
   /// name, without free keys and doubles.
   virtual std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) = 0;
 
-  /// The command of this claim now runs as process group `group`: a hold with Liveness::process
-  /// outlives a killed dlock until that group has gone. False if the hold has gone: then the
-  /// command must not run. Engines that go by leases show `claim.who.command_pid` to others from
-  /// the next renewal on.
-  virtual bool command_started(const Claim& claim, pid_t group);
+  /// Until the next request.
+  virtual void suspend(Suspension) {}
 
-  /// A hold with Liveness::process lives with process `pid` from here on, no longer with the one
-  /// that asked. False if the hold has gone. Nothing to do for engines that go by leases.
-  virtual bool live_with(const Claim& claim, pid_t pid);
+  /// Null where the engine goes by leases alone.
+  virtual HostView* host_view() { return nullptr; }
 
-  /// Said before a fork that leave_to() follows: no thread of this store runs then. What was asked
-  /// and not answered is as if it had never been answered.
-  virtual void before_fork() {}
-
-  /// Said when nothing will be asked for some seconds: what only costs the place is given up.
-  virtual void rest() {}
-
-  /// Said on both sides of a fork: from here on process `pid` alone uses this store, and clears up
-  /// after it.
-  virtual void leave_to(pid_t pid);
-
-  /// Whether a hold of this claim must be renewed at all.
-  virtual bool needs_renewal(const Claim& claim) const = 0;
-
-  /// Readable when a hold that needs no renewal may have been thrown out: take the news, then ask
-  /// renew() of every hold. -1 for engines that go by leases, where the next renewal tells.
-  virtual int news_fd() const { return -1; }
-  virtual void take_news() {}
-
-  /// Where several servers decide: on how many the hold of this claim stood when all were last
-  /// asked; those that have had no time to answer count among them.
-  virtual std::optional<QuorumMargin> margin(const Claim& claim);
-
-  /// Where several servers decide: what was wrong with single ones, each as it was heard last, and
-  /// not told of before, by this or as a margin. Error{usage} is for whoever named them.
+  /// What was wrong with single servers of the place, each as it was heard last, that neither this
+  /// nor a margin has told before. Error{usage} is for the user who named them.
   virtual std::vector<Error> take_troubles() { return {}; }
-
-  /// Readable when something that inspect() tells may have changed, and to be read empty then; an
-  /// empty one where the engine cannot tell.
-  virtual Fd changes() { return {}; }
 
   /// What people call it, e.g. `redis://db1:6379/0`; without credentials, escaped.
   virtual std::string name() const = 0;
@@ -173,11 +178,14 @@ using StorePtr = std::unique_ptr<Store>;
 std::string evicted_by_text(const Who& by);
 
 /// `redis://db1:6379/0 no longer has it`, or who evicted it.
-std::string gone_from(const Store& store, const LockKey& key, const Token& token);
+std::string gone_from(const Store& store, const std::optional<Who>& evicted_by);
 
-/// Whether a hold that needs no renewal is still there; nothing if it could not be asked for at
-/// once. For a thread that must not be kept from its deadlines.
-std::optional<bool> is_still_held(Store& store, const Claim& claim);
+/// Whether a hold of this claim must be renewed at all.
+bool needs_renewal(Store& store, const Claim& claim);
+
+/// Whether a hold that needs no renewal is still there, as a renewal says; nothing if it could not
+/// be asked for at once. For a thread that must not be kept from its deadlines.
+std::optional<Renewed> look_at_hold(Store& store, const Claim& claim);
 
 /// What a lease loses to clocks that run at different rates, and to rounding: 1 % + 2 ms, the
 /// figure of the Redlock page

@@ -88,7 +88,7 @@ std::optional<Grant> HoldRound::decided(Deadline deadline) {
     const bool lower = node_vote.state == State::held && node_vote.fence < hold_.fence;
     if (!lower || node_vote.awaited || node_vote.raised == hold_.round) continue;
     node_vote.raised = hold_.round;
-    ask(i, Renewal{name_.first, name_.second, std::nullopt, hold_.fence}, deadline);
+    ask(i, Renewal{claim_named(name_.first, name_.second), {.granted = hold_.fence}}, deadline);
   }
   return std::nullopt;
 }
@@ -112,7 +112,8 @@ void HoldRound::give_votes_back() {
   for (std::size_t i = 0; i < hold_.node_votes.size(); ++i) {
     NodeVote& node_vote = hold_.node_votes[i];
     if (node_vote.state == State::refused && !node_vote.awaited) continue;
-    nodes_.ask(i, std::nullopt, Release{name_.first, name_.second, ReleaseMode::ignore_floor},
+    nodes_.ask(i, std::nullopt,
+               Release{claim_named(name_.first, name_.second), {ReleaseMode::ignore_floor}},
                deadline);
     node_vote.state = State::returned;
   }

@@ -19,21 +19,16 @@ struct Vote {
   Fence proposal;
 };
 struct Renewal {
-  LockKey key;
-  Token token;
-  std::optional<milliseconds> ttl;
-  Fence fence;            ///< 0: none
-  pid_t command_pid = 0;  ///< as in Who
+  Claim claim;
+  RenewalTerms terms;
 };
 struct Rejoining {
   Claim claim;
   Fence fence;
 };
 struct Release {
-  LockKey key;
-  Token token;
-  ReleaseMode mode = ReleaseMode::normal;
-  bool shared = false;  ///< another store has asked for the token, too
+  Claim claim;
+  ReleaseOptions how;
 };
 struct Eviction {
   LockKey key;
@@ -65,11 +60,11 @@ struct LatchReading {
 using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, Eviction, Inspection,
                                  FenceRecord, LatchMending, Arrival, LatchReading>;
 
-/// What came of it: of a Vote an Answer, of Renewal and Rejoining an optional Grant, of what is
-/// about latches an optional LatchPart. A Wake comes unasked, after a waiting Vote was refused or a
+/// What came of it: of a Vote an Answer, of Renewal and Rejoining a Renewed, of what is about
+/// latches an optional LatchPart. A Wake comes unasked, after a waiting Vote was refused or a
 /// LatchReading that listens was answered; an Error in place of one means that the news channel
 /// broke.
-using Response = std::variant<Answer, std::optional<Grant>, Released, std::vector<Holder>,
+using Response = std::variant<Answer, Renewed, ReleaseResult, std::vector<Holder>,
                               std::vector<KeyState>, Fence, std::optional<LatchPart>, Wake, Error>;
 
 struct NodeReply {
@@ -77,7 +72,6 @@ struct NodeReply {
   std::uint64_t request = 0;  ///< as ask() numbered it; 0: unasked
   Standing standing;
   Response response;
-  std::optional<Who> evicted_by{};  ///< of Renewal and Release, where the hold has gone by that
 };
 
 /// The members of a quorum, asked without waiting for them. One thread at a time.

@@ -100,15 +100,17 @@ void QuorumHold::take(const NodeReply& heard) {
     node_vote.state = State::refused;
     node_vote.refusal = std::get<Refusal>(*answer);
   }
-  if (const auto* grant = std::get_if<std::optional<Grant>>(&heard.response)) {
-    if (!*grant) {
+  if (const auto* renewed = std::get_if<Renewed>(&heard.response)) {
+    const auto& grant = renewed->grant;
+    if (!grant) {
       node_vote.state = State::gone;
+      if (renewed->evicted_by) evicted_by = renewed->evicted_by;
       return;
     }
     // Who did not ask for it knows no other way what it takes.
-    const auto limit = claim ? std::nullopt : (*grant)->limit;
+    const auto limit = claim ? std::nullopt : grant->limit;
     if (limit) needed_ = std::max(needed_, votes_needed(node_votes.size(), *limit));
-    hold(**grant);
+    hold(*grant);
   }
 }
 

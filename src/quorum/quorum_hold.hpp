@@ -60,9 +60,9 @@ class QuorumHold {
   Fence fence;              ///< decided on; 0: not yet
   bool queued = false;      ///< it has asked to wait
   bool had = false;         ///< enough stored the fence while their leases lasted; or by others
-  bool shared = false;      ///< what others have asked for it may come after what is asked here
   std::uint64_t round = 1;  ///< how often all were asked
   std::optional<QuorumMargin> margin;
+  std::optional<Who> evicted_by;  ///< as some node told it
 
   /// Notes what a member said to this token.
   void take(const NodeReply& heard);

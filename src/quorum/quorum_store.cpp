@@ -65,11 +65,11 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   round.ask_for_votes(ask, call_options.deadline);
   bool newcomer = ask.wait && claim.latest && !std::exchange(quorum_hold.queued, true);
   for (int tries = 1;; ++tries) {
-    if (const auto grant = round.settle(call_options)) {
+    if (auto grant = round.settle(call_options)) {
       pauses_.erase(claim.key);
       let_out(quorum_hold, call_options);
-      quorum_hold.margin = margin_of(quorum_hold, *nodes_);
-      return *grant;
+      grant->margin = quorum_hold.margin = margin_of(quorum_hold, *nodes_);
+      return std::move(*grant);
     }
     refuse_doubles(quorum_hold);
     // The answers have told the clocks: now its place can be the same everywhere.
@@ -110,7 +110,6 @@ bool QuorumStore::comes_after(QuorumHold& quorum_hold) {
 }
 
 void QuorumStore::on_reply(const HoldName& about, const NodeReply& reply) {
-  if (reply.evicted_by) evictions_[about] = *reply.evicted_by;
   const auto found = quorum_holds_.find(about);
   if (found != quorum_holds_.end()) found->second.take(reply);
 }
@@ -195,11 +194,6 @@ Refusal QuorumStore::split(const HoldName& name) {
   return refusal;
 }
 
-std::optional<QuorumMargin> QuorumStore::margin(const Claim& claim) {
-  const auto found = quorum_holds_.find({claim.key, claim.token});
-  return found == quorum_holds_.end() ? std::nullopt : found->second.margin;
-}
-
 milliseconds QuorumStore::next_pause(const LockKey& key) {
   auto& pause = pauses_[key];
   pause = std::clamp(pause * 2, first_pause, longest_pause);
@@ -234,19 +228,22 @@ Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-std::optional<Grant> QuorumStore::renew_hold(const Claim& claim, Fence fence,
-                                             const CallOptions& call_options) {
-  QuorumHold& quorum_hold = this->quorum_hold({claim.key, claim.token}, claim);
-  if (!quorum_hold.had) quorum_hold.fence = fence;
+/// Of one that was granted, whichever store it was granted to, the whole claim is known: a node
+/// that lacks it can take it down.
+QuorumHold& QuorumStore::hold_to_renew(const Claim& claim, std::optional<Fence> granted) {
+  const HoldName name{claim.key, claim.token};
+  if (!granted) return this->quorum_hold(name, std::nullopt);
+  QuorumHold& quorum_hold = this->quorum_hold(name, claim);
+  quorum_hold.claim->who.command_pid = claim.who.command_pid;
+  if (!quorum_hold.had) quorum_hold.fence = *granted;
   quorum_hold.had = true;
-  return renew(claim.key, claim.token, std::nullopt, call_options);
+  return quorum_hold;
 }
 
-std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
-                                        std::optional<milliseconds> ttl,
-                                        const CallOptions& call_options) {
-  const HoldName name{key, token};
-  QuorumHold& quorum_hold = this->quorum_hold(name, std::nullopt);
+Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
+                           const CallOptions& call_options) {
+  const HoldName name{claim.key, claim.token};
+  QuorumHold& quorum_hold = hold_to_renew(claim, terms.granted);
   HoldRound round = this->round(name);
   nodes_->hear_arrived();
   const bool asked_before = quorum_hold.round > 1;
@@ -254,26 +251,30 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
   ++quorum_hold.round;
   if (quorum_hold.fence.value == 0)
     quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
+  Renewal request{claim_named(claim.key, claim.token), terms};
+  if (quorum_hold.claim) request.claim.who.command_pid = quorum_hold.claim->who.command_pid;
+  request.terms.granted.reset();
+  if (quorum_hold.fence.value != 0) request.terms.granted = quorum_hold.fence;
   for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
     const State state = quorum_hold.node_votes[i].state;
     // A node that has said that it lacks the hold re-joins once the others have renewed it.
     if (state == State::returned || (state == State::gone && quorum_hold.had && quorum_hold.claim))
       continue;
-    const pid_t command = quorum_hold.claim ? quorum_hold.claim->who.command_pid : 0;
-    round.ask(i, Renewal{key, token, ttl, quorum_hold.fence, command}, call_options.deadline);
+    round.ask(i, request, call_options.deadline);
   }
   const bool is_new = !quorum_hold.had;
   while (true) {
     if (auto grant = round.decided(call_options.deadline)) {
-      pauses_.erase(key);
+      pauses_.erase(claim.key);
       if (is_new) let_out(quorum_hold, call_options);
-      return grant;
+      grant->margin = quorum_hold.margin;
+      return {std::move(grant)};
     }
     const auto without = quorum_hold.count(State::gone) + quorum_hold.count(State::returned);
     const bool gone = without > quorum_hold.node_votes.size() - quorum_hold.needed();
     const bool at_odds =
         quorum_hold.confirmed() >= quorum_hold.needed() && !quorum_hold.may_win(BootClock::now());
-    if (gone || at_odds) return std::nullopt;
+    if (gone || at_odds) return {std::nullopt, quorum_hold.evicted_by};
     if (!quorum_hold.may_be_confirmed()) throw_no_majority_of(quorum_hold, *nodes_);
     if (nodes_->hear(call_options.deadline, call_options.cancel_fd)) continue;
     round.give_up();
@@ -281,56 +282,40 @@ std::optional<Grant> QuorumStore::renew(const LockKey& key, const Token& token,
   }
 }
 
-bool QuorumStore::command_started(const Claim& claim, pid_t) {
-  auto& own = quorum_hold({claim.key, claim.token}, claim).claim;
-  own->who.command_pid = claim.who.command_pid;
-  return true;
-}
-
-void QuorumStore::renewed_by_other_connection(const Claim& claim) {
-  quorum_holds_.at({claim.key, claim.token}).shared = true;
-}
-
-Released QuorumStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                              const CallOptions& call_options) {
-  const auto found = quorum_holds_.find({key, token});
+ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how,
+                                   const CallOptions& call_options) {
+  const HoldName name{claim.key, claim.token};
+  const auto found = quorum_holds_.find(name);
   const bool ours = found != quorum_holds_.end();
   const bool had = !ours || found->second.had;
   std::size_t yes = 0, left = 0, no = 0;
+  std::optional<Who> evicted_by;
   const auto counted = [&](const Nodes::Answers& answers) {
     yes = left = no = 0;
     std::size_t owed = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      const auto* said = answers[i] ? std::get_if<Released>(&answers[i]->response) : nullptr;
+      const auto* said = answers[i] ? std::get_if<ReleaseResult>(&answers[i]->response) : nullptr;
       // Of who never answered before nothing is expected now.
       const bool silent = ours && found->second.node_votes[i].is_silent();
       if (!answers[i] && !silent) ++owed;
       if (said == nullptr) continue;
-      ++(*said == Released::yes ? yes : *said == Released::left_queue ? left : no);
+      ++(said->outcome == Released::yes ? yes : said->outcome == Released::left_queue ? left : no);
+      if (said->evicted_by) evicted_by = said->evicted_by;
     }
     return yes >= nodes_->majority() || no + left > answers.size() - nodes_->majority() ||
            owed == 0;
   };
-  const Release request{key, token, mode, ours && found->second.shared};
-  const auto answers =
-      nodes_->poll(request, call_options, left_until(call_options.deadline), counted);
+  const auto answers = nodes_->poll(Release{claim_named(claim.key, claim.token), how}, call_options,
+                                    left_until(call_options.deadline), counted);
   counted(answers);
-  for (const auto& heard : answers) {
-    if (heard && heard->evicted_by) evictions_[{key, token}] = *heard->evicted_by;
-  }
   if (had && yes < nodes_->majority() && yes + left + no < nodes_->majority())
     nodes_->throw_no_majority_of(answers);
   if (ours) quorum_holds_.erase(found);
-  if (waiting_ == HoldName{key, token}) waiting_.reset();
-  if (no + left > answers.size() - nodes_->majority()) {
-    return left > 0 ? Released::left_queue : Released::not_held;
-  }
-  return yes > 0 ? Released::yes : left > 0 ? Released::left_queue : Released::not_held;
-}
-
-std::optional<Who> QuorumStore::evicted_by(const LockKey& key, const Token& token) const {
-  const auto found = evictions_.find({key, token});
-  return found == evictions_.end() ? std::nullopt : std::optional(found->second);
+  if (waiting_ == name) waiting_.reset();
+  const Released without = left > 0 ? Released::left_queue : Released::not_held;
+  const bool most_lack_it = no + left > answers.size() - nodes_->majority();
+  if (yes > 0 && !most_lack_it) return {Released::yes};
+  return {without, evicted_by};
 }
 
 std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
@@ -360,7 +345,8 @@ std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions
   return merged_states(query, said, nodes_->size());
 }
 
-void QuorumStore::before_fork() {
+void QuorumStore::suspend(Suspension why) {
+  if (why == Suspension::rest) return;
   // Else the process that clears up last would use what the other one has.
   std::erase_if(quorum_holds_, [this](const auto& each) {
     const auto& [name, quorum_hold] = each;

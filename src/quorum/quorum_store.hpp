@@ -50,22 +50,15 @@ class QuorumStore final : public Store,
 
   Answer acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl,
-                             const CallOptions& call_options) override;
-  std::optional<Grant> renew_hold(const Claim& claim, Fence fence,
-                                  const CallOptions& call_options) override;
-  void renewed_by_other_connection(const Claim& claim) override;
-  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const CallOptions& call_options) override;
+  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                const CallOptions& call_options) override;
+  ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
+                        const CallOptions& call_options) override;
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
-  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  void before_fork() override;
-  bool command_started(const Claim& claim, pid_t group) override;
-  bool needs_renewal(const Claim&) const override { return true; }
-  std::optional<QuorumMargin> margin(const Claim& claim) override;
+  /// At rest its links stay: the nodes' messages tell of a waiter's turn.
+  void suspend(Suspension why) override;
   std::vector<Error> take_troubles() override;
   std::string name() const override;
 
@@ -78,6 +71,7 @@ class QuorumStore final : public Store,
 
   QuorumHold& quorum_hold(const HoldName& name, const std::optional<Claim>& claim);
   HoldRound round(const HoldName& name) { return {*nodes_, name, quorum_holds_.at(name)}; }
+  QuorumHold& hold_to_renew(const Claim& claim, std::optional<Fence> granted);
   bool take_ticket(QuorumHold& quorum_hold) const;
   static bool comes_after(QuorumHold& quorum_hold);
   Answer not_had(const HoldName& name, const Ask& ask);
@@ -89,9 +83,8 @@ class QuorumStore final : public Store,
   std::unique_ptr<Nodes> nodes_;
   std::map<HoldName, QuorumHold> quorum_holds_;
   std::map<LockKey, milliseconds> pauses_;
-  std::map<HoldName, Who> evictions_;  ///< as some node told it
-  std::optional<HoldName> waiting_;    ///< whose news the nodes send
-  std::optional<Wake> news_;           ///< of a change, not taken yet
+  std::optional<HoldName> waiting_;  ///< whose news the nodes send
+  std::optional<Wake> news_;         ///< of a change, not taken yet
 };
 
 }  // namespace dlock

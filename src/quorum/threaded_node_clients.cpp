@@ -36,23 +36,13 @@ struct Perform {
     return member.vote(vote.claim, vote.ask, vote.proposal, call_options);
   }
   Response operator()(const Renewal& renewal) const {
-    const auto& [key, token, ttl, fence, command_pid] = renewal;
-    if (command_pid != 0) {
-      Claim claim;
-      claim.key = key;
-      claim.token = token;
-      claim.who.command_pid = command_pid;
-      member.command_started(claim, command_pid);
-    }
-    return fence.value == 0 ? member.renew(key, token, ttl, call_options)
-                            : member.renew_as(key, token, ttl, fence, call_options);
+    return member.renew(renewal.claim, renewal.terms, call_options);
   }
   Response operator()(const Rejoining& rejoining) const {
-    return member.rejoin(rejoining.claim, rejoining.fence, call_options);
+    return Renewed{member.rejoin(rejoining.claim, rejoining.fence, call_options)};
   }
   Response operator()(const Release& release) const {
-    if (release.shared) member.note_shared(release.key, release.token);
-    return member.release(release.key, release.token, release.mode, call_options);
+    return member.release(release.claim, release.how, call_options);
   }
   Response operator()(const Eviction& forced) const {
     return member.evict(forced.key, forced.fence, forced.by, call_options);
@@ -76,14 +66,6 @@ struct Perform {
     return member.read_latch(reading.key, reading.known, reading.listen, call_options);
   }
 };
-
-std::optional<Who> evicted_by(const Member& member, const NodeRequest& request) {
-  if (const auto* renewal = std::get_if<Renewal>(&request)) {
-    return member.evicted_by(renewal->key, renewal->token);
-  }
-  const auto* release = std::get_if<Release>(&request);
-  return release == nullptr ? std::nullopt : member.evicted_by(release->key, release->token);
-}
 
 }  // namespace
 
@@ -239,7 +221,7 @@ class ThreadedNodeClients::NodeWorker {
                                      is_last_release(task) ? &all_sent_ : nullptr};
       Response response = std::visit(Perform{*member_, call_options}, task.request);
       if (auto subject = subject_of_news(task, response)) listening_ = std::move(subject);
-      say(task.number, std::move(response), evicted_by(*member_, task.request));
+      say(task.number, std::move(response));
       const std::lock_guard guard(mutex_);
       answers_ = true;
     } catch (const Error& error) {
@@ -280,8 +262,8 @@ class ThreadedNodeClients::NodeWorker {
     return Wake{member_->sleep_at_latch(latch, never, wake_.fd()), {}};
   }
 
-  void say(std::uint64_t number, Response response, std::optional<Who> evicted_by = {}) {
-    mailbox_.put({place_, number, member_->standing(), std::move(response), std::move(evicted_by)});
+  void say(std::uint64_t number, Response response) {
+    mailbox_.put({place_, number, member_->standing(), std::move(response)});
   }
 
   std::size_t place_;

@@ -197,30 +197,25 @@ Wake ClusterStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   return queued_at_->sleep(claim, until, cancel_fd);
 }
 
-std::optional<Grant> ClusterStore::renew(const LockKey& key, const Token& token,
-                                         std::optional<milliseconds> ttl,
-                                         const CallOptions& call_options) {
-  std::optional<Grant> grant;
-  at_slot(slot(key), call_options, [&](RedisStore& node, const CallOptions& share) {
-    grant = node.renew(key, token, ttl, share);
+Renewed ClusterStore::renew(const Claim& claim, const RenewalTerms& terms,
+                            const CallOptions& call_options) {
+  Renewed renewed;
+  at_slot(slot(claim.key), call_options, [&](RedisStore& node, const CallOptions& share) {
+    renewed = node.renew(claim, terms, share);
   });
-  return grant;
+  return renewed;
 }
 
-bool ClusterStore::command_started(const Claim& claim, pid_t) {
-  pending_->commands[{claim.key, claim.token}] = claim.who.command_pid;
-  return true;
-}
-
-Released ClusterStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                               const CallOptions& call_options) {
-  if (pending_->unanswered.contains({key, token}) && !was_reached()) return Released::not_held;
-  Released answer = Released::not_held;
+ReleaseResult ClusterStore::release(const Claim& claim, const ReleaseOptions& how,
+                                    const CallOptions& call_options) {
+  if (pending_->unanswered.contains({claim.key, claim.token}) && !was_reached()) return {};
+  ReleaseResult result;
   const bool may_be_done =
-      at_slot(slot(key), call_options, [&](RedisStore& node, const CallOptions& share) {
-        answer = node.release(key, token, mode, share);
+      at_slot(slot(claim.key), call_options, [&](RedisStore& node, const CallOptions& share) {
+        result = node.release(claim, how, share);
       });
-  return answer == Released::not_held && may_be_done ? Released::yes : answer;
+  if (result.outcome == Released::not_held && may_be_done) result.outcome = Released::yes;
+  return result;
 }
 
 std::vector<Holder> ClusterStore::evict(const LockKey& key, std::optional<Fence> fence,

@@ -31,19 +31,13 @@ class ClusterStore final : public Store, public FenceRegister, public Latches {
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl,
-                             const CallOptions& call_options) override;
-  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const CallOptions& call_options) override;
+  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                const CallOptions& call_options) override;
+  ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
+                        const CallOptions& call_options) override;
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
-  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override {
-    return pending_->evicted_by({key, token});
-  }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  bool command_started(const Claim& claim, pid_t group) override;
-  bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return name_; }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -25,14 +24,6 @@ struct Pending {
   std::map<Asked, Sent> unanswered;  ///< acquires under way, and where they first went out
   std::set<Asked> handed_over;       ///< granted by a message, not confirmed yet
   std::set<Asked> known;             ///< asked for here, or found by a renewal
-  std::map<Asked, Who> evictions;    ///< by whom, as a renewal or a release was answered
-
-  std::optional<Who> evicted_by(const Asked& asked) const {
-    const auto found = evictions.find(asked);
-    return found == evictions.end() ? std::nullopt : std::optional(found->second);
-  }
-  /// Whose commands run as which process: each renewal says so.
-  std::map<Asked, pid_t> commands;
 };
 
 }  // namespace dlock

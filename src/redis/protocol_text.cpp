@@ -123,6 +123,18 @@ std::vector<std::string> claim_arguments(const std::string& operation, const Cla
           std::to_string(std::max(claim.ttl, claim.floor).count())};
 }
 
+std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
+                                           std::optional<Fence> granted) {
+  std::vector<std::string> arguments{"renew", claim.token.text,
+                                     ttl ? std::to_string(ttl->count()) : ""};
+  const pid_t command_pid = claim.who.command_pid;
+  if (granted || command_pid != 0) {
+    arguments.push_back(granted ? std::to_string(granted->value) : "");
+  }
+  if (command_pid != 0) arguments.push_back(packed_command(command_pid));
+  return arguments;
+}
+
 StoredHold parse_hold(std::string_view value, std::int64_t now) {
   const auto flag = take_until(value, ' ');
   const milliseconds floor(take_number(value));

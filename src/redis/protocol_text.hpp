@@ -46,6 +46,10 @@ std::string packed_command(pid_t command_pid);
 /// What `operation` of the script is given first where it is about a whole claim.
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
 
+/// What `renew` is given; only a node of several servers takes a fence.
+std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
+                                           std::optional<Fence> granted);
+
 /// A value of the holds hash.
 struct StoredHold {
   Hold hold;

@@ -61,11 +61,9 @@ void RedisMember::note_clock(microseconds server, Deadline sent, Deadline receiv
   standing_.clock = ClockReading{server, sent, received};
 }
 
-std::optional<Grant> RedisMember::renew_as(const LockKey& key, const Token& token,
-                                           std::optional<milliseconds> ttl, Fence fence,
-                                           const CallOptions& call_options) {
-  const std::string by = ttl ? std::to_string(ttl->count()) : "";
-  return renew_with({"renew", token.text, by, std::to_string(fence.value)}, {key, token},
+Renewed RedisMember::renew(const Claim& claim, const RenewalTerms& terms,
+                           const CallOptions& call_options) {
+  return renew_with(renewal_arguments(claim, terms.ttl, terms.granted), {claim.key, claim.token},
                     call_options);
 }
 
@@ -75,7 +73,7 @@ std::optional<Grant> RedisMember::rejoin(const Claim& claim, Fence fence,
   auto arguments = claim_arguments("rejoin", claim);
   arguments.push_back(std::to_string(fence.value));
   note_asked(asked);
-  auto grant = renew_with(arguments, asked, call_options);
+  auto grant = renew_with(arguments, asked, call_options).grant;
   note_answered(asked);
   return grant;
 }

@@ -22,13 +22,11 @@ class RedisMember final : public RedisStore, public Member {
 
   Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
               const CallOptions& call_options) override;
-  std::optional<Grant> renew_as(const LockKey& key, const Token& token,
-                                std::optional<milliseconds> ttl, Fence fence,
-                                const CallOptions& call_options) override;
+  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                const CallOptions& call_options) override;
   std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                               const CallOptions& call_options) override;
   void note_dropped(const LockKey& key, const Token& token) override { note_own({key, token}); }
-  void note_shared(const LockKey& key, const Token& token) override { note_foreign({key, token}); }
   LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
                         const std::optional<Displaced>& displaced,
                         const std::vector<ArrivalId>& arrived,

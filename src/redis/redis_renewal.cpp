@@ -7,35 +7,32 @@
 // A hold from its renewals to its release or eviction.
 
 namespace dlock {
+namespace {
 
-std::optional<Grant> RedisStore::renew(const LockKey& key, const Token& token,
-                                       std::optional<milliseconds> ttl,
-                                       const CallOptions& call_options) {
-  return renew_with({"renew", token.text, ttl ? std::to_string(ttl->count()) : ""}, {key, token},
+/// Who evicted a hold, as the answer says that it is not there.
+std::optional<Who> evictor_in(const Reply& reply) {
+  constexpr std::size_t place_of_who = 2;
+  if (reply.items.size() <= place_of_who) return std::nullopt;
+  return parse_who(word(reply, place_of_who));
+}
+
+}  // namespace
+
+Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
+                          const CallOptions& call_options) {
+  return renew_with(renewal_arguments(claim, terms.ttl, std::nullopt), {claim.key, claim.token},
                     call_options);
 }
 
-bool RedisStore::command_started(const Claim& claim, pid_t) {
-  pending_->commands[{claim.key, claim.token}] = claim.who.command_pid;
-  return true;
-}
-
-std::optional<Grant> RedisStore::renew_with(std::vector<std::string> arguments, const Asked& asked,
-                                            const CallOptions& call_options) {
+Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const Asked& asked,
+                               const CallOptions& call_options) {
   const LockKey& key = asked.first;
-  const auto command = pending_->commands.find(asked);
-  if (command != pending_->commands.end() && arguments.front() == "renew") {
-    constexpr std::size_t before_command = 4;
-    arguments.resize(before_command);
-    arguments.push_back(packed_command(command->second));
-  }
   const Deadline sent = BootClock::now();
   const Reply reply = run(key, arguments, call_options);
   const int link = connection_.links();
   if (word(reply, 0) == "gone") {
-    note_eviction(asked, reply);
     tidy(key, number(reply, 1), call_options);
-    return std::nullopt;
+    return {std::nullopt, evictor_in(reply)};
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
@@ -43,26 +40,27 @@ std::optional<Grant> RedisStore::renew_with(std::vector<std::string> arguments, 
   if (pending_->handed_over.contains(asked)) replicate(key, link, call_options);
   pending_->handed_over.erase(asked);
   tidy(key, number(reply, 4), call_options);
-  return Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
-               Limit{number(reply, 3)}};
+  return {Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
+                Limit{number(reply, 3)}}};
 }
 
-Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode mode,
-                             const CallOptions& call_options) {
-  const Asked asked{key, token};
+ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
+                                  const CallOptions& call_options) {
+  const Asked asked{claim.key, claim.token};
+  if (how.renewed_elsewhere) pending_->known.erase(asked);
   // What somebody else asked of one server of several may not have arrived there yet.
   const bool is_known = !terms_.member || pending_->known.contains(asked);
   const bool never_sent = connection_.links() == 0 && !terms_.cluster;
-  if (is_known && never_sent && pending_->unanswered.contains(asked)) return Released::not_held;
+  if (is_known && never_sent && pending_->unanswered.contains(asked)) return {};
   bool unsure = !is_known || may_come_after(asked);
-  Released answer = release_once(asked, mode, unsure, call_options);
+  ReleaseResult result = release_once(asked, how.mode, unsure, call_options);
   // The link broke meanwhile: what was to be done in order on it may now be done later.
   if (!unsure && may_come_after(asked)) {
-    const Released again = release_once(asked, mode, true, call_options);
-    if (answer == Released::not_held) answer = again;
+    const ReleaseResult again = release_once(asked, how.mode, true, call_options);
+    if (result.outcome == Released::not_held) result = again;
   }
   pending_->unanswered.erase(asked);
-  return answer;
+  return result;
 }
 
 /// A request sent on another link than the one we have may be done after what is sent now.
@@ -73,8 +71,8 @@ bool RedisStore::may_come_after(const Asked& asked) const {
          found->second != Pending::Sent{&connection_, connection_.links()};
 }
 
-Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,
-                                  const CallOptions& call_options) {
+ReleaseResult RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,
+                                       const CallOptions& call_options) {
   constexpr milliseconds tombstone_life{60'000};
   const auto& [key, token] = asked;
   std::vector<std::string> arguments{"release", token.text};
@@ -86,17 +84,9 @@ Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool uns
   const Reply reply = run(key, arguments, call_options);
   const bool first_may_have_done_it = sent_twice_;
   tidy(key, number(reply, 1), call_options);
-  if (word(reply, 0) == "released") return Released::yes;
-  if (word(reply, 0) == "left") return Released::left_queue;
-  note_eviction(asked, reply);
-  return first_may_have_done_it ? Released::yes : Released::not_held;
-}
-
-void RedisStore::note_eviction(const Asked& asked, const Reply& reply) {
-  constexpr std::size_t place_of_who = 2;
-  if (reply.items.size() > place_of_who) {
-    pending_->evictions[asked] = parse_who(word(reply, place_of_who));
-  }
+  if (word(reply, 0) == "released") return {Released::yes};
+  if (word(reply, 0) == "left") return {Released::left_queue};
+  return {first_may_have_done_it ? Released::yes : Released::not_held, evictor_in(reply)};
 }
 
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,

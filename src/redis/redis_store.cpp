@@ -304,6 +304,4 @@ std::optional<Grant> RedisStore::grant_told_by(std::string_view message, millise
   return told_grant(last_answer_, told, told.lease * 2 / 3);
 }
 
-bool RedisStore::needs_renewal(const Claim&) const { return true; }
-
 }  // namespace dlock

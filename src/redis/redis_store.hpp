@@ -50,19 +50,13 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  std::optional<Grant> renew(const LockKey& key, const Token& token,
-                             std::optional<milliseconds> ttl,
-                             const CallOptions& call_options) override;
-  Released release(const LockKey& key, const Token& token, ReleaseMode mode,
-                   const CallOptions& call_options) override;
+  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+                const CallOptions& call_options) override;
+  ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
+                        const CallOptions& call_options) override;
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
-  std::optional<Who> evicted_by(const LockKey& key, const Token& token) const override {
-    return pending_->evicted_by({key, token});
-  }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  bool command_started(const Claim& claim, pid_t group) override;
-  bool needs_renewal(const Claim& claim) const override;
   std::string name() const override { return connection_.name(); }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
@@ -103,16 +97,15 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
   /// acquire() and renew(), with what a member of a quorum may ask for.
   Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                       const CallOptions& call_options);
-  std::optional<Grant> renew_with(std::vector<std::string> arguments, const Asked& asked,
-                                  const CallOptions& call_options);
+  Renewed renew_with(const std::vector<std::string>& arguments, const Asked& asked,
+                     const CallOptions& call_options);
 
   /// Notes that a request goes out that may make a hold, and that an answer came: then no copy of
   /// it can still arrive, unless one went out on an earlier link.
   void note_asked(const Asked& asked);
   void note_answered(const Asked& asked);
-  /// Notes that nobody but this store asks for it; or that somebody else does.
+  /// Notes that nobody but this store asks for it.
   void note_own(const Asked& asked) { pending_->known.insert(asked); }
-  void note_foreign(const Asked& asked) { pending_->known.erase(asked); }
 
   /// A run of the latch's script. Where an answer is lost the request is sent again, on another
   /// link, for as long as the patience lasts.
@@ -160,10 +153,8 @@ class RedisStore : public virtual Store, public virtual FenceRegister, public vi
                                        const CallOptions& call_options);
 
   bool may_come_after(const Asked& asked) const;
-  /// Of an answer that the hold is not there.
-  void note_eviction(const Asked& asked, const Reply& reply);
-  Released release_once(const Asked& asked, ReleaseMode mode, bool unsure,
-                        const CallOptions& call_options);
+  ReleaseResult release_once(const Asked& asked, ReleaseMode mode, bool unsure,
+                             const CallOptions& call_options);
 
   /// The last part of the channel on which a token hears of its key: random, for the token itself
   /// must not show, and one a token, for the script must never publish to the one who asks.

@@ -127,9 +127,7 @@ TEST_OF_ENGINES("two who want the same two keys in opposite order never dead-loc
       if (++inside != 1) ++overlaps;
       ++rounds;
       --inside;
-      std::vector<Claim> mine;
-      for (const Held& each : *held) mine.push_back(each.claim);
-      give_back(*store, mine, soon());
+      give_back(*store, *held, milliseconds(20'000));
     }
   };
   std::thread other(work, std::vector<std::string>{"b", "a"});
@@ -219,7 +217,7 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its le
     const auto waited = std::chrono::floor<milliseconds>(acquiring.ended() - before);
     CHECK(waited >= dead.ttl - milliseconds(1));
     best = std::min(best, waited - dead.ttl);
-    give_back(*acquiring.store, {held.at(0).claim}, soon());
+    give_back(*acquiring.store, held, milliseconds(20'000));
   }
   CHECK(best < stretched(milliseconds(100)));
 }
@@ -249,7 +247,7 @@ TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
     const auto held = had(next->result());
     CHECK(held.at(0).grant.fence > last);
     last = held.at(0).grant.fence;
-    CHECK(give_back(*next->store, {held[0].claim}, soon()));
+    CHECK(give_back(*next->store, held, milliseconds(20'000)));
     crowd.erase(next);
   }
   CHECK(engine.litter() == "");

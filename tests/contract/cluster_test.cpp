@@ -139,11 +139,11 @@ void is_served_once_it_has_moved(const Cluster& cluster) {
   const Claim held = claim_on(key);
   const Fence fence = granted(*store, held).fence;
   cluster.begin_move(slot, 0, 2);
-  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(500)); }),
+  CHECK(says(error_of([&] { store->renew(held, {}, for_ms(500)).grant; }),
              "the Cluster is moving the key"));
   CHECK(state_of(*cluster.open(), key).holders.size() == 1);
   cluster.move_keys(slot, 0, 2);
-  CHECK(says(error_of([&] { store->renew(held.key, held.token, {}, for_ms(500)); }),
+  CHECK(says(error_of([&] { store->renew(held, {}, for_ms(500)).grant; }),
              "the Cluster is moving the key"));
   CHECK(state_of(*cluster.open(), key).holders.size() == 1);
   std::jthread moving([&] {
@@ -196,8 +196,7 @@ void a_release_that_went_unanswered_is_done(const Cluster& cluster) {
   SilentWay way(cluster);
   granted(*way.store, way.claim);
   way.proxy.black_hole(Direction::replies);
-  CHECK(way.store->release(way.claim.key, way.claim.token, ReleaseMode::normal, for_ms(1500)) ==
-        Released::yes);
+  CHECK(way.store->release(way.claim, {}, for_ms(1500)).outcome == Released::yes);
   CHECK(state_of(*cluster.open(), way.claim.key.text).holders.empty());
 }
 

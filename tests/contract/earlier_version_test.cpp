@@ -45,9 +45,9 @@ TEST_CASE("a lock and a waiter of version 0.1 are a lock and a waiter to this ve
 
   const Claim late = claim_on("k");
   refused(*store, late);
-  const Token held{"549b880072e0055b:8e216dfe58f35c57cea4210f0fc42c66"};
-  CHECK(store->renew({"k"}, held, std::nullopt, soon()));
-  CHECK(store->release({"k"}, held, ReleaseMode::normal, soon()) == Released::yes);
+  const Claim held = claim_named({"k"}, {"549b880072e0055b:8e216dfe58f35c57cea4210f0fc42c66"});
+  CHECK(renew(*store, held));
+  CHECK(release(*store, held) == Released::yes);
   // The waiter has gone: it is given a moment, and is passed over.
   const Claim next = claim_on("k");
   REQUIRE(eventually([&] { return enters(*store, next); }));

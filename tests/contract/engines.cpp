@@ -107,11 +107,11 @@ Ticket queue_up(Store& store, const Claim& claim) {
 }
 
 Released release(Store& store, const Claim& claim) {
-  return store.release(claim.key, claim.token, ReleaseMode::normal, soon());
+  return store.release(claim, {}, soon()).outcome;
 }
 
 std::optional<Grant> renew(Store& store, const Claim& claim) {
-  return store.renew(claim.key, claim.token, std::nullopt, soon());
+  return store.renew(claim, {}, soon()).grant;
 }
 
 KeyState state_of(Store& store, const std::string& key) {

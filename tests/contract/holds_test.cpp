@@ -60,12 +60,11 @@ TEST_CASE_TEMPLATE("a renewal tells others the process of the command, once", En
   const auto shown = [&] { return state_of(*watcher, "k").holders.at(0).who; };
   CHECK(shown().command_pid == 0);
   claim.who.command_pid = 4711;
-  CHECK(store->command_started(claim, 4711));
-  CHECK(store->renew_hold(claim, fence, soon()));
+  CHECK(store->renew(claim, {.granted = fence}, soon()).grant);
   CHECK(eventually([&] { return shown().command_pid == 4711; }));
   // Again, and where others wait.
   queue_up(*engine.open(), claim_on("k"));
-  CHECK(store->renew_hold(claim, fence, soon()));
+  CHECK(store->renew(claim, {.granted = fence}, soon()).grant);
   CHECK(shown().command_pid == 4711);
   CHECK(shown() == claim.who);
   CHECK(release(*store, claim) == Released::yes);
@@ -130,12 +129,12 @@ TEST_OF_ENGINES("another store than had it upholds a hold, and makes it whole ag
   REQUIRE(eventually([&] { return stands_everywhere(*watcher, "k"); }));
   engine.lose_on_one(claim.key);
   CHECK(eventually([&] {
-    const auto upheld = other->renew_hold(claim, fence, soon());
+    const auto upheld = other->renew(claim, {.granted = fence}, soon()).grant;
     return upheld && upheld->lease.length == claim.ttl && stands_everywhere(*watcher, "k");
   }));
   CHECK(state_of(*watcher, "k").holders.at(0).fence == fence);
   CHECK(store->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
-  CHECK(!other->renew_hold(claim, fence, soon()));
+  CHECK(!other->renew(claim, {.granted = fence}, soon()).grant);
   CHECK(state_of(*watcher, "k").holders.empty());
 }
 
@@ -173,7 +172,7 @@ TEST_OF_ENGINES("a renewal gives the lease of the grant, or the one it asks for,
   const Claim claim = claim_on("k", milliseconds(20'000));
   granted(*store, claim);
   const auto before = BootClock::now();
-  const auto longer = store->renew(claim.key, claim.token, milliseconds(90'000), soon());
+  const auto longer = store->renew(claim, {.ttl = milliseconds(90'000)}, soon()).grant;
   REQUIRE(longer);
   CHECK(longer->lease.length == milliseconds(90'000));
   CHECK(longer->lease.valid_until >= valid_until(before, milliseconds(90'000)));
@@ -307,7 +306,7 @@ TEST_OF_ENGINES("a floor that has passed, or is not to count, frees the key with
   Claim claim = claim_on("k");
   claim.floor = long_ttl;
   granted(*store, claim);
-  CHECK(store->release(claim.key, claim.token, ReleaseMode::ignore_floor, soon()) == Released::yes);
+  CHECK(store->release(claim, {ReleaseMode::ignore_floor}, soon()).outcome == Released::yes);
   claim = claim_on("k");
   claim.floor = milliseconds(50);
   const auto before = BootClock::now();
@@ -379,12 +378,14 @@ TEST_OF_ENGINES(
   const Claim claim = claim_on("k");
   granted(*store, claim);
   CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
-  CHECK(!renew(*store, claim));
-  CHECK(store->evicted_by(claim.key, claim.token) == evictor);
+  const auto renewed = store->renew(claim, {}, soon());
+  CHECK(!renewed.grant);
+  CHECK(renewed.evicted_by == evictor);
   const auto script = engine.open();
-  CHECK(release(*script, claim) == Released::not_held);
-  CHECK(script->evicted_by(claim.key, claim.token) == evictor);
-  CHECK(!script->evicted_by(claim.key, claim_on("k").token));
+  const auto released = script->release(claim, {}, soon());
+  CHECK(released.outcome == Released::not_held);
+  CHECK(released.evicted_by == evictor);
+  CHECK(!script->release(claim_on("k"), {}, soon()).evicted_by);
   CHECK(enters(*other, claim_on("k")));
 }
 

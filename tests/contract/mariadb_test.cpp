@@ -192,13 +192,13 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
   const auto holder = store_at(server.address(false));
   const Claim held = claim_on("k");
   granted(*holder, held);
-  holder->rest();
+  holder->suspend(Suspension::rest);
   CHECK(eventually([&] { return server.connections() == 0; }));
   CountedClient waiter(server);
   const Claim waiting = claim_on("k");
   queue_up(*waiter.store, waiting);
   CHECK(renew(*holder, held));
-  holder->rest();
+  holder->suspend(Suspension::rest);
   // The next look finds that it can watch.
   waiter.store->sleep(waiting, later(BootClock::now(), std::chrono::seconds(2)), -1);
   waiter.requests();
@@ -208,7 +208,7 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
   release(*waiter.store, waiting);
   waiter.store.reset();
   CHECK(renew(*holder, held));
-  holder->rest();
+  holder->suspend(Suspension::rest);
   CHECK(eventually([&] { return server.connections() == 0; }));
 }
 

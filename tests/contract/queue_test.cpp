@@ -292,7 +292,7 @@ TEST_OF_ENGINES("the first in the queue is told when what blocks it will end soo
   const Claim held = claim_on("k");
   granted(*holder, held);
   const auto first = waiter(engine, "k");
-  REQUIRE(holder->renew(held.key, held.token, milliseconds(1000), soon()));
+  REQUIRE(holder->renew(held, {.ttl = milliseconds(1000)}, soon()).grant);
   const auto wake = news(*first.store, first.claim, Wake::Reason::changed);
   REQUIRE(wake);
   CHECK(wake->ask_again_at <= later(BootClock::now(), milliseconds(1000)));

@@ -125,11 +125,11 @@ TEST_CASE("a renewal and a release repeated after their replies were lost do wha
   const Claim claim = claim_on("k", milliseconds(2000));
   granted(*store, claim);
   net.proxy.drop_replies(1);
-  CHECK_THROWS_AS(store->renew(claim.key, claim.token, long_ttl, briefly()), Error);
+  CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()).grant, Error);
   CHECK(*state_of(*watcher, "k").holders.at(0).lease_left > milliseconds(2000));
   CHECK(renew(*store, claim)->lease.length == claim.ttl);
   net.proxy.drop_replies(1);
-  CHECK_THROWS_AS(store->release(claim.key, claim.token, ReleaseMode::normal, briefly()), Error);
+  CHECK_THROWS_AS(store->release(claim, {}, briefly()), Error);
   CHECK(state_of(*watcher, "k").holders.empty());
   CHECK(release(*store, claim) == Released::not_held);
   CHECK(litter_of(net.engine.server) == "");

@@ -32,7 +32,7 @@ std::int64_t voted(Member& member, const Claim& claim, std::int64_t proposal = 1
   return grant == nullptr ? 0 : grant->fence.value;
 }
 std::int64_t raised(Member& member, const Claim& claim, std::int64_t fence) {
-  const auto grant = member.renew_as(claim.key, claim.token, {}, Fence{fence}, soon());
+  const auto grant = member.renew(claim, {.granted = Fence{fence}}, soon()).grant;
   return grant ? grant->fence.value : 0;
 }
 std::int64_t rejoined(Member& member, const Claim& claim, std::int64_t fence) {
@@ -225,7 +225,7 @@ TEST_CASE("a server that answers once it is on the disk votes at once after a re
     CHECK(voted(member, claim_on("after " + name)) == 0);
     CHECK(guarded(member));
     vouch_for(server);
-    member_at(server.address()).renew(held.key, held.token, {}, soon());
+    member_at(server.address()).renew(held, {}, soon()).grant;
   }
 }
 
@@ -367,8 +367,8 @@ TEST_CASE("a member whose token another asked for, too, releases what that one g
   const Claim late = claim_on("late"), got = claim_on("got");
   voted(member, late);
   server.command({"DEL", "dlock:{late}"});
-  member.note_shared(late.key, late.token);
-  CHECK(release(member, late) == Released::not_held);
+  const ReleaseOptions renewed_elsewhere{ReleaseMode::normal, true};
+  CHECK(member.release(late, renewed_elsewhere, soon()).outcome == Released::not_held);
   CHECK(rejoined(other, late, 7) == 0);
 
   auto unreached = member_at(proxy.address());
@@ -376,8 +376,7 @@ TEST_CASE("a member whose token another asked for, too, releases what that one g
   CHECK_THROWS_AS(voted(unreached, got), Error);
   proxy.heal();
   CHECK(rejoined(other, got, 7) == 7);
-  unreached.note_shared(got.key, got.token);
-  CHECK(release(unreached, got) == Released::yes);
+  CHECK(unreached.release(got, renewed_elsewhere, soon()).outcome == Released::yes);
 }
 
 TEST_CASE("requests that reach a member twice do no harm") {
@@ -411,9 +410,7 @@ TEST_CASE("a release follows a broken-off vote on its link at once, and opens no
   interrupt.raise();
   const CallOptions interrupted{soon().deadline, interrupt.fd()};
   const Claim claim = claim_on("k");
-  const auto give_back = [&] {
-    member.release(claim.key, claim.token, ReleaseMode::ignore_floor, interrupted);
-  };
+  const auto give_back = [&] { member.release(claim, {ReleaseMode::ignore_floor}, interrupted); };
   CHECK(says(trouble_of(member, interrupted), ErrorKind::interrupted, ""));
   CHECK(proxy.connections() == 0);
   REQUIRE(voted(member, claim_on("warm")) != 0);

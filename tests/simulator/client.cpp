@@ -227,7 +227,7 @@ void Client::hold(Store& store, Held held, Instant asked) {
   // As while a second key is waited for.
   QuorumStore second(new_council());
   const bool elsewhere = chance().one_in(3);
-  if (elsewhere) store.renewed_by_other_connection(held.claim);
+  held.renewed_elsewhere = elsewhere;
   RenewalSchedule upkeep(elsewhere ? second : store, {held}, *work, stop.fd());
   while (!stop.raised()) {
     pollfd fds[] = {{stop.fd(), POLLIN, 0}, {stepped.fd(), POLLIN, 0}};

@@ -111,10 +111,11 @@ Request Desk::request_of(const NodeRequest& request) {
   if (const auto* rejoining = std::get_if<Rejoining>(&request)) return *rejoining;
   const auto& release = std::get<Release>(request);
   constexpr milliseconds long_enough{60'000};
-  if (listening_ && *listening_ == release.token) listening_.reset();
-  return WireRelease{release.token,
-                     {release.shared || may_come_late(release.token),
-                      release.mode == ReleaseMode::ignore_floor, long_enough}};
+  const Token& token = release.claim.token;
+  if (listening_ && *listening_ == token) listening_.reset();
+  return WireRelease{token,
+                     {release.how.renewed_elsewhere || may_come_late(token),
+                      release.how.mode == ReleaseMode::ignore_floor, long_enough}};
 }
 
 /// What records a hold, sent on another link than the one there is now may be taken after what is
@@ -194,7 +195,7 @@ void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
 
 void Desk::answered(const Said& said) {
   if (const auto* release = std::get_if<Release>(&current_->request)) {
-    unanswered_.erase(release->token);
+    unanswered_.erase(release->claim.token);
   }
   last_answer_ = {sent_, said.clock, latest_};
   Response response = response_of(said);
@@ -214,9 +215,9 @@ Response Desk::response_of(const Said& said) const {
     return Answer(std::move(refusal));
   }
   if (const auto* granted = std::get_if<std::optional<Granted>>(&said.answer)) {
-    return *granted ? std::optional(grant_of(**granted)) : std::nullopt;
+    return *granted ? Renewed{grant_of(**granted)} : Renewed{};
   }
-  return std::get<Released>(said.answer);
+  return ReleaseResult{std::get<Released>(said.answer)};
 }
 
 void Desk::conclude(Response response) {

@@ -15,7 +15,7 @@ constexpr std::chrono::hours uptime_at_first{1};
 const Token& token_of(const Request& request) {
   static const Token none;
   if (const auto* vote = std::get_if<Vote>(&request)) return vote->claim.token;
-  if (const auto* renewal = std::get_if<Renewal>(&request)) return renewal->token;
+  if (const auto* renewal = std::get_if<Renewal>(&request)) return renewal->claim.token;
   if (const auto* rejoining = std::get_if<Rejoining>(&request)) return rejoining->claim.token;
   if (const auto* release = std::get_if<WireRelease>(&request)) return release->token;
   return none;
@@ -81,12 +81,13 @@ Said Server::execute(const Request& request) {
   if (const auto* vote = std::get_if<Vote>(&request)) {
     said.answer = table.acquire(vote->claim, vote->ask, {}, now, *this, vote->proposal).answer;
   } else if (const auto* renewal = std::get_if<Renewal>(&request)) {
-    const auto raise = renewal->fence.value == 0 ? std::nullopt : std::optional(renewal->fence);
-    const auto lease = table.renew(renewal->token, renewal->ttl, now, *this, raise).answer;
-    const auto renewed = lease ? granted(renewal->token) : std::nullopt;
+    const auto& [ttl, raise] = renewal->terms;
+    const Token& token = renewal->claim.token;
+    const auto lease = table.renew(token, ttl, now, *this, raise).answer;
+    const auto renewed = lease ? granted(token) : std::nullopt;
     const bool raised = renewed && raise && renewed->fence == *raise &&
                         std::none_of(before.begin(), before.end(), [&](const HoldEntry& hold) {
-                          return hold.token == renewal->token && hold.fence == *raise;
+                          return hold.token == token && hold.fence == *raise;
                         });
     if (raised) ++World::here().statistics().raised;
     said.answer = renewed;

@@ -16,8 +16,8 @@ void date(Response& response, Deadline sent) {
   if (auto* answer = std::get_if<Answer>(&response)) {
     if (auto* grant = std::get_if<Grant>(answer)) date_lease(*grant);
   }
-  if (auto* grant = std::get_if<std::optional<Grant>>(&response)) {
-    if (*grant) date_lease(**grant);
+  if (auto* renewed = std::get_if<Renewed>(&response)) {
+    if (renewed->grant) date_lease(*renewed->grant);
   }
 }
 

@@ -30,7 +30,8 @@ std::string text_of(const Request& request) {
            (ask.ticket ? " at " + std::to_string(ask.ticket->value) : "");
   }
   if (const auto* renewal = std::get_if<Renewal>(&request)) {
-    return "renew " + text_of(renewal->token) + " as " + text_of(renewal->fence);
+    return "renew " + text_of(renewal->claim.token) + " as " +
+           text_of(renewal->terms.granted.value_or(Fence{}));
   }
   if (const auto* rejoining = std::get_if<Rejoining>(&request)) {
     return "rejoin " + text_of(rejoining->claim.token) + " as " + text_of(rejoining->fence);

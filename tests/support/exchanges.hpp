@@ -58,8 +58,8 @@ class Exchanges {
     if (const auto* answer = std::get_if<Answer>(&heard.response)) {
       return votes && std::holds_alternative<Grant>(*answer);
     }
-    if (const auto* grant = std::get_if<std::optional<Grant>>(&heard.response)) {
-      return votes && grant->has_value();
+    if (const auto* renewed = std::get_if<Renewed>(&heard.response)) {
+      return votes && renewed->grant.has_value();
     }
     const auto* wake = std::get_if<Wake>(&heard.response);
     if (wake != nullptr && wake->why == Wake::Reason::granted) return true;

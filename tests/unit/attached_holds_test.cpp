@@ -28,32 +28,30 @@ class FakeStore final : public Store {
   void let_go() { stopping_ = false; }
   int renewals() const { return renewals_; }
 
-  std::optional<Grant> renew(const LockKey& key, const Token&, std::optional<milliseconds>,
-                             const CallOptions&) override {
+  Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
     const Deadline sent = BootClock::now();
     in_renewal_ = true;
     while (stopping_) poll_until({}, later(BootClock::now(), milliseconds(1)));
     in_renewal_ = false;
     ++renewals_;
     const std::lock_guard guard(mutex_);
-    const Mode mode = modes_[key.text];
+    const Mode mode = modes_[claim.key.text];
     if (mode == Mode::silent) throw Error(ErrorKind::unavailable, "no answer in time");
-    if (mode == Mode::gone) return std::nullopt;
-    return Grant{Fence{1}, Lease{ttl_, valid_until(sent, ttl_)}};
+    if (mode == Mode::gone) return {};
+    return {Grant{Fence{1}, Lease{ttl_, valid_until(sent, ttl_)}}};
   }
   Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  Released release(const LockKey& key, const Token&, ReleaseMode, const CallOptions&) override {
+  ReleaseResult release(const Claim& claim, const ReleaseOptions&, const CallOptions&) override {
     const std::lock_guard guard(mutex_);
-    released_ += key.text;
-    return Released::yes;
+    released_ += claim.key.text;
+    return {Released::yes};
   }
   std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
                             const CallOptions&) override {
     return {};
   }
   std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
-  bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return "fake"; }
   std::string released() const {
     const std::lock_guard guard(mutex_);

@@ -28,10 +28,8 @@ struct LongQueue {
       REQUIRE(std::get<Refusal>(answer).ahead == i);
     }
   }
-  void let_in() { holder.release({"k"}, held.token, ReleaseMode::normal, {}); }
-  Released release(std::size_t i) {
-    return stores[i]->release({"k"}, claims[i].token, ReleaseMode::normal, {});
-  }
+  void let_in() { holder.release(held, {}, {}); }
+  Released release(std::size_t i) { return stores[i]->release(claims[i], {}, {}).outcome; }
   void remove(std::size_t i) {
     stores.erase(stores.begin() + static_cast<std::ptrdiff_t>(i));
     claims.erase(claims.begin() + static_cast<std::ptrdiff_t>(i));
@@ -62,7 +60,7 @@ TEST_CASE("a long queue is listed whole, and each of its waiters is handed the l
   queue.let_in();
   for (std::size_t i = 0; i < queue.stores.size(); ++i) {
     CHECK(readable(queue.stores[i]->news_fd()));
-    REQUIRE(queue.stores[i]->renew({"k"}, queue.claims[i].token, std::nullopt, {}));
+    REQUIRE(queue.stores[i]->renew(queue.claims[i], {}, {}).grant);
     REQUIRE(queue.stores[i]->command_started(queue.claims[i], getpid()));
     CHECK(queue.state().waiters.size() == queue.stores.size() - i - 1);
     REQUIRE(queue.release(i) == Released::yes);

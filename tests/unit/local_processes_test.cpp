@@ -83,7 +83,7 @@ TEST_CASE("twenty processes that count under the lock lose no count") {
           sched_yield();
           shared.value = seen + 1;
           --shared.busy;
-          own.release(claim.key, claim.token, ReleaseMode::normal, {});
+          own.release(claim, {}, {});
         }
       });
     }
@@ -107,11 +107,11 @@ TEST_CASE("fifty waiters are served in the order they came, each woken at most t
       const int sleeps = wait_for_lock(own, claim);
       shared.order[shared.value++] = i;
       if (sleeps > shared.most_sleeps) shared.most_sleeps = sleeps;
-      own.release(claim.key, claim.token, ReleaseMode::normal, {});
+      own.release(claim, {}, {});
     });
     REQUIRE(eventually([&] { return stage.waiting("k") == static_cast<std::size_t>(i) + 1; }));
   }
-  stage.store.release(first.key, first.token, ReleaseMode::normal, {});
+  stage.store.release(first, {}, {});
   for (Forked& one : crowd) CHECK(one.wait() == 0);
   for (int i = 0; i < 50; ++i) CHECK(shared.order[i] == i);
   CHECK(shared.most_sleeps <= 2);
@@ -214,8 +214,7 @@ TEST_CASE("a waiter that becomes first because the one before it left watches th
   Forked next([&] { stage.hold_and_stay("k"); });
   REQUIRE(eventually([&] { return stage.waiting("k") == 2; }));
   usleep(20'000);
-  CHECK(stage.store.release(leaving.key, leaving.token, ReleaseMode::normal, {}) ==
-        Released::left_queue);
+  CHECK(stage.store.release(leaving, {}, {}).outcome == Released::left_queue);
   usleep(20'000);
   holder.signal(SIGKILL);
   CHECK(eventually([&] { return shared.value == 2; }, milliseconds(1000)));
@@ -234,7 +233,7 @@ TEST_CASE("a stopped waiter that is handed the lock costs the others two seconds
   stopped.signal(SIGSTOP);
   usleep(20'000);
   const auto freed = now_ns();
-  stage.store.release(first.key, first.token, ReleaseMode::normal, {});
+  stage.store.release(first, {}, {});
   REQUIRE(eventually([&] { return shared.value == 1; }));
   CHECK(since(freed) >= milliseconds(1900));
   CHECK(since(freed) < stretched(milliseconds(2300)));
@@ -280,7 +279,7 @@ TEST_CASE("nothing but the key's file is left of holders and waiters that were k
   }
   const Claim claim = claim_on("k");
   REQUIRE(wait_for_lock(stage.store, claim) == 0);
-  stage.store.release(claim.key, claim.token, ReleaseMode::normal, {});
+  stage.store.release(claim, {}, {});
   CHECK(stage.files() <= 2);  // the key's file, and our own mailbox while the store lives
 }
 
@@ -318,7 +317,7 @@ TEST_CASE("a store left to a forked process is cleared up by that one alone") {
   Forked second([&] {
     first->leave_to(getpid());
     while (stage.shared->value == 0) usleep(1000);
-    first->release(claim.key, claim.token, ReleaseMode::normal, {});
+    first->release(claim, {}, {});
     first.reset();
   });
   first->leave_to(second.pid());

@@ -59,8 +59,8 @@ TEST_CASE("a free key is granted, a held one refused with who holds it, and then
   CHECK(refusal.held_by[0].who == first.who);
   CHECK(!refusal.held_by[0].lease_left);
   CHECK(refusal.held_by[0].fence == std::get<Grant>(answer).fence);
-  CHECK(store.release(first.key, first.token, ReleaseMode::normal, {}) == Released::yes);
-  CHECK(store.release(first.key, first.token, ReleaseMode::normal, {}) == Released::not_held);
+  CHECK(store.release(first, {}, {}).outcome == Released::yes);
+  CHECK(store.release(first, {}, {}).outcome == Released::not_held);
   const auto next = store.acquire(claim_on("k"), {}, {});
   REQUIRE(std::holds_alternative<Grant>(next));
   CHECK(std::get<Grant>(next).fence > std::get<Grant>(answer).fence);
@@ -71,7 +71,7 @@ TEST_CASE("a renewable hold has a lease, and the same request again has the same
   LocalStore store(place.settings);
   Claim claim = claim_on("k");
   claim.upkeep = Liveness::renewal;
-  CHECK(store.needs_renewal(claim));
+  CHECK(needs_renewal(store, claim));
   const auto before = BootClock::now();
   const auto once = std::get<Grant>(store.acquire(claim, {}, {}));
   const auto twice = std::get<Grant>(store.acquire(claim, {}, {}));
@@ -79,18 +79,18 @@ TEST_CASE("a renewable hold has a lease, and the same request again has the same
   CHECK(once.lease.length == claim.ttl);
   CHECK(once.lease.valid_until >= valid_until(before, claim.ttl));
   CHECK(once.lease.valid_until <= later(before, claim.ttl));
-  const auto renewed = store.renew(claim.key, claim.token, milliseconds(500), {});
+  const auto renewed = store.renew(claim, {.ttl = milliseconds(500)}, {}).grant;
   REQUIRE(renewed);
   CHECK(renewed->lease.length == milliseconds(500));
-  CHECK(!store.renew(claim.key, new_token(claim.owner), std::nullopt, {}));
+  CHECK(!store.renew(claim_named(claim.key, new_token(claim.owner)), {}, {}).grant);
   CHECK(store.inspect({{claim.key}, {}}, {})[0].holders[0].lease_left);
 }
 
 TEST_CASE("a token of a key that has no file holds nothing, and no file is made for it") {
   Place place;
   LocalStore store(place.settings);
-  CHECK(store.release({"k"}, {"t"}, ReleaseMode::normal, {}) == Released::not_held);
-  CHECK(!store.renew({"k"}, {"t"}, std::nullopt, {}));
+  CHECK(store.release(claim_named({"k"}, {"t"}), {}, {}).outcome == Released::not_held);
+  CHECK(!store.renew(claim_named({"k"}, {"t"}), {}, {}).grant);
   CHECK(store.evict({"k"}, std::nullopt, Who{}, {}).empty());
   CHECK(store.inspect({{{"k"}}, {}}, {})[0].holders.empty());
   CHECK(std::filesystem::is_empty(place.settings.path));
@@ -116,7 +116,7 @@ TEST_CASE("inspect shows exact keys in the order given and then what globs match
   REQUIRE(try_lock(store, claim_on(long_key)));
   const Claim freed = claim_on("free");
   REQUIRE(try_lock(store, freed));
-  store.release(freed.key, freed.token, ReleaseMode::normal, {});
+  store.release(freed, {}, {});
   const auto states = store.inspect({{{"free"}, {"c"}}, {"*"}}, {});
   REQUIRE(states.size() == 5);
   CHECK(states[0].key.text == "free");
@@ -157,7 +157,7 @@ TEST_CASE("a store leaves no FIFO behind") {
     LocalStore waiter(place.settings);
     REQUIRE(std::holds_alternative<Refusal>(waiter.acquire(claim_on("k"), {true, {}}, {})));
     CHECK(files_in(place.settings.path, ".wait-") == 2);
-    store.release(claim.key, claim.token, ReleaseMode::normal, {});
+    store.release(claim, {}, {});
   }
   CHECK(files_in(place.settings.path, "") == 1);
 }
@@ -168,13 +168,13 @@ TEST_CASE("a hold with a floor keeps the key taken after its release") {
   Claim claim = claim_on("k");
   claim.floor = milliseconds(60'000);
   REQUIRE(try_lock(store, claim));
-  CHECK(store.release(claim.key, claim.token, ReleaseMode::normal, {}) == Released::yes);
+  CHECK(store.release(claim, {}, {}).outcome == Released::yes);
   const Refusal refusal = refused(store, claim_on("k"));
   REQUIRE(refusal.held_by.size() == 1);
   CHECK(refusal.held_by[0].kept);
   CHECK(refusal.held_by[0].owner.empty());
   CHECK(refused(store, claim).why == Refusal::Reason::gone);
-  CHECK(!store.renew(claim.key, claim.token, std::nullopt, {}));
+  CHECK(!store.renew(claim, {}, {}).grant);
 }
 
 TEST_CASE("a sleeper is told of a hand-over, and of nothing when its time has come") {
@@ -190,7 +190,7 @@ TEST_CASE("a sleeper is told of a hand-over, and of nothing when its time has co
   Event interrupt;
   interrupt.raise();
   CHECK(other.sleep(second, never, interrupt.fd()).why == Wake::Reason::interrupted);
-  store.release(first.key, first.token, ReleaseMode::normal, {});
+  store.release(first, {}, {});
   const Wake wake = other.sleep(second, never, -1);
   CHECK(wake.why == Wake::Reason::granted);
   REQUIRE(wake.grant);
@@ -211,7 +211,7 @@ TEST_CASE("the first waiter is told when the lease that blocks it becomes shorte
   REQUIRE(try_lock(store, first));
   const Claim second = claim_on("k");
   REQUIRE(std::holds_alternative<Refusal>(other.acquire(second, {true, {}}, {})));
-  REQUIRE(store.renew(first.key, first.token, milliseconds(300), {}));
+  REQUIRE(store.renew(first, {.ttl = milliseconds(300)}, {}).grant);
   const Wake wake = other.sleep(second, later(BootClock::now(), milliseconds(25'000)), -1);
   CHECK(wake.why == Wake::Reason::changed);
   CHECK(wake.ask_again_at <= later(BootClock::now(), milliseconds(300)));
@@ -285,7 +285,7 @@ TEST_CASE("users who share a sticky directory wait for and wake one another") {
     _exit(7);
   });
   while (store.inspect({{{"k"}}, {}}, {})[0].waiters.empty()) usleep(1000);
-  store.release(first.key, first.token, ReleaseMode::normal, {});
+  store.release(first, {}, {});
   CHECK(other.wait() == 7);
 }
 
@@ -312,11 +312,11 @@ TEST_CASE("a release goes past any number of dead waiters, and tells the one aft
       REQUIRE(queue.back().acquire(claims.back(), {true, {}}, {}).index() == 1);
     }
     for (std::size_t i = 0; i < dead; ++i) queue.pop_front();
-    store.release(held.key, held.token, ReleaseMode::normal, {});
+    store.release(held, {}, {});
     CHECK(readable(queue[0].news_fd()));
     CHECK(readable(queue[1].news_fd()));
     CHECK(!readable(queue[2].news_fd()));
-    const auto granted = queue[0].renew(held.key, claims[dead].token, std::nullopt, {});
+    const auto granted = queue[0].renew(claims[dead], {}, {}).grant;
     CHECK(granted);
     const auto state = store.inspect({{held.key}, {}}, {})[0];
     REQUIRE(state.holders.size() == 1);
@@ -358,7 +358,7 @@ TEST_CASE("a new key's file takes away what was free for a week, and nothing you
     const Claim claim = claim_on(key);
     REQUIRE(try_lock(store, claim));
     if (key != std::string("held")) {
-      store.release(claim.key, claim.token, ReleaseMode::normal, {});
+      store.release(claim, {}, {});
     }
   }
   age("old.dlock", 8);

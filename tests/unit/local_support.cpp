@@ -30,7 +30,7 @@ bool sleep_for_lock(LocalStore& store, const Claim& claim, Deadline until, int& 
     ++sleeps;
     const Wake wake = store.sleep(claim, until, -1);
     if (wake.why == Wake::Reason::granted) {
-      return store.renew(claim.key, claim.token, std::nullopt, {}).has_value();
+      return store.renew(claim, {}, {}).grant.has_value();
     }
     if (wake.why != Wake::Reason::changed) return false;
     until = wake.ask_again_at;

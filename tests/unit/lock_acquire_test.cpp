@@ -28,6 +28,7 @@ class HeldForEver final : public Store {
     refusal.waiting = ahead_ + 1;
     refusal.ticket = ask.ticket.value_or(Ticket{1});
     refusal.ask_again_in = milliseconds(30'000) - passed_ % milliseconds(10'000);
+    if (near_head_) refusal.longest_sleep_near_head = *near_head_;
     return refusal;
   }
   Wake sleep(const Claim&, Deadline until, int) override {
@@ -35,22 +36,15 @@ class HeldForEver final : public Store {
     if (passed_ >= hour) done_.raise();
     return Wake{};
   }
-  std::optional<Grant> renew(const LockKey&, const Token&, std::optional<milliseconds>,
-                             const CallOptions&) override {
-    return std::nullopt;
-  }
-  Released release(const LockKey&, const Token&, ReleaseMode, const CallOptions&) override {
-    return Released::left_queue;
+  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override { return {}; }
+  ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
+    return {Released::left_queue};
   }
   std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
                             const CallOptions&) override {
     return {};
   }
   std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
-  bool needs_renewal(const Claim&) const override { return true; }
-  milliseconds longest_sleep_near_head() const override {
-    return near_head_ ? *near_head_ : Store::longest_sleep_near_head();
-  }
   std::string name() const override { return "fake"; }
 
   double requests_a_second() const {

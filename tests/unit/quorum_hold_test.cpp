@@ -178,7 +178,7 @@ TEST_CASE("a semaphore's hold that another process renews takes the votes of its
   QuorumHold quorum_hold(5, std::nullopt);
   for (std::size_t i = 0; i < 3; ++i) {
     const Lease lease{milliseconds(30'000), in_a_minute};
-    quorum_hold.take({i, 1, {}, std::optional(Grant{Fence{7}, lease, true, Limit{2}})});
+    quorum_hold.take({i, 1, {}, Renewed{Grant{Fence{7}, lease, true, Limit{2}}}});
   }
   CHECK(quorum_hold.needed() == 4);
   CHECK_FALSE(quorum_hold.lease(BootClock::now()));

@@ -22,26 +22,18 @@ namespace {
 /// Does nothing of itself.
 class Idle : public Member {
  public:
-  Released release(const LockKey&, const Token&, ReleaseMode, const CallOptions&) override {
-    return Released::yes;
+  ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
+    return {Released::yes};
   }
   std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
   Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal(); }
   Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override { return Refusal(); }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  std::optional<Grant> renew(const LockKey&, const Token&, std::optional<milliseconds>,
-                             const CallOptions&) override {
-    return std::nullopt;
-  }
-  std::optional<Grant> renew_as(const LockKey&, const Token&, std::optional<milliseconds>, Fence,
-                                const CallOptions&) override {
-    return std::nullopt;
-  }
+  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override { return {}; }
   std::optional<Grant> rejoin(const Claim&, Fence, const CallOptions&) override {
     return std::nullopt;
   }
   void note_dropped(const LockKey&, const Token&) override {}
-  void note_shared(const LockKey&, const Token&) override {}
   std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
                             const CallOptions&) override {
     return {};
@@ -65,7 +57,6 @@ class Idle : public Member {
     return std::nullopt;
   }
   Fence record_max(const LockKey&, Fence fence, const CallOptions&) override { return fence; }
-  bool needs_renewal(const Claim&) const override { return true; }
   std::string name() const override { return "idle"; }
   Standing standing() const override { return {}; }
 };
@@ -77,8 +68,8 @@ class Slow final : public Idle {
   Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released)
       : takes_(takes), sent_(sent), released_(released) {}
 
-  Released release(const LockKey&, const Token&, ReleaseMode,
-                   const CallOptions& call_options) override {
+  ReleaseResult release(const Claim&, const ReleaseOptions&,
+                        const CallOptions& call_options) override {
     pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
     if (poll_until(fds, later(BootClock::now(), milliseconds(1))) > 0) {
       throw Error(ErrorKind::interrupted, "interrupted");
@@ -89,7 +80,7 @@ class Slow final : public Idle {
       throw Error(ErrorKind::interrupted, "interrupted");
     }
     released_ = true;
-    return Released::yes;
+    return {Released::yes};
   }
 
  private:
@@ -113,9 +104,9 @@ class Busy final : public Idle {
   void note_dropped(const LockKey&, const Token& token) override {
     log_.push_back("dropped " + token.text);
   }
-  Released release(const LockKey&, const Token& token, ReleaseMode, const CallOptions&) override {
-    log_.push_back("released " + token.text);
-    return Released::yes;
+  ReleaseResult release(const Claim& claim, const ReleaseOptions&, const CallOptions&) override {
+    log_.push_back("released " + claim.token.text);
+    return {Released::yes};
   }
 
  private:
@@ -135,10 +126,9 @@ class Listened final : public Idle {
     poll_until(fds, until);
     return {Wake::Reason::interrupted, {}};
   }
-  std::optional<Grant> renew(const LockKey&, const Token&, std::optional<milliseconds>,
-                             const CallOptions&) override {
+  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override {
     subscribed_ = false;
-    return std::nullopt;
+    return {};
   }
 
  private:
@@ -149,7 +139,7 @@ class Listened final : public Idle {
 class Odd final : public Idle {
  public:
   Wake sleep(const Claim&, Deadline, int) override { throw std::runtime_error("odd"); }
-  Released release(const LockKey&, const Token&, ReleaseMode, const CallOptions&) override {
+  ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
     throw std::runtime_error("odd");
   }
 };
@@ -176,7 +166,7 @@ Outcome outcome(milliseconds takes, bool has_answered) {
       nodes.ask(0, Inspection{}, deadline);
       REQUIRE(nodes.hear(deadline, -1));
     }
-    nodes.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, deadline);
+    nodes.ask(0, Release{claim_named({"k"}, {"t"}), {}}, deadline);
   }
   return {sent, released};
 }
@@ -227,11 +217,11 @@ TEST_CASE("council: a member hears of a vote that is dropped, before its release
       });
       Vote vote = waiting_vote;
       vote.claim.token = Token{"t"};
-      nodes.ask(0, Renewal{LockKey{"k"}, Token{"t"}, {}, {}}, soon());
+      nodes.ask(0, Renewal{claim_named({"k"}, {"t"}), {}}, soon());
       nodes.hear(soon(), -1);
       nodes.ask(0, Inspection{}, soon());
       nodes.ask(0, vote, soon());
-      nodes.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, soon());
+      nodes.ask(0, Release{claim_named({"k"}, {"t"}), {}}, soon());
     }
     return log == std::vector<std::string>{"dropped t", "released t"};
   }));
@@ -241,7 +231,7 @@ TEST_CASE("council: what ends the listening at a member is no trouble of the mem
   ThreadedNodeClients nodes(one<Listened>());
   nodes.ask(0, waiting_vote, soon());
   REQUIRE(nodes.hear(soon(), -1));
-  nodes.ask(0, Renewal{LockKey{"k"}, Token{"t"}, {}, {}}, soon());
+  nodes.ask(0, Renewal{claim_named({"k"}, {"t"}), {}}, soon());
   REQUIRE(nodes.hear(soon(), -1));
   nodes.ask(0, Inspection{}, soon());
   const auto heard = nodes.hear(soon(), -1);
@@ -257,7 +247,7 @@ TEST_CASE("council: what a member fails with is an answer, whatever it is") {
   REQUIRE(news);
   CHECK(news->request == 0);
   CHECK(std::holds_alternative<Error>(news->response));
-  nodes.ask(0, Release{LockKey{"k"}, Token{"t"}, ReleaseMode::normal}, soon());
+  nodes.ask(0, Release{claim_named({"k"}, {"t"}), {}}, soon());
   const auto failed = nodes.hear(soon(), -1);
   REQUIRE(failed);
   CHECK(std::holds_alternative<Error>(failed->response));

@@ -124,8 +124,7 @@ void RecordSchedule::go_on_waiting(Client& client) {
   if (wake.why != Wake::Reason::granted) return;
   if (wake.grant) granted(client, *wake.grant);
   if (wake.grant && chance_.one_in(2)) return;
-  const auto renewed =
-      client.store->renew(client.claim.key, client.claim.token, std::nullopt, by_any_time());
+  const auto renewed = client.store->renew(client.claim, {}, by_any_time()).grant;
   if (renewed) granted(client, *renewed);
 }
 
@@ -133,11 +132,10 @@ void RecordSchedule::go_on_holding(Client& client) {
   const auto what = chance_.up_to(9);
   if (what <= 3) return release(client);
   if (what == 4) {
-    client.store->rest();
+    client.store->suspend(Suspension::rest);
     return;
   }
-  const auto renewed =
-      client.store->renew(client.claim.key, client.claim.token, std::nullopt, by_any_time());
+  const auto renewed = client.store->renew(client.claim, {}, by_any_time()).grant;
   if (renewed) return granted(client, *renewed);
   client.state = Client::State::idle;
 }
@@ -147,8 +145,7 @@ void RecordSchedule::release(Client& client) {
   client.state = Client::State::idle;
   for (int tries = 0; tries < 20; ++tries) {
     try {
-      client.store->release(client.claim.key, client.claim.token, ReleaseMode::normal,
-                            by_any_time());
+      client.store->release(client.claim, {}, by_any_time());
       released_.insert(client.claim.token);
       return;
     } catch (const Error& error) {

@@ -31,7 +31,7 @@ std::optional<Grant> RedisStore::renew_with(std::vector<std::string> arguments, 
   }
   const Deadline sent = BootClock::now();
   const Reply reply = run(key, arguments, call_options);
-  const int link = connection_.links();
+  const int link = links();
   if (word(reply, 0) == "gone") {
     note_eviction(asked, reply);
     tidy(key, number(reply, 1), call_options);
@@ -52,7 +52,7 @@ Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode
   const Asked asked{key, token};
   // What somebody else asked of one server of several may not have arrived there yet.
   const bool is_known = !terms_.member || pending_->known.contains(asked);
-  const bool never_sent = connection_.links() == 0 && !terms_.cluster;
+  const bool never_sent = links() == 0 && !terms_.cluster;
   if (is_known && never_sent && pending_->unanswered.contains(asked)) return Released::not_held;
   bool unsure = !is_known || may_come_after(asked);
   Released answer = release_once(asked, mode, unsure, call_options);
@@ -69,8 +69,7 @@ Released RedisStore::release(const LockKey& key, const Token& token, ReleaseMode
 bool RedisStore::may_come_after(const Asked& asked) const {
   const auto found = pending_->unanswered.find(asked);
   if (found == pending_->unanswered.end()) return false;
-  return !connection_.is_open() ||
-         found->second != Pending::Sent{&connection_, connection_.links()};
+  return !is_open() || found->second != Pending::Sent{&connection(), links()};
 }
 
 Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,
@@ -84,7 +83,7 @@ Released RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool uns
                       std::to_string(tombstone_life.count())});
   }
   const Reply reply = run(key, arguments, call_options);
-  const bool first_may_have_done_it = sent_twice_;
+  const bool first_may_have_done_it = sent_twice();
   tidy(key, number(reply, 1), call_options);
   if (word(reply, 0) == "released") return Released::yes;
   if (word(reply, 0) == "left") return Released::left_queue;

@@ -6,7 +6,6 @@
 #include "redis/backoff.hpp"
 #include "redis/cluster_store.hpp"
 #include "redis/lock_states.hpp"
-#include "redis/server_error.hpp"
 
 namespace dlock {
 
@@ -15,7 +14,7 @@ std::vector<KeyState> ClusterStore::inspect(const Query& query, const CallOption
     return read(keys, requests, call_options);
   };
   const auto find_all = [&](const auto& globs) { return find(globs, call_options); };
-  return inspect_locks(query, {terms_.prefix, name_, read_all, find_all});
+  return inspect_locks(query, {terms_.prefix, name(), read_all, find_all});
 }
 
 /// Keys of one node go there in one write. What turns out to be elsewhere, or to be on its way, is
@@ -24,7 +23,8 @@ std::vector<Reply> ClusterStore::read(const std::vector<LockKey>& keys,
                                       const std::vector<Request>& requests,
                                       const CallOptions& call_options) {
   std::map<std::optional<NodeAddress>, std::vector<std::size_t>> keys_at;
-  for (std::size_t i = 0; i < keys.size(); ++i) keys_at[map_.owner(slot(keys[i]))].push_back(i);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    keys_at[router_.map().owner(slot(keys[i]))].push_back(i);
   std::vector<Reply> replies(requests.size());
   for (const auto& [place, some] : keys_at) {
     std::vector<std::size_t> which;
@@ -35,27 +35,15 @@ std::vector<Reply> ClusterStore::read(const std::vector<LockKey>& keys,
         of_some.push_back(requests[i]);
       }
     }
-    auto answers = read_at(slot(keys[some.front()]), of_some, call_options);
+    auto answers = router_.read_at(slot(keys[some.front()]), of_some, call_options);
     for (std::size_t i = 0; i < which.size(); ++i) {
       if (redirection_in(answers[i])) {
         const int its_slot = slot(keys[which[i] / requests_a_key]);
-        answers[i] = read_at(its_slot, {of_some[i]}, call_options).front();
+        answers[i] = router_.read_at(its_slot, {of_some[i]}, call_options).front();
       }
       replies[which[i]] = std::move(answers[i]);
     }
   }
-  return replies;
-}
-
-std::vector<Reply> ClusterStore::read_at(int slot, const std::vector<Request>& requests,
-                                         const CallOptions& call_options) {
-  std::vector<Reply> replies;
-  at_slot(slot, call_options, [&](RedisStore& node, const CallOptions& share) {
-    replies = node.read(requests, share);
-    const auto redirection = redirection_in(replies.front());
-    if (!redirection) return;
-    throw Redirected(*redirection, node.name() + ": " + server_error(replies.front()).what());
-  });
   return replies;
 }
 
@@ -66,7 +54,7 @@ std::vector<LockKey> ClusterStore::find(const std::vector<std::string>& globs,
     try {
       return find_once(globs, call_options);
     } catch (const Error& error) {
-      const bool may_heal = error.trouble() == ErrorKind::unavailable && was_reached();
+      const bool may_heal = error.trouble() == ErrorKind::unavailable && router_.was_reached();
       if (!may_heal || !pauses.fit()) throw;
     }
     pauses.take();
@@ -75,19 +63,11 @@ std::vector<LockKey> ClusterStore::find(const std::vector<std::string>& globs,
 
 std::vector<LockKey> ClusterStore::find_once(const std::vector<std::string>& globs,
                                              const CallOptions& call_options) {
-  refresh(std::nullopt, call_options);
-  if (const int unserved = map_.unserved(); unserved > 0) {
-    throw Error(ErrorKind::unavailable,
-                name_ + ": " + std::to_string(unserved) +
-                    " of its slots have no node, so nobody can tell all locks");
-  }
   std::vector<LockKey> keys;
-  for (const NodeAddress& master : map_.masters()) {
-    const CallOptions share{later(BootClock::now(), left_until(call_options.deadline) / 2),
-                            call_options.cancel_fd};
-    auto found = node_at(master).matching_keys(globs, share);
+  router_.at_each_master(call_options, [&](RedisClient& node, const CallOptions& share) {
+    auto found = static_cast<RedisStore&>(node).matching_keys(globs, share);
     std::move(found.begin(), found.end(), std::back_inserter(keys));
-  }
+  });
   // A key on its way may be met at both ends.
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());

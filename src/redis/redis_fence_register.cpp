@@ -13,7 +13,7 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
   const Request script{"EVAL", std::string(seal_script), "1", key, std::to_string(fence.value)};
   Reply reply = read({script}, call_options).front();
   if (is_deposed(reply)) {
-    connection_.close();
+    close();
     reply = read({script}, call_options).front();
   }
   check(resource, reply);

@@ -45,22 +45,6 @@ std::vector<LockKey> RedisStore::matching_keys(const std::vector<std::string>& g
   return keys;
 }
 
-void RedisStore::stop_listening(const CallOptions& call_options) {
-  if (!connection_.is_open()) subscribed_.clear();
-  if (subscribed_.empty()) return;
-  const Request unsubscribe{"UNSUBSCRIBE", subscribed_};
-  connection_.exchange(std::span(&unsubscribe, 1), call_options);
-  subscribed_.clear();
-}
-
-std::vector<Reply> RedisStore::read(const std::vector<Request>& requests,
-                                    const CallOptions& call_options) {
-  stop_listening(call_options);
-  if (preceding_.empty()) return connection_.exchange(requests, call_options);
-  auto all = requests;
-  return exchange_preceded(all, 0, call_options);
-}
-
 std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions& call_options) {
   const auto read_all = [&](const auto&, const auto& requests) {
     return read(requests, call_options);

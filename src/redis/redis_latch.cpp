@@ -56,7 +56,7 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
   const ScriptRun run{latch_script, latch_script_sha1, {latch}, arguments, listen ? latch : ""};
   Backoff pauses(call_options);
   while (true) {
-    const int links = connection_.links();
+    const int before = links();
     const auto half = left_until(call_options.deadline) / 2;
     const auto answer_by = std::min(call_options.deadline, later(BootClock::now(), half));
     try {
@@ -72,8 +72,8 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
       return part.state.count > 0 ? std::optional(std::move(part)) : std::nullopt;
     } catch (const Error& error) {
       // Who refuses to be connected to has not done it, nor has who answers with an error.
-      const bool silent = connection_.links() > links || BootClock::now() >= answer_by;
-      const bool may_be_lost = silent && !connection_.is_open();
+      const bool silent = links() > before || BootClock::now() >= answer_by;
+      const bool may_be_lost = silent && !is_open();
       if (error.trouble() != ErrorKind::unavailable || !may_be_lost || !pauses.fit()) throw;
     }
     pauses.take();

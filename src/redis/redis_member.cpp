@@ -113,7 +113,7 @@ std::optional<LatchPart> RedisMember::read_latch(const LockKey& key, std::size_t
 }
 
 Reply RedisMember::run_script(const ScriptRun& run, const CallOptions& call_options) {
-  Reply reply = RedisStore::run_script(run, call_options);
+  Reply reply = RedisClient::run_script(run, call_options);
   know_process();
   return reply;
 }

@@ -29,7 +29,7 @@ Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const 
   const LockKey& key = asked.first;
   const Deadline sent = BootClock::now();
   const Reply reply = run(key, arguments, call_options);
-  const int link = connection_.links();
+  const int link = links();
   if (word(reply, 0) == "gone") {
     tidy(key, number(reply, 1), call_options);
     return {std::nullopt, evictor_in(reply)};
@@ -50,7 +50,7 @@ ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
   if (how.renewed_elsewhere) pending_->known.erase(asked);
   // What somebody else asked of one server of several may not have arrived there yet.
   const bool is_known = !terms_.member || pending_->known.contains(asked);
-  const bool never_sent = connection_.links() == 0 && !terms_.cluster;
+  const bool never_sent = links() == 0 && !terms_.cluster;
   if (is_known && never_sent && pending_->unanswered.contains(asked)) return {};
   bool unsure = !is_known || may_come_after(asked);
   ReleaseResult result = release_once(asked, how.mode, unsure, call_options);
@@ -67,8 +67,7 @@ ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
 bool RedisStore::may_come_after(const Asked& asked) const {
   const auto found = pending_->unanswered.find(asked);
   if (found == pending_->unanswered.end()) return false;
-  return !connection_.is_open() ||
-         found->second != Pending::Sent{&connection_, connection_.links()};
+  return !is_open() || found->second != Pending::Sent{&connection(), links()};
 }
 
 ReleaseResult RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,
@@ -82,7 +81,7 @@ ReleaseResult RedisStore::release_once(const Asked& asked, ReleaseMode mode, boo
                       std::to_string(tombstone_life.count())});
   }
   const Reply reply = run(key, arguments, call_options);
-  const bool first_may_have_done_it = sent_twice_;
+  const bool first_may_have_done_it = sent_twice();
   tidy(key, number(reply, 1), call_options);
   if (word(reply, 0) == "released") return {Released::yes};
   if (word(reply, 0) == "left") return {Released::left_queue};

@@ -13,24 +13,9 @@
 #include "redis/server_error.hpp"
 
 namespace dlock {
-namespace {
-
-/// Where the channel is among the arguments of an acquire.
-constexpr std::ptrdiff_t channel_argument = 6;
-
-/// Whether what others publish without end has kept a sleeper too long.
-std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {
-  if (cancel_fd >= 0 && readable(cancel_fd)) return Wake::Reason::interrupted;
-  if (BootClock::now() >= until) return Wake::Reason::due;
-  return std::nullopt;
-}
-
-}  // namespace
-
 RedisStore::RedisStore(std::unique_ptr<EndpointResolver> route, RedisTerms terms,
                        std::shared_ptr<Pending> pending, std::vector<Request> questions)
-    : terms_(std::move(terms)),
-      connection_(std::move(route), std::move(questions), terms_.on_link, terms_.on_resolved),
+    : RedisClient(std::move(route), std::move(terms), std::move(questions)),
       pending_(std::move(pending)) {}
 
 Reply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
@@ -47,26 +32,7 @@ void RedisStore::check(const LockKey& key, const Reply& reply) const {
   const std::string message = name() + ": " + (of_the_key ? escaped(key.text) + ": " : "") +
                               error.what() +
                               (of_the_key ? redis_keys_text(terms_.prefix, key) : "");
-  const auto redirection = redirection_in(reply);
-  if (redirection && terms_.cluster) throw Redirected(*redirection, message);
-  const bool of_a_cluster = redirection && redirection->kind != Redirection::Kind::later;
-  throw error.reworded(message + (of_a_cluster ? "; a Cluster is named by redis+cluster://" : ""));
-}
-
-void RedisStore::precede_with(Request request) {
-  preceding_ = std::move(request);
-  said_before_.reset();
-}
-
-std::vector<Reply> RedisStore::exchange_preceded(std::vector<Request>& requests,
-                                                 std::ptrdiff_t place,
-                                                 const CallOptions& call_options) {
-  if (!preceding_.empty()) requests.insert(requests.begin() + place, preceding_);
-  auto replies = connection_.exchange(requests, call_options);
-  if (preceding_.empty()) return replies;
-  said_before_ = std::move(replies[static_cast<std::size_t>(place)]);
-  replies.erase(replies.begin() + place);
-  return replies;
+  throw_error(reply, error, message);
 }
 
 Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
@@ -80,58 +46,6 @@ Reply RedisStore::call(const LockKey& key, const std::vector<std::string>& argum
                 true};
   if (terms_.member) run.keys.push_back(names.alive);
   return run_script(run, call_options);
-}
-
-Reply RedisStore::run_script(const ScriptRun& run, const CallOptions& call_options) {
-  sent_twice_ = false;
-  Reply reply = run_once(run, false, call_options);
-  if (is_deposed(reply)) {
-    connection_.close();
-    reply = run_once(run, false, call_options);
-  }
-  if (reply.is_error("NOSCRIPT")) reply = run_once(run, true, call_options);
-  return reply;
-}
-
-bool RedisStore::is_deposed(const Reply& reply) const {
-  const bool replica = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
-  return replica && connection_.may_move();
-}
-
-Reply RedisStore::run_once(const ScriptRun& run, bool by_text, const CallOptions& call_options) {
-  const bool listen = !run.channel.empty();
-  const int link = connection_.links();
-  here_ = place(call_options);
-  std::vector<Request> requests;
-  if (!connection_.is_open() || connection_.links() != link) subscribed_.clear();
-  if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
-  const auto place_before = static_cast<std::ptrdiff_t>(requests.size());
-  if (listen) {
-    requests.push_back({"MULTI"});
-    requests.push_back({"SUBSCRIBE", run.channel});
-  }
-  Request script{by_text ? "EVAL" : "EVALSHA", std::string(by_text ? run.text : run.sha1),
-                 std::to_string(run.keys.size())};
-  script.insert(script.end(), run.keys.begin(), run.keys.end());
-  script.insert(script.end(), run.arguments.begin(), run.arguments.end());
-  if (run.placed) {
-    const auto first = script.end() - static_cast<std::ptrdiff_t>(run.arguments.size());
-    if (listen && !here_.empty()) first[channel_argument] += "@" + here_;
-    script.insert(first + 2, here_);
-  }
-  requests.push_back(std::move(script));
-  if (listen) requests.push_back({"EXEC"});
-  subscribed_ = run.channel;
-  auto replies = exchange_preceded(requests, place_before, call_options);
-  sent_twice_ = sent_twice_ || connection_.was_sent_twice();
-  // It went to another server than it says.
-  if (place(call_options) != here_) return run_once(run, by_text, call_options);
-  if (!listen) return in_items(std::move(replies.back()));
-  for (const Reply& reply : replies) {
-    if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
-  }
-  if (!replies.back().is_array(2)) connection_.close();
-  return in_items(item(replies.back(), 1));
 }
 
 void RedisStore::replicate(const LockKey& key, int link, const CallOptions& call_options) {
@@ -149,7 +63,7 @@ void RedisStore::replicate(const LockKey& key, int link, const CallOptions& call
   }
   check(key, reply);
   // A new connection has written nothing, so that every replica would have all of it.
-  if (connection_.links() != link || !connection_.is_open()) {
+  if (links() != link || !is_open()) {
     throw Error(
         ErrorKind::not_replicated,
         of_key + "the connection broke while dlock waited for replicas: the lock is released",
@@ -169,21 +83,16 @@ const std::string& RedisStore::channel_of(const Token& token) {
   return channel;
 }
 
-std::string RedisStore::place(const CallOptions& call_options) {
-  if (!terms_.may_move) return "";
-  return std::to_string(fnv1a(connection_.connect(call_options).address()));
-}
-
 void RedisStore::note_asked(const Asked& asked) {
   note_own(asked);
   auto& sent = pending_->unanswered[asked];
   const bool went_out = sent.connection != nullptr && sent.link <= sent.connection->links();
-  if (!went_out) sent = {&connection_, connection_.links() + (connection_.is_open() ? 0 : 1)};
+  if (!went_out) sent = {&connection(), links() + (is_open() ? 0 : 1)};
 }
 
 void RedisStore::note_answered(const Asked& asked) {
   const auto found = pending_->unanswered.find(asked);
-  const Pending::Sent here{&connection_, connection_.links()};
+  const Pending::Sent here{&connection(), links()};
   if (found != pending_->unanswered.end() && found->second == here) {
     pending_->unanswered.erase(found);
   }
@@ -196,7 +105,7 @@ void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& 
     while (left != 0 && left_until(call_options.deadline) > milliseconds(0))
       left = number(run(key, {"tidy", ""}, call_options), 1);
   } catch (const Error&) {
-    connection_.close();
+    close();
   }
 }
 
@@ -240,7 +149,7 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   note_asked(asked);
   const Deadline sent = BootClock::now();
   const Reply reply = call(claim.key, arguments, ask.asks_again ? "" : channel, call_options);
-  const int link = connection_.links();
+  const int link = links();
   note_answered(asked);
   check(claim.key, reply);
   if (word(reply, 0) == "granted") {
@@ -252,7 +161,7 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   }
   if (word(reply, 0) != "refused") unexpected_answer();
   more = number(reply, 8) != 0;
-  last_answer_ = {{sent, server_clock(word(reply, 7))}, link, here_};
+  last_answer_ = {{sent, server_clock(word(reply, 7))}, link, here()};
   return refusal_from(reply);
 }
 
@@ -274,23 +183,6 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-std::variant<std::string, Wake::Reason> RedisStore::next_on(const std::string& channel,
-                                                            Deadline until, int cancel_fd) {
-  if (subscribed_ != channel) {
-    throw Error(ErrorKind::unavailable, name() + ": another request has ended the listening");
-  }
-  try {
-    while (auto message = connection_.next_message({until, cancel_fd})) {
-      if (message->channel == channel) return std::move(message->payload);
-      if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
-    }
-  } catch (const Error& error) {
-    if (error.trouble() != ErrorKind::interrupted) throw;
-    return Wake::Reason::interrupted;
-  }
-  return Wake::Reason::due;
-}
-
 std::optional<Grant> RedisStore::grant_told_by(std::string_view message, milliseconds ttl) const {
   // After a waiter that did not confirm the server grants for a moment only.
   constexpr milliseconds least_for_a_hiccup{2000};
@@ -298,7 +190,7 @@ std::optional<Grant> RedisStore::grant_told_by(std::string_view message, millise
   told.at = server_clock(take_until(message, ' '));
   told.lease = server_span(take_until(message, ' '));
   told.fence = Fence{server_number(take_until(message, ' '))};
-  const bool same_clock = message == last_answer_.place && connection_.links() == last_answer_.link;
+  const bool same_clock = message == last_answer_.place && links() == last_answer_.link;
   const bool too_short = told.lease < std::min(ttl, least_for_a_hiccup);
   if (terms_.replicas > 0 || !same_clock || too_short) return std::nullopt;
   return told_grant(last_answer_, told, told.lease * 2 / 3);

@@ -5,7 +5,8 @@ target_compile_options(dlock_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversi
 if(CMAKE_UNITY_BUILD)
   # In a joined file a type of an unnamed namespace looks like one of a header, and a local name
   # hides what another file defines. The preset `alone` keeps both warnings.
-  target_compile_options(dlock_flags INTERFACE -Wno-subobject-linkage -Wno-shadow)
+  target_compile_options(dlock_flags INTERFACE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage> -Wno-shadow)
 endif()
 if(DLOCK_WERROR)
   target_compile_options(dlock_flags INTERFACE -Werror)
@@ -15,7 +16,8 @@ if(DLOCK_SANITIZE)
   # Without the hardening below: fortified calls would bypass the sanitizers' own checks.
   target_compile_options(dlock_flags INTERFACE
     -fsanitize=${DLOCK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-    -Wno-maybe-uninitialized)  # g++ 12 sees ghosts in its own <regex> when it instruments
+    # g++ 12 sees ghosts in its own <regex> when it instruments.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(dlock_flags INTERFACE -fsanitize=${DLOCK_SANITIZE})
 elseif(DLOCK_HARDENING)
   target_compile_options(dlock_flags INTERFACE

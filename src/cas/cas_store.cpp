@@ -128,7 +128,8 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
 
 Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
                         const CallOptions& call_options) {
-  const auto& [key, token] = std::tie(claim.key, claim.token);
+  const LockKey& key = claim.key;
+  const Token& token = claim.token;
   Renewed renewed;
   const Change how{key, token, {}, read_for_waiters(key, call_options), false, call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {

@@ -1,0 +1,65 @@
+// The files of `local:`, as a crash, another program or another user may have left them.
+
+#include <string>
+
+#include "base/escape.hpp"
+#include "fuzz/fuzz.hpp"
+#include "local/key_name.hpp"
+#include "local/state_slots.hpp"
+#include "rule/table_text.hpp"
+
+namespace dlock::fuzz {
+namespace {
+
+constexpr std::uint64_t boot = 4711;
+
+void check_slots(std::string_view file) {
+  const ReadBytes read = [&](std::size_t offset, std::size_t length) {
+    return offset > file.size() ? std::string_view() : file.substr(offset, length);
+  };
+  const auto state = read_state(read, boot);
+  if (!state || state->header.sequence == 0) return;
+  promise(state->body.size() == state->header.length, "a body is as long as its header says");
+  const auto next = next_state(state->header, "new body", boot);
+  const bool apart = next.header.offset >= state->header.offset + state->header.length ||
+                     next.header.offset + next.header.length <= state->header.offset;
+  promise(apart || state->header.length == 0, "the next state leaves the current one whole");
+  promise(next.header.sequence > state->header.sequence, "the next state counts");
+}
+
+void check_table(std::string_view text) {
+  const NamedTable read = parse_table(text, "the file");
+  const std::string again = table_text(read.key, read.table);
+  const NamedTable second = parse_table(again, "the file");
+  promise(table_text(second.key, second.table) == again, "a table that was read can be written");
+  promise(second.key == read.key, "a table keeps its key");
+}
+
+void check_name(std::string_view name) {
+  if (const auto key = key_of_file_name(name)) {
+    promise(!key_fault(key->text), "a file's name tells a key that can be one", name);
+  }
+  if (key_fault(name)) return;
+  const LockKey key{std::string(name)};
+  for (const std::string& each : {key_file_name(key), latch_file_name(key), seal_file_name(key)}) {
+    promise(
+        each.size() <= 255 && each.find('/') == std::string::npos && each != "." && each != "..",
+        "a key's file can be in a directory", each);
+  }
+  const auto back = key_of_file_name(key_file_name(key));
+  promise(!back || *back == key, "a file's name tells its own key", name);
+}
+
+}  // namespace
+
+void try_input(std::string_view input) {
+  allow_errors([&] { check_slots(input); });
+  allow_errors([&] { check_table(input); });
+  allow_errors([&] {
+    LockTable table;
+    parse_waiters(input, 100, "the file", table);
+  });
+  check_name(input);
+}
+
+}  // namespace dlock::fuzz

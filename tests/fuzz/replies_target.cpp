@@ -1,0 +1,97 @@
+// What a server sends: the bytes of replies, however they are cut, and all that reads them.
+
+#include <optional>
+#include <vector>
+
+#include "base/escape.hpp"
+#include "fuzz/fuzz.hpp"
+#include "redis/lock_states.hpp"
+#include "redis/redirection.hpp"
+#include "redis/reply.hpp"
+#include "redis/script_answer.hpp"
+#include "redis/slot_map.hpp"
+
+namespace dlock::fuzz {
+namespace {
+
+/// The replies in `bytes` that arrive `step` at a time; whether they end in an Error.
+struct Heard {
+  std::vector<Reply> replies;
+  bool refused = false;
+};
+
+Heard hear(std::string_view bytes, std::size_t step) {
+  Heard heard;
+  allow_errors([&] {
+    heard.refused = true;
+    ReplyReader reader;
+    while (!bytes.empty()) {
+      reader.feed(bytes.substr(0, step));
+      bytes.remove_prefix(std::min(step, bytes.size()));
+      while (auto reply = reader.next()) heard.replies.push_back(std::move(*reply));
+    }
+    heard.refused = false;
+  });
+  return heard;
+}
+
+bool is_same(const Reply& a, const Reply& b) {
+  if (a.kind != b.kind || a.text != b.text || a.integer != b.integer) return false;
+  return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), is_same);
+}
+
+std::size_t depth(const Reply& reply) {
+  std::size_t deepest = 0;
+  for (const Reply& each : reply.items) deepest = std::max(deepest, depth(each));
+  return deepest + 1;
+}
+
+/// All that a reply may be taken for.
+void read_as_anything(const Reply& reply) {
+  const NodeAddress asked{"node", 6379};
+  allow_errors([&] {
+    SlotMap map;
+    map.learn(reply, asked);
+    for (int slot = 0; slot < 16384; slot += 1000) map.owner(slot);
+    promise(map.unserved() >= 0, "no more slots are served than there are");
+    for (const NodeAddress& node : map.nodes()) {
+      promise(announced(node.host, std::to_string(node.port)).has_value() || node == asked,
+              "a Cluster's node has the name of a host", node.host);
+    }
+  });
+  const auto redirection = redirection_in(reply);
+  if (redirection && !redirection->to.host.empty()) {
+    const auto& [host, port] = redirection->to;
+    promise(announced(host, std::to_string(port)).has_value(),
+            "a redirection leads to what can be a host", host);
+  }
+  allow_errors([&] { refusal_from(in_items(reply)); });
+  for (const std::size_t first : {0U, 1U, 3U}) {
+    allow_errors([&] { holders_from(reply, first, 1); });
+  }
+  const LockReader reader{"dlock:", "server",
+                          [&](const std::vector<LockKey>& keys, const std::vector<Request>&) {
+                            return std::vector<Reply>(keys.size() * requests_a_key, reply);
+                          },
+                          [](const std::vector<std::string>&) { return std::vector<LockKey>(); }};
+  allow_errors([&] { inspect_locks({{LockKey{"k"}}, {}}, reader); });
+}
+
+}  // namespace
+
+void try_input(std::string_view input) {
+  Pieces pieces(input);
+  const std::size_t step = 1 + pieces.byte();
+  const Heard whole = hear(pieces.rest(), input.size() + 1);
+  const Heard in_steps = hear(pieces.rest(), step);
+  promise(whole.refused == in_steps.refused, "what is no reply is refused however it arrives");
+  promise(std::equal(whole.replies.begin(), whole.replies.end(), in_steps.replies.begin(),
+                     in_steps.replies.end(), is_same),
+          "a reply is the same however it arrives");
+  for (const Reply& reply : whole.replies) {
+    promise(depth(reply) <= ReplyReader::deepest + 1, "no reply is nested deeper than allowed");
+    read_as_anything(reply);
+  }
+}
+
+}  // namespace dlock::fuzz

@@ -2,11 +2,12 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev nlohmann-json3-dev)
-test_packages=(doctest-dev postgresql mariadb-server redis-server redis-tools openssl strace iproute2 nano less
-  spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
+test_packages=(doctest-dev postgresql pgbouncer mariadb-server redis-server redis-tools openssl strace
+  iproute2 nano less spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
 
 # What runs as a service once it is installed, unless it is kept from that.
-declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [mariadb-server]=mariadb [etcd-server]=etcd)
+declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [pgbouncer]=pgbouncer
+  [mariadb-server]=mariadb [etcd-server]=etcd)
 
 # By what a package is recognised: a command, a header, or a file. Asking dpkg would cost a process each
 # and would not see what was installed by other means.
@@ -14,7 +15,8 @@ declare -A sign_of=(
   [libclang-rt-14-dev]=/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.fuzzer-x86_64.a
   [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
   [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h [libpq-dev]=postgresql/libpq-fe.h
-  [libmariadb-dev]=mariadb/mysql.h [postgresql]=/usr/lib/postgresql [mariadb-server]=/usr/sbin/mariadbd
+  [libmariadb-dev]=mariadb/mysql.h [postgresql]=/usr/lib/postgresql
+  [pgbouncer]=/usr/sbin/pgbouncer [mariadb-server]=/usr/sbin/mariadbd
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl
   [bash-completion]=/usr/share/bash-completion/bash_completion

@@ -78,9 +78,9 @@ Finding judge_database_role(const DatabaseFacts& facts) {
 
 Finding judge_path(const DatabaseFacts& facts) {
   const std::string name = "pooler";
-  if (!facts.pooled) return good(name, "none that shares sessions");
-  return warn(name, "a pooler shares sessions: waiters poll, at most twice a second",
-              "name the server itself, or let the pooler keep sessions apart");
+  if (!facts.pooled) return good(name, "none");
+  return warn(name, "a pooler stands between: waiters poll, at most twice a second",
+              "name the server itself in --server, and waiters are notified");
 }
 
 Finding judge_database_tls(const DatabaseFacts& facts) {

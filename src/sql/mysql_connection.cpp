@@ -5,11 +5,14 @@
 #include <mysqld_error.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/fd.hpp"
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
 
@@ -39,6 +42,29 @@ class PipeSignalHeld {
   sigset_t pipe_{};
   sigset_t before_{};
   bool was_pending_ = false;
+};
+
+/// Shuts a socket down at the deadline or when the call is cancelled: the library waits for the end
+/// of a TLS handshake by itself, for as long as the server likes.
+class HandshakeLimit {
+ public:
+  HandshakeLimit(int fd, const CallOptions& call_options)
+      : socket_(dup(fd)), thread_([this, call_options] {
+          pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}, {over_.fd(), POLLIN, 0}};
+          const int ready = poll_until(fds, call_options.deadline);
+          if (ready == 0 || fds[0].revents != 0) shutdown(socket_.get(), SHUT_RDWR);
+        }) {}
+  ~HandshakeLimit() {
+    over_.raise();
+    thread_.join();
+  }
+  HandshakeLimit(const HandshakeLimit&) = delete;
+  HandshakeLimit& operator=(const HandshakeLimit&) = delete;
+
+ private:
+  Event over_;
+  Fd socket_;  ///< open for as long as the thread may shut it down
+  std::thread thread_;
 };
 
 bool refuses_login(unsigned error) {
@@ -109,6 +135,16 @@ void MysqlConnection::broke() {
   const std::string message = libmariadb().mysql_error(mysql_);
   abandon();
   throw_unavailable(shown_ + ": the connection broke: " + escaped(message));
+}
+
+void MysqlConnection::check_in_time(const CallOptions& call_options) {
+  if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
+    abandon();
+    throw Error(ErrorKind::interrupted, "interrupted");
+  }
+  if (BootClock::now() < call_options.deadline) return;
+  abandon();
+  throw_unavailable(shown_ + ": no answer in time");
 }
 
 int MysqlConnection::wait(int status, const CallOptions& call_options) {
@@ -204,8 +240,12 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
   }
   finish(
       status,
-      [&](int events) { return libmariadb().mysql_real_connect_cont(&connected, mysql_, events); },
+      [&](int events) {
+        const HandshakeLimit limit(answered_fd(), call_options);
+        return libmariadb().mysql_real_connect_cont(&connected, mysql_, events);
+      },
       call_options);
+  if (connected == nullptr) check_in_time(call_options);
   return connected != nullptr;
 }
 
@@ -229,6 +269,8 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   refuse_plain_text();
   const int fd = answered_fd();
   fcntl(fd, F_SETFD, FD_CLOEXEC);
+  // Under TLS the library would read until something comes.
+  fcntl(fd, F_SETFL, O_NONBLOCK);
   login_id_ = libmariadb().mysql_thread_id(mysql_);
   ++count_;
   at_rest_ = true;

@@ -63,6 +63,8 @@ class MysqlConnection {
   void finish(int status, const Continue& go_on, const CallOptions& call_options);
   int wait(int status, const CallOptions& call_options);
   void abandon();
+  /// Throws if a call has failed because of its limits.
+  void check_in_time(const CallOptions& call_options);
   void set_options();
   /// The hosts to try, in order; an empty one stands for the library's own default.
   std::vector<std::string> hosts(const CallOptions& call_options) const;

@@ -17,7 +17,7 @@ std::string_view postgres_schema();
 /// Records as rows of the table `dlock` in a PostgreSQL database. One message is one request: no
 /// lock of the database lasts from one to the next, and no session needs to, so that it works
 /// through poolers. Messages to clients go by NOTIFY, in the transaction of the write; behind a
-/// pooler that shares sessions there are none.
+/// pooler there are none.
 class PostgresBackend final : public CasBackend {
  public:
   explicit PostgresBackend(PostgresTerms terms) : connection_(std::move(terms)) {}

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 #include <initializer_list>
@@ -11,9 +10,9 @@
 #include "cli/databases.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
+#include "support/fake_server.hpp"
 #include "support/files.hpp"
-#include "support/service_user.hpp"
-#include "support/tls_files.hpp"
+#include "support/tls_databases.hpp"
 
 namespace dlock::test {
 namespace {
@@ -162,58 +161,15 @@ TEST_CASE("database: a standby is passed over, and after its promotion knows the
   CHECK(held() == 0);
 }
 
-/// A server that speaks TLS with this certificate, and the URL of a client that verifies it by
-/// `ca`.
-template <typename Server>
-struct TlsDatabase;
-
-template <>
-struct TlsDatabase<PostgresServer> {
-  explicit TlsDatabase(const Certificate& own)
-      : server({true,
-                {"ssl=on", "ssl_cert_file=" + own.file, "ssl_key_file=" + own.key},
-                "local all all trust\nhostssl all all 127.0.0.1/32 trust\n"}) {}
-  std::string url(const std::string& ca) const {
-    return server.tcp_url("postgres") + "?sslmode=verify-full&sslrootcert=" + ca;
-  }
-  static constexpr const char* user = "postgres";
-  PostgresServer server;
-};
-
-/// libmariadb 3.4.2 and newer does not compare the name of a server at 127.0.0.1 with that in its
-/// certificate: this one is at another address of the loopback.
-template <>
-struct TlsDatabase<MariaDbServer> {
-  explicit TlsDatabase(const Certificate& own)
-      : server({"--ssl-cert=" + own.file, "--ssl-key=" + own.key, "--bind-address=127.0.0.2"}) {
-    server.make_user("alice", "secret", true);
-  }
-  std::string url(const std::string& ca) const {
-    std::string url = server.tcp_url("alice:secret");
-    const std::string address = "127.0.0.1";
-    url.replace(url.find(address), address.size(), "127.0.0.2");
-    return url + "?ssl-mode=VERIFY_IDENTITY&ssl-ca=" + ca;
-  }
-  static constexpr const char* user = "mysql";
-  MariaDbServer server;
-};
-
 TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL says so") {
   if (is_missing<Server>()) return;
   const TestCa ca, other("Other CA");
-  const ServiceUser user(TlsDatabase<Server>::user);
-  const auto readable = [&](const Certificate& certificate) {
-    user.own(ca.dir().path());
-    user.own(certificate.key);
-    chmod(certificate.key.c_str(), 0600);
-    return certificate;
-  };
-  const char* const names = "DNS:localhost,IP:127.0.0.1,IP:127.0.0.2";
-  const TlsDatabase<Server> good(readable(ca.issue("good", names)));
+  using Database = TlsDatabase<Server>;
+  const Database good(ca, ca.issue("good", Database::names));
   CHECK(run_at(good.url(ca.file())).exit_code == 0);
   CHECK(holds(finding(doctor_at(good.url(ca.file())), "tls"), "TLSv1"));
-  const TlsDatabase<Server> misnamed(readable(ca.issue("misnamed", "DNS:elsewhere.test")));
-  const TlsDatabase<Server> expired(readable(ca.issue("expired", names, -1)));
+  const Database misnamed(ca, ca.issue("misnamed", "DNS:elsewhere.test"));
+  const Database expired(ca, ca.issue("expired", Database::names, -1));
   for (const std::string& url : {good.url(other.file()), misnamed.url(ca.file()),
                                  expired.url(ca.file()), good.url("/nowhere")}) {
     CAPTURE(url);
@@ -222,6 +178,35 @@ TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL
     CHECK(is_one_message(refused.err));
     CHECK(doctor_at(url).exit_code == 2);
   }
+}
+
+/// A server that offers TLS, and says no more once the client begins it.
+FakeServer silent_in_handshake(bool postgres) {
+  if (postgres) return FakeServer({say("S"), silence()}, true);
+  using namespace std::string_literals;
+  const std::string greeting = "\x0a"s + "5.5.5-10.11.6-MariaDB\0"s + "\7\0\0\0"s + "12345678\0"s +
+                               "\xfe\xff\x2d\2\0\xbf\x81\x15"s + std::string(10, '\0') +
+                               "123456789012\0"s + "mysql_native_password\0"s;
+  const std::string header{static_cast<char>(greeting.size()), '\0', '\0', '\0'};
+  return FakeServer({silence()}, true, say(header + greeting));
+}
+
+TEST_OF_DATABASES("database: a server that falls silent in a TLS handshake is given up in time") {
+  const bool postgres = std::is_same_v<Server, PostgresServer>;
+  FakeServer server = silent_in_handshake(postgres);
+  const std::string at = "://u@127.0.0.1:" + std::to_string(server.address().port) + "/db?";
+  const std::string url =
+      postgres ? "postgres" + at + "sslmode=require" : "mysql" + at + "ssl-mode=REQUIRED";
+  const auto given_up = run_at(url);
+  CHECK(given_up.exit_code == 69);
+  CHECK(is_one_message(given_up.err));
+  CHECK(holds(given_up.err, "no answer in time"));
+  const int before = server.connections();
+  Process waiter = start_dlock({"run", "-w", "300", "-k", "a", "--", "true"}, dlock::test::at(url));
+  REQUIRE(eventually([&] { return server.connections() > before; }));
+  waiter.signal(SIGTERM);
+  const auto stopped = waiter.wait();
+  CHECK(stopped.signal == SIGTERM);
 }
 
 }  // namespace

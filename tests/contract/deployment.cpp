@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "cas/cas_store.hpp"
+#include "contract/database_deployments.hpp"
 #include "contract/engines.hpp"
 #include "contract/in_step.hpp"
 #include "doctor/rights.hpp"
@@ -14,12 +14,8 @@
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
-#include "sql/mysql_backend.hpp"
-#include "sql/postgres_backend.hpp"
 #include "support/cluster.hpp"
 #include "support/eventually.hpp"
-#include "support/mariadb_server.hpp"
-#include "support/postgres_server.hpp"
 #include "support/sentinels.hpp"
 #include "support/tls_redis.hpp"
 #include "support/vouching.hpp"
@@ -123,81 +119,6 @@ class Quorum final : public RedisDeployment {
   RedisServer a_, b_, c_;
 };
 
-/// A table in a database, made anew by the first client of each test.
-class InDatabase : public Deployment {
- public:
-  std::string litter() override {
-    std::string names;
-    for (const KeyState& state : open()->inspect({{}, {"*"}}, soon())) {
-      names += state.key.text + "\n";
-    }
-    return names;
-  }
-  /// A session ends some time after its client has closed it.
-  void await_waiters(const std::string& key, std::size_t count) override {
-    const auto store = open();
-    REQUIRE(eventually([&] { return state_of(*store, key).waiters.size() == count; }));
-  }
-  virtual void reset() = 0;
-};
-
-class InPostgres final : public InDatabase {
- public:
-  static constexpr const char* skipped = "skipped: postgresql is not installed";
-
-  explicit InPostgres(bool by_tcp) : server_({by_tcp, {}, ""}) {
-    terms_.url = by_tcp ? server_.tcp_url("postgres") : server_.url();
-    terms_.shown = "postgres://of-the-test/postgres";
-  }
-
-  static bool is_installed() { return PostgresServer::is_installed(); }
-  StorePtr open() override {
-    return std::make_unique<CasStore>(std::make_unique<PostgresBackend>(terms_), "dlock:");
-  }
-  /// Every client needs the table, and waits for it.
-  void freeze(const LockKey&) override {
-    server_.query(std::string(postgres_schema()) + "; COMMIT; BEGIN; LOCK TABLE dlock");
-  }
-  void thaw() override { server_.query("ROLLBACK"); }
-  void reset() override { server_.query("ROLLBACK; DROP TABLE IF EXISTS dlock"); }
-
- private:
-  PostgresServer server_;
-  PostgresTerms terms_;
-};
-
-class InMariaDb final : public InDatabase {
- public:
-  static constexpr const char* skipped = "skipped: mariadb-server is not installed";
-
-  explicit InMariaDb(bool by_tcp) : by_tcp_(by_tcp) {}
-
-  static bool is_installed() { return MariaDbServer::is_installed(); }
-  StorePtr open() override {
-    return std::make_unique<CasStore>(
-        std::make_unique<MysqlBackend>(server_.address(by_tcp_), "mariadb://of-the-test/locks"),
-        "dlock:");
-  }
-  void freeze(const LockKey&) override {
-    server_.query(std::string(mysql_schema()) + "; LOCK TABLES dlock WRITE");
-  }
-  void thaw() override { server_.query("UNLOCK TABLES"); }
-  void reset() override { server_.query("UNLOCK TABLES; DROP TABLE IF EXISTS dlock"); }
-
- private:
-  bool by_tcp_;
-  MariaDbServer server_;
-};
-
-template <typename Kind>
-std::shared_ptr<Deployment> shared_database(bool by_tcp) {
-  // ctest knows the sentence, and counts the test as skipped.
-  if (!Kind::is_installed()) throw Error(ErrorKind::host_refused, Kind::skipped);
-  static const auto one = std::make_shared<Kind>(by_tcp);
-  one->reset();
-  return one;
-}
-
 template <typename Kind>
 std::shared_ptr<Deployment> shared() {
   static const auto one = std::make_shared<Kind>();
@@ -255,10 +176,7 @@ std::shared_ptr<Deployment> new_deployment() {
   if (name == "sentinel") return shared<BehindSentinels>();
   if (name == "cluster") return shared<OnCluster>();
   if (name == "quorum") return shared<Quorum>();
-  if (name == "postgres") return shared_database<InPostgres>(false);
-  if (name == "postgres-tcp") return shared_database<InPostgres>(true);
-  if (name == "mariadb") return shared_database<InMariaDb>(false);
-  if (name == "mariadb-tcp") return shared_database<InMariaDb>(true);
+  if (auto database = database_deployment(name)) return database;
   throw Error(ErrorKind::usage, "no such deployment: " + name);
 }
 

@@ -23,6 +23,8 @@ class Deployment {
   virtual void lose_on_one(const LockKey&) {}
   virtual std::string litter() = 0;
   virtual void await_waiters(const std::string&, std::size_t) {}
+  /// Whether a waiter that has died is passed over at once.
+  virtual bool sees_deaths() const { return true; }
 };
 
 /// Redis as somebody runs it.
@@ -45,8 +47,8 @@ class RedisDeployment : public Deployment {
 };
 
 /// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
-/// `sentinel`, `cluster`, `quorum`, `postgres`, `postgres-tcp`, `mariadb`, `mariadb-tcp`; by
-/// default one server on a Unix socket. But for `tcp` and the default all tests of this process
+/// `sentinel`, `cluster`, `quorum`, or one of database_deployment(); by default one server on a
+/// Unix socket. But for `tcp` and the default all tests of this process
 /// share it.
 std::shared_ptr<Deployment> new_deployment();
 

@@ -61,6 +61,8 @@ class DeployedEngine {
   void await_waiters(const std::string& key, std::size_t count) {
     deployment_->await_waiters(key, count);
   }
+  /// Whether a waiter that has died is passed over at once, and not after a hand-over in vain.
+  bool sees_deaths() const { return deployment_->sees_deaths(); }
 
  private:
   std::shared_ptr<Deployment> deployment_ = new_deployment();
@@ -75,6 +77,7 @@ class LocalEngine {
   void thaw() { frozen_.reset(); }
   static void lose_on_one(const LockKey&) {}
   static void await_waiters(const std::string&, std::size_t) {}
+  static bool sees_deaths() { return true; }
   std::string litter();
 
  private:

@@ -1,0 +1,179 @@
+#include "contract/database_deployments.hpp"
+
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "cas/cas_store.hpp"
+#include "contract/engines.hpp"
+#include "sql/mysql_backend.hpp"
+#include "sql/postgres_backend.hpp"
+#include "support/eventually.hpp"
+#include "support/pgbouncer.hpp"
+#include "support/tls_databases.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// A server that is up, for as long as `kept` is, and what its clients connect to.
+template <typename Server, typename At>
+struct Place {
+  std::shared_ptr<void> kept;
+  Server& server;
+  At at;
+  bool pooled = false;
+};
+using PostgresPlace = Place<PostgresServer, std::string>;
+using MariaDbPlace = Place<MariaDbServer, MysqlAddress>;
+
+/// A table in a database, made anew by the first client of each test.
+class InDatabase : public Deployment {
+ public:
+  std::string litter() override {
+    std::string names;
+    for (const KeyState& state : open()->inspect({{}, {"*"}}, soon())) {
+      names += state.key.text + "\n";
+    }
+    return names;
+  }
+  /// A session ends some time after its client has closed it.
+  void await_waiters(const std::string& key, std::size_t count) override {
+    if (!sees_deaths()) return;
+    const auto store = open();
+    REQUIRE(eventually([&] { return state_of(*store, key).waiters.size() == count; }));
+  }
+  virtual void reset() = 0;
+};
+
+class InPostgres final : public InDatabase {
+ public:
+  explicit InPostgres(PostgresPlace place)
+      : place_(std::move(place)), terms_{place_.at, {}, "postgres://of-the-test/postgres"} {}
+
+  StorePtr open() override {
+    return std::make_unique<CasStore>(std::make_unique<PostgresBackend>(terms_), "dlock:");
+  }
+  /// Every client needs the table, and waits for it.
+  void freeze(const LockKey&) override {
+    place_.server.query(std::string(postgres_schema()) + "; COMMIT; BEGIN; LOCK TABLE dlock");
+  }
+  void thaw() override { place_.server.query("ROLLBACK"); }
+  void reset() override { place_.server.query("ROLLBACK; DROP TABLE IF EXISTS dlock"); }
+  /// Through a pooler nobody sees the connection of another client.
+  bool sees_deaths() const override { return !place_.pooled; }
+
+ private:
+  PostgresPlace place_;
+  PostgresTerms terms_;
+};
+
+class InMariaDb final : public InDatabase {
+ public:
+  explicit InMariaDb(MariaDbPlace place) : place_(std::move(place)) {}
+
+  StorePtr open() override {
+    return std::make_unique<CasStore>(
+        std::make_unique<MysqlBackend>(place_.at, "mariadb://of-the-test/locks"), "dlock:");
+  }
+  void freeze(const LockKey&) override {
+    place_.server.query(std::string(mysql_schema()) + "; LOCK TABLES dlock WRITE");
+  }
+  void thaw() override { place_.server.query("UNLOCK TABLES"); }
+  void reset() override { place_.server.query("UNLOCK TABLES; DROP TABLE IF EXISTS dlock"); }
+
+ private:
+  MariaDbPlace place_;
+};
+
+PostgresPlace postgres(bool by_tcp) {
+  const auto server = std::make_shared<PostgresServer>(PostgresOptions{by_tcp, {}, ""});
+  return {server, *server, by_tcp ? server->tcp_url("postgres") : server->url()};
+}
+
+MariaDbPlace mariadb(bool by_tcp) {
+  const auto server = std::make_shared<MariaDbServer>();
+  return {server, *server, server->address(by_tcp)};
+}
+
+template <typename Server>
+struct DatabaseUnderTls {
+  TestCa ca;
+  TlsDatabase<Server> database{ca, ca.issue("server", TlsDatabase<Server>::names)};
+};
+
+PostgresPlace postgres_under_tls() {
+  const auto place = std::make_shared<DatabaseUnderTls<PostgresServer>>();
+  return {place, place->database.server, place->database.url(place->ca.file())};
+}
+
+MariaDbPlace mariadb_under_tls() {
+  const auto place = std::make_shared<DatabaseUnderTls<MariaDbServer>>();
+  return {place, place->database.server, place->database.address(place->ca.file())};
+}
+
+PostgresPlace pooled_postgres(const std::string& mode, int sessions) {
+  struct Pooled {
+    Pooled(const std::string& mode, int sessions) : pooler(server, mode, sessions) {}
+    PostgresServer server;
+    PgBouncer pooler;
+  };
+  const auto place = std::make_shared<Pooled>(mode, sessions);
+  return {place, place->server, place->pooler.url(), true};
+}
+
+/// How to start a deployment, and the package that it needs.
+struct Recipe {
+  const char* package;
+  bool (*is_installed)();
+  std::function<std::shared_ptr<InDatabase>()> start;
+};
+
+const std::map<std::string, Recipe>& recipes() {
+  const auto in_postgres = [](const std::function<PostgresPlace()>& place) {
+    return [place] { return std::make_shared<InPostgres>(place()); };
+  };
+  const auto in_mariadb = [](const std::function<MariaDbPlace()>& place) {
+    return [place] { return std::make_shared<InMariaDb>(place()); };
+  };
+  // A client that waits keeps its session, and twenty wait in one test.
+  constexpr int a_session_each = 100;
+  constexpr int few_for_all = 4;
+  static const std::map<std::string, Recipe> all{
+      {"postgres",
+       {"postgresql", PostgresServer::is_installed, in_postgres([] { return postgres(false); })}},
+      {"postgres-tcp",
+       {"postgresql", PostgresServer::is_installed, in_postgres([] { return postgres(true); })}},
+      {"postgres-tls",
+       {"postgresql", PostgresServer::is_installed, in_postgres(postgres_under_tls)}},
+      {"pgbouncer-session", {"pgbouncer", PgBouncer::is_installed, in_postgres([] {
+                               return pooled_postgres("session", a_session_each);
+                             })}},
+      {"pgbouncer-transaction", {"pgbouncer", PgBouncer::is_installed, in_postgres([] {
+                                   return pooled_postgres("transaction", few_for_all);
+                                 })}},
+      {"mariadb",
+       {"mariadb-server", MariaDbServer::is_installed, in_mariadb([] { return mariadb(false); })}},
+      {"mariadb-tcp",
+       {"mariadb-server", MariaDbServer::is_installed, in_mariadb([] { return mariadb(true); })}},
+      {"mariadb-tls",
+       {"mariadb-server", MariaDbServer::is_installed, in_mariadb(mariadb_under_tls)}}};
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<Deployment> database_deployment(const std::string& name) {
+  const auto recipe = recipes().find(name);
+  if (recipe == recipes().end()) return nullptr;
+  // ctest knows the sentence, and counts the test as skipped.
+  if (!recipe->second.is_installed()) {
+    throw Error(ErrorKind::host_refused,
+                std::string("skipped: ") + recipe->second.package + " is not installed");
+  }
+  static const auto one = recipe->second.start();
+  one->reset();
+  return one;
+}
+
+}  // namespace dlock::test

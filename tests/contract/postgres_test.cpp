@@ -1,0 +1,174 @@
+// What locks in PostgreSQL cost in requests, directly and behind a PgBouncer.
+
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "cas/cas_store.hpp"
+#include "contract/engines.hpp"
+#include "sql/postgres_backend.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/pgbouncer.hpp"
+
+namespace dlock::test {
+namespace {
+
+bool no_postgres() {
+  if (PostgresServer::is_installed()) return false;
+  MESSAGE("skipped: postgresql is not installed");
+  return true;
+}
+
+bool no_pgbouncer() {
+  if (PgBouncer::is_installed()) return false;
+  MESSAGE("skipped: pgbouncer is not installed");
+  return true;
+}
+
+StorePtr postgres_store(const std::string& url) {
+  return std::make_unique<CasStore>(
+      std::make_unique<PostgresBackend>(PostgresTerms{url, {}, "postgres"}), "dlock:");
+}
+
+std::string url_at(const std::string& directory, const std::string& port) {
+  return "postgres:///postgres?host=" + directory + "&port=" + port + "&user=postgres";
+}
+
+/// A client whose queries to the server are counted: each is a round trip.
+class CountedPostgresClient {
+ public:
+  /// `server`: what listens at port 5432 of a directory.
+  explicit CountedPostgresClient(const std::string& server)
+      : proxy_(Address{server + "/.s.PGSQL.5432", 0}) {
+    const std::string socket = proxy_.address().path;
+    const std::string name = dir_ / ".s.PGSQL.5432";
+    if (symlink(socket.c_str(), name.c_str()) != 0) throw_errno("symlink " + name);
+    store = postgres_store(url_at(dir_.path(), "5432"));
+  }
+
+  /// Of all its connections since the last call.
+  int requests() {
+    int all = 0;
+    for (const std::string& sent : proxy_.recorded()) {
+      const auto size_at = [&](std::size_t at) {
+        std::size_t size = 0;
+        for (std::size_t i = 0; i < 4; ++i) {
+          size = size * 256 + static_cast<unsigned char>(sent[at + i]);
+        }
+        return size;
+      };
+      // The first message has no type.
+      for (std::size_t at = sent.size() < 4 ? 0 : size_at(0); at + 5 <= sent.size();) {
+        if (sent[at] == 'Q') ++all;
+        at += 1 + size_at(at + 1);
+      }
+    }
+    const int since = all - counted_;
+    counted_ = all;
+    return since;
+  }
+
+ private:
+  TempDir dir_;
+  FaultProxy proxy_;
+  int counted_ = 0;
+
+ public:
+  StorePtr store;
+};
+
+}  // namespace
+
+TEST_CASE("PostgreSQL: an acquire is two round trips, a renewal two, a release one") {
+  if (no_postgres()) return;
+  PostgresServer server;
+  server.query(std::string(postgres_schema()));
+  CountedPostgresClient client(server.directory());
+  const Claim claim = claim_on("k");
+  granted(*client.store, claim);
+  CHECK(client.requests() == 2);
+  CHECK(renew(*client.store, claim));
+  CHECK(client.requests() == 2);
+  // One in sixteen also sweeps.
+  CHECK(release(*client.store, claim) == Released::yes);
+  CHECK(client.requests() <= 2);
+  granted(*postgres_store(server.url()), claim_on("k"));
+  refused(*client.store, claim_on("k"));
+  CHECK(client.requests() == 1);
+  // An inspect reads the lock and the latch of that name.
+  CHECK(state_of(*client.store, "k").holders.size() == 1);
+  CHECK(client.requests() == 2);
+}
+
+TEST_CASE(
+    "PostgreSQL: a waiter asks nothing while it waits, and is told in the write of a release") {
+  if (no_postgres()) return;
+  PostgresServer server;
+  server.query(std::string(postgres_schema()));
+  CountedPostgresClient holder(server.directory()), waiter(server.directory());
+  const Claim held = claim_on("k"), waiting = claim_on("k");
+  granted(*holder.store, held);
+  queue_up(*waiter.store, waiting);
+  waiter.requests();
+  CHECK(waiter.store->sleep(waiting, later(BootClock::now(), std::chrono::seconds(5)), -1).why ==
+        Wake::Reason::due);
+  CHECK(waiter.requests() == 0);
+  CHECK(renew(*holder.store, held));
+  holder.requests();
+  CHECK(release(*holder.store, held) == Released::yes);
+  CHECK(holder.requests() <= 3);  // with a look at those that wait; one in sixteen also sweeps
+  const Wake wake = waiter.store->sleep(waiting, soon().deadline, -1);
+  CHECK(wake.why == Wake::Reason::granted);
+  CHECK(wake.grant);
+  CHECK(waiter.requests() == 0);
+}
+
+TEST_CASE("PgBouncer: waiters poll in transaction mode, in order, and no session listens") {
+  if (no_pgbouncer()) return;
+  PostgresServer server;
+  // All clients share one session of the server.
+  const PgBouncer pooler(server, "transaction", 1);
+  const auto holder = postgres_store(pooler.url());
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  std::vector<std::unique_ptr<CountedPostgresClient>> waiters;
+  std::vector<Claim> claims;
+  for (int i = 0; i < 3; ++i) {
+    waiters.push_back(std::make_unique<CountedPostgresClient>(pooler.directory()));
+    claims.push_back(claim_on("k"));
+    queue_up(*waiters.back()->store, claims.back());
+  }
+  waiters[0]->requests();
+  const auto in_a_second = later(BootClock::now(), std::chrono::seconds(1));
+  CHECK(waiters[0]->store->sleep(claims[0], in_a_second, -1).why == Wake::Reason::due);
+  CHECK(waiters[0]->requests() >= 1);
+  release(*holder, held);
+  for (std::size_t i = 0; i < waiters.size(); ++i) {
+    CHECK(news(*waiters[i]->store, claims[i], Wake::Reason::granted));
+    CHECK(renew(*waiters[i]->store, claims[i]));
+    CHECK(release(*waiters[i]->store, claims[i]) == Released::yes);
+  }
+  PostgresConnection session({pooler.url(), {}, "pooler"});
+  const auto listens = session.query("SELECT pg_listening_channels()", soon());
+  CHECK(listens.back().rows() == 0);
+}
+
+TEST_CASE("PgBouncer: a hold and a waiter go on when the pooler was killed and started again") {
+  if (no_pgbouncer()) return;
+  PostgresServer server;
+  PgBouncer pooler(server, "session", 20);
+  const auto holder = postgres_store(pooler.url());
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  LockAcquirer<DeployedEngine> waiter([&] { return postgres_store(pooler.url()); },
+                                      {claim_on("k")});
+  const auto direct = postgres_store(server.url());
+  REQUIRE(eventually([&] { return state_of(*direct, "k").waiters.size() == 1; }));
+  pooler.kill_hard();
+  pooler.start();
+  CHECK(renew(*holder, held));
+  CHECK(release(*holder, held) == Released::yes);
+  CHECK(had(waiter.result()).size() == 1);
+}
+
+}  // namespace dlock::test

@@ -54,8 +54,11 @@ struct Holder {
   int holds = 1;
   Fence fence;
   bool kept = false;  ///< the work is over; --min-hold keeps the key taken
-  int held_on = 0;    ///< where several servers decide: on how many of them,
-  int servers = 0;    ///< of so many; 0: there is one
+  /// Of a lock in the layout of other libraries: those that write such. Then the rest is only what
+  /// the lock's value tells, `acquired_at` the epoch where it does not, and no lease no expiry.
+  std::string library{};
+  int held_on = 0;  ///< where several servers decide: on how many of them,
+  int servers = 0;  ///< of so many; 0: there is one
 };
 
 /// One in the queue. `position` counts from 1.
@@ -87,6 +90,7 @@ struct Refusal {
   Ticket ticket;                 ///< to be brought back; meaningless if the request did not wait
   milliseconds ask_again_in{0};  ///< when what blocks now ends at the latest
   std::string reason;            ///< of `unready`, for people
+  bool unordered = false;        ///< of `held`: there is no queue; the first to ask is granted
 };
 
 using Answer = std::variant<Grant, Refusal>;

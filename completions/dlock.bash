@@ -7,15 +7,15 @@ _dlock_options() {
     run)
       REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
         --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold= --min-hold=
-        --wait-tree --on-lost= --watchdog --status-fd= --metrics= --hook= --replicas= --owner= --label='
+        --wait-tree --on-lost= --watchdog --status-fd= --metrics= --hook= --replicas= --owner= --label= --compat='
       ;;
     acquire)
       REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e --limit= -t=
-        --ttl= --attach= --signal= --json --env --replicas= --owner= --label='
+        --ttl= --attach= --signal= --json --env --replicas= --owner= --label= --compat='
       ;;
-    renew) REPLY='-k= --key= -t= --ttl= --token= --json' ;;
-    release) REPLY='-k= --key= --fence= --token= --force --reason= --json' ;;
-    inspect) REPLY='-k= --key= --json --metrics --watch' ;;
+    renew) REPLY='-k= --key= -t= --ttl= --token= --json --compat=' ;;
+    release) REPLY='-k= --key= --fence= --token= --force --reason= --json --compat=' ;;
+    inspect) REPLY='-k= --key= --json --metrics --watch --compat= --all-kinds' ;;
     doctor) REPLY='-t= --ttl= --json --acl --schema --replicas=' ;;
     latch) REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json' ;;
     guard) REPLY='--state= --state-key= --fence= -c= --command=' ;;

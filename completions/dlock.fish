@@ -27,7 +27,7 @@ function __dlock_read
             set -q words[$i]; and set -a lead $word=(string replace -r '^~/' "$HOME/" -- $words[$i])
         else if contains -- $word --key --state --state-key --fence --command --wait --limit --ttl \
                 --attach --count --by --conflict-exit-code --grace --signal --max-hold \
-                --min-hold --on-lost --status-fd --hook --token --replicas --owner --label --reason
+                --min-hold --on-lost --status-fd --hook --token --replicas --owner --label --reason --compat
             or string match -qr '^-[^-kcwtE]*[kcwtE]$' -- $word
             or test "$words[2] $word" = 'run --metrics'
             set i (math $i + 1)
@@ -177,6 +177,12 @@ complete -c dlock -n '__dlock_options_of run acquire' -l owner -x \
     -d 'act as ID: all runs with ID share the lock'
 complete -c dlock -n '__dlock_options_of run acquire' -l label -x \
     -d 'shown to others, e.g. a build URL'
+complete -c dlock -n '__dlock_options_of run acquire renew release inspect' -l compat -x \
+    -a 'redis-py redlock node-redlock redlock-universal redsync redislock redlock-py redlock-rb
+        aioredlock rslock distributedlock stackexchange phpredis pottery redlocknet
+        redis-semaphore laravel: shedlock spring: python-redis-lock redisson redisson-fenced
+        symfony' -d 'share the locks of a library'
+complete -c dlock -n '__dlock_options_of inspect' -l all-kinds -d 'list locks of other libraries, too'
 complete -c dlock -n '__dlock_options_of' -l server -x -a '(__dlock_servers)' \
     -d 'where the locks are'
 complete -c dlock -n '__dlock_options_of' -l password-file -r -d 'read the server\'s password from F'

@@ -29,7 +29,8 @@ std::string report(const Settings& settings, const std::vector<Held>& held,
   const Token& token = held.front().claim.token;
   if (settings.json) return grant_json(token, *settings.ttl, fences);
   if (!settings.env) return token.text + "\n";
-  return "DLOCK_TOKEN=" + token.text + "\nDLOCK_FENCE=" + fence_list(fences) +
+  const auto list = fence_list(fences);
+  return "DLOCK_TOKEN=" + token.text + (list ? "\nDLOCK_FENCE=" + *list : "") +
          "\nDLOCK_OWNER=" + held.front().claim.owner.text + "\n";
 }
 

@@ -6,7 +6,9 @@
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
 #include "commands/watch.hpp"
+#include "compat/all_kinds.hpp"
 #include "output/json.hpp"
+#include "output/kinds.hpp"
 #include "output/metrics.hpp"
 
 namespace dlock {
@@ -25,9 +27,46 @@ std::string report(const Settings& settings, const std::vector<KeyState>& states
   return text;
 }
 
+/// dlock's own locks first, and then those of other libraries.
+std::vector<KindRow> rows_of_all_kinds(const Settings& settings, const Log& log) {
+  std::vector<KindRow> rows;
+  const StorePtr store = open_store(settings, log);
+  for (const KeyState& state : store->inspect({{}, settings.patterns}, short_call())) {
+    for (const Holder& holder : state.holders) {
+      const char* kind = holder.limit == exclusive  ? "lock"
+                         : holder.limit.unlimited() ? "shared lock"
+                                                    : "semaphore";
+      rows.push_back({state.key.text, "dlock", holder.kept ? "cooldown" : kind, holder});
+    }
+  }
+  constexpr milliseconds time_for_all_keys{60'000};
+  const CallOptions call_options{later(BootClock::now(), time_for_all_keys), -1};
+  const auto servers = open_key_servers(settings);
+  for (auto& found :
+       all_foreign_locks(*servers, settings.patterns, settings.prefix, call_options)) {
+    rows.push_back({found.key, found.lock.holder.library, found.lock.kind, found.lock.holder});
+  }
+  return rows;
+}
+
+int inspect_all_kinds(const Settings& settings, const Log& log) {
+  const auto rows = rows_of_all_kinds(settings, log);
+  if (settings.quiet) return static_cast<int>(rows.empty() ? ExitCode::all_free : ExitCode::ok);
+  const Screen screen = screen_at(STDOUT_FILENO);
+  std::string text;
+  if (settings.json) {
+    for (const KindRow& row : rows) text += kind_json(row);
+  } else {
+    text = rows.empty() && screen.is_terminal ? "no locks\n" : kinds_text(rows, screen);
+  }
+  print(text);
+  return 0;
+}
+
 }  // namespace
 
 int inspect_command(const Settings& settings, const Log& log) {
+  if (settings.all_kinds) return inspect_all_kinds(settings, log);
   if (settings.watch) watch(settings, log);
   const StorePtr store = open_store(settings, log);
   const auto states = store->inspect({settings.keys, settings.patterns}, short_call());

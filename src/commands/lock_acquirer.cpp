@@ -27,8 +27,9 @@ class WaitReporter final : public AcquireListener {
     if (on_waiting_) on_waiting_(key, refusal);
     // The line of a terminal says the same; a job in the background has none until `fg`.
     const std::string deadlock = deadlock_text(refusal);
-    if (line_ == nullptr || !deadlock.empty() || !in_foreground(STDERR_FILENO)) {
-      log_.notice("waiting: " + refusal_text(key, refusal) + deadlock);
+    const bool needs_words = refusal.unordered || !deadlock.empty();
+    if (line_ == nullptr || needs_words || !in_foreground(STDERR_FILENO)) {
+      log_.notice("waiting: " + refusal_text(key, refusal) + deadlock + order_text(refusal));
     }
     line_ != nullptr ? line_->begin(key, refusal) : lines_.begin(line_of(key, refusal));
     key_ = key;
@@ -126,8 +127,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
       result.held = std::move(*held);
       for (const Held& each : result.held) {
         log_.detail("holding " + escaped(each.claim.key.text) + " at " + store_->name() +
-                    ", fence " + std::to_string(each.grant.fence.value) + ", after " +
-                    human_duration(result.waited));
+                    fence_text(each.grant.fence) + ", after " + human_duration(result.waited));
         const auto& margin = each.grant.margin;
         if (margin && margin->held < margin->servers) tell_margin(log_, each.claim.key, *margin);
       }
@@ -164,9 +164,10 @@ std::vector<LockFence> LockAcquirer::fences(const std::vector<Held>& held) const
   return fences;
 }
 
-std::string fence_list(const std::vector<LockFence>& locks) {
+std::optional<std::string> fence_list(const std::vector<LockFence>& locks) {
   std::string list;
   for (const LockFence& lock : locks) {
+    if (lock.fence == Fence{}) return std::nullopt;
     list += (list.empty() ? "" : ",") + std::to_string(lock.fence.value);
   }
   return list;

@@ -58,8 +58,8 @@ class LockAcquirer {
   OnWaiting on_waiting_;
 };
 
-/// As DLOCK_FENCE shows them: a comma between several.
-std::string fence_list(const std::vector<LockFence>& locks);
+/// As DLOCK_FENCE shows them: a comma between several. Nothing where a lock has none.
+std::optional<std::string> fence_list(const std::vector<LockFence>& locks);
 
 /// Tells on how many of several servers a lock stands: unless -q where no more of them may fail
 /// or some are misnamed, else with -v.

@@ -4,6 +4,7 @@
 #include "base/duration.hpp"
 #include "cas/cas_store.hpp"
 #include "commands/tracing_store.hpp"
+#include "compat/compat_store.hpp"
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
@@ -63,16 +64,39 @@ std::unique_ptr<As> open(const Settings& settings, const LinkListener& on_link) 
   return open_servers<As>(settings, on_link);
 }
 
+/// The same, or the keys of another library.
+StorePtr open_any(const Settings& settings, const LinkListener& on_link) {
+  if (!settings.layout) return open<Store>(settings, on_link);
+  return std::make_unique<CompatStore>(*settings.layout, open_key_servers(settings, on_link));
+}
+
 }  // namespace
 
-StorePtr open_store(const Settings& settings) { return open<Store>(settings, {}); }
+std::unique_ptr<KeyServers> open_key_servers(const Settings& settings,
+                                             const LinkListener& on_link) {
+  RedisTerms terms;
+  terms.on_link = on_link;
+  if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
+    return one_server(std::make_unique<FixedEndpoint>(*one), terms);
+  }
+  if (const auto* target = std::get_if<ClusterTarget>(&settings.server)) {
+    return cluster_servers(target->seeds, terms);
+  }
+  const auto& target = std::get<SentinelTarget>(settings.server);
+  terms.may_move = true;
+  return one_server(
+      std::make_unique<SentinelResolver>(target.sentinels, target.master_name, target.master),
+      terms);
+}
+
+StorePtr open_store(const Settings& settings) { return open_any(settings, {}); }
 
 StorePtr open_store(const Settings& settings, const Log& log) {
   if (!settings.verbose) return open_store(settings);
   const auto on_link = [log](const Endpoint& to, std::chrono::nanoseconds took) {
     tell_step(log, "connected to " + to.name() + " in " + exact_duration(took));
   };
-  return told(open<Store>(settings, on_link), log);
+  return told(open_any(settings, on_link), log);
 }
 
 std::unique_ptr<Latches> open_latches(const Settings& settings) {

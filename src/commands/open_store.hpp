@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "compat/key_servers.hpp"
 #include "config/settings.hpp"
 #include "local/directory.hpp"
 #include "lock/fence_register.hpp"
@@ -12,12 +13,16 @@
 
 namespace dlock {
 
-/// The engine that `settings` name: the one place where a URL becomes a store. Nothing is opened
-/// or connected yet.
+/// The engine that `settings` name: the one place where a URL becomes a store, in dlock's own
+/// layout or in that of another library. Nothing is opened or connected yet.
 StorePtr open_store(const Settings& settings);
 
 /// The same, and with -v a line on stderr for each step it takes.
 StorePtr open_store(const Settings& settings, const Log& log);
+
+/// Where the keys of other libraries live, on one server, behind Sentinel or in a Cluster.
+std::unique_ptr<KeyServers> open_key_servers(const Settings& settings,
+                                             const LinkListener& on_link = {});
 
 /// The same place for latches.
 std::unique_ptr<Latches> open_latches(const Settings& settings);

@@ -18,8 +18,8 @@ ExitCode throw_out(Store& store, const Settings& settings, const LockKey& key, c
   const auto thrown_out = store.evict(key, fence, by, short_call());
   if (settings.prints_json()) print(evicted_json(key, thrown_out));
   for (const Holder& holder : thrown_out) {
-    log.notice("evicted " + who_text(holder.who) + " from " + escaped(key.text) + ", fence " +
-               std::to_string(holder.fence.value) +
+    const std::string who = holder.library.empty() ? who_text(holder.who) : client_text(holder);
+    log.notice("evicted " + who + " from " + escaped(key.text) + fence_text(holder.fence) +
                (settings.reason.empty() ? "" : ": " + escaped(settings.reason)));
   }
   if (!thrown_out.empty()) return ExitCode::ok;

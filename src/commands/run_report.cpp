@@ -53,7 +53,7 @@ void RunReport::tell(const char* event, const std::vector<LockFence>& locks,
   const bool ended = status != nullptr && !status->outcome.empty();
   hook_->tell({{"DLOCK_EVENT", event},
                {"DLOCK_KEY", key_list(locks)},
-               {"DLOCK_FENCE", fence_list(locks)},
+               {"DLOCK_FENCE", fence_list(locks).value_or("")},
                {"DLOCK_HOLDER", ""},
                {"DLOCK_REASON", status != nullptr ? status->reason : ""},
                {"DLOCK_EXIT_CODE", ended ? std::to_string(status->exit_code) : ""},

@@ -23,7 +23,7 @@ class Taken {
 std::string answer_text(const Answer& answer, bool waits) {
   if (const auto* grant = std::get_if<Grant>(&answer)) {
     const bool leased = grant->lease.valid_until != never;
-    return "granted, fence " + std::to_string(grant->fence.value) +
+    return "granted" + fence_text(grant->fence) +
            (leased ? ", lease " + human_duration(grant->lease.length) : "");
   }
   const auto& refusal = std::get<Refusal>(answer);
@@ -31,8 +31,10 @@ std::string answer_text(const Answer& answer, bool waits) {
   std::string held =
       "held by " + std::to_string(refusal.holders) + (refusal.holders == 1 ? " owner" : " owners");
   if (!waits) return held;
-  return "place " + std::to_string(refusal.ahead + 1) + ", " + held + ", asking again in " +
-         human_duration(refusal.ask_again_in) + " at the latest";
+  const std::string place =
+      refusal.unordered ? "" : "place " + std::to_string(refusal.ahead + 1) + ", ";
+  return place + held + ", asking again in " + human_duration(refusal.ask_again_in) +
+         " at the latest";
 }
 
 class TracingStore final : public Store {

@@ -20,6 +20,7 @@ Refusal as_told(const KeyState& state, const Owner& owner, const Who& who) {
   Refusal refusal;
   refusal.held_by = state.holders;
   refusal.holders = state.holders.size();
+  refusal.unordered = !state.holders.empty() && !state.holders.front().library.empty();
   refusal.waiting = state.waiters.size();
   const auto self = std::find_if(state.waiters.begin(), state.waiters.end(), [&](const auto& each) {
     return each.owner == owner.text && each.who == who;

@@ -20,6 +20,7 @@ struct Flags {
   std::vector<std::string> patterns;      ///< inspect, release: operands with `*`, `?` or `[`
   std::vector<std::string> command_argv;  ///< run, guard: COMMAND and its ARGs, as they are
   std::vector<std::string> servers;
+  std::vector<std::string> layouts;  ///< after --compat: at most one is right
 
   // Of -n and -w, and of -s, -x and --limit, the later alone is set.
   bool nonblock = false;
@@ -41,6 +42,7 @@ struct Flags {
   bool force = false;
   bool json = false;
   bool metrics = false;
+  bool all_kinds = false;
   bool env = false;
   bool watchdog = false;
   bool acl = false;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <limits>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "config/layout_choice.hpp"
 #include "config/redaction.hpp"
 #include "config/server_choice.hpp"
 #include "config/sources.hpp"
@@ -23,6 +23,9 @@ constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
 /// A restarted server waits twice the longest ttl before it votes again: what a majority is to
 /// remember for longer, it may forget.
 constexpr milliseconds longest_min_hold_of_a_quorum = 2 * longest_ttl_of_a_quorum;
+constexpr const char* missing_fence =
+    "missing fence: --fence N, or DLOCK_FENCE of dlock run (--compat sets it for redisson-fenced "
+    "only)";
 constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 
 /// The strongest of `places`, read by `parse`; the others are read too, so that a bad value is
@@ -65,6 +68,7 @@ class Resolver {
     resolve_token();
     if (has("state")) resolve_guard();
     if (!settings_.state) resolve_server();
+    resolve_layout(flags_, settings_);
     return std::move(settings_);
   }
 
@@ -324,9 +328,7 @@ class Resolver {
     // A flag chooses where the variable names several.
     const auto given =
         flags_.fence ? sources_.in_flags(fence) : sources_.in_variable(fence.variable);
-    if (given.empty()) {
-      throw_usage("missing fence: --fence N, or DLOCK_FENCE, which COMMAND of dlock run has");
-    }
+    if (given.empty()) throw_usage(missing_fence);
     if (!flags_.fence && given.front().text.find(',') != std::string::npos) {
       given.front().refuse("has a fence for each of several keys: choose with --fence N");
     }
@@ -382,14 +384,6 @@ class Resolver {
 };
 
 }  // namespace
-
-Environment process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    // Settings are read before there is a second thread.
-    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
-}
 
 Settings resolve(const Flags& flags, const Environment& environment,
                  const std::string& system_file) {

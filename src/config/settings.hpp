@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "compat/layout.hpp"
 #include "config/flags.hpp"
 #include "config/server_url.hpp"
 #include "lock/claim.hpp"
@@ -31,6 +32,9 @@ struct Settings {
   bool server_is_default =
       false;                      ///< nothing was configured: `local:` is used, and people are told
   std::string prefix = "dlock:";  ///< of every Redis key and channel
+  /// run, acquire, renew, release, inspect: the keys are those of another library; the server is a
+  /// Redis then, and nothing is asked for that the layout has no room for.
+  std::optional<Layout> layout;
   bool quiet = false;
   bool verbose = false;
   std::vector<std::string> warnings;  ///< one line each, for stderr; no password in them
@@ -83,7 +87,8 @@ struct Settings {
   bool watch = false;  ///< never with `quiet`
 
   // inspect
-  bool metrics = false;  ///< never with `json` or `watch`
+  bool metrics = false;    ///< never with `json` or `watch`
+  bool all_kinds = false;  ///< locks of other libraries, too; `patterns` meet whole names in Redis
 
   // renew, release
   /// Always there except with `force`. Of `release` it is empty where a script passes on what an

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 
 #include "base/escape.hpp"
 
@@ -118,6 +119,14 @@ std::vector<std::vector<SourcedValue>> Sources::in_files(const std::string& name
     if (!values.empty()) places.push_back(std::move(values));
   }
   return places;
+}
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    // Settings are read before there is a second thread.
+    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
 }
 
 }  // namespace dlock

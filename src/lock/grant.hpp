@@ -68,8 +68,11 @@ struct Holder {
   int holds = 1;
   Fence fence;
   bool kept = false;  ///< the work is over; --min-hold keeps the key taken
-  int held_on = 0;    ///< where several servers decide: on how many of them,
-  int servers = 0;    ///< of so many; 0: there is one
+  /// Of a lock in the layout of other libraries: those that write such. Then the rest is only what
+  /// the lock's value tells, `acquired_at` the epoch where it does not, and no lease no expiry.
+  std::string library{};
+  int held_on = 0;  ///< where several servers decide: on how many of them,
+  int servers = 0;  ///< of so many; 0: there is one
 };
 
 /// One in the queue. `position` counts from 1.
@@ -104,6 +107,7 @@ struct Refusal {
   /// those before it do not confirm what they are granted, where no message may tell it.
   milliseconds longest_sleep_near_head{5000};
   std::string reason;  ///< of `unready`, for people
+  bool unordered = false;  ///< of `held`: there is no queue; the first to ask is granted
 };
 
 using Answer = std::variant<Grant, Refusal>;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "output/kinds.hpp"
+
 namespace dlock {
 namespace {
 
@@ -28,7 +30,23 @@ void add_who(Json& json, const Who& who) {
   json["label"] = who.label;
 }
 
+Json fence_json(Fence fence) { return fence == Fence{} ? Json(nullptr) : Json(fence.value); }
+
+/// Of another library's holder only what its value tells.
+Json foreign_json(const Holder& holder) {
+  Json json;
+  json["library"] = holder.library;
+  json["host"] = holder.who.host.empty() ? Json(nullptr) : Json(holder.who.host);
+  const bool told = holder.acquired_at != WallTime{};
+  json["acquired_at"] = told ? Json(iso8601(holder.acquired_at)) : Json(nullptr);
+  json["lease_left_ms"] = holder.lease_left ? Json(holder.lease_left->count()) : Json(nullptr);
+  json["limit"] = limit_json(holder.limit);
+  json["fence"] = nullptr;
+  return json;
+}
+
 Json holder_json(const Holder& holder) {
+  if (!holder.library.empty()) return foreign_json(holder);
   Json json;
   json["owner"] = holder.owner;
   add_who(json, holder.who);
@@ -70,7 +88,7 @@ void add_evicted_by(Json& json, const std::optional<Who>& by) {
 Json locks_json(const std::vector<LockFence>& locks) {
   Json list = Json::array();
   for (const LockFence& lock : locks) {
-    list.push_back({{"key", lock.key.text}, {"fence", lock.fence.value}});
+    list.push_back({{"key", lock.key.text}, {"fence", fence_json(lock.fence)}});
   }
   return list;
 }
@@ -97,6 +115,18 @@ std::string key_json(const KeyState& state) {
   return line(json);
 }
 
+std::string kind_json(const KindRow& row) {
+  Json json;
+  json["key"] = row.key;
+  json["library"] = row.library;
+  json["kind"] = row.kind;
+  const Json holder = holder_json(row.holder);
+  for (const auto& [name, value] : holder.items()) {
+    if (name != "library") json[name] = value;
+  }
+  return line(json);
+}
+
 std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks) {
   Json json;
   json["token"] = token.text;
@@ -112,7 +142,7 @@ std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
   json["renewed"] = grant.has_value();
   if (grant) {
     json["ttl_ms"] = grant->lease.length.count();
-    json["fence"] = grant->fence.value;
+    json["fence"] = fence_json(grant->fence);
   }
   add_evicted_by(json, evicted_by);
   return line(json);

@@ -95,7 +95,7 @@ std::uint64_t count_of(const std::optional<std::string>& sample) {
 
 std::optional<Fence> granted(const RunStatus& status, const LockKey& key) {
   for (const LockFence& lock : status.locks) {
-    if (lock.key == key) return lock.fence;
+    if (lock.key == key && lock.fence != Fence{}) return lock.fence;
   }
   return std::nullopt;
 }
@@ -125,7 +125,8 @@ void add_each(std::string& out, const Labelled& states, const char* name, const 
 std::optional<std::string> oldest_holder(const KeyState& state) {
   std::optional<milliseconds> oldest;
   for (const Holder& each : state.holders) {
-    if (!each.kept) oldest = std::max(oldest.value_or(each.held), each.held);
+    if (!each.kept && each.library.empty())
+      oldest = std::max(oldest.value_or(each.held), each.held);
   }
   return oldest ? std::optional(seconds(*oldest)) : std::nullopt;
 }

@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t holders_named = 3;
 
 std::string lease_text(const Holder& holder) {
+  if (!holder.lease_left && !holder.library.empty()) return ", no expiry";
   return holder.lease_left ? ", lease " + human_duration(*holder.lease_left) + " left" : "";
 }
 
@@ -22,6 +23,7 @@ std::string holder_text(const Holder& holder) {
            human_duration(holder.lease_left.value_or(milliseconds(0))) + " after " +
            who_text(holder.who);
   }
+  if (!holder.library.empty()) return client_text(holder) + lease_text(holder);
   return who_text(holder.who) + " for " + human_duration(holder.held) + lease_text(holder);
 }
 
@@ -72,6 +74,10 @@ std::string short_waiting_text(const LockKey& key, const Refusal& refusal, milli
   constexpr std::size_t least_of_a_name = 8;
   const Holder& first = refusal.held_by.front();
   const std::string begin = waiting_since(waited);
+  if (!first.library.empty()) {
+    const std::size_t left = left_of(screen.columns, display_width(begin));
+    return begin + screen.fitted(screen.shown(key.text) + lease_text(first), left);
+  }
   std::string facts = ", " + std::to_string(refusal.ahead + 1) + "/" +
                       std::to_string(std::max(refusal.waiting, refusal.ahead + 1)) + "; ";
   if (first.kept) {
@@ -96,6 +102,21 @@ std::string waiting_for(const LockKey& key, milliseconds waited, const Screen& s
 }
 
 }  // namespace
+
+std::string fence_text(Fence fence) {
+  return fence == Fence{} ? "" : ", fence " + std::to_string(fence.value);
+}
+
+std::string order_text(const Refusal& refusal) {
+  return refusal.unordered ? "; there is no queue, any waiter may be next" : "";
+}
+
+std::string client_text(const Holder& holder) {
+  std::string text = "a client of " + holder.library;
+  if (!holder.who.host.empty()) text += " on " + escaped(holder.who.host);
+  if (holder.acquired_at != WallTime{}) text += " since " + iso8601(holder.acquired_at);
+  return text;
+}
 
 std::string command_text(const Who& who, const std::string& shown) {
   if (who.command_pid == 0 || who.command_pid == who.pid) return shown;
@@ -142,8 +163,9 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
   const std::string begin = waiting_for(key, waited, screen);
   if (refusal.why != Refusal::Reason::held) return begin + ": " + refusal_text(key, refusal);
   const std::size_t waiting = std::max(refusal.waiting, refusal.ahead + 1);
-  const std::string place =
-      ", place " + std::to_string(refusal.ahead + 1) + " of " + std::to_string(waiting);
+  const std::string place = refusal.unordered ? ""
+                                              : ", place " + std::to_string(refusal.ahead + 1) +
+                                                    " of " + std::to_string(waiting);
   // A label may be long, and says least.
   Refusal unlabelled = refusal;
   std::string labels;

@@ -20,6 +20,15 @@ std::string who_text(const Who& who);
 /// `nightly is held by deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s left, 2 waiting`.
 std::string refusal_text(const LockKey& key, const Refusal& refusal);
 
+/// `, fence 12`; empty where there is none.
+std::string fence_text(Fence fence);
+
+/// For who begins to wait where there is no queue; empty where there is one.
+std::string order_text(const Refusal& refusal);
+
+/// `a client of redis-py on web1`, for a holder in the layout of another library.
+std::string client_text(const Holder& holder);
+
 /// `waiting 12s for nightly, place 2 of 3: deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s
 /// left [label]`, for one line of `screen`: of a long key there is only the beginning. Where that
 /// is too narrow: `waiting 12s for nightly, 2/3; held 1m01s, lease 24s: deploy@web1`.

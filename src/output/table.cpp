@@ -137,7 +137,20 @@ std::vector<Cell> head_of(Cell role, const Who& who, const std::string& age, con
           {"for " + age}};
 }
 
+/// One in the layout of another library, of which no more is known than its value tells.
+Entry foreign_entry(const Holder& holder, const Screen& screen) {
+  Entry entry{{{"held by", Tone::busy}, {"a client of " + holder.library}}, {}};
+  auto& facts = entry.facts;
+  if (!holder.who.host.empty()) facts.push_back({"on " + screen.shown(holder.who.host)});
+  if (holder.acquired_at != WallTime{}) facts.push_back({"since " + iso8601(holder.acquired_at)});
+  facts.push_back(holder.lease_left ? Cell{"lease " + left_text(holder) + " left"}
+                                    : Cell{"no expiry", Tone::bad});
+  if (holder.limit.unlimited()) facts.push_back({"shared"});
+  return entry;
+}
+
 Entry entry_of(const Holder& holder, const Screen& screen) {
+  if (!holder.library.empty()) return foreign_entry(holder, screen);
   const Cell role = holder.kept ? Cell{"kept after", Tone::faint} : Cell{"held by", Tone::busy};
   Entry entry{head_of(role, holder.who, human_duration(holder.held), screen), {}};
   auto& facts = entry.facts;
@@ -208,6 +221,13 @@ Row row_of(const KeyState& state, const Screen& screen) {
   const std::string others = more > 0 ? " +" + std::to_string(more) : "";
   const std::string who =
       (first.kept ? "kept after " : "") + place_text(first.who, screen) + others;
+  if (!first.library.empty()) {
+    return {key,  {screen.shown(first.library), Tone::busy},
+            none, none,
+            none, {left_text(first)},
+            none, waiting,
+            latch};
+  }
   return {key,
           {who, first.kept ? Tone::faint : Tone::busy},
           {std::to_string(first.who.pid)},

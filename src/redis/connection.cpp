@@ -191,7 +191,9 @@ bool Connection::take_message(Reply& reply) {
   if (link_->inbox.size() >= most_messages) {
     throw Error(ErrorKind::unavailable, "it sends messages without end");
   }
-  link_->inbox.push_back({std::move(reply.items[1].text), std::move(reply.items[2].text)});
+  // What the server tells of a tracked key is a list with its name.
+  Reply& said = reply.items[2].items.empty() ? reply.items[2] : reply.items[2].items[0];
+  link_->inbox.push_back({std::move(reply.items[1].text), std::move(said.text)});
   return true;
 }
 

@@ -17,7 +17,7 @@ namespace dlock {
 /// One command and its arguments, sent with lengths: no byte of an argument can end it.
 using Request = std::vector<std::string>;
 
-/// What was published on a channel this connection listens to.
+/// What was published on a channel this connection listens to; of a list its first item.
 struct Published {
   std::string channel;
   std::string payload;

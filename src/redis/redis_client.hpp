@@ -60,6 +60,8 @@ class RedisClient {
   /// write, and what was said to it last is kept; an empty one ends that.
   void precede_with(Request request);
   const std::optional<Reply>& said_before() const { return said_before_; }
+  /// Whether the server may have done the last run before, as it had to be sent again.
+  bool sent_twice() const { return sent_twice_; }
   /// Whether there is a link, as far as is known, and how many there have been.
   bool is_open() const { return connection_.is_open(); }
   void close() { connection_.close(); }
@@ -81,9 +83,8 @@ class RedisClient {
   std::string place(const CallOptions& call_options);
   /// Whether the server is no longer the master it was, and there may be another.
   bool is_deposed(const Reply& reply) const;
-  /// Of the last run: the word for its server, and whether the server may have done it before.
+  /// Of the last run: the word for its server.
   const std::string& here() const { return here_; }
-  bool sent_twice() const { return sent_twice_; }
 
   const RedisTerms terms_;
 

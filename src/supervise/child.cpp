@@ -32,7 +32,7 @@ class Image {
       if (!replaced(program, *entry)) environment_.push_back(*entry);
     }
     for (const auto& [name, value] : program.environment) {
-      environment_.push_back(texts_.emplace_back(name + "=" + value).c_str());
+      if (value) environment_.push_back(texts_.emplace_back(name + "=" + *value).c_str());
     }
     environment_.push_back(nullptr);
   }

@@ -19,8 +19,8 @@ namespace dlock {
 /// What to execute, found and run as execvp(3) does: along PATH, a script without `#!` by /bin/sh.
 struct Program {
   std::vector<std::string> argv;
-  /// Set on top of dlock's own environment.
-  std::vector<std::pair<std::string, std::string>> environment;
+  /// Set on top of dlock's own environment; nothing: taken out of it.
+  std::vector<std::pair<std::string, std::optional<std::string>>> environment;
   /// Inherited by dlock but not by the child (--status-fd); -1: none.
   int hidden_fd = -1;
   /// From then on it is not executed any more: the last that the child looks at, for everything

@@ -243,11 +243,9 @@ TEST_CASE("a flag of another command is told from an unknown one") {
   CHECK(refusal({"release", "-n"}) == "-n is not a flag of release, but of run, acquire, latch");
 }
 
-TEST_CASE("what comes later does not exist yet") {
-  for (const char* flag : {"--compat", "--all-kinds", "--quiet"}) {
-    for (const Subcommand& each : subcommands()) {
-      CHECK(refusal({each.name, flag, "1"}).starts_with("unknown flag " + std::string(flag)));
-    }
+TEST_CASE("what does not exist is refused by its name") {
+  for (const Subcommand& each : subcommands()) {
+    CHECK(refusal({each.name, "--quiet", "1"}).starts_with("unknown flag --quiet"));
   }
   for (const char* command : {"hlep", "RUN", "", " run"}) {
     CHECK(refusal({command}).starts_with("unknown command \"" + std::string(command) + "\""));

@@ -1,0 +1,138 @@
+#include "compat/key_kind.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "compat/lock_driver.hpp"
+#include "compat/recognise.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+/// What one key answered to the questions for its type.
+struct Look {
+  std::string name;
+  std::string type;
+  std::vector<Reply> replies;  ///< PTTL first
+};
+
+Request peek(const std::string& type, const std::string& name) {
+  if (type == "string") return {"GETRANGE", name, "0", "199"};
+  if (type == "hash") return {"HSCAN", name, "0", "COUNT", "4"};
+  if (type == "list") return {"LLEN", name};
+  return {"ZRANGE", name, "0", "1"};
+}
+
+std::optional<ForeignLock> in_string(const Look& look) {
+  const auto seen = recognise_string(look.name, look.replies[1].text);
+  if (!seen) return std::nullopt;
+  ForeignLock lock{"lock", foreign_holder(seen->library, look.replies[0])};
+  lock.holder.who.host = seen->host;
+  if (seen->since) lock.holder.acquired_at = *seen->since;
+  return lock;
+}
+
+std::vector<std::string> fields_of(const Reply& page) {
+  std::vector<std::string> fields;
+  if (!page.is_array(2)) return fields;
+  const auto& items = page.items[1].items;
+  for (std::size_t i = 0; i < items.size(); i += 2) fields.push_back(items[i].text);
+  return fields;
+}
+
+std::optional<ForeignLock> in_hash(const Look& look) {
+  const auto fields = fields_of(look.replies[1]);
+  const auto any = [&](const auto& holds) {
+    return std::any_of(fields.begin(), fields.end(), holds);
+  };
+  const auto lock = [&](const char* kind, const char* library) {
+    return ForeignLock{kind, foreign_holder(library, look.replies[0])};
+  };
+  const auto is_mode = [](const std::string& field) { return field == "mode"; };
+  const auto is_writer = [](const std::string& field) { return field.ends_with(":write"); };
+  const auto is_timed = [](const std::string& field) { return field.ends_with(":expire_time"); };
+  if (look.name.ends_with(":LOCKED")) return lock("lock of a job", "sidekiq-unique-jobs");
+  if (any(is_timed)) return lock("multi-lock", "Redisson");
+  if (any(is_mode)) {
+    ForeignLock seen = lock(any(is_writer) ? "write lock" : "read lock", "Redisson");
+    if (!any(is_writer)) seen.holder.limit = no_limit;
+    return seen;
+  }
+  if (fields.size() == 1 && is_redisson_owner(fields[0])) return lock("lock", "Redisson or dlock");
+  return std::nullopt;
+}
+
+std::optional<ForeignLock> in_sorted_set(const Look& look) {
+  const auto& members = look.replies[1].items;
+  const auto is_member = [](const Reply& member) { return is_symfony_member(member.text); };
+  if (members.empty()) return std::nullopt;
+  const auto all = std::all_of(members.begin(), members.end(), is_member);
+  const bool is_exclusive = std::any_of(members.begin(), members.end(), [](const Reply& member) {
+    return member.text == "__write__";
+  });
+  if (all) {
+    ForeignLock lock{is_exclusive ? "lock" : "read lock",
+                     foreign_holder("Symfony Lock or dlock", look.replies[0])};
+    if (!is_exclusive) lock.holder.limit = no_limit;
+    return lock;
+  }
+  const auto seen = recognise_string(look.name, members[0].text);
+  if (seen && seen->library == "DistributedLock") {
+    return ForeignLock{"semaphore", foreign_holder(seen->library, look.replies[0])};
+  }
+  return std::nullopt;
+}
+
+std::optional<ForeignLock> in_list(const Look& look) {
+  if (!look.name.starts_with("redisson_lock_queue:")) return std::nullopt;
+  return ForeignLock{"queue of a fair lock", foreign_holder("Redisson", look.replies[0])};
+}
+
+std::optional<ForeignLock> lock_in(const Look& look) {
+  for (const Reply& reply : look.replies) {
+    if (reply.is_error()) return std::nullopt;
+  }
+  constexpr std::size_t questions = 2;
+  constexpr std::int64_t no_key = -2;
+  if (look.replies.size() < questions || look.replies[0].integer == no_key) return std::nullopt;
+  if (look.type == "string") return in_string(look);
+  if (look.type == "hash") return in_hash(look);
+  if (look.type == "list") return in_list(look);
+  return in_sorted_set(look);
+}
+
+}  // namespace
+
+std::vector<std::optional<ForeignLock>> foreign_locks(RedisClient& client, const std::string& type,
+                                                      const std::vector<std::string>& names,
+                                                      const CallOptions& call_options) {
+  if (names.empty()) return {};
+  std::vector<Request> requests;
+  for (const std::string& name : names) {
+    requests.push_back({"PTTL", name});
+    requests.push_back(peek(type, name));
+  }
+  const auto replies = client.read(requests, call_options);
+  std::vector<std::optional<ForeignLock>> found;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    found.push_back(lock_in({names[i], type, {replies[2 * i], replies[2 * i + 1]}}));
+  }
+  return found;
+}
+
+std::string what_is(RedisClient& client, const std::string& name, const CallOptions& call_options) {
+  const std::string type = client.read({{"TYPE", name}}, call_options).front().text;
+  const bool may_be_lock = std::find(std::begin(types_of_locks), std::end(types_of_locks), type) !=
+                           std::end(types_of_locks);
+  const auto lock =
+      may_be_lock ? foreign_locks(client, type, {name}, call_options).front() : std::nullopt;
+  const std::string seems =
+      lock ? ", which looks like a " + lock->kind + " of " + lock->holder.library : "";
+  return "it is a " + (type == "zset" ? "sorted set" : escaped(type)) + seems +
+         ", and not a lock of this layout";
+}
+
+}  // namespace dlock

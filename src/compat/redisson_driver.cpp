@@ -1,0 +1,103 @@
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "compat/lock_driver.hpp"
+#include "compat/recognise.hpp"
+#include "compat/redisson_evict_script.hpp"
+#include "compat/redisson_release_script.hpp"
+#include "compat/redisson_renew_script.hpp"
+#include "compat/redisson_take_script.hpp"
+
+namespace dlock {
+namespace {
+
+/// A hash with one field, the client's id and its thread: RLock and those that share its layout.
+class RedissonDriver final : public LockDriver {
+ public:
+  using LockDriver::LockDriver;
+
+  void check_name(const LockKey& key) const override;
+  HoldMark name_of(const Token& token) const override {
+    const std::string field = uuid_of(token) + ":1";
+    return {field, field};
+  }
+  ScriptRun take(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
+    ScriptRun run{redisson_take,
+                  redisson_take_sha1,
+                  {key, beside(key, "redisson_lock_queue")},
+                  {name.written, std::to_string(ttl.count())}};
+    if (layout().row->fenced) run.keys.push_back(beside(key, "redisson_lock_token"));
+    return run;
+  }
+  ScriptRun renew(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
+    ScriptRun run{
+        redisson_renew, redisson_renew_sha1, {key}, {name.proof, std::to_string(ttl.count())}};
+    if (layout().row->fenced) run.keys.push_back(beside(key, "redisson_lock_token"));
+    return run;
+  }
+  ScriptRun release(const std::string& key, const HoldMark& name) const override {
+    return {redisson_release,
+            redisson_release_sha1,
+            {key},
+            {name.proof, channel(key), cluster() ? "1" : "0"}};
+  }
+  ScriptRun evict(const std::string& key) const override {
+    return {redisson_evict,
+            redisson_evict_sha1,
+            {key, beside(key, "redisson_lock_queue")},
+            {channel(key), cluster() ? "1" : "0"}};
+  }
+  std::vector<Request> look(const std::string& key) const override {
+    return {{"PTTL", key}, {"HLEN", key}, {"HSCAN", key, "0", "COUNT", "2"}};
+  }
+  std::optional<Holder> seen_in(const std::string& key,
+                                const std::vector<Reply>& replies) const override;
+  Holder holder_in(const std::string&, const Reply& answer) const override {
+    return holder_of(answer.items.at(1), answer.items.at(2).text);
+  }
+  std::string channel(const std::string& key) const override {
+    return beside(key, "redisson_lock__channel");
+  }
+
+ private:
+  /// The name of a key or channel beside the lock's: in the same slot, if the lock's name allows.
+  static std::string beside(const std::string& key, const std::string& prefix) {
+    const bool has_brace = key.find('{') != std::string::npos;
+    return prefix + (has_brace ? ":" + key : ":{" + key + "}");
+  }
+  static Holder holder_of(const Reply& pttl, const std::string& field) {
+    return foreign_holder(
+        is_redisson_owner(field) ? "Redisson or dlock" : "a client that Redisson does not know",
+        pttl);
+  }
+};
+
+void RedissonDriver::check_name(const LockKey& key) const {
+  if (!cluster()) return;
+  const auto open = key.text.find('{');
+  const auto close = key.text.find('}');
+  const bool has_tag = open != std::string::npos && close != std::string::npos && close > open + 1;
+  if (has_tag || (open == std::string::npos && close == std::string::npos)) return;
+  throw_usage(
+      escaped(key.text) +
+      ": in a Cluster the keys of a Redisson lock share a slot only where its name has no " +
+      "braces, or a pair with text between them");
+}
+
+std::optional<Holder> RedissonDriver::seen_in(const std::string&,
+                                              const std::vector<Reply>& replies) const {
+  if (replies[1].integer == 0) return std::nullopt;
+  const bool has_fields = replies[2].is_array(2) && replies[2].items[1].is_array(1);
+  const std::string field = has_fields ? replies[2].items[1].items[0].text : "";
+  if (replies[1].integer == 1) return holder_of(replies[0], field);
+  throw Error(ErrorKind::wrong_data, "it is a hash with several fields, not a Redisson lock");
+}
+
+}  // namespace
+
+std::unique_ptr<LockDriver> redisson_driver(Layout layout, bool cluster) {
+  return std::make_unique<RedissonDriver>(std::move(layout), cluster);
+}
+
+}  // namespace dlock

@@ -1,0 +1,105 @@
+#include "compat/release_news.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr const char* invalidations = "__redis__:invalidate";
+constexpr milliseconds longest_set_up{1000};
+constexpr milliseconds between_set_ups{1000};
+
+}  // namespace
+
+bool ReleaseNews::is_set_up_for(const RedisClient& client, const std::string& channel) const {
+  const bool same = client_ == &client && link_ == client.links() && channel_ == channel;
+  const bool is_broken = listener_ && !listener_->is_open();
+  return same && (!is_broken || BootClock::now() < again_at_);
+}
+
+void ReleaseNews::listen(RedisClient& client, const std::string& key, const std::string& channel,
+                         const CallOptions& call_options) {
+  key_ = key;
+  if (is_set_up_for(client, channel)) return;
+  close();
+  try {
+    const auto until = std::min(call_options.deadline, later(BootClock::now(), longest_set_up));
+    open(client, channel, {until, call_options.cancel_fd});
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::interrupted) throw;
+    tracks_ = hears_ = false;
+  }
+  client_ = &client;
+  link_ = client.links();
+  channel_ = channel;
+  again_at_ = later(BootClock::now(), between_set_ups);
+}
+
+void ReleaseNews::open(RedisClient& client, const std::string& channel,
+                       const CallOptions& call_options) {
+  listener_.emplace(std::make_unique<FixedEndpoint>(client.connect(call_options)));
+  std::vector<Request> requests{{"CLIENT", "ID"}, {"SUBSCRIBE", invalidations}};
+  if (!channel.empty()) requests.push_back({"SUBSCRIBE", channel});
+  const auto replies = listener_->exchange(requests, call_options);
+  hears_ = !channel.empty() && !replies.back().is_error();
+  if (!replies[0].is_error() && !replies[1].is_error()) {
+    track(client, replies[0].integer, call_options);
+  }
+  if (!works()) listener_.reset();
+}
+
+void ReleaseNews::track(RedisClient& client, std::int64_t listener,
+                        const CallOptions& call_options) {
+  const auto replies = client.read(
+      {{"CLIENT", "TRACKING", "ON", "REDIRECT", std::to_string(listener)}}, call_options);
+  tracks_ = !replies.front().is_error();
+}
+
+bool ReleaseNews::concerns_us(const Published& message) const {
+  // The server tells of no key when it has dropped all of them.
+  const bool tracked = message.channel == invalidations;
+  return tracked ? message.payload.empty() || message.payload == key_ : message.channel == channel_;
+}
+
+Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
+  try {
+    while (listener_ && listener_->is_open()) {
+      const auto message = listener_->next_message({until, cancel_fd});
+      if (!message) return Wake::Reason::due;
+      if (concerns_us(*message)) return paced(until, cancel_fd);
+      if (BootClock::now() >= until) return Wake::Reason::due;
+    }
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+    tracks_ = hears_ = false;
+    // Somebody ends listeners as fast as they come: no faster than a poll.
+    until = std::min(until, later(BootClock::now(), milliseconds(100)));
+  }
+  pollfd cancel[] = {{cancel_fd, POLLIN, 0}};
+  return poll_until(cancel, until) > 0 ? Wake::Reason::interrupted : Wake::Reason::due;
+}
+
+/// Each renewal of the holder wakes, too. Behind a short lease the waiter therefore asks twice a
+/// second in the long run, and at once as long as that has been kept.
+Wake::Reason ReleaseNews::paced(Deadline until, int cancel_fd) {
+  constexpr milliseconds each{500};
+  constexpr milliseconds ahead{4000};
+  const auto now = BootClock::now();
+  pace_ = std::max(pace_, now) + each;
+  pollfd cancel[] = {{cancel_fd, POLLIN, 0}};
+  if (pace_ <= now + ahead) return Wake::Reason::due;
+  const bool is_cancelled = poll_until(cancel, std::min(until, pace_ - ahead)) > 0;
+  return is_cancelled ? Wake::Reason::interrupted : Wake::Reason::due;
+}
+
+void ReleaseNews::close() {
+  listener_.reset();
+  client_ = nullptr;
+  tracks_ = hears_ = false;
+}
+
+}  // namespace dlock

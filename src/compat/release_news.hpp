@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "redis/connection.hpp"
+#include "redis/redis_client.hpp"
+
+namespace dlock {
+
+/// Wakes a waiter when its key changes: a second connection listens for what the library publishes,
+/// and for what the server tells about keys that the first one has read
+/// (https://redis.io/docs/latest/develop/reference/client-side-caching/), which includes a release
+/// by anybody and an expiry. A server that can do neither is polled.
+class ReleaseNews {
+ public:
+  /// Listens for `key`, as read by `client` from now on, and on `channel` unless it is empty; what
+  /// came before is forgotten. Costs a round trip the first time only. Trouble is no error: then
+  /// the waiter polls.
+  void listen(RedisClient& client, const std::string& key, const std::string& channel,
+              const CallOptions& call_options);
+  /// Whether a change of the key wakes.
+  bool works() const { return tracks_ || hears_; }
+  /// Sleeps until `until`, or until there is news.
+  Wake::Reason await(Deadline until, int cancel_fd);
+  /// Ends the second connection: nobody waits any more.
+  void close();
+
+ private:
+  bool is_set_up_for(const RedisClient& client, const std::string& channel) const;
+  void open(RedisClient& client, const std::string& channel, const CallOptions& call_options);
+  void track(RedisClient& client, std::int64_t listener, const CallOptions& call_options);
+  bool concerns_us(const Published& message) const;
+  Wake::Reason paced(Deadline until, int cancel_fd);
+
+  std::optional<Connection> listener_;
+  std::string key_;
+  std::string channel_;
+  const RedisClient* client_ = nullptr;  ///< that reads the key, on its how manieth link
+  int link_ = 0;
+  bool tracks_ = false;  ///< the server tells of changes
+  bool hears_ = false;   ///< the library does
+  Deadline again_at_{};  ///< a listener that broke is not opened before
+  Deadline pace_{};      ///< the end of the time that the wake-ups so far may take
+};
+
+}  // namespace dlock

@@ -1,0 +1,13 @@
+-- KEYS: the lock, the queue of a fair lock of its name. ARGV: the channel that tells waiters, and 1
+-- in a Cluster.
+if redis.call('EXISTS', KEYS[2]) == 1 then return {-1, 'a Redisson fair lock'} end
+if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return {-1, 'a Redisson read/write lock'} end
+local fields = redis.call('HLEN', KEYS[1])
+if fields == 0 then return {0} end
+if fields > 1 then return {-1, 'a hash with several fields'} end
+local found = string.sub(redis.call('HKEYS', KEYS[1])[1], 1, 200)
+local lease = redis.call('PTTL', KEYS[1])
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', ARGV[1], '0')
+if ARGV[2] == '1' then redis.pcall('SPUBLISH', ARGV[1], '0') end
+return {1, lease, found}

@@ -1,0 +1,7 @@
+-- KEYS: the lock. ARGV: the field of the hold, the channel that tells waiters, and 1 in a Cluster.
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', ARGV[2], '0')
+-- A server before 7.0 does not know it, and then nobody listens by it.
+if ARGV[3] == '1' then redis.pcall('SPUBLISH', ARGV[2], '0') end
+return 1

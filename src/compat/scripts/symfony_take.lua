@@ -1,0 +1,12 @@
+-- KEYS: the lock. ARGV: the member of the hold, the lease in ms. The scores are the ends of leases.
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if redis.call('ZSCORE', KEYS[1], ARGV[1]) or redis.call('ZCARD', KEYS[1]) == 0 then
+  local lease_end = string.format('%.0f', now + ARGV[2])
+  redis.call('ZADD', KEYS[1], lease_end, ARGV[1], lease_end, '__write__')
+  redis.call('PEXPIREAT', KEYS[1], lease_end)
+  return {1, 0}
+end
+local found = redis.call('ZRANGE', KEYS[1], 0, 1)
+return {0, redis.call('PTTL', KEYS[1]), string.sub(found[1], 1, 200), string.sub(found[2] or '', 1, 200)}

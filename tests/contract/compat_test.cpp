@@ -1,0 +1,359 @@
+// The keys of other libraries: what is written there, and that both sides exclude each other. That
+// the libraries themselves agree is shown by scripts/interop.
+
+#include <algorithm>
+#include <chrono>
+#include <regex>
+#include <thread>
+
+#include "base/error.hpp"
+#include "contract/compat_support.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// Somebody else's lock, as the library of this layout would leave it.
+void hold_as_library(const RedisServer& server, const WrittenLayout& row, const char* lease) {
+  const std::string key = row.key;
+  const std::string type = row.type;
+  if (type == "string") {
+    server.command({"SET", key, "5c5b8d1e7f0a4b3c9d2e1f0a5b6c7d8e"});
+  } else if (type == "hash") {
+    server.command({"HSET", key, "0b0f5f7e-6c1c-4c8e-8f3a-3f1d5a9b7c21:33", "1"});
+  } else {
+    const std::string member = "q0V3s9T0m1n2b3v4c5x6z7l8k9j0h1g2f3d4s5a6p7o=";
+    server.command({"ZADD", key, "9999999999999", member, "9999999999999", "__write__"});
+  }
+  if (*lease != '\0') server.command({"PEXPIRE", key, lease});
+}
+
+long long pttl(const RedisServer& server, const std::string& key) {
+  return server.command({"PTTL", key}).number;
+}
+
+/// What a store says to its server from the first byte on, a request a line. Scripts are named by
+/// what they do, and what names the hold is `HOLD`, its end, where that counts alone, `END`.
+class Overheard {
+ public:
+  explicit Overheard(const std::string& layout, const Claim& claim)
+      : proxy_(server_.address()),
+        driver_(driver_of(parse_layout(layout), false)),
+        claim_(claim),
+        store(compat_store(layout, proxy_.address())) {}
+
+  std::vector<std::string> lines() {
+    std::vector<std::string> lines;
+    const auto streams = proxy_.recorded();
+    std::string_view bytes;
+    if (!streams.empty()) bytes = streams.front();
+    while (const auto size = bytes.empty() ? std::nullopt : message_size(bytes)) {
+      std::string line;
+      for (const std::string& word : request_words(bytes.substr(0, *size))) {
+        line += (line.empty() ? "" : " ") + told(word);
+      }
+      lines.push_back(line);
+      bytes.remove_prefix(*size);
+    }
+    return lines;
+  }
+  const RedisServer& server() const { return server_; }
+
+ private:
+  std::string told(const std::string& word) const {
+    const std::string key = driver_->key_of(claim_.key);
+    const HoldMark hold = driver_->name_of(claim_.token);
+    const milliseconds ttl = claim_.ttl;
+    for (const auto& [name, run] : {std::pair("take", driver_->take(key, hold, ttl)),
+                                    std::pair("renew", driver_->renew(key, hold, ttl)),
+                                    std::pair("release", driver_->release(key, hold)),
+                                    std::pair("evict", driver_->evict(key))}) {
+      if (word == run.sha1) return std::string("<") + name + ">";
+      if (word == run.text) return std::string("<text of ") + name + ">";
+    }
+    if (word == hold.proof) return hold.proof == hold.written ? "HOLD" : "END";
+    const bool ends_so = word.size() > hold.proof.size() && word.ends_with(hold.proof);
+    return ends_so ? "HOLD" : word;
+  }
+
+  RedisServer server_;
+  FaultProxy proxy_;
+  std::unique_ptr<LockDriver> driver_;
+  Claim claim_;
+
+ public:
+  StorePtr store;
+};
+
+std::vector<std::string> traffic_of_a_hold(const std::string& layout) {
+  const Claim claim = claim_on("N", milliseconds(5000));
+  Overheard overheard(layout, claim);
+  granted(*overheard.store, claim);
+  CHECK(overheard.store->renew(claim, {.granted = Fence{}}, soon()).grant);
+  CHECK(release(*overheard.store, claim) == Released::yes);
+  return overheard.lines();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "compat: a hold of a string is a SET, a PEXPIRE and a DEL of a client that shows itself") {
+  const std::vector<std::string> expected{
+      "CLIENT SETNAME dlock",          "SET N HOLD NX PX 5000",
+      "EVALSHA <renew> 1 N HOLD 5000", "EVAL <text of renew> 1 N HOLD 5000",
+      "EVALSHA <release> 1 N HOLD",    "EVAL <text of release> 1 N HOLD",
+  };
+  for (const char* layout : {"redis-py", "redlock", "node-redlock", "redlock-universal", "redsync",
+                             "redislock", "redlock-py", "redlock-rb", "aioredlock", "rslock",
+                             "distributedlock", "stackexchange", "phpredis"}) {
+    CAPTURE(layout);
+    CHECK(traffic_of_a_hold(layout) == expected);
+  }
+}
+
+TEST_CASE("compat: prefixes stand before the name, and signals go out with the release") {
+  const auto second = [](const std::vector<std::string>& lines) { return lines.at(1); };
+  const auto last = [](const std::vector<std::string>& lines) { return lines.back(); };
+  CHECK(second(traffic_of_a_hold("pottery")) == "SET redlock:N HOLD NX PX 5000");
+  CHECK(second(traffic_of_a_hold("redlocknet")) == "SET redlock:N HOLD NX PX 5000");
+  CHECK(second(traffic_of_a_hold("redis-semaphore")) == "SET mutex:N HOLD NX PX 5000");
+  CHECK(second(traffic_of_a_hold("laravel:a:b")) == "SET a:bN HOLD NX PX 5000");
+  const auto shedlock = traffic_of_a_hold("shedlock");
+  CHECK(second(shedlock) == "SET job-lock:default:N HOLD NX PX 5000");
+  CHECK(last(shedlock) == "EVAL <text of release> 1 job-lock:default:N END");
+  CHECK(second(traffic_of_a_hold("shedlock:x")) == "SET job-lock:x:N HOLD NX PX 5000");
+  const auto spring = traffic_of_a_hold("spring:reg");
+  CHECK(second(spring) == "SET reg:N HOLD NX PX 5000");
+  CHECK(last(spring) == "EVAL <text of release> 1 reg:N HOLD reg-channel:reg:N");
+  const auto python = traffic_of_a_hold("python-redis-lock");
+  CHECK(second(python) == "SET lock:N HOLD NX PX 5000");
+  CHECK(last(python) == "EVAL <text of release> 2 lock:N lock-signal:N HOLD ");
+}
+
+TEST_CASE("compat: a hold of Redisson's or Symfony's is one script each time") {
+  CHECK(traffic_of_a_hold("redisson") ==
+        std::vector<std::string>{
+            "CLIENT SETNAME dlock",
+            "EVALSHA <take> 2 N redisson_lock_queue:{N} HOLD 5000",
+            "EVAL <text of take> 2 N redisson_lock_queue:{N} HOLD 5000",
+            "EVALSHA <renew> 1 N HOLD 5000",
+            "EVAL <text of renew> 1 N HOLD 5000",
+            "EVALSHA <release> 1 N HOLD redisson_lock__channel:{N} 0",
+            "EVAL <text of release> 1 N HOLD redisson_lock__channel:{N} 0",
+        });
+  const auto fenced = traffic_of_a_hold("redisson-fenced");
+  CHECK(fenced.at(1) ==
+        "EVALSHA <take> 3 N redisson_lock_queue:{N} redisson_lock_token:{N} HOLD 5000");
+  CHECK(fenced.at(3) == "EVALSHA <renew> 2 N redisson_lock_token:{N} HOLD 5000");
+  const auto symfony = traffic_of_a_hold("symfony");
+  CHECK(symfony.at(1) == "EVALSHA <take> 1 N HOLD 5000");
+  CHECK(symfony.at(3) == "EVALSHA <renew> 1 N HOLD 5000");
+  CHECK(symfony.at(5) == "EVALSHA <release> 1 N HOLD");
+}
+
+TEST_CASE("compat: what names a hold is written as the readers of its layout parse it") {
+  const Token token{"owner:00112233445566778899aabbccddeeff"};
+  const auto written = [&](const char* layout) {
+    return driver_of(parse_layout(layout), false)->name_of(token).written;
+  };
+  CHECK(written("redis-py") == "ABEiM0RVZneImaq7zN3u_w");
+  CHECK(written("symfony") == "ABEiM0RVZneImaq7zN3u_w");
+  CHECK(written("redisson") == "00112233-4455-6677-8899-aabbccddeeff:1");
+  const std::regex shedlock(
+      R"(ADDED:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z@[^:@]+:00112233-4455-6677-8899-aabbccddeeff)");
+  CHECK(std::regex_match(written("shedlock"), shedlock));
+}
+
+TEST_CASE("compat: each layout has its own key, with a lease, and leaves nothing but its signal") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    const auto store = compat_store(row.layout, server.address());
+    const Claim claim = claim_on("N", milliseconds(20'000));
+    const Grant grant = granted(*store, claim);
+    const bool fenced = std::string(row.layout) == "redisson-fenced";
+    CHECK(grant.fence.value == (fenced ? 1 : 0));
+    CHECK(server.command({"TYPE", row.key}).text == row.type);
+    const auto lease = pttl(server, row.key);
+    CHECK(lease > 0);
+    CHECK(lease <= 20'000);
+    CHECK(release(*store, claim) == Released::yes);
+    CHECK(release(*store, claim) == Released::not_held);
+    const auto left = server.command({"KEYS", "*"}).items;
+    const bool signals = std::string(row.layout) == "python-redis-lock";
+    CHECK(left.size() == (fenced || signals ? 1 : 0));
+    if (fenced) CHECK(left.at(0).text == "redisson_lock_token:{N}");
+    if (signals) {
+      const auto list = pttl(server, "lock-signal:N");
+      CHECK(list <= 1000);
+    }
+  }
+}
+
+TEST_CASE("compat: a release sends what waiters of Spring and Redisson listen for") {
+  for (const auto& [layout, channel, payload] :
+       {std::tuple("spring:reg", "reg-channel:reg:N", "reg:N"),
+        std::tuple("redisson", "redisson_lock__channel:{N}", "0")}) {
+    const RedisServer server;
+    Connection listener(std::make_unique<FixedEndpoint>(endpoint_at(server.address())));
+    const std::vector<Request> subscribe{{"SUBSCRIBE", channel}};
+    listener.exchange(subscribe, soon());
+    const auto store = compat_store(layout, server.address());
+    for (const bool by_force : {false, true}) {
+      const Claim claim = claim_on("N");
+      granted(*store, claim);
+      if (by_force) {
+        CHECK(store->evict(claim.key, {}, evictor, soon()).size() == 1);
+      } else {
+        CHECK(release(*store, claim) == Released::yes);
+      }
+      const auto message = listener.next_message(soon());
+      REQUIRE(message);
+      CHECK(message->payload == payload);
+    }
+  }
+}
+
+TEST_CASE("compat: a lock of the library refuses, and one of ours is renewed while it is ours") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    const auto store = compat_store(row.layout, server.address());
+    hold_as_library(server, row, "");
+    const Claim claim = claim_on("N", milliseconds(20'000));
+    const Refusal refusal = refused(*store, claim);
+    REQUIRE(refusal.held_by.size() == 1);
+    CHECK(refusal.held_by[0].library != "");
+    CHECK(!refusal.held_by[0].lease_left);
+    // What is not ours is neither renewed nor released, and what has gone is not made again.
+    CHECK(!store->renew(claim, {.granted = Fence{}}, soon()).grant);
+    CHECK(release(*store, claim) == Released::not_held);
+    CHECK(pttl(server, row.key) == -1);
+    server.command({"DEL", row.key});
+    CHECK(!store->renew(claim, {.granted = Fence{}}, soon()).grant);
+    CHECK(server.command({"EXISTS", row.key}).number == 0);
+    granted(*store, claim);
+    server.command({"PEXPIRE", row.key, "9000"});
+    CHECK(store->renew(claim, {.granted = Fence{}}, soon()).grant);
+    CHECK(pttl(server, row.key) > 9000);
+    // A second client of ours does not take it, and evicts it.
+    const auto other = compat_store(row.layout, server.address());
+    refused(*other, claim_on("N"));
+    CHECK(other->evict(claim.key, {}, evictor, soon()).size() == 1);
+    CHECK(other->evict(claim.key, {}, evictor, soon()).empty());
+    CHECK(!store->renew(claim, {.granted = Fence{}}, soon()).grant);
+  }
+}
+
+TEST_CASE("compat: another kind of key is left alone, by all that asks for it") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    const auto store = compat_store(row.layout, server.address());
+    server.command({"RPUSH", row.key, "x"});
+    const Claim claim = claim_on("N");
+    const auto fails = [&](const auto& action) {
+      try {
+        action();
+        FAIL("it did not fail");
+      } catch (const Error& error) {
+        CHECK(error.trouble() == ErrorKind::wrong_data);
+        CHECK(std::string(error.what()).find("list") != std::string::npos);
+      }
+    };
+    fails([&] { store->acquire(claim, {}, soon()); });
+    fails([&] { store->evict(claim.key, {}, evictor, soon()); });
+    fails([&] { store->inspect({{claim.key}, {}}, soon()); });
+    CHECK(server.command({"LLEN", row.key}).number == 1);
+  }
+}
+
+TEST_CASE("compat: what Redisson has that is no plain lock is told from one, and left alone") {
+  const RedisServer server;
+  const auto store = compat_store("redisson", server.address());
+  server.command({"HSET", "rw", "mode", "read", "0b0f5f7e-6c1c-4c8e-8f3a-3f1d5a9b7c21:33", "1"});
+  server.command({"HSET", "many", "a", "1", "b", "1"});
+  server.command({"RPUSH", "redisson_lock_queue:{fair}", "x"});
+  for (const auto& [key, what] :
+       {std::pair("rw", "read/write"), std::pair("many", "several fields"),
+        std::pair("fair", "fair lock")}) {
+    for (const bool by_force : {false, true}) {
+      try {
+        by_force ? void(store->evict({key}, {}, evictor, soon()))
+                 : void(store->acquire(claim_on(key), {}, soon()));
+        FAIL("it did not fail");
+      } catch (const Error& error) {
+        CHECK(error.trouble() == ErrorKind::wrong_data);
+        CHECK(std::string(error.what()).find(what) != std::string::npos);
+      }
+    }
+  }
+  CHECK(server.command({"HLEN", "rw"}).number == 2);
+}
+
+TEST_CASE("compat: a fenced lock counts its grants, and no renewal or repeated request") {
+  const RedisServer server;
+  FaultProxy proxy(server.address());
+  const auto store = compat_store("redisson-fenced", proxy.address());
+  Claim claim = claim_on("N");
+  CHECK(granted(*store, claim).fence.value == 1);
+  CHECK(granted(*store, claim).fence.value == 1);
+  CHECK(store->renew(claim, {.granted = Fence{}}, soon()).grant->fence.value == 1);
+  release(*store, claim);
+  claim.token = new_token(claim.owner);
+  CHECK(granted(*store, claim).fence.value == 2);
+}
+
+TEST_CASE("compat: an answer that was lost costs neither the grant nor the release") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    FaultProxy proxy(server.address());
+    const auto store = compat_store(row.layout, proxy.address());
+    const Claim claim = claim_on("N");
+    proxy.drop_replies(3);
+    CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
+    proxy.heal();
+    granted(*store, claim);
+    CHECK(release(*store, claim) == Released::yes);
+  }
+}
+
+TEST_CASE("compat: a late release does not touch the lock of the next holder") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    const auto store = compat_store(row.layout, server.address());
+    const Claim claim = claim_on("N");
+    granted(*store, claim);
+    server.command({"DEL", row.key});
+    hold_as_library(server, row, "20000");
+    CHECK(release(*store, claim) == Released::not_held);
+    CHECK(server.command({"EXISTS", row.key}).number == 1);
+    CHECK(pttl(server, row.key) > 0);
+  }
+}
+
+TEST_CASE("compat: --min-hold leaves the key with the rest of the time, and no longer") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    const auto store = compat_store(row.layout, server.address());
+    Claim claim = claim_on("N", milliseconds(60'000));
+    claim.floor = milliseconds(30'000);
+    granted(*store, claim);
+    CHECK(release(*store, claim) == Released::yes);
+    const auto left = pttl(server, row.key);
+    CHECK(left > 0);
+    CHECK(left <= 30'000);
+    refused(*store, claim_on("N"));
+    // The command never started: the floor does not count.
+    server.command({"FLUSHALL"});
+    claim.token = new_token(claim.owner);
+    granted(*store, claim);
+    CHECK(store->release(claim, {ReleaseMode::ignore_floor}, soon()).outcome == Released::yes);
+    CHECK(server.command({"EXISTS", row.key}).number == 0);
+  }
+}
+
+}  // namespace dlock::test

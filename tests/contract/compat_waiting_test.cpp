@@ -1,0 +1,156 @@
+// How one waits for the lock of another library.
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/error.hpp"
+#include "contract/compat_support.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+const WrittenLayout& row_of(const std::string& layout) {
+  return *std::find_if(written_layouts.begin(), written_layouts.end(),
+                       [&](const WrittenLayout& row) { return row.layout == layout; });
+}
+
+/// A lock that no library has released or renewed for a while: its value is not looked at.
+void occupy(const RedisServer& server, const WrittenLayout& row, const char* lease) {
+  const auto other = compat_store(row.layout, server.address());
+  granted(*other, claim_on("N"));
+  if (*lease == '\0') {
+    server.command({"PERSIST", row.key});
+  } else {
+    server.command({"PEXPIRE", row.key, lease});
+  }
+}
+
+/// Somebody who waits for `N` by a client of its own.
+class CompatWaiter {
+ public:
+  CompatWaiter(const std::string& layout, const Address& address)
+      : acquirer_([layout, address] { return compat_store(layout, address); }, {claim_on("N")}) {}
+  bool is_in() const { return acquirer_.has_ended(); }
+  Deadline since() const { return acquirer_.ended(); }
+
+ private:
+  LockAcquirer<RedisEngine> acquirer_;
+};
+
+long long calls_of(const RedisServer& server, const std::string& command) {
+  const std::string stats = server.command({"INFO", "commandstats"}).text;
+  const auto at = stats.find("cmdstat_" + command + ":calls=");
+  return at == std::string::npos ? 0 : std::stoll(stats.substr(stats.find('=', at) + 1));
+}
+
+bool tracks(const RedisServer& server) { return calls_of(server, "client|tracking") > 0; }
+
+}  // namespace
+
+TEST_CASE("compat: a waiter is woken when anybody deletes the key, whatever the layout") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    occupy(server, row, "");
+    CompatWaiter waiter(row.layout, server.address());
+    CHECK(eventually([&] { return tracks(server); }));
+    CHECK(!waiter.is_in());
+    server.command({"DEL", row.key});
+    CHECK(eventually([&] { return waiter.is_in(); }));
+  }
+}
+
+TEST_CASE("compat: a waiter has the lock when the lease of a dead holder ends") {
+  for (const char* layout : {"redis-py", "spring:registry", "redisson", "symfony"}) {
+    CAPTURE(layout);
+    const RedisServer server;
+    occupy(server, row_of(layout), "1500");
+    CompatWaiter waiter(layout, server.address());
+    CHECK(eventually([&] { return waiter.is_in(); }));
+  }
+}
+
+TEST_CASE("compat: where the server may not track keys, a waiter polls") {
+  const RedisServer server;
+  occupy(server, row_of("redis-py"), "");
+  server.command({"ACL", "SETUSER", "default", "-client|tracking"});
+  CompatWaiter waiter("redis-py", server.address());
+  const auto asked = [&] { return calls_of(server, "evalsha"); };
+  CHECK(eventually([&] { return asked() > 5; }));
+  server.command({"DEL", "N"});
+  CHECK(eventually([&] { return waiter.is_in(); }));
+}
+
+TEST_CASE("compat: a waiter whose second connection is cut goes on") {
+  const RedisServer server;
+  occupy(server, row_of("redis-py"), "");
+  CompatWaiter waiter("redis-py", server.address());
+  CHECK(eventually([&] { return tracks(server); }));
+  server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+  const auto before = calls_of(server, "client|tracking");
+  CHECK(eventually([&] { return calls_of(server, "client|tracking") > before; }));
+  server.command({"DEL", "N"});
+  CHECK(eventually([&] { return waiter.is_in(); }));
+}
+
+TEST_CASE("compat: a waiter asks at most twice a second, also behind renewals without end") {
+  const RedisServer server;
+  occupy(server, row_of("redis-py"), "");
+  CompatWaiter waiter("redis-py", server.address());
+  CHECK(eventually([&] { return tracks(server); }));
+  const auto begun = BootClock::now();
+  const auto before = calls_of(server, "evalsha") + calls_of(server, "eval");
+  while (passed_since(begun) < milliseconds(7'000)) {
+    server.command({"PEXPIRE", "N", "60000"});
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  const auto asked = calls_of(server, "evalsha") + calls_of(server, "eval") - before;
+  // Eight may be asked ahead of their time.
+  CHECK(asked <= passed_since(begun).count() / 500 + 9);
+  CHECK(!waiter.is_in());
+}
+
+TEST_CASE("compat: nothing is sent after a try that was refused") {
+  const RedisServer server;
+  occupy(server, row_of("redis-py"), "");
+  FaultProxy proxy(server.address());
+  const auto store = compat_store("redis-py", proxy.address());
+  const Acquired acquired = [&] {
+    Listener listener;
+    AcquireTerms terms;
+    terms.wait = milliseconds(0);
+    return acquire(*store, {claim_on("N")}, terms, listener);
+  }();
+  CHECK(std::holds_alternative<GaveUp>(acquired));
+  // The set-up, the SET and the script that says who holds it, by its hash and by its text.
+  CHECK(proxy.requests() <= 4);
+}
+
+TEST_CASE("compat: from a release to the grant of a waiter it takes a moment") {
+  const RedisServer server;
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    server.command({"FLUSHALL"});
+    milliseconds best{1'000'000};
+    for (int i = 0; i < 20 && best >= milliseconds(50); ++i) {
+      const auto holder = compat_store(row.layout, server.address());
+      const Claim claim = claim_on("N");
+      granted(*holder, claim);
+      const auto before = calls_of(server, "client|tracking");
+      CompatWaiter waiter(row.layout, server.address());
+      CHECK(eventually([&] { return calls_of(server, "client|tracking") > before; }));
+      std::this_thread::sleep_for(milliseconds(20));
+      const auto released = BootClock::now();
+      release(*holder, claim);
+      CHECK(eventually([&] { return waiter.is_in(); }));
+      best = std::min(best, std::chrono::duration_cast<milliseconds>(waiter.since() - released));
+      server.command({"FLUSHALL"});
+    }
+    // Of several, for the machine may be busy; polling takes 70 at least.
+    CHECK(best < milliseconds(50));
+  }
+}
+
+}  // namespace dlock::test

@@ -10,6 +10,8 @@
   EACH(PQclear)                     \
   EACH(PQconnectPoll)               \
   EACH(PQconnectStartParams)        \
+  EACH(PQconninfoFree)              \
+  EACH(PQconninfoParse)             \
   EACH(PQconnectionNeedsPassword)   \
   EACH(PQconsumeInput)              \
   EACH(PQerrorMessage)              \
@@ -50,6 +52,7 @@ const LibPq& libpq();
 struct LibPqFree {
   void operator()(PGconn* connection) const { libpq().PQfinish(connection); }
   void operator()(PGresult* result) const { libpq().PQclear(result); }
+  void operator()(PQconninfoOption* options) const { libpq().PQconninfoFree(options); }
   void operator()(PGnotify* notify) const { libpq().PQfreemem(notify); }
 };
 

@@ -203,8 +203,7 @@ void MysqlConnection::set_options() {
 std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options) const {
   // `localhost` without a port means the socket, as everywhere with this library.
   const bool by_socket = address_.host.empty() || (address_.host == "localhost" && !address_.port);
-  // The name in the certificate is compared with the host's.
-  if (by_socket || address_.tls == MysqlAddress::Tls::verified) return {address_.host};
+  if (by_socket) return {address_.host};
   // The library would wait for the resolver however long it takes.
   std::vector<std::string> found;
   constexpr int any_port = 1;
@@ -215,6 +214,8 @@ std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options)
     if (error.trouble() == ErrorKind::interrupted) throw;
     throw error.reworded(shown_ + ": " + error.what());
   }
+  // The library compares the name in the certificate with the host's: it looks that up once more.
+  if (address_.tls == MysqlAddress::Tls::verified) return {address_.host};
   return found;
 }
 

@@ -99,6 +99,15 @@ bool PostgresConnection::is_stale() const {
          libpq().PQstatus(connection_.get()) != CONNECTION_OK;
 }
 
+std::optional<PostgresHosts> PostgresConnection::addresses(const CallOptions& call_options) const {
+  try {
+    return look_up_hosts(terms_.url, call_options);
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::interrupted) throw;
+    throw error.reworded(terms_.shown + ": " + error.what());
+  }
+}
+
 void PostgresConnection::connect(const CallOptions& call_options) {
   if (connection_ != nullptr && !is_stale()) return;
   // libpq reads the URL where `dbname` stands; what comes later goes before it. Of several hosts it
@@ -111,6 +120,12 @@ void PostgresConnection::connect(const CallOptions& call_options) {
   };
   if (terms_.url.find(',') != std::string::npos) add("target_session_attrs", "read-write");
   add("dbname", terms_.url.c_str());
+  const auto hosts = addresses(call_options);
+  if (hosts) {
+    add("host", hosts->host.c_str());
+    add("hostaddr", hosts->hostaddr.c_str());
+    add("port", hosts->port.c_str());
+  }
   if (terms_.password) add("password", terms_.password->c_str());
   add(nullptr, nullptr);
   connection_.reset(libpq().PQconnectStartParams(names.data(), values.data(), 1));

@@ -7,6 +7,7 @@
 
 #include "base/call_options.hpp"
 #include "sql/libpq.hpp"
+#include "sql/postgres_hosts.hpp"
 
 namespace dlock {
 
@@ -65,6 +66,7 @@ class PostgresConnection {
 
  private:
   bool is_stale() const;
+  std::optional<PostgresHosts> addresses(const CallOptions& call_options) const;
   void flush(const CallOptions& call_options);
   void wait(short events, const CallOptions& call_options);
   [[noreturn]] void cannot_connect();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "cli/databases.hpp"
 #include "cli/place.hpp"
@@ -180,6 +181,35 @@ TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL
   }
 }
 
+TEST_CASE("database: a holder whose grant a failover has forgotten stops at its next renewal") {
+  if (is_missing<PostgresServer>()) return;
+  PostgresServer primary;
+  CHECK(run_at(primary.url()).exit_code == 0);
+  PostgresServer standby(primary);
+  REQUIRE(eventually([&] { return primary.log_sender() != 0; }));
+  kill(primary.log_sender(), SIGSTOP);
+  const std::string url = url_of_all({&primary, &standby});
+  const TempDir dir;
+  Process holder = start_dlock({"run", "-k", "a", "-t", "30s", "--", "sh", "-c",
+                                "echo $DLOCK_FENCE >'" + (dir / "fence") + "'; touch '" +
+                                    (dir / "in") + "'; exec sleep 300"},
+                               at(url));
+  REQUIRE(eventually([&] { return std::filesystem::exists(dir / "in"); }));
+  primary.signal_all(SIGKILL);
+  primary.kill_hard();
+  standby.query("SELECT pg_promote()");
+  REQUIRE(eventually([&] { return standby.text("SELECT pg_is_in_recovery()") == "f\n"; }));
+  // For a moment there are two: the manual says so.
+  const auto second =
+      dlock_at(url, {"run", "-n", "-k", "a", "--", "sh", "-c", "echo $DLOCK_FENCE"});
+  CHECK(second.exit_code == 0);
+  CHECK(std::stoll(second.out) > std::stoll(read_file(dir / "fence")));
+  const auto ended = holder.wait(milliseconds(60'000));
+  CHECK(ended.exit_code == 79);
+  // The answer of the new primary, not the end of the lease.
+  CHECK(holds(ended.err, "no longer has it"));
+}
+
 /// A server that offers TLS, and says no more once the client begins it.
 FakeServer silent_in_handshake(bool postgres) {
   if (postgres) return FakeServer({say("S"), silence()}, true);
@@ -207,6 +237,45 @@ TEST_OF_DATABASES("database: a server that falls silent in a TLS handshake is gi
   waiter.signal(SIGTERM);
   const auto stopped = waiter.wait();
   CHECK(stopped.signal == SIGTERM);
+}
+
+/// With a resolver that knows the names of tests.
+ProcessOptions with_names(const std::string& url) {
+  ProcessOptions options = at(url);
+  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
+  return options;
+}
+
+TEST_CASE("database: a host that no resolver answers for is given up in time") {
+  std::vector<Process> all;
+  for (const std::string url :
+       {"postgres://u@db.100000.test/db", "postgres://u@a.100000.test,b.100000.test/db",
+        "mysql://u@db.100000.test/db", "mysql://u@db.100000.test/db?ssl-mode=VERIFY_IDENTITY"}) {
+    all.push_back(start_dlock({"run", "-k", "a", "--", "true"}, with_names(url)));
+  }
+  for (Process& each : all) {
+    const auto given_up = each.wait();
+    CHECK(given_up.exit_code == 69);
+    CHECK(is_one_message(given_up.err));
+    CHECK(holds(given_up.err, "took too long"));
+  }
+}
+
+TEST_CASE("database: of several hosts of PostgreSQL one that is not found is passed over") {
+  if (is_missing<PostgresServer>()) return;
+  const PostgresServer server({true, {}, ""});
+  const std::string port = ":" + std::to_string(server.port());
+  const auto lock_at = [&](const std::string& hosts) {
+    return dlock({"run", "-k", "a", "--", "true"},
+                 with_names("postgres://postgres@" + hosts + "/postgres"));
+  };
+  CHECK(lock_at("db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("gone.1.none.test" + port + ",db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("silent.100000.test" + port + ",db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("db.1.test" + port + ",gone.1.none.test" + port).exit_code == 0);
+  const auto unknown = lock_at("gone.1.none.test" + port);
+  CHECK(unknown.exit_code == 69);
+  CHECK(holds(unknown.err, "cannot look up gone.1.none.test"));
 }
 
 }  // namespace

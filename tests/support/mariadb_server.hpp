@@ -27,6 +27,7 @@ class MariaDbServer final : public DatabaseServer {
   std::string tcp_url(const std::string& login) const override;
   std::string password_variable() const override { return "MYSQL_PWD"; }
   std::string log() const override { return process_->out(); }
+  pid_t pid() const { return process_->pid(); }
   /// How a client reaches it: as root, over TCP or the socket.
   MysqlAddress address(bool by_tcp) const;
 

@@ -18,10 +18,10 @@ bool PgBouncer::is_installed() {
   return PostgresServer::is_installed() && access(program_of_pooler, X_OK) == 0;
 }
 
-PgBouncer::PgBouncer(const PostgresServer& server, const std::string& mode, int sessions) {
+PgBouncer::PgBouncer(const std::string& host, int port, const std::string& mode, int sessions) {
   user_.own(dir_.path());
-  write_file(dir_ / "ini", "[databases]\n* = user=postgres host=" + server.directory() +
-                               " port=" + std::to_string(server.port()) +
+  write_file(dir_ / "ini", "[databases]\n* = user=postgres host=" + host +
+                               " port=" + std::to_string(port) +
                                "\n[pgbouncer]\nauth_type = any\nmax_client_conn = 500\n"
                                "listen_port = 5432\nunix_socket_dir = " +
                                dir_.path() + "\npool_mode = " + mode +

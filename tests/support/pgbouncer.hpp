@@ -17,8 +17,11 @@ class PgBouncer {
   /// Whether this machine has one.
   static bool is_installed();
 
-  /// `mode`: `session` or `transaction`; `sessions`: as many to the server at most.
-  PgBouncer(const PostgresServer& server, const std::string& mode, int sessions);
+  /// In front of the server whose socket lies in `host`. `mode`: `session` or `transaction`;
+  /// `sessions`: as many to the server at most.
+  PgBouncer(const std::string& host, int port, const std::string& mode, int sessions);
+  PgBouncer(const PostgresServer& server, const std::string& mode, int sessions)
+      : PgBouncer(server.directory(), server.port(), mode, sessions) {}
   ~PgBouncer() { kill_hard(); }
   PgBouncer(const PgBouncer&) = delete;
   PgBouncer& operator=(const PgBouncer&) = delete;

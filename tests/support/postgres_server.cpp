@@ -3,11 +3,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "support/eventually.hpp"
+#include "support/files.hpp"
 #include "support/sockets.hpp"
 
 namespace dlock::test {
@@ -86,6 +89,25 @@ void PostgresServer::kill_hard() {
   process_->signal(SIGQUIT);
   process_->wait();
   process_.reset();
+}
+
+void PostgresServer::signal_all(int number) const {
+  const std::string id = std::to_string(pid());
+  // No process of it is made meanwhile.
+  if (number == SIGKILL) kill(pid(), SIGSTOP);
+  std::istringstream children(read_file("/proc/" + id + "/task/" + id + "/children"));
+  std::vector<pid_t> all{pid()};
+  for (pid_t child = 0; children >> child;) all.push_back(child);
+  for (const pid_t each : all) kill(each, number);
+  if (number != SIGKILL) return;
+  const auto dead = [](pid_t each) { return !is_alive(each); };
+  const bool ended = eventually([&] { return std::all_of(all.begin(), all.end(), dead); });
+  if (!ended) throw Error(ErrorKind::bug, "a process of the server does not end");
+}
+
+pid_t PostgresServer::log_sender() {
+  return std::stoi(
+      text("SELECT coalesce(max(pid), 0) FROM pg_stat_replication WHERE state = 'streaming'"));
 }
 
 void PostgresServer::become_standby() {

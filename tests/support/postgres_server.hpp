@@ -48,6 +48,10 @@ class PostgresServer final : public DatabaseServer {
   int connections() override;
 
   void kill_hard() override;
+  /// Sends a signal to all of its processes. After SIGKILL none of them lives.
+  void signal_all(int number) const;
+  /// The process that sends the log to a standby; 0: none does.
+  pid_t log_sender();
   void start() override;
   void become_standby() override;
 

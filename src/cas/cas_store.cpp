@@ -43,6 +43,7 @@ bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std
 
 CasStore::CasStore(std::unique_ptr<CasBackend> backend, std::string prefix)
     : backend_(std::move(backend)),
+      leases_(backend_->leases()),
       prefix_(std::move(prefix)),
       channel_("dlock_" + random_hex(channel_bytes)) {}
 
@@ -60,6 +61,9 @@ Snapshot CasStore::rewrite(
       if (const auto* version = std::get_if<Version>(&written)) {
         seen.text = update->text;
         seen.version = *version;
+        if (!seen.lives) return seen;
+        for (const std::string& life : update->ended_lives) seen.lives->erase(life);
+        for (const auto& [life, lease] : update->begun_lives) (*seen.lives)[life] = lease;
         return seen;
       }
       seen = std::get<Snapshot>(std::move(written));
@@ -80,27 +84,31 @@ Snapshot CasStore::rewrite(
 
 Snapshot CasStore::change(const Change& how, const Try& attempt) {
   const std::string name = lock_record(how.key);
-  Snapshot seen = how.over ? *how.over : backend_->read(name, how.channel, how.call_options);
   const auto make = [&](const Snapshot& read, bool unsure) -> std::optional<Update> {
     OpenRecord record(how.key, how.self, read, backend_->name());
-    const bool must = attempt(record, unsure);
-    if (!must && !record.changed()) return std::nullopt;
+    bool must = attempt(record, unsure);
     Update update = record.update();
-    update.names_connection = !how.channel.empty();
+    if (how.life != nullptr) keep_life(record, read, how, update);
+    must = must || !update.begun_lives.empty();
+    if (!must && !record.changed()) return std::nullopt;
+    update.names_connection = !leases_ && !how.channel.empty();
     update.departs = how.departs;
     return update;
   };
-  return rewrite(name, how.channel, std::move(seen), how.call_options, make);
+  return rewrite(name, how.channel, first_read(how, name), how.call_options, make);
 }
 
 Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   Answer answer;
   const Asked asked{claim.key, claim.token};
   unanswered_.insert(asked);
-  const Change how{claim.key, claim.token, ask.wait ? channel_ : "", {}, false, call_options};
+  OwnLife* const life = leases_ ? &lives_[asked] : nullptr;
+  if (life && life->lease.id == 0) life->lease.asked = claim.ttl;
+  const Change how{claim.key, claim.token, ask.wait && !leases_ ? channel_ : "", {}, false,
+                   life,      call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     HolderIdentity backing;
-    if (ask.wait) backing.mailbox = wake_address(channel_, backend_->connection_id());
+    if (ask.wait && !leases_) backing.mailbox = wake_address(channel_, backend_->connection_id());
     const auto outcome = record.table.acquire(claim, ask, backing, record.now, record);
     record.finish(outcome.more);
     const auto* granted = std::get_if<Granted>(&outcome.answer);
@@ -114,12 +122,16 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     return granted != nullptr;
   });
   unanswered_.erase(asked);
+  if (life) life->waits = std::holds_alternative<Refusal>(answer);
   if (auto* grant = std::get_if<Grant>(&answer)) {
-    grant->lease.valid_until = valid_until(seen.sent, grant->lease.length);
+    grant->lease = lease_from(seen, grant->lease.length, life);
     own_[claim.key] = seen;
   } else {
     last_answer_ = seen;
+    const bool waits = ask.wait && std::get<Refusal>(answer).why == Refusal::Reason::held;
+    if (life && !waits) end_lives(asked, 0, false, call_options);
   }
+  revoke_spare(call_options);
   return answer;
 }
 
@@ -127,7 +139,11 @@ std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
                                      std::optional<milliseconds> ttl,
                                      const CallOptions& call_options) {
   std::optional<Grant> grant;
-  const Change how{key, token, {}, read_for_waiters(key, call_options), false, call_options};
+  OwnLife* const life = leases_ ? &lives_[{key, token}] : nullptr;
+  auto over = read_for_waiters(key, call_options);
+  if (life && life->lease.id == 0) over = adopt_lease(key, token, *life, call_options);
+  const bool lives = life && life->lease.id != 0;
+  const Change how{key, token, {}, std::move(over), false, lives ? life : nullptr, call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     grant.reset();
     const auto outcome = record.table.renew(token, ttl, record.now, record);
@@ -145,13 +161,19 @@ std::optional<Grant> CasStore::renew(const LockKey& key, const Token& token,
     grant = Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit};
     return true;
   });
-  if (!grant) return grant;
-  grant->lease.valid_until = valid_until(seen.sent, grant->lease.length);
+  revoke_spare(call_options);
+  if (!grant || lives != (leases_ != nullptr)) {
+    if (life) end_lives({key, token}, 0, false, call_options);
+    return std::nullopt;
+  }
+  if (life) life->waits = false;
+  grant->lease = lease_from(seen, grant->lease.length, life);
   own_[key] = seen;
   return grant;
 }
 
 void CasStore::rest() {
+  if (leases_) return;
   const bool awaited = std::any_of(own_.begin(), own_.end(),
                                    [](const auto& own) { return has_waiters(own.second); });
   if (!awaited || !backend_->has_departures()) backend_->close();
@@ -181,9 +203,11 @@ Released CasStore::release(const LockKey& key, const Token& token, ReleaseMode m
   const Asked asked{key, token};
   const bool may_come_after = unanswered_.contains(asked);
   Released answer = Released::not_held;
-  const Change how{key, token, {}, last_written(key), true, call_options};
+  const Change how{key, token, {}, last_written(key), true, nullptr, call_options};
   own_.erase(key);
+  std::int64_t lease = 0;
   change(how, [&](OpenRecord& record, bool unsure) {
+    lease = record.lease_of(token);
     const ReleaseTerms terms{false, mode == ReleaseMode::ignore_floor, milliseconds(0)};
     const auto outcome = record.table.release(token, terms, record.now, record);
     record.finish(outcome.more);
@@ -192,6 +216,7 @@ Released CasStore::release(const LockKey& key, const Token& token, ReleaseMode m
     if (!found) note_eviction(record.table, asked);
     return found || may_come_after;
   });
+  if (leases_) end_lives(asked, lease, may_come_after, call_options);
   unanswered_.erase(asked);
   if (answer == Released::yes) sweep_sometimes(key, call_options);
   return answer;
@@ -215,12 +240,14 @@ void CasStore::sweep(const std::string& prefix, const std::string& after,
 std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) {
   std::vector<Holder> evicted;
-  change({key, Token{}, {}, {}, false, call_options}, [&](OpenRecord& record, bool unsure) {
-    const auto outcome = record.table.force(fence, by, record.now, record);
-    record.finish(outcome.more);
-    if (!outcome.answer.empty() || !unsure) evicted = holders_from(outcome.answer, record.now);
-    return !outcome.answer.empty();
-  });
+  change({key, Token{}, {}, {}, false, nullptr, call_options},
+         [&](OpenRecord& record, bool unsure) {
+           const auto outcome = record.table.force(fence, by, record.now, record);
+           record.finish(outcome.more);
+           if (!outcome.answer.empty() || !unsure)
+             evicted = holders_from(outcome.answer, record.now);
+           return !outcome.answer.empty();
+         });
   own_.erase(key);
   return evicted;
 }
@@ -240,6 +267,7 @@ std::optional<Who> CasStore::evicted_by(const LockKey& key, const Token& token) 
 }
 
 Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
+  if (leases_) return await_lives(claim, until, cancel_fd);
   if (!backend_->hears_messages()) return poll(claim, until, cancel_fd);
   while (true) {
     const auto heard = backend_->next_message(channel_, until, cancel_fd);
@@ -262,6 +290,7 @@ std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& c
     return Wake{Wake::Reason::changed, later(BootClock::now(), milliseconds(numbers[0]))};
   }
   if (kind != "grant" || numbers.size() != 3) return std::nullopt;
+  if (leases_) return granted_by_life(claim, Fence{numbers[2]});
   const HandOver told{microseconds(numbers[0]), milliseconds(numbers[1]), Fence{numbers[2]}};
   const DatedAnswer answer{last_answer_.sent, last_answer_.clock};
   return Wake{Wake::Reason::granted, {}, told_grant(answer, told, told.lease / 2)};

@@ -1,8 +1,9 @@
 # What the scripts share. Sourced by bash with `root` set to the top of the source tree.
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
-build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev nlohmann-json3-dev)
-test_packages=(doctest-dev postgresql mariadb-server redis-server redis-tools openssl strace iproute2 nano less
+build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev libcurl4-openssl-dev
+  nlohmann-json3-dev)
+test_packages=(doctest-dev postgresql mariadb-server etcd-server redis-server redis-tools openssl strace iproute2 nano less
   spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
 
 # What runs as a service once it is installed, unless it is kept from that.
@@ -13,7 +14,7 @@ declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [mari
 declare -A sign_of=(
   [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
   [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h [libpq-dev]=postgresql/libpq-fe.h
-  [libmariadb-dev]=mariadb/mysql.h [postgresql]=/usr/lib/postgresql [mariadb-server]=/usr/sbin/mariadbd
+  [libmariadb-dev]=mariadb/mysql.h [libcurl4-openssl-dev]=curl/curl.h [postgresql]=/usr/lib/postgresql [mariadb-server]=/usr/sbin/mariadbd
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl
   [bash-completion]=/usr/share/bash-completion/bash_completion

@@ -9,6 +9,7 @@
 #include "contract/engines.hpp"
 #include "contract/in_step.hpp"
 #include "doctor/rights.hpp"
+#include "etcd/etcd_backend.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
 #include "redis/redis_member.hpp"
@@ -17,6 +18,7 @@
 #include "sql/mysql_backend.hpp"
 #include "sql/postgres_backend.hpp"
 #include "support/cluster.hpp"
+#include "support/etcd_servers.hpp"
 #include "support/eventually.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
@@ -189,6 +191,46 @@ class InMariaDb final : public InDatabase {
   MariaDbServer server_;
 };
 
+/// An etcd of so many members.
+template <int members>
+class InEtcd final : public InDatabase {
+ public:
+  static constexpr const char* skipped = "skipped: etcd-server is not installed";
+
+  explicit InEtcd(bool) : servers_({members, {}}) {}
+
+  static bool is_installed() { return EtcdServers::is_installed(); }
+  StorePtr open() override {
+    return std::make_unique<CasStore>(
+        std::make_unique<EtcdBackend>(servers_.endpoints(), "etcd://of-the-test"), "dlock:");
+  }
+  void freeze(const LockKey&) override {
+    for (std::size_t i = 0; i < members; ++i) servers_.stop(i);
+  }
+  void thaw() override {
+    for (std::size_t i = 0; i < members; ++i) servers_.cont(i);
+    servers_.await_leader();
+  }
+  /// Lives that no entry has, too.
+  std::string litter() override {
+    std::string names = InDatabase::litter();
+    for (const std::string& key : servers_.keys()) {
+      if (key.find('\n') != std::string::npos) names += key + "\n";
+    }
+    return names;
+  }
+  /// Leases last whole seconds, two at least, and end up to a second late.
+  milliseconds longest(milliseconds span) const override {
+    const auto whole = std::chrono::ceil<std::chrono::seconds>(span);
+    return std::max(whole, std::chrono::seconds(2)) + milliseconds(1500);
+  }
+  milliseconds time_to_confirm(milliseconds ttl) const override { return ttl; }
+  void reset() override { servers_.clear(); }
+
+ private:
+  EtcdServers servers_;
+};
+
 template <typename Kind>
 std::shared_ptr<Deployment> shared_database(bool by_tcp) {
   // ctest knows the sentence, and counts the test as skipped.
@@ -209,6 +251,10 @@ std::shared_ptr<Deployment> shared() {
 }
 
 }  // namespace
+
+milliseconds Deployment::time_to_confirm(milliseconds ttl) const {
+  return std::min(ttl, milliseconds(by_majority() ? 2000 : 6000));
+}
 
 void RedisDeployment::freeze(const LockKey& key) {
   frozen_ = servers_of(key);
@@ -259,6 +305,8 @@ std::shared_ptr<Deployment> new_deployment() {
   if (name == "postgres-tcp") return shared_database<InPostgres>(true);
   if (name == "mariadb") return shared_database<InMariaDb>(false);
   if (name == "mariadb-tcp") return shared_database<InMariaDb>(true);
+  if (name == "etcd") return shared_database<InEtcd<1>>(false);
+  if (name == "etcd-cluster") return shared_database<InEtcd<3>>(false);
   throw Error(ErrorKind::usage, "no such deployment: " + name);
 }
 

@@ -23,6 +23,10 @@ class Deployment {
   virtual void lose_on_one(const LockKey&) {}
   virtual std::string litter() = 0;
   virtual void await_waiters(const std::string&, std::size_t) {}
+  /// How long a lease or a min-hold that was asked for `span` counts at most.
+  virtual milliseconds longest(milliseconds span) const { return span; }
+  /// How long a waiter that was handed a lock with this ttl has to confirm that.
+  virtual milliseconds time_to_confirm(milliseconds ttl) const;
 };
 
 /// Redis as somebody runs it.
@@ -45,9 +49,9 @@ class RedisDeployment : public Deployment {
 };
 
 /// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
-/// `sentinel`, `cluster`, `quorum`, `postgres`, `postgres-tcp`, `mariadb`, `mariadb-tcp`; by
-/// default one server on a Unix socket. But for `tcp` and the default all tests of this process
-/// share it.
+/// `sentinel`, `cluster`, `quorum`, `postgres`, `postgres-tcp`, `mariadb`, `mariadb-tcp`, `etcd`,
+/// `etcd-cluster`; by default one server on a Unix socket. But for `tcp` and the default all tests
+/// of this process share it.
 std::shared_ptr<Deployment> new_deployment();
 
 }  // namespace dlock::test

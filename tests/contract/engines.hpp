@@ -61,6 +61,8 @@ class DeployedEngine {
   void await_waiters(const std::string& key, std::size_t count) {
     deployment_->await_waiters(key, count);
   }
+  milliseconds longest(milliseconds span) const { return deployment_->longest(span); }
+  milliseconds time_to_confirm(milliseconds ttl) const { return deployment_->time_to_confirm(ttl); }
 
  private:
   std::shared_ptr<Deployment> deployment_ = new_deployment();
@@ -75,6 +77,10 @@ class LocalEngine {
   void thaw() { frozen_.reset(); }
   static void lose_on_one(const LockKey&) {}
   static void await_waiters(const std::string&, std::size_t) {}
+  static milliseconds longest(milliseconds span) { return span; }
+  static milliseconds time_to_confirm(milliseconds ttl) {
+    return std::min(ttl, milliseconds(2000));
+  }
   std::string litter();
 
  private:

@@ -1,9 +1,10 @@
 # What the scripts share. Sourced by bash with `root` set to the top of the source tree.
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
-build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev nlohmann-json3-dev)
-test_packages=(doctest-dev postgresql pgbouncer mariadb-server redis-server redis-tools openssl strace
-  iproute2 nano less spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
+build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev libcurl4-openssl-dev
+  nlohmann-json3-dev)
+test_packages=(doctest-dev postgresql pgbouncer mariadb-server etcd-server redis-server redis-tools openssl
+  strace iproute2 nano less spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
 
 # What runs as a service once it is installed, unless it is kept from that.
 declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [pgbouncer]=pgbouncer
@@ -15,7 +16,7 @@ declare -A sign_of=(
   [libclang-rt-14-dev]=/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.fuzzer-x86_64.a
   [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
   [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h [libpq-dev]=postgresql/libpq-fe.h
-  [libmariadb-dev]=mariadb/mysql.h [postgresql]=/usr/lib/postgresql
+  [libmariadb-dev]=mariadb/mysql.h [libcurl4-openssl-dev]=curl/curl.h [postgresql]=/usr/lib/postgresql
   [pgbouncer]=/usr/sbin/pgbouncer [mariadb-server]=/usr/sbin/mariadbd
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,17 @@ struct Snapshot {
   int connection = 0;     ///< which of the backend's connections it came on, counted from 1
   /// The connections that live, as connection_id() names them; nothing if the place cannot tell.
   std::optional<std::set<std::string>> alive{};
+  /// Of a place with CasLeases: the lives of the record's entries, by name, with their leases.
+  std::optional<std::map<std::string, std::int64_t>> lives{};
+  std::int64_t revision = 0;  ///< of such a place: grows with every write to it
+};
+
+/// A lease of a place that has CasLeases: lives that are attached to it end with it.
+struct PlaceLease {
+  std::int64_t id = 0;     ///< 0: not granted yet, or over
+  milliseconds asked{0};   ///< 0: not known, another client asked for it
+  milliseconds length{0};  ///< as granted: at least what was asked for
+  Deadline sent{};         ///< before the request that granted it or renewed it last
 };
 
 /// A message for the clients that listen to a channel.
@@ -43,6 +55,11 @@ struct Update {
   /// The client gives up a hold or its place in the queue: if the text counts, the connection lets
   /// go of its channels, for those that await_departure().
   bool departs = false;
+  // The rest is for a place with CasLeases, where a wakeup's channel is the life of a waiter.
+  std::map<std::string, std::int64_t> begun_lives{};  ///< they are attached to these leases
+  std::vector<std::string> ended_lives{};
+  /// The record ends with a lease of its own, so long from now; nothing: it ends as it did before.
+  std::optional<milliseconds> lasts{};
 };
 
 /// A client that another one waits for to depart.
@@ -55,6 +72,7 @@ struct Watched {
 struct NamedRecord {
   std::string name;
   std::string text;
+  std::optional<microseconds> clock{};  ///< of a record that ends with a lease: its own
 };
 
 /// Records in the order of their names, and the rest of a Snapshot for all of them.
@@ -62,6 +80,52 @@ struct RecordPage {
   std::vector<NamedRecord> records;
   Snapshot read{};
   bool last = true;  ///< no more follow
+};
+
+/// What to watch while a waiter sleeps.
+struct WatchedLives {
+  struct Other {
+    std::string life;
+    bool only_end = true;  ///< messages to it are of no interest
+  };
+  std::string name;  ///< of the record
+  std::string own;   ///< the life to which messages come
+  std::vector<Other> others{};
+  std::int64_t after = 0;  ///< the revision from which on
+};
+
+/// What a place offers that has no clock, but leases. An entry of a record lives as long as its
+/// life is there, a name beside the record that is attached to a lease; no time that a client wrote
+/// counts for anything.
+class CasLeases {
+ public:
+  virtual ~CasLeases() = default;
+
+  /// A new lease, rather longer than `asked`.
+  virtual PlaceLease grant(milliseconds asked, const CallOptions& call_options) = 0;
+
+  /// Renews it; its id is 0 if it has ended.
+  virtual void renew(PlaceLease& lease, const CallOptions& call_options) = 0;
+
+  /// Grants `lease` as it asks, or renews it if it was granted, and reads the record, both at once.
+  virtual Snapshot read_with(PlaceLease& lease, const std::string& name,
+                             const CallOptions& call_options) = 0;
+
+  /// Ends leases, and with them all that is attached.
+  virtual void revoke(const std::vector<std::int64_t>& leases, const CallOptions& call_options) = 0;
+
+  /// The lengths of leases and what is left of each; 0: it has ended.
+  struct Left {
+    milliseconds length{0};
+    milliseconds left{0};
+  };
+  virtual std::vector<Left> left_of(const std::vector<std::int64_t>& leases,
+                                    const CallOptions& call_options) = 0;
+
+  /// The next message to the own life; or `changed` if it has ended or one of the others has, or
+  /// has got a message; or `due` or `interrupted`.
+  virtual std::variant<std::string, Wake::Reason> next_event(const WatchedLives& watched,
+                                                             Deadline until, int cancel_fd) = 0;
 };
 
 /// A place that stores named records and replaces one only if nobody has changed it meanwhile. One
@@ -114,6 +178,9 @@ class CasBackend {
     (void)watched, (void)until, (void)cancel_fd;
     return std::nullopt;
   }
+
+  /// Nothing for a place with a clock.
+  virtual CasLeases* leases() { return nullptr; }
 
   /// Drops the connection; the next request opens another.
   virtual void close() = 0;

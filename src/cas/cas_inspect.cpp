@@ -27,6 +27,7 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
     for (const NamedRecord& record : page.records) {
       Snapshot seen = page.read;
       seen.text = record.text;
+      if (record.clock) seen.clock = *record.clock;
       // A glob meets whatever lies in the place; only a key that the user has named must be a lock.
       try {
         take(LockKey{record.name.substr(prefix.size())}, seen);
@@ -41,9 +42,11 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
 
 }  // namespace
 
-KeyState CasStore::state_from(const LockKey& key, const Snapshot& seen) const {
+KeyState CasStore::state_from(const LockKey& key, const Snapshot& seen,
+                              const CallOptions& call_options) const {
   KeyState state{key};
-  const OpenRecord record(key, Token{}, seen, backend_->name());
+  OpenRecord record(key, Token{}, seen, backend_->name());
+  if (leases_) date_by_leases(record.table, record, seen, call_options);
   state.holders = holders_from(record.table.live_holds(record.now), record.now);
   for (const WaiterEntry& entry : record.table.queue) {
     state.waiters.push_back(waiter_from(entry, state.waiters.size() + 1, record.now));
@@ -56,7 +59,9 @@ std::vector<KeyState> CasStore::matching_locks(const Query& query,
   std::vector<KeyState> states;
   for_each_record(*backend_, prefix_ + "k:", call_options,
                   [&](const LockKey& key, const auto& seen) {
-                    if (is_wanted(key.text, query)) states.push_back(state_from(key, seen));
+                    if (is_wanted(key.text, query)) {
+                      states.push_back(state_from(key, seen, call_options));
+                    }
                   });
   return states;
 }
@@ -81,7 +86,8 @@ void CasStore::add_matching_latches(std::vector<KeyState>& states, const Query& 
 std::vector<KeyState> CasStore::inspect(const Query& query, const CallOptions& call_options) {
   std::vector<KeyState> named;
   for (const LockKey& key : query.keys) {
-    named.push_back(state_from(key, backend_->read(lock_record(key), "", call_options)));
+    const Snapshot seen = backend_->read(lock_record(key), "", call_options);
+    named.push_back(state_from(key, seen, call_options));
     named.back().latch = latch_of(key, call_options);
   }
   if (query.globs.empty()) return named;

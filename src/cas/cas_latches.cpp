@@ -48,7 +48,9 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
     const bool extends = latch.count == terms.count && latch.ends < ends;
     if (there && !extends) return std::nullopt;
     latch.ends = std::max(latch.ends, ends);
-    return Update{latch_text(latch), latch.ends};
+    Update update{latch_text(latch), latch.ends};
+    update.lasts = std::chrono::ceil<milliseconds>(latch.ends - seen.clock);
+    return update;
   };
   const Snapshot before = backend_->read(name, "", call_options);
   const Snapshot seen = rewrite(name, "", before, call_options, make);

@@ -43,6 +43,7 @@ bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std
 
 CasStore::CasStore(std::unique_ptr<CasBackend> backend, std::string prefix)
     : backend_(std::move(backend)),
+      leases_(backend_->leases()),
       prefix_(std::move(prefix)),
       channel_("dlock_" + random_hex(channel_bytes)) {}
 
@@ -60,6 +61,9 @@ Snapshot CasStore::rewrite(
       if (const auto* version = std::get_if<Version>(&written)) {
         seen.text = update->text;
         seen.version = *version;
+        if (!seen.lives) return seen;
+        for (const std::string& life : update->ended_lives) seen.lives->erase(life);
+        for (const auto& [life, lease] : update->begun_lives) (*seen.lives)[life] = lease;
         return seen;
       }
       seen = std::get<Snapshot>(std::move(written));
@@ -80,27 +84,31 @@ Snapshot CasStore::rewrite(
 
 Snapshot CasStore::change(const Change& how, const Try& attempt) {
   const std::string name = lock_record(how.key);
-  Snapshot seen = how.over ? *how.over : backend_->read(name, how.channel, how.call_options);
   const auto make = [&](const Snapshot& read, bool unsure) -> std::optional<Update> {
     OpenRecord record(how.key, how.self, read, backend_->name());
-    const bool must = attempt(record, unsure);
-    if (!must && !record.changed()) return std::nullopt;
+    bool must = attempt(record, unsure);
     Update update = record.update();
-    update.names_connection = !how.channel.empty();
+    if (how.life != nullptr) keep_life(record, read, how, update);
+    must = must || !update.begun_lives.empty();
+    if (!must && !record.changed()) return std::nullopt;
+    update.names_connection = !leases_ && !how.channel.empty();
     update.departs = how.departs;
     return update;
   };
-  return rewrite(name, how.channel, std::move(seen), how.call_options, make);
+  return rewrite(name, how.channel, first_read(how, name), how.call_options, make);
 }
 
 Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   Answer answer;
   const Asked asked{claim.key, claim.token};
   unanswered_.insert(asked);
-  const Change how{claim.key, claim.token, ask.wait ? channel_ : "", {}, false, call_options};
+  OwnLife* const life = leases_ ? &lives_[asked] : nullptr;
+  if (life && life->lease.id == 0) life->lease.asked = claim.ttl;
+  const Change how{claim.key, claim.token, ask.wait && !leases_ ? channel_ : "", {}, false,
+                   life,      call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     HolderIdentity backing;
-    if (ask.wait) backing.mailbox = wake_address(channel_, backend_->connection_id());
+    if (ask.wait && !leases_) backing.mailbox = wake_address(channel_, backend_->connection_id());
     const auto outcome = record.table.acquire(claim, ask, backing, record.now, record);
     record.finish(outcome.more);
     const auto* granted = std::get_if<Granted>(&outcome.answer);
@@ -117,12 +125,18 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     return granted != nullptr;
   });
   unanswered_.erase(asked);
+  if (life) life->waits = std::holds_alternative<Refusal>(answer);
   if (auto* grant = std::get_if<Grant>(&answer)) {
-    grant->lease.valid_until = valid_until(seen.sent, grant->lease.length);
+    grant->lease = lease_from(seen, grant->lease.length, life);
     own_[claim.key] = seen;
   } else {
     last_answer_ = seen;
+    const auto why = std::get<Refusal>(answer).why;
+    const bool waits = ask.wait && why == Refusal::Reason::held;
+    const auto end = why == Refusal::Reason::gone ? LifeEnd::evicted : LifeEnd::gone;
+    if (life && !waits) end_lives(asked, 0, end, call_options);
   }
+  revoke_spare(call_options);
   return answer;
 }
 
@@ -131,7 +145,11 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
   const LockKey& key = claim.key;
   const Token& token = claim.token;
   Renewed renewed;
-  const Change how{key, token, {}, read_for_waiters(key, call_options), false, call_options};
+  OwnLife* const life = leases_ ? &lives_[{key, token}] : nullptr;
+  auto over = read_for_waiters(key, call_options);
+  if (life && life->lease.id == 0) over = adopt_lease(key, token, *life, call_options);
+  const bool lives = life && life->lease.id != 0;
+  const Change how{key, token, {}, std::move(over), false, lives ? life : nullptr, call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     const auto outcome = record.table.renew(token, terms.ttl, record.now, record);
     record.finish(outcome.more);
@@ -147,14 +165,20 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
     renewed = {Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit}};
     return true;
   });
-  if (!renewed.grant) return renewed;
-  Lease& lease = renewed.grant->lease;
-  lease.valid_until = valid_until(seen.sent, lease.length);
+  revoke_spare(call_options);
+  if (!renewed.grant || lives != (leases_ != nullptr)) {
+    const auto end = renewed.evicted_by ? LifeEnd::evicted : LifeEnd::gone;
+    if (life) end_lives({key, token}, 0, end, call_options);
+    return {std::nullopt, renewed.evicted_by};
+  }
+  if (life) life->waits = false;
+  renewed.grant->lease = lease_from(seen, renewed.grant->lease.length, life);
   own_[key] = seen;
   return renewed;
 }
 
 void CasStore::suspend(Suspension why) {
+  if (why == Suspension::rest && leases_) return;
   const bool awaited = std::any_of(own_.begin(), own_.end(),
                                    [](const auto& own) { return has_waiters(own.second); });
   if (why == Suspension::rest && awaited && backend_->has_departures()) return;
@@ -185,9 +209,12 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
   const Asked asked{claim.key, claim.token};
   const bool may_come_after = unanswered_.contains(asked);
   ReleaseResult result;
-  const Change how{claim.key, claim.token, {}, last_written(claim.key), true, call_options};
+  const Change how{claim.key, claim.token, {},          last_written(claim.key),
+                   true,      nullptr,     call_options};
   own_.erase(claim.key);
+  std::int64_t lease = 0;
   change(how, [&](OpenRecord& record, bool unsure) {
+    lease = record.lease_of(claim.token);
     const ReleaseTerms terms{false, options.mode == ReleaseMode::ignore_floor, milliseconds(0)};
     const auto outcome = record.table.release(claim.token, terms, record.now, record);
     record.finish(outcome.more);
@@ -196,6 +223,10 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     if (!found) result.evicted_by = record.table.evicted_by(claim.token);
     return found || may_come_after;
   });
+  const auto end = result.evicted_by ? LifeEnd::evicted
+                   : may_come_after  ? LifeEnd::for_certain
+                                     : LifeEnd::gone;
+  if (leases_) end_lives(asked, lease, end, call_options);
   unanswered_.erase(asked);
   if (result.outcome == Released::yes) sweep_sometimes(claim.key, call_options);
   return result;
@@ -219,17 +250,20 @@ void CasStore::sweep(const std::string& prefix, const std::string& after,
 std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) {
   std::vector<Holder> evicted;
-  change({key, Token{}, {}, {}, false, call_options}, [&](OpenRecord& record, bool unsure) {
-    const auto outcome = record.table.force(fence, by, record.now, record);
-    record.finish(outcome.more);
-    if (!outcome.answer.empty() || !unsure) evicted = holders_from(outcome.answer, record.now);
-    return !outcome.answer.empty();
-  });
+  change({key, Token{}, {}, {}, false, nullptr, call_options},
+         [&](OpenRecord& record, bool unsure) {
+           const auto outcome = record.table.force(fence, by, record.now, record);
+           record.finish(outcome.more);
+           if (!outcome.answer.empty() || !unsure)
+             evicted = holders_from(outcome.answer, record.now);
+           return !outcome.answer.empty();
+         });
   own_.erase(key);
   return evicted;
 }
 
 Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
+  if (leases_) return await_lives(claim, until, cancel_fd);
   if (!backend_->hears_messages()) return poll(claim, until, cancel_fd);
   while (true) {
     const auto heard = backend_->next_message(channel_, until, cancel_fd);
@@ -252,6 +286,7 @@ std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& c
     return Wake{Wake::Reason::changed, later(BootClock::now(), milliseconds(numbers[0]))};
   }
   if (kind != "grant" || numbers.size() != 3) return std::nullopt;
+  if (leases_) return granted_by_life(claim, Fence{numbers[2]});
   const HandOver told{microseconds(numbers[0]), milliseconds(numbers[1]), Fence{numbers[2]}};
   const DatedAnswer answer{last_answer_.sent, last_answer_.clock};
   return Wake{Wake::Reason::granted, {}, told_grant(answer, told, told.lease / 2)};

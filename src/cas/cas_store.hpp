@@ -26,6 +26,10 @@ class CasStore final : public Store, public FenceRegister, public Latches {
  public:
   /// The names of all records begin with `prefix`.
   CasStore(std::unique_ptr<CasBackend> backend, std::string prefix);
+  /// Waiters of this store end here, if the place would not see that they do.
+  ~CasStore() override;
+  CasStore(const CasStore&) = delete;
+  CasStore& operator=(const CasStore&) = delete;
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
@@ -53,6 +57,12 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
  private:
   using Asked = std::pair<LockKey, Token>;
+  /// The leases of this store's own entry in a record.
+  struct OwnLife {
+    PlaceLease lease{};
+    PlaceLease min_hold{};
+    bool waits = false;
+  };
   /// How a record is to be changed.
   struct Change {
     const LockKey& key;
@@ -60,6 +70,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
     std::string channel{};           ///< to listen to from before the first read; or none
     std::optional<Snapshot> over{};  ///< begin with this instead of a read
     bool departs = false;            ///< as Update has it
+    OwnLife* life = nullptr;         ///< of `self`: begun or renewed beside the first read
     const CallOptions& call_options;
   };
   /// One try: `unsure` if an earlier try of the same change may have counted. True if the record
@@ -82,6 +93,22 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
 
+  Snapshot first_read(const Change& how, const std::string& name);
+  void keep_life(const OpenRecord& record, const Snapshot& seen, const Change& how, Update& update);
+  std::optional<Snapshot> adopt_lease(const LockKey& key, const Token& token, OwnLife& life,
+                                      const CallOptions& call_options);
+  /// The lease of a grant, by the place's clock as `seen` has it or by its life.
+  Lease lease_from(const Snapshot& seen, milliseconds length, const OwnLife* life) const;
+  enum class LifeEnd { gone, for_certain, evicted };
+  void end_lives(const Asked& asked, std::int64_t attached, LifeEnd why,
+                 const CallOptions& call_options);
+  void revoke_spare(const CallOptions& call_options);
+  Wake await_lives(const Claim& claim, Deadline until, int cancel_fd);
+  Wake granted_by_life(const Claim& claim, Fence fence) const;
+  WatchedLives lives_to_watch(const Claim& claim, const Snapshot& seen) const;
+  void date_by_leases(LockTable& table, const OpenRecord& record, const Snapshot& seen,
+                      const CallOptions& call_options) const;
+
   Wake poll(const Claim& claim, Deadline until, int cancel_fd);
   struct ToWatch {
     Watched client{};          ///< without a channel: there is none to watch
@@ -93,7 +120,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
                            milliseconds& pause) const;
   std::optional<Wake> wake_from(std::string_view message, const Claim& claim) const;
 
-  KeyState state_from(const LockKey& key, const Snapshot& seen) const;
+  KeyState state_from(const LockKey& key, const Snapshot& seen,
+                      const CallOptions& call_options) const;
   LatchState latch_state(const LatchRecord& latch, const Snapshot& seen,
                          const CallOptions& call_options);
   std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options);
@@ -102,10 +130,13 @@ class CasStore final : public Store, public FenceRegister, public Latches {
                             const CallOptions& call_options);
 
   std::unique_ptr<CasBackend> backend_;
+  CasLeases* const leases_;  ///< of the backend; null: it has a clock
   const std::string prefix_;
   const std::string channel_;        ///< random; on which this store's waiters are told
   std::set<Asked> unanswered_;       ///< acquires whose write may yet come
   std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
+  std::map<Asked, OwnLife> lives_;   ///< as far as this store has begun or renewed them
+  std::vector<std::int64_t> spare_;  ///< leases that nothing is attached to any more
   Snapshot last_answer_;             ///< to a waiter: dates messages, and tells who is before it
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -52,9 +53,17 @@ std::string message_tag(const Token& token) {
   return {digits.data(), end};
 }
 
+std::string life_name(const Token& token) { return message_tag(token); }
+
+std::string min_hold_life_name(const Token& token) { return message_tag(token) + "-min"; }
+
 OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& seen,
                        const std::string& where)
-    : now{seen.clock, seen.clock}, key_(key), self_(self), seen_(seen) {
+    : now{seen.clock, seen.clock, microseconds(0), false,
+          seen.lives ? std::optional(Fence{seen.revision}) : std::nullopt},
+      key_(key),
+      self_(self),
+      seen_(seen) {
   if (!seen.text.empty()) {
     auto named = parse_record(seen.text, where + ": " + escaped(key.text));
     if (named.key != key) {
@@ -63,6 +72,15 @@ OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& se
     }
     table = std::move(named.table);
   }
+  if (seen.lives) {
+    take_lives();
+  } else {
+    drop_dead_waiters();
+  }
+  before_ = table;
+}
+
+void OpenRecord::drop_dead_waiters() {
   std::erase_if(table.queue, [&](WaiterEntry& waiter) {
     if (waiter.token == self_) return false;
     if (lives_unseen(waiter)) return waiter.seen < now.lease_clock - longest_silence;
@@ -70,14 +88,58 @@ OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& se
     waiter.seen = table.last_ask = now.lease_clock;
     return false;
   });
-  before_ = table;
+}
+
+/// Who lives is what the lives say. The times of the table become such that the rule, which goes by
+/// them, says the same.
+void OpenRecord::take_lives() {
+  for (HoldEntry& hold : table.holds) end_by_life(hold);
+  std::erase_if(table.queue, [&](WaiterEntry& waiter) {
+    if (waiter.token != self_ && !has_life(life_name(waiter.token))) return true;
+    waiter.seen = table.last_ask = now.lease_clock;
+    return false;
+  });
+}
+
+void OpenRecord::end_by_life(HoldEntry& hold) const {
+  const bool kept = hold.flag == Flag::kept;
+  const bool floor_lasts = has_life(min_hold_life_name(hold.token));
+  const bool lives = kept ? floor_lasts : has_life(life_name(hold.token));
+  hold.at = now.lease_clock - (lives ? milliseconds(0) : hold.lease);
+  if (hold.floor <= milliseconds(0) || hold.flag == Flag::provisional) return;
+  const auto floor_ends = hold.since + hold.floor;
+  if (floor_lasts) {
+    hold.since += std::max(microseconds(0), now.lease_clock + milliseconds(1) - floor_ends);
+  } else {
+    hold.since -= std::max(microseconds(0), floor_ends - now.lease_clock);
+  }
+}
+
+bool OpenRecord::held_before(const Token& token) const {
+  return std::any_of(before_.holds.begin(), before_.holds.end(), [&](const HoldEntry& hold) {
+    return hold.token == token && hold.flag == Flag::held;
+  });
+}
+
+std::int64_t OpenRecord::lease_of(const Token& token) const {
+  if (!seen_.lives) return 0;
+  const auto life = seen_.lives->find(life_name(token));
+  return life == seen_.lives->end() ? 0 : life->second;
 }
 
 bool OpenRecord::lives_unseen(const WaiterEntry& waiter) const {
-  return waiter.backing.mailbox.empty() || !seen_.alive;
+  return !seen_.lives && (waiter.backing.mailbox.empty() || !seen_.alive);
+}
+
+milliseconds OpenRecord::provisional_lease() const {
+  return seen_.lives ? milliseconds::max() : WaiterNotifier::provisional_lease();
 }
 
 bool OpenRecord::wake(const WaiterEntry& waiter, const Message& message) {
+  if (seen_.lives) {
+    wakeups_.push_back({life_name(waiter.token), message_text(waiter.token, message)});
+    return true;
+  }
   const std::string& address = waiter.backing.mailbox;
   if (!address.empty()) {
     wakeups_.push_back({channel_in(address), message_text(waiter.token, message)});
@@ -108,7 +170,39 @@ Update OpenRecord::update() const {
     const auto lasts = std::max(hold.at + hold.lease, hold.since + hold.floor);
     update.ends = std::max(update.ends, lasts + fence_memory);
   }
+  if (!seen_.lives) return update;
+  update.ended_lives = lives_without_entry();
+  if (!update.wakeups.empty()) keep_lives_of_holds(update.ended_lives);
+  // The end of its life wakes a waiter as well, and nothing can be written to it then.
+  std::erase_if(update.wakeups, [&](const Wakeup& wakeup) {
+    const auto& ended = update.ended_lives;
+    return std::find(ended.begin(), ended.end(), wakeup.channel) != ended.end();
+  });
   return update;
+}
+
+/// The waiter that is handed a lock watches the life of the one before it, too, and had better get
+/// the message first: that life ends with its lease.
+void OpenRecord::keep_lives_of_holds(std::vector<std::string>& ended) const {
+  std::erase_if(ended, [&](const std::string& life) {
+    return std::any_of(before_.holds.begin(), before_.holds.end(), [&](const HoldEntry& hold) {
+      return life == life_name(hold.token) || life == min_hold_life_name(hold.token);
+    });
+  });
+}
+
+std::vector<std::string> OpenRecord::lives_without_entry() const {
+  std::set<std::string> needed;
+  for (const HoldEntry& hold : table.holds) {
+    if (hold.flag != Flag::kept) needed.insert(life_name(hold.token));
+    if (hold.flag != Flag::tombstone) needed.insert(min_hold_life_name(hold.token));
+  }
+  for (const WaiterEntry& waiter : table.queue) needed.insert(life_name(waiter.token));
+  std::vector<std::string> ended;
+  for (const auto& [name, lease] : *seen_.lives) {
+    if (!needed.contains(name)) ended.push_back(name);
+  }
+  return ended;
 }
 
 }  // namespace dlock

@@ -20,15 +20,27 @@ class OpenRecord final : public WaiterNotifier {
   const Now now;
 
   bool wake(const WaiterEntry& waiter, const Message& message) override;
+  /// Where lives decide, no hold ends before its life.
+  milliseconds provisional_lease() const override;
 
   /// Ends the work for the queue that `more` says is left.
   void finish(bool more);
   /// Whether the table differs from the record by more than signs of life that others can see.
   bool changed() const;
   Update update() const;
+  /// Whether the token held already in the record that was read, and had confirmed that.
+  bool held_before(const Token& token) const;
+  /// Of the life of a token in the record that was read; 0: it has none.
+  std::int64_t lease_of(const Token& token) const;
 
  private:
   bool lives_unseen(const WaiterEntry& waiter) const;
+  bool has_life(const std::string& name) const { return seen_.lives->contains(name); }
+  void take_lives();
+  void end_by_life(HoldEntry& hold) const;
+  void drop_dead_waiters();
+  std::vector<std::string> lives_without_entry() const;
+  void keep_lives_of_holds(std::vector<std::string>& ended) const;
 
   const LockKey& key_;
   const Token self_;
@@ -46,5 +58,9 @@ std::string connection_in(const std::string& address);
 
 /// How a message names the waiter it is for: a token itself must not show.
 std::string message_tag(const Token& token);
+
+/// The lives of an entry: for its waiting and holding, and for its min-hold.
+std::string life_name(const Token& token);
+std::string min_hold_life_name(const Token& token);
 
 }  // namespace dlock

@@ -5,6 +5,7 @@
 #include "commands/open_store.hpp"
 #include "doctor/diagnose.hpp"
 #include "doctor/diagnose_database.hpp"
+#include "doctor/diagnose_etcd.hpp"
 #include "doctor/rights.hpp"
 #include "doctor/trial_lock.hpp"
 #include "output/diagnosis.hpp"
@@ -37,6 +38,10 @@ struct Diagnose {
     return diagnose_database({target.url, target.shown, target.password, target.mysql}, exam.ttl,
                              [this] { return open_store(settings); });
   }
+  Diagnosis operator()(const EtcdTarget& target) const {
+    return diagnose_etcd(target.servers, target.name(), exam,
+                         [this] { return open_store(settings); });
+  }
 };
 
 struct AclLines {
@@ -65,6 +70,9 @@ struct AclLines {
   }
   std::string operator()(const SqlTarget& target) const {
     return target.mysql ? mysql_rights() : postgres_rights();
+  }
+  std::string operator()(const EtcdTarget& target) const {
+    return etcd_rights(target.servers, exam.prefix);
   }
 };
 

@@ -5,6 +5,7 @@
 #include "cas/cas_store.hpp"
 #include "commands/tracing_store.hpp"
 #include "compat/compat_store.hpp"
+#include "etcd/open_etcd.hpp"
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
@@ -25,6 +26,9 @@ std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& o
                        ? open_mysql(*database->mysql, database->shown, database->password)
                        : open_postgres(database->url, database->shown, database->password);
     return std::make_unique<CasStore>(std::move(backend), settings.prefix);
+  }
+  if (const auto* etcd = std::get_if<EtcdTarget>(&settings.server)) {
+    return std::make_unique<CasStore>(open_etcd(etcd->servers, etcd->name()), settings.prefix);
   }
   RedisTerms terms{settings.prefix, settings.replicas};
   terms.may_move = !std::holds_alternative<Endpoint>(settings.server);

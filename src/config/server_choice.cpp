@@ -96,6 +96,9 @@ std::vector<Endpoint*> servers_in(Target& target) {
   if (auto* cluster = std::get_if<ClusterTarget>(&target)) {
     for (Endpoint& seed : cluster->seeds) servers.push_back(&seed);
   }
+  if (auto* etcd = std::get_if<EtcdTarget>(&target)) {
+    for (Endpoint& server : etcd->servers) servers.push_back(&server);
+  }
   if (auto* quorum = std::get_if<QuorumTarget>(&target)) {
     for (Endpoint& server : quorum->servers) servers.push_back(&server);
   }
@@ -129,12 +132,23 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
   if (auto* database = std::get_if<SqlTarget>(&chosen.target)) {
     add_password(given, sources, *database, chosen);
   }
+  const bool etcd = std::holds_alternative<EtcdTarget>(chosen.target);
   for (Endpoint* server : servers_in(chosen.target)) {
+    // In etcd a password is a user's: without one in the URL none is looked for.
+    if (etcd && !server->user) continue;
     if (server->password) warn_of_open_password(given, chosen);
     std::vector<std::string> warnings;
-    server->password = find_password(sources, server->password, warnings);
+    server->password = find_password(sources, server->password, warnings, !etcd);
     for (const std::string& warning : warnings) warn(chosen, warning);
+    if (etcd && server->password && !server->tls && !is_this_host(server->host)) {
+      warn(chosen, "the password goes to " + server->address() + " in plain text: use etcds://");
+    }
     if (!server->user || server->password) continue;
+    if (etcd) {
+      given.refuse(
+          "a user without a password: write user:password@, or use --password-file or "
+          "DLOCK_PASSWORD");
+    }
     given.refuse(
         "a user without a password, which redis-cli would read as the password: write "
         "user:password@, or use --password-file or DLOCK_PASSWORD");
@@ -188,7 +202,7 @@ void add_tls(const Sources& sources, ChosenServer& chosen) {
   }
   if (servers.empty()) {
     return refuse_flags(sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
-                        "the server's URL does not begin with rediss, so there is no TLS");
+                        "the server's URL does not begin with rediss or etcds, so there is no TLS");
   }
   for (Endpoint* server : servers) server->tls = settings;
   if (settings.key.empty() || !holds_private_key(settings.key)) return;

@@ -10,6 +10,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/join.hpp"
 #include "config/database_url.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
@@ -145,6 +146,20 @@ ClusterTarget parse_cluster(std::string_view rest, bool tls) {
   return ClusterTarget{take_addresses(parts.hosts, parts.login)};
 }
 
+EtcdTarget parse_etcd(std::string_view rest, bool tls) {
+#ifndef DLOCK_WITH_ETCD
+  throw_usage("this dlock was built without etcd (DLOCK_ETCD is off)");
+#endif
+  constexpr int usual_etcd_port = 2379;
+  Parts parts = take_parts(rest, tls, "etcd://HOST[:PORT],...");
+  if (!parts.path.empty()) throw_usage("nothing may follow etcd://HOST[:PORT],...");
+  if (parts.login.password && !parts.login.user) {
+    throw_usage("a password without a user: write user:password@");
+  }
+  parts.login.port = usual_etcd_port;
+  return EtcdTarget{take_addresses(parts.hosts, parts.login)};
+}
+
 /// `db=N`, all that a query may hold.
 int parse_query(std::string_view query) {
   const auto name = query.substr(0, query.find('='));
@@ -178,11 +193,11 @@ Endpoint parse_unix(std::string_view rest) {
       did_you_mean(std::string(scheme) + "://",
                    {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
                     "rediss+sentinel://", "redis+cluster://", "rediss+cluster://", "postgres://",
-                    "postgresql://", "mysql://", "mariadb://"});
+                    "postgresql://", "mysql://", "mariadb://", "etcd://", "etcds://"});
   throw_usage("unknown scheme " + redacted(scheme) + "://" +
               (suggestion.empty()
                    ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
-                     "redis+cluster://, postgres://, mysql:// or mariadb://"
+                     "redis+cluster://, postgres://, mysql://, mariadb:// or etcd://"
                    : suggestion));
 }
 
@@ -201,6 +216,11 @@ Endpoint parse_unix(std::string_view rest) {
 
 }  // namespace
 
+std::string EtcdTarget::name() const {
+  return std::string(servers.front().tls ? "etcds" : "etcd") + "://" +
+         joined(servers, ",", [](const Endpoint& each) { return each.address(); });
+}
+
 Target parse_server_url(std::string_view text) {
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");
@@ -210,6 +230,7 @@ Target parse_server_url(std::string_view text) {
   if (scheme == "unix") return parse_unix(rest);
   if (scheme == "postgres" || scheme == "postgresql") return parse_postgres_url(text, rest);
   if (scheme == "mysql" || scheme == "mariadb") return parse_mysql_url(scheme, rest);
+  if (scheme == "etcd" || scheme == "etcds") return parse_etcd(rest, scheme == "etcds");
   const auto plus = scheme.find('+');
   const bool tls = scheme.substr(0, plus) == "rediss";
   if (!tls && scheme.substr(0, plus) != "redis") refuse_scheme(scheme);

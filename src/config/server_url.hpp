@@ -48,9 +48,17 @@ struct SqlTarget {
   bool operator==(const SqlTarget&) const = default;
 };
 
+/// An etcd: some of its members, or all.
+struct EtcdTarget {
+  std::vector<Endpoint> servers;
+  bool operator==(const EtcdTarget&) const = default;
+  /// `etcd://e1:2379,e2:2379`, for people.
+  std::string name() const;
+};
+
 /// Where locks live; an Endpoint is one Redis or Valkey.
-using Target =
-    std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget, SqlTarget>;
+using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
+                            SqlTarget, EtcdTarget>;
 
 /// Reads a URL, whose forms are those of the README; user, password and paths are percent-decoded,
 /// and `rediss` leaves default TlsSettings. Throws Error{usage} without saying where the URL stood;

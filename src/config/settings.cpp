@@ -350,14 +350,14 @@ class Resolver {
     constexpr int most_replicas = 1000;
     settings_.replicas =
         number("replicas", "number of replicas", 1, most_replicas).value_or(settings_.replicas);
-    if (settings_.replicas > 0 && std::holds_alternative<LocalTarget>(settings_.server)) {
+    if (settings_.replicas == 0) return;
+    if (std::holds_alternative<LocalTarget>(settings_.server)) {
       throw_usage("--replicas: locks on this host have none: it needs a Redis server");
     }
-    if (settings_.replicas > 0 && std::holds_alternative<SqlTarget>(settings_.server)) {
-      throw_usage(
-          "--replicas: it goes with a Redis server; a database has synchronous_standby_names");
-    }
-    if (settings_.replicas > 0 && std::holds_alternative<QuorumTarget>(settings_.server)) {
+    const bool copies_itself = std::holds_alternative<SqlTarget>(settings_.server) ||
+                               std::holds_alternative<EtcdTarget>(settings_.server);
+    if (copies_itself) throw_usage("--replicas: it goes with Redis; others say it on the server");
+    if (std::holds_alternative<QuorumTarget>(settings_.server)) {
       throw_usage("--replicas: on a majority of servers a replica has no vote: name one server");
     }
   }

@@ -22,6 +22,11 @@ constexpr milliseconds longest_doubt{500};
 
 constexpr milliseconds pause_before_confirming{50};
 
+/// What is renewed every third of: a place may grant a longer lease than was asked for.
+milliseconds span_of(const Claim& claim, const Lease& lease) {
+  return std::max(claim.ttl, lease.length);
+}
+
 milliseconds pause_after_failure(milliseconds ttl) {
   return std::clamp(ttl / 30, milliseconds(10), milliseconds(1000));
 }
@@ -40,7 +45,8 @@ RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, LeaseList
     const auto rest = each.grant.lease.valid_until - now;
     auto due = never;
     if (each.grant.lease.valid_until != never) {
-      due = later(now, rest - each.claim.ttl * (renewals_a_lease - 1) / renewals_a_lease);
+      const auto span = span_of(each.claim, each.grant.lease);
+      due = later(now, rest - span * (renewals_a_lease - 1) / renewals_a_lease);
       if (each.hidden > std::chrono::nanoseconds(0) || !each.grant.confirmed) due = now;
     }
     leases_.push_back({std::move(each), due});
@@ -100,7 +106,7 @@ void RenewalSchedule::ended(Upkept& lease) {
 milliseconds RenewalSchedule::time_to_answer(const Upkept& lease) {
   const Grant& grant = lease.held.grant;
   if (later(BootClock::now(), lease.held.hidden) >= grant.lease.valid_until) return longest_doubt;
-  const auto usual = request_timeout(lease.held.claim.ttl);
+  const auto usual = request_timeout(span_of(lease.held.claim, grant.lease));
   return grant.confirmed ? usual : std::min(usual, lease.confirm_within);
 }
 
@@ -123,7 +129,7 @@ void RenewalSchedule::renew(Upkept& lease) {
     lease.held.grant.confirmed = true;
     lease.held.failing_since.reset();
     lease.held.hidden = std::chrono::nanoseconds(0);
-    lease.next = later(now, claim.ttl / renewals_a_lease);
+    lease.next = later(now, span_of(claim, renewed.grant->lease) / renewals_a_lease);
     promise();
     listener_.renewed(claim.key, renewed.grant->margin);
   } catch (const Error& error) {
@@ -150,7 +156,7 @@ void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) 
   listener_.failed({lease.held.claim.key, false, false, why});
   // Not before: an end that has come already is told with the last failure as its reason.
   if (shortened) promise();
-  auto pause = pause_after_failure(lease.held.claim.ttl);
+  auto pause = pause_after_failure(span_of(lease.held.claim, lease.held.grant.lease));
   if (!lease.held.grant.confirmed) {
     pause = std::min(pause, pause_before_confirming);
     lease.confirm_within *= 2;

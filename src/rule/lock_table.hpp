@@ -25,6 +25,8 @@ struct Now {
   /// It is one of several of which a majority decides. Readers and the owners of seats of a
   /// semaphore need not all meet on any of those: there they keep each other out.
   bool one_of_several = false;
+  /// A new fence is at least that, and the wall clock means nothing for it: the place counts.
+  std::optional<Fence> fence_floor{};
 };
 
 /// How far from the wall clock a fence may be that a client proposes.

@@ -87,6 +87,7 @@ bool TableTransaction::keeps_place(WaiterEntry& waiter, std::size_t absent_befor
 }
 
 Fence TableTransaction::next_fence(std::optional<Fence> proposal) const {
+  if (now_.fence_floor) return std::max(Fence{table_.last_fence.value + 1}, *now_.fence_floor);
   const microseconds wanted(proposal ? proposal->value : now_.wall.count());
   const auto allowed =
       std::clamp(wanted, now_.wall - furthest_proposal, now_.wall + furthest_proposal);

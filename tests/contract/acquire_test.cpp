@@ -182,11 +182,12 @@ TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came 
   constexpr milliseconds ttl{300};
   for (int i = 0; i < 10; ++i) {
     const Claim blocking = claim_on("k", ttl);
-    granted(*store, blocking);
-    LockAcquirer<Engine> acquiring(engine, claims_on({"k"}), ttl);
+    const auto lease = granted(*store, blocking).lease.length;
+    LockAcquirer<Engine> acquiring(engine, claims_on({"k"}), lease);
     const auto answer = acquiring.result();
     const bool had = std::holds_alternative<std::vector<Held>>(answer);
-    CHECK(is_free(*store, "k") == !had);
+    // A lease may end a little later than its holder may count on.
+    CHECK((had ? !is_free(*store, "k") : eventually([&] { return is_free(*store, "k"); })));
     store->evict(LockKey{"k"}, std::nullopt, evictor, soon());
   }
 }
@@ -219,7 +220,8 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its le
     best = std::min(best, waited - dead.ttl);
     give_back(*acquiring.store, held, milliseconds(20'000));
   }
-  CHECK(best < stretched(milliseconds(100)));
+  CHECK(best <
+        engine.longest(milliseconds(300)) - milliseconds(300) + stretched(milliseconds(100)));
 }
 
 TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {

@@ -7,8 +7,10 @@
 #include "base/error.hpp"
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
+#include "etcd/etcd_backend.hpp"
 #include "sql/mysql_backend.hpp"
 #include "sql/postgres_backend.hpp"
+#include "support/etcd_servers.hpp"
 #include "support/eventually.hpp"
 #include "support/pgbouncer.hpp"
 #include "support/tls_databases.hpp"
@@ -86,6 +88,42 @@ class InMariaDb final : public InDatabase {
   MariaDbPlace place_;
 };
 
+/// An etcd of so many members.
+class InEtcd final : public InDatabase {
+ public:
+  explicit InEtcd(int members) : servers_({members, {}}) {}
+
+  StorePtr open() override {
+    return std::make_unique<CasStore>(
+        std::make_unique<EtcdBackend>(servers_.endpoints(), "etcd://of-the-test"), "dlock:");
+  }
+  void freeze(const LockKey&) override {
+    for (std::size_t i = 0; i < servers_.size(); ++i) servers_.stop(i);
+  }
+  void thaw() override {
+    for (std::size_t i = 0; i < servers_.size(); ++i) servers_.cont(i);
+    servers_.await_leader();
+  }
+  /// Lives that no entry has, too.
+  std::string litter() override {
+    std::string names = InDatabase::litter();
+    for (const std::string& key : servers_.keys()) {
+      if (key.find('\n') != std::string::npos) names += key + "\n";
+    }
+    return names;
+  }
+  /// Leases last whole seconds, two at least, and end up to a second late.
+  milliseconds longest(milliseconds span) const override {
+    const auto whole = std::chrono::ceil<std::chrono::seconds>(span);
+    return std::max(whole, std::chrono::seconds(2)) + milliseconds(1500);
+  }
+  milliseconds time_to_confirm(milliseconds ttl) const override { return ttl; }
+  void reset() override { servers_.clear(); }
+
+ private:
+  EtcdServers servers_;
+};
+
 PostgresPlace postgres(bool by_tcp) {
   const auto server = std::make_shared<PostgresServer>(PostgresOptions{by_tcp, {}, ""});
   return {server, *server, by_tcp ? server->tcp_url("postgres") : server->url()};
@@ -157,7 +195,11 @@ const std::map<std::string, Recipe>& recipes() {
       {"mariadb-tcp",
        {"mariadb-server", MariaDbServer::is_installed, in_mariadb([] { return mariadb(true); })}},
       {"mariadb-tls",
-       {"mariadb-server", MariaDbServer::is_installed, in_mariadb(mariadb_under_tls)}}};
+       {"mariadb-server", MariaDbServer::is_installed, in_mariadb(mariadb_under_tls)}},
+      {"etcd",
+       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(1); }}},
+      {"etcd-cluster",
+       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(3); }}}};
   return all;
 }
 

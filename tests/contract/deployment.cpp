@@ -131,6 +131,10 @@ std::shared_ptr<Deployment> shared() {
 
 }  // namespace
 
+milliseconds Deployment::time_to_confirm(milliseconds ttl) const {
+  return std::min(ttl, milliseconds(by_majority() ? 2000 : 6000));
+}
+
 void RedisDeployment::freeze(const LockKey& key) {
   frozen_ = servers_of(key);
   for (RedisServer* server : frozen_) server->stop();

@@ -63,6 +63,8 @@ class DeployedEngine {
   }
   /// Whether a waiter that has died is passed over at once, and not after a hand-over in vain.
   bool sees_deaths() const { return deployment_->sees_deaths(); }
+  milliseconds longest(milliseconds span) const { return deployment_->longest(span); }
+  milliseconds time_to_confirm(milliseconds ttl) const { return deployment_->time_to_confirm(ttl); }
 
  private:
   std::shared_ptr<Deployment> deployment_ = new_deployment();
@@ -78,6 +80,10 @@ class LocalEngine {
   static void lose_on_one(const LockKey&) {}
   static void await_waiters(const std::string&, std::size_t) {}
   static bool sees_deaths() { return true; }
+  static milliseconds longest(milliseconds span) { return span; }
+  static milliseconds time_to_confirm(milliseconds ttl) {
+    return std::min(ttl, milliseconds(2000));
+  }
   std::string litter();
 
  private:

@@ -16,7 +16,8 @@ namespace {
 class FakeStore final : public Store {
  public:
   enum class Mode { renews, gone, silent };
-  explicit FakeStore(milliseconds ttl) : ttl_(ttl) {}
+  /// Its leases last `lasts`, and are renewed as those of `ttl` are.
+  FakeStore(milliseconds lasts, milliseconds ttl) : lasts_(lasts), ttl_(ttl) {}
 
   void answer(const std::string& key, Mode mode) {
     const std::lock_guard guard(mutex_);
@@ -38,7 +39,7 @@ class FakeStore final : public Store {
     const Mode mode = modes_[claim.key.text];
     if (mode == Mode::silent) throw Error(ErrorKind::unavailable, "no answer in time");
     if (mode == Mode::gone) return {};
-    return {Grant{Fence{1}, Lease{ttl_, valid_until(sent, ttl_)}}};
+    return {Grant{Fence{1}, Lease{ttl_, valid_until(sent, lasts_)}}};
   }
   Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
@@ -59,6 +60,7 @@ class FakeStore final : public Store {
   }
 
  private:
+  milliseconds lasts_;
   milliseconds ttl_;
   mutable std::mutex mutex_;
   std::map<std::string, Mode> modes_;
@@ -78,7 +80,7 @@ const LockKey b{"b"};
 /// The first leases are long, those renewed are of `lease`.
 struct Kept {
   explicit Kept(milliseconds lease = long_lease, milliseconds ttl = 3 * pace)
-      : store(lease), holds(store, granted(ttl)) {}
+      : store(lease, ttl), holds(store, granted(ttl)) {}
 
   static std::vector<Held> granted(milliseconds ttl) {
     std::vector<Held> held;
@@ -87,7 +89,7 @@ struct Kept {
       claim.key = key;
       claim.ttl = ttl;
       const auto end = valid_until(BootClock::now(), long_lease);
-      held.push_back({claim, Grant{Fence{1}, Lease{long_lease, end}}});
+      held.push_back({claim, Grant{Fence{1}, Lease{ttl, end}}});
       held.back().hidden = std::chrono::nanoseconds(1);  // so that it is renewed at once
     }
     return held;
@@ -203,7 +205,7 @@ TEST_CASE(
   auto held = Kept::granted(long_lease);
   held.resize(1);
   held[0].hidden = std::chrono::hours(1);
-  FakeStore store(long_lease);
+  FakeStore store(long_lease, long_lease);
   store.answer("a", FakeStore::Mode::silent);
   LeaseRenewer keeper(store, held);
   CHECK(eventually([&] { return keeper.lost(); }));

@@ -261,7 +261,7 @@ TEST_CASE("bad TLS settings are refused where they stand") {
   CHECK(place.usage_error({"inspect", url, "--tls-server-name=a b"}) ==
         "--tls-server-name: invalid host name or address \"a b\"");
   CHECK(place.usage_error({"inspect", "--server=redis://h", "--tls-ca=" + file}) ==
-        "--tls-ca: the server's URL does not begin with rediss, so there is no TLS");
+        "--tls-ca: the server's URL does not begin with rediss or etcds, so there is no TLS");
   const std::string config = place.user("tls-ca = ca.pem");
   CHECK(place.file_error({"inspect", url}) == config + ":1: tls-ca: is not an absolute path");
 }

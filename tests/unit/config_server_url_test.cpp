@@ -116,7 +116,7 @@ TEST_CASE("a wrong scheme is refused, with what was meant") {
   CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
   CHECK(fault("http://h") ==
         "unknown scheme http://: it is local:, redis://, rediss://, unix://, redis+sentinel://, "
-        "redis+cluster://, postgres://, mysql:// or mariadb://");
+        "redis+cluster://, postgres://, mysql://, mariadb:// or etcd://");
   CHECK(fault("://h").starts_with("unknown scheme ://"));
   for (const char* bad : {"", "localhost", "localhost:6379", "/run/r.sock", "redis:h", "unix:/a",
                           "local", "redis:/h", " redis"}) {
@@ -226,6 +226,25 @@ TEST_CASE("a PostgreSQL URL goes to libpq as it is, and is shown without login a
   CHECK(fault("postgres://u:a/b@h/db").find("sekret") == std::string::npos);
   CHECK(fault("postgres://u:se#kret@h/db").find("%23") != std::string::npos);
   CHECK(fault("postgre://h/db").find("postgres://") != std::string::npos);
+}
+
+TEST_CASE("an etcd URL names members, and is shown without the login") {
+  const auto parsed = [](const std::string& url) {
+    return std::get<EtcdTarget>(parse_server_url(url));
+  };
+  const auto full = parsed("etcd://app:se%40kret@e1,[::1]:4001");
+  REQUIRE(full.servers.size() == 2);
+  CHECK(full.name() == "etcd://e1:2379,[::1]:4001");
+  CHECK(full.servers[1].password == "se@kret");
+  CHECK(!full.servers[0].tls);
+  CHECK(parsed("etcds://e1/").servers[0].tls == TlsSettings{});
+  CHECK(parsed("etcds://e1").name() == "etcds://e1:2379");
+  for (const char* bad : {"etcd://", "etcd://e1,", "etcd://e1,e1", "etcd://e1/x", "etcd://e1?x=1",
+                          "etcd://:sekret@e1", "etcd://e1:x", "etcd://u:a/sekret@e1"}) {
+    CAPTURE(bad);
+    CHECK(!fault(bad).empty());
+    CHECK(fault(bad).find("sekret") == std::string::npos);
+  }
 }
 
 TEST_CASE("a MySQL or MariaDB URL is taken apart, and is shown without login and TLS files") {

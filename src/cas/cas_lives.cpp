@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/error.hpp"
+#include "cas/cas_store.hpp"
+
+namespace dlock {
+namespace {
+
+/// A waiter that dies is noticed after this time at most, however long the lease of its hold is to
+/// be.
+constexpr milliseconds longest_lease_of_a_waiter{30'000};
+constexpr int renewals_of_a_life = 3;
+constexpr milliseconds longest_renewal{5000};
+/// How long a client waits for the end of a lease that holds nothing any more.
+constexpr milliseconds courtesy{20};
+/// A waiter for a lock that several can hold watches so many of those in the queue before it.
+constexpr std::ptrdiff_t watched_in_queue = 8;
+constexpr std::size_t most_watched = 64;
+/// A lease that another client asked for may be so much longer than that was.
+constexpr milliseconds granted_more{3000};
+
+bool suits(const PlaceLease& lease, milliseconds wanted) {
+  if (lease.id == 0) return false;
+  if (lease.asked != milliseconds(0)) return lease.asked == wanted;
+  return lease.length >= wanted && lease.length <= wanted + granted_more;
+}
+
+bool holds_now(const HoldEntry* hold) { return hold != nullptr && hold->inside(); }
+
+}  // namespace
+
+CasStore::~CasStore() {
+  for (const auto& [asked, own] : lives_) {
+    if (own.waits && own.lease.id != 0) spare_.push_back(own.lease.id);
+  }
+  revoke_spare({later(BootClock::now(), courtesy), -1});
+}
+
+/// What the change begins with: the record as it is known, or as it is read beside the first
+/// request for the own life.
+Snapshot CasStore::first_read(const Change& how, const std::string& name) {
+  if (how.over) return *how.over;
+  if (how.life == nullptr) return backend_->read(name, how.channel, how.call_options);
+  PlaceLease& lease = how.life->lease;
+  Snapshot seen = leases_->read_with(lease, name, how.call_options);
+  // The read may have come before the lease ended.
+  if (lease.id == 0) seen.lives->erase(life_name(how.self));
+  return seen;
+}
+
+/// Another client may have begun the life of a hold that this one renews. Otherwise the record, in
+/// which nothing lives for this token.
+std::optional<Snapshot> CasStore::adopt_lease(const LockKey& key, const Token& token, OwnLife& life,
+                                              const CallOptions& call_options) {
+  Snapshot seen = backend_->read(lock_record(key), "", call_options);
+  const auto found = seen.lives->find(life_name(token));
+  life.lease = PlaceLease{};
+  if (found == seen.lives->end()) return seen;
+  life.lease.id = found->second;
+  return std::nullopt;
+}
+
+/// Attaches the own entry, if the change leaves one, to a lease of the right length.
+void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const Change& how,
+                         Update& update) {
+  LockTable table = record.table;
+  OwnLife& life = *how.life;
+  const HoldEntry* hold = table.find_hold(how.self);
+  const auto waiter = table.find_waiter(how.self);
+  const bool waits = waiter != table.queue.end();
+  if (!holds_now(hold) && !waits) return;
+  auto wanted = waits ? std::min(waiter->ttl, longest_lease_of_a_waiter) : hold->ttl;
+  if (!waits && hold->flag == Flag::held) wanted = hold->lease;
+  if (!suits(life.lease, wanted)) {
+    if (life.lease.id != 0) spare_.push_back(life.lease.id);
+    life.lease = leases_->grant(wanted, how.call_options);
+  }
+  const std::string name = life_name(how.self);
+  const auto there = seen.lives->find(name);
+  if (there == seen.lives->end() || there->second != life.lease.id) {
+    update.begun_lives[name] = life.lease.id;
+  }
+  const bool is_new = holds_now(hold) && !record.held_before(how.self);
+  if (is_new && hold->floor > milliseconds(0)) {
+    if (life.min_hold.id == 0) life.min_hold = leases_->grant(hold->floor, how.call_options);
+    update.begun_lives[min_hold_life_name(how.self)] = life.min_hold.id;
+  }
+  std::erase_if(update.wakeups,
+                [&](const Wakeup& wakeup) { return update.begun_lives.contains(wakeup.channel); });
+}
+
+Lease CasStore::lease_from(const Snapshot& seen, milliseconds length, const OwnLife* life) const {
+  if (life == nullptr) return {length, valid_until(seen.sent, length)};
+  return {life->lease.length, valid_until(life->lease.sent, life->lease.length)};
+}
+
+/// Ends the leases of an entry that has gone: the one that this store began, and the one that the
+/// life was attached to; but not if it was `evicted`, which the life has to tell of. A request that
+/// is under way attaches nothing to the own one then; where one may be, the end is waited for.
+void CasStore::end_lives(const Asked& asked, std::int64_t attached, LifeEnd why,
+                         const CallOptions& call_options) {
+  const auto own = lives_.find(asked);
+  const std::int64_t begun = own == lives_.end() ? 0 : own->second.lease.id;
+  if (own != lives_.end()) lives_.erase(own);
+  if (why == LifeEnd::evicted) return;
+  const bool for_certain = why == LifeEnd::for_certain;
+  if (for_certain && begun != 0) leases_->revoke({begun}, call_options);
+  if (!for_certain && begun != 0) spare_.push_back(begun);
+  if (attached != 0 && attached != begun) spare_.push_back(attached);
+  revoke_spare(call_options);
+}
+
+/// A courtesy to the place, which ends them by itself later.
+void CasStore::revoke_spare(const CallOptions& call_options) {
+  if (spare_.empty()) return;
+  try {
+    const Deadline end = later(BootClock::now(), courtesy);
+    leases_->revoke(std::exchange(spare_, {}), {std::min(end, call_options.deadline), -1});
+  } catch (const Error&) {
+    return;
+  }
+}
+
+/// The lives whose end lets the claim in or brings it nearer. A waiter for an exclusive lock
+/// watches the one before it; the first of all, and those for other locks, the holders as well.
+WatchedLives CasStore::lives_to_watch(const Claim& claim, const Snapshot& seen) const {
+  OpenRecord record(claim.key, claim.token, seen, backend_->name());
+  WatchedLives watched{lock_record(claim.key), life_name(claim.token), {}, seen.revision};
+  const auto& queue = record.table.queue;
+  const auto own = record.table.find_waiter(claim.token);
+  if (own == queue.end()) return watched;
+  const auto add = [&](const std::string& life, bool only_end) {
+    const bool room = watched.others.size() < most_watched;
+    if (room && seen.lives->contains(life)) watched.others.push_back({life, only_end});
+  };
+  const auto place = own - queue.begin();
+  if (place > 0 && std::prev(own)->limit == exclusive) {
+    add(life_name(std::prev(own)->token), true);
+    return watched;
+  }
+  for (const HoldEntry& hold : record.table.holds) {
+    if (!hold.counts() || hold.token == claim.token) continue;
+    add(hold.flag == Flag::kept ? min_hold_life_name(hold.token) : life_name(hold.token), true);
+  }
+  for (auto other = own; other != own - std::min(place, watched_in_queue);) {
+    --other;
+    add(life_name(other->token), false);
+  }
+  return watched;
+}
+
+/// Sleeps in the queue and renews the own life meanwhile.
+Wake CasStore::await_lives(const Claim& claim, Deadline until, int cancel_fd) {
+  const auto own = lives_.find({claim.key, claim.token});
+  if (own == lives_.end()) return Wake{Wake::Reason::due, {}};
+  PlaceLease& lease = own->second.lease;
+  const WatchedLives watched = lives_to_watch(claim, last_answer_);
+  while (lease.id != 0) {
+    const Deadline renewal = later(lease.sent, lease.length / renewals_of_a_life);
+    const auto heard = leases_->next_event(watched, std::min(until, renewal), cancel_fd);
+    if (const auto* message = std::get_if<std::string>(&heard)) {
+      if (auto wake = wake_from(*message, claim)) return *wake;
+      continue;
+    }
+    const auto why = std::get<Wake::Reason>(heard);
+    if (why == Wake::Reason::interrupted) return Wake{why, {}};
+    if (why == Wake::Reason::changed || BootClock::now() >= until) break;
+    const auto longest = std::min(longest_renewal, lease.length / renewals_of_a_life);
+    leases_->renew(lease, {later(BootClock::now(), longest), cancel_fd});
+  }
+  return Wake{Wake::Reason::due, {}};
+}
+
+/// A waiter that was handed the lock holds it as long as its own life lasts.
+Wake CasStore::granted_by_life(const Claim& claim, Fence fence) const {
+  Wake wake{Wake::Reason::granted, {}};
+  const auto own = lives_.find({claim.key, claim.token});
+  if (own == lives_.end()) return wake;
+  const Lease lease = lease_from({}, milliseconds(0), &own->second);
+  // Else the message may be so old that another one holds the lock: a renewal tells.
+  const bool is_fresh = lease.valid_until - BootClock::now() >= lease.length / renewals_of_a_life;
+  if (is_fresh) wake.grant = Grant{fence, lease, false};
+  return wake;
+}
+
+/// Sets the times of holds for people to what the place says of their leases.
+void CasStore::date_by_leases(LockTable& table, const OpenRecord& record, const Snapshot& seen,
+                              const CallOptions& call_options) const {
+  std::vector<HoldEntry*> holds;
+  std::vector<std::int64_t> leases;
+  for (HoldEntry& hold : table.holds) {
+    const bool kept = hold.flag == Flag::kept;
+    const auto life =
+        seen.lives->find(kept ? min_hold_life_name(hold.token) : life_name(hold.token));
+    if (life == seen.lives->end()) continue;
+    holds.push_back(&hold);
+    leases.push_back(life->second);
+  }
+  if (leases.empty()) return;
+  const auto left = leases_->left_of(leases, call_options);
+  for (std::size_t i = 0; i < holds.size(); ++i) {
+    // One that has ended since counts for a moment yet, as it did when the record was read.
+    holds[i]->lease = std::max(left[i].length, milliseconds(1));
+    const auto passed = left[i].length - std::max(left[i].left, milliseconds(1));
+    holds[i]->at = record.now.lease_clock - std::max(passed, milliseconds(0));
+  }
+}
+
+}  // namespace dlock

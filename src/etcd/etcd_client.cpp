@@ -1,0 +1,224 @@
+#include "etcd/etcd_client.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+using nlohmann::json;
+
+/// While another server may answer, one is not waited for longer.
+constexpr milliseconds longest_try{2000};
+constexpr milliseconds shortest_try{300};
+/// Between rounds of all servers, while they have no leader.
+constexpr milliseconds pause_between_rounds{100};
+
+std::string text_in(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+EtcdAnswer error_from(const json& error, std::string message) {
+  EtcdAnswer answer;
+  for (const char* name : {"code", "grpc_code"}) {
+    const auto code = error.find(name);
+    if (code != error.end() && code->is_number_integer()) {
+      answer.code = static_cast<EtcdCode>(code->get<int>());
+    }
+  }
+  if (answer.code == EtcdCode::ok) answer.code = EtcdCode::unavailable;
+  answer.message = std::move(message);
+  return answer;
+}
+
+}  // namespace
+
+std::optional<EtcdAnswer> parse_answer(std::string_view text) {
+  json parsed = json::parse(text, nullptr, false);
+  if (!parsed.is_object()) return std::nullopt;
+  const auto error = parsed.find("error");
+  if (error != parsed.end() && error->is_object()) {
+    return error_from(*error, text_in(*error, "message"));
+  }
+  if (error != parsed.end() && error->is_string()) {
+    return error_from(parsed, error->get<std::string>());
+  }
+  const auto result = parsed.find("result");
+  EtcdAnswer answer;
+  answer.fields = result != parsed.end() && result->is_object() ? *result : parsed;
+  return answer;
+}
+
+EtcdClient::EtcdClient(std::vector<Endpoint> servers, std::string shown)
+    : servers_(std::move(servers)), shown_(std::move(shown)), http_(servers_.front().tls) {}
+
+HttpAddress EtcdClient::address_of_request(const std::string& path) const {
+  const Endpoint& server = servers_[current_];
+  if (!server.tls) return {"http://" + server.address() + "/v3/" + path};
+  const std::string& name = server.tls->server_name;
+  if (name.empty()) return {"https://" + server.address() + "/v3/" + path};
+  // The certificate is for this name.
+  return {"https://" + name + ":" + std::to_string(server.port) + "/v3/" + path,
+          "::" + server.address()};
+}
+
+/// Of several, the one that is asked.
+std::string EtcdClient::server_name() const {
+  return servers_.size() == 1 ? shown_ : shown_ + ": " + servers_[current_].address();
+}
+
+void EtcdClient::refuse(const EtcdAnswer& failed) const {
+  const std::string said = shown_ + ": " + escaped(failed.message);
+  const auto has = [&](const char* words) {
+    return failed.message.find(words) != std::string::npos;
+  };
+  if (failed.code == EtcdCode::resource_exhausted && has("database space exceeded")) {
+    throw_unavailable(shown_ +
+                          ": its database is full (alarm NOSPACE): compact and defragment it, then "
+                          "`etcdctl alarm disarm`",
+                      Cause::out_of_memory);
+  }
+  if (failed.code == EtcdCode::permission_denied) {
+    throw Error(ErrorKind::denied,
+                said + ": `dlock doctor --acl` prints the rights that dlock needs", Cause::acl);
+  }
+  if (has("user name is empty")) {
+    throw Error(ErrorKind::denied, shown_ + ": it requires a user and a password",
+                Cause::password_missing);
+  }
+  if (has("authentication failed")) {
+    throw Error(ErrorKind::denied, shown_ + ": user or password is wrong", Cause::password_wrong);
+  }
+  if (has("authentication is not enabled")) {
+    throw Error(ErrorKind::denied, shown_ + ": it takes no password: drop user and password",
+                Cause::password_unneeded);
+  }
+  const bool denied = failed.code == EtcdCode::unauthenticated;
+  throw Error(denied ? ErrorKind::denied : ErrorKind::unavailable, said, Cause::other_reply);
+}
+
+EtcdAnswer EtcdClient::answer_from(const HttpCall& call) const {
+  // An answer that comes as a stream ends with a line for each part, here one.
+  std::string_view text = call.answer;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  if (const auto answer = parse_answer(text)) return *answer;
+  throw_unavailable(
+      server_name() + ": not the gateway of an etcd 3.4 or later: it answers " +
+          std::to_string(call.status) +
+          (text.empty() ? "" : " " + escaped(text.substr(0, text.find('\n')).substr(0, 60))),
+      Cause::other_reply);
+}
+
+/// While others may answer instead, a server gets its share of the time only.
+Deadline EtcdClient::try_until(std::size_t tries, Deadline deadline) const {
+  const auto others = servers_.size() - 1 - std::min(tries, servers_.size() - 1);
+  if (others == 0 && servers_.size() == 1) return deadline;
+  const auto left = left_until(deadline);
+  const auto share = std::clamp(left / static_cast<int>(others + 1), shortest_try, longest_try);
+  return std::min(deadline, later(BootClock::now(), share));
+}
+
+/// Nothing if the server did not answer, or only that it cannot now; the next one is current then.
+std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
+    const std::vector<EtcdRequest>& requests, Repeat repeat, const CallOptions& call_options) {
+  std::vector<HttpCall> calls;
+  for (const EtcdRequest& request : requests)
+    calls.push_back({address_of_request(request.path), request.fields.dump()});
+  http_.post(calls, call_options);
+  std::vector<EtcdAnswer> answers;
+  for (const HttpCall& call : calls) {
+    if (call.code != CURLE_OK) {
+      trouble_ = server_name() + ": " + call.trouble;
+      is_electing_ = false;
+      next_server();
+      if (repeat == Repeat::no && call.may_have_come) throw_unavailable(trouble_);
+      return std::nullopt;
+    }
+    EtcdAnswer answer = answer_from(call);
+    if (answer.code == EtcdCode::unavailable) {
+      trouble_ = server_name() + ": " + escaped(answer.message);
+      is_electing_ = true;
+      next_server();
+      if (repeat == Repeat::no) throw_unavailable(trouble_);
+      return std::nullopt;
+    }
+    answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+void EtcdClient::log_in(const CallOptions& call_options) {
+  const Endpoint& server = servers_.front();
+  if (logged_in_ || !server.user) return;
+  logged_in_ = true;
+  const std::vector<EtcdRequest> request{
+      {"auth/authenticate", {{"name", *server.user}, {"password", server.password.value_or("")}}}};
+  try {
+    const auto answers = ask(request, Repeat::yes, call_options);
+    if (answers.front().code != EtcdCode::ok) refuse(answers.front());
+    http_.set_authorization(text_in(answers.front().fields, "token"));
+  } catch (...) {
+    logged_in_ = false;
+    throw;
+  }
+}
+
+std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests, Repeat repeat,
+                                        const CallOptions& call_options) {
+  log_in(call_options);
+  bool new_login = false;
+  for (std::size_t tries = 0;; ++tries) {
+    CallOptions once = call_options;
+    once.deadline = try_until(tries, call_options.deadline);
+    auto answers = try_once(requests, repeat, once);
+    if (answers) {
+      const bool stale = std::any_of(answers->begin(), answers->end(), [](const auto& answer) {
+        return answer.code == EtcdCode::unauthenticated;
+      });
+      if (!stale || new_login) return std::move(*answers);
+      new_login = true;
+      logged_in_ = false;
+      log_in(call_options);
+      continue;
+    }
+    const bool all_tried = tries + 1 >= servers_.size();
+    if (BootClock::now() >= call_options.deadline || (all_tried && !is_electing_)) {
+      throw_unavailable(trouble_);
+    }
+    if (!all_tried) continue;
+    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
+    const Deadline again = later(BootClock::now(), pause_between_rounds);
+    if (poll_until(fds, std::min(again, call_options.deadline)) != 0) {
+      throw Error(ErrorKind::interrupted, "interrupted");
+    }
+  }
+}
+
+json EtcdClient::done(const EtcdRequest& request, Repeat repeat, const CallOptions& call_options) {
+  auto answers = ask({request}, repeat, call_options);
+  if (answers.front().code != EtcdCode::ok) refuse(answers.front());
+  return std::move(answers.front().fields);
+}
+
+void EtcdClient::open_stream(const std::string& path, const std::string& body) {
+  stream_server_ = current_;
+  http_.open_stream(address_of_request(path), body);
+}
+
+std::variant<std::string, HttpClient::StreamEnd> EtcdClient::next_line(Deadline until,
+                                                                       int cancel_fd) {
+  auto line = http_.next_line(until, cancel_fd);
+  const auto* end = std::get_if<HttpClient::StreamEnd>(&line);
+  if (end != nullptr && *end == HttpClient::StreamEnd::broken) {
+    http_.close_stream();
+    if (stream_server_ == current_) next_server();
+  }
+  return line;
+}
+
+}  // namespace dlock

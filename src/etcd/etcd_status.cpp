@@ -1,0 +1,85 @@
+#include "etcd/etcd_status.hpp"
+
+#include <algorithm>
+
+#include "etcd/base64.hpp"
+#include "etcd/etcd_client.hpp"
+#include "etcd/etcd_json.hpp"
+
+namespace dlock {
+namespace {
+
+using nlohmann::json;
+
+std::string text_of(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// Whether the first revision of all can be read no more.
+bool is_compacted(EtcdClient& client, const std::string& prefix, const CallOptions& call_options) {
+  const json fields = {{"key", to_base64(prefix)}, {"revision", "1"}};
+  const auto answers = client.ask({{"kv/range", fields}}, EtcdClient::Repeat::yes, call_options);
+  return answers.front().message.find("compacted") != std::string::npos;
+}
+
+}  // namespace
+
+EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_options) {
+  EtcdMemberStatus member{endpoint.address()};
+  try {
+    EtcdClient client({endpoint}, endpoint.address());
+    const auto ask = [&] {
+      return client.done({"maintenance/status"}, EtcdClient::Repeat::yes, call_options);
+    };
+    const Deadline begun = BootClock::now();
+    ask();
+    const Deadline connected = BootClock::now();
+    const json status = ask();
+    member.answered_in = connected - begun;
+    member.round_trip = BootClock::now() - connected;
+    member.version = text_of(status, "version");
+    member.has_leader = number_in(status, "leader") != 0;
+    member.database_size = number_in(status, "dbSize");
+    member.size_in_use = number_in(status, "dbSizeInUse");
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::host_refused) throw;
+    member.trouble = error.what();
+    member.cause = error.cause();
+    member.denied = error.trouble() == ErrorKind::denied;
+  }
+  return member;
+}
+
+EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& prefix,
+                    const CallOptions& call_options) {
+  EtcdStatus status;
+  EtcdClient client(servers, "etcd");
+  try {
+    const json range = client.done({"kv/range", {{"key", to_base64(prefix)}}},
+                                   EtcdClient::Repeat::yes, call_options);
+    status.revision = revision_in(range);
+    status.compacted = is_compacted(client, prefix, call_options);
+    const auto answers =
+        client.ask({{"cluster/member/list"}, {"maintenance/alarm", {{"action", "GET"}}}},
+                   EtcdClient::Repeat::yes, call_options);
+    const json& members = answers.front().fields;
+    if (const auto list = members.find("members"); list != members.end()) {
+      status.voters =
+          static_cast<std::size_t>(std::count_if(list->begin(), list->end(), [](const json& each) {
+            return !each.value("isLearner", false);
+          }));
+    }
+    if (answers.back().code != EtcdCode::ok) status.alarms_not_told = answers.back().message;
+    const json& alarms = answers.back().fields;
+    if (const auto list = alarms.find("alarms"); list != alarms.end()) {
+      for (const json& each : *list) status.alarms.push_back(text_of(each, "alarm"));
+    }
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::host_refused) throw;
+    status.trouble = error.what();
+  }
+  return status;
+}
+
+}  // namespace dlock

@@ -1,0 +1,128 @@
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "etcd/base64.hpp"
+#include "etcd/etcd_backend.hpp"
+
+namespace dlock {
+namespace {
+
+using nlohmann::json;
+
+}  // namespace
+
+void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t after) {
+  std::string body;
+  for (const WatchedKey& each : keys) {
+    json fields = {{"key", to_base64(each.key)}, {"start_revision", std::to_string(after + 1)}};
+    if (each.only_end) fields["filters"] = {"NOPUT"};
+    body += json{{"create_request", fields}}.dump() + "\n";
+  }
+  events_.clear();
+  watch_answered_ = false;
+  watched_ = keys;
+  client_.open_stream("watch", body);
+}
+
+bool EtcdBackend::take_line(const std::string& line) {
+  const auto answer = parse_answer(line);
+  if (!answer) throw_unavailable(client_.name() + ": an answer that is not etcd's");
+  if (answer->code != EtcdCode::ok) {
+    client_.close_stream();
+    if (answer->code == EtcdCode::unavailable) return false;
+    client_.refuse(*answer);
+  }
+  watch_answered_ = true;
+  if (answer->fields.value("canceled", false)) {
+    client_.close_stream();
+    const std::string reason = answer->fields.value("cancel_reason", "");
+    if (reason.find("permission denied") != std::string::npos) {
+      client_.refuse({EtcdCode::permission_denied, reason});
+    }
+    return false;
+  }
+  for (EtcdEvent& event : events_in(answer->fields)) events_.push_back(std::move(event));
+  return true;
+}
+
+std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector<WatchedKey>& keys,
+                                                               std::int64_t after, Deadline until,
+                                                               int cancel_fd) {
+  if (!client_.has_stream() || watched_ != keys) open_watch(keys, after);
+  while (true) {
+    while (!events_.empty()) {
+      EtcdEvent event = std::move(events_.front());
+      events_.pop_front();
+      if (event.revision > after) return event;
+    }
+    const auto line = client_.next_line(until, cancel_fd);
+    if (const auto* text = std::get_if<std::string>(&line)) {
+      if (!text->empty() && !take_line(*text)) return Wake::Reason::changed;
+      continue;
+    }
+    switch (std::get<HttpClient::StreamEnd>(line)) {
+      case HttpClient::StreamEnd::due:
+        return Wake::Reason::due;
+      case HttpClient::StreamEnd::interrupted:
+        return Wake::Reason::interrupted;
+      case HttpClient::StreamEnd::broken:
+        break;
+    }
+    // The client looks what has changed meanwhile, and asks the next server.
+    if (watch_answered_) return Wake::Reason::changed;
+    throw_unavailable(client_.name() + ": the server that was watched has gone");
+  }
+}
+
+/// The message to the own life that may come with the end of another one: what is written first is
+/// not always told first.
+std::optional<std::string> EtcdBackend::message_beside(const std::vector<WatchedKey>& keys,
+                                                       std::int64_t after, Deadline until,
+                                                       int cancel_fd) {
+  constexpr milliseconds moment{5};
+  const Deadline end = std::min(until, later(BootClock::now(), moment));
+  while (true) {
+    const auto change = next_change(keys, after, end, cancel_fd);
+    const auto* event = std::get_if<EtcdEvent>(&change);
+    if (event == nullptr) return std::nullopt;
+    const bool is_own = event->key == keys.front().key && !event->value.empty();
+    if (is_own && !event->deleted) return event->value;
+  }
+}
+
+std::variant<std::string, Wake::Reason> EtcdBackend::next_event(const WatchedLives& watched,
+                                                                Deadline until, int cancel_fd) {
+  const auto key_of = [&](const std::string& life) { return watched.name + "\n" + life; };
+  std::vector<WatchedKey> keys{{key_of(watched.own), false}};
+  for (const auto& other : watched.others) keys.push_back({key_of(other.life), other.only_end});
+  while (true) {
+    auto change = next_change(keys, watched.after, until, cancel_fd);
+    if (const auto* why = std::get_if<Wake::Reason>(&change)) return *why;
+    EtcdEvent& event = std::get<EtcdEvent>(change);
+    // A life is begun without a message.
+    if (!event.deleted && event.value.empty()) continue;
+    if (!event.deleted && event.key == keys.front().key) return std::move(event.value);
+    if (event.key == keys.front().key) return Wake::Reason::changed;
+    if (auto message = message_beside(keys, watched.after, until, cancel_fd)) return *message;
+    return Wake::Reason::changed;
+  }
+}
+
+std::variant<std::string, Wake::Reason> EtcdBackend::next_message(const std::string& channel,
+                                                                  Deadline until, int cancel_fd) {
+  const auto listened = channels_.find(channel);
+  if (listened == channels_.end()) {
+    throw_unavailable(client_.name() + ": nothing was read that could change");
+  }
+  auto change =
+      next_change({{listened->second.name, false}}, listened->second.after, until, cancel_fd);
+  if (const auto* why = std::get_if<Wake::Reason>(&change)) {
+    if (*why != Wake::Reason::changed) return *why;
+    return std::string("again");
+  }
+  listened->second.after = std::get<EtcdEvent>(change).revision;
+  return std::get<EtcdEvent>(change).value;
+}
+
+}  // namespace dlock

@@ -1,0 +1,224 @@
+#include "etcd/http_client.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+/// More is no answer of etcd's.
+constexpr std::size_t largest_answer = 256u << 20;
+constexpr std::chrono::seconds longest_poll{3600};
+
+std::size_t append_answer(char* data, std::size_t size, std::size_t count, void* into) {
+  auto& answer = *static_cast<std::string*>(into);
+  if (answer.size() + size * count > largest_answer) return 0;
+  answer.append(data, size * count);
+  return size * count;
+}
+
+template <typename Value>
+void set_option(CURL* handle, CURLoption option, Value value) {
+  libcurl().curl_easy_setopt(handle, option, value);
+}
+
+/// Whether the request cannot have reached a server.
+bool failed_before_sending(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+/// A request under way: what libcurl points to stays where it is.
+struct HttpClient::Transfer {
+  Ptr<CURL> handle;
+  Ptr<curl_slist> connect_to;
+  std::string body;
+  std::string answer;
+  char trouble[CURL_ERROR_SIZE] = "";
+  bool done = false;
+  CURLcode code = CURLE_OK;
+};
+
+HttpClient::HttpClient(std::optional<TlsSettings> tls) : tls_(std::move(tls)) {}
+
+HttpClient::~HttpClient() { close(); }
+
+void HttpClient::set_authorization(const std::string& value) {
+  authorization_ = value;
+  headers_.reset();
+}
+
+CURLM* HttpClient::multi() {
+  if (multi_ == nullptr) multi_.reset(libcurl().curl_multi_init());
+  if (headers_ == nullptr) {
+    std::vector<std::string> lines{"Content-Type: application/json", "Expect:"};
+    if (!authorization_.empty()) lines.push_back("Authorization: " + authorization_);
+    for (const std::string& line : lines) {
+      curl_slist* const longer = libcurl().curl_slist_append(headers_.get(), line.c_str());
+      static_cast<void>(headers_.release());
+      headers_.reset(longer);
+    }
+  }
+  if (multi_ == nullptr || headers_ == nullptr) {
+    throw Error(ErrorKind::host_refused, "out of memory");
+  }
+  return multi_.get();
+}
+
+void HttpClient::encrypt(CURL* handle) const {
+  if (!tls_) return;
+  std::error_code none;
+  if (!tls_->ca.empty()) {
+    const bool folder = std::filesystem::is_directory(tls_->ca, none);
+    set_option(handle, folder ? CURLOPT_CAPATH : CURLOPT_CAINFO, tls_->ca.c_str());
+  }
+  if (tls_->certificate.empty()) return;
+  set_option(handle, CURLOPT_SSLCERT, tls_->certificate.c_str());
+  set_option(handle, CURLOPT_SSLKEY, tls_->key.c_str());
+}
+
+std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, std::string body) {
+  auto transfer = std::make_unique<Transfer>();
+  CURLM* const all = multi();
+  transfer->handle.reset(libcurl().curl_easy_init());
+  if (transfer->handle == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
+  transfer->body = std::move(body);
+  CURL* const handle = transfer->handle.get();
+  set_option(handle, CURLOPT_URL, to.url.c_str());
+  if (!to.connect_to.empty()) {
+    transfer->connect_to.reset(libcurl().curl_slist_append(nullptr, to.connect_to.c_str()));
+    set_option(handle, CURLOPT_CONNECT_TO, transfer->connect_to.get());
+  }
+  set_option(handle, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set_option(handle, CURLOPT_HTTPHEADER, headers_.get());
+  set_option(handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(transfer->body.size()));
+  set_option(handle, CURLOPT_POSTFIELDS, transfer->body.c_str());
+  set_option(handle, CURLOPT_WRITEFUNCTION, &append_answer);
+  set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(&transfer->answer));
+  set_option(handle, CURLOPT_ERRORBUFFER, transfer->trouble);
+  set_option(handle, CURLOPT_NOSIGNAL, 1L);
+  // Not through what http_proxy names: that is for the web.
+  set_option(handle, CURLOPT_PROXY, "");
+  set_option(handle, CURLOPT_TCP_KEEPALIVE, 1L);
+  encrypt(handle);
+  libcurl().curl_multi_add_handle(all, handle);
+  under_way_.push_back(transfer.get());
+  return transfer;
+}
+
+void HttpClient::end(std::unique_ptr<Transfer>& transfer) {
+  if (transfer == nullptr) return;
+  libcurl().curl_multi_remove_handle(multi_.get(), transfer->handle.get());
+  std::erase(under_way_, transfer.get());
+  transfer.reset();
+}
+
+bool HttpClient::work() {
+  int running = 0, left = 0;
+  libcurl().curl_multi_perform(multi_.get(), &running);
+  bool ended = false;
+  while (const CURLMsg* message = libcurl().curl_multi_info_read(multi_.get(), &left)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    for (Transfer* transfer : under_way_) {
+      if (transfer->handle.get() != message->easy_handle) continue;
+      transfer->done = ended = true;
+      transfer->code = message->data.result;
+    }
+  }
+  return ended;
+}
+
+bool HttpClient::wait(Deadline until, int cancel_fd) {
+  const auto most = std::min<milliseconds>(left_until(until), longest_poll);
+  curl_waitfd extra{cancel_fd, CURL_WAIT_POLLIN, 0};
+  const bool can_cancel = cancel_fd >= 0;
+  libcurl().curl_multi_poll(multi_.get(), &extra, can_cancel ? 1 : 0,
+                            static_cast<int>(most.count()), nullptr);
+  return !can_cancel || !readable(cancel_fd);
+}
+
+void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_options) {
+  std::vector<std::unique_ptr<Transfer>> transfers;
+  for (HttpCall& call : calls) transfers.push_back(begin(call.to, call.body));
+  const auto all_done = [&] {
+    return std::all_of(transfers.begin(), transfers.end(),
+                       [](const auto& each) { return each->done; });
+  };
+  bool interrupted = false;
+  work();
+  if (call_options.sent != nullptr) call_options.sent->raise();
+  while (!all_done() && !interrupted && BootClock::now() < call_options.deadline) {
+    interrupted = !wait(call_options.deadline, call_options.cancel_fd);
+    work();
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    HttpCall& call = calls[i];
+    Transfer& transfer = *transfers[i];
+    call.answer = std::move(transfer.answer);
+    call.code = transfer.done ? transfer.code : CURLE_OPERATION_TIMEDOUT;
+    if (call.code == CURLE_OK) {
+      libcurl().curl_easy_getinfo(transfer.handle.get(), CURLINFO_RESPONSE_CODE, &call.status);
+    } else {
+      const std::string said = transfer.trouble;
+      call.trouble = !transfer.done ? "no answer in time"
+                     : said.empty() ? libcurl().curl_easy_strerror(call.code)
+                                    : escaped(said);
+      call.may_have_come = !failed_before_sending(call.code);
+    }
+    end(transfers[i]);
+  }
+  if (interrupted) throw Error(ErrorKind::interrupted, "interrupted");
+}
+
+void HttpClient::open_stream(const HttpAddress& to, const std::string& body) {
+  close_stream();
+  stream_ = begin(to, body);
+}
+
+void HttpClient::close_stream() { end(stream_); }
+
+std::variant<std::string, HttpClient::StreamEnd> HttpClient::next_line(Deadline until,
+                                                                       int cancel_fd) {
+  while (true) {
+    if (stream_ == nullptr) return StreamEnd::broken;
+    work();
+    const auto line_end = stream_->answer.find('\n');
+    if (line_end != std::string::npos) {
+      std::string line = stream_->answer.substr(0, line_end);
+      stream_->answer.erase(0, line_end + 1);
+      return line;
+    }
+    if (stream_->done) {
+      // What is not etcd may answer with a line that does not end.
+      std::string rest = std::exchange(stream_->answer, {});
+      close_stream();
+      if (rest.empty()) return StreamEnd::broken;
+      return rest;
+    }
+    if (BootClock::now() >= until) return StreamEnd::due;
+    if (!wait(until, cancel_fd)) return StreamEnd::interrupted;
+  }
+}
+
+void HttpClient::close() {
+  close_stream();
+  multi_.reset();
+}
+
+}  // namespace dlock

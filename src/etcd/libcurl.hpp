@@ -1,0 +1,52 @@
+#pragma once
+
+// Its checks of types are macros that call functions by name; and its handles are types, not void.
+#define CURL_DISABLE_TYPECHECK
+#define CURL_STRICTER
+#include <curl/curl.h>
+
+#include <memory>
+
+// A list for two uses: the members of LibCurl, and their loading.
+#define DLOCK_LIBCURL_FUNCTIONS(EACH) \
+  EACH(curl_easy_cleanup)             \
+  EACH(curl_easy_getinfo)             \
+  EACH(curl_easy_init)                \
+  EACH(curl_easy_setopt)              \
+  EACH(curl_easy_strerror)            \
+  EACH(curl_global_init)              \
+  EACH(curl_multi_add_handle)         \
+  EACH(curl_multi_cleanup)            \
+  EACH(curl_multi_info_read)          \
+  EACH(curl_multi_init)               \
+  EACH(curl_multi_perform)            \
+  EACH(curl_multi_poll)               \
+  EACH(curl_multi_remove_handle)      \
+  EACH(curl_slist_append)             \
+  EACH(curl_slist_free_all)
+
+// libcurl's header makes macros of some, to check arguments.
+#undef curl_easy_setopt
+#undef curl_easy_getinfo
+
+namespace dlock {
+
+/// The functions of libcurl that are used, by their own names.
+struct LibCurl {
+#define DLOCK_LIBCURL_MEMBER(name) decltype(&::name) name;
+  DLOCK_LIBCURL_FUNCTIONS(DLOCK_LIBCURL_MEMBER)
+#undef DLOCK_LIBCURL_MEMBER
+};
+
+/// Loads the library at the first call: it brings others along, which a run on another engine must
+/// not pay for. Throws Error{host_refused} if it is not installed.
+const LibCurl& libcurl();
+
+/// Frees what libcurl made.
+struct LibCurlFree {
+  void operator()(CURL* handle) const { libcurl().curl_easy_cleanup(handle); }
+  void operator()(CURLM* handle) const { libcurl().curl_multi_cleanup(handle); }
+  void operator()(curl_slist* list) const { libcurl().curl_slist_free_all(list); }
+};
+
+}  // namespace dlock

@@ -1,0 +1,164 @@
+#include "support/etcd_servers.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/join.hpp"
+#include "etcd/base64.hpp"
+#include "etcd/etcd_json.hpp"
+#include "support/database_server.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* etcd_program = "/usr/bin/etcd";
+
+CallOptions long_enough() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
+
+std::string http_at(int port) { return "http://127.0.0.1:" + std::to_string(port); }
+
+}  // namespace
+
+bool EtcdServers::is_installed() { return access(etcd_program, X_OK) == 0; }
+
+EtcdServers::EtcdServers(EtcdOptions options) : options_(std::move(options)) {
+  for (int i = 0; i < options_.members; ++i) {
+    members_.emplace_back("m" + std::to_string(i), unused_port(), unused_port());
+  }
+  client_.emplace(endpoints(), "etcd");
+  for (std::size_t i = 0; i < members_.size(); ++i) start(i);
+  await_leader();
+}
+
+void EtcdServers::start(std::size_t number) {
+  Member& member = members_[number];
+  const auto peer = [](const Member& each) { return each.name + "=" + http_at(each.peer_port); };
+  std::vector<std::string> argv{etcd_program,
+                                "--name",
+                                member.name,
+                                "--data-dir",
+                                member.dir / "data",
+                                "--listen-client-urls",
+                                http_at(member.client_port),
+                                "--advertise-client-urls",
+                                http_at(member.client_port),
+                                "--listen-peer-urls",
+                                http_at(member.peer_port),
+                                "--initial-advertise-peer-urls",
+                                http_at(member.peer_port),
+                                "--initial-cluster",
+                                joined(members_, ",", peer),
+                                "--unsafe-no-fsync",
+                                "--log-level",
+                                "error"};
+  argv.insert(argv.end(), options_.flags.begin(), options_.flags.end());
+  ProcessOptions how;
+  how.merge = true;
+  member.process.emplace(argv, how);
+  member.stopped = false;
+}
+
+void EtcdServers::kill_hard(std::size_t member) {
+  members_[member].process->signal(SIGKILL);
+  members_[member].process->wait();
+  members_[member].process.reset();
+}
+
+void EtcdServers::stop(std::size_t member) {
+  members_[member].process->signal(SIGSTOP);
+  members_[member].process->wait_until_stopped();
+  members_[member].stopped = true;
+}
+
+void EtcdServers::cont(std::size_t member) {
+  members_[member].process->signal(SIGCONT);
+  members_[member].stopped = false;
+}
+
+std::size_t EtcdServers::leader() {
+  std::optional<std::size_t> found;
+  const bool known = eventually([&] {
+    for (std::size_t i = 0; i < members_.size() && !found; ++i) {
+      if (!members_[i].process || members_[i].stopped) continue;
+      try {
+        EtcdClient one({endpoint(i)}, "etcd");
+        const json status = one.done({"maintenance/status", json::object()},
+                                     EtcdClient::Repeat::yes, long_enough());
+        const auto own = number_in(status.at("header"), "member_id");
+        if (number_in(status, "leader") == own && own != 0) found = i;
+      } catch (const Error&) {
+        continue;
+      }
+    }
+    return found.has_value();
+  });
+  if (!known) throw Error(ErrorKind::host_refused, "etcd has no leader");
+  return *found;
+}
+
+void EtcdServers::await_leader() {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!members_[i].process || members_[i].stopped) continue;
+    EtcdClient one({endpoint(i)}, "etcd");
+    const bool up = eventually([&] {
+      try {
+        one.done({"kv/range", {{"key", to_base64("x")}}}, EtcdClient::Repeat::yes,
+                 {later(BootClock::now(), milliseconds(1000)), -1});
+        return true;
+      } catch (const Error& error) {
+        // One that requires a password is up.
+        return error.trouble() == ErrorKind::denied;
+      }
+    });
+    if (!up) {
+      throw Error(ErrorKind::host_refused, "etcd did not come up: " + members_[i].process->out());
+    }
+  }
+}
+
+Endpoint EtcdServers::endpoint(std::size_t member) const {
+  Endpoint endpoint;
+  endpoint.host = "127.0.0.1";
+  endpoint.port = members_[member].client_port;
+  return endpoint;
+}
+
+std::vector<Endpoint> EtcdServers::endpoints() const {
+  std::vector<Endpoint> all;
+  for (std::size_t i = 0; i < members_.size(); ++i) all.push_back(endpoint(i));
+  return all;
+}
+
+std::string EtcdServers::url(const std::string& login) const {
+  return "etcd://" + login +
+         joined(endpoints(), ",", [](const Endpoint& each) { return each.address(); });
+}
+
+json EtcdServers::ask(const std::string& path, const json& fields) {
+  return client_->done({path, fields}, EtcdClient::Repeat::yes, long_enough());
+}
+
+void EtcdServers::clear() {
+  const std::string all(1, '\0');
+  for (const EtcdEntry& entry : range_in(ask("kv/range", range_fields(all, all))).entries) {
+    if (entry.lease == 0) continue;
+    client_->ask({{"lease/revoke", {{"ID", std::to_string(entry.lease)}}}}, EtcdClient::Repeat::yes,
+                 long_enough());
+  }
+  ask("kv/deleterange", range_fields(all, all));
+}
+
+std::vector<std::string> EtcdServers::keys() {
+  const std::string all(1, '\0');
+  std::vector<std::string> names;
+  for (const EtcdEntry& entry : range_in(ask("kv/range", range_fields(all, all))).entries) {
+    names.push_back(entry.key);
+  }
+  return names;
+}
+
+}  // namespace dlock::test

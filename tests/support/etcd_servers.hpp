@@ -1,0 +1,69 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/endpoint.hpp"
+#include "etcd/etcd_client.hpp"
+#include "support/process.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+struct EtcdOptions {
+  int members = 1;
+  std::vector<std::string> flags{};  ///< further ones of etcd
+};
+
+/// An etcd of the test's own, of one or more members on ports of 127.0.0.1; it has a leader when
+/// constructed, and is gone when destroyed.
+class EtcdServers {
+ public:
+  /// Whether this machine has one.
+  static bool is_installed();
+
+  explicit EtcdServers(EtcdOptions options = {});
+
+  /// What dlock is given; `login` is `USER:PASSWORD@`.
+  std::string url(const std::string& login = {}) const;
+  std::vector<Endpoint> endpoints() const;
+  Endpoint endpoint(std::size_t member) const;
+  std::size_t size() const { return members_.size(); }
+
+  void kill_hard(std::size_t member);
+  /// Starts one that was killed, with what it has stored.
+  void start(std::size_t member);
+  void stop(std::size_t member);
+  void cont(std::size_t member);
+  /// The member that leads.
+  std::size_t leader();
+  /// Returns when every member that runs knows a leader.
+  void await_leader();
+
+  /// Asks any member, and must succeed.
+  nlohmann::json ask(const std::string& path, const nlohmann::json& fields);
+  /// Removes all keys, and all leases that are known to have some.
+  void clear();
+  /// The names of all keys.
+  std::vector<std::string> keys();
+
+ private:
+  struct Member {
+    Member(std::string its_name, int its_client_port, int its_peer_port)
+        : name(std::move(its_name)), client_port(its_client_port), peer_port(its_peer_port) {}
+    std::string name;
+    int client_port;
+    int peer_port;
+    TempDir dir{};
+    std::optional<Process> process{};
+    bool stopped = false;
+  };
+
+  EtcdOptions options_;
+  std::deque<Member> members_;
+  std::optional<EtcdClient> client_;
+};
+
+}  // namespace dlock::test

@@ -1,0 +1,126 @@
+// What etcd's gateway says, and how dlock reads it.
+
+#include <doctest/doctest.h>
+
+#include "doctor/judge_etcd.hpp"
+#include "etcd/base64.hpp"
+#include "etcd/etcd_client.hpp"
+#include "etcd/etcd_json.hpp"
+
+namespace dlock::test {
+namespace {
+
+TEST_CASE("etcd: base64 writes all bytes, and reads nothing else") {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) {
+    all += static_cast<char>(byte);
+    CHECK(from_base64(to_base64(all)) == all);
+  }
+  CHECK(to_base64("").empty());
+  CHECK(to_base64("f") == "Zg==");
+  CHECK(to_base64("fo") == "Zm8=");
+  CHECK(to_base64("foo") == "Zm9v");
+  CHECK(!from_base64("Zg"));
+  CHECK(!from_base64("Zg=x"));
+  CHECK(!from_base64("Z g="));
+}
+
+TEST_CASE("etcd: an answer is read as it is, in a stream, or as an error") {
+  const auto plain = parse_answer(R"({"header":{"revision":"12"},"count":"3"})");
+  REQUIRE(plain);
+  CHECK(revision_in(plain->fields) == 12);
+  CHECK(range_in(plain->fields).count == 3);
+  const auto streamed = parse_answer(R"({"result":{"TTL":"5"}})");
+  REQUIRE(streamed);
+  CHECK(number_in(streamed->fields, "TTL") == 5);
+  const auto error = parse_answer(R"({"error":"no","message":"no","code":5})");
+  REQUIRE(error);
+  CHECK(error->code == EtcdCode::not_found);
+  CHECK(error->message == "no");
+  const auto in_stream = parse_answer(R"({"error":{"grpc_code":14,"message":"away"}})");
+  REQUIRE(in_stream);
+  CHECK(in_stream->code == EtcdCode::unavailable);
+  CHECK(in_stream->message == "away");
+}
+
+TEST_CASE("etcd: what is no answer of etcd's is none, and of a wrong kind it is empty") {
+  for (const char* text : {"", "-ERR unknown command", "[]", "7", "\"x\"", "{", "<html>"}) {
+    CAPTURE(text);
+    CHECK(!parse_answer(text));
+  }
+  for (const char* text :
+       {"{}", R"({"header":7,"kvs":3,"count":[]})", R"({"kvs":[1,null,{"key":5,"value":"%"}]})",
+        R"({"header":{"revision":"x"},"events":[{"kv":[]}],"more":"yes"})"}) {
+    const auto answer = parse_answer(text);
+    REQUIRE(answer);
+    CHECK(revision_in(answer->fields) == 0);
+    CHECK(!range_in(answer->fields).more);
+    CHECK(range_in(answer->fields).count == 0);
+    for (const EtcdEvent& event : events_in(answer->fields)) CHECK(event.key.empty());
+  }
+}
+
+TEST_CASE("etcd: the versions that may lose leases are known") {
+  for (const char* version : {"3.4.23", "3.4.30", "3.5.0", "3.5.12"}) CHECK(loses_leases(version));
+  for (const char* version : {"3.4.31", "3.5.13", "3.5.16", "3.6.0", "4.4.1", "", "3.5", "x.y.z"}) {
+    CHECK(!loses_leases(version));
+  }
+}
+
+EtcdFacts three_members(const std::string& version) {
+  EtcdFacts facts;
+  facts.voters = 3;
+  for (const char* address : {"e1:2379", "e2:2379", "e3:2379"}) {
+    EtcdMemberFacts member{address};
+    member.version = version;
+    facts.members.push_back(member);
+  }
+  facts.here = true;
+  return facts;
+}
+
+Finding finding_on(const EtcdFacts& facts, const std::string& check) {
+  for (const Finding& each : judge_etcd(facts, milliseconds(30'000))) {
+    if (each.check == check) return each;
+  }
+  return {Level::ok, "none", "none"};
+}
+
+TEST_CASE("etcd: doctor warns of what loses locks, and of what will") {
+  const EtcdFacts sound = three_members("3.5.16");
+  for (const Finding& each : judge_etcd(sound, milliseconds(30'000)))
+    CHECK(each.level == Level::ok);
+  CHECK(etcd_label(sound) == "safe while a majority lives");
+  CHECK(finding_on(three_members("3.4.23"), "engine").level == Level::warning);
+  CHECK(finding_on(three_members("3.3.27"), "engine").level == Level::error);
+  EtcdFacts facts = sound;
+  facts.alarms = {"NOSPACE"};
+  CHECK(finding_on(facts, "alarm").level == Level::error);
+  facts = sound;
+  facts.trouble = "no answer in time";
+  CHECK(finding_on(facts, "quorum").level == Level::error);
+  facts = sound;
+  facts.members[1].has_leader = false;
+  CHECK(finding_on(facts, "quorum").level == Level::warning);
+  facts = sound;
+  facts.voters = 4;
+  CHECK(finding_on(facts, "quorum").level == Level::warning);
+  facts = sound;
+  facts.members[2].database_size = 3LL << 29;
+  CHECK(finding_on(facts, "space").level == Level::warning);
+  facts = sound;
+  facts.compacted = false;
+  facts.revision = 1'000'000;
+  CHECK(finding_on(facts, "space").level == Level::warning);
+  facts = sound;
+  facts.here = false;
+  CHECK(finding_on(facts, "tls").level == Level::warning);
+  facts.tls = true;
+  CHECK(finding_on(facts, "tls").level == Level::ok);
+  facts = sound;
+  facts.members[0].unreachable = {"connection refused", Cause::none};
+  CHECK(finding_on(facts, "reach").level == Level::warning);
+}
+
+}  // namespace
+}  // namespace dlock::test

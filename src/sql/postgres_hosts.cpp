@@ -90,7 +90,7 @@ std::optional<PostgresHosts> look_up_hosts(const std::string& url,
       trouble = error;
     }
   }
-  if (found.empty() && trouble) throw *trouble;
+  if (found.empty() && trouble) throw Error(*trouble);
   return found.hosts();
 }
 

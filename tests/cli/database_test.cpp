@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "cli/databases.hpp"
 #include "cli/place.hpp"
@@ -244,6 +245,25 @@ TEST_OF_DATABASES("database: doctor names what keeps a database from holding loc
   CHECK(standby.exit_code == 2);
   CHECK(finding(standby, "role").starts_with("error "));
   CHECK(finding(standby, "lock") == "none");
+}
+
+TEST_CASE("database: a client library that cannot be loaded is one line that names its package") {
+  const TempDir dir;
+  for (const std::string library : {"libpq.so.5", "libmariadb.so.3"}) write_file(dir / library, "");
+  const auto without = [&](const std::string& url) {
+    ProcessOptions options = at(url);
+    options.env["LD_LIBRARY_PATH"] = dir.path();
+    return dlock({"run", "-k", "a", "--", "echo", "ran"}, options);
+  };
+  for (const auto& [url, package] :
+       {std::pair("postgres:///db", "libpq5"), std::pair("mysql:///db", "libmariadb3")}) {
+    const auto refused = without(url);
+    CHECK(refused.exit_code == 71);
+    CHECK(is_one_message(refused.err));
+    CHECK(holds(refused.err, std::string("package ") + package));
+  }
+  // No other engine misses them.
+  CHECK(without("local:" + dir.path()).out == "ran\n");
 }
 
 TEST_CASE("database: what does not go with one is refused in one line") {

@@ -9,6 +9,7 @@
 #include "support/cluster.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/sentinels.hpp"
 
 namespace dlock::test {
 namespace {
@@ -175,6 +176,23 @@ TEST_CASE("compat: in a Cluster each layout works, and names whose keys would pa
   }
   const auto listed = dlock({"inspect", "--all-kinds", "--server", cluster.url()});
   CHECK(listed.exit_code == 0);
+}
+
+TEST_CASE("compat: behind Sentinel a run keeps the library's lock, and waits for it") {
+  Sentinels fleet;
+  const auto start = [&](const std::string& script) {
+    return start_dlock(run_compat("redisson", {"--server", fleet.url(), "--", "sh", "-c", script}));
+  };
+  Process holder = start("echo in; sleep 60");
+  CHECK(eventually([&] { return holder.out() == "in\n"; }));
+  CHECK(fleet.master().command({"HLEN", "job"}).number == 1);
+  Process waiter = start("echo waited");
+  CHECK(eventually([&] { return holds(waiter.err(), "waiting"); }));
+  holder.signal(SIGTERM);
+  const Result waited = waiter.wait();
+  CHECK(waited.exit_code == 0);
+  CHECK(waited.out == "waited\n");
+  CHECK(eventually([&] { return fleet.master().command({"EXISTS", "job"}).number == 0; }));
 }
 
 TEST_CASE("compat: over three servers a majority decides, also while one of them is dead") {

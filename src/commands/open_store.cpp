@@ -5,6 +5,7 @@
 #include "cas/cas_store.hpp"
 #include "commands/tracing_store.hpp"
 #include "compat/compat_store.hpp"
+#include "compat/redlock_store.hpp"
 #include "etcd/open_etcd.hpp"
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
@@ -71,6 +72,16 @@ std::unique_ptr<As> open(const Settings& settings, const LinkListener& on_link) 
 /// The same, or the keys of another library.
 StorePtr open_any(const Settings& settings, const LinkListener& on_link) {
   if (!settings.layout) return open<Store>(settings, on_link);
+  if (const auto* target = std::get_if<QuorumTarget>(&settings.server)) {
+    std::vector<StorePtr> nodes;
+    for (const Endpoint& server : target->servers) {
+      RedisTerms terms;
+      terms.on_link = on_link;
+      auto node = one_server(std::make_unique<FixedEndpoint>(server), terms);
+      nodes.push_back(std::make_unique<CompatStore>(*settings.layout, std::move(node)));
+    }
+    return std::make_unique<RedlockStore>(std::move(nodes));
+  }
   return std::make_unique<CompatStore>(*settings.layout, open_key_servers(settings, on_link));
 }
 

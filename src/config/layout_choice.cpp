@@ -1,5 +1,6 @@
 #include "config/layout_choice.hpp"
 
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -60,7 +61,6 @@ Layout choose_layout(const Flags& flags, const Settings& settings) {
 }
 
 void check_all_kinds(const Flags& flags, const Settings& settings) {
-  if (!settings.keys.empty()) throw_usage("--all-kinds takes patterns, no keys");
   if (flags.watch || flags.metrics) {
     throw_usage("--all-kinds does not go with --watch and --metrics");
   }
@@ -71,12 +71,25 @@ void check_all_kinds(const Flags& flags, const Settings& settings) {
   if (!has_them) throw_usage("--all-kinds: name one Redis, its sentinels or a Cluster");
 }
 
+/// The pattern that meets this name only.
+std::string pattern_of(const LockKey& key) {
+  std::string pattern;
+  for (const char c : key.text) {
+    if (std::string_view("*?[\\").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
 }  // namespace
 
 void resolve_layout(const Flags& flags, Settings& settings) {
   settings.all_kinds = flags.all_kinds;
   if (!flags.layouts.empty()) settings.layout = choose_layout(flags, settings);
-  if (flags.all_kinds) check_all_kinds(flags, settings);
+  if (!flags.all_kinds) return;
+  check_all_kinds(flags, settings);
+  for (const LockKey& key : settings.keys) settings.patterns.push_back(pattern_of(key));
+  settings.keys.clear();
 }
 
 }  // namespace dlock

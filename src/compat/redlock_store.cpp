@@ -1,0 +1,205 @@
+#include "compat/redlock_store.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/join.hpp"
+#include "base/random.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr milliseconds shortest_pause{50};
+constexpr milliseconds pause_spread{200};
+constexpr milliseconds time_to_give_votes_back{500};
+
+/// Runs `work` for each index at once, and returns when all have come to their end.
+void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      threads.emplace_back(work, i);
+    } catch (const std::system_error&) {
+      work(i);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+template <typename Result>
+class RedlockStore::Poll {
+ public:
+  Poll(std::vector<StorePtr>& nodes, const std::function<Result(Store&)>& ask)
+      : results_(nodes.size()), errors_(nodes.size()) {
+    at_once(nodes.size(), [&](std::size_t i) {
+      try {
+        results_[i] = ask(*nodes[i]);
+      } catch (const Error& error) {
+        errors_[i] = error;
+      } catch (const std::exception& error) {
+        errors_[i] = Error(ErrorKind::bug, error.what());
+      }
+    });
+  }
+
+  template <typename Is>
+  std::size_t count(const Is& is) const {
+    return static_cast<std::size_t>(
+        std::count_if(results_.begin(), results_.end(),
+                      [&](const auto& result) { return result && is(*result); }));
+  }
+  std::size_t failures() const {
+    return static_cast<std::size_t>(
+        std::count_if(errors_.begin(), errors_.end(), [](const auto& e) { return e.has_value(); }));
+  }
+  /// Those that came.
+  std::vector<Result> results() const {
+    std::vector<Result> all;
+    for (const auto& result : results_) {
+      if (result) all.push_back(*result);
+    }
+    return all;
+  }
+  /// Throws the error that decides: an interruption, or what a user has to mend, before a server
+  /// that is away.
+  [[noreturn]] void fail() const {
+    const Error* worst = nullptr;
+    for (const auto& error : errors_) {
+      if (!error) continue;
+      if (worst == nullptr || worst->trouble() == ErrorKind::unavailable) worst = &*error;
+      if (error->trouble() == ErrorKind::interrupted) throw Error(*error);
+    }
+    if (worst == nullptr) throw_unavailable("no majority");
+    throw worst->reworded("no majority of " + std::to_string(errors_.size()) +
+                          " servers: " + worst->what());
+  }
+  bool is_interrupted() const {
+    return std::any_of(errors_.begin(), errors_.end(), [](const auto& error) {
+      return error && error->trouble() == ErrorKind::interrupted;
+    });
+  }
+
+ private:
+  std::vector<std::optional<Result>> results_;
+  std::vector<std::optional<Error>> errors_;
+};
+
+CallOptions RedlockStore::share_of(const CallOptions& call_options, milliseconds ttl) {
+  constexpr milliseconds least{200};
+  constexpr milliseconds most{1000};
+  const auto share = std::clamp(ttl / 20, least, most);
+  return {std::min(call_options.deadline, later(BootClock::now(), share)), call_options.cancel_fd};
+}
+
+Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
+  const Deadline sent = BootClock::now();
+  const CallOptions share = share_of(call_options, claim.ttl);
+  const Ask once{ask.wait, std::nullopt, true};  // nobody sleeps at a single server
+  const Poll<Answer> poll(nodes_, [&](Store& node) { return node.acquire(claim, once, share); });
+  const auto votes = poll.count([](const Answer& a) { return std::holds_alternative<Grant>(a); });
+  const Deadline until = valid_until(sent, claim.ttl);
+  if (votes >= majority() && BootClock::now() < until) return Grant{{}, {claim.ttl, until}};
+  const CallOptions back{later(BootClock::now(), time_to_give_votes_back), -1};
+  at_once(nodes_.size(), [&](std::size_t i) {
+    try {
+      nodes_[i]->release(claim, {ReleaseMode::ignore_floor}, back);
+    } catch (const std::exception&) {
+      // Its lease ends by itself.
+    }
+  });
+  if (poll.is_interrupted() || poll.failures() >= majority()) poll.fail();
+  Refusal refusal;
+  refusal.why = Refusal::Reason::split;
+  for (const Answer& answer : poll.results()) {
+    if (const auto* held = std::get_if<Refusal>(&answer)) refusal = *held;
+  }
+  refusal.unordered = true;
+  refusal.ask_again_in = shortest_pause + random_up_to(pause_spread);
+  return refusal;
+}
+
+Wake RedlockStore::sleep(const Claim&, Deadline until, int cancel_fd) {
+  pollfd cancel[] = {{cancel_fd, POLLIN, 0}};
+  const bool is_cancelled = poll_until(cancel, until) > 0;
+  return Wake{is_cancelled ? Wake::Reason::interrupted : Wake::Reason::due, {}};
+}
+
+Renewed RedlockStore::renew(const Claim& claim, const RenewalTerms& terms,
+                            const CallOptions& call_options) {
+  const Deadline sent = BootClock::now();
+  const CallOptions share = share_of(call_options, terms.ttl.value_or(claim.ttl));
+  const Poll<Renewed> poll(nodes_, [&](Store& node) { return node.renew(claim, terms, share); });
+  const auto votes = poll.count([](const Renewed& each) { return each.grant.has_value(); });
+  if (votes >= majority()) {
+    for (const Renewed& each : poll.results()) {
+      if (!each.grant) continue;
+      const milliseconds length = each.grant->lease.length;
+      return {Grant{{}, {length, valid_until(sent, length)}}};
+    }
+  }
+  if (votes + poll.failures() >= majority()) poll.fail();
+  return {};
+}
+
+ReleaseResult RedlockStore::release(const Claim& claim, const ReleaseOptions& how,
+                                    const CallOptions& call_options) {
+  const Poll<ReleaseResult> poll(
+      nodes_, [&](Store& node) { return node.release(claim, how, call_options); });
+  const auto votes =
+      poll.count([](const ReleaseResult& each) { return each.outcome == Released::yes; });
+  if (votes >= majority()) return {Released::yes};
+  if (votes + poll.failures() >= majority()) poll.fail();
+  return {};
+}
+
+std::vector<Holder> RedlockStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                        const Who& by, const CallOptions& call_options) {
+  const Poll<std::vector<Holder>> poll(
+      nodes_, [&](Store& node) { return node.evict(key, fence, by, call_options); });
+  if (poll.failures() >= majority()) poll.fail();
+  for (const auto& evicted : poll.results()) {
+    if (!evicted.empty()) return evicted;
+  }
+  return {};
+}
+
+std::vector<KeyState> RedlockStore::inspect(const Query& query, const CallOptions& call_options) {
+  const Poll<std::vector<KeyState>> poll(
+      nodes_, [&](Store& node) { return node.inspect(query, call_options); });
+  if (poll.failures() >= majority()) poll.fail();
+  const auto views = poll.results();
+  std::vector<KeyState> states;
+  for (std::size_t i = 0; i < query.keys.size(); ++i) {
+    KeyState state{query.keys[i]};
+    int held_on = 0;
+    for (const auto& view : views) {
+      if (view.at(i).holders.empty()) continue;
+      state.holders = view[i].holders;
+      ++held_on;
+    }
+    // A client that is being refused has some votes for a moment.
+    if (static_cast<std::size_t>(held_on) < majority()) state.holders.clear();
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+std::vector<Error> RedlockStore::take_troubles() {
+  if (std::exchange(has_told_, true)) return {};
+  return {Error(ErrorKind::unavailable,
+                name() + ": a majority as the libraries take it: no fencing token, and a server " +
+                    "that restarts empty votes at once")};
+}
+
+std::string RedlockStore::name() const {
+  return joined(nodes_, ", ", [](const StorePtr& node) { return node->name(); });
+}
+
+}  // namespace dlock

@@ -197,7 +197,7 @@ class InEtcd final : public InDatabase {
  public:
   static constexpr const char* skipped = "skipped: etcd-server is not installed";
 
-  explicit InEtcd(bool) : servers_({members, {}}) {}
+  explicit InEtcd(bool) : servers_({members, {}, {}}) {}
 
   static bool is_installed() { return EtcdServers::is_installed(); }
   StorePtr open() override {

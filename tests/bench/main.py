@@ -16,6 +16,7 @@ from pathlib import Path
 import cost
 import crowd
 import distance
+import etcd
 import idle
 import locks
 import plot
@@ -31,6 +32,7 @@ PARTS = {
     "distance": "round trips and hand-over over a true 50 ms link",
     "cost": "the server's time and memory for each operation, with up to 10 000 in the queue",
     "idle": "waiters and holders at rest",
+    "etcd": "beside etcdctl lock on the same etcd, and what becomes of a lost lease",
     "redlock": "five servers, two of them black-holed or one of them slow",
     "trouble": "waiters after a crash, and inspect of 10 000 locks",
 }
@@ -71,7 +73,7 @@ def arguments():
 
 def measure(stage, wanted, quick, report):
     all_locks = locks.gather(stage, stage.redis(), report)
-    for part in (start, crowd, distance, redlock, cost, idle, trouble):
+    for part in (start, crowd, distance, etcd, redlock, cost, idle, trouble):
         name = part.__name__
         if name not in wanted:
             continue

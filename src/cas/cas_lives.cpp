@@ -35,7 +35,7 @@ CasStore::~CasStore() {
   for (const auto& [asked, own] : lives_) {
     if (own.waits && own.lease.id != 0) spare_.push_back(own.lease.id);
   }
-  revoke_spare({later(BootClock::now(), courtesy), -1});
+  revoke_spare(nullptr, {later(BootClock::now(), courtesy), -1});
 }
 
 /// What the change begins with: the record as it is known, or as it is read beside the first
@@ -74,7 +74,7 @@ void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const C
   auto wanted = waits ? std::min(waiter->ttl, longest_lease_of_a_waiter) : hold->ttl;
   if (!waits && hold->flag == Flag::held) wanted = hold->lease;
   if (!suits(life.lease, wanted)) {
-    if (life.lease.id != 0) spare_.push_back(life.lease.id);
+    if (life.lease.id != 0) life.replaced = life.lease.id;
     life.lease = leases_->grant(wanted, how.call_options);
   }
   const std::string name = life_name(how.self);
@@ -109,11 +109,15 @@ void CasStore::end_lives(const Asked& asked, std::int64_t attached, LifeEnd why,
   if (for_certain && begun != 0) leases_->revoke({begun}, call_options);
   if (!for_certain && begun != 0) spare_.push_back(begun);
   if (attached != 0 && attached != begun) spare_.push_back(attached);
-  revoke_spare(call_options);
+  revoke_spare(nullptr, call_options);
 }
 
-/// A courtesy to the place, which ends them by itself later.
-void CasStore::revoke_spare(const CallOptions& call_options) {
+/// Ends leases that nothing is attached to, as is the one that `life` had before: a courtesy to the
+/// place, which ends them by itself later.
+void CasStore::revoke_spare(OwnLife* life, const CallOptions& call_options) {
+  if (life != nullptr && life->replaced != 0) {
+    spare_.push_back(std::exchange(life->replaced, 0));
+  }
   if (spare_.empty()) return;
   try {
     const Deadline end = later(BootClock::now(), courtesy);

@@ -136,7 +136,7 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     const auto end = why == Refusal::Reason::gone ? LifeEnd::evicted : LifeEnd::gone;
     if (life && !waits) end_lives(asked, 0, end, call_options);
   }
-  revoke_spare(call_options);
+  revoke_spare(life && lives_.contains(asked) ? life : nullptr, call_options);
   return answer;
 }
 
@@ -150,7 +150,12 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
   if (life && life->lease.id == 0) over = adopt_lease(key, token, *life, call_options);
   const bool lives = life && life->lease.id != 0;
   const Change how{key, token, {}, std::move(over), false, lives ? life : nullptr, call_options};
-  const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
+  std::int64_t attached = 0;
+  bool held_before = false;
+  const auto renew_in = [&](OpenRecord& record, bool) {
+    renewed = {};
+    attached = record.lease_of(token);
+    held_before = record.held_before(token);
     const auto outcome = record.table.renew(token, terms.ttl, record.now, record);
     record.finish(outcome.more);
     HoldEntry* own = record.table.find_hold(token);
@@ -163,17 +168,27 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
       own->backing.mailbox = wake_address(channel_, backend_->connection_id());
     }
     renewed = {Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit}};
-    return true;
-  });
-  revoke_spare(call_options);
+    // A lease of the place is renewed by the place.
+    return leases_ == nullptr;
+  };
+  std::optional<Snapshot> seen;
+  try {
+    seen = change(how, renew_in);
+  } catch (const Error& error) {
+    // The lease that holds was renewed beside the read. A full place takes no news for others.
+    const bool is_renewed = lives && held_before && attached == life->lease.id;
+    if (!is_renewed || error.cause() != Cause::out_of_memory) throw;
+  }
+  revoke_spare(life, call_options);
   if (!renewed.grant || lives != (leases_ != nullptr)) {
     const auto end = renewed.evicted_by ? LifeEnd::evicted : LifeEnd::gone;
     if (life) end_lives({key, token}, 0, end, call_options);
     return {std::nullopt, renewed.evicted_by};
   }
   if (life) life->waits = false;
-  renewed.grant->lease = lease_from(seen, renewed.grant->lease.length, life);
-  own_[key] = seen;
+  Lease& lease = renewed.grant->lease;
+  lease = lease_from(seen.value_or(Snapshot{}), lease.length, life);
+  if (seen) own_[key] = *seen;
   return renewed;
 }
 
@@ -198,8 +213,8 @@ std::optional<Snapshot> CasStore::last_written(const LockKey& key) const {
   const auto known = own_.find(key);
   if (known == own_.end()) return std::nullopt;
   Snapshot over = known->second;
-  // Whether those in its queue still live only a read tells.
-  if (has_waiters(over)) return std::nullopt;
+  // Whether those in its queue still live only a read tells, or a write to a life that has ended.
+  if (has_waiters(over) && !leases_) return std::nullopt;
   over.clock = clock_since(over);
   return over;
 }

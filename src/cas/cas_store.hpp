@@ -60,6 +60,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   /// The leases of this store's own entry in a record.
   struct OwnLife {
     PlaceLease lease{};
+    std::int64_t replaced = 0;  ///< the lease before this one; the life may be attached to it yet
     PlaceLease min_hold{};
     bool waits = false;
   };
@@ -102,7 +103,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   enum class LifeEnd { gone, for_certain, evicted };
   void end_lives(const Asked& asked, std::int64_t attached, LifeEnd why,
                  const CallOptions& call_options);
-  void revoke_spare(const CallOptions& call_options);
+  void revoke_spare(OwnLife* life, const CallOptions& call_options);
   Wake await_lives(const Claim& claim, Deadline until, int cancel_fd);
   Wake granted_by_life(const Claim& claim, Fence fence) const;
   WatchedLives lives_to_watch(const Claim& claim, const Snapshot& seen) const;

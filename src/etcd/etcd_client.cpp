@@ -18,6 +18,15 @@ constexpr milliseconds shortest_try{300};
 /// Between rounds of all servers, while they have no leader.
 constexpr milliseconds pause_between_rounds{100};
 
+/// What went wrong with certificates is for people to mend, on this host or that.
+bool is_refused_certificate(const HttpCall& call) {
+  const bool verified = call.code != CURLE_PEER_FAILED_VERIFICATION &&
+                        call.code != CURLE_SSL_CERTPROBLEM && call.code != CURLE_SSL_CACERT_BADFILE;
+  const bool wanted = call.trouble.find("alert") != std::string::npos &&
+                      call.trouble.find("certificate") != std::string::npos;
+  return !verified || wanted;
+}
+
 std::string text_in(const json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -135,6 +144,9 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     if (call.code != CURLE_OK) {
       trouble_ = server_name() + ": " + call.trouble;
       is_electing_ = false;
+      if (is_refused_certificate(call)) {
+        throw Error(ErrorKind::denied, trouble_, Cause::certificate);
+      }
       next_server();
       if (repeat == Repeat::no && call.may_have_come) throw_unavailable(trouble_);
       return std::nullopt;

@@ -17,6 +17,7 @@ import cost
 import crowd
 import databases
 import distance
+import etcd
 import idle
 import locks
 import plot
@@ -32,6 +33,7 @@ PARTS = {
     "distance": "round trips and hand-over over a true 50 ms link",
     "cost": "the server's time and memory for each operation, with up to 10 000 in the queue",
     "idle": "waiters and holders at rest",
+    "etcd": "beside etcdctl lock on the same etcd, and what becomes of a lost lease",
     "redlock": "five servers, two of them black-holed or one of them slow",
     "databases": "a lock and its hand-over in PostgreSQL and MariaDB, beside their own clients",
     "trouble": "waiters after a crash, and inspect of 10 000 locks",
@@ -73,7 +75,7 @@ def arguments():
 
 def measure(stage, wanted, quick, report):
     all_locks = locks.gather(stage, stage.redis(), report)
-    for part in (start, crowd, distance, redlock, cost, idle, databases, trouble):
+    for part in (start, crowd, distance, etcd, redlock, cost, idle, databases, trouble):
         name = part.__name__
         if name not in wanted:
             continue

@@ -89,7 +89,7 @@ TEST_CASE("etcd: an evicted holder says who evicted it, and stops its command") 
 TEST_CASE(
     "etcd: a job that holds a lock keeps it while the leader is killed, and another elected") {
   if (no_etcd()) return;
-  EtcdServers etcd({3, {}});
+  EtcdServers etcd({3, {}, {}});
   CommandInside holder(etcd.url(), {"-t", "15s"});
   Process waiter = start_dlock({"run", "-t", "15s", "-k", "a", "--", "echo", "in"}, at(etcd.url()));
   REQUIRE(eventually([&] { return waiters(etcd.url()) == 1; }));
@@ -105,7 +105,7 @@ TEST_CASE(
 
 TEST_CASE("etcd: a holder that is left with a minority stops its command before its lease ends") {
   if (no_etcd()) return;
-  EtcdServers etcd({3, {}});
+  EtcdServers etcd({3, {}, {}});
   CommandInside holder(etcd.url(), {"-t", "6s"});
   const auto before = BootClock::now();
   etcd.kill_hard(0);

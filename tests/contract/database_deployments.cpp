@@ -91,7 +91,7 @@ class InMariaDb final : public InDatabase {
 /// An etcd of so many members.
 class InEtcd final : public InDatabase {
  public:
-  explicit InEtcd(int members) : servers_({members, {}}) {}
+  explicit InEtcd(int members) : servers_({members, {}, {}}) {}
 
   StorePtr open() override {
     return std::make_unique<CasStore>(

@@ -36,6 +36,8 @@ EtcdServers::EtcdServers(EtcdOptions options) : options_(std::move(options)) {
 
 void EtcdServers::start(std::size_t number) {
   Member& member = members_[number];
+  const std::string for_clients =
+      (options_.tls ? "https" : "http") + http_at(member.client_port).substr(4);
   const auto peer = [](const Member& each) { return each.name + "=" + http_at(each.peer_port); };
   std::vector<std::string> argv{etcd_program,
                                 "--name",
@@ -43,9 +45,9 @@ void EtcdServers::start(std::size_t number) {
                                 "--data-dir",
                                 member.dir / "data",
                                 "--listen-client-urls",
-                                http_at(member.client_port),
+                                for_clients,
                                 "--advertise-client-urls",
-                                http_at(member.client_port),
+                                for_clients,
                                 "--listen-peer-urls",
                                 http_at(member.peer_port),
                                 "--initial-advertise-peer-urls",
@@ -55,6 +57,14 @@ void EtcdServers::start(std::size_t number) {
                                 "--unsafe-no-fsync",
                                 "--log-level",
                                 "error"};
+  if (options_.tls) {
+    const EtcdTls& tls = *options_.tls;
+    for (const std::string& each :
+         {std::string("--cert-file"), tls.server.file, std::string("--key-file"), tls.server.key,
+          std::string("--client-cert-auth"), std::string("--trusted-ca-file"), tls.ca}) {
+      argv.push_back(each);
+    }
+  }
   argv.insert(argv.end(), options_.flags.begin(), options_.flags.end());
   ProcessOptions how;
   how.merge = true;
@@ -124,6 +134,10 @@ Endpoint EtcdServers::endpoint(std::size_t member) const {
   Endpoint endpoint;
   endpoint.host = "127.0.0.1";
   endpoint.port = members_[member].client_port;
+  if (options_.tls) {
+    endpoint.tls =
+        TlsSettings{options_.tls->ca, options_.tls->client.file, options_.tls->client.key, ""};
+  }
   return endpoint;
 }
 
@@ -134,7 +148,7 @@ std::vector<Endpoint> EtcdServers::endpoints() const {
 }
 
 std::string EtcdServers::url(const std::string& login) const {
-  return "etcd://" + login +
+  return (options_.tls ? "etcds://" : "etcd://") + login +
          joined(endpoints(), ",", [](const Endpoint& each) { return each.address(); });
 }
 

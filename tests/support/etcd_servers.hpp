@@ -9,12 +9,21 @@
 #include "etcd/etcd_client.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
+#include "support/tls_files.hpp"
 
 namespace dlock::test {
+
+/// Under TLS: what the server shows, whom it trusts, and what its clients show.
+struct EtcdTls {
+  Certificate server;
+  std::string ca;
+  Certificate client;
+};
 
 struct EtcdOptions {
   int members = 1;
   std::vector<std::string> flags{};  ///< further ones of etcd
+  std::optional<EtcdTls> tls{};
 };
 
 /// An etcd of the test's own, of one or more members on ports of 127.0.0.1; it has a leader when

@@ -1,0 +1,197 @@
+// What locks in etcd cost in requests, what is refused there, and what becomes of leases.
+
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "cas/cas_store.hpp"
+#include "contract/engines.hpp"
+#include "etcd/base64.hpp"
+#include "etcd/etcd_backend.hpp"
+#include "support/etcd_servers.hpp"
+#include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
+
+namespace dlock::test {
+namespace {
+
+bool etcd_is_missing() {
+  if (EtcdServers::is_installed()) return false;
+  MESSAGE("skipped: etcd-server is not installed");
+  return true;
+}
+
+EtcdServers& etcd_of_all() {
+  static EtcdServers etcd;
+  etcd.clear();
+  return etcd;
+}
+
+StorePtr store_at_etcd(const std::vector<Endpoint>& servers) {
+  return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(servers, "etcd"), "dlock:");
+}
+
+/// A client whose requests are counted.
+class CountedEtcdClient {
+ public:
+  explicit CountedEtcdClient(const EtcdServers& etcd)
+      : proxy_(Address{"", etcd.endpoint(0).port}, true) {
+    Endpoint endpoint = etcd.endpoint(0);
+    endpoint.port = proxy_.address().port;
+    store = store_at_etcd({endpoint});
+  }
+
+  /// Those sent since the last call, by what they ask for, in order on each connection.
+  std::string requests() {
+    std::string all;
+    for (const std::string& sent : proxy_.recorded()) {
+      for (auto at = sent.find("POST /v3/"); at != std::string::npos;
+           at = sent.find("POST /v3/", at + 1)) {
+        const auto begin = at + std::string("POST /v3/").size();
+        all += sent.substr(begin, sent.find(' ', begin) - begin) + "\n";
+      }
+    }
+    std::string since;
+    std::map<std::string, int> now;
+    std::istringstream lines(all);
+    for (std::string line; std::getline(lines, line);) ++now[line];
+    for (const auto& [path, count] : now) {
+      const int more = count - counted_[path];
+      if (more > 0) since += std::to_string(more) + " " + path + "\n";
+    }
+    counted_ = now;
+    return since;
+  }
+
+ private:
+  FaultProxy proxy_;
+  std::map<std::string, int> counted_;
+
+ public:
+  StorePtr store;
+};
+
+TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
+  if (etcd_is_missing()) return;
+  CountedEtcdClient client(etcd_of_all());
+  const Claim claim = claim_on("k");
+  granted(*client.store, claim);
+  CHECK(client.requests() == "1 kv/range\n1 kv/txn\n1 lease/grant\n");
+  CHECK(renew(*client.store, claim));
+  CHECK(client.requests() == "1 kv/range\n1 lease/keepalive\n");
+  CHECK(release(*client.store, claim) == Released::yes);
+  // The lease is not waited for.
+  CHECK(client.requests() == "1 kv/txn\n1 lease/revoke\n");
+}
+
+TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a confirmation") {
+  if (etcd_is_missing()) return;
+  EtcdServers& etcd = etcd_of_all();
+  CountedEtcdClient holder(etcd), waiter(etcd);
+  const Claim held = claim_on("k"), waits = claim_on("k");
+  granted(*holder.store, held);
+  queue_up(*waiter.store, waits);
+  waiter.requests();
+  std::optional<Wake> wake;
+  std::thread sleeping([&] { wake = news(*waiter.store, waits, Wake::Reason::granted); });
+  REQUIRE(eventually([&] { return waiter.requests().find("watch") != std::string::npos; }));
+  // From now on it knows who waits.
+  CHECK(renew(*holder.store, held));
+  holder.requests();
+  CHECK(release(*holder.store, held) == Released::yes);
+  sleeping.join();
+  CHECK(holder.requests() == "1 kv/txn\n1 lease/revoke\n");
+  REQUIRE(wake);
+  // The command may start on the message.
+  REQUIRE(wake->grant);
+  CHECK(wake->grant->lease.valid_until > BootClock::now());
+  CHECK(waiter.requests() == "");
+  const auto confirmed = renew(*waiter.store, waits);
+  REQUIRE(confirmed);
+  CHECK(confirmed->fence == wake->grant->fence);
+  CHECK(waiter.requests() == "1 kv/range\n1 kv/txn\n1 lease/keepalive\n");
+}
+
+TEST_CASE("etcd: a record that is too large for it is refused, and nothing is written") {
+  if (etcd_is_missing()) return;
+  EtcdServers& etcd = etcd_of_all();
+  EtcdBackend backend(etcd.endpoints(), "etcd://of-the-test");
+  const Snapshot none = backend.read("dlock:k:a", "", soon());
+  try {
+    backend.write("dlock:k:a", none, Update{std::string(1'000'001, 'x')}, soon());
+    FAIL("it was written");
+  } catch (const Error& error) {
+    CHECK(error.trouble() == ErrorKind::unavailable);
+    CHECK(std::string(error.what()).find("too many wait or hold") != std::string::npos);
+  }
+  CHECK(etcd.keys().empty());
+  const auto written =
+      backend.write("dlock:k:a", none, Update{std::string(1'000'000, 'x')}, soon());
+  CHECK(std::holds_alternative<Version>(written));
+}
+
+TEST_CASE("etcd: of many readers that are let in together all hear of it") {
+  if (etcd_is_missing()) return;
+  EtcdServers& etcd = etcd_of_all();
+  const auto holder = store_at_etcd(etcd.endpoints());
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  // A transaction of etcd's has room for 128 operations.
+  constexpr int many = 150;
+  const auto queue = store_at_etcd(etcd.endpoints());
+  std::vector<Claim> readers;
+  for (int i = 0; i < many; ++i) {
+    readers.push_back(claim_of("r" + std::to_string(i), "k", no_limit));
+    queue_up(*queue, readers.back());
+  }
+  CHECK(release(*holder, held) == Released::yes);
+  CHECK(state_of(*holder, "k").holders.size() == many);
+  int told = 0;
+  for (const std::string& name : etcd.keys()) {
+    if (name.find('\n') == std::string::npos) continue;
+    const auto value =
+        range_in(etcd.ask("kv/range", {{"key", to_base64(name)}})).entries.at(0).value;
+    if (value.starts_with("grant ")) ++told;
+  }
+  CHECK(told == many);
+}
+
+TEST_CASE("etcd: a member that stands still is passed over, and a member that was killed") {
+  if (etcd_is_missing()) return;
+  EtcdServers etcd({3, {}, {}});
+  const auto store = store_at_etcd(etcd.endpoints());
+  const Claim claim = claim_on("k");
+  const Fence before = granted(*store, claim).fence;
+  etcd.stop(0);
+  CHECK(eventually([&] {
+    try {
+      return renew(*store, claim).has_value();
+    } catch (const Error&) {
+      return false;
+    }
+  }));
+  etcd.cont(0);
+  etcd.kill_hard(1);
+  CHECK(eventually([&] {
+    try {
+      return release(*store, claim) != Released::left_queue;
+    } catch (const Error&) {
+      return false;
+    }
+  }));
+  const auto next = claim_on("k");
+  std::optional<Fence> after;
+  CHECK(eventually([&] {
+    try {
+      const auto answer = store->acquire(next, {}, soon());
+      if (const auto* grant = std::get_if<Grant>(&answer)) after = grant->fence;
+      return after.has_value();
+    } catch (const Error&) {
+      return false;
+    }
+  }));
+  CHECK(after > before);
+}
+
+}  // namespace
+}  // namespace dlock::test

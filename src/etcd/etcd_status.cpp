@@ -39,7 +39,9 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     member.answered_in = connected - begun;
     member.round_trip = BootClock::now() - connected;
     member.version = text_of(status, "version");
-    member.has_leader = number_in(status, "leader") != 0;
+    // Its name is a number of 64 bits without a sign.
+    const std::string leader = text_of(status, "leader");
+    member.has_leader = !leader.empty() && leader != "0";
     member.database_size = number_in(status, "dbSize");
     member.size_in_use = number_in(status, "dbSizeInUse");
   } catch (const Error& error) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include "base/error.hpp"
 #include "cli/etcd.hpp"
 #include "cli/place.hpp"
 #include "etcd/base64.hpp"

@@ -98,8 +98,8 @@ std::size_t EtcdServers::leader() {
         EtcdClient one({endpoint(i)}, "etcd");
         const json status = one.done({"maintenance/status", json::object()},
                                      EtcdClient::Repeat::yes, long_enough());
-        const auto own = number_in(status.at("header"), "member_id");
-        if (number_in(status, "leader") == own && own != 0) found = i;
+        // Names are numbers of 64 bits without a sign; without a leader there is none.
+        if (status.value("leader", "") == status.at("header").value("member_id", "-")) found = i;
       } catch (const Error&) {
         continue;
       }

@@ -16,7 +16,7 @@ declare -A sign_of=(
   [libclang-rt-14-dev]=/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.fuzzer-x86_64.a
   [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
   [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h [libpq-dev]=postgresql/libpq-fe.h
-  [libmariadb-dev]=mariadb/mysql.h [libcurl4-openssl-dev]=curl/curl.h [postgresql]=/usr/lib/postgresql
+  [libmariadb-dev]=mariadb/mysql.h [libcurl4-openssl-dev]=curl-config [postgresql]=/usr/lib/postgresql
   [pgbouncer]=/usr/sbin/pgbouncer [mariadb-server]=/usr/sbin/mariadbd
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl

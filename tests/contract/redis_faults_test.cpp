@@ -54,6 +54,20 @@ long long calls_of(const RedisServer& server, const std::string& command) {
   return at == std::string::npos ? 0 : std::stoll(stats.substr(at + name.size()));
 }
 
+TEST_CASE("a lease is counted from its request, however late the answer comes") {
+  constexpr milliseconds late{400};
+  Net net;
+  const auto store = net.through_ready();
+  const Claim claim = claim_on("k", milliseconds(5000));
+  net.proxy.delay(Direction::replies, late);
+  const auto is_of_its_request = [&](const Grant& grant) {
+    return grant.lease.valid_until <= later(BootClock::now(), claim.ttl - late);
+  };
+  CHECK(is_of_its_request(granted(*store, claim)));
+  CHECK(is_of_its_request(renew(*store, claim).value()));
+  net.proxy.heal();
+}
+
 TEST_CASE("login, database, name and the first acquire go out in one write, before any reply") {
   RedisOptions options;
   options.password = "secret";

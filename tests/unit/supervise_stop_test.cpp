@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wait.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/process.hpp"
@@ -103,6 +104,21 @@ TEST_CASE("without a grace the child is killed just before the lease ends, not a
   CHECK(says(result, "lost code=-1 signal=9"));
   CHECK(says(result, "in-time=1"));
   CHECK(result.duration > milliseconds(1750));
+}
+
+TEST_CASE("a grace that begins late, as dlock was held up, is cut short by the end of the lease") {
+  const auto begun = BootClock::now();
+  auto dlock = Process(supervised(shell(stubborn_family), {"lease=6000", "grace=4000"}));
+  REQUIRE(eventually([&] { return pids(dlock.out()).size() == 3; }));
+  dlock.signal(SIGSTOP);
+  poll_until({}, later(begun, milliseconds(3500)));
+  dlock.signal(SIGCONT);
+  const bool continued_in_time = BootClock::now() < later(begun, milliseconds(5000));
+  const auto result = dlock.wait(milliseconds(30'000));
+  CHECK(says(result, "lost code=-1 signal=9"));
+  // The test itself may be held up for longer.
+  if (continued_in_time) CHECK(says(result, "in-time=1"));
+  check_all_dead(result.out, 3);
 }
 
 TEST_CASE("renewals move the moment at which the child must stop") {

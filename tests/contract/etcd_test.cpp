@@ -71,6 +71,12 @@ class CountedEtcdClient {
   StorePtr store;
 };
 
+/// A release; one in sixteen also looks for what is left behind.
+bool is_one_release(const std::string& requests) {
+  const std::string release = "1 kv/txn\n1 lease/revoke\n";
+  return requests == release || requests == "1 kv/range\n" + release;
+}
+
 TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
   if (etcd_is_missing()) return;
   CountedEtcdClient client(etcd_of_all());
@@ -81,7 +87,7 @@ TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
   CHECK(client.requests() == "1 kv/range\n1 lease/keepalive\n");
   CHECK(release(*client.store, claim) == Released::yes);
   // The lease is not waited for.
-  CHECK(client.requests() == "1 kv/txn\n1 lease/revoke\n");
+  CHECK(is_one_release(client.requests()));
 }
 
 TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a confirmation") {
@@ -100,7 +106,7 @@ TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a co
   holder.requests();
   CHECK(release(*holder.store, held) == Released::yes);
   sleeping.join();
-  CHECK(holder.requests() == "1 kv/txn\n1 lease/revoke\n");
+  CHECK(is_one_release(holder.requests()));
   REQUIRE(wake);
   // The command may start on the message.
   REQUIRE(wake->grant);

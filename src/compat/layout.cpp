@@ -60,7 +60,7 @@ constexpr LayoutRow layout_table[] = {
 constexpr const char* usual_part = "default";
 
 std::string spelled(const LayoutRow& row) {
-  const std::string name = row.name;
+  std::string name = row.name;
   if (row.part == LayoutPart::required) return name + ":" + row.part_name;
   if (row.part == LayoutPart::optional) return name + "[:" + row.part_name + "]";
   return name;

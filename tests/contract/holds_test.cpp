@@ -300,6 +300,18 @@ TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
   CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
 }
 
+TEST_OF_ENGINES("a floor outlives the lease of a holder that has renewed it and died") {
+  Engine engine;
+  const auto store = engine.open();
+  Claim claim = claim_on("k", milliseconds(3000));
+  claim.floor = milliseconds(5000);
+  const auto before = BootClock::now();
+  granted(*store, claim);
+  REQUIRE(renew(*store, claim));
+  CHECK(eventually([&] { return enters(*store, claim_on("k")); }));
+  CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
+}
+
 TEST_OF_ENGINES("a floor that has passed, or is not to count, frees the key with the release") {
   Engine engine;
   const auto store = engine.open();

@@ -28,7 +28,11 @@ struct Snapshot {
   std::optional<std::set<std::string>> alive{};
   /// Of a place with CasLeases: the lives of the record's entries, by name, with their leases.
   std::optional<std::map<std::string, std::int64_t>> lives{};
-  std::int64_t revision = 0;  ///< of such a place: grows with every write to it
+  /// Of a place that counts its changes: grows with every write to it. Fences go by it.
+  std::int64_t revision = 0;
+  /// A hold lasts as long as it names one of these connections, too, whatever the clock says. The
+  /// own is not among them: its client knows itself whether it holds.
+  std::set<std::string> holding{};
 };
 
 /// A lease of a place that has CasLeases: lives that are attached to it end with it.
@@ -43,6 +47,7 @@ struct PlaceLease {
 struct Wakeup {
   std::string channel;
   std::string message;
+  std::string connection{};  ///< of the client that listens, as connection_id() names it
 };
 
 /// The new content of a record, as a write brings it.
@@ -55,6 +60,9 @@ struct Update {
   /// The client gives up a hold or its place in the queue: if the text counts, the connection lets
   /// go of its channels, for those that await_departure().
   bool departs = false;
+  /// Nobody holds or waits, and this was the last fence: a place whose revisions are beyond it need
+  /// not remember the record.
+  std::optional<Fence> vacant_after{};
   // The rest is for a place with CasLeases, where a wakeup's channel is the life of a waiter.
   std::map<std::string, std::int64_t> begun_lives{};  ///< they are attached to these leases
   std::vector<std::string> ended_lives{};
@@ -170,6 +178,9 @@ class CasBackend {
 
   /// Whether clients await_departure() here, so that holders stay connected for their waiters.
   virtual bool has_departures() const { return false; }
+
+  /// Whether there is Snapshot::holding: then holders keep their connections.
+  virtual bool keeps_holds() const { return false; }
 
   /// For a client that hears no messages: waits until the watched one has departed or died
   /// (`changed`), until `until` (`due`), or `interrupted`. Nothing if that cannot be waited for.

@@ -61,6 +61,7 @@ Snapshot CasStore::rewrite(
       if (const auto* version = std::get_if<Version>(&written)) {
         seen.text = update->text;
         seen.version = *version;
+        if (seen.alive && update->names_connection) seen.alive->insert(backend_->connection_id());
         if (!seen.lives) return seen;
         for (const std::string& life : update->ended_lives) seen.lives->erase(life);
         for (const auto& [life, lease] : update->begun_lives) (*seen.lives)[life] = lease;
@@ -91,7 +92,7 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
     if (how.life != nullptr) keep_life(record, read, how, update);
     must = must || !update.begun_lives.empty();
     if (!must && !record.changed()) return std::nullopt;
-    update.names_connection = !leases_ && !how.channel.empty();
+    update.names_connection = how.names_connection;
     update.departs = how.departs;
     return update;
   };
@@ -104,11 +105,12 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   unanswered_.insert(asked);
   OwnLife* const life = leases_ ? &lives_[asked] : nullptr;
   if (life && life->lease.id == 0) life->lease.asked = claim.ttl;
-  const Change how{claim.key, claim.token, ask.wait && !leases_ ? channel_ : "", {}, false,
-                   life,      call_options};
+  const bool names_connection = (ask.wait || backend_->keeps_holds()) && !leases_;
+  const Change how{claim.key, claim.token,      ask.wait && !leases_ ? channel_ : "", {}, false,
+                   life,      names_connection, call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     HolderIdentity backing;
-    if (ask.wait && !leases_) backing.mailbox = wake_address(channel_, backend_->connection_id());
+    if (names_connection) backing.mailbox = wake_address(channel_, backend_->connection_id());
     const auto outcome = record.table.acquire(claim, ask, backing, record.now, record);
     record.finish(outcome.more);
     const auto* granted = std::get_if<Granted>(&outcome.answer);
@@ -149,7 +151,14 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
   auto over = read_for_waiters(key, call_options);
   if (life && life->lease.id == 0) over = adopt_lease(key, token, *life, call_options);
   const bool lives = life && life->lease.id != 0;
-  const Change how{key, token, {}, std::move(over), false, lives ? life : nullptr, call_options};
+  const Change how{key,
+                   token,
+                   {},
+                   std::move(over),
+                   false,
+                   lives ? life : nullptr,
+                   backend_->keeps_holds(),
+                   call_options};
   std::int64_t attached = 0;
   bool held_before = false;
   const auto renew_in = [&](OpenRecord& record, bool) {
@@ -164,7 +173,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
       return false;
     }
     if (claim.who.command_pid != 0) own->backing.command.pid = claim.who.command_pid;
-    if (backend_->has_departures()) {
+    if (backend_->has_departures() || backend_->keeps_holds()) {
       own->backing.mailbox = wake_address(channel_, backend_->connection_id());
     }
     renewed = {Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit}};
@@ -193,7 +202,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
 }
 
 void CasStore::suspend(Suspension why) {
-  if (why == Suspension::rest && leases_) return;
+  if (why == Suspension::rest && (leases_ || backend_->keeps_holds())) return;
   const bool awaited = std::any_of(own_.begin(), own_.end(),
                                    [](const auto& own) { return has_waiters(own.second); });
   if (why == Suspension::rest && awaited && backend_->has_departures()) return;
@@ -225,7 +234,8 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
   const bool may_come_after = unanswered_.contains(asked);
   ReleaseResult result;
   const Change how{claim.key, claim.token, {},          last_written(claim.key),
-                   true,      nullptr,     call_options};
+                   true,      nullptr,     false,
+                   call_options};
   own_.erase(claim.key);
   std::int64_t lease = 0;
   change(how, [&](OpenRecord& record, bool unsure) {
@@ -265,7 +275,7 @@ void CasStore::sweep(const std::string& prefix, const std::string& after,
 std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) {
   std::vector<Holder> evicted;
-  change({key, Token{}, {}, {}, false, nullptr, call_options},
+  change({key, Token{}, {}, {}, false, nullptr, false, call_options},
          [&](OpenRecord& record, bool unsure) {
            const auto outcome = record.table.force(fence, by, record.now, record);
            record.finish(outcome.more);

@@ -72,6 +72,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
     std::optional<Snapshot> over{};  ///< begin with this instead of a read
     bool departs = false;            ///< as Update has it
     OwnLife* life = nullptr;         ///< of `self`: begun or renewed beside the first read
+    bool names_connection = false;   ///< as Update has it
     const CallOptions& call_options;
   };
   /// One try: `unsure` if an earlier try of the same change may have counted. True if the record

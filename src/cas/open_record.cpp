@@ -20,6 +20,9 @@ constexpr std::chrono::hours fence_memory{24 * 7};
 /// How long a record without any grant stays, so that late requests find it.
 constexpr std::chrono::seconds bare_record_life{60};
 
+/// Waiters look so often whether the holder is still connected, once its lease has ended.
+constexpr milliseconds pause_between_looks{1000};
+
 constexpr char before_id = '.';
 
 std::string message_text(const Token& token, const Message& message) {
@@ -60,7 +63,7 @@ std::string min_hold_life_name(const Token& token) { return message_tag(token) +
 OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& seen,
                        const std::string& where)
     : now{seen.clock, seen.clock, microseconds(0), false,
-          seen.lives ? std::optional(Fence{seen.revision}) : std::nullopt},
+          seen.revision != 0 ? std::optional(Fence{seen.revision}) : std::nullopt},
       key_(key),
       self_(self),
       seen_(seen) {
@@ -76,6 +79,7 @@ OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& se
     take_lives();
   } else {
     drop_dead_waiters();
+    extend_by_connections();
   }
   before_ = table;
 }
@@ -88,6 +92,15 @@ void OpenRecord::drop_dead_waiters() {
     waiter.seen = table.last_ask = now.lease_clock;
     return false;
   });
+}
+
+/// A clock that has leapt ahead takes no lock from a holder that is still connected.
+void OpenRecord::extend_by_connections() {
+  for (HoldEntry& hold : table.holds) {
+    const bool connected = seen_.holding.contains(connection_in(hold.backing.mailbox));
+    if (hold.flag != Flag::held || !connected) continue;
+    hold.at = std::max(hold.at, now.lease_clock - hold.lease + pause_between_looks);
+  }
 }
 
 /// Who lives is what the lives say. The times of the table become such that the rule, which goes by
@@ -142,7 +155,8 @@ bool OpenRecord::wake(const WaiterEntry& waiter, const Message& message) {
   }
   const std::string& address = waiter.backing.mailbox;
   if (!address.empty()) {
-    wakeups_.push_back({channel_in(address), message_text(waiter.token, message)});
+    wakeups_.push_back(
+        {channel_in(address), message_text(waiter.token, message), connection_in(address)});
   }
   return true;
 }
@@ -166,6 +180,7 @@ bool OpenRecord::changed() const {
 Update OpenRecord::update() const {
   Update update{record_text(key_, table), now.lease_clock + bare_record_life, wakeups_};
   if (table.last_fence.value != 0) update.ends = now.lease_clock + fence_memory;
+  if (table.holds.empty() && table.queue.empty()) update.vacant_after = table.last_fence;
   for (const HoldEntry& hold : table.holds) {
     const auto lasts = std::max(hold.at + hold.lease, hold.since + hold.floor);
     update.ends = std::max(update.ends, lasts + fence_memory);

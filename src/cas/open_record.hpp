@@ -39,6 +39,7 @@ class OpenRecord final : public WaiterNotifier {
   void take_lives();
   void end_by_life(HoldEntry& hold) const;
   void drop_dead_waiters();
+  void extend_by_connections();
   std::vector<std::string> lives_without_entry() const;
   void keep_lives_of_holds(std::vector<std::string>& ended) const;
 

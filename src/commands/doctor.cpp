@@ -6,9 +6,11 @@
 #include "doctor/diagnose.hpp"
 #include "doctor/diagnose_database.hpp"
 #include "doctor/diagnose_etcd.hpp"
+#include "doctor/diagnose_zookeeper.hpp"
 #include "doctor/rights.hpp"
 #include "doctor/trial_lock.hpp"
 #include "output/diagnosis.hpp"
+#include "zookeeper/open_zookeeper.hpp"
 
 namespace dlock {
 namespace {
@@ -42,6 +44,10 @@ struct Diagnose {
     return diagnose_etcd(target.servers, target.name(), exam,
                          [this] { return open_store(settings); });
   }
+  Diagnosis operator()(const ZooKeeperTarget& target) const {
+    return diagnose_zookeeper(target.servers, target.name(), target.chroot, session_for(exam.ttl),
+                              exam, [this] { return open_store(settings); });
+  }
 };
 
 struct AclLines {
@@ -73,6 +79,9 @@ struct AclLines {
   }
   std::string operator()(const EtcdTarget& target) const {
     return etcd_rights(target.servers, exam.prefix);
+  }
+  std::string operator()(const ZooKeeperTarget& target) const {
+    return zookeeper_rights(target.servers, target.chroot);
   }
 };
 

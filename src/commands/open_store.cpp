@@ -15,6 +15,7 @@
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
 #include "sql/open_database.hpp"
+#include "zookeeper/open_zookeeper.hpp"
 
 namespace dlock {
 namespace {
@@ -30,6 +31,12 @@ std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& o
   }
   if (const auto* etcd = std::get_if<EtcdTarget>(&settings.server)) {
     return std::make_unique<CasStore>(open_etcd(etcd->servers, etcd->name()), settings.prefix);
+  }
+  if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&settings.server)) {
+    return std::make_unique<CasStore>(
+        open_zookeeper(zookeeper->servers, zookeeper->name(), zookeeper->chroot, settings.prefix,
+                       session_for(settings.ttl.value_or(usual_session))),
+        settings.prefix);
   }
   RedisTerms terms{settings.prefix, settings.replicas};
   terms.may_move = !std::holds_alternative<Endpoint>(settings.server);

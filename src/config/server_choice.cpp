@@ -99,6 +99,9 @@ std::vector<Endpoint*> servers_in(Target& target) {
   if (auto* etcd = std::get_if<EtcdTarget>(&target)) {
     for (Endpoint& server : etcd->servers) servers.push_back(&server);
   }
+  if (auto* zookeeper = std::get_if<ZooKeeperTarget>(&target)) {
+    for (Endpoint& server : zookeeper->servers) servers.push_back(&server);
+  }
   if (auto* quorum = std::get_if<QuorumTarget>(&target)) {
     for (Endpoint& server : quorum->servers) servers.push_back(&server);
   }
@@ -133,18 +136,20 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
     add_password(given, sources, *database, chosen);
   }
   const bool etcd = std::holds_alternative<EtcdTarget>(chosen.target);
+  const bool redis = !etcd && !std::holds_alternative<ZooKeeperTarget>(chosen.target);
   for (Endpoint* server : servers_in(chosen.target)) {
-    // In etcd a password is a user's: without one in the URL none is looked for.
-    if (etcd && !server->user) continue;
+    // There a password is a user's: without one in the URL none is looked for.
+    if (!redis && !server->user) continue;
     if (server->password) warn_of_open_password(given, chosen);
     std::vector<std::string> warnings;
-    server->password = find_password(sources, server->password, warnings, !etcd);
+    server->password = find_password(sources, server->password, warnings, redis);
     for (const std::string& warning : warnings) warn(chosen, warning);
-    if (etcd && server->password && !server->tls && !is_this_host(server->host)) {
-      warn(chosen, "the password goes to " + server->address() + " in plain text: use etcds://");
+    if (!redis && server->password && !server->tls && !is_this_host(server->host)) {
+      warn(chosen, "the password goes to " + server->address() + " in plain text" +
+                       (etcd ? ": use etcds://" : ""));
     }
     if (!server->user || server->password) continue;
-    if (etcd) {
+    if (!redis) {
       given.refuse(
           "a user without a password: write user:password@, or use --password-file or "
           "DLOCK_PASSWORD");

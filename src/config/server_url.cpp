@@ -160,6 +160,35 @@ EtcdTarget parse_etcd(std::string_view rest, bool tls) {
   return EtcdTarget{take_addresses(parts.hosts, parts.login)};
 }
 
+/// The path of a node: no name in it is empty, `.` or `..`, as ZooKeeper itself has it.
+std::string chroot_from(std::string_view path) {
+  std::string chroot;
+  while (!path.empty()) {
+    const std::string name = decoded(take_until(path, '/'), "the path");
+    const bool allowed = !name.empty() && name != "." && name != ".." && is_utf8(name) &&
+                         name.find('/') == std::string::npos &&
+                         std::none_of(name.begin(), name.end(), [](unsigned char c) {
+                           return c < ' ' || c == 0x7f;
+                         });
+    if (!allowed) throw_usage("\"" + redacted(name) + "\" cannot be the name of a node");
+    chroot += "/" + name;
+  }
+  return chroot;
+}
+
+ZooKeeperTarget parse_zookeeper(std::string_view rest) {
+#ifndef DLOCK_WITH_ZOOKEEPER
+  throw_usage("this dlock was built without ZooKeeper (DLOCK_ZOOKEEPER is off)");
+#endif
+  constexpr int usual_zookeeper_port = 2181;
+  Parts parts = take_parts(rest, false, "zk://HOST[:PORT],.../CHROOT");
+  if (parts.login.password && !parts.login.user) {
+    throw_usage("a password without a user: write user:password@");
+  }
+  parts.login.port = usual_zookeeper_port;
+  return ZooKeeperTarget{take_addresses(parts.hosts, parts.login), chroot_from(parts.path)};
+}
+
 /// `db=N`, all that a query may hold.
 int parse_query(std::string_view query) {
   const auto name = query.substr(0, query.find('='));
@@ -193,7 +222,7 @@ Endpoint parse_unix(std::string_view rest) {
       did_you_mean(std::string(scheme) + "://",
                    {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
                     "rediss+sentinel://", "redis+cluster://", "rediss+cluster://", "postgres://",
-                    "postgresql://", "mysql://", "mariadb://", "etcd://", "etcds://"});
+                    "postgresql://", "mysql://", "mariadb://", "etcd://", "etcds://", "zk://"});
   throw_usage("unknown scheme " + redacted(scheme) + "://" +
               (suggestion.empty()
                    ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
@@ -221,6 +250,11 @@ std::string EtcdTarget::name() const {
          joined(servers, ",", [](const Endpoint& each) { return each.address(); });
 }
 
+std::string ZooKeeperTarget::name() const {
+  return "zk://" + joined(servers, ",", [](const Endpoint& each) { return each.address(); }) +
+         escaped(chroot);
+}
+
 Target parse_server_url(std::string_view text) {
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");
@@ -231,6 +265,10 @@ Target parse_server_url(std::string_view text) {
   if (scheme == "postgres" || scheme == "postgresql") return parse_postgres_url(text, rest);
   if (scheme == "mysql" || scheme == "mariadb") return parse_mysql_url(scheme, rest);
   if (scheme == "etcd" || scheme == "etcds") return parse_etcd(rest, scheme == "etcds");
+  if (scheme == "zk") return parse_zookeeper(rest);
+  if (scheme == "zks") {
+    throw_usage("zks://: Debian builds ZooKeeper's client library without TLS: write zk://");
+  }
   const auto plus = scheme.find('+');
   const bool tls = scheme.substr(0, plus) == "rediss";
   if (!tls && scheme.substr(0, plus) != "redis") refuse_scheme(scheme);

@@ -56,9 +56,18 @@ struct EtcdTarget {
   std::string name() const;
 };
 
+/// A ZooKeeper: some of its servers, or all.
+struct ZooKeeperTarget {
+  std::vector<Endpoint> servers;
+  std::string chroot;  ///< empty, or a path below which dlock keeps all
+  bool operator==(const ZooKeeperTarget&) const = default;
+  /// `zk://z1:2181,z2:2181/chroot`, for people.
+  std::string name() const;
+};
+
 /// Where locks live; an Endpoint is one Redis or Valkey.
 using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
-                            SqlTarget, EtcdTarget>;
+                            SqlTarget, EtcdTarget, ZooKeeperTarget>;
 
 /// Reads a URL, whose forms are those of the README; user, password and paths are percent-decoded,
 /// and `rediss` leaves default TlsSettings. Throws Error{usage} without saying where the URL stood;

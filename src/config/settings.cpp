@@ -355,7 +355,8 @@ class Resolver {
       throw_usage("--replicas: locks on this host have none: it needs a Redis server");
     }
     const bool copies_itself = std::holds_alternative<SqlTarget>(settings_.server) ||
-                               std::holds_alternative<EtcdTarget>(settings_.server);
+                               std::holds_alternative<EtcdTarget>(settings_.server) ||
+                               std::holds_alternative<ZooKeeperTarget>(settings_.server);
     if (copies_itself) throw_usage("--replicas: it goes with Redis; others say it on the server");
     if (std::holds_alternative<QuorumTarget>(settings_.server)) {
       throw_usage("--replicas: on a majority of servers a replica has no vote: name one server");

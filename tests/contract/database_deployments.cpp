@@ -14,6 +14,8 @@
 #include "support/eventually.hpp"
 #include "support/pgbouncer.hpp"
 #include "support/tls_databases.hpp"
+#include "support/zookeeper_servers.hpp"
+#include "zookeeper/zookeeper_backend.hpp"
 
 namespace dlock::test {
 namespace {
@@ -124,6 +126,42 @@ class InEtcd final : public InDatabase {
   EtcdServers servers_;
 };
 
+class InZooKeeper final : public InDatabase {
+ public:
+  explicit InZooKeeper(int servers) : servers_({servers, milliseconds(100), {}}) {}
+
+  StorePtr open() override {
+    return std::make_unique<CasStore>(
+        std::make_unique<ZooKeeperBackend>(servers_.endpoints(), "zk://of-the-test", "", "dlock:",
+                                           session_),
+        "dlock:");
+  }
+  void freeze(const LockKey&) override {
+    for (std::size_t i = 0; i < servers_.size(); ++i) servers_.stop(i);
+  }
+  void thaw() override {
+    for (std::size_t i = 0; i < servers_.size(); ++i) servers_.cont(i);
+    servers_.await_service();
+  }
+  /// Children of clients, too.
+  std::string litter() override {
+    std::string names = InDatabase::litter();
+    for (const std::string& node : servers_.nodes()) {
+      if (node.find("/b-") != std::string::npos) names += node + "\n";
+    }
+    return names;
+  }
+  /// A hold lasts as long as the session of its store, too.
+  milliseconds longest(milliseconds span) const override {
+    return std::max(span, session_ + milliseconds(200)) + milliseconds(1000);
+  }
+  void reset() override { servers_.clear(); }
+
+ private:
+  const milliseconds session_{1500};
+  ZooKeeperServers servers_;
+};
+
 PostgresPlace postgres(bool by_tcp) {
   const auto server = std::make_shared<PostgresServer>(PostgresOptions{by_tcp, {}, ""});
   return {server, *server, by_tcp ? server->tcp_url("postgres") : server->url()};
@@ -199,7 +237,13 @@ const std::map<std::string, Recipe>& recipes() {
       {"etcd",
        {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(1); }}},
       {"etcd-cluster",
-       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(3); }}}};
+       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(3); }}},
+      {"zookeeper", {"zookeeper", ZooKeeperServers::is_installed, [] {
+                       return std::make_shared<InZooKeeper>(1);
+                     }}},
+      {"zookeeper-ensemble", {"zookeeper", ZooKeeperServers::is_installed, [] {
+                                return std::make_shared<InZooKeeper>(3);
+                              }}}};
   return all;
 }
 

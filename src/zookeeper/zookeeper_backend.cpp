@@ -1,0 +1,364 @@
+#include "zookeeper/zookeeper_backend.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/cut.hpp"
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/random.hpp"
+#include "zookeeper/libzookeeper.hpp"
+
+namespace dlock {
+namespace {
+
+using Kind = ZooKeeperRequest::Kind;
+using Change = ZooKeeperChange::Kind;
+
+constexpr std::string_view first_word_of_value = "ends ";
+constexpr std::string_view incarnation_child = "i-";
+constexpr std::string_view client_child = "b-";
+constexpr std::size_t incarnation_bytes = 8;
+/// The servers take 1 MB at most (jute.maxbuffer); this leaves room for the rest of a request.
+constexpr std::size_t largest_record = 1'000'000;
+constexpr std::size_t page_size = 200;
+constexpr std::size_t records_per_sweep = 50;
+
+/// A name for a node: a slash would end it, and ZooKeeper takes valid UTF-8 only, without control
+/// characters.
+std::string node_name(std::string_view text) {
+  static const std::string special = [] {
+    std::string bytes = "/";
+    for (int byte = 0x80; byte <= 0xff; ++byte) bytes += static_cast<char>(byte);
+    return bytes;
+  }();
+  return percent_encoded(text, special);
+}
+
+std::string directory_name(std::string prefix) {
+  if (prefix.ends_with(':')) prefix.pop_back();
+  return prefix.empty() ? "dlock-locks" : node_name(prefix);
+}
+
+std::string value_of(const Update& update) {
+  return std::string(first_word_of_value) + std::to_string(update.ends.count()) + "\n" +
+         update.text;
+}
+
+bool has_prefix_of_ours(std::string_view value) { return value.starts_with(first_word_of_value); }
+
+/// The end of a record, cut off the front of its value.
+std::optional<microseconds> take_end(std::string_view& value) {
+  if (!has_prefix_of_ours(value)) return std::nullopt;
+  value.remove_prefix(first_word_of_value.size());
+  const auto ends = parse_number(take_until(value, '\n'), 0, INT64_MAX);
+  return ends ? std::optional(microseconds(*ends)) : std::nullopt;
+}
+
+}  // namespace
+
+struct ZooKeeperBackend::Node {
+  ZooKeeperReply data;
+  std::vector<std::string> children;
+  bool is_there() const { return data.ok(); }
+  std::string incarnation() const {
+    const auto found = std::find_if(children.begin(), children.end(), [](const auto& child) {
+      return child.starts_with(incarnation_child);
+    });
+    return found == children.end() ? "" : *found;
+  }
+};
+
+ZooKeeperBackend::ZooKeeperBackend(std::vector<Endpoint> servers, std::string shown,
+                                   std::string chroot, std::string prefix, milliseconds session)
+    : client_(std::move(servers), std::move(shown), session),
+      chroot_(std::move(chroot)),
+      prefix_(std::move(prefix)),
+      directory_(chroot_ + "/" + directory_name(prefix_)) {}
+
+std::string ZooKeeperBackend::path_of(const std::string& name) const {
+  return directory_ + "/" + node_name(std::string_view(name).substr(prefix_.size()));
+}
+
+std::string ZooKeeperBackend::own_child(const std::string& name) const {
+  return path_of(name) + "/" + std::string(client_child) + client_.session_id();
+}
+
+void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
+  Deadline sent{};
+  const auto replies = client_.ask_until_answered(
+      {{Kind::create, directory_}, {Kind::create, directory_ + "/clock"}}, call_options, sent);
+  for (const ZooKeeperReply& reply : replies) {
+    if (reply.ok() || reply.code == ZNODEEXISTS) continue;
+    if (reply.code == ZNONODE && !chroot_.empty()) {
+      throw_unavailable(name() + ": there is no node " + escaped(chroot_) +
+                            ": make it first, or leave it out of the URL",
+                        Cause::other_reply);
+    }
+    client_.refuse(reply.code, "make the node " + escaped(directory_));
+  }
+}
+
+/// Reads the records, each before its children: a child is made in the same write as the entry that
+/// names it, so an entry without one has lost it. What `read` has for all of them is set.
+std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<std::string>& names,
+                                                            Snapshot& read,
+                                                            const CallOptions& call_options) {
+  std::vector<ZooKeeperRequest> requests{{Kind::set, directory_ + "/clock"}};
+  for (const std::string& each : names) {
+    const auto listens = std::any_of(channels_.begin(), channels_.end(), [&](const auto& channel) {
+      return channel.second.name == each && !channel.second.by_child;
+    });
+    requests.push_back({listens ? Kind::get_and_watch : Kind::get, path_of(each)});
+    requests.push_back({Kind::get_children, path_of(each)});
+  }
+  auto replies = client_.ask_until_answered(requests, call_options, read.sent);
+  if (replies.front().code == ZNONODE) {
+    make_directory(call_options);
+    replies = client_.ask_until_answered(requests, call_options, read.sent);
+  }
+  for (const ZooKeeperReply& reply : replies) {
+    if (reply.ok() || reply.code == ZNONODE) continue;
+    client_.refuse(reply.code, "read and write below " + escaped(directory_));
+  }
+  if (!replies.front().ok()) client_.refuse(replies.front().code, "set the clock's node");
+  read.clock = milliseconds(replies.front().mtime_ms);
+  read.revision = replies.front().mzxid;
+  read.connection = client_.session_count();
+  std::vector<Node> found;
+  for (std::size_t i = 1; i + 1 < replies.size(); i += 2) {
+    found.push_back({std::move(replies[i]), std::move(replies[i + 1].children)});
+    // It was removed between the two.
+    if (!replies[i + 1].ok()) found.back().data = ZooKeeperReply::of(ZNONODE);
+  }
+  return found;
+}
+
+Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& node,
+                                         Snapshot seen) {
+  seen.alive.emplace();
+  if (!node.is_there()) {
+    states_.erase(record);
+    return seen;
+  }
+  std::string_view value = node.data.data;
+  const std::string incarnation = node.incarnation();
+  if (!take_end(value) || incarnation.empty()) {
+    throw Error(ErrorKind::wrong_data,
+                name() + ": the node " + escaped(path_of(record)) +
+                    " holds something else than a record of dlock: it is left as it is");
+  }
+  for (const std::string& child : node.children) {
+    if (child.starts_with(client_child)) seen.alive->insert(child.substr(client_child.size()));
+  }
+  seen.holding = *seen.alive;
+  seen.holding.erase(client_.session_id());
+  State& state = states_[record];
+  const bool known = state.incarnation == incarnation && state.node_version == node.data.version;
+  if (!known) state = {++last_version_, incarnation, node.data.version};
+  seen.version = state.version;
+  seen.text = value;
+  return seen;
+}
+
+Snapshot ZooKeeperBackend::read(const std::string& name, const std::string& channel,
+                                const CallOptions& call_options) {
+  if (!channel.empty()) {
+    Listened& listened = channels_[channel];
+    if (listened.name != name) listened = {name, path_of(name)};
+  }
+  Snapshot seen;
+  const auto found = nodes({name}, seen, call_options);
+  if (!channel.empty() && !channels_[channel].by_child) {
+    channels_[channel].mzxid = found.front().data.mzxid;
+  }
+  return snapshot_from(name, found.front(), std::move(seen));
+}
+
+/// The children of clients: the own one is made where the text names it and removed where it no
+/// longer does, and messages are written into those of others.
+void ZooKeeperBackend::add_child_changes(const std::string& name, const Snapshot& over,
+                                         const Update& update,
+                                         std::vector<ZooKeeperChange>& changes) const {
+  const std::string own = client_.session_id();
+  const bool is_there = over.alive->contains(own);
+  if (update.names_connection && !is_there) {
+    changes.push_back({Change::create_ephemeral, own_child(name)});
+  }
+  if (update.departs && is_there && update.text.find("." + own) == std::string::npos) {
+    changes.push_back({Change::remove, own_child(name)});
+  }
+  for (const Wakeup& wakeup : update.wakeups) {
+    // A message for a latch needs none: its waiters watch the record.
+    if (!over.alive->contains(wakeup.connection)) continue;
+    const std::string child = path_of(name) + "/" + std::string(client_child) + wakeup.connection;
+    changes.push_back({Change::set, child, wakeup.message});
+  }
+}
+
+/// Nothing if the state that `over` shows is known to be of the past. `next` is set to the state
+/// that the changes bring.
+std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(
+    const std::string& name, const Snapshot& over, const Update& update, State& next) const {
+  const std::string path = path_of(name);
+  std::vector<ZooKeeperChange> changes;
+  if (over.version == 0) {
+    next = {last_version_ + 1, std::string(incarnation_child) + random_hex(incarnation_bytes), 0};
+    changes.push_back({Change::create, path, value_of(update)});
+    changes.push_back({Change::create, path + "/" + next.incarnation});
+    add_child_changes(name, over, update, changes);
+    return changes;
+  }
+  const auto known = states_.find(name);
+  if (known == states_.end() || known->second.version != over.version) return std::nullopt;
+  const State& state = known->second;
+  const std::string incarnation = path + "/" + state.incarnation;
+  std::set<std::string> stay = *over.alive;
+  if (update.departs) stay.erase(client_.session_id());
+  // The fences of a record that is made later are beyond this one's.
+  const bool forgettable = update.vacant_after && update.vacant_after->value < over.revision;
+  if (forgettable && stay.empty()) {
+    next = {};
+    add_child_changes(name, over, update, changes);
+    changes.push_back({Change::remove, incarnation});
+    changes.push_back({Change::remove, path, "", state.node_version});
+    return changes;
+  }
+  next = {last_version_ + 1, state.incarnation, state.node_version + 1};
+  changes.push_back({Change::check, incarnation});
+  changes.push_back({Change::set, path, value_of(update), state.node_version});
+  add_child_changes(name, over, update, changes);
+  return changes;
+}
+
+std::variant<Version, Snapshot> ZooKeeperBackend::write(const std::string& record,
+                                                        const Snapshot& over, const Update& update,
+                                                        const CallOptions& call_options) {
+  if (update.text.size() > largest_record) {
+    throw_unavailable(name() + ": too many wait or hold: the record of the key would have " +
+                          std::to_string(update.text.size()) +
+                          " bytes, of 1000000 that ZooKeeper takes",
+                      Cause::other_reply);
+  }
+  client_.connect(call_options);
+  if (update.names_connection && over.connection != client_.session_count()) {
+    throw_unavailable(name() + ": the session has ended");
+  }
+  State next;
+  const auto changes = changes_for(record, over, update, next);
+  if (!changes) return read(record, "", call_options);
+  const auto reply = client_.ask({{Kind::multi, "", "", *changes}}, call_options).front();
+  if (is_lost(reply.code)) throw_unavailable(name() + ": the connection was lost");
+  const bool was_overtaken = reply.code == ZBADVERSION || reply.code == ZNONODE ||
+                             reply.code == ZNODEEXISTS || reply.code == ZNOTEMPTY;
+  if (was_overtaken) return read(record, "", call_options);
+  if (!reply.ok()) client_.refuse(reply.code, "write below " + escaped(directory_));
+  if (next.version == 0) {
+    states_.erase(record);
+    return Version{0};
+  }
+  last_version_ = next.version;
+  states_[record] = next;
+  if (update.names_connection) {
+    for (auto& [channel, listened] : channels_) {
+      if (listened.name != record || listened.path == own_child(record)) continue;
+      listened = {record, own_child(record), 0, true};
+    }
+  }
+  return next.version;
+}
+
+std::variant<std::string, Wake::Reason> ZooKeeperBackend::next_message(const std::string& channel,
+                                                                       Deadline until,
+                                                                       int cancel_fd) {
+  const auto found = channels_.find(channel);
+  const bool of_this_session =
+      found != channels_.end() &&
+      (!found->second.by_child || found->second.path == own_child(found->second.name));
+  if (!of_this_session) throw_unavailable(name() + ": the session has ended");
+  Listened& listened = found->second;
+  try {
+    while (true) {
+      Deadline sent{};
+      const auto reply =
+          client_.ask_until_answered({{Kind::get_and_watch, listened.path}}, {until, cancel_fd}, sent)
+              .front();
+      const bool is_new = reply.mzxid != std::exchange(listened.mzxid, reply.mzxid);
+      if (!reply.ok() && listened.by_child) {
+        throw_unavailable(name() + ": the session has ended");
+      }
+      if (is_new && (!reply.data.empty() || !listened.by_child)) return reply.data;
+      if (!client_.await_change(listened.path, until, cancel_fd)) return Wake::Reason::due;
+    }
+  } catch (const Error& error) {
+    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+    if (BootClock::now() >= until) return Wake::Reason::due;
+    throw;
+  }
+}
+
+std::vector<std::string> ZooKeeperBackend::names(const std::string& prefix,
+                                                 const std::string& after,
+                                                 const CallOptions& call_options) {
+  Deadline sent{};
+  const auto reply =
+      client_.ask_until_answered({{Kind::get_children, directory_}}, call_options, sent).front();
+  if (!reply.ok() && reply.code != ZNONODE) {
+    client_.refuse(reply.code, "list the nodes below " + escaped(directory_));
+  }
+  std::vector<std::string> found;
+  for (const std::string& child : reply.children) {
+    const std::string record = prefix_ + percent_decoded(child);
+    if (record.starts_with(prefix) && record > after) found.push_back(record);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& after,
+                                  const CallOptions& call_options) {
+  RecordPage page;
+  auto wanted = names(prefix, after, call_options);
+  page.last = wanted.size() <= page_size;
+  if (!page.last) wanted.resize(page_size);
+  const auto found = nodes(wanted, page.read, call_options);
+  page.read.alive.emplace();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    // What is not dlock's own is for those that read it by its name.
+    if (!found[i].is_there() || !has_prefix_of_ours(found[i].data.data)) continue;
+    const Snapshot seen = snapshot_from(wanted[i], found[i], page.read);
+    page.read.alive->insert(seen.alive->begin(), seen.alive->end());
+    page.read.holding.insert(seen.holding.begin(), seen.holding.end());
+    page.records.push_back({wanted[i], seen.text, {}});
+  }
+  return page;
+}
+
+std::int64_t ZooKeeperBackend::count(const std::string& prefix, const CallOptions& call_options) {
+  return static_cast<std::int64_t>(names(prefix, "", call_options).size());
+}
+
+void ZooKeeperBackend::sweep(const std::string& prefix, const std::string& after,
+                             const CallOptions& call_options) {
+  auto wanted = names(prefix, after, call_options);
+  if (wanted.size() > records_per_sweep) wanted.resize(records_per_sweep);
+  Snapshot read;
+  const auto found = nodes(wanted, read, call_options);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    std::string_view value = found[i].data.data;
+    const auto ends = found[i].is_there() ? take_end(value) : std::nullopt;
+    const std::string incarnation = found[i].incarnation();
+    // With a client in it, it cannot be removed.
+    if (!ends || *ends >= read.clock || incarnation.empty()) continue;
+    const std::string path = path_of(wanted[i]);
+    client_.ask({{Kind::multi,
+                  "",
+                  "",
+                  {{Change::remove, path + "/" + incarnation},
+                   {Change::remove, path, "", found[i].data.version}}}},
+                call_options);
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cas/cas_backend.hpp"
+#include "zookeeper/zookeeper_client.hpp"
+
+namespace dlock {
+
+/// Records as nodes of ZooKeeper below one directory, replaced by multi-requests that check their
+/// version and their incarnation: the version of a node that was removed and made again begins
+/// anew. Leases go by the leader's clock, which a write to one node brings along with each read. A
+/// client that waits or holds has an ephemeral child of the record, into which messages for it are
+/// written; a hold lasts as long as that child does, even if the clock says otherwise.
+class ZooKeeperBackend final : public CasBackend {
+ public:
+  /// Records are children of `chroot`/`prefix`; their names begin with `prefix`. `chroot` is empty
+  /// or begins with a slash.
+  ZooKeeperBackend(std::vector<Endpoint> servers, std::string shown, std::string chroot,
+                   std::string prefix, milliseconds session);
+
+  Snapshot read(const std::string& name, const std::string& channel,
+                const CallOptions& call_options) override;
+  std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
+                                        const Update& update,
+                                        const CallOptions& call_options) override;
+  RecordPage list(const std::string& prefix, const std::string& after,
+                  const CallOptions& call_options) override;
+  std::int64_t count(const std::string& prefix, const CallOptions& call_options) override;
+  void sweep(const std::string& prefix, const std::string& after,
+             const CallOptions& call_options) override;
+  std::string connection_id() const override { return client_.session_id(); }
+  bool keeps_holds() const override { return true; }
+  /// On the channel of a client that waits in a record: what was written into its child. On any
+  /// other that was named to read(): that the record was changed.
+  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
+                                                       int cancel_fd) override;
+  void close() override { client_.close(); }
+  std::string name() const override { return client_.name(); }
+
+ private:
+  /// What a Version stands for.
+  struct State {
+    Version version = 0;
+    std::string incarnation;
+    std::int32_t node_version = 0;
+  };
+  /// A node and its children, as two requests brought them.
+  struct Node;
+
+  std::string path_of(const std::string& name) const;
+  std::string own_child(const std::string& name) const;
+  std::vector<std::string> names(const std::string& prefix, const std::string& after,
+                                 const CallOptions& call_options);
+  std::vector<Node> nodes(const std::vector<std::string>& names, Snapshot& read,
+                          const CallOptions& call_options);
+  void make_directory(const CallOptions& call_options);
+  Snapshot snapshot_from(const std::string& name, const Node& node, Snapshot seen);
+  std::optional<std::vector<ZooKeeperChange>> changes_for(const std::string& name,
+                                                          const Snapshot& over,
+                                                          const Update& update,
+                                                          State& next) const;
+  void add_child_changes(const std::string& name, const Snapshot& over, const Update& update,
+                         std::vector<ZooKeeperChange>& changes) const;
+
+  ZooKeeperClient client_;
+  const std::string chroot_;
+  const std::string prefix_;
+  const std::string directory_;
+  std::map<std::string, State> states_;  ///< of records, as they were read or written last
+  Version last_version_ = 0;
+  /// Of channels that were named to read(): where messages come, and the last that was seen there.
+  struct Listened {
+    std::string name;
+    std::string path;
+    std::int64_t mzxid = 0;
+    bool by_child = false;
+  };
+  std::map<std::string, Listened> channels_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,394 @@
+#include "zookeeper/zookeeper_client.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/wait.hpp"
+#include "net/resolve.hpp"
+#include "zookeeper/libzookeeper.hpp"
+
+namespace dlock {
+namespace {
+
+/// Constants of the library and of ZooKeeper's protocol, where they are variables.
+constexpr int connected_state = 3;
+constexpr int expired_state = -112;
+constexpr int wants_write = 1;
+constexpr int wants_read = 2;
+constexpr int ephemeral_node = 1;
+constexpr int session_event = -1;
+constexpr int all_rights = 31;
+
+/// While another server may answer, one is not waited for longer.
+constexpr milliseconds longest_try{2000};
+
+Id whom(bool login) {
+  static std::array<char, 6> world{"world"};
+  static std::array<char, 7> anyone{"anyone"};
+  static std::array<char, 5> auth{"auth"};
+  static std::array<char, 1> nobody{""};
+  return login ? Id{auth.data(), nobody.data()} : Id{world.data(), anyone.data()};
+}
+
+/// The rights on a node: the user's that made it, or everybody's.
+struct Rights {
+  explicit Rights(bool login) : entry{all_rights, whom(login)}, list{1, &entry} {}
+  ACL entry;
+  ACL_vector list;
+};
+
+void take_stat(ZooKeeperReply& reply, const Stat* stat) {
+  if (stat == nullptr) return;
+  reply.mzxid = stat->mzxid;
+  reply.mtime_ms = stat->mtime;
+  reply.version = stat->version;
+}
+
+}  // namespace
+
+bool is_lost(int code) {
+  return code == ZCONNECTIONLOSS || code == ZOPERATIONTIMEOUT || code == ZSESSIONEXPIRED ||
+         code == ZSESSIONMOVED || code == ZCLOSING || code == ZINVALIDSTATE;
+}
+
+/// The paths that have changed since they were watched. The library calls back with a pointer to it.
+struct ZooKeeperClient::Watches {
+  std::set<std::string> changed;
+
+  static void call(zhandle_t*, int type, int, const char* path, void* context) {
+    if (type == session_event || context == nullptr) return;
+    static_cast<Watches*>(context)->changed.insert(path);
+  }
+};
+
+/// Replies that are awaited. It lives until the library has called back for each of them, which may
+/// be after its caller has given up.
+struct ZooKeeperClient::Batch {
+  std::vector<ZooKeeperReply> replies;
+  std::size_t pending = 0;
+  /// What a multi-request refers to until its reply.
+  std::vector<zoo_op_result_t> results{};
+
+  struct Slot {
+    std::shared_ptr<Batch> batch;
+    std::size_t index;
+  };
+
+  static ZooKeeperReply& take(const void* data, int code, std::unique_ptr<const Slot>& slot) {
+    slot.reset(static_cast<const Slot*>(data));
+    --slot->batch->pending;
+    ZooKeeperReply& reply = slot->batch->replies[slot->index];
+    reply.code = code;
+    return reply;
+  }
+  static void done(int code, const void* data) {
+    std::unique_ptr<const Slot> slot;
+    take(data, code, slot);
+  }
+  static void created(int code, const char*, const void* data) { done(code, data); }
+  /// With the code of the change that failed; those behind it have one that says nothing.
+  static void done_all(int code, const void* data) {
+    const auto& results = static_cast<const Slot*>(data)->batch->results;
+    const auto failed = std::find_if(results.begin(), results.end(), [](const auto& result) {
+      return result.err != ZOK && result.err != ZRUNTIMEINCONSISTENCY;
+    });
+    done(is_lost(code) || failed == results.end() ? code : failed->err, data);
+  }
+  static void got_stat(int code, const Stat* stat, const void* data) {
+    std::unique_ptr<const Slot> slot;
+    take_stat(take(data, code, slot), stat);
+  }
+  static void got_data(int code, const char* value, int length, const Stat* stat,
+                       const void* data) {
+    std::unique_ptr<const Slot> slot;
+    ZooKeeperReply& reply = take(data, code, slot);
+    take_stat(reply, stat);
+    if (value != nullptr && length > 0) reply.data.assign(value, static_cast<std::size_t>(length));
+  }
+  static void got_names(int code, const String_vector* names, const void* data) {
+    std::unique_ptr<const Slot> slot;
+    ZooKeeperReply& reply = take(data, code, slot);
+    if (names == nullptr || code != ZOK) return;
+    reply.children.assign(names->data, names->data + names->count);
+  }
+};
+
+ZooKeeperClient::ZooKeeperClient(std::vector<Endpoint> servers, std::string shown,
+                                 milliseconds session)
+    : servers_(std::move(servers)),
+      shown_(std::move(shown)),
+      session_(session),
+      watches_(std::make_shared<Watches>()) {}
+
+ZooKeeperClient::~ZooKeeperClient() { close(); }
+
+void ZooKeeperClient::close() {
+  if (handle_ == nullptr) return;
+  libzookeeper().zookeeper_close(std::exchange(handle_, nullptr));
+  fd_ = -1;
+  watches_->changed.clear();
+}
+
+int ZooKeeperClient::state() const {
+  return handle_ == nullptr ? 0 : libzookeeper().zoo_state(handle_);
+}
+
+bool ZooKeeperClient::is_open() const { return state() == connected_state; }
+
+std::string ZooKeeperClient::session_id() const {
+  if (!is_open()) return "";
+  const auto id = static_cast<std::uint64_t>(libzookeeper().zoo_client_id(handle_)->client_id);
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), id, 16).ptr;
+  return {digits.data(), end};
+}
+
+milliseconds ZooKeeperClient::granted_session() const {
+  return is_open() ? milliseconds(libzookeeper().zoo_recv_timeout(handle_)) : milliseconds(0);
+}
+
+/// In digits, since the library would wait for the resolver however long it takes.
+std::string ZooKeeperClient::addresses(const CallOptions& call_options) const {
+  std::string list;
+  std::optional<Error> trouble;
+  for (const Endpoint& server : servers_) {
+    const auto add = [&](const std::vector<std::string>& found) {
+      for (const std::string& address : found) {
+        const bool is_v6 = address.find(':') != std::string::npos;
+        if (!list.empty()) list += ',';
+        list += (is_v6 ? "[" + address + "]" : address) + ":" + std::to_string(server.port);
+      }
+    };
+    try {
+      resolve(server.host, server.port, call_options, add);
+    } catch (const Error& error) {
+      if (error.trouble() == ErrorKind::interrupted) throw;
+      trouble = error.reworded(shown_ + ": " + error.what());
+    }
+  }
+  if (list.empty() && trouble) throw Error(*trouble);
+  return list;
+}
+
+void ZooKeeperClient::open(const CallOptions& call_options) {
+  close();
+  const std::string list = addresses(call_options);
+  handle_ = libzookeeper().zookeeper_init(list.c_str(), Watches::call,
+                                          static_cast<int>(session_.count()), nullptr, nullptr, 0);
+  if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
+  counted_ = reached_ = false;
+  failed_connects_ = 0;
+  if (!has_login()) return;
+  const std::string login = *servers_.front().user + ":" + servers_.front().password.value_or("");
+  libzookeeper().zoo_add_auth(handle_, "digest", login.data(), static_cast<int>(login.size()),
+                              nullptr, nullptr);
+}
+
+/// The library then takes the next server, with the same session.
+void ZooKeeperClient::drop_connection() const {
+  if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
+}
+
+bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
+  const LibZooKeeper& lib = libzookeeper();
+  int interest = 0;
+  timeval pause{};
+  int fd = -1;
+  const int began = lib.zookeeper_interest(handle_, &fd, &interest, &pause);
+  if (fd >= 0 && fd != fd_) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  fd_ = fd;
+  if (began != ZOK) ++failed_connects_;
+  const short events = static_cast<short>(((interest & wants_read) != 0 ? POLLIN : 0) |
+                                          ((interest & wants_write) != 0 ? POLLOUT : 0));
+  pollfd fds[] = {{fd, events, 0}, {call_options.cancel_fd, POLLIN, 0}};
+  // A pause of nothing would be a busy loop while no server can be reached.
+  auto span = std::chrono::seconds(pause.tv_sec) + microseconds(pause.tv_usec);
+  if (fd < 0) span = std::clamp<microseconds>(span, milliseconds(1), milliseconds(100));
+  const int ready = poll_until(fds, std::min(later(BootClock::now(), span), until));
+  if (ready != 0 && fds[1].revents != 0) throw Error(ErrorKind::interrupted, "interrupted");
+  if (fd >= 0) {
+    const bool lost = (fds[0].revents & (POLLERR | POLLHUP)) != 0;
+    int happened = (fds[0].revents & POLLIN) != 0 || lost ? wants_read : 0;
+    if ((fds[0].revents & POLLOUT) != 0 || lost) happened |= wants_write;
+    const bool connects = state() != connected_state && (fds[0].revents & POLLOUT) != 0 && !lost;
+    reached_ = reached_ || connects;
+    const int processed = lib.zookeeper_process(handle_, happened);
+    if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
+      ++failed_connects_;
+    }
+  }
+  if (is_open() && !std::exchange(counted_, true)) ++sessions_;
+  return ready != 0 || BootClock::now() < until;
+}
+
+void ZooKeeperClient::connect(const CallOptions& call_options) {
+  if (handle_ == nullptr || state() == expired_state) open(call_options);
+  if (is_open()) return;
+  Deadline next_server = later(BootClock::now(), longest_try);
+  failed_connects_ = 0;
+  while (!is_open()) {
+    const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
+    if (is_open()) return;
+    if (state() == expired_state) open(call_options);
+    const bool none_there = !reached_ && failed_connects_ > static_cast<int>(servers_.size());
+    if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");
+    if (BootClock::now() >= call_options.deadline) {
+      throw_unavailable(
+          shown_ + (reached_ ? ": there is a server, but it gives no session: is it a ZooKeeper, "
+                               "and do most of its servers run?"
+                             : ": no server could be reached in time"));
+    }
+    if (in_time) continue;
+    drop_connection();
+    next_server = later(BootClock::now(), longest_try);
+  }
+}
+
+void ZooKeeperClient::submit_multi(const ZooKeeperRequest& request,
+                                   const std::shared_ptr<Batch>& batch, std::size_t index) {
+  const LibZooKeeper& lib = libzookeeper();
+  const Rights rights(has_login());
+  std::vector<zoo_op_t> changes(request.changes.size());
+  batch->results.resize(request.changes.size());
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const ZooKeeperChange& change = request.changes[i];
+    const auto length = static_cast<int>(change.data.size());
+    zoo_op_t* const to = &changes[i];
+    switch (change.kind) {
+      case ZooKeeperChange::Kind::check:
+        lib.zoo_check_op_init(to, change.path.c_str(), change.version);
+        break;
+      case ZooKeeperChange::Kind::create:
+      case ZooKeeperChange::Kind::create_ephemeral: {
+        const bool ephemeral = change.kind == ZooKeeperChange::Kind::create_ephemeral;
+        lib.zoo_create_op_init(to, change.path.c_str(), change.data.data(), length, &rights.list,
+                               ephemeral ? ephemeral_node : 0, nullptr, 0);
+        break;
+      }
+      case ZooKeeperChange::Kind::set:
+        lib.zoo_set_op_init(to, change.path.c_str(), change.data.data(), length, change.version,
+                            nullptr);
+        break;
+      case ZooKeeperChange::Kind::remove:
+        lib.zoo_delete_op_init(to, change.path.c_str(), change.version);
+        break;
+    }
+  }
+  auto slot = std::make_unique<Batch::Slot>(Batch::Slot{batch, index});
+  const int code = lib.zoo_amulti(handle_, static_cast<int>(changes.size()), changes.data(),
+                                  batch->results.data(), Batch::done_all, slot.get());
+  if (code != ZOK) {
+    Batch::done(code, slot.release());
+    return;
+  }
+  static_cast<void>(slot.release());  // the library's until it calls back
+}
+
+void ZooKeeperClient::submit(const ZooKeeperRequest& request, const std::shared_ptr<Batch>& batch,
+                             std::size_t index) {
+  using Kind = ZooKeeperRequest::Kind;
+  if (request.kind == Kind::multi) return submit_multi(request, batch, index);
+  const LibZooKeeper& lib = libzookeeper();
+  const char* const path = request.path.c_str();
+  const auto length = static_cast<int>(request.data.size());
+  const Rights rights(has_login());
+  auto slot = std::make_unique<Batch::Slot>(Batch::Slot{batch, index});
+  int code = ZOK;
+  switch (request.kind) {
+    case Kind::get:
+      code = lib.zoo_aget(handle_, path, 0, Batch::got_data, slot.get());
+      break;
+    case Kind::get_and_watch:
+      code = lib.zoo_awget(handle_, path, Watches::call, watches_.get(), Batch::got_data,
+                           slot.get());
+      break;
+    case Kind::get_children:
+      code = lib.zoo_aget_children(handle_, path, 0, Batch::got_names, slot.get());
+      break;
+    case Kind::set:
+      code = lib.zoo_aset(handle_, path, request.data.data(), length, -1, Batch::got_stat,
+                          slot.get());
+      break;
+    case Kind::create:
+      code = lib.zoo_acreate(handle_, path, request.data.data(), length, &rights.list, 0,
+                             Batch::created, slot.get());
+      break;
+    case Kind::multi:
+      break;
+  }
+  if (code != ZOK) {
+    Batch::done(code, slot.release());
+    return;
+  }
+  static_cast<void>(slot.release());  // the library's until it calls back
+}
+
+std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequest>& requests,
+                                                 const CallOptions& call_options) {
+  connect(call_options);
+  const auto batch = std::make_shared<Batch>();
+  batch->pending = requests.size();
+  batch->replies.resize(requests.size(), ZooKeeperReply::of(ZCONNECTIONLOSS));
+  for (std::size_t i = 0; i < requests.size(); ++i) submit(requests[i], batch, i);
+  const Deadline given_up = later(BootClock::now(), longest_try);
+  bool told = false;
+  while (batch->pending > 0 && is_open()) {
+    const bool in_time = step(std::min(given_up, call_options.deadline), call_options);
+    if (!std::exchange(told, true) && call_options.sent != nullptr) call_options.sent->raise();
+    if (batch->pending == 0) break;
+    if (BootClock::now() >= call_options.deadline) {
+      // What is under way would be answered to nobody, and hold up what comes after it.
+      drop_connection();
+      throw_unavailable(shown_ + ": did not answer in time");
+    }
+    if (!in_time) drop_connection();
+  }
+  return batch->replies;
+}
+
+std::vector<ZooKeeperReply> ZooKeeperClient::ask_until_answered(
+    const std::vector<ZooKeeperRequest>& requests, const CallOptions& call_options,
+    Deadline& sent) {
+  while (true) {
+    connect(call_options);
+    sent = BootClock::now();
+    auto replies = ask(requests, call_options);
+    const bool lost = std::any_of(replies.begin(), replies.end(),
+                                  [](const ZooKeeperReply& reply) { return is_lost(reply.code); });
+    if (!lost) return replies;
+    if (BootClock::now() >= call_options.deadline) {
+      throw_unavailable(shown_ + ": the connection was lost");
+    }
+  }
+}
+
+bool ZooKeeperClient::await_change(const std::string& path, Deadline until, int cancel_fd) {
+  while (watches_->changed.erase(path) == 0) {
+    if (!is_open()) throw_unavailable(shown_ + ": the connection was lost");
+    if (BootClock::now() >= until) return false;
+    step(until, {until, cancel_fd});
+  }
+  return true;
+}
+
+void ZooKeeperClient::refuse(int code, const std::string& doing) const {
+  const std::string said = shown_ + ": cannot " + doing + ": ";
+  if (code == ZNOAUTH) {
+    throw Error(ErrorKind::denied,
+                said + "no right to: name a user as in zk://USER:PASSWORD@HOST, or another chroot",
+                Cause::acl);
+  }
+  if (code == ZAUTHFAILED) throw Error(ErrorKind::denied, said + "the login failed", Cause::acl);
+  throw_unavailable(said + escaped(libzookeeper().zerror(code)), Cause::other_reply);
+}
+
+}  // namespace dlock

@@ -1,0 +1,76 @@
+#include "zookeeper/zookeeper_status.hpp"
+
+#include "base/cut.hpp"
+#include "net/stream.hpp"
+#include "zookeeper/zookeeper_backend.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view version_line = "Zookeeper version: ";
+constexpr std::string_view mode_line = "Mode: ";
+constexpr std::size_t longest_answer = 4096;
+
+/// All that the server sends until it closes the connection, as it does behind the answer.
+std::string answer_of(Socket& socket, const CallOptions& call_options) {
+  std::string answer;
+  while (!socket.at_end() && answer.size() < longest_answer) {
+    answer += socket.receive(call_options, "no answer in time");
+  }
+  return answer;
+}
+
+}  // namespace
+
+ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& call_options) {
+  ZooKeeperServerStatus server{endpoint.address()};
+  try {
+    const Deadline begun = BootClock::now();
+    Socket socket = Socket::connect(endpoint, call_options, {});
+    std::string request = "srvr";
+    while (!request.empty() && socket.send(request, call_options)) {
+    }
+    const std::string answer = answer_of(socket, call_options);
+    server.answered_in = BootClock::now() - begun;
+    std::string_view rest = answer;
+    while (!rest.empty()) {
+      std::string_view line = take_until(rest, '\n');
+      if (line.starts_with(version_line)) {
+        line.remove_prefix(version_line.size());
+        server.version = line.substr(0, line.find_first_of("-, "));
+      } else if (line.starts_with(mode_line)) {
+        server.mode = line.substr(mode_line.size());
+      } else if (server.version.empty() && server.refusal.empty()) {
+        server.refusal = line;
+      }
+    }
+  } catch (const Error& error) {
+    server.trouble = error.what();
+    server.cause = error.cause();
+  }
+  return server;
+}
+
+ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::string& shown,
+                              const std::string& chroot, const std::string& prefix,
+                              milliseconds session, const CallOptions& call_options) {
+  ZooKeeperStatus status;
+  try {
+    ZooKeeperClient client(servers, shown, session);
+    client.connect(call_options);
+    status.session = client.granted_session();
+    client.close();
+    ZooKeeperBackend backend(servers, shown, chroot, prefix, session);
+    backend.read(prefix + "k:", "", call_options);
+    const Deadline begun = BootClock::now();
+    const Snapshot seen = backend.read(prefix + "k:", "", call_options);
+    status.round_trip = BootClock::now() - begun;
+    status.ahead = seen.clock - wall_at(begun + status.round_trip / 2).time_since_epoch();
+  } catch (const Error& error) {
+    status.trouble = error.what();
+    status.denied = error.trouble() == ErrorKind::denied;
+  }
+  return status;
+}
+
+}  // namespace dlock

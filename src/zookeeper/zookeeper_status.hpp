@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/call_options.hpp"
+#include "base/endpoint.hpp"
+#include "base/error.hpp"
+
+namespace dlock {
+
+/// What one server of a ZooKeeper says of itself.
+struct ZooKeeperServerStatus {
+  std::string address;
+  std::string trouble{};  ///< why it has not answered; empty: it has
+  Cause cause = Cause::none;
+  std::chrono::nanoseconds answered_in{0};  ///< with the connection
+  std::string version{};                    ///< empty: not told
+  std::string mode{};  ///< `leader`, `follower`, `observer` or `standalone`; empty: it does not serve
+  std::string refusal{};  ///< what it said in place of that
+};
+
+/// What a ZooKeeper says of itself as a whole.
+struct ZooKeeperStatus {
+  std::string trouble{};  ///< why there is no session, or nothing can be written; empty: all is well
+  bool denied = false;
+  milliseconds session{0};               ///< granted
+  std::chrono::nanoseconds round_trip{0};  ///< of a write and a read
+  microseconds ahead{0};  ///< the leader's wall clock, of this host's
+};
+
+/// Asks the server at `endpoint` alone, by its command `srvr`. Trouble with it is a fact, and never
+/// thrown.
+ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& call_options);
+
+/// Opens a session of `session` and writes the clock's node.
+ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::string& shown,
+                              const std::string& chroot, const std::string& prefix,
+                              milliseconds session, const CallOptions& call_options);
+
+}  // namespace dlock

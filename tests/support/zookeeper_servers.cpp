@@ -1,0 +1,154 @@
+#include "support/zookeeper_servers.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/error.hpp"
+#include "base/join.hpp"
+#include "support/database_server.hpp"
+#include "support/eventually.hpp"
+#include "zookeeper/zookeeper_status.hpp"
+
+namespace dlock::test {
+namespace {
+
+constexpr const char* java_program = "/usr/bin/java";
+constexpr const char* server_library = "/usr/share/java/zookeeper.jar";
+
+CallOptions in_time() { return {later(BootClock::now(), std::chrono::seconds(20)), -1}; }
+
+}  // namespace
+
+bool ZooKeeperServers::is_installed() {
+  return access(java_program, X_OK) == 0 && access(server_library, R_OK) == 0;
+}
+
+ZooKeeperServers::ZooKeeperServers(ZooKeeperOptions options) : options_(std::move(options)) {
+  for (int i = 0; i < options_.servers; ++i) {
+    servers_.emplace_back(unused_port(), unused_port(), unused_port());
+  }
+  client_.emplace(endpoints(), "zk", milliseconds(20'000));
+  for (std::size_t i = 0; i < servers_.size(); ++i) start(i);
+  await_service();
+}
+
+void ZooKeeperServers::start(std::size_t number) {
+  Server& server = servers_[number];
+  {
+    std::ofstream file(server.dir / "zoo.cfg");
+    file << "dataDir=" << server.dir.path() << "\nclientPort=" << server.client_port
+         << "\nclientPortAddress=127.0.0.1\ntickTime=" << options_.tick.count()
+         << "\nmaxSessionTimeout=60000\nadmin.enableServer=false\nmaxClientCnxns=0\n"
+            "initLimit=100\nsyncLimit=30\n4lw.commands.whitelist=srvr\n";
+    for (std::size_t i = 0; i < servers_.size() && servers_.size() > 1; ++i) {
+      file << "server." << i + 1 << "=127.0.0.1:" << servers_[i].peer_port << ":"
+           << servers_[i].election_port << "\n";
+    }
+    for (const std::string& line : options_.lines) file << line << "\n";
+    std::ofstream(server.dir / "myid") << number + 1 << "\n";
+  }
+  ProcessOptions how;
+  how.merge = true;
+  server.process.emplace(
+      std::vector<std::string>{java_program, "-Xmx64m", "-XX:+UseSerialGC",
+                               "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-cp",
+                               std::string(server_library) + ":/usr/share/java/slf4j-nop.jar",
+                               "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                               server.dir / "zoo.cfg"},
+      how);
+  server.stopped = false;
+}
+
+void ZooKeeperServers::kill_hard(std::size_t server) {
+  servers_[server].process->signal(SIGKILL);
+  servers_[server].process->wait();
+  servers_[server].process.reset();
+}
+
+void ZooKeeperServers::stop(std::size_t server) {
+  servers_[server].process->signal(SIGSTOP);
+  servers_[server].process->wait_until_stopped();
+  servers_[server].stopped = true;
+}
+
+void ZooKeeperServers::cont(std::size_t server) {
+  servers_[server].process->signal(SIGCONT);
+  servers_[server].stopped = false;
+}
+
+std::size_t ZooKeeperServers::leader() {
+  std::optional<std::size_t> found;
+  const bool known = eventually([&] {
+    for (std::size_t i = 0; i < servers_.size() && !found; ++i) {
+      if (!servers_[i].process || servers_[i].stopped) continue;
+      const std::string mode = ask_server(endpoint(i), in_time()).mode;
+      if (mode == "leader" || mode == "standalone") found = i;
+    }
+    return found.has_value();
+  });
+  if (!known) throw Error(ErrorKind::host_refused, "ZooKeeper has no leader");
+  return *found;
+}
+
+void ZooKeeperServers::await_service() {
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    if (!servers_[i].process || servers_[i].stopped) continue;
+    const bool up = eventually([&] { return !ask_server(endpoint(i), in_time()).mode.empty(); });
+    if (!up) {
+      throw Error(ErrorKind::host_refused,
+                  "ZooKeeper did not come up: " + servers_[i].process->out());
+    }
+  }
+}
+
+Endpoint ZooKeeperServers::endpoint(std::size_t server) const {
+  Endpoint endpoint;
+  endpoint.host = "127.0.0.1";
+  endpoint.port = servers_[server].client_port;
+  return endpoint;
+}
+
+std::vector<Endpoint> ZooKeeperServers::endpoints() const {
+  std::vector<Endpoint> all;
+  for (std::size_t i = 0; i < servers_.size(); ++i) all.push_back(endpoint(i));
+  return all;
+}
+
+std::string ZooKeeperServers::url(const std::string& login) const {
+  return "zk://" + login +
+         joined(endpoints(), ",", [](const Endpoint& each) { return each.address(); });
+}
+
+ZooKeeperReply ZooKeeperServers::ask(const ZooKeeperRequest& request) {
+  Deadline sent{};
+  const auto reply = client_->ask_until_answered({request}, in_time(), sent).front();
+  if (!reply.ok()) client_->refuse(reply.code, "ask for " + request.path);
+  return reply;
+}
+
+std::vector<std::string> ZooKeeperServers::nodes(const std::string& path) {
+  std::vector<std::string> all;
+  for (const std::string& child :
+       ask({ZooKeeperRequest::Kind::get_children, path, "", {}}).children) {
+    const std::string node = (path == "/" ? "" : path) + "/" + child;
+    if (node == "/zookeeper") continue;
+    all.push_back(node);
+    const auto below = nodes(node);
+    all.insert(all.end(), below.begin(), below.end());
+  }
+  return all;
+}
+
+void ZooKeeperServers::clear() {
+  const auto all = nodes();
+  for (auto node = all.rbegin(); node != all.rend(); ++node) {
+    Deadline sent{};
+    client_->ask_until_answered(
+        {{ZooKeeperRequest::Kind::multi, "", "", {{ZooKeeperChange::Kind::remove, *node}}}},
+        in_time(), sent);
+  }
+}
+
+}  // namespace dlock::test

@@ -143,7 +143,7 @@ _dlock_offer_values() {
     --server)
       compopt -o nospace 2>/dev/null
       _dlock_offer local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
-        redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds://
+        redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk://
       ;;
     --state | --metrics | --config | --password-file | --sentinel-password-file | --tls-ca | --tls-cert | --tls-key)
       _dlock_offer_files

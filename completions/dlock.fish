@@ -113,7 +113,7 @@ end
 
 function __dlock_servers
     string join \n local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
-        redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds://
+        redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk://
 end
 
 complete -c dlock -f

@@ -2,8 +2,8 @@
 # Everything here speaks on stderr alone and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev libcurl4-openssl-dev
-  nlohmann-json3-dev)
-test_packages=(doctest-dev postgresql pgbouncer mariadb-server etcd-server redis-server redis-tools openssl
+  libzookeeper-st-dev nlohmann-json3-dev)
+test_packages=(doctest-dev postgresql pgbouncer mariadb-server etcd-server zookeeper redis-server redis-tools openssl
   strace iproute2 nano less spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
 
 # What runs as a service once it is installed, unless it is kept from that.
@@ -20,6 +20,7 @@ declare -A sign_of=(
   [pgbouncer]=/usr/sbin/pgbouncer [mariadb-server]=/usr/sbin/mariadbd
   [nlohmann-json3-dev]=nlohmann/json.hpp [doctest-dev]=doctest/doctest.h
   [etcd-server]=etcd [etcd-client]=etcdctl
+  [libzookeeper-st-dev]=zookeeper/zookeeper.h [zookeeper]=/usr/share/java/zookeeper.jar
   [bash-completion]=/usr/share/bash-completion/bash_completion
   [systemd]=systemd-analyze [python3-yaml]=/usr/lib/python3/dist-packages/yaml
   [busybox-static]=busybox [dpkg-dev]=dpkg-shlibdeps

@@ -106,8 +106,9 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   OwnLife* const life = leases_ ? &lives_[asked] : nullptr;
   if (life && life->lease.id == 0) life->lease.asked = claim.ttl;
   const bool names_connection = (ask.wait || backend_->keeps_holds()) && !leases_;
-  const Change how{claim.key, claim.token,      ask.wait && !leases_ ? channel_ : "", {}, false,
-                   life,      names_connection, call_options};
+  const Change how{
+      claim.key,        claim.token, ask.wait && !leases_ ? channel_ : "", {}, false, life,
+      names_connection, call_options};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     HolderIdentity backing;
     if (names_connection) backing.mailbox = wake_address(channel_, backend_->connection_id());
@@ -233,9 +234,8 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
   const Asked asked{claim.key, claim.token};
   const bool may_come_after = unanswered_.contains(asked);
   ReleaseResult result;
-  const Change how{claim.key, claim.token, {},          last_written(claim.key),
-                   true,      nullptr,     false,
-                   call_options};
+  const Change how{claim.key, claim.token, {},    last_written(claim.key),
+                   true,      nullptr,     false, call_options};
   own_.erase(claim.key);
   std::int64_t lease = 0;
   change(how, [&](OpenRecord& record, bool unsure) {

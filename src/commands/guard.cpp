@@ -41,14 +41,16 @@ int run_guarded(const Settings& settings, const Log& log, Signals& signals) {
   return end.exit_code.value();
 }
 
-/// In etcd fences count its changes, elsewhere the microseconds since 1970.
+/// In etcd and ZooKeeper fences count changes, elsewhere the microseconds since 1970.
 std::string of_another_engine(Fence fence, Fence largest) {
   constexpr std::int64_t least_of_a_clock = 1'000'000'000'000'000;  // in 2001
   constexpr std::int64_t most_of_changes = 100'000'000'000;
   // Those that people choose for trials are as small as they are.
   const bool counts_changes = fence.value > 0 && fence.value < most_of_changes;
   if (largest.value < least_of_a_clock || !counts_changes) return "";
-  return " (after a move of the locks to etcd, whose fences are smaller, begin with a new state)";
+  return " (after a move of the locks to etcd or ZooKeeper, whose fences are smaller, begin with a "
+         "new "
+         "state)";
 }
 
 }  // namespace

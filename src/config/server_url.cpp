@@ -167,9 +167,8 @@ std::string chroot_from(std::string_view path) {
     const std::string name = decoded(take_until(path, '/'), "the path");
     const bool allowed = !name.empty() && name != "." && name != ".." && is_utf8(name) &&
                          name.find('/') == std::string::npos &&
-                         std::none_of(name.begin(), name.end(), [](unsigned char c) {
-                           return c < ' ' || c == 0x7f;
-                         });
+                         std::none_of(name.begin(), name.end(),
+                                      [](unsigned char c) { return c < ' ' || c == 0x7f; });
     if (!allowed) throw_usage("\"" + redacted(name) + "\" cannot be the name of a node");
     chroot += "/" + name;
   }

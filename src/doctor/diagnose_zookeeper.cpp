@@ -51,8 +51,7 @@ Diagnosis diagnose_zookeeper(const std::vector<Endpoint>& servers, const std::st
 }
 #else
 Diagnosis diagnose_zookeeper(const std::vector<Endpoint>&, const std::string&, const std::string&,
-                             milliseconds, const DoctorOptions&,
-                             const std::function<StorePtr()>&) {
+                             milliseconds, const DoctorOptions&, const std::function<StorePtr()>&) {
   throw_usage("this dlock was built without ZooKeeper");
 }
 #endif

@@ -29,9 +29,8 @@ Finding judge_zookeeper_reach(const ZooKeeperFacts& facts) {
   const ZooKeeperServerFacts* reached = first_reached(facts);
   if (reached == nullptr) {
     const Fault& fault = facts.servers.front().unreachable;
-    return bad(
-        name, fault.text,
-        advice_on(fault.cause, "is it running, and do address, port and firewall fit?"));
+    return bad(name, fault.text,
+               advice_on(fault.cause, "is it running, and do address, port and firewall fit?"));
   }
   const std::string text = "answers in " + span_text(reached->answered_in);
   for (const ZooKeeperServerFacts& each : facts.servers) {
@@ -88,10 +87,11 @@ Finding judge_zookeeper_servers(const ZooKeeperFacts& facts) {
     text += (text.empty() ? "" : ", ") + each.address + " " +
             (each.mode.empty() ? "does not serve" : escaped(each.mode));
   }
-  const bool cut_off = std::any_of(facts.servers.begin(), facts.servers.end(), [](const auto& each) {
-    return each.unreachable.empty() && each.mode.empty() && !each.refusal.empty() &&
-           each.refusal.find("not currently serving") != std::string::npos;
-  });
+  const bool cut_off =
+      std::any_of(facts.servers.begin(), facts.servers.end(), [](const auto& each) {
+        return each.unreachable.empty() && each.mode.empty() && !each.refusal.empty() &&
+               each.refusal.find("not currently serving") != std::string::npos;
+      });
   if (cut_off) return warn(name, text, "see its log, and its network to the others");
   return good(name, text);
 }
@@ -104,7 +104,7 @@ Finding judge_zookeeper_clock(const ZooKeeperFacts& facts) {
   return warn(name,
               "the leader's is " + human_duration(off) +
                   (facts.ahead.count() > 0 ? " ahead of" : " behind") + " this host's",
-              "leases go by the leader's alone; times shown may look odd: run NTP on both");
+              "leases go by the leader's, and times shown may look odd: run NTP on both");
 }
 
 Finding judge_zookeeper_lock(const ZooKeeperFacts& facts) {
@@ -142,9 +142,9 @@ Findings judge_zookeeper(const ZooKeeperFacts& facts, milliseconds ttl) {
     findings.push_back(warn("tls", "none: anyone on the network path can change locks",
                             "a network of its own, or a tunnel"));
   }
-  findings.push_back(
-      good("user", facts.user.empty() ? "none: everybody may change the nodes"
-                                      : escaped(facts.user) + ", whose nodes are closed to others"));
+  findings.push_back(good(
+      "user", facts.user.empty() ? "none: everybody may change the nodes"
+                                 : escaped(facts.user) + ", whose nodes are closed to others"));
   if (facts.tried) findings.push_back(judge_zookeeper_lock(facts));
   findings.push_back(good("label", zookeeper_label(facts)));
   return findings;

@@ -199,8 +199,10 @@ void ZooKeeperBackend::add_child_changes(const std::string& name, const Snapshot
 
 /// Nothing if the state that `over` shows is known to be of the past. `next` is set to the state
 /// that the changes bring.
-std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(
-    const std::string& name, const Snapshot& over, const Update& update, State& next) const {
+std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(const std::string& name,
+                                                                          const Snapshot& over,
+                                                                          const Update& update,
+                                                                          State& next) const {
   const std::string path = path_of(name);
   std::vector<ZooKeeperChange> changes;
   if (over.version == 0) {
@@ -217,7 +219,7 @@ std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(
   std::set<std::string> stay = *over.alive;
   if (update.departs) stay.erase(client_.session_id());
   // The fences of a record that is made later are beyond this one's.
-  const bool forgettable = update.vacant_after && update.vacant_after->value < over.revision;
+  const bool forgettable = update.vacant_after && update.vacant_after->value <= over.revision;
   if (forgettable && stay.empty()) {
     next = {};
     add_child_changes(name, over, update, changes);
@@ -282,7 +284,8 @@ std::variant<std::string, Wake::Reason> ZooKeeperBackend::next_message(const std
     while (true) {
       Deadline sent{};
       const auto reply =
-          client_.ask_until_answered({{Kind::get_and_watch, listened.path}}, {until, cancel_fd}, sent)
+          client_
+              .ask_until_answered({{Kind::get_and_watch, listened.path}}, {until, cancel_fd}, sent)
               .front();
       const bool is_new = reply.mzxid != std::exchange(listened.mzxid, reply.mzxid);
       if (!reply.ok() && listened.by_child) {

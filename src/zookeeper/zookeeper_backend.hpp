@@ -61,8 +61,7 @@ class ZooKeeperBackend final : public CasBackend {
   Snapshot snapshot_from(const std::string& name, const Node& node, Snapshot seen);
   std::optional<std::vector<ZooKeeperChange>> changes_for(const std::string& name,
                                                           const Snapshot& over,
-                                                          const Update& update,
-                                                          State& next) const;
+                                                          const Update& update, State& next) const;
   void add_child_changes(const std::string& name, const Snapshot& over, const Update& update,
                          std::vector<ZooKeeperChange>& changes) const;
 

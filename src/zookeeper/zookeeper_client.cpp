@@ -60,7 +60,8 @@ bool is_lost(int code) {
          code == ZSESSIONMOVED || code == ZCLOSING || code == ZINVALIDSTATE;
 }
 
-/// The paths that have changed since they were watched. The library calls back with a pointer to it.
+/// The paths that have changed since they were watched. The library calls back with a pointer to
+/// it.
 struct ZooKeeperClient::Watches {
   std::set<std::string> changed;
 
@@ -308,15 +309,15 @@ void ZooKeeperClient::submit(const ZooKeeperRequest& request, const std::shared_
       code = lib.zoo_aget(handle_, path, 0, Batch::got_data, slot.get());
       break;
     case Kind::get_and_watch:
-      code = lib.zoo_awget(handle_, path, Watches::call, watches_.get(), Batch::got_data,
-                           slot.get());
+      code =
+          lib.zoo_awget(handle_, path, Watches::call, watches_.get(), Batch::got_data, slot.get());
       break;
     case Kind::get_children:
       code = lib.zoo_aget_children(handle_, path, 0, Batch::got_names, slot.get());
       break;
     case Kind::set:
-      code = lib.zoo_aset(handle_, path, request.data.data(), length, -1, Batch::got_stat,
-                          slot.get());
+      code =
+          lib.zoo_aset(handle_, path, request.data.data(), length, -1, Batch::got_stat, slot.get());
       break;
     case Kind::create:
       code = lib.zoo_acreate(handle_, path, request.data.data(), length, &rights.list, 0,

@@ -21,9 +21,9 @@ struct ZooKeeperReply {
   int code = 0;  ///< one of zookeeper.h's ZOO_ERRORS
   std::string data;
   std::vector<std::string> children;
-  std::int64_t mzxid = 0;      ///< of the last change of the node's data
-  std::int64_t mtime_ms = 0;   ///< when that was, by the leader's clock
-  std::int32_t version = 0;    ///< of the data: how often it was changed since the node was made
+  std::int64_t mzxid = 0;     ///< of the last change of the node's data
+  std::int64_t mtime_ms = 0;  ///< when that was, by the leader's clock
+  std::int32_t version = 0;   ///< of the data: how often it was changed since the node was made
   bool ok() const { return code == 0; }
   static ZooKeeperReply of(int code) {
     ZooKeeperReply reply;
@@ -116,9 +116,9 @@ class ZooKeeperClient {
   _zhandle* handle_ = nullptr;
   int fd_ = -1;  ///< the library's socket
   int sessions_ = 0;
-  bool counted_ = false;    ///< the session of this handle
+  bool counted_ = false;  ///< the session of this handle
   int failed_connects_ = 0;
-  bool reached_ = false;    ///< a server has taken a connection
+  bool reached_ = false;  ///< a server has taken a connection
   std::shared_ptr<Watches> watches_;
 };
 

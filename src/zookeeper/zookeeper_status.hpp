@@ -17,17 +17,19 @@ struct ZooKeeperServerStatus {
   Cause cause = Cause::none;
   std::chrono::nanoseconds answered_in{0};  ///< with the connection
   std::string version{};                    ///< empty: not told
-  std::string mode{};  ///< `leader`, `follower`, `observer` or `standalone`; empty: it does not serve
+  std::string
+      mode{};  ///< `leader`, `follower`, `observer` or `standalone`; empty: it does not serve
   std::string refusal{};  ///< what it said in place of that
 };
 
 /// What a ZooKeeper says of itself as a whole.
 struct ZooKeeperStatus {
-  std::string trouble{};  ///< why there is no session, or nothing can be written; empty: all is well
+  std::string
+      trouble{};  ///< why there is no session, or nothing can be written; empty: all is well
   bool denied = false;
-  milliseconds session{0};               ///< granted
+  milliseconds session{0};                 ///< granted
   std::chrono::nanoseconds round_trip{0};  ///< of a write and a read
-  microseconds ahead{0};  ///< the leader's wall clock, of this host's
+  microseconds ahead{0};                   ///< the leader's wall clock, of this host's
 };
 
 /// Asks the server at `endpoint` alone, by its command `srvr`. Trouble with it is a fact, and never

@@ -132,8 +132,8 @@ class InZooKeeper final : public InDatabase {
 
   StorePtr open() override {
     return std::make_unique<CasStore>(
-        std::make_unique<ZooKeeperBackend>(servers_.endpoints(), "zk://of-the-test", "", "dlock:",
-                                           session_),
+        std::make_unique<ZooKeeperBackend>(servers_.endpoints(), "zk://of-the-test", "",
+                                           "dlock:", session_),
         "dlock:");
   }
   void freeze(const LockKey&) override {
@@ -238,9 +238,9 @@ const std::map<std::string, Recipe>& recipes() {
        {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(1); }}},
       {"etcd-cluster",
        {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(3); }}},
-      {"zookeeper", {"zookeeper", ZooKeeperServers::is_installed, [] {
-                       return std::make_shared<InZooKeeper>(1);
-                     }}},
+      {"zookeeper",
+       {"zookeeper", ZooKeeperServers::is_installed,
+        [] { return std::make_shared<InZooKeeper>(1); }}},
       {"zookeeper-ensemble", {"zookeeper", ZooKeeperServers::is_installed, [] {
                                 return std::make_shared<InZooKeeper>(3);
                               }}}};

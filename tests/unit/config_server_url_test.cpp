@@ -20,6 +20,18 @@ std::string fault(const std::string& url) {
   return error->second;
 }
 
+TEST_CASE("a URL of ZooKeeper names servers, a user and a chroot") {
+  const auto target = std::get<ZooKeeperTarget>(parse_server_url("zk://u:p@z1,z2:2182/a/b%20c"));
+  REQUIRE(target.servers.size() == 2);
+  CHECK(target.servers[0].host == "z1");
+  CHECK(target.servers[0].port == 2181);
+  CHECK(target.servers[1].port == 2182);
+  CHECK(target.servers[1].user == "u");
+  CHECK(target.chroot == "/a/b c");
+  CHECK(target.name() == "zk://z1:2181,z2:2182/a/b c");
+  CHECK(std::get<ZooKeeperTarget>(parse_server_url("zk://z1/")).chroot.empty());
+}
+
 TEST_CASE("local: names a directory or none") {
   CHECK(parse_server_url("local:") == Target(LocalTarget{}));
   CHECK(parse_server_url("local:/var/lock") == Target(LocalTarget{"/var/lock"}));

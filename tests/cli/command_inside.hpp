@@ -1,0 +1,46 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/databases.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/temp_dir.hpp"
+
+namespace dlock::test {
+
+inline nlohmann::json state_at(const std::string& url, const std::string& key) {
+  return nlohmann::json::parse(dlock_at(url, {"inspect", "-k", key, "--json"}).out, nullptr, false);
+}
+
+/// A run on `a` whose command has started, and ends when it is told to.
+class CommandInside {
+ public:
+  explicit CommandInside(const std::string& url, const std::vector<std::string>& options = {})
+      : process(start_dlock(arguments(options), at(url))) {
+    REQUIRE(eventually([&] { return std::filesystem::exists(dir_ / "in"); }));
+  }
+  void end() { write_file(dir_ / "end", ""); }
+
+ private:
+  TempDir dir_;
+
+  std::vector<std::string> arguments(const std::vector<std::string>& options) const {
+    std::vector<std::string> all{"run", "-k", "a"};
+    all.insert(all.end(), options.begin(), options.end());
+    const std::string script =
+        "touch '" + (dir_ / "in") + "'; until [ -e '" + (dir_ / "end") + "' ]; do sleep 0.05; done";
+    all.insert(all.end(), {"--", "sh", "-c", script});
+    return all;
+  }
+
+ public:
+  Process process;
+};
+
+}  // namespace dlock::test

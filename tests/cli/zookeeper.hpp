@@ -1,0 +1,25 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include "cli/command_inside.hpp"
+#include "support/zookeeper_servers.hpp"
+
+// What tests of locks in ZooKeeper have in common.
+
+namespace dlock::test {
+
+inline bool no_zookeeper() {
+  if (ZooKeeperServers::is_installed()) return false;
+  MESSAGE("skipped: zookeeper is not installed");
+  return true;
+}
+
+/// One of a single server for all tests of a process, without nodes.
+inline ZooKeeperServers& one_zookeeper() {
+  static ZooKeeperServers zookeeper;
+  zookeeper.clear();
+  return zookeeper;
+}
+
+}  // namespace dlock::test

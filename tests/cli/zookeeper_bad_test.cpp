@@ -1,0 +1,128 @@
+// What may be wrong with a ZooKeeper that holds locks, and with what is in it.
+
+#include <doctest/doctest.h>
+
+#include "cli/place.hpp"
+#include "cli/zookeeper.hpp"
+#include "support/redis_server.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Kind = ZooKeeperRequest::Kind;
+
+TEST_CASE("zookeeper: nobody there, or another product, is one line and 69") {
+  if (no_zookeeper()) return;
+  const auto nobody = run_at("zk://u:pw-of-it@127.0.0.1:1,127.0.0.1:2");
+  CHECK(nobody.exit_code == 69);
+  CHECK(is_one_message(nobody.err));
+  CHECK(holds(nobody.err, "zk://127.0.0.1:1,127.0.0.1:2: "));
+  CHECK(!holds(nobody.err, "pw-of-it"));
+  const RedisServer redis({true, false, "", {}, {}});
+  const auto other = run_at("zk://127.0.0.1:" + std::to_string(redis.port()));
+  CHECK(other.exit_code == 69);
+  CHECK(is_one_message(other.err));
+  CHECK(holds(other.err, "is it a ZooKeeper"));
+}
+
+TEST_CASE("zookeeper: a URL that cannot be meant is refused before anything is asked") {
+  const auto refused = [](const std::string& url, const std::string& why) {
+    CAPTURE(url);
+    const auto result = run_at(url);
+    CHECK(result.exit_code == 64);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, why));
+  };
+  refused("zks://127.0.0.1", "without TLS");
+  refused("zk://127.0.0.1/a//b", "cannot be the name of a node");
+  refused("zk://127.0.0.1/a/../b", "cannot be the name of a node");
+  refused("zk://:pw@127.0.0.1", "a password without a user");
+  refused("zk://u@127.0.0.1", "a user without a password");
+  refused("zk://127.0.0.1,127.0.0.1", "named twice");
+}
+
+TEST_CASE("zookeeper: a chroot must be there, and what is below it is dlock's alone") {
+  if (no_zookeeper()) return;
+  ZooKeeperServers& zookeeper = one_zookeeper();
+  const auto missing = run_at(zookeeper.url() + "/app");
+  CHECK(missing.exit_code == 69);
+  CHECK(is_one_message(missing.err));
+  CHECK(holds(missing.err, "there is no node /app"));
+  zookeeper.ask({Kind::create, "/app", "", {}});
+  CHECK(run_at(zookeeper.url() + "/app").exit_code == 0);
+  CHECK(zookeeper.nodes() == std::vector<std::string>{"/app", "/app/dlock", "/app/dlock/clock"});
+}
+
+TEST_CASE("zookeeper: a user's nodes are closed to others, and a password elsewhere is warned of") {
+  if (no_zookeeper()) return;
+  // Its nodes are for one user alone to remove.
+  ZooKeeperServers zookeeper;
+  const std::string pw = password;
+  CHECK(run_at(zookeeper.url("app:" + pw + "@")).exit_code == 0);
+  for (const std::string login : {"", "app:wrong-one@", "other:x@"}) {
+    const auto refused = run_at(zookeeper.url(login));
+    CHECK(refused.exit_code == 77);
+    CHECK(is_one_message(refused.err));
+    CHECK(!holds(refused.err, pw));
+  }
+  CHECK(run_at(zookeeper.url("app:" + pw + "@")).exit_code == 0);
+  CHECK(holds(dlock_at(zookeeper.url("app:x@"), {"doctor", "--acl"}).out, "addauth digest app:"));
+  const auto far = dlock({"run", "-n", "-t", "600ms", "-k", "a", "--", "true"},
+                         at("zk://u:pw-of-it@nowhere.invalid"));
+  CHECK(holds(far.err, "the password goes to nowhere.invalid:2181 in plain text"));
+  CHECK(!holds(far.err, "pw-of-it"));
+}
+
+TEST_CASE("zookeeper: a record of a newer dlock, or of none, is left alone") {
+  if (no_zookeeper()) return;
+  ZooKeeperServers& zookeeper = one_zookeeper();
+  CHECK(run_at(zookeeper.url()).exit_code == 0);
+  zookeeper.ask({Kind::create, "/dlock/k:a", "", {}});
+  const auto with_value = [&](const std::string& value) {
+    zookeeper.ask({Kind::set, "/dlock/k:a", value, {}});
+    const auto result = run_at(zookeeper.url());
+    CHECK(is_one_message(result.err));
+    return result.exit_code;
+  };
+  CHECK(with_value("hello") == 65);
+  CHECK(with_value("") == 65);
+  CHECK(with_value("ends 1\ndlock-record 1\nwhatever\n") == 65);
+  zookeeper.ask({Kind::create, "/dlock/k:a/i-1", "", {}});
+  CHECK(with_value("ends 1\ndlock-record 2\nwhatever\n") == 65);
+  CHECK(dlock_at(zookeeper.url(), {"inspect"}).exit_code == 0);
+  CHECK(zookeeper.ask({Kind::get, "/dlock/k:a", "", {}}).data ==
+        "ends 1\ndlock-record 2\nwhatever\n");
+}
+
+TEST_CASE("zookeeper: keys of all kinds of bytes are keys there, too") {
+  if (no_zookeeper()) return;
+  const std::string url = one_zookeeper().url();
+  for (const std::string key : {"/", ".", "..", "a/b", "\xf0\x9f\x94\x92", "%2F", " "}) {
+    CAPTURE(key);
+    CHECK(dlock_at(url, {"run", "-n", "-k", key, "--", "true"}).exit_code == 0);
+    REQUIRE(dlock_at(url, {"acquire", "-k", key, "-t", "60s"}).exit_code == 0);
+    CHECK(dlock_at(url, {"inspect", "-q", "-k", key}).exit_code == 0);
+    CHECK(dlock_at(url, {"release", "--force", "-k", key}).exit_code == 0);
+  }
+}
+
+TEST_CASE("zookeeper: doctor tells modes, session, clock and what locks there are worth") {
+  if (no_zookeeper()) return;
+  const auto alone = doctor_at(one_zookeeper().url());
+  CHECK(holds(finding(alone, "engine"), "ok ZooKeeper 3."));
+  CHECK(holds(finding(alone, "lock"), "ok acquired"));
+  CHECK(holds(finding(alone, "label"), "as safe as its disk"));
+  ZooKeeperServers three({3, milliseconds(200), {}});
+  const auto leader = three.leader();
+  three.kill_hard((leader + 1) % 3);
+  const auto two = doctor_at(three.url());
+  CHECK(holds(finding(two, "reach"), "warning"));
+  CHECK(holds(finding(two, "quorum"), three.endpoint(leader).address() + " leader"));
+  CHECK(holds(finding(two, "label"), "safe while a majority lives"));
+  three.kill_hard((leader + 2) % 3);
+  const auto one = doctor_at(three.url());
+  CHECK(holds(finding(one, "session"), "error"));
+}
+
+}  // namespace
+}  // namespace dlock::test

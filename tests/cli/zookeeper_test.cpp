@@ -1,0 +1,160 @@
+// Locks in ZooKeeper, of one server and of three, as users of dlock meet them.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "cli/place.hpp"
+#include "cli/zookeeper.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+TEST_CASE("zookeeper: a lock is taken, renewed, seen and released by commands of their own") {
+  if (no_zookeeper()) return;
+  ZooKeeperServers& zookeeper = one_zookeeper();
+  const std::string url = zookeeper.url();
+  const auto taken = dlock_at(url, {"acquire", "-k", "a", "-t", "60s"});
+  REQUIRE(taken.exit_code == 0);
+  const std::string token = taken.out.substr(0, taken.out.size() - 1);
+  CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+  CHECK(holds(dlock_at(url, {"inspect"}).out, "a "));
+  CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token, "-t", "90s"}).exit_code == 0);
+  const auto left = state_at(url, "a")["holders"][0]["lease_left_ms"].get<int>();
+  CHECK(left > 60'000);
+  CHECK(left <= 90'000);
+  CHECK(dlock_at(url, {"release", "-k", "a", "--token", token}).exit_code == 0);
+  CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token}).exit_code == 79);
+  CHECK(run_at(url).exit_code == 0);
+  // A free key leaves nothing: fences need no memory there.
+  CHECK(zookeeper.nodes() == std::vector<std::string>{"/dlock", "/dlock/clock"});
+}
+
+TEST_CASE(
+    "zookeeper: a waiter is woken by the release, and by the end of a dead holder's session") {
+  if (no_zookeeper()) return;
+  const std::string url = one_zookeeper().url();
+  CommandInside first(url, {"-t", "4s"});
+  Process waiter = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "second"}, at(url));
+  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  first.end();
+  auto result = waiter.wait(milliseconds(90'000));
+  CHECK(result.out == "second\n");
+  CHECK(result.duration < std::chrono::seconds(20));
+  CommandInside second(url, {"-t", "4s"});
+  Process next = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "third"}, at(url));
+  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  second.process.kill_all();
+  result = next.wait(milliseconds(90'000));
+  CHECK(result.out == "third\n");
+  // By itself it would have looked after 25 s.
+  CHECK(result.duration < std::chrono::seconds(20));
+}
+
+TEST_CASE("zookeeper: a dead waiter is passed over") {
+  if (no_zookeeper()) return;
+  const std::string url = one_zookeeper().url();
+  CommandInside holder(url);
+  Process dead = start_dlock({"run", "-t", "4s", "-k", "a", "--", "true"}, at(url));
+  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  Process living = start_dlock({"run", "-t", "4s", "-k", "a", "--", "echo", "in"}, at(url));
+  REQUIRE(eventually([&] { return waiters(url) == 2; }));
+  dead.kill_all();
+  holder.end();
+  CHECK(living.wait(milliseconds(90'000)).out == "in\n");
+}
+
+TEST_CASE("zookeeper: a hold outlives its session, and its next renewal puts its child back") {
+  if (no_zookeeper()) return;
+  ZooKeeperServers& zookeeper = one_zookeeper();
+  const auto child = [&] {
+    const auto nodes = zookeeper.nodes("/dlock");
+    const auto found = std::find_if(nodes.begin(), nodes.end(), [](const auto& node) {
+      return node.find("/k:a/b-") != std::string::npos;
+    });
+    return found == nodes.end() ? std::string() : *found;
+  };
+  CommandInside holder(zookeeper.url(), {"-t", "6s"});
+  REQUIRE(eventually([&] { return !child().empty(); }));
+  zookeeper.ask(
+      {ZooKeeperRequest::Kind::multi, "", "", {{ZooKeeperChange::Kind::remove, child()}}});
+  CHECK(dlock_at(zookeeper.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+  CHECK(eventually([&] { return !child().empty(); }));
+  CHECK(holder.process.running());
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
+}
+
+TEST_CASE("zookeeper: an evicted holder says who evicted it, and stops its command") {
+  if (no_zookeeper()) return;
+  const std::string url = one_zookeeper().url();
+  CommandInside holder(url, {"-t", "6s"});
+  CHECK(dlock_at(url, {"release", "--force", "-k", "a", "--reason", "stuck"}).exit_code == 0);
+  CHECK(run_at(url).exit_code == 0);
+  const auto ended = holder.process.wait(milliseconds(60'000));
+  CHECK(ended.exit_code == 79);
+  CHECK(holds(ended.err, "stuck"));
+}
+
+TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and another elected") {
+  if (no_zookeeper()) return;
+  ZooKeeperServers zookeeper({3, milliseconds(200), {}});
+  const std::string url = zookeeper.url();
+  CommandInside holder(url, {"-t", "15s"});
+  Process waiter = start_dlock({"run", "-t", "15s", "-k", "a", "--", "echo", "in"}, at(url));
+  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  const auto leader = zookeeper.leader();
+  zookeeper.kill_hard(leader);
+  REQUIRE(eventually([&] { return zookeeper.leader() != leader; }));
+  CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+  CHECK(holder.process.running());
+  holder.end();
+  CHECK(waiter.wait(milliseconds(90'000)).out == "in\n");
+  CHECK(holder.process.wait().exit_code == 0);
+}
+
+TEST_CASE("zookeeper: a holder that is left with a minority stops its command in time") {
+  if (no_zookeeper()) return;
+  ZooKeeperServers zookeeper({3, milliseconds(200), {}});
+  CommandInside holder(zookeeper.url(), {"-t", "6s"});
+  const auto before = BootClock::now();
+  zookeeper.kill_hard(0);
+  zookeeper.stop(1);
+  const auto ended = holder.process.wait(milliseconds(60'000));
+  CHECK(ended.exit_code == 79);
+  CHECK(BootClock::now() - before > std::chrono::seconds(2));
+  const auto no_quorum = run_at(zookeeper.url());
+  CHECK(no_quorum.exit_code == 69);
+  CHECK(is_one_message(no_quorum.err));
+}
+
+TEST_CASE("zookeeper: latches and guards live there as well, and fences count its changes") {
+  if (no_zookeeper()) return;
+  const std::string url = one_zookeeper().url();
+  CHECK(dlock_at(url, {"latch", "open", "-k", "l", "--count", "2", "-t", "60s"}).exit_code == 0);
+  Process waiting = start_dlock({"latch", "wait", "-k", "l", "-w", "60s"}, at(url));
+  CHECK(dlock_at(url, {"latch", "arrive", "-k", "l", "--by", "x"}).exit_code == 0);
+  CHECK(dlock_at(url, {"latch", "arrive", "-k", "l", "--by", "x"}).exit_code == 0);
+  CHECK(waiting.running());
+  CHECK(dlock_at(url, {"latch", "arrive", "-k", "l", "--by", "y"}).exit_code == 0);
+  CHECK(waiting.wait(milliseconds(60'000)).exit_code == 0);
+  const auto guarded = [&](const std::string& fence) {
+    return dlock_at(url, {"guard", "--state-key", "r", "--fence", fence, "true"}).exit_code;
+  };
+  CHECK(guarded("7") == 0);
+  CHECK(guarded("6") != 0);
+  CHECK(guarded("8") == 0);
+  const auto fence = [&] {
+    const auto told = dlock_at(url, {"run", "-k", "a", "--", "sh", "-c", "echo $DLOCK_FENCE"});
+    return std::stoll(told.out);
+  };
+  const auto one = fence(), two = fence();
+  CHECK(one > 0);
+  CHECK(two > one);
+  CHECK(two < 100'000'000'000);
+}
+
+}  // namespace
+}  // namespace dlock::test

@@ -225,7 +225,7 @@ Endpoint parse_unix(std::string_view rest) {
   throw_usage("unknown scheme " + redacted(scheme) + "://" +
               (suggestion.empty()
                    ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
-                     "redis+cluster://, postgres://, mysql://, mariadb:// or etcd://"
+                     "redis+cluster://, postgres://, mysql://, mariadb://, etcd:// or zk://"
                    : suggestion));
 }
 

@@ -98,8 +98,12 @@ void FakeServer::send_on(Client& client) {
     if (n > 0) bytes_sent_ += static_cast<std::size_t>(n);
   }
   if (!client.to_send.empty()) return;
-  if (client.then == Step::Then::reset) reset_connection(client.fd);
-  if (client.then == Step::Then::reset || client.then == Step::Then::close) client.gone = true;
+  // A close with something unread would be a reset: what the client may have sent is read first.
+  if (client.then == Step::Then::close) shutdown(client.fd.get(), SHUT_WR);
+  if (client.then == Step::Then::reset) {
+    reset_connection(client.fd);
+    client.gone = true;
+  }
 }
 
 int FakeServer::connections() {

@@ -128,7 +128,7 @@ TEST_CASE("a wrong scheme is refused, with what was meant") {
   CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
   CHECK(fault("http://h") ==
         "unknown scheme http://: it is local:, redis://, rediss://, unix://, redis+sentinel://, "
-        "redis+cluster://, postgres://, mysql://, mariadb:// or etcd://");
+        "redis+cluster://, postgres://, mysql://, mariadb://, etcd:// or zk://");
   CHECK(fault("://h").starts_with("unknown scheme ://"));
   for (const char* bad : {"", "localhost", "localhost:6379", "/run/r.sock", "redis:h", "unix:/a",
                           "local", "redis:/h", " redis"}) {

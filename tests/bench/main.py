@@ -24,6 +24,7 @@ import plot
 import redlock
 import start
 import trouble
+import zookeeper
 from figures import Report, summary_text
 from stage import Stage
 
@@ -34,6 +35,7 @@ PARTS = {
     "cost": "the server's time and memory for each operation, with up to 10 000 in the queue",
     "idle": "waiters and holders at rest",
     "etcd": "beside etcdctl lock on the same etcd, and what becomes of a lost lease",
+    "zookeeper": "beside kazoo's Lock on the same ZooKeeper",
     "redlock": "five servers, two of them black-holed or one of them slow",
     "databases": "a lock and its hand-over in PostgreSQL and MariaDB, beside their own clients",
     "trouble": "waiters after a crash, and inspect of 10 000 locks",
@@ -75,7 +77,7 @@ def arguments():
 
 def measure(stage, wanted, quick, report):
     all_locks = locks.gather(stage, stage.redis(), report)
-    for part in (start, crowd, distance, etcd, redlock, cost, idle, databases, trouble):
+    for part in (start, crowd, distance, etcd, zookeeper, redlock, cost, idle, databases, trouble):
         name = part.__name__
         if name not in wanted:
             continue

@@ -123,7 +123,7 @@ std::string ZooKeeperServers::url(const std::string& login) const {
 
 ZooKeeperReply ZooKeeperServers::ask(const ZooKeeperRequest& request) {
   Deadline sent{};
-  const auto reply = client_->ask_until_answered({request}, in_time(), sent).front();
+  auto reply = client_->ask_until_answered({request}, in_time(), sent).front();
   if (!reply.ok()) client_->refuse(reply.code, "ask for " + request.path);
   return reply;
 }

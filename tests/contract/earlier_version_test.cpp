@@ -5,6 +5,7 @@
 
 #include "contract/engines.hpp"
 #include "support/eventually.hpp"
+#include "support/files.hpp"
 
 namespace dlock::test {
 namespace {
@@ -30,6 +31,74 @@ void store_as_version_0_1_does(const RedisServer& server) {
   for (const auto& command : recorded) {
     REQUIRE(server.command(command).kind != Reply::Kind::error);
   }
+}
+
+/// The requests of clients of version 0.1, recorded: each sends the script that it brought along.
+class ClientOfVersion01 {
+ public:
+  ClientOfVersion01(const RedisServer& server, std::string token)
+      : server_(server), token_(std::move(token)), client_(token_.substr(0, token_.find(':'))) {}
+
+  std::string acquire() const {
+    return said({"acquire", token_, "", " 60000 60000 1 " + client_ + " vm 2020 root bash -", "0",
+                 "60000", "", "22a0f3945c256cee"});
+  }
+  std::string renew() const { return said({"renew", token_, "", ""}); }
+  std::string release() const { return said({"release", token_, ""}); }
+  std::string force() const { return said({"force", "", "", "", "vm 3044 root dlock -"}); }
+
+ private:
+  /// The first word of the reply, which decides.
+  std::string said(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> words{"EVAL",           script(),          "4",
+                                   "dlock:{k}",      "dlock:{k}:queue", "dlock:{k}:waiters",
+                                   "dlock:{k}:fence"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    Reply reply = server_.command(words);
+    while (reply.kind == Reply::Kind::array && !reply.items.empty()) {
+      reply = Reply(reply.items.front());
+    }
+    return reply.text.substr(0, reply.text.find(' '));
+  }
+  static const std::string& script() {
+    static const std::string text = read_file(DLOCK_SCRIPT_OF_VERSION_0_1);
+    return text;
+  }
+
+  const RedisServer& server_;
+  std::string token_;
+  std::string client_;
+};
+
+TEST_CASE("a client of version 0.1 and one of this version keep each other out") {
+  RedisEngine engine;
+  const auto store = engine.open();
+  const ClientOfVersion01 old(engine.server, "23115bed83afb734:b071486bb0ca6e230cc92926a6ffdd6c");
+  const Claim own = claim_on("k");
+
+  REQUIRE(old.acquire() == "granted");
+  refused(*store, own);
+  CHECK(old.renew() == "renewed");
+  CHECK(old.release() == "released");
+
+  const Fence first = granted(*store, own).fence;
+  CHECK(old.acquire() == "refused");
+  CHECK(old.renew() == "gone");
+  CHECK(old.release() == "left");
+  CHECK(old.acquire() == "refused");
+  CHECK(renew(*store, own));
+
+  // The waiter of the old version is handed the lock, and evicted by the new one.
+  CHECK(release(*store, own) == Released::yes);
+  CHECK(eventually([&] { return old.acquire() == "granted"; }));
+  CHECK(state_of(*store, "k").holders.at(0).fence > first);
+  CHECK(store->evict(LockKey{"k"}, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(old.renew() != "renewed");
+
+  // And the other way round.
+  granted(*store, own);
+  old.force();
+  CHECK(!renew(*store, own));
 }
 
 TEST_CASE("a lock and a waiter of version 0.1 are a lock and a waiter to this version") {

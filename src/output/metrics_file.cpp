@@ -44,9 +44,8 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// A file that is removed again unless it took its place. Nothing is forced to the disk: that takes
-/// longer than most jobs wait for their lock. ext4 and btrfs write the new text out before the
-/// rename takes effect.
+/// A file that takes another's place; what is left under its own name is removed. Nothing is forced
+/// to the disk: that takes longer than most jobs wait for their lock.
 class Replacement {
  public:
   explicit Replacement(const std::string& path) : path_(path) {
@@ -66,6 +65,10 @@ class Replacement {
   }
 
   void take_place() {
+    // A rename over a file makes ext4 write the new one out first.
+    const bool exchanged =
+        renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0;
+    if (exchanged) return;
     if (rename(beside_.c_str(), path_.c_str()) != 0) refuse_errno();
     in_place_ = true;
   }

@@ -5,9 +5,12 @@
 #include <mysqld_error.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 
 #include "base/error.hpp"
@@ -219,7 +222,26 @@ std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options)
   return found;
 }
 
+/// Refuses a Unix socket on which no server listens: libmariadb closes its own twice then, and the
+/// second time hits a file that another thread has opened meanwhile. A socket of another kind is
+/// told whether there is a server without the server's knowing.
+void MysqlConnection::refuse_dead_socket() const {
+  sockaddr_un address{};
+  const std::string& path = address_.socket_path;
+  if (path.empty() || path.size() >= sizeof address.sun_path) return;
+  address.sun_family = AF_UNIX;
+  std::copy(path.begin(), path.end(), address.sun_path);
+  const Fd probe(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe) throw_errno("socket");
+  const bool of_this_kind =
+      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (!of_this_kind && errno == EPROTOTYPE) return;
+  throw_unavailable(shown_ + ": cannot connect to the socket " + escaped(path) + ": " +
+                    std::strerror(of_this_kind ? EPROTOTYPE : errno));
+}
+
 bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_options) {
+  refuse_dead_socket();
   mysql_ = libmariadb().mysql_init(nullptr);
   if (mysql_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
   set_options();

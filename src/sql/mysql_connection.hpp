@@ -68,6 +68,7 @@ class MysqlConnection {
   void set_options();
   /// The hosts to try, in order; an empty one stands for the library's own default.
   std::vector<std::string> hosts(const CallOptions& call_options) const;
+  void refuse_dead_socket() const;
   bool log_in(const std::string& host, const CallOptions& call_options);
   void refuse_plain_text();
   void commit_each_statement(const CallOptions& call_options);

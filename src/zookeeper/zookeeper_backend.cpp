@@ -173,7 +173,17 @@ Snapshot ZooKeeperBackend::read(const std::string& name, const std::string& chan
   if (!channel.empty() && !channels_[channel].by_child) {
     channels_[channel].mzxid = found.front().data.mzxid;
   }
-  return snapshot_from(name, found.front(), std::move(seen));
+  seen = snapshot_from(name, found.front(), std::move(seen));
+  // It may be there from before the client turned to another record.
+  if (seen.alive->contains(client_.session_id())) listen_to_child(name);
+  return seen;
+}
+
+void ZooKeeperBackend::listen_to_child(const std::string& name) {
+  for (auto& [channel, listened] : channels_) {
+    if (listened.name != name || listened.path == own_child(name)) continue;
+    listened = {name, own_child(name), 0, true};
+  }
 }
 
 /// The children of clients: the own one is made where the text names it and removed where it no
@@ -262,12 +272,7 @@ std::variant<Version, Snapshot> ZooKeeperBackend::write(const std::string& recor
   }
   last_version_ = next.version;
   states_[record] = next;
-  if (update.names_connection) {
-    for (auto& [channel, listened] : channels_) {
-      if (listened.name != record || listened.path == own_child(record)) continue;
-      listened = {record, own_child(record), 0, true};
-    }
-  }
+  if (update.names_connection) listen_to_child(record);
   return next.version;
 }
 

@@ -57,6 +57,7 @@ class ZooKeeperBackend final : public CasBackend {
                                  const CallOptions& call_options);
   std::vector<Node> nodes(const std::vector<std::string>& names, Snapshot& read,
                           const CallOptions& call_options);
+  void listen_to_child(const std::string& name);
   void make_directory(const CallOptions& call_options);
   Snapshot snapshot_from(const std::string& name, const Node& node, Snapshot seen);
   std::optional<std::vector<ZooKeeperChange>> changes_for(const std::string& name,

@@ -35,6 +35,26 @@ class HolderOf {
   Process process;
 };
 
+TEST_CASE("database: a socket without a server is one line, and no file is closed twice for it") {
+  const TempDir dir;
+  const std::string trace = dir / "trace";
+  const auto traced = [&](std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {"strace", "-f", "-qq", "-e", "trace=close", "-e", "status=failed", "-o", trace});
+    return Process(words).wait();
+  };
+  if (traced({"true"}).exit_code != 0) {
+    MESSAGE("skipped: strace may not trace here");
+    return;
+  }
+  const auto refused = traced({DLOCK_BINARY, "run", "-n", "-k", "a", "--server",
+                               "mysql://u@/db?socket=" + (dir / "no.sock"), "--", "true"});
+  CHECK(refused.exit_code == 69);
+  CHECK(is_one_message(refused.err));
+  CHECK(holds(refused.err, "cannot connect to the socket " + (dir / "no.sock") + ": No such file"));
+  CHECK(!holds(read_file(trace), "EBADF"));
+}
+
 TEST_OF_DATABASES("database: a table of another shape is refused, and left as it is") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();

@@ -1,0 +1,62 @@
+// What the place of records in ZooKeeper does beneath the contract of a store.
+
+#include "contract/engines.hpp"
+#include "support/zookeeper_servers.hpp"
+#include "zookeeper/zookeeper_backend.hpp"
+
+namespace dlock::test {
+namespace {
+
+TEST_CASE("ZooKeeper: a client that turns to another record and back still hears messages") {
+  if (!ZooKeeperServers::is_installed()) {
+    MESSAGE("skipped: zookeeper is not installed");
+    return;
+  }
+  ZooKeeperServers servers;
+  const auto open = [&] {
+    return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  };
+  ZooKeeperBackend waiter = open(), holder = open();
+  const Snapshot none = waiter.read("x:a", "channel", soon());
+  Update entry{"an entry"};
+  entry.names_connection = true;
+  REQUIRE(std::holds_alternative<Version>(waiter.write("x:a", none, entry, soon())));
+  waiter.read("x:b", "channel", soon());
+  waiter.read("x:a", "channel", soon());
+  const Snapshot seen = holder.read("x:a", "", soon());
+  CHECK(seen.alive == std::set<std::string>{waiter.connection_id()});
+  const Update handed{"handed over", {}, {{"channel", "yours", waiter.connection_id()}}};
+  REQUIRE(std::holds_alternative<Version>(holder.write("x:a", seen, handed, soon())));
+  const auto heard = waiter.next_message("channel", soon().deadline, -1);
+  REQUIRE(std::holds_alternative<std::string>(heard));
+  CHECK(std::get<std::string>(heard) == "yours");
+}
+
+TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again does not count") {
+  if (!ZooKeeperServers::is_installed()) {
+    MESSAGE("skipped: zookeeper is not installed");
+    return;
+  }
+  ZooKeeperServers servers;
+  const auto open = [&] {
+    return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  };
+  ZooKeeperBackend late = open(), other = open();
+  const Snapshot none = other.read("x:a", "", soon());
+  REQUIRE(std::holds_alternative<Version>(other.write("x:a", none, {"first"}, soon())));
+  const Snapshot old = late.read("x:a", "", soon());
+  Update vacant{"nobody"};
+  vacant.vacant_after = Fence{1};
+  const Snapshot first = other.read("x:a", "", soon());
+  const auto removed = other.write("x:a", first, vacant, soon());
+  REQUIRE(std::holds_alternative<Version>(removed));
+  CHECK(std::get<Version>(removed) == 0);
+  REQUIRE(std::holds_alternative<Version>(
+      other.write("x:a", other.read("x:a", "", soon()), {"second"}, soon())));
+  const auto refused = late.write("x:a", old, {"late"}, soon());
+  REQUIRE(std::holds_alternative<Snapshot>(refused));
+  CHECK(std::get<Snapshot>(refused).text == "second");
+}
+
+}  // namespace
+}  // namespace dlock::test

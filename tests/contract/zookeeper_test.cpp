@@ -1,5 +1,6 @@
 // What the place of records in ZooKeeper does beneath the contract of a store.
 
+#include "base/error.hpp"
 #include "contract/engines.hpp"
 #include "support/zookeeper_servers.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
@@ -56,6 +57,25 @@ TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again
   const auto refused = late.write("x:a", old, {"late"}, soon());
   REQUIRE(std::holds_alternative<Snapshot>(refused));
   CHECK(std::get<Snapshot>(refused).text == "second");
+}
+
+TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept, and a larger one refused in words") {
+  if (!ZooKeeperServers::is_installed()) {
+    MESSAGE("skipped: zookeeper is not installed");
+    return;
+  }
+  ZooKeeperServers servers;
+  ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  const Snapshot none = backend.read("x:a", "", soon());
+  const Update large{std::string(1'000'000, 'x')};
+  REQUIRE(std::holds_alternative<Version>(backend.write("x:a", none, large, soon())));
+  const Snapshot seen = backend.read("x:a", "", soon());
+  CHECK(seen.text == large.text);
+  CHECK_THROWS_WITH_AS(backend.write("x:a", seen, {std::string(1'000'001, 'x')}, soon()),
+                       "zk: too many wait or hold: the record of the key would have 1000001 bytes, "
+                       "of 1000000 that ZooKeeper takes",
+                       Error);
+  CHECK(backend.read("x:a", "", soon()).version == seen.version);
 }
 
 }  // namespace

@@ -12,12 +12,12 @@ std::string run_id_of(const RedisServer& server) {
   return info.substr(begin, info.find('\r', begin) - begin);
 }
 
-void vouch_for(const RedisServer& server, milliseconds age) {
+void vouch_for(const RedisServer& server, milliseconds age, bool durable) {
   const Reply time = server.command({"TIME"});
   const microseconds now = std::chrono::seconds(std::stoll(time.items.at(0).text)) +
                            microseconds(std::stoll(time.items.at(1).text));
   const std::string since = std::to_string((now - age).count());
-  server.command({"SET", "dlock:alive", run_id_of(server) + " " + since + " -"});
+  server.command({"SET", "dlock:alive", run_id_of(server) + " " + since + (durable ? " a" : " -")});
 }
 
 }  // namespace dlock::test

@@ -100,7 +100,7 @@ class HookCaller {
   [[noreturn]] void become(const std::string& message) const {
     setpgid(0, 0);
     for (std::size_t at = 0; at < message.size();) {
-      const std::string fact(message.c_str() + at);
+      const std::string fact = message.c_str() + at;
       const auto equals = fact.find('=');
       const std::string name = fact.substr(0, equals);
       const std::string value = fact.substr(equals + 1);

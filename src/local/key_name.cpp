@@ -23,7 +23,8 @@ std::string file_name(const LockKey& key, std::string_view suffix) {
     std::snprintf(hash, sizeof hash, "%c%016llx%016llx", cut_mark,
                   static_cast<unsigned long long>(fnv1a(key.text)),
                   static_cast<unsigned long long>(fnv1a(key.text, second_basis)));
-    name = name.substr(0, length_of_cut) + hash;
+    name.resize(length_of_cut);
+    name += hash;
   }
   return name + std::string(suffix);
 }

@@ -158,7 +158,7 @@ void TableTransaction::renew(HoldEntry& own, milliseconds lease, std::optional<F
   }
 }
 
-void TableTransaction::agree(Owner owner, Fence fence) {
+void TableTransaction::agree(const Owner& owner, Fence fence) {
   table_.last_fence = std::max(table_.last_fence, fence);
   for (HoldEntry& hold : table_.holds) {
     if (hold.inside() && hold.owner == owner) hold.fence = fence;

@@ -28,7 +28,7 @@ class TableTransaction {
   /// Renews and confirms a hold; its fence is raised where none beyond `raise_to` was given out.
   void renew(HoldEntry& own, milliseconds lease, std::optional<Fence> raise_to);
   /// All holds of an owner, which share one fence, get this one; the last is at least that.
-  void agree(Owner owner, Fence fence);
+  void agree(const Owner& owner, Fence fence);
   void join(WaiterEntry asker, std::optional<Ticket> ticket);
   void unqueue(const Token& token);
   /// Whether a newer claim with `latest` than the one that asks is known.

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <thread>
@@ -51,9 +52,9 @@ TEST_CASE("a process gets the stdin, directory, variables and hook it was starte
   options.env = {{"A_VARIABLE", "set"}};
   options.unset_prefixes = {"PW"};
   options.merge = true;
-  options.before_exec = [] { [[maybe_unused]] const int priority = nice(3); };
-  const auto result = run({"sh", "-c", "cat; echo \" $A_VARIABLE\" >&2; nice; pwd -P"}, options);
-  CHECK(result.out == "given set\n3\n" + dir.path() + "\n");
+  options.before_exec = [] { umask(0123); };
+  const auto result = run({"sh", "-c", "cat; echo \" $A_VARIABLE\" >&2; umask; pwd -P"}, options);
+  CHECK(result.out == "given set\n0123\n" + dir.path() + "\n");
 }
 
 TEST_CASE("output larger than any pipe does not block the process") {

@@ -67,9 +67,8 @@ class RedissonDriver final : public LockDriver {
     return prefix + (has_brace ? ":" + key : ":{" + key + "}");
   }
   static Holder holder_of(const Reply& pttl, const std::string& field) {
-    return foreign_holder(
-        is_redisson_owner(field) ? "Redisson or dlock" : "a client that Redisson does not know",
-        pttl);
+    return foreign_holder(is_redisson_owner(field) ? "Redisson or dlock" : "an unknown library",
+                          pttl);
   }
 };
 

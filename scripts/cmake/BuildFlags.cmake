@@ -19,6 +19,12 @@ if(DLOCK_SANITIZE)
     # g++ 12 sees ghosts in its own <regex> when it instruments.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(dlock_flags INTERFACE -fsanitize=${DLOCK_SANITIZE})
+elseif(DLOCK_COVERAGE)
+  target_compile_options(dlock_flags INTERFACE
+    --coverage -fprofile-update=atomic -fprofile-abs-path)
+  # A process that ends without exit() would tell nothing of what it ran.
+  target_sources(dlock_flags INTERFACE ${PROJECT_SOURCE_DIR}/scripts/cmake/coverage_at_the_end.cpp)
+  target_link_options(dlock_flags INTERFACE --coverage -Wl,--wrap=_exit,--wrap=raise)
 elseif(DLOCK_HARDENING)
   target_compile_options(dlock_flags INTERFACE
     -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fPIE)

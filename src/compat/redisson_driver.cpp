@@ -12,6 +12,8 @@
 namespace dlock {
 namespace {
 
+constexpr const char* library = "Redisson or dlock";
+
 /// A hash with one field, the client's id and its thread: RLock and those that share its layout.
 class RedissonDriver final : public LockDriver {
  public:
@@ -54,7 +56,7 @@ class RedissonDriver final : public LockDriver {
   std::optional<Holder> seen_in(const std::string& key,
                                 const std::vector<Reply>& replies) const override;
   Holder holder_in(const std::string&, const Reply& answer) const override {
-    return holder_of(answer.items.at(1), answer.items.at(2).text);
+    return foreign_holder(library, answer.items.at(1));
   }
   std::string channel(const std::string& key) const override {
     return beside(key, "redisson_lock__channel");
@@ -65,10 +67,6 @@ class RedissonDriver final : public LockDriver {
   static std::string beside(const std::string& key, const std::string& prefix) {
     const bool has_brace = key.find('{') != std::string::npos;
     return prefix + (has_brace ? ":" + key : ":{" + key + "}");
-  }
-  static Holder holder_of(const Reply& pttl, const std::string& field) {
-    return foreign_holder(is_redisson_owner(field) ? "Redisson or dlock" : "an unknown library",
-                          pttl);
   }
 };
 
@@ -84,13 +82,22 @@ void RedissonDriver::check_name(const LockKey& key) const {
       "braces, or a pair with text between them");
 }
 
-std::optional<Holder> RedissonDriver::seen_in(const std::string&,
+std::optional<Holder> RedissonDriver::seen_in(const std::string& key,
                                               const std::vector<Reply>& replies) const {
   if (replies[1].integer == 0) return std::nullopt;
-  const bool has_fields = replies[2].is_array(2) && replies[2].items[1].is_array(1);
-  const std::string field = has_fields ? replies[2].items[1].items[0].text : "";
-  if (replies[1].integer == 1) return holder_of(replies[0], field);
-  throw Error(ErrorKind::wrong_data, "it is a hash with several fields, not a Redisson lock");
+  const bool has_pairs = replies[2].is_array(2);
+  const auto pairs = has_pairs ? replies[2].items[1].items : std::vector<Reply>{};
+  const std::string field = pairs.empty() ? "" : pairs.front().text;
+  if (replies[1].integer == 1 && is_redisson_owner(field)) {
+    return foreign_holder(library, replies[0]);
+  }
+  bool has_mode = false;
+  for (std::size_t i = 0; i < pairs.size(); i += 2) has_mode |= pairs[i].text == "mode";
+  const char* kind = has_mode                  ? "a Redisson read/write lock"
+                     : replies[1].integer == 1 ? "a hash that no client of Redisson wrote"
+                                               : "a hash with several fields";
+  throw Error(ErrorKind::wrong_data, escaped(key) + " is " + kind + ", which --compat " +
+                                         layout().row->name + " does not share");
 }
 
 }  // namespace

@@ -273,22 +273,30 @@ TEST_CASE("compat: what Redisson has that is no plain lock is told from one, and
   const auto store = compat_store("redisson", server.address());
   server.command({"HSET", "rw", "mode", "read", "0b0f5f7e-6c1c-4c8e-8f3a-3f1d5a9b7c21:33", "1"});
   server.command({"HSET", "many", "a", "1", "b", "1"});
+  server.command({"HSET", "user", "name", "alice"});
   server.command({"RPUSH", "redisson_lock_queue:{fair}", "x"});
-  for (const auto& [key, what] :
-       {std::pair("rw", "read/write"), std::pair("many", "several fields"),
-        std::pair("fair", "fair lock")}) {
-    for (const bool by_force : {false, true}) {
-      try {
-        by_force ? void(store->evict({key}, {}, evictor, soon()))
-                 : void(store->acquire(claim_on(key), {}, soon()));
-        FAIL("it did not fail");
-      } catch (const Error& error) {
-        CHECK(error.trouble() == ErrorKind::wrong_data);
-        CHECK(std::string(error.what()).find(what) != std::string::npos);
-      }
+  const auto fails = [&](const char* what, const auto& action) {
+    CAPTURE(what);
+    try {
+      action();
+      FAIL("it did not fail");
+    } catch (const Error& error) {
+      CHECK(error.trouble() == ErrorKind::wrong_data);
+      CHECK(std::string(error.what()).find(what) != std::string::npos);
     }
+  };
+  for (const auto& [key, what] :
+       {std::pair("rw", "rw is a Redisson read/write lock"),
+        std::pair("many", "many is a hash with several fields"),
+        std::pair("user", "user is a hash that no client of Redisson wrote"),
+        std::pair("fair", "fair lock")}) {
+    fails(what, [&] { store->acquire(claim_on(key), {}, soon()); });
+    fails(what, [&] { store->evict({key}, {}, evictor, soon()); });
+    if (server.command({"EXISTS", key}).number == 0) continue;
+    fails(what, [&] { store->inspect({{LockKey{key}}, {}}, soon()); });
   }
   CHECK(server.command({"HLEN", "rw"}).number == 2);
+  CHECK(server.command({"HLEN", "user"}).number == 1);
 }
 
 TEST_CASE("compat: a fenced lock counts its grants, and no renewal or repeated request") {

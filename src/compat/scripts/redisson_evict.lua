@@ -5,9 +5,12 @@ if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return {-1, 'a Redisson read
 local fields = redis.call('HLEN', KEYS[1])
 if fields == 0 then return {0} end
 if fields > 1 then return {-1, 'a hash with several fields'} end
-local found = string.sub(redis.call('HKEYS', KEYS[1])[1], 1, 200)
+local field = redis.call('HKEYS', KEYS[1])[1]
+if not string.find(field, '^[%x-]+:%-?%d+$') then
+  return {-1, 'a hash that no client of Redisson wrote'}
+end
 local lease = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
 redis.call('PUBLISH', ARGV[1], '0')
 if ARGV[2] == '1' then redis.pcall('SPUBLISH', ARGV[1], '0') end
-return {1, lease, found}
+return {1, lease, string.sub(field, 1, 200)}

@@ -10,4 +10,8 @@ if is_free or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
 end
 if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return {-1, 'a Redisson read/write lock'} end
 if redis.call('HLEN', KEYS[1]) > 1 then return {-1, 'a hash with several fields'} end
-return {0, redis.call('PTTL', KEYS[1]), string.sub(redis.call('HKEYS', KEYS[1])[1], 1, 200)}
+local field = redis.call('HKEYS', KEYS[1])[1]
+if not string.find(field, '^[%x-]+:%-?%d+$') then
+  return {-1, 'a hash that no client of Redisson wrote'}
+end
+return {0, redis.call('PTTL', KEYS[1]), string.sub(field, 1, 200)}

@@ -1,5 +1,7 @@
 #include <utility>
 
+#include "base/error.hpp"
+#include "base/escape.hpp"
 #include "compat/lock_driver.hpp"
 #include "compat/recognise.hpp"
 #include "compat/symfony_evict_script.hpp"
@@ -35,10 +37,16 @@ class SymfonyDriver final : public LockDriver {
   std::vector<Request> look(const std::string& key) const override {
     return {{"PTTL", key}, {"ZRANGE", key, "0", "1"}};
   }
-  std::optional<Holder> seen_in(const std::string&,
+  std::optional<Holder> seen_in(const std::string& key,
                                 const std::vector<Reply>& replies) const override {
     if (!replies[1].is_array(1)) return std::nullopt;
     const auto& members = replies[1].items;
+    for (const Reply& member : members) {
+      if (is_symfony_member(member.text)) continue;
+      throw Error(ErrorKind::wrong_data,
+                  escaped(key) + " is a sorted set that Symfony did not write, which --compat " +
+                      layout().row->name + " does not share");
+    }
     return holder_of(replies[0], members[0].text, members.size() > 1 ? members[1].text : "");
   }
   Holder holder_in(const std::string&, const Reply& answer) const override {
@@ -47,9 +55,7 @@ class SymfonyDriver final : public LockDriver {
 
  private:
   static Holder holder_of(const Reply& pttl, const std::string& first, const std::string& second) {
-    const std::string& member = first == "__write__" && !second.empty() ? second : first;
-    Holder holder = foreign_holder(
-        is_symfony_member(member) ? "Symfony Lock or dlock" : "an unknown library", pttl);
+    Holder holder = foreign_holder("Symfony Lock or dlock", pttl);
     const bool is_exclusive = first == "__write__" || second == "__write__";
     if (!is_exclusive) holder.limit = no_limit;
     return holder;

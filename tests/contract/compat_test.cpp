@@ -268,6 +268,25 @@ TEST_CASE("compat: another kind of key is left alone, by all that asks for it") 
   }
 }
 
+TEST_CASE("compat: a sorted set that Symfony did not write is left alone, with all its members") {
+  const RedisServer server;
+  const auto store = compat_store("symfony", server.address());
+  server.command({"ZADD", "scores", "1", "alice", "2", "bob"});
+  const auto fails = [](const auto& action) {
+    try {
+      action();
+      FAIL("it did not fail");
+    } catch (const Error& error) {
+      CHECK(error.trouble() == ErrorKind::wrong_data);
+      CHECK(std::string(error.what()).find("Symfony did not write") != std::string::npos);
+    }
+  };
+  fails([&] { store->acquire(claim_on("scores"), {}, soon()); });
+  fails([&] { store->evict({"scores"}, {}, evictor, soon()); });
+  fails([&] { store->inspect({{LockKey{"scores"}}, {}}, soon()); });
+  CHECK(server.command({"ZCARD", "scores"}).number == 2);
+}
+
 TEST_CASE("compat: what Redisson has that is no plain lock is told from one, and left alone") {
   const RedisServer server;
   const auto store = compat_store("redisson", server.address());

@@ -1,4 +1,17 @@
 -- KEYS: the lock. ARGV: the member of the hold, the lease in ms. The scores are the ends of leases.
+-- A set with other members is not Symfony's: of its members none may be taken for a lease that ended.
+local function is_foreign(members)
+  for _, member in ipairs(members) do
+    local is_token = #member == 44 and string.find(member, '^[%w+/]+=$') or
+      #member == 22 and string.find(member, '^[%w_-]+$')
+    if member ~= '__write__' and not is_token then return true end
+  end
+  return false
+end
+
+if is_foreign(redis.call('ZRANGE', KEYS[1], 0, 1)) then
+  return {-1, 'a sorted set that Symfony did not write'}
+end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <map>
 #include <regex>
+#include <sstream>
 
 #include "cli/place.hpp"
 #include "support/cluster.hpp"
@@ -149,6 +151,42 @@ TEST_CASE("compat: inspect --all-kinds lists the locks of every library, and not
   CHECK(row["library"] == "Redisson");
   CHECK(row["kind"] == "read lock");
   CHECK(place.dlock({"inspect", "--all-kinds", "-q", "nothing*"}).exit_code == 1);
+}
+
+TEST_CASE("compat: inspect --all-kinds lists what dlock holds in each layout") {
+  const Place place(Engine::redis);
+  const std::pair<const char*, const char*> keys[] = {
+      {"redis-py", "plain"},
+      {"pottery", "redlock:job"},
+      {"redis-semaphore", "mutex:job"},
+      {"laravel:app_cache:", "app_cache:job"},
+      {"shedlock", "job-lock:default:job"},
+      {"spring:registry", "registry:job"},
+      {"python-redis-lock", "lock:job"},
+      {"redisson", "hash"},
+      {"redisson-fenced", "fenced"},
+      {"symfony", "set"},
+  };
+  for (const auto& [layout, key] : keys) {
+    const std::string name = std::string(key).ends_with(":job") ? "job" : key;
+    const auto acquired =
+        place.dlock({"acquire", "-q", "--compat", layout, "-k", name, "-t", "60s"});
+    REQUIRE(acquired.exit_code == 0);
+  }
+  const auto listed = place.dlock({"inspect", "--all-kinds", "--json"});
+  std::istringstream lines(listed.out);
+  std::map<std::string, nlohmann::json> rows;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    rows[row["key"]] = row;
+  }
+  CHECK(rows.size() == std::size(keys));
+  for (const auto& [layout, key] : keys) {
+    CAPTURE(layout);
+    REQUIRE(rows.count(key) == 1);
+    CHECK(rows[key]["kind"] == "lock");
+    CHECK(rows[key]["library"] != "an unknown library");
+  }
 }
 
 TEST_CASE("compat: in a Cluster each layout works, and names whose keys would part are refused") {

@@ -5,9 +5,17 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 namespace {
+
+/// For one request: the time for all keys is for servers with many, and not for silent ones.
+CallOptions soon_within(const CallOptions& all) {
+  CallOptions one = all;
+  one.deadline = std::min(all.deadline, short_call().deadline);
+  return one;
+}
 
 /// Of one type on one server.
 class Scan {
@@ -22,7 +30,7 @@ class Scan {
       throw_unavailable(client_.server_name() + ": SCAN did not come to its end in time");
     }
     const Request scan{"SCAN", cursor_, "COUNT", "1000", "TYPE", type_};
-    const Reply page = client_.read({scan}, call_options_).front();
+    const Reply page = client_.read({scan}, soon_within(call_options_)).front();
     check_reply(client_, "", page, [] { return std::string(); });
     if (!page.is_array(2)) throw_unavailable(client_.server_name() + ": no answer to SCAN");
     cursor_ = page.items[0].text;
@@ -59,7 +67,7 @@ std::vector<FoundLock> all_foreign_locks(KeyServers& servers, const std::vector<
       while (!scan.has_ended()) {
         auto names = scan.next();
         std::erase_if(names, [&](const std::string& name) { return !is_wanted(name); });
-        const auto locks = foreign_locks(client, type, names, share);
+        const auto locks = foreign_locks(client, type, names, soon_within(share));
         for (std::size_t i = 0; i < names.size(); ++i) {
           if (locks[i]) found.push_back({names[i], *locks[i]});
         }

@@ -186,9 +186,11 @@ class Soak:
                                        env=self.environment(engine))
             with self.lock:
                 self.running[process.pid] = (process, watched, kind)
-            code = process.wait()
+            # Its number is its own until it is reaped, which nobody does while it may be hurt.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             with self.lock:
                 del self.running[process.pid]
+                code = process.wait()
                 self.outcomes[code] = self.outcomes.get(code, 0) + 1
 
     # -- faults

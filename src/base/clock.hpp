@@ -27,7 +27,8 @@ constexpr Deadline never = Deadline::max();
 /// `from + span`, staying at `never` where the sum would overflow.
 Deadline later(Deadline from, std::chrono::nanoseconds span);
 
-/// What is left until `deadline`, rounded up to whole milliseconds; zero once it has passed.
+/// The time that is left until `deadline`, rounded up to whole milliseconds; zero once it has
+/// passed.
 milliseconds left_until(Deadline deadline);
 
 /// How long ago `then` was, rounded down to whole milliseconds.
@@ -36,7 +37,7 @@ milliseconds passed_since(Deadline then);
 /// The wall clock, for what people read and for fences; never for a deadline.
 using WallTime = std::chrono::sys_time<microseconds>;
 WallTime wall_now();
-/// What the wall clock, as it is set now, showed at `then`.
+/// The time that the wall clock, as it is set now, showed at `then`.
 WallTime wall_at(Deadline then);
 
 /// `2026-01-02T03:04:05.678Z`.

@@ -96,7 +96,7 @@ void DuplicateServers::resolved(std::size_t server, std::vector<std::string> add
 void DuplicateServers::await_addresses(Deadline until, int cancel_fd) const {
   pollfd fds[] = {{all_known_.fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
   const bool interrupted = poll_until(fds, until) > 0 && fds[0].revents == 0;
-  if (interrupted) throw Error(ErrorKind::interrupted, "interrupted");
+  if (interrupted) throw_interrupted();
 }
 
 std::vector<DuplicateServers::Addresses> DuplicateServers::addresses() const {

@@ -5,8 +5,8 @@
 
 namespace dlock {
 
-ExitCode exit_code(ErrorKind trouble) {
-  switch (trouble) {
+ExitCode exit_code(ErrorKind kind) {
+  switch (kind) {
     case ErrorKind::usage:
       return ExitCode::usage;
     case ErrorKind::wrong_data:
@@ -32,6 +32,8 @@ void throw_usage(const std::string& message) { throw Error(ErrorKind::usage, mes
 void throw_unavailable(const std::string& message, Cause cause) {
   throw Error(ErrorKind::unavailable, message, cause);
 }
+
+void throw_interrupted() { throw Error(ErrorKind::interrupted, "interrupted"); }
 
 void throw_errno(const std::string& doing) {
   throw Error(ErrorKind::host_refused, doing + ": " + std::strerror(errno));

@@ -71,29 +71,32 @@ enum class Cause {
 constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
 
 /// The one exception type. `what()` is one line for people, without "dlock: " and already escaped;
-/// it never holds a password. Caught in main, by the lease keeper (a failed renewal) and by the
+/// it never holds a password. Caught in main, by the renew thread (a failed renewal) and by the
 /// acquiring loop (a server that went away while it waits).
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind trouble, const std::string& message, Cause cause = Cause::none)
-      : std::runtime_error(message), trouble_(trouble), cause_(cause) {}
-  ErrorKind trouble() const { return trouble_; }
+  Error(ErrorKind kind, const std::string& message, Cause cause = Cause::none)
+      : std::runtime_error(message), kind_(kind), cause_(cause) {}
+  ErrorKind kind() const { return kind_; }
   Cause cause() const { return cause_; }
   /// The same error in other words.
-  Error reworded(const std::string& message) const { return {trouble_, message, cause_}; }
+  Error reworded(const std::string& message) const { return {kind_, message, cause_}; }
 
  private:
-  ErrorKind trouble_;
+  ErrorKind kind_;
   Cause cause_;
 };
 
-ExitCode exit_code(ErrorKind trouble);
+ExitCode exit_code(ErrorKind kind);
 
 /// Error{usage}: what was asked for cannot be done as it was written.
 [[noreturn]] void throw_usage(const std::string& message);
 
 /// Error{unavailable}: who was asked did not answer, or cannot be reached.
 [[noreturn]] void throw_unavailable(const std::string& message, Cause cause = Cause::none);
+
+/// Error{interrupted}: the descriptor that cancels a call became readable.
+[[noreturn]] void throw_interrupted();
 
 /// Error{host_refused} "doing: strerror", from errno as it stands.
 [[noreturn]] void throw_errno(const std::string& doing);

@@ -14,7 +14,7 @@ namespace dlock {
 /// All of a file of the kernel's (/proc, /sys); empty if it cannot be read.
 std::string proc_text(const std::string& path);
 
-/// What dlock needs of /proc/PID/stat (proc(5)).
+/// The fields that dlock needs of /proc/PID/stat (proc(5)).
 struct ProcessStat {
   char state = '?';
   pid_t parent = 0;
@@ -56,7 +56,7 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
-/// What can be said from here about a process or a group.
+/// The state, as seen from here, of a process or a group.
 enum class Life {
   alive,
   over,

@@ -98,7 +98,13 @@ int poll_until(std::span<pollfd> fds, Deadline deadline) {
   }
 }
 
+bool sleep_until(Deadline deadline, int cancel_fd) {
+  pollfd fds[] = {{cancel_fd, POLLIN, 0}};
+  return poll_until(fds, deadline) > 0;
+}
+
 bool readable(int fd) {
+  if (fd < 0) return false;
   pollfd one{fd, POLLIN, 0};
   return poll(&one, 1, 0) > 0;
 }

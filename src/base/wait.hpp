@@ -38,7 +38,10 @@ class AnyOf {
 /// not end the wait.
 int poll_until(std::span<pollfd> fds, Deadline deadline);
 
-/// Whether `fd` can be read now.
+/// Sleeps until `deadline`, or until `cancel_fd` becomes readable, which it answers with true.
+bool sleep_until(Deadline deadline, int cancel_fd);
+
+/// Whether `fd` can be read now; a negative one never can.
 bool readable(int fd);
 
 }  // namespace dlock

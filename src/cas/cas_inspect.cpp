@@ -1,8 +1,7 @@
-#include <fnmatch.h>
-
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/glob.hpp"
 #include "cas/cas_store.hpp"
 #include "rule/table_views.hpp"
 
@@ -12,9 +11,7 @@ namespace {
 bool is_wanted(const std::string& key, const Query& query) {
   const bool named = std::any_of(query.keys.begin(), query.keys.end(),
                                  [&](const LockKey& each) { return each.text == key; });
-  return !named && std::any_of(query.globs.begin(), query.globs.end(), [&](const auto& glob) {
-    return fnmatch(glob.c_str(), key.c_str(), 0) == 0;
-  });
+  return !named && matches_any(key, query.globs);
 }
 
 /// Calls `take` with every record whose name begins with `prefix`, and the key that follows there.
@@ -25,6 +22,7 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
   while (true) {
     const RecordPage page = backend.list(prefix, after, call_options);
     for (const NamedRecord& record : page.records) {
+      if (!record.name.starts_with(prefix)) throw_unavailable(backend.name() + ": no answer");
       Snapshot seen = page.read;
       seen.text = record.text;
       if (record.clock) seen.clock = *record.clock;
@@ -32,7 +30,7 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
       try {
         take(LockKey{record.name.substr(prefix.size())}, seen);
       } catch (const Error& error) {
-        if (error.trouble() != ErrorKind::wrong_data) throw;
+        if (error.kind() != ErrorKind::wrong_data) throw;
       }
       after = record.name;
     }

@@ -103,9 +103,8 @@ std::optional<LatchState> CasStore::latch_of(const LockKey& key, const CallOptio
 
 Wake::Reason CasStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
   if (!backend_->hears_messages()) {
-    pollfd fds[] = {{cancel_fd, POLLIN, 0}};
     const auto next = later(BootClock::now(), poll_pause_at_a_latch);
-    if (poll_until(fds, std::min(until, next)) != 0) return Wake::Reason::interrupted;
+    if (sleep_until(std::min(until, next), cancel_fd)) return Wake::Reason::interrupted;
     return next < until ? Wake::Reason::changed : Wake::Reason::due;
   }
   const auto heard = backend_->next_message(latch_channel(key), until, cancel_fd);

@@ -71,9 +71,8 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
     }
     if (why == Wake::Reason::changed) in_vain = client.channel;
     if (!why) {
-      pollfd fds[] = {{cancel_fd, POLLIN, 0}};
       const auto next = later(BootClock::now(), pause);
-      if (poll_until(fds, std::min(until, next)) != 0) why = Wake::Reason::interrupted;
+      if (sleep_until(std::min(until, next), cancel_fd)) why = Wake::Reason::interrupted;
     }
     if (why == Wake::Reason::interrupted) return Wake{Wake::Reason::interrupted, {}};
     if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};

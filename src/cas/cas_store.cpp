@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "base/backoff.hpp"
 #include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "base/wait.hpp"
 #include "rule/table_views.hpp"
 
 namespace dlock {
@@ -14,22 +14,6 @@ namespace {
 
 constexpr std::size_t channel_bytes = 8;
 constexpr int releases_per_sweep = 16;
-
-/// The pauses between tries that others were faster than: random, and longer each time.
-class ConflictPause {
- public:
-  void take(const CallOptions& call_options) {
-    const Deadline end = later(BootClock::now(), random_up_to(longest_));
-    longest_ = std::min(longest_ * 2, milliseconds(64));
-    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
-    if (poll_until(fds, std::min(end, call_options.deadline)) != 0) {
-      throw Error(ErrorKind::interrupted, "interrupted");
-    }
-  }
-
- private:
-  milliseconds longest_{1};
-};
 
 /// The place's clock by now, and rather less: what blocks must not seem to have ended.
 microseconds clock_since(const Snapshot& seen) {
@@ -51,7 +35,8 @@ Snapshot CasStore::rewrite(
     const std::string& name, const std::string& channel, Snapshot seen,
     const CallOptions& call_options,
     const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
-  ConflictPause pause;
+  // Others were faster: random, so that their next tries do not meet ours.
+  Backoff pauses(milliseconds(1), milliseconds(64));
   bool unsure = false;
   while (true) {
     const auto update = make(seen, unsure);
@@ -69,14 +54,14 @@ Snapshot CasStore::rewrite(
       }
       seen = std::get<Snapshot>(std::move(written));
     } catch (const Error& error) {
-      const bool again = error.trouble() == ErrorKind::unavailable && !unsure &&
+      const bool again = error.kind() == ErrorKind::unavailable && !unsure &&
                          BootClock::now() < call_options.deadline;
       if (!again) throw;
       unsure = true;
       seen = backend_->read(name, channel, call_options);
       continue;
     }
-    pause.take(call_options);
+    pause(random_up_to(pauses.next()), call_options);
     if (BootClock::now() >= call_options.deadline) {
       throw_unavailable(backend_->name() + ": other clients were faster at every try");
     }
@@ -240,8 +225,7 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
   std::int64_t lease = 0;
   change(how, [&](OpenRecord& record, bool unsure) {
     lease = record.lease_of(claim.token);
-    const ReleaseTerms terms{false, options.mode == ReleaseMode::ignore_floor, milliseconds(0)};
-    const auto outcome = record.table.release(claim.token, terms, record.now, record);
+    const auto outcome = record.table.release(claim.token, options.mode, record.now, record);
     record.finish(outcome.more);
     const bool found = outcome.answer != Released::not_held;
     if (found || !unsure) result.outcome = outcome.answer;
@@ -314,7 +298,7 @@ std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& c
   if (leases_) return granted_by_life(claim, Fence{numbers[2]});
   const HandOver told{microseconds(numbers[0]), milliseconds(numbers[1]), Fence{numbers[2]}};
   const DatedAnswer answer{last_answer_.sent, last_answer_.clock};
-  return Wake{Wake::Reason::granted, {}, told_grant(answer, told, told.lease / 2)};
+  return Wake{Wake::Reason::granted, {}, handed_over_grant(answer, told, told.lease / 2)};
 }
 
 }  // namespace dlock

@@ -13,9 +13,9 @@
 #include "cas/latch_record.hpp"
 #include "cas/open_record.hpp"
 #include "lock/fence_register.hpp"
+#include "lock/hand_over.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"
-#include "lock/told_grant.hpp"
 
 namespace dlock {
 

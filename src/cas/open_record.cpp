@@ -62,7 +62,7 @@ std::string min_hold_life_name(const Token& token) { return message_tag(token) +
 
 OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& seen,
                        const std::string& where)
-    : now{seen.clock, seen.clock, microseconds(0), false,
+    : now{seen.clock, seen.clock,
           seen.revision != 0 ? std::optional(Fence{seen.revision}) : std::nullopt},
       key_(key),
       self_(self),
@@ -162,7 +162,7 @@ bool OpenRecord::wake(const WaiterEntry& waiter, const Message& message) {
 }
 
 void OpenRecord::finish(bool more) {
-  while (more) more = table.admit_waiters(now, *this).more;
+  while (more) more = table.admit_waiters(now, *this);
 }
 
 bool OpenRecord::changed() const {

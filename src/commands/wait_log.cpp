@@ -15,20 +15,34 @@ milliseconds wait_line_due(int n) {
 
 void WaitLog::begin(Text text) {
   end();
-  if (log_.quiet()) return;
   since_ = BootClock::now();
-  text_ = std::move(text);
   stop_.clear();
+  change(std::move(text));
+}
+
+void WaitLog::change(Text text) {
+  // Two looks at the key in the worst case, of which each may take some seconds.
+  constexpr std::chrono::seconds longest_until_next_change{35};
+  {
+    const std::lock_guard guard(mutex_);
+    text_ = std::move(text);
+  }
+  start_by(later(since_, due_(1) - longest_until_next_change));
+}
+
+void WaitLog::change_for_long(Text text) {
+  change(std::move(text));
+  start_by(since_);
+}
+
+/// Starts the thread unless it can wait: `due` is still to come.
+void WaitLog::start_by(Deadline due) {
+  if (log_.quiet() || thread_.joinable() || BootClock::now() < due) return;
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error&) {
     // The waiting itself goes on.
   }
-}
-
-void WaitLog::change(Text text) {
-  const std::lock_guard guard(mutex_);
-  text_ = std::move(text);
 }
 
 void WaitLog::end() {

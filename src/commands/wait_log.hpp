@@ -15,8 +15,9 @@ namespace dlock {
 /// after five minutes every five.
 milliseconds wait_line_due(int n);
 
-/// For a waiter without a terminal: a line now and then, from a thread of its own, because a CI
-/// system ends a job that is silent for long.
+/// For a waiter without a terminal: a line now and then, because a CI system ends a job that is
+/// silent for long. A thread writes them; it begins shortly before the first line is due, so that a
+/// short wait costs none, and the command that follows need not wait for its end.
 class WaitLog {
  public:
   /// `due` is wait_line_due, unless a test has no minute to spare.
@@ -30,12 +31,16 @@ class WaitLog {
   using Text = std::function<std::string(milliseconds waited)>;
   /// The waiting has begun.
   void begin(Text text);
-  /// From now on there is something else to say.
+  /// From now on there is something else to say. The waiter calls this every half a minute at
+  /// least, unless it has called change_for_long().
   void change(Text text);
+  /// The same, where nobody knows when the next change comes.
+  void change_for_long(Text text);
   /// No line comes after this.
   void end();
 
  private:
+  void start_by(Deadline due);
   void work();
 
   const Log& log_;

@@ -15,6 +15,9 @@ namespace {
 
 constexpr const char* best_effort = "best effort";
 
+/// Servers are asked at the same time, or one after another if this host has no room for threads.
+constexpr auto at_once_if_possible = std::launch::async | std::launch::deferred;
+
 /// A key that nobody has, in one of these slots.
 LockKey scratch_key_in(const std::vector<std::pair<int, int>>& slots, const std::string& prefix) {
   constexpr int enough = 500'000;  // to find a single slot of 16384
@@ -49,8 +52,9 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
       deployment_name("sentinel", sentinels) + "/" + escaped(master_name), best_effort, {}};
   std::vector<std::future<SentinelFacts>> asked;
   for (const Endpoint& each : sentinels) {
-    asked.push_back(std::async(
-        std::launch::async, [&each, &master_name] { return examine_sentinel(each, master_name); }));
+    asked.push_back(std::async(at_once_if_possible, [&each, &master_name] {
+      return examine_sentinel(each, master_name);
+    }));
   }
   std::vector<SentinelFacts> heard;
   for (auto& each : asked) heard.push_back(each.get());
@@ -73,7 +77,7 @@ Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, DoctorOptions exa
   const ClusterFacts cluster = examine_cluster(seeds);
   std::vector<std::future<ServerFacts>> asked;
   for (const ShardFacts& shard : cluster.shards) {
-    asked.push_back(std::async(std::launch::async, [&shard, &exam] {
+    asked.push_back(std::async(at_once_if_possible, [&shard, &exam] {
       return examine_server(shard.master, exam, scratch_key_in(shard.slots, exam.prefix));
     }));
   }
@@ -92,7 +96,7 @@ Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, DoctorOptions ex
   std::vector<std::future<ServerFacts>> asked;
   for (const Endpoint& each : servers) {
     asked.push_back(std::async(
-        std::launch::async, [&each, &exam] { return examine_server(each, exam, scratch_key()); }));
+        at_once_if_possible, [&each, &exam] { return examine_server(each, exam, scratch_key()); }));
   }
   std::string names;
   std::vector<ServerFacts> heard;

@@ -49,13 +49,12 @@ DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
   const auto clock = [&] {
     const MysqlResult result =
         answer_to(connection, "SELECT " + std::string(clock_expression(Dialect::mysql)));
-    return microseconds(
-        parse_number(result.rows.at(0).at(0).value_or(""), 0, INT64_MAX).value_or(0));
+    return microseconds(parse_number(result.first()[0].value_or(""), 0, INT64_MAX).value_or(0));
   };
   const auto settings = [&](DatabaseFacts& into) {
     for (const char* statement : asked_of_mysql) {
       for (const auto& row : answer_to(connection, statement).rows) {
-        into.settings.values[row.at(0).value_or("")] = row.at(1).value_or("");
+        into.settings.values[row[0].value_or("")] = row[1].value_or("");
       }
     }
     into.pooled = into.settings.text("session") != std::to_string(connection.login_id());

@@ -7,7 +7,7 @@
 #include "doctor/examine.hpp"
 #include "doctor/rights.hpp"
 #include "doctor/trial_lock.hpp"
-#include "redis/redis_member.hpp"
+#include "redis/member_server.hpp"
 #include "redis/redis_store.hpp"
 
 namespace dlock {
@@ -130,9 +130,9 @@ void sweep(Connection& connection, const KeyNames& scratch) {
 std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const DoctorOptions& exam,
                                             const LockKey& key) {
   try {
-    RedisMember member(endpoint, exam.prefix);
-    member.renew(claim_named(key, new_token(Owner{"doctor"})), {}, short_call());
-    return member.standing().quarantined_for;
+    const auto member = redis_member(endpoint, exam.prefix);
+    member->renew(claim_named(key, new_token(Owner{"doctor"})), {}, short_call());
+    return member->standing().quarantined_for;
   } catch (const Error&) {
     return std::nullopt;
   }

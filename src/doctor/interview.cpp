@@ -42,7 +42,7 @@ void interview(const DatabaseQuestions& ask, const std::string& shown, DatabaseF
     poll_until({}, later(facts.clock.front().received, pause_for_the_pace));
     read_database_clock(ask, facts);
   } catch (const Error& error) {
-    const ErrorKind kind = error.trouble();
+    const ErrorKind kind = error.kind();
     if (kind != ErrorKind::unavailable && kind != ErrorKind::denied) throw;
     const std::string why = bare_trouble(error.what(), shown);
     if (reached) {

@@ -7,10 +7,10 @@ namespace dlock {
 namespace {
 
 /// Longer than any server that is worth having takes for one request.
-constexpr milliseconds patience_with_it{2000};
+constexpr milliseconds longest_request{2000};
 constexpr milliseconds scratch_ttl{10'000};
 
-CallOptions call_options() { return {later(BootClock::now(), patience_with_it), -1}; }
+CallOptions call_options() { return {later(BootClock::now(), longest_request), -1}; }
 
 Claim claim_on(const LockKey& key) {
   Claim claim;

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/wait.hpp"
+#include "lock/release.hpp"
 
 namespace dlock {
 namespace {
@@ -25,11 +26,11 @@ constexpr milliseconds time_to_leave{500};
 /// How long the time may be overrun to tell the user how things stand.
 constexpr milliseconds time_for_a_last_look{200};
 
-CallOptions patience_for(const Claim& claim, int cancel_fd) {
+CallOptions call_options_for(const Claim& claim, int cancel_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), cancel_fd};
 }
 
-bool is_unavailable(const Error& error) { return error.trouble() == ErrorKind::unavailable; }
+bool is_unavailable(const Error& error) { return error.kind() == ErrorKind::unavailable; }
 
 /// Refused for now: who waits will be let in.
 bool passes(const Refusal& refusal) {
@@ -40,6 +41,7 @@ bool passes(const Refusal& refusal) {
 class Attempt {
  public:
   enum class Stop { refused, timed_out, interrupted };
+  using End = std::variant<Grant, Stop>;
 
   /// `ticket`: of an earlier attempt for the same key.
   Attempt(Store& store, const Claim& claim, Deadline wait_end, bool unconfirmed,
@@ -50,24 +52,24 @@ class Attempt {
         unconfirmed_(unconfirmed),
         listener_(listener),
         ticket_(ticket),
-        absence_(listener) {}
+        outage_(listener, true) {}
 
   /// Where it may wait, it is in the queue from then on. With `patient` a server that does not
   /// answer counts as a refusal: it was reached before, and wait() goes on trying.
-  std::variant<Grant, Stop> ask_once(int cancel_fd, bool patient);
+  End ask_once(int cancel_fd, bool patient);
   /// After ask_once was refused: stands in the queue.
-  std::variant<Grant, Stop> wait(int cancel_fd);
+  End wait(int cancel_fd);
   const Refusal& refusal() const { return refusal_; }
   std::optional<Ticket> ticket() const { return ticket_; }
   /// Whether ask_once() may have left it in the queue.
   bool may_be_queued() const { return may_be_queued_; }
-  bool server_is_away() const { return absence_.lasts(); }
+  bool server_is_away() const { return outage_.lasts(); }
 
  private:
   std::optional<Grant> take(const Answer& answer);
-  std::optional<Grant> ask_and_sleep(int cancel_fd);
-  std::optional<Grant> ask_last(int cancel_fd);
-  std::optional<Grant> sleep(int cancel_fd);
+  std::optional<End> ask_and_sleep(int cancel_fd);
+  End ask_last(int cancel_fd);
+  std::optional<End> sleep(int cancel_fd);
   std::optional<Grant> confirm(int cancel_fd);
 
   Store& store_;
@@ -78,7 +80,7 @@ class Attempt {
   Refusal refusal_;
   std::optional<Ticket> ticket_;
   bool may_be_queued_ = false;
-  Outage absence_;
+  Outage outage_;
 };
 
 std::optional<Grant> Attempt::take(const Answer& answer) {
@@ -87,12 +89,12 @@ std::optional<Grant> Attempt::take(const Answer& answer) {
   return std::nullopt;
 }
 
-std::variant<Grant, Attempt::Stop> Attempt::ask_once(int cancel_fd, bool patient) {
+Attempt::End Attempt::ask_once(int cancel_fd, bool patient) {
   const bool waits = BootClock::now() < wait_end_;
   may_be_queued_ = waits;
   try {
     const Ask ask{waits, std::nullopt, waits};
-    if (auto grant = take(store_.acquire(claim_, ask, patience_for(claim_, cancel_fd)))) {
+    if (auto grant = take(store_.acquire(claim_, ask, call_options_for(claim_, cancel_fd)))) {
       return *grant;
     }
     may_be_queued_ = waits && passes(refusal_);
@@ -100,56 +102,45 @@ std::variant<Grant, Attempt::Stop> Attempt::ask_once(int cancel_fd, bool patient
     // The others, as the first refusal is told.
     if (refusal_.ahead < refusal_.waiting) --refusal_.waiting;
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) return Stop::interrupted;
+    if (error.kind() == ErrorKind::interrupted) return Stop::interrupted;
     if (!patient || !is_unavailable(error)) throw;
-    absence_.go_on(error, wait_end_, cancel_fd);
+    outage_.go_on(error, wait_end_, cancel_fd);
   }
   return Stop::refused;
 }
 
-std::variant<Grant, Attempt::Stop> Attempt::wait(int cancel_fd) {
-  while (true) {
-    try {
-      if (auto grant = ask_and_sleep(cancel_fd)) return *grant;
-      if (!passes(refusal_)) return Stop::refused;
-    } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) return Stop::interrupted;
-      if (!is_unavailable(error) || BootClock::now() >= wait_end_) throw;
-      absence_.go_on(error, wait_end_, cancel_fd);
-    }
-    if (cancel_fd >= 0 && readable(cancel_fd)) return Stop::interrupted;
-    if (BootClock::now() >= wait_end_ && !absence_.lasts()) {
-      if (auto grant = ask_last(cancel_fd)) return *grant;
-      return Stop::timed_out;
-    }
-  }
+Attempt::End Attempt::wait(int cancel_fd) {
+  return ask_until(
+             wait_end_, cancel_fd, outage_, [&] { return ask_and_sleep(cancel_fd); },
+             [&] { return ask_last(cancel_fd); })
+      .value_or(Stop::interrupted);
 }
 
-/// The last answer may be as old as the wait; nobody is refused for what was true then.
-std::optional<Grant> Attempt::ask_last(int cancel_fd) {
+Attempt::End Attempt::ask_last(int cancel_fd) {
   const auto until = later(BootClock::now(), time_for_a_last_look);
-  const Deadline usual = patience_for(claim_, cancel_fd).deadline;
+  const Deadline usual = call_options_for(claim_, cancel_fd).deadline;
   try {
     auto grant = take(store_.acquire(claim_, {true, ticket_}, {std::min(until, usual), cancel_fd}));
-    if (grant) return grant;
+    if (grant) return *grant;
   } catch (const Error&) {
     // Then what it said last has to do.
   }
   const bool stood_in_it = ticket_ && refusal_.waiting > 0;
   if (stood_in_it) --refusal_.waiting;
-  return std::nullopt;
+  return Stop::timed_out;
 }
 
-std::optional<Grant> Attempt::ask_and_sleep(int cancel_fd) {
-  auto grant = take(store_.acquire(claim_, {true, ticket_}, patience_for(claim_, cancel_fd)));
-  absence_.end();
-  if (grant || !passes(refusal_)) return grant;
+std::optional<Attempt::End> Attempt::ask_and_sleep(int cancel_fd) {
+  auto grant = take(store_.acquire(claim_, {true, ticket_}, call_options_for(claim_, cancel_fd)));
+  outage_.end();
+  if (grant) return *grant;
+  if (!passes(refusal_)) return Stop::refused;
   ticket_ = refusal_.ticket;
   listener_.still_waiting(claim_.key, refusal_);
   return sleep(cancel_fd);
 }
 
-std::optional<Grant> Attempt::sleep(int cancel_fd) {
+std::optional<Attempt::End> Attempt::sleep(int cancel_fd) {
   const auto spread =
       refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
   const auto at_most = refusal_.ahead < near_head
@@ -161,7 +152,8 @@ std::optional<Grant> Attempt::sleep(int cancel_fd) {
     const Wake wake = store_.sleep(claim_, std::min(until, wait_end_), cancel_fd);
     if (wake.why == Wake::Reason::granted) {
       const bool enough = wake.grant && (unconfirmed_ || wake.grant->confirmed);
-      return enough ? wake.grant : confirm(cancel_fd);
+      const auto grant = enough ? wake.grant : confirm(cancel_fd);
+      return grant ? std::optional<End>(*grant) : std::nullopt;
     }
     if (wake.why != Wake::Reason::changed) return std::nullopt;
     until = std::min(wake.ask_again_at, sign_of_life);
@@ -169,7 +161,7 @@ std::optional<Grant> Attempt::sleep(int cancel_fd) {
 }
 
 std::optional<Grant> Attempt::confirm(int cancel_fd) {
-  return store_.renew(claim_, {}, patience_for(claim_, cancel_fd)).grant;
+  return store_.renew(claim_, {}, call_options_for(claim_, cancel_fd)).grant;
 }
 
 /// All claims of one acquisition.
@@ -186,7 +178,7 @@ class Acquisition {
   std::optional<Acquired> take_all();
   enum class Waited { granted, stopped, lost_another };
   Waited wait_for(Attempt& attempt, const Claim& claim);
-  std::variant<Grant, Attempt::Stop> wait_upholding(Attempt& attempt);
+  Attempt::End wait_renewing(Attempt& attempt);
   Acquired stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim);
   bool may_wait() const { return BootClock::now() < wait_end_; }
   bool begins_anew(const Attempt& attempt, const Claim& claim);
@@ -222,7 +214,7 @@ Acquired Acquisition::run() {
       if (auto done = take_all()) return std::move(*done);
     } catch (const Error& error) {
       leave();
-      if (error.trouble() == ErrorKind::interrupted) return Interrupted{};
+      if (error.kind() == ErrorKind::interrupted) return Interrupted{};
       throw;
     } catch (...) {
       leave();
@@ -290,8 +282,7 @@ bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
 
 /// False if interrupted.
 bool Acquisition::pause() const {
-  pollfd fds[] = {{terms_.cancel_fd, POLLIN, 0}};
-  return again_at_ <= BootClock::now() || poll_until(fds, again_at_) == 0;
+  return again_at_ <= BootClock::now() || !sleep_until(again_at_, terms_.cancel_fd);
 }
 
 Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) {
@@ -299,9 +290,9 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
   const auto [since, first] = waiting_since_.try_emplace(claim.key, BootClock::now());
   if (first && !attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
   const bool upkeep = !held_.empty() && needs_renewal(store_, held_.front().claim);
-  const auto result = upkeep ? wait_upholding(attempt) : attempt.wait(terms_.cancel_fd);
+  const auto result = upkeep ? wait_renewing(attempt) : attempt.wait(terms_.cancel_fd);
   if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
-    const bool told = terms_.cancel_fd >= 0 && readable(terms_.cancel_fd);
+    const bool told = readable(terms_.cancel_fd);
     if (*stop == Attempt::Stop::interrupted && !told) return Waited::lost_another;
     stop_ = *stop;
     return Waited::stopped;
@@ -314,13 +305,13 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
 }
 
 /// Also interrupted where one of those had is lost.
-std::variant<Grant, Attempt::Stop> Acquisition::wait_upholding(Attempt& attempt) {
+Attempt::End Acquisition::wait_renewing(Attempt& attempt) {
   const StorePtr second = terms_.open_second();
-  LeaseRenewer keeper(*second, held_);
-  const int fds[] = {terms_.cancel_fd, keeper.lost_fd()};
+  LeaseRenewer renewer(*second, held_);
+  const int fds[] = {terms_.cancel_fd, renewer.lost_fd()};
   const AnyOf interrupt(fds);
   const auto take_over = [&] {
-    const auto before = std::exchange(held_, keeper.stop());
+    const auto before = std::exchange(held_, renewer.stop());
     for (std::size_t i = 0; i < held_.size(); ++i) {
       // Before the first renewal no server was asked to take it down.
       const bool renewed = held_[i].grant.lease.valid_until != before[i].grant.lease.valid_until;
@@ -355,7 +346,7 @@ bool Acquisition::refresh() {
   for (Held& held : std::span(held_).first(before_wait_)) {
     try {
       const auto renewed = store_.renew(held.claim, {.granted = held.grant.fence},
-                                        patience_for(held.claim, terms_.cancel_fd));
+                                        call_options_for(held.claim, terms_.cancel_fd));
       if (!renewed.grant) return false;
       held.grant = *renewed.grant;
     } catch (const Error& error) {
@@ -369,7 +360,7 @@ bool Acquisition::refresh() {
 void Acquisition::leave() {
   std::vector<Held> asked = held_;
   for (std::size_t i = held_.size(); i < asked_; ++i) asked.push_back({claims_[i], {}});
-  give_back(store_, asked, time_to_leave);
+  release_all(store_, asked, time_to_leave);
 }
 
 /// A token given back is never asked for again: the engine may remember it as dead.

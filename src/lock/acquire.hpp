@@ -13,17 +13,17 @@
 
 namespace dlock {
 
-/// What acquire() tells while it works; what becomes of it is the caller's business.
+/// Told by acquire() how the wait goes; made by the command.
 class AcquireListener : public ServerListener {
  public:
   /// When the waiting for a key begins; once more where all has to begin again.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
-  /// What each further answer says, until it is let in.
+  /// At each further answer, until the claim is granted.
   virtual void still_waiting(const LockKey&, const Refusal&) {}
   virtual void let_in(const LockKey& key, milliseconds waited) = 0;
 };
 
-/// Not had in time.
+/// The claims were not acquired in time.
 struct GaveUp {
   LockKey key;
   Refusal refusal;
@@ -52,9 +52,5 @@ struct AcquireTerms {
 /// as long as we may wait; one that was never reached is Error{unavailable}.
 Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
                  AcquireListener& listener);
-
-/// Gives back whatever these claims hold or wait for; repeats until answered, for `at_most` in all.
-/// True if the engine answered for all.
-bool give_back(Store& store, const std::vector<Held>& held, milliseconds at_most);
 
 }  // namespace dlock

@@ -23,7 +23,7 @@ class AtLatch {
         wait_end_(wait_end),
         interrupt_fd_(cancel_fd),
         listener_(listener),
-        absence_(listener) {}
+        outage_(listener, false) {}
 
   LatchWait run();
 
@@ -31,32 +31,21 @@ class AtLatch {
   std::optional<LatchWait::End> look(bool listen, milliseconds at_most);
   std::optional<LatchWait::End> look_and_sleep();
   LatchWait::End look_once_more();
-  bool time_is_up() const { return BootClock::now() >= wait_end_; }
 
   Latches& latches_;
   const LockKey& key_;
   Deadline wait_end_;
   int interrupt_fd_;
   LatchListener& listener_;
-  Outage absence_;
+  Outage outage_;
   LatchState state_;
-  bool reached_ = false;
 };
 
 LatchWait AtLatch::run() {
-  std::optional<LatchWait::End> end;
-  while (!end) {
-    try {
-      end = look_and_sleep();
-      if (!end && time_is_up()) end = look_once_more();
-    } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) return {LatchWait::End::interrupted, state_};
-      if (error.trouble() != ErrorKind::unavailable || !reached_ || time_is_up()) throw;
-      absence_.go_on(error, wait_end_, interrupt_fd_);
-    }
-    if (!end && interrupt_fd_ >= 0 && readable(interrupt_fd_)) end = LatchWait::End::interrupted;
-  }
-  return {*end, state_};
+  const auto end = ask_until(
+      wait_end_, interrupt_fd_, outage_, [this] { return look_and_sleep(); },
+      [this] { return look_once_more(); });
+  return {end.value_or(LatchWait::End::interrupted), state_};
 }
 
 std::optional<LatchWait::End> AtLatch::look(bool listen, milliseconds at_most) {
@@ -68,11 +57,10 @@ std::optional<LatchWait::End> AtLatch::look(bool listen, milliseconds at_most) {
 }
 
 std::optional<LatchWait::End> AtLatch::look_and_sleep() {
-  const bool listen = !time_is_up();
-  const bool first = !reached_;
+  const bool listen = BootClock::now() < wait_end_;
+  const bool first = !outage_.may_begin();
   const auto end = look(listen, silence_of_a_dead_server);
-  reached_ = true;
-  absence_.end();
+  outage_.end();
   if (end || !listen) return end ? end : LatchWait::End::timed_out;
   first ? listener_.waiting(state_) : listener_.still_waiting(state_);
   // Its end is rounded to milliseconds on the way here.
@@ -83,12 +71,10 @@ std::optional<LatchWait::End> AtLatch::look_and_sleep() {
   return std::nullopt;
 }
 
-/// The last answer may be as old as the wait; nobody is told what was true then.
 LatchWait::End AtLatch::look_once_more() {
   try {
     return look(false, time_for_a_last_count).value_or(LatchWait::End::timed_out);
-  } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) throw;
+  } catch (const Error&) {
     return LatchWait::End::timed_out;
   }
 }

@@ -7,12 +7,12 @@
 
 namespace dlock {
 
-/// What await_latch() tells while it works.
+/// Told by await_latch() how the wait goes; made by the command.
 class LatchListener : public ServerListener {
  public:
   /// When the waiting begins.
   virtual void waiting(const LatchState& state) = 0;
-  /// What each further answer says.
+  /// At each further answer.
   virtual void still_waiting(const LatchState&) {}
 };
 

@@ -18,10 +18,10 @@ struct LockKey {
   auto operator<=>(const LockKey&) const = default;
 };
 
-/// What is wrong with `text` as a key, as the end of a sentence ("is empty"); nothing if it is one.
+/// The fault of `text` as a key, as the end of a sentence ("is empty"); nothing if it is one.
 std::optional<std::string> key_fault(std::string_view text);
 
-/// Who holds: a path. `a/b` stands below `a`, and re-enters what `a` holds.
+/// The owner of holds: a path. `a/b` stands below `a`, and re-enters what `a` holds.
 struct Owner {
   std::string text;
   auto operator<=>(const Owner&) const = default;
@@ -35,7 +35,7 @@ constexpr std::size_t longest_owner_id = 128;
 /// A new owner below `above` (empty: below nobody): one more component of 64 random bits.
 Owner new_owner_below(const std::optional<Owner>& above);
 
-/// What is wrong with an owner path as DLOCK_OWNER brings it, or with one component as `--owner`
+/// The fault of an owner path as DLOCK_OWNER brings it, or with one component as `--owner`
 /// does; nothing if all is well.
 std::optional<std::string> owner_path_fault(std::string_view text);
 std::optional<std::string> owner_id_fault(std::string_view text);
@@ -88,7 +88,7 @@ struct Who {
 /// The calling process, with `command` and `label` as given.
 Who this_process(std::string command, std::string label);
 
-/// What keeps a hold alive.
+/// The way in which a hold is kept alive.
 enum class Liveness {
   renewal,  ///< its lease, which somebody renews
   process,  ///< the process that asked, where the engine can see processes (`run` on local:);

@@ -112,7 +112,7 @@ struct Refusal {
 
 using Answer = std::variant<Grant, Refusal>;
 
-/// Who was granted a key that is free now, as far as its place remembers.
+/// The last holder of a key that is free now, as far as its place remembers.
 struct LastGrant {
   Who who;
   WallTime acquired_at;

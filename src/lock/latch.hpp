@@ -12,7 +12,8 @@
 
 namespace dlock {
 
-/// Who arrives, once however often it is said: letters, digits and `._:@-`, as an owner's name.
+/// The client that arrives, counted once however often it says so: letters, digits and `._:@-`, as
+/// an owner's name.
 struct ArrivalId {
   std::string text;
   auto operator<=>(const ArrivalId&) const = default;
@@ -23,7 +24,7 @@ ArrivalId new_arrival_id();
 
 constexpr std::int64_t largest_latch = 1'000'000;
 
-/// What a latch is opened with.
+/// The terms on which a latch is opened.
 struct LatchTerms {
   std::int64_t count = 0;
   milliseconds ttl{0};

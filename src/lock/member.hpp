@@ -10,14 +10,14 @@
 
 namespace dlock {
 
-/// What a server's wall clock showed at some moment between the two on this host's.
+/// The time that a server's wall clock showed at some moment between the two on this host's.
 struct ClockReading {
   microseconds server{0};  ///< since the epoch
   Deadline sent{};
   Deadline received{};
 };
 
-/// What a member's answers are worth.
+/// The weight of a member's answers.
 struct Standing {
   /// Its answers count once this has passed: until then a lease may last that it has forgotten.
   milliseconds quarantined_for{0};
@@ -27,16 +27,16 @@ struct Standing {
   std::optional<ClockReading> clock{};  ///< the last one, if it has told any
 };
 
-/// What one server has of a latch.
+/// The part of a latch that one server has.
 struct LatchPart {
   LatchState state;
   std::vector<ArrivalId> arrived;  ///< those that were asked for, as they came to this server
 };
 
-/// What a member is to have no longer, for the majority has another latch of that name.
+/// The latch that a member is to give up, for the majority has another of that name.
 struct Displaced {
   std::string generation;
-  /// Who has arrived there is counted on: both were opened at the same time, for the same.
+  /// Its arrivals count for the new one: both were opened at the same time, for the same.
   bool arrivals_stay = false;
 };
 
@@ -46,7 +46,7 @@ struct Displaced {
 /// renew(): where a hold's fence is smaller than the one that `terms` says it was granted with, and
 /// no larger one was given out since, hold and server take that over; the answer has the fence that
 /// the hold has then.
-class Member : public virtual Store, public virtual FenceRegister, public virtual Latches {
+class Member : public Store, public FenceRegister, public Latches {
  public:
   /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
   /// clock). A hold the token has already is answered with the fence it has.

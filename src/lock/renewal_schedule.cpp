@@ -133,7 +133,7 @@ void RenewalSchedule::renew(Upkept& lease) {
     promise();
     listener_.renewed(claim.key, renewed.grant->margin);
   } catch (const Error& error) {
-    if (error.trouble() != ErrorKind::interrupted) return failed(lease, now, error);
+    if (error.kind() != ErrorKind::interrupted) return failed(lease, now, error);
     if (!lease.held.failing_since) lease.held.failing_since = now;
   } catch (const std::exception& error) {
     failed(lease, now, Error(ErrorKind::host_refused, error.what()));
@@ -143,7 +143,7 @@ void RenewalSchedule::renew(Upkept& lease) {
 void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) {
   const auto now = BootClock::now();
   if (!lease.held.failing_since) lease.held.failing_since = since;
-  const bool away = error.trouble() == ErrorKind::unavailable && !is_reply(error.cause());
+  const bool away = error.kind() == ErrorKind::unavailable && !is_reply(error.cause());
   std::string why = (away ? "server unreachable since " : "not renewed since ") +
                     iso8601(wall_at(*lease.held.failing_since)) + ": " + error.what();
   const bool shortened = lease.held.hidden > std::chrono::nanoseconds(0);

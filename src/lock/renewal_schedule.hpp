@@ -15,7 +15,7 @@ struct Held {
   Claim claim;
   Grant grant;
   std::optional<Deadline> failing_since{};  ///< no renewal has succeeded since
-  /// What may have passed uncounted since the lease was confirmed.
+  /// The time that may have passed uncounted since the lease was confirmed.
   std::chrono::nanoseconds hidden{0};
   /// Another store than the one that releases it has renewed it; see ReleaseOptions.
   bool renewed_elsewhere = false;
@@ -30,7 +30,7 @@ struct Loss {
   std::optional<Who> evicted_by{};  ///< with `gone`, where that is known
 };
 
-/// What becomes of leases that are kept up, as it happens.
+/// Told by RenewalSchedule what becomes of the leases that it renews.
 class LeaseListener {
  public:
   virtual ~LeaseListener() = default;
@@ -85,8 +85,8 @@ class RenewalSchedule {
   std::vector<Upkept> leases_;
 };
 
-/// How long one request may take for a hold with this ttl: a server silent for longer counts as
-/// unreachable.
+/// The time that one request may take for a hold with this ttl: a server silent for longer counts
+/// as unreachable.
 milliseconds request_timeout(milliseconds ttl);
 
 }  // namespace dlock

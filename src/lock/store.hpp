@@ -45,7 +45,7 @@ struct Wake {
   std::optional<Grant> grant{};
 };
 
-/// What a renewal may say beside its claim.
+/// The options of a renewal, beside its claim.
 struct RenewalTerms {
   std::optional<milliseconds> ttl{};  ///< a new one; else the lease is as long as before
   /// With which the hold was granted, to whichever store of this place. Where several servers
@@ -53,8 +53,8 @@ struct RenewalTerms {
   std::optional<Fence> granted{};
 };
 
-/// What came of a renewal. Without a grant the hold has gone; `evicted_by` is who evicted it, where
-/// the place knows.
+/// The result of a renewal. Without a grant the hold has gone; `evicted_by` is who evicted it,
+/// where the place knows.
 struct Renewed {
   std::optional<Grant> grant{};
   std::optional<Who> evicted_by{};
@@ -71,14 +71,14 @@ enum class ReleaseMode {
   ignore_floor,  ///< the command never started: --min-hold does not count
 };
 
-/// What a release may say beside its claim.
+/// The options of a release, beside its claim.
 struct ReleaseOptions {
   ReleaseMode mode = ReleaseMode::normal;
   /// Another store of this place has renewed the hold: what that one asked may come after this.
   bool renewed_elsewhere = false;
 };
 
-/// What came of a release. `evicted_by`: of a hold that was not there, where the place knows.
+/// The result of a release. `evicted_by`: of a hold that was not there, where the place knows.
 struct ReleaseResult {
   Released outcome = Released::not_held;
   std::optional<Who> evicted_by{};
@@ -91,8 +91,8 @@ enum class Suspension {
          ///< then, and what was asked and not answered is as if it had never been answered
 };
 
-/// What inspect is to look at: exact keys and globs (fnmatch over whole keys); `everything` is the
-/// glob `*`.
+/// The keys that inspect is to look at: exact keys and globs (fnmatch over whole keys);
+/// `everything` is the glob `*`.
 struct Query {
   std::vector<LockKey> keys;
   std::vector<std::string> globs;
@@ -164,7 +164,7 @@ class Store {
   /// Null where the engine goes by leases alone.
   virtual HostView* host_view() { return nullptr; }
 
-  /// What was wrong with single servers of the place, each as it was heard last, that neither this
+  /// The errors of single servers of the place, each as it was heard last, that neither this
   /// nor a margin has told before. Error{usage} is for the user who named them.
   virtual std::vector<Error> take_troubles() { return {}; }
 
@@ -187,8 +187,8 @@ bool needs_renewal(Store& store, const Claim& claim);
 /// be asked for at once. For a thread that must not be kept from its deadlines.
 std::optional<Renewed> look_at_hold(Store& store, const Claim& claim);
 
-/// What a lease loses to clocks that run at different rates, and to rounding: 1 % + 2 ms, the
-/// figure of the Redlock page
+/// The time that a lease loses to clocks that run at different rates, and to rounding: 1 % + 2 ms,
+/// the figure of the Redlock page
 /// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
 milliseconds drift_allowance(milliseconds lease);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/error.hpp"
@@ -56,12 +57,17 @@ std::vector<SocketAddress> resolve_in_time(const std::string& host, int port,
   std::vector<SocketAddress> found;
   if (look_up(host, port, AI_NUMERICHOST, found) == 0) return found;
   const auto lookup = std::make_shared<Lookup>();
-  look_up_aside(lookup, host, port);
+  try {
+    look_up_aside(lookup, host, port);
+  } catch (const std::system_error& no_thread) {
+    throw_unavailable("cannot look up " + escaped(host) + ": no thread: " + no_thread.what(),
+                      Cause::not_looked_up);
+  }
   pollfd fds[] = {{lookup->done.fd(), POLLIN, 0}, {call_options.cancel_fd, POLLIN, 0}};
   if (poll_until(fds, call_options.deadline) == 0) {
     throw_unavailable("looking up " + escaped(host) + " took too long", Cause::not_looked_up);
   }
-  if (fds[0].revents == 0) throw Error(ErrorKind::interrupted, "interrupted");
+  if (fds[0].revents == 0) throw_interrupted();
   const std::lock_guard guard(lookup->mutex);
   if (lookup->fault != 0) {
     throw_unavailable("cannot look up " + escaped(host) + ": " + gai_strerror(lookup->fault),
@@ -92,7 +98,7 @@ std::vector<SocketAddress> resolve(const std::string& host, int port,
     if (listener) listener(in_digits(addresses));
     return addresses;
   } catch (const Error& error) {
-    if (listener && error.trouble() != ErrorKind::interrupted) listener({});
+    if (listener && error.kind() != ErrorKind::interrupted) listener({});
     throw;
   }
 }

@@ -26,7 +26,7 @@ namespace {
 bool ready(int fd, short events, const CallOptions& call_options) {
   pollfd fds[] = {{fd, events, 0}, {call_options.cancel_fd, POLLIN, 0}};
   if (poll_until(fds, call_options.deadline) == 0) return false;
-  if (fds[0].revents == 0) throw Error(ErrorKind::interrupted, "interrupted");
+  if (fds[0].revents == 0) throw_interrupted();
   return true;
 }
 
@@ -40,9 +40,7 @@ int begin_connect(const Fd& socket, const SocketAddress& address, const CallOpti
     const int error = errno;
     const Deadline again = later(BootClock::now(), pause);
     if (error != EAGAIN || again >= call_options.deadline) return error;
-    if (ready(call_options.cancel_fd, POLLIN, {again, -1})) {
-      throw Error(ErrorKind::interrupted, "interrupted");
-    }
+    if (sleep_until(again, call_options.cancel_fd)) throw_interrupted();
   }
 }
 

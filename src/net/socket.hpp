@@ -24,10 +24,10 @@ class Socket {
   bool has_ended() const;
   /// Whether there is something to read, or the end of it, before `until`.
   bool readable_by(Deadline until, int cancel_fd) const;
-  /// What has arrived; nothing at the end of it. `awaited` is for the
+  /// The bytes that have arrived; nothing at the end of it. `awaited` is for the
   /// message at the deadline: "no answer in time".
   std::string receive(const CallOptions& call_options, const char* awaited);
-  /// What is there now, without waiting.
+  /// The bytes that are there now, without waiting.
   std::string receive_arrived();
   /// Takes what it has sent off the front of `bytes`; false if the connection has ended.
   bool send(std::string& bytes, const CallOptions& call_options);
@@ -37,7 +37,7 @@ class Socket {
   bool is_tcp() const { return peer_.storage.ss_family != AF_UNIX; }
   /// Whether the end has been met in receiving or sending.
   bool at_end() const { return at_end_; }
-  /// What broke it, for people; empty while it goes on and where the peer just closed it.
+  /// The reason why it broke, for people; empty while it goes on and where the peer just closed it.
   const std::string& broke() const { return broke_; }
 
  private:

@@ -41,7 +41,7 @@ Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options
     try {
       stream.shake_hands(call_options);
     } catch (const Error& error) {
-      if (error.cause() != Cause::none || error.trouble() != ErrorKind::unavailable) throw;
+      if (error.cause() != Cause::none || error.kind() != ErrorKind::unavailable) throw;
       throw_unavailable(error.what(), Cause::tls_interrupted);
     }
   }
@@ -90,7 +90,7 @@ std::string Stream::probe(std::string_view bytes, const CallOptions& call_option
     other.send(to_send, brief);
     return other.receive(brief, "in time");
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) throw;
+    if (error.kind() == ErrorKind::interrupted) throw;
     return "";
   }
 }

@@ -15,7 +15,7 @@ namespace dlock {
 inline constexpr const char* speaks_no_tls =
     "it does not speak TLS: where that is meant, write redis:// in place of rediss://";
 
-/// What there is to know of an open TLS connection; texts are escaped.
+/// The facts of an open TLS connection; texts are escaped.
 struct TlsFacts {
   std::string version;                  ///< `TLSv1.3`
   std::string cipher;                   ///< `TLS_AES_256_GCM_SHA384`
@@ -37,15 +37,15 @@ class TlsSession {
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  /// What the server has sent.
+  /// The bytes that the server has sent.
   void arrive(std::string_view bytes);
-  /// What is to be sent to it.
+  /// The bytes that are to be sent to it.
   std::string outgoing();
 
   /// Goes on with the handshake as far as the bytes reach; true once it is done.
   bool shake_hands();
   void write(std::string_view plain);
-  /// What has arrived, decrypted; empty if there is nothing whole.
+  /// The bytes that have arrived, decrypted; empty if there is nothing whole.
   std::string read();
   /// Whether the server has said that it sends no more.
   bool is_closed() const { return closed_; }

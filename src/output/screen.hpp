@@ -8,8 +8,8 @@ namespace dlock {
 /// What part of a picture says, for those who see colours.
 enum class Tone { plain, title, faint, good, busy, bad };
 
-/// Who reads what is written to a descriptor. By default a file or a pipe, for which nothing is cut
-/// off: whoever looks for a name there has to find it.
+/// The reader of what is written to a descriptor. By default a file or a pipe, for which nothing is
+/// cut off: whoever looks for a name there has to find it.
 struct Screen {
   bool is_terminal = false;
   bool moves_cursor = false;  ///< a terminal that can do more than print lines

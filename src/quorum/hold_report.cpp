@@ -66,7 +66,7 @@ QuorumMargin margin_of(const QuorumHold& hold, Nodes& nodes) {
     const bool just_asked =
         node_vote.awaited && BootClock::now() < later(hold.asked, straggler_wait);
     // All were told the fence that was decided on, after their votes.
-    const bool differs = held && hold.had && node_vote.fence != hold.fence;
+    const bool differs = held && hold.acquired && node_vote.fence != hold.fence;
     if ((held && !differs) || just_asked) {
       ++margin.held;
       continue;
@@ -87,7 +87,7 @@ void throw_no_majority_of(const QuorumHold& hold, const Nodes& nodes) {
     const auto& trouble = hold.node_votes[i].trouble;
     const auto why = lack(hold, i, nodes);
     troubles.emplace_back();
-    if (why) troubles.back() = Error(trouble ? trouble->trouble() : ErrorKind::unavailable, *why);
+    if (why) troubles.back() = Error(trouble ? trouble->kind() : ErrorKind::unavailable, *why);
   }
   throw_no_majority(troubles);
 }

@@ -36,7 +36,7 @@ void HoldRound::ask_for_votes(const Ask& ask, Deadline deadline) {
   }
 }
 
-std::optional<Grant> HoldRound::settle(const CallOptions& call_options) {
+std::optional<Grant> HoldRound::await_decision(const CallOptions& call_options) {
   std::optional<Deadline> rest;
   while (true) {
     if (auto grant = decided(call_options.deadline)) return grant;
@@ -79,7 +79,7 @@ std::optional<Grant> HoldRound::decided(Deadline deadline) {
   if (hold_.fence_may_be_found(now)) return std::nullopt;
   if (hold_.fence.value == 0) hold_.fence = hold_.least_common_fence(now);
   if (const auto lease = hold_.lease(now)) {
-    hold_.had = true;
+    hold_.acquired = true;
     rejoin();
     return Grant{hold_.fence, *lease};
   }

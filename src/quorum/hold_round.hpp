@@ -19,7 +19,7 @@ class HoldRound {
   /// Asks for the votes that are still lacking, all with the same proposal and ticket.
   void ask_for_votes(const Ask& ask, Deadline deadline);
   /// Hears replies until enough nodes have the hold, or no longer can.
-  std::optional<Grant> settle(const CallOptions& call_options);
+  std::optional<Grant> await_decision(const CallOptions& call_options);
   /// The grant, once enough nodes store one fence; else asks those that have a smaller one to raise
   /// theirs.
   std::optional<Grant> decided(Deadline deadline);

@@ -8,7 +8,7 @@
 namespace dlock {
 namespace {
 
-/// Who opens a latch at the same time as another does it within his patience, and their clocks
+/// Who opens a latch at the same time as another does it within its deadline, and their clocks
 /// differ by seconds.
 constexpr std::chrono::seconds same_time{10};
 
@@ -50,7 +50,7 @@ void LatchViews::take(std::size_t member, const Response& response) {
   view.listening = false;
   if (const auto* error = std::get_if<Error>(&response)) {
     // Two names of one server: that is no answer of a member.
-    if (error->trouble() == ErrorKind::usage) throw Error(*error);
+    if (error->kind() == ErrorKind::usage) throw Error(*error);
     view.state = View::State::failed;
     view.trouble = *error;
     return;

@@ -13,7 +13,7 @@
 
 namespace dlock {
 
-/// What the members of a quorum have said of one latch, and what follows from it. Knows no clock
+/// The answers of the members of a quorum about one latch, and what follows from it. Knows no clock
 /// and asks nobody: QuorumStore does.
 ///
 /// A latch has a generation, and is what a majority has of one: whatever a member has of another,
@@ -31,7 +31,7 @@ class LatchViews {
   /// of changes. `woken`: somebody has just arrived, and may be on the way to members that lack
   /// him.
   void begin(bool listen, bool woken);
-  /// What `member` said: an optional LatchPart, or an Error.
+  /// Takes the answer of `member`: an optional LatchPart, or an Error.
   void take(std::size_t member, const Response& response);
   /// Its news channel broke.
   void take_silence(std::size_t member, const Error& why);
@@ -91,7 +91,7 @@ class LatchViews {
   template <typename Is>
   std::size_t number_of(const Is& is) const;
   std::optional<Which> agreed() const;
-  /// What all are to have.
+  /// The state that all are to have.
   std::optional<Which> aim() const;
   std::optional<Which> newest() const;
   bool is_proposed(const Which& which) const;

@@ -163,8 +163,8 @@ void throw_no_majority(const std::vector<std::optional<Error>>& troubles) {
   std::string text;
   for (const auto& trouble : troubles) {
     if (!trouble) continue;
-    if (!common) common = trouble->trouble();
-    if (*common != trouble->trouble()) common = ErrorKind::unavailable;
+    if (!common) common = trouble->kind();
+    if (*common != trouble->kind()) common = ErrorKind::unavailable;
     text += (text.empty() ? ": " : "; ") + std::string(trouble->what());
   }
   throw Error(common.value_or(ErrorKind::unavailable),

@@ -12,8 +12,8 @@ namespace dlock {
 /// The owners that members have named, each once.
 std::vector<Holder> merged_holders(const std::vector<std::vector<Holder>>& said);
 
-/// What members said of the same query, as one: holders who have not the votes of the `servers`
-/// that they need, and cannot have them with those that did not answer, are left out.
+/// The answers of members to the same query, as one: holders who have not the votes of the
+/// `servers` that they need, and cannot have them with those that did not answer, are left out.
 std::vector<KeyState> merged_states(const Query& query,
                                     const std::vector<std::vector<KeyState>>& said,
                                     std::size_t servers);

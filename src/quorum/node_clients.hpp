@@ -12,7 +12,7 @@
 
 namespace dlock {
 
-/// What a member is asked; each is a call of Member by the same name.
+/// A request to a member; each is a call of Member by the same name.
 struct Vote {
   Claim claim;
   Ask ask;
@@ -60,7 +60,7 @@ struct LatchReading {
 using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, Eviction, Inspection,
                                  FenceRecord, LatchMending, Arrival, LatchReading>;
 
-/// What came of it: of a Vote an Answer, of Renewal and Rejoining a Renewed, of what is about
+/// The response to it: of a Vote an Answer, of Renewal and Rejoining a Renewed, of what is about
 /// latches an optional LatchPart. A Wake comes unasked, after a waiting Vote was refused or a
 /// LatchReading that listens was answered; an Error in place of one means that the news channel
 /// broke.

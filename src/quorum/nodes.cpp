@@ -86,7 +86,7 @@ void Nodes::check_identity(NodeReply& reply) {
   }
   // A good one that became a bad one, as a replica, was named rightly.
   const auto* error = std::get_if<Error>(&reply.response);
-  if (error != nullptr && error->trouble() == ErrorKind::usage) {
+  if (error != nullptr && error->kind() == ErrorKind::usage) {
     reply.response = Error(ErrorKind::unavailable, error->what());
   }
 }
@@ -126,7 +126,7 @@ void Nodes::note_trouble(const NodeReply& reply) {
   const auto* error = std::get_if<Error>(&reply.response);
   if (error == nullptr) {
     untold_.erase(reply.member);
-  } else if (!told_.contains({reply.member, error->trouble()})) {
+  } else if (!told_.contains({reply.member, error->kind()})) {
     untold_.insert_or_assign(reply.member, *error);
   }
 }
@@ -134,7 +134,7 @@ void Nodes::note_trouble(const NodeReply& reply) {
 std::vector<Error> Nodes::take_troubles() {
   std::vector<Error> troubles;
   for (const auto& [node, error] : std::exchange(untold_, {})) {
-    told_.emplace(node, error.trouble());
+    told_.emplace(node, error.kind());
     troubles.push_back(error);
   }
   return troubles;
@@ -143,7 +143,7 @@ std::vector<Error> Nodes::take_troubles() {
 std::optional<ErrorKind> Nodes::take_trouble(std::size_t node) {
   const auto trouble = untold_.extract(node);
   if (trouble.empty()) return std::nullopt;
-  const ErrorKind kind = trouble.mapped().trouble();
+  const ErrorKind kind = trouble.mapped().kind();
   told_.emplace(node, kind);
   return kind;
 }

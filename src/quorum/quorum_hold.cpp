@@ -75,7 +75,7 @@ std::size_t barred_by_queues(const QuorumHold& quorum_hold) {
 QuorumHold::QuorumHold(std::size_t members, std::optional<Claim> of)
     : node_votes(members),
       claim(std::move(of)),
-      had(!claim),
+      acquired(!claim),
       needed_(votes_needed(members, claim ? claim->limit : exclusive)) {}
 
 void QuorumHold::take(const NodeReply& heard) {
@@ -154,7 +154,8 @@ bool QuorumHold::may_win(Deadline now) const {
   for (const NodeVote& node_vote : node_votes) {
     const bool held =
         node_vote.state == State::held && node_vote.votes() && now < node_vote.valid_until;
-    const bool agrees = fence.value == 0 || had || node_vote.fence == fence || node_vote.awaited;
+    const bool agrees =
+        fence.value == 0 || acquired || node_vote.fence == fence || node_vote.awaited;
     if (held ? agrees : node_vote.awaited) ++possible;
   }
   return possible >= needed_;
@@ -203,7 +204,7 @@ bool QuorumHold::fence_may_be_found(Deadline now) const {
 
 std::optional<Lease> QuorumHold::lease(Deadline now) const {
   std::vector<const NodeVote*> counted = holding(now);
-  if (!had) {
+  if (!acquired) {
     std::erase_if(counted, [&](const NodeVote* node_vote) { return node_vote->fence != fence; });
   }
   if (counted.size() < needed_) return std::nullopt;

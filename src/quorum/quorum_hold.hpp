@@ -16,7 +16,7 @@ constexpr milliseconds straggler_wait{100};
 /// How long servers may differ about a hand-over that has begun, before all are asked.
 constexpr milliseconds longest_settling{100};
 
-/// What one member has said about one token.
+/// The answer of one member about one token.
 struct NodeVote {
   enum class State {
     open,      ///< it has not answered yet, or was not asked
@@ -59,7 +59,7 @@ class QuorumHold {
   Deadline fence_by{};      ///< until then the fence of an outer hold is looked for
   Fence fence;              ///< decided on; 0: not yet
   bool queued = false;      ///< it has asked to wait
-  bool had = false;         ///< enough stored the fence while their leases lasted; or by others
+  bool acquired = false;    ///< enough stored the fence while their leases lasted; or by others
   std::uint64_t round = 1;  ///< how often all were asked
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node told it
@@ -88,15 +88,15 @@ class QuorumHold {
   /// Whether those that are still to answer may tell the fence: that of an outer hold which was
   /// entered, or one that is nobody's alone, where the others' are far apart.
   bool fence_may_be_found(Deadline now) const;
-  /// The lease that enough of those which hold it grant together; until it was had, of those that
-  /// store the fence decided on.
+  /// The lease that enough of those which hold it grant together; until it was acquired, of those
+  /// that store the fence decided on.
   std::optional<Lease> lease(Deadline now) const;
 
  private:
   std::size_t needed_;
 };
 
-/// How the votes on a key that was not had are spread.
+/// How the votes on a key that was not acquired are spread.
 struct VoteCount {
   std::size_t mine = 0;
   /// Others have as many votes as they need, or may have, and leave no room; or stand before.

@@ -125,7 +125,7 @@ Wake::Reason QuorumLatches::sleep_at_latch(const LockKey&, Deadline until, int c
     try {
       heard = nodes_.hear(until, cancel_fd);
     } catch (const Error& error) {
-      if (error.trouble() != ErrorKind::interrupted) throw;
+      if (error.kind() != ErrorKind::interrupted) throw;
       return Wake::Reason::interrupted;
     }
     if (!heard) return Wake::Reason::due;

@@ -30,11 +30,11 @@ QuorumStore::QuorumStore(std::unique_ptr<Nodes> nodes)
   nodes_->report_to(this);
 }
 
-/// Votes that came, or may yet come, for what was not had.
+/// Votes that came, or may yet come, for what was not acquired.
 QuorumStore::~QuorumStore() {
   try {
     for (const auto& [name, quorum_hold] : quorum_holds_) {
-      if (!quorum_hold.had) round(name).give_votes_back();
+      if (!quorum_hold.acquired) round(name).give_votes_back();
     }
   } catch (const std::exception&) {
     // They end with their leases.
@@ -60,12 +60,12 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   if (quorum_hold.count(State::returned) > 0) return split(name);
   ++quorum_hold.round;
   // One that was handed over, and ended before it was confirmed, may come again with another.
-  if (!quorum_hold.had) quorum_hold.fence = Fence{};
+  if (!quorum_hold.acquired) quorum_hold.fence = Fence{};
   HoldRound round = this->round(name);
   round.ask_for_votes(ask, call_options.deadline);
   bool newcomer = ask.wait && claim.latest && !std::exchange(quorum_hold.queued, true);
   for (int tries = 1;; ++tries) {
-    if (auto grant = round.settle(call_options)) {
+    if (auto grant = round.await_decision(call_options)) {
       pauses_.erase(claim.key);
       let_out(quorum_hold, call_options);
       grant->margin = quorum_hold.margin = margin_of(quorum_hold, *nodes_);
@@ -136,7 +136,7 @@ void QuorumStore::on_news(const NodeReply& reply) {
   node_vote.fence = wake.grant ? wake.grant->fence : Fence{};
 }
 
-/// Before a lock that was had is told of.
+/// Before an acquired lock is reported.
 void QuorumStore::let_out(const QuorumHold& quorum_hold, const CallOptions& call_options) {
   nodes_->await_doubles(call_options,
                         [&](std::size_t i) { return quorum_hold.node_votes[i].awaited; });
@@ -147,13 +147,13 @@ void QuorumStore::let_out(const QuorumHold& quorum_hold, const CallOptions& call
 
 void QuorumStore::refuse_doubles(const QuorumHold& quorum_hold) const {
   for (const NodeVote& node_vote : quorum_hold.node_votes) {
-    if (node_vote.trouble && node_vote.trouble->trouble() == ErrorKind::usage)
+    if (node_vote.trouble && node_vote.trouble->kind() == ErrorKind::usage)
       throw Error(*node_vote.trouble);
   }
   nodes_->refuse_doubles();
 }
 
-/// Why it was not had, and what is to become of the votes.
+/// Why it was not acquired, and what is to become of the votes.
 Answer QuorumStore::not_had(const HoldName& name, const Ask& ask) {
   QuorumHold& quorum_hold = quorum_holds_.at(name);
   const auto now = BootClock::now();
@@ -195,9 +195,7 @@ Refusal QuorumStore::split(const HoldName& name) {
 }
 
 milliseconds QuorumStore::next_pause(const LockKey& key) {
-  auto& pause = pauses_[key];
-  pause = std::clamp(pause * 2, first_pause, longest_pause);
-  return pause;
+  return pauses_.try_emplace(key, first_pause, longest_pause).first->second.next();
 }
 
 Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
@@ -221,7 +219,7 @@ Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     try {
       if (!nodes_->hear(end, cancel_fd)) return Wake{Wake::Reason::due, {}};
     } catch (const Error& error) {
-      if (error.trouble() != ErrorKind::interrupted) throw;
+      if (error.kind() != ErrorKind::interrupted) throw;
       return Wake{Wake::Reason::interrupted, {}};
     }
     if (news_) return *std::exchange(news_, std::nullopt);
@@ -235,8 +233,8 @@ QuorumHold& QuorumStore::hold_to_renew(const Claim& claim, std::optional<Fence> 
   if (!granted) return this->quorum_hold(name, std::nullopt);
   QuorumHold& quorum_hold = this->quorum_hold(name, claim);
   quorum_hold.claim->who.command_pid = claim.who.command_pid;
-  if (!quorum_hold.had) quorum_hold.fence = *granted;
-  quorum_hold.had = true;
+  if (!quorum_hold.acquired) quorum_hold.fence = *granted;
+  quorum_hold.acquired = true;
   return quorum_hold;
 }
 
@@ -247,7 +245,7 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   HoldRound round = this->round(name);
   nodes_->hear_arrived();
   const bool asked_before = quorum_hold.round > 1;
-  if (quorum_hold.had && asked_before) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
+  if (quorum_hold.acquired && asked_before) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
   ++quorum_hold.round;
   if (quorum_hold.fence.value == 0)
     quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
@@ -258,11 +256,12 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
     const State state = quorum_hold.node_votes[i].state;
     // A node that has said that it lacks the hold re-joins once the others have renewed it.
-    if (state == State::returned || (state == State::gone && quorum_hold.had && quorum_hold.claim))
+    if (state == State::returned ||
+        (state == State::gone && quorum_hold.acquired && quorum_hold.claim))
       continue;
     round.ask(i, request, call_options.deadline);
   }
-  const bool is_new = !quorum_hold.had;
+  const bool is_new = !quorum_hold.acquired;
   while (true) {
     if (auto grant = round.decided(call_options.deadline)) {
       pauses_.erase(claim.key);
@@ -287,7 +286,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   const HoldName name{claim.key, claim.token};
   const auto found = quorum_holds_.find(name);
   const bool ours = found != quorum_holds_.end();
-  const bool had = !ours || found->second.had;
+  const bool acquired = !ours || found->second.acquired;
   std::size_t yes = 0, left = 0, no = 0;
   std::optional<Who> evicted_by;
   const auto counted = [&](const Nodes::Answers& answers) {
@@ -308,7 +307,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   const auto answers = nodes_->poll(Release{claim_named(claim.key, claim.token), how}, call_options,
                                     left_until(call_options.deadline), counted);
   counted(answers);
-  if (had && yes < nodes_->majority() && yes + left + no < nodes_->majority())
+  if (acquired && yes < nodes_->majority() && yes + left + no < nodes_->majority())
     nodes_->throw_no_majority_of(answers);
   if (ours) quorum_holds_.erase(found);
   if (waiting_ == name) waiting_.reset();
@@ -339,7 +338,7 @@ std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions
     const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->response) : nullptr;
     if (states != nullptr) said.push_back(*states);
     const auto* error = heard ? std::get_if<Error>(&heard->response) : nullptr;
-    if (error != nullptr && error->trouble() == ErrorKind::usage) throw Error(*error);
+    if (error != nullptr && error->kind() == ErrorKind::usage) throw Error(*error);
   }
   if (said.size() < nodes_->majority()) nodes_->throw_no_majority_of(answers);
   return merged_states(query, said, nodes_->size());
@@ -350,8 +349,8 @@ void QuorumStore::suspend(Suspension why) {
   // Else the process that clears up last would use what the other one has.
   std::erase_if(quorum_holds_, [this](const auto& each) {
     const auto& [name, quorum_hold] = each;
-    if (!quorum_hold.had) round(name).give_votes_back();
-    return !quorum_hold.had;
+    if (!quorum_hold.acquired) round(name).give_votes_back();
+    return !quorum_hold.acquired;
   });
   waiting_.reset();
   news_.reset();

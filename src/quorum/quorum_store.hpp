@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "lock/store.hpp"
 #include "quorum/hold_round.hpp"
 #include "quorum/nodes.hpp"
@@ -22,8 +23,8 @@ namespace dlock {
 ///
 /// The fence: each member grants F = max(F + 1, p), p being the median of their clocks. t, the
 /// largest of those that some members which are enough have granted, is raised on the others of
-/// them where the hold still lives and F <= t. The lock is had when enough members store t, at a
-/// moment at which their leases last. tests/model has the proof.
+/// them where the hold still lives and F <= t. The lock is acquired when enough members store t, at
+/// a moment at which their leases last. tests/model has the proof.
 ///
 /// The order: a waiter's ticket is the median of their clocks when it asked first, the same at all
 /// members. Until an answer has told a clock, p is our wall clock, and there is no ticket.
@@ -82,7 +83,7 @@ class QuorumStore final : public Store,
 
   std::unique_ptr<Nodes> nodes_;
   std::map<HoldName, QuorumHold> quorum_holds_;
-  std::map<LockKey, milliseconds> pauses_;
+  std::map<LockKey, Backoff> pauses_;
   std::optional<HoldName> waiting_;  ///< whose news the nodes send
   std::optional<Wake> news_;         ///< of a change, not taken yet
 };

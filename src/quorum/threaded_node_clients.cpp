@@ -225,7 +225,7 @@ class ThreadedNodeClients::NodeWorker {
       const std::lock_guard guard(mutex_);
       answers_ = true;
     } catch (const Error& error) {
-      if (error.trouble() != ErrorKind::interrupted) say(task.number, error);
+      if (error.kind() != ErrorKind::interrupted) say(task.number, error);
     }
   }
 
@@ -320,7 +320,7 @@ std::optional<NodeReply> ThreadedNodeClients::hear(Deadline until, int cancel_fd
   while (true) {
     if (auto heard = mailbox_->take()) return heard;
     if (poll_until(fds, until) == 0) return std::nullopt;
-    if (fds[1].revents != 0) throw Error(ErrorKind::interrupted, "interrupted");
+    if (fds[1].revents != 0) throw_interrupted();
   }
 }
 

@@ -60,7 +60,7 @@ std::string select_listeners(const std::set<std::string>& channels) {
 std::set<std::string> listeners_in(const MysqlResult& result) {
   std::set<std::string> ids;
   for (const auto& row : result.rows) {
-    for (const auto& id : row) {
+    for (const auto& id : row.columns) {
       if (id) ids.insert(*id);
     }
   }
@@ -160,6 +160,7 @@ Snapshot MysqlBackend::state_from(const MysqlResult::Row& row, Deadline sent) {
     close();
     throw_unavailable(name() + ": read-only: locks need the primary");
   }
+  if (!row[clock_column]) throw_unavailable(name() + ": no answer");
   Snapshot seen;
   seen.sent = sent;
   seen.connection = connection_.count();
@@ -184,7 +185,7 @@ Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, De
     throw Error(ErrorKind::wrong_data,
                 name() + ": the table \"dlock\" there holds a name twice: it has no primary key");
   }
-  const auto& row = record.rows.front();
+  const auto& row = record.first();
   Snapshot seen = state_from(row, sent);
   if (row[version_column]) {
     seen.version = number_in(row[version_column]);
@@ -225,9 +226,9 @@ void MysqlBackend::listen(const std::string& channel, const CallOptions& call_op
       connection_.query("SELECT GET_LOCK(" + quoted(channel) + ", 0), CONNECTION_ID(), GET_LOCK(" +
                             quoted(lock_of_second(channel)) + ", 0)",
                         call_options);
-  const bool answered = !results.back().failed() && !results.back().rows.empty();
-  channels_[channel] = answered && results.back().rows.front()[0] == "1" &&
-                       results.back().rows.front()[1] == std::to_string(connection_.login_id());
+  const bool answered = !results.back().failed();
+  channels_[channel] = answered && results.back().first()[0] == "1" &&
+                       results.back().first()[1] == std::to_string(connection_.login_id());
 }
 
 Snapshot MysqlBackend::read(const std::string& name, const std::string& channel,
@@ -269,8 +270,9 @@ RecordPage MysqlBackend::list(const std::string& prefix, const std::string& afte
                "NULL, NULL; SELECT name, body FROM dlock " +
                page_condition(prefix, after, page_rows, in_mysql),
            call_options);
+  if (results.size() < 2) throw_unavailable(name() + ": no answer");
   RecordPage page;
-  page.read = state_from(results.front().rows.at(0), sent);
+  page.read = state_from(results.front().first(), sent);
   std::set<std::string> channels;
   for (const auto& row : results.back().rows) {
     page.records.push_back({row[0].value_or(""), row[1].value_or("")});
@@ -283,7 +285,7 @@ RecordPage MysqlBackend::list(const std::string& prefix, const std::string& afte
 
 std::int64_t MysqlBackend::count(const std::string& prefix, const CallOptions& call_options) {
   const auto results = done(count_statement(prefix, in_mysql), call_options);
-  return number_in(results.back().rows.front()[0]);
+  return number_in(results.back().first()[0]);
 }
 
 void MysqlBackend::sweep(const std::string& prefix, const std::string& after,
@@ -338,13 +340,13 @@ std::optional<Wake::Reason> MysqlBackend::await_departure(const Watched& watched
       if (fds[0].revents != 0) return Wake::Reason::interrupted;
       const CallOptions soon{later(BootClock::now(), longest_start), cancel_fd};
       const auto results = watch_.receive(soon);
-      const bool timed_out = !results.back().failed() && results.back().rows.front()[0] == "0";
+      const bool timed_out = !results.back().failed() && results.back().first()[0] == "0";
       if (!timed_out) break;
       watch_.send(wait_for(lock), soon);
     }
   } catch (const Error& error) {
     watch_.close();
-    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+    if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
   }
   // The lock of another client's channel goes back at once.
   watch_.close();

@@ -141,9 +141,9 @@ void MysqlConnection::broke() {
 }
 
 void MysqlConnection::check_in_time(const CallOptions& call_options) {
-  if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
+  if (readable(call_options.cancel_fd)) {
     abandon();
-    throw Error(ErrorKind::interrupted, "interrupted");
+    throw_interrupted();
   }
   if (BootClock::now() < call_options.deadline) return;
   abandon();
@@ -160,7 +160,7 @@ int MysqlConnection::wait(int status, const CallOptions& call_options) {
   poll_until(fds, until);
   if (fds[0].revents != 0) {
     abandon();
-    throw Error(ErrorKind::interrupted, "interrupted");
+    throw_interrupted();
   }
   if (fds[1].revents != 0) return library_events(fds[1].revents);
   if (until < call_options.deadline) return MYSQL_WAIT_TIMEOUT;
@@ -186,7 +186,10 @@ void MysqlConnection::set_options() {
   constexpr my_bool yes = 1;
   constexpr my_bool no = 0;
   constexpr unsigned off = 0;
+  // A packet has one row, and a row one record; the library would accept a gigabyte.
+  constexpr unsigned long largest_packet = 4UL << 20;
   set(MYSQL_OPT_NONBLOCK, nullptr);
+  set(MYSQL_OPT_MAX_ALLOWED_PACKET, &largest_packet);
   // A server must not ask for files of this host.
   set(MYSQL_OPT_LOCAL_INFILE, &off);
   set(MYSQL_SET_CHARSET_NAME, "utf8mb4");
@@ -214,7 +217,7 @@ std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options)
     resolve(address_.host, any_port, call_options,
             [&](std::vector<std::string> addresses) { found = std::move(addresses); });
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) throw;
+    if (error.kind() == ErrorKind::interrupted) throw;
     throw error.reworded(shown_ + ": " + error.what());
   }
   // The library compares the name in the certificate with the host's: it looks that up once more.
@@ -338,7 +341,8 @@ MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_op
   const unsigned columns = libmariadb().mysql_num_fields(stored.get());
   while (const MYSQL_ROW row = libmariadb().mysql_fetch_row(stored.get())) {
     const unsigned long* lengths = libmariadb().mysql_fetch_lengths(stored.get());
-    auto& values = result.rows.emplace_back(columns);
+    auto& values = result.rows.emplace_back().columns;
+    values.resize(columns);
     for (unsigned i = 0; i < columns; ++i) {
       if (row[i] != nullptr) values[i].emplace(row[i], lengths[i]);
     }

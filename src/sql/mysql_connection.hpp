@@ -15,7 +15,14 @@ namespace dlock {
 
 /// What one statement came to.
 struct MysqlResult {
-  using Row = std::vector<std::optional<std::string>>;
+  /// The columns of a row; those that the server has not sent are NULL.
+  struct Row {
+    std::vector<std::optional<std::string>> columns;
+    const std::optional<std::string>& operator[](std::size_t column) const {
+      static const std::optional<std::string> null;
+      return column < columns.size() ? columns[column] : null;
+    }
+  };
 
   unsigned error = 0;  ///< the server's number of it, as in mysqld_error.h; 0: none
   std::string message{};
@@ -23,6 +30,11 @@ struct MysqlResult {
   std::vector<Row> rows{};
 
   bool failed() const { return error != 0; }
+  /// The first row; one of NULLs if there is none.
+  const Row& first() const {
+    static const Row nulls;
+    return rows.empty() ? nulls : rows.front();
+  }
 };
 
 /// A connection to MySQL or MariaDB, opened by the first query and again after it broke. Every call

@@ -240,7 +240,7 @@ std::variant<std::string, Wake::Reason> PostgresBackend::next_message(const std:
     }
     return Wake::Reason::due;
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+    if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
     throw;
   }
 }

@@ -85,7 +85,7 @@ void PostgresConnection::wait(short events, const CallOptions& call_options) {
   poll_until(fds, call_options.deadline);
   if (fds[0].revents != 0) {
     connection_.reset();
-    throw Error(ErrorKind::interrupted, "interrupted");
+    throw_interrupted();
   }
   if (fds[1].revents != 0) return;
   connection_.reset();
@@ -103,7 +103,7 @@ std::optional<PostgresHosts> PostgresConnection::addresses(const CallOptions& ca
   try {
     return look_up_hosts(terms_.url, call_options);
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) throw;
+    if (error.kind() == ErrorKind::interrupted) throw;
     throw error.reworded(terms_.shown + ": " + error.what());
   }
 }
@@ -189,7 +189,7 @@ std::optional<PostgresConnection::Notification> PostgresConnection::next_notific
     pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0},
                     {libpq().PQsocket(connection_.get()), POLLIN, 0}};
     if (poll_until(fds, call_options.deadline) == 0) return std::nullopt;
-    if (fds[0].revents != 0) throw Error(ErrorKind::interrupted, "interrupted");
+    if (fds[0].revents != 0) throw_interrupted();
     if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
   }
 }

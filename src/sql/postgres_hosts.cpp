@@ -86,7 +86,7 @@ std::optional<PostgresHosts> look_up_hosts(const std::string& url,
                 for (const auto& address : addresses) found.add(hosts[i], address, ports[i]);
               });
     } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) throw;
+      if (error.kind() == ErrorKind::interrupted) throw;
       trouble = error;
     }
   }

@@ -300,7 +300,7 @@ std::variant<std::string, Wake::Reason> ZooKeeperBackend::next_message(const std
       if (!client_.await_change(listened.path, until, cancel_fd)) return Wake::Reason::due;
     }
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+    if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
     if (BootClock::now() >= until) return Wake::Reason::due;
     throw;
   }

@@ -172,7 +172,7 @@ std::string ZooKeeperClient::addresses(const CallOptions& call_options) const {
     try {
       resolve(server.host, server.port, call_options, add);
     } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) throw;
+      if (error.kind() == ErrorKind::interrupted) throw;
       trouble = error.reworded(shown_ + ": " + error.what());
     }
   }
@@ -215,7 +215,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   auto span = std::chrono::seconds(pause.tv_sec) + microseconds(pause.tv_usec);
   if (fd < 0) span = std::clamp<microseconds>(span, milliseconds(1), milliseconds(100));
   const int ready = poll_until(fds, std::min(later(BootClock::now(), span), until));
-  if (ready != 0 && fds[1].revents != 0) throw Error(ErrorKind::interrupted, "interrupted");
+  if (ready != 0 && fds[1].revents != 0) throw_interrupted();
   if (fd >= 0) {
     const bool lost = (fds[0].revents & (POLLERR | POLLHUP)) != 0;
     int happened = (fds[0].revents & POLLIN) != 0 || lost ? wants_read : 0;

@@ -1,4 +1,4 @@
-#include "lock/told_grant.hpp"
+#include "lock/hand_over.hpp"
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 
 namespace dlock {
 
-std::optional<Grant> told_grant(const DatedAnswer& answer, const HandOver& told,
-                                milliseconds least_left) {
+std::optional<Grant> handed_over_grant(const DatedAnswer& answer, const HandOver& told,
+                                       milliseconds least_left) {
   // The message may have waited for this process to be continued. By the place's clock it was sent
   // so long after the answer; if that is more than has passed here, the clock was set.
   const auto after = told.at - answer.clock;

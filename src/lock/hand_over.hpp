@@ -21,7 +21,7 @@ struct HandOver {
 
 /// The grant that a message tells of. Nothing if less than `least_left` of its lease may be left,
 /// because the message is old, or if the place's clock was set since the answer.
-std::optional<Grant> told_grant(const DatedAnswer& answer, const HandOver& told,
-                                milliseconds least_left);
+std::optional<Grant> handed_over_grant(const DatedAnswer& answer, const HandOver& told,
+                                       milliseconds least_left);
 
 }  // namespace dlock

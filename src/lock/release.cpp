@@ -1,0 +1,43 @@
+#include "lock/release.hpp"
+
+#include "base/error.hpp"
+#include "base/wait.hpp"
+
+namespace dlock {
+
+std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
+                                                          ReleaseMode mode, Deadline until) {
+  constexpr milliseconds pause{20};
+  // A connection that has died without a word swallows the first request: half of the time is left
+  // for a second one, on a new connection.
+  const auto begun = BootClock::now();
+  auto answer_by = begun + (until - begun) / 2;
+  bool asked_before = false;
+  while (true) {
+    try {
+      auto result = store.release(held.claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
+      if (asked_before && result.outcome == Released::not_held) return ReleaseResult{Released::yes};
+      return result;
+    } catch (const Error& error) {
+      const auto again = later(BootClock::now(), pause);
+      const bool may_pass =
+          error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::host_refused;
+      if (!may_pass || again >= until) return error;
+      sleep_until(again, -1);
+      asked_before = true;
+      answer_by = until;
+    }
+  }
+}
+
+bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_most) {
+  const auto until = later(BootClock::now(), at_most);
+  bool answered = true;
+  for (const Held& each : held) {
+    const auto end = release_until_answered(store, each, ReleaseMode::ignore_floor, until);
+    answered = answered && std::holds_alternative<ReleaseResult>(end);
+  }
+  return answered;
+}
+
+}  // namespace dlock

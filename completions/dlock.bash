@@ -1,30 +1,102 @@
 # Completion of dlock for bash 4.2 or newer, with bash-completion or without it.
 
-# _dlock_options COMMAND: the options of it, those with a value with a "=" behind them, in $REPLY.
+# Begin of what scripts/completions writes from the table of options.
+_dlock_commands='run acquire renew release inspect latch doctor guard'
+# Those that lead to the server.
+_dlock_leads='--server --password-file --tls-ca --tls-cert --tls-key --tls-server-name
+  --sentinel-user --sentinel-password-file --prefix --config'
+
+# _dlock_options COMMAND: the options of it, those with a value with a "=" behind them,
+# in $REPLY.
 _dlock_options() {
-  REPLY=
   case $1 in
     run)
-      REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
-        --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold= --min-hold=
-        --wait-tree --on-lost= --watchdog --status-fd= --metrics= --hook= --replicas= --owner= --label= --compat='
+      REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest -s --shared -x
+        --exclusive -e --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold=
+        --min-hold= --wait-tree --on-lost= --watchdog --status-fd= --metrics= --hook= --replicas=
+        --owner= --label= --compat= -q'
       ;;
     acquire)
-      REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e --limit= -t=
-        --ttl= --attach= --signal= --json --env --replicas= --owner= --label= --compat='
+      REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
+        --limit= -t= --ttl= --attach= --signal= --json --env --replicas= --owner= --label= --compat=
+        -q'
       ;;
-    renew) REPLY='-k= --key= -t= --ttl= --token= --json --compat=' ;;
-    release) REPLY='-k= --key= --fence= --token= --force --reason= --json --compat=' ;;
-    inspect) REPLY='-k= --key= --json --metrics --watch --compat= --all-kinds' ;;
-    doctor) REPLY='-t= --ttl= --json --acl --schema --replicas=' ;;
-    latch) REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json' ;;
-    guard) REPLY='--state= --state-key= --fence= -c= --command=' ;;
-    *) return ;;
+    renew)
+      REPLY='-k= --key= -t= --ttl= --token= --json --compat= -q'
+      ;;
+    release)
+      REPLY='-k= --key= --token= --force --fence= --reason= --json --compat= -q'
+      ;;
+    inspect)
+      REPLY='-k= --key= --metrics --json --watch --compat= --all-kinds -q'
+      ;;
+    latch)
+      REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json -q'
+      ;;
+    doctor)
+      REPLY='-t= --ttl= --json --acl --schema --replicas= -q'
+      ;;
+    guard)
+      REPLY='--state= --state-key= -c= --command= --fence= -q'
+      ;;
+    *)
+      REPLY=
+      return
+      ;;
   esac
   REPLY+=' --server= --password-file= --tls-ca= --tls-cert= --tls-key= --tls-server-name=
-    --sentinel-user= --sentinel-password-file= --prefix= --config= -q -v --verbose -h --help -V
+    --sentinel-user= --sentinel-password-file= --prefix= --config= -v --verbose -h --help -V
     --version'
 }
+
+# _dlock_completion OPTION: what completes its value, and with which words, in $REPLY.
+_dlock_completion() {
+  case $1 in
+    -k | --key)
+      REPLY='keys'
+      ;;
+    --signal)
+      REPLY='signals'
+      ;;
+    --on-lost)
+      REPLY='words stop ignore'
+      ;;
+    --metrics | --state | --password-file | --tls-ca | --tls-cert | --tls-key | \
+      --sentinel-password-file | --config)
+      REPLY='files'
+      ;;
+    --compat)
+      REPLY='words redis-py redlock node-redlock redlock-universal redsync redislock redlock-py
+        redlock-rb aioredlock rslock distributedlock stackexchange phpredis pottery redlocknet
+        redis-semaphore laravel: shedlock spring: python-redis-lock redisson redisson-fenced symfony'
+      ;;
+    --attach)
+      REPLY='processes'
+      ;;
+    --server)
+      REPLY='beginnings local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel://
+        redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd://
+        etcds:// zk://'
+      ;;
+    *) REPLY= ;;
+  esac
+}
+
+# _dlock_operands COMMAND: what its operands are, in $REPLY.
+_dlock_operands() {
+  case $1 in
+    run) REPLY=command ;;
+    acquire) REPLY=keys ;;
+    renew) REPLY=keys ;;
+    release) REPLY=patterns ;;
+    inspect) REPLY=patterns ;;
+    latch) REPLY=verb ;;
+    doctor) REPLY=none ;;
+    guard) REPLY=command ;;
+    *) REPLY= ;;
+  esac
+}
+# End of what scripts/completions writes.
 
 # What a word of the command line means once the shell has read it, in $REPLY. Nothing in it is
 # expanded or run, but for ~/ at its beginning.
@@ -136,16 +208,16 @@ _dlock_quote_replies() {
 
 # _dlock_offer_values OPTION
 _dlock_offer_values() {
-  case $1 in
-    -k | --key) _dlock_offer_keys ;;
-    --signal) _dlock_offer_signals ;;
-    --on-lost) _dlock_offer stop ignore ;;
-    --server)
+  _dlock_completion "$1"
+  case $REPLY in
+    keys) _dlock_offer_keys ;;
+    signals) _dlock_offer_signals ;;
+    words\ *) _dlock_offer ${REPLY#words } ;;
+    beginnings\ *)
       compopt -o nospace 2>/dev/null
-      _dlock_offer local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// \
-        redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk://
+      _dlock_offer ${REPLY#beginnings }
       ;;
-    --state | --metrics | --config | --password-file | --sentinel-password-file | --tls-ca | --tls-cert | --tls-key)
+    files)
       _dlock_offer_files
       return
       ;;
@@ -159,7 +231,7 @@ _dlock_offer_values() {
 # there are already, in `operands`.
 _dlock_read_options() {
   local i word value runs=''
-  [[ $command == run || $command == guard ]] && runs=yes
+  [[ $operand_kind == command ]] && runs=yes
   option='' command_at='' ended='' operands=0 server_words=()
   for ((i = 2; i < ${#words[@]} - 1; i++)); do
     word=${words[i]}
@@ -185,11 +257,7 @@ _dlock_read_options() {
 }
 
 _dlock_lead() {
-  case $1 in
-    --server | --config | --prefix | --password-file | --tls-* | --sentinel-*)
-      server_words+=("$1=$2")
-      ;;
-  esac
+  if [[ " $_dlock_leads " == *[[:space:]]"$1"[[:space:]]* ]]; then server_words+=("$1=$2"); fi
 }
 
 # Whether the word behind this one is its value: --wait, -w, -nw; the option itself in $REPLY.
@@ -227,7 +295,7 @@ _dlock_offer_command() {
 
 _dlock() {
   local -a words origins server_words
-  local kept option command_at ended operands options opened='' current command program
+  local kept option command_at ended operands operand_kind options opened='' current command program
   local REPLY
   COMPREPLY=()
   _dlock_read_words
@@ -238,26 +306,27 @@ _dlock() {
     if [[ $current == -* ]]; then
       _dlock_offer -h --help -V --version
     else
-      _dlock_offer run acquire renew release inspect doctor guard latch help
+      _dlock_offer $_dlock_commands help
     fi
     return
   fi
   command=${words[1]}
   if [[ $command == help ]]; then
-    ((${#words[@]} > 3)) || _dlock_offer run acquire renew release inspect doctor guard latch
+    ((${#words[@]} > 3)) || _dlock_offer $_dlock_commands
     return
   fi
   _dlock_options "$command"
   read -rd '' -a options <<<"$REPLY"
   options=${options[*]}
+  _dlock_operands "$command" && operand_kind=$REPLY
   _dlock_unquoted "${words[0]}" && program=$REPLY
   _dlock_read_options
   if [[ -n $command_at ]]; then
     _dlock_offer_command
   elif [[ $option == operand ]]; then
-    case $command in
-      acquire | renew | release | inspect) _dlock_offer_values --key ;;
-      latch) ((operands > 0)) || _dlock_offer open arrive wait ;;
+    case $operand_kind in
+      keys | patterns) _dlock_offer_values --key ;;
+      verb) ((operands > 0)) || _dlock_offer open arrive wait ;;
     esac
   elif [[ -n $option ]]; then
     _dlock_offer_values "$option"

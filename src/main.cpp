@@ -4,13 +4,14 @@
 #include <csignal>
 #include <exception>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/error.hpp"
 #include "commands/commands.hpp"
 #include "commands/commit_name.hpp"
 #include "commands/version.hpp"
-#include "config/flags.hpp"
+#include "config/command_line.hpp"
 #include "config/help.hpp"
 #include "config/redaction.hpp"
 #include "config/settings.hpp"
@@ -24,7 +25,9 @@ int answer(const std::string& text) {
   return 0;
 }
 
-int carry_out(const Settings& settings) {
+int carry_out_any(const Settings& any, Command command) {
+  const ServerSettings& settings =
+      *std::visit([](const ServerSettings& each) { return &each; }, any);
   const Log log(settings.quiet, settings.verbose);
   if (!log.quiet()) {
     for (const std::string& warning : settings.warnings) log.warning("warning: " + warning);
@@ -36,29 +39,10 @@ int carry_out(const Settings& settings) {
   }
   // Some see to signals themselves; a file size limit must not end the others in the middle, but be
   // told of.
-  const bool hears_signals = settings.command == Command::run ||
-                             settings.command == Command::acquire ||
-                             settings.command == Command::guard;
+  const bool hears_signals =
+      command == Command::run || command == Command::acquire || command == Command::guard;
   if (!hears_signals) std::signal(SIGXFSZ, SIG_IGN);
-  switch (settings.command) {
-    case Command::run:
-      return run_command(settings, log);
-    case Command::acquire:
-      return acquire_command(settings, log);
-    case Command::renew:
-      return renew_command(settings, log);
-    case Command::release:
-      return release_command(settings, log);
-    case Command::inspect:
-      return inspect_command(settings, log);
-    case Command::latch:
-      return latch_command(settings, log);
-    case Command::doctor:
-      return doctor_command(settings, log);
-    case Command::guard:
-      return guard_command(settings, log);
-  }
-  throw Error(ErrorKind::bug, "a command without a function");
+  return std::visit([&](const auto& each) { return carry_out(each, log); }, any);
 }
 
 /// Where the caller closed stdin, stdout or stderr, a socket or a lock file would get its number,
@@ -70,24 +54,24 @@ void occupy_standard_fds() {
   }
 }
 
-Settings settings_of(const Flags& flags) {
+Settings settings_of(const CommandLine& line) {
   try {
-    return resolve(flags, process_environment());
+    return resolve(line, process_environment());
   } catch (const Error& error) {
-    if (flags.command == Command::run) report_unusable_settings(flags, error);
+    if (line.command == Command::run) report_unusable_settings(line, error);
     throw;
   }
 }
 
 int run_dlock(const std::vector<std::string>& arguments) {
-  const Flags flags = parse_command_line(arguments);
-  if (flags.help) return answer(help_text(flags.command));
-  if (flags.version) return answer(version_text(commit_name));
-  if (!flags.command) {
+  const CommandLine line = parse_command_line(arguments);
+  if (line.help) return answer(help_text(line.command));
+  if (line.version) return answer(version_text(commit_name));
+  if (!line.command) {
     write_all(STDERR_FILENO, help_text(std::nullopt));
     return static_cast<int>(ExitCode::usage);
   }
-  return carry_out(settings_of(flags));
+  return carry_out_any(settings_of(line), *line.command);
 }
 
 }  // namespace
@@ -102,7 +86,7 @@ int main(int argc, char** argv) {
     return dlock::run_dlock(arguments);
   } catch (const dlock::Error& error) {
     log.error(error.what());
-    return static_cast<int>(dlock::exit_code(error.trouble()));
+    return static_cast<int>(dlock::exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
     log.error("out of memory");
     return static_cast<int>(dlock::ExitCode::host_refused);

@@ -11,6 +11,7 @@
 #include "commands/commands.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
+#include "lock/release.hpp"
 #include "output/json.hpp"
 #include "supervise/watched_process.hpp"
 
@@ -24,10 +25,10 @@ Who script_as_seen(pid_t pid, const std::string& label) {
   return who;
 }
 
-std::string report(const Settings& settings, const std::vector<Held>& held,
+std::string report(const AcquireSettings& settings, const std::vector<Held>& held,
                    const std::vector<LockFence>& fences) {
   const Token& token = held.front().claim.token;
-  if (settings.json) return grant_json(token, *settings.ttl, fences);
+  if (settings.json) return grant_json(token, settings.ttl, fences);
   if (!settings.env) return token.text + "\n";
   const auto list = fence_list(fences);
   return "DLOCK_TOKEN=" + token.text + (list ? "\nDLOCK_FENCE=" + *list : "") +
@@ -37,25 +38,26 @@ std::string report(const Settings& settings, const std::vector<Held>& held,
 /// One `dlock acquire`, from the settings to the exit code.
 class Acquire {
  public:
-  Acquire(const Settings& settings, const Log& log)
+  Acquire(const AcquireSettings& settings, const Log& log)
       : settings_(settings),
         log_(log),
         script_(script_of(settings)),
-        acquiring_(settings, log, signals_, script_ ? Liveness::process : Liveness::renewal,
-                   script_as_seen(settings.attach.value_or(getppid()), settings.label),
-                   script_ ? script_->fd() : -1) {}
+        acquiring_(settings, log, signals_,
+                   {.who = script_as_seen(settings.attach.value_or(getppid()), settings.label),
+                    .upkeep = script_ ? Liveness::process : Liveness::renewal,
+                    .abandon_fd = script_ ? script_->fd() : -1}) {}
 
   int operator()();
 
  private:
-  static std::optional<WatchedProcess> script_of(const Settings& settings);
+  static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_keeper(const std::vector<Held>& held);
   int abandoned();
   void give_all_back(const std::vector<Held>& held);
   void die_if_told(const std::vector<Held>& held);
   int lost_already();
 
-  const Settings& settings_;
+  const AcquireSettings& settings_;
   const Log& log_;
   Signals signals_;
   std::optional<WatchedProcess> script_;
@@ -63,7 +65,7 @@ class Acquire {
   std::optional<AttachDaemon> keeper_;
 };
 
-std::optional<WatchedProcess> Acquire::script_of(const Settings& settings) {
+std::optional<WatchedProcess> Acquire::script_of(const AcquireSettings& settings) {
   if (!settings.attach) return std::nullopt;
   try {
     return WatchedProcess(*settings.attach);
@@ -128,7 +130,7 @@ void Acquire::die_if_told(const std::vector<Held>& held) {
 
 void Acquire::give_all_back(const std::vector<Held>& held) {
   if (keeper_) return keeper_->dismiss();
-  give_back(acquiring_.store(), held, time_to_give_back);
+  release_all(acquiring_.store(), held, time_to_give_back);
 }
 
 /// 75, as for all who did not come to hold it: a shell that had wanted the lock has gone, but it is
@@ -147,6 +149,6 @@ int Acquire::lost_already() {
 
 }  // namespace
 
-int acquire_command(const Settings& settings, const Log& log) { return Acquire(settings, log)(); }
+int carry_out(const AcquireSettings& settings, const Log& log) { return Acquire(settings, log)(); }
 
 }  // namespace dlock

@@ -15,13 +15,13 @@
 namespace dlock {
 namespace {
 
-DoctorOptions exam_of(const Settings& settings) {
-  return {settings.prefix, *settings.ttl, settings.replicas, Topology::single};
+DoctorOptions exam_of(const DoctorSettings& settings) {
+  return {settings.prefix, settings.ttl, settings.replicas, Topology::single};
 }
 
 struct Diagnose {
   DoctorOptions exam;
-  const Settings& settings;
+  const DoctorSettings& settings;
 
   Diagnosis operator()(const LocalTarget& local) const {
     return diagnose_directory(directory_of(local));
@@ -86,7 +86,7 @@ struct AclLines {
 };
 
 /// A store creates its table before it reads a record, unless the table is there.
-int create_table(const Settings& settings) {
+int create_table(const DoctorSettings& settings) {
   const auto* database = std::get_if<SqlTarget>(&settings.server);
   if (database == nullptr) {
     throw_usage("--schema: only databases need it: it goes with postgres:// and mysql://");
@@ -98,7 +98,7 @@ int create_table(const Settings& settings) {
 
 }  // namespace
 
-int doctor_command(const Settings& settings, const Log&) {
+int carry_out(const DoctorSettings& settings, const Log&) {
   const DoctorOptions exam = exam_of(settings);
   if (settings.schema) return create_table(settings);
   if (settings.acl) {

@@ -12,12 +12,12 @@
 namespace dlock {
 namespace {
 
-std::string resource_name(const Settings& settings) {
+std::string resource_name(const GuardSettings& settings) {
   return escaped(settings.state ? *settings.state : settings.state_key->text);
 }
 
 /// Locked; nothing where servers remember.
-std::optional<FenceFile> seal_file(const Settings& settings, const Log& log) {
+std::optional<FenceFile> seal_file(const GuardSettings& settings, const Log& log) {
   const auto waiting = [&] {
     log.notice("waiting: " + resource_name(settings) + " is locked by another command's guard");
   };
@@ -27,7 +27,7 @@ std::optional<FenceFile> seal_file(const Settings& settings, const Log& log) {
   return FenceFile::open(directory_of(*local), *settings.state_key, waiting);
 }
 
-int run_guarded(const Settings& settings, const Log& log, Signals& signals) {
+int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals) {
   Program program;
   program.argv = settings.command_argv;
   Child child = start(program, signals);
@@ -55,8 +55,8 @@ std::string of_another_engine(Fence fence, Fence largest) {
 
 }  // namespace
 
-int guard_command(const Settings& settings, const Log& log) {
-  const Fence fence = settings.fence.value();
+int carry_out(const GuardSettings& settings, const Log& log) {
+  const Fence fence = settings.fence;
   Fence largest = fence;
   // Up to here a signal ends dlock as it would end any program: nothing is held, and what is
   // recorded may stay.

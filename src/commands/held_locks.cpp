@@ -11,12 +11,12 @@
 #include "base/join.hpp"
 #include "base/wait.hpp"
 #include "commands/lock_acquirer.hpp"
+#include "lock/release.hpp"
 
 namespace dlock {
 namespace {
 
 constexpr milliseconds longest_release{2000};
-constexpr milliseconds pause_between_releases{20};
 
 /// The lease of a lock that was only told of is short: a third of it is for the child to end in.
 milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
@@ -242,27 +242,13 @@ HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode) {
   };
   if (now >= held.grant.lease.valid_until) return lost({});
   const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
-  // A connection that has died without a word swallows the first request: half of the time is left
-  // for a second one, on a new connection.
-  auto answer_by = now + (until - now) / 2;
-  bool asked_before = false;
-  while (true) {
-    try {
-      const auto answer = store_.release(claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
-      // Gone when asked for the second time: the first did it, and its answer was lost.
-      if (answer.outcome == Released::yes || asked_before) return GivenBack::all;
-      return lost(answer.evicted_by);
-    } catch (const Error& error) {
-      if (later(BootClock::now(), pause_between_releases) < until) {
-        poll_until({}, later(BootClock::now(), pause_between_releases));
-        asked_before = true;
-        answer_by = until;
-        continue;
-      }
-      log_.error("could not release " + key + ", which ends with its lease: " + error.what());
-      return GivenBack::unknown;
-    }
+  const auto end = release_until_answered(store_, held, mode, until);
+  if (const auto* error = std::get_if<Error>(&end)) {
+    log_.error("could not release " + key + ", which ends with its lease: " + error->what());
+    return GivenBack::unknown;
   }
+  const auto& answer = std::get<ReleaseResult>(end);
+  return answer.outcome == Released::yes ? GivenBack::all : lost(answer.evicted_by);
 }
 
 }  // namespace dlock

@@ -14,7 +14,7 @@
 namespace dlock {
 namespace {
 
-std::string report(const Settings& settings, const std::vector<KeyState>& states) {
+std::string report(const InspectSettings& settings, const std::vector<KeyState>& states) {
   if (settings.metrics) return inspect_metrics(states);
   if (!settings.json) {
     const Screen screen = screen_at(STDOUT_FILENO);
@@ -28,7 +28,7 @@ std::string report(const Settings& settings, const std::vector<KeyState>& states
 }
 
 /// dlock's own locks first, and then those of other libraries.
-std::vector<KindRow> rows_of_all_kinds(const Settings& settings, const Log& log) {
+std::vector<KindRow> rows_of_all_kinds(const InspectSettings& settings, const Log& log) {
   std::vector<KindRow> rows;
   const StorePtr store = open_store(settings, log);
   for (const KeyState& state : store->inspect({{}, settings.patterns}, short_call())) {
@@ -41,7 +41,7 @@ std::vector<KindRow> rows_of_all_kinds(const Settings& settings, const Log& log)
   }
   constexpr milliseconds time_for_all_keys{60'000};
   const CallOptions call_options{later(BootClock::now(), time_for_all_keys), -1};
-  const auto servers = open_key_servers(settings);
+  const auto servers = open_redis(settings.server, {});
   for (auto& found :
        all_foreign_locks(*servers, settings.patterns, settings.prefix, call_options)) {
     rows.push_back({found.key, found.lock.holder.library, found.lock.kind, found.lock.holder});
@@ -49,7 +49,7 @@ std::vector<KindRow> rows_of_all_kinds(const Settings& settings, const Log& log)
   return rows;
 }
 
-int inspect_all_kinds(const Settings& settings, const Log& log) {
+int inspect_all_kinds(const InspectSettings& settings, const Log& log) {
   const auto rows = rows_of_all_kinds(settings, log);
   if (settings.quiet) return static_cast<int>(rows.empty() ? ExitCode::all_free : ExitCode::ok);
   const Screen screen = screen_at(STDOUT_FILENO);
@@ -65,7 +65,7 @@ int inspect_all_kinds(const Settings& settings, const Log& log) {
 
 }  // namespace
 
-int inspect_command(const Settings& settings, const Log& log) {
+int carry_out(const InspectSettings& settings, const Log& log) {
   if (settings.all_kinds) return inspect_all_kinds(settings, log);
   if (settings.watch) watch(settings, log);
   const StorePtr store = open_store(settings, log);

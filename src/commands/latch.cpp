@@ -28,7 +28,7 @@ class LatchReporter final : public LatchListener {
   void still_waiting(const LatchState& state) override { lines_.change(line_of(state)); }
   void server_lost(const std::string& why) override {
     log_.notice(server_lost_text(why, "waiting"));
-    lines_.change(
+    lines_.change_for_long(
         [this](milliseconds waited) { return waiting_in_vain_text(key_, waited, Screen{}); });
   }
   void server_back(milliseconds away) override { log_.notice(server_back_text(away, "waiting")); }
@@ -52,11 +52,8 @@ class LatchReporter final : public LatchListener {
 /// One `dlock latch`, from the settings to the exit code.
 class Latch {
  public:
-  Latch(const Settings& settings, const Log& log)
-      : settings_(settings),
-        log_(log),
-        key_(settings.keys.front()),
-        latches_(open_latches(settings)) {}
+  Latch(const LatchSettings& settings, const Log& log)
+      : settings_(settings), log_(log), key_(settings.key), latches_(open_latches(settings)) {}
 
   int open();
   int arrive();
@@ -68,7 +65,7 @@ class Latch {
   std::string opened_text(const LatchState& state) const;
   void heed(Signals& signals);
 
-  const Settings& settings_;
+  const LatchSettings& settings_;
   const Log& log_;
   const LockKey& key_;
   std::unique_ptr<Latches> latches_;
@@ -88,7 +85,7 @@ int Latch::missing() const {
 }
 
 int Latch::open() {
-  const auto state = latches_->open_latch(key_, {settings_.count, *settings_.ttl}, short_call());
+  const auto state = latches_->open_latch(key_, {settings_.count, settings_.ttl}, short_call());
   if (state.count != settings_.count) {
     throw Error(ErrorKind::wrong_data, escaped(key_.text) + ": the latch that is there is for " +
                                            std::to_string(state.count) + ", not for " +
@@ -150,7 +147,7 @@ void Latch::heed(Signals& signals) {
 
 }  // namespace
 
-int latch_command(const Settings& settings, const Log& log) {
+int carry_out(const LatchSettings& settings, const Log& log) {
   Latch latch(settings, log);
   switch (settings.verb) {
     case LatchVerb::open:

@@ -62,7 +62,7 @@ class WaitReporter final : public AcquireListener {
   void tell(const std::string& text, bool away) {
     if (line_ == nullptr) {
       if (away && !key_.text.empty()) {
-        lines_.change([key = key_](milliseconds waited) {
+        lines_.change_for_long([key = key_](milliseconds waited) {
           return waiting_in_vain_text(key, waited, Screen{});
         });
       }
@@ -81,14 +81,12 @@ class WaitReporter final : public AcquireListener {
 
 }  // namespace
 
-LockAcquirer::LockAcquirer(const Settings& settings, const Log& log, Signals& signals,
-                           Liveness upkeep, Who who, int abandon_fd)
+LockAcquirer::LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals,
+                           Terms terms)
     : settings_(settings),
       log_(log),
       signals_(signals),
-      upkeep_(upkeep),
-      who_(std::move(who)),
-      abandon_fd_(abandon_fd),
+      terms_(std::move(terms)),
       owner_(settings.owner ? *settings.owner : new_owner_below(settings.above)),
       store_(open_store(settings, log)) {}
 
@@ -96,9 +94,8 @@ std::vector<Claim> LockAcquirer::claims() const {
   std::vector<Claim> claims;
   const Token token = new_token(owner_);
   for (const LockKey& key : settings_.keys) {
-    claims.push_back({key, owner_, token, settings_.limit, settings_.ttl.value(),
-                      settings_.min_hold.value_or(milliseconds(0)), upkeep_, who_,
-                      settings_.latest});
+    claims.push_back({key, owner_, token, settings_.limit, settings_.ttl, terms_.min_hold,
+                      terms_.upkeep, terms_.who, settings_.latest});
   }
   return claims;
 }
@@ -106,18 +103,18 @@ std::vector<Claim> LockAcquirer::claims() const {
 LockAcquirer::Result LockAcquirer::acquire() {
   const bool seen = !settings_.quiet && !settings_.verbose && screen_at(STDERR_FILENO).moves_cursor;
   std::optional<WaitStatus> line;
-  if (seen) line.emplace([this] { return open_store(settings_); }, owner_, who_);
+  if (seen) line.emplace([this] { return open_store(settings_); }, owner_, terms_.who);
   WaitReporter teller(log_, line ? &*line : nullptr, on_waiting_);
-  const int fds[] = {signals_.fd(), abandon_fd_};
+  const int fds[] = {signals_.fd(), terms_.abandon_fd};
   std::optional<AnyOf> either;
-  if (abandon_fd_ >= 0) either.emplace(fds);
+  if (terms_.abandon_fd >= 0) either.emplace(fds);
   const auto begun = BootClock::now();
   while (true) {
     AcquireTerms terms;
     terms.wait = settings_.wait;
     if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - passed_since(begun));
     terms.cancel_fd = either ? either->fd() : signals_.fd();
-    terms.unconfirmed = settings_.command == Command::run;
+    terms.unconfirmed = terms_.unconfirmed;
     terms.open_second = [this] { return open_store(settings_, log_); };
     Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
     teller.hush();
@@ -147,7 +144,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
       }
       stop_by(event->number, Stop::myself);
     }
-    if (abandon_fd_ >= 0 && readable(abandon_fd_)) {
+    if (terms_.abandon_fd >= 0 && readable(terms_.abandon_fd)) {
       result.abandoned = true;
       return result;
     }
@@ -185,7 +182,7 @@ void tell_margin(const Log& log, const LockKey& key, const QuorumMargin& margin)
 
 void tell_troubles(const Log& log, Store& store) {
   for (const Error& each : store.take_troubles()) {
-    each.trouble() == ErrorKind::usage ? log.notice(each.what()) : log.detail(each.what());
+    each.kind() == ErrorKind::usage ? log.notice(each.what()) : log.detail(each.what());
   }
 }
 

@@ -16,10 +16,15 @@ namespace dlock {
 /// the way, and signals that end the waiting.
 class LockAcquirer {
  public:
-  /// `who` is what others will see. `abandon_fd` becomes readable when nobody needs the lock any
-  /// more; -1: never.
-  LockAcquirer(const Settings& settings, const Log& log, Signals& signals, Liveness upkeep, Who who,
-               int abandon_fd = -1);
+  /// What differs between them.
+  struct Terms {
+    Who who;  ///< what others will see
+    Liveness upkeep;
+    int abandon_fd = -1;  ///< becomes readable when nobody needs the lock any more; -1: never
+    milliseconds min_hold{0};
+    bool unconfirmed = false;  ///< as AcquireTerms has it
+  };
+  LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Terms terms);
 
   /// Called whenever a wait begins.
   using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
@@ -47,12 +52,10 @@ class LockAcquirer {
  private:
   std::vector<Claim> claims() const;
 
-  const Settings& settings_;
+  const ClaimSettings& settings_;
   const Log& log_;
   Signals& signals_;
-  Liveness upkeep_;
-  Who who_;
-  int abandon_fd_;
+  const Terms terms_;
   Owner owner_;
   StorePtr store_;
   OnWaiting on_waiting_;

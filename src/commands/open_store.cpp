@@ -10,8 +10,8 @@
 #include "local/local_store.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
-#include "redis/cluster_store.hpp"
-#include "redis/redis_member.hpp"
+#include "redis/cluster_router.hpp"
+#include "redis/member_server.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
 #include "sql/open_database.hpp"
@@ -22,45 +22,38 @@ namespace {
 
 /// What lives on servers is a Store, FenceRegister and Latches at once.
 template <typename As>
-std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& on_link) {
-  if (const auto* database = std::get_if<SqlTarget>(&settings.server)) {
+std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on_link) {
+  if (const auto* database = std::get_if<SqlTarget>(&terms.settings.server)) {
     auto backend = database->mysql
                        ? open_mysql(*database->mysql, database->shown, database->password)
                        : open_postgres(database->url, database->shown, database->password);
-    return std::make_unique<CasStore>(std::move(backend), settings.prefix);
+    return std::make_unique<CasStore>(std::move(backend), terms.settings.prefix);
   }
-  if (const auto* etcd = std::get_if<EtcdTarget>(&settings.server)) {
-    return std::make_unique<CasStore>(open_etcd(etcd->servers, etcd->name()), settings.prefix);
+  if (const auto* etcd = std::get_if<EtcdTarget>(&terms.settings.server)) {
+    return std::make_unique<CasStore>(open_etcd(etcd->servers, etcd->name()),
+                                      terms.settings.prefix);
   }
-  if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&settings.server)) {
+  if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&terms.settings.server)) {
     return std::make_unique<CasStore>(
-        open_zookeeper(zookeeper->servers, zookeeper->name(), zookeeper->chroot, settings.prefix,
-                       session_for(settings.ttl.value_or(usual_session))),
-        settings.prefix);
+        open_zookeeper(zookeeper->servers, zookeeper->name(), zookeeper->chroot,
+                       terms.settings.prefix, session_for(terms.ttl.value_or(usual_session))),
+        terms.settings.prefix);
   }
-  RedisTerms terms{settings.prefix, settings.replicas};
-  terms.may_move = !std::holds_alternative<Endpoint>(settings.server);
-  terms.on_link = on_link;
-  if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
-    return std::make_unique<RedisStore>(std::make_unique<FixedEndpoint>(*one), terms);
+  const auto* quorum = std::get_if<QuorumTarget>(&terms.settings.server);
+  if (quorum == nullptr) {
+    RedisTerms redis{terms.settings.prefix, terms.replicas};
+    redis.on_link = on_link;
+    return std::make_unique<RedisStore>(open_redis(terms.settings.server, redis), redis);
   }
-  if (const auto* target = std::get_if<SentinelTarget>(&settings.server)) {
-    return std::make_unique<RedisStore>(
-        std::make_unique<SentinelResolver>(target->sentinels, target->master_name, target->master),
-        terms);
-  }
-  if (const auto* target = std::get_if<ClusterTarget>(&settings.server)) {
-    return std::make_unique<ClusterStore>(target->seeds, terms);
-  }
-  const auto& servers = std::get<QuorumTarget>(settings.server).servers;
+  const auto& servers = quorum->servers;
   const auto doubles = std::make_shared<DuplicateServers>(servers);
-  const auto open = [servers, doubles, prefix = settings.prefix, on_link] {
+  const auto open = [servers, doubles, prefix = terms.settings.prefix, on_link] {
     std::vector<std::unique_ptr<Member>> members;
     for (std::size_t i = 0; i < servers.size(); ++i) {
-      members.push_back(std::make_unique<RedisMember>(
-          servers[i], prefix, on_link, [doubles, i](std::vector<std::string> addresses) {
-            doubles->resolved(i, std::move(addresses));
-          }));
+      members.push_back(redis_member(servers[i], prefix, on_link,
+                                     [doubles, i](std::vector<std::string> addresses) {
+                                       doubles->resolved(i, std::move(addresses));
+                                     }));
     }
     return members;
   };
@@ -69,64 +62,59 @@ std::unique_ptr<As> open_servers(const Settings& settings, const LinkListener& o
 
 /// What lives on this host, too, but for FenceRegister.
 template <typename As>
-std::unique_ptr<As> open(const Settings& settings, const LinkListener& on_link) {
-  if (const auto* target = std::get_if<LocalTarget>(&settings.server)) {
+std::unique_ptr<As> open(const StoreTerms& terms, const LinkListener& on_link) {
+  if (const auto* target = std::get_if<LocalTarget>(&terms.settings.server)) {
     return std::make_unique<LocalStore>(directory_of(*target));
   }
-  return open_servers<As>(settings, on_link);
+  return open_servers<As>(terms, on_link);
 }
 
 /// The same, or the keys of another library.
-StorePtr open_any(const Settings& settings, const LinkListener& on_link) {
-  if (!settings.layout) return open<Store>(settings, on_link);
-  if (const auto* target = std::get_if<QuorumTarget>(&settings.server)) {
-    std::vector<StorePtr> nodes;
-    for (const Endpoint& server : target->servers) {
-      RedisTerms terms;
-      terms.on_link = on_link;
-      auto node = one_server(std::make_unique<FixedEndpoint>(server), terms);
-      nodes.push_back(std::make_unique<CompatStore>(*settings.layout, std::move(node)));
-    }
-    return std::make_unique<RedlockStore>(std::move(nodes));
+StorePtr open_any(const StoreTerms& terms, const LinkListener& on_link) {
+  if (terms.layout == nullptr) return open<Store>(terms, on_link);
+  RedisTerms redis;
+  redis.on_link = on_link;
+  const auto* quorum = std::get_if<QuorumTarget>(&terms.settings.server);
+  if (quorum == nullptr) {
+    return std::make_unique<CompatStore>(*terms.layout, open_redis(terms.settings.server, redis));
   }
-  return std::make_unique<CompatStore>(*settings.layout, open_key_servers(settings, on_link));
+  std::vector<StorePtr> nodes;
+  for (const Endpoint& server : quorum->servers) {
+    nodes.push_back(std::make_unique<CompatStore>(*terms.layout, open_redis(server, redis)));
+  }
+  return std::make_unique<RedlockStore>(std::move(nodes));
 }
 
 }  // namespace
 
-std::unique_ptr<KeyServers> open_key_servers(const Settings& settings,
-                                             const LinkListener& on_link) {
-  RedisTerms terms;
-  terms.on_link = on_link;
-  if (const auto* one = std::get_if<Endpoint>(&settings.server)) {
-    return one_server(std::make_unique<FixedEndpoint>(*one), terms);
+std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms) {
+  terms.may_move = !std::holds_alternative<Endpoint>(server);
+  if (const auto* one = std::get_if<Endpoint>(&server)) {
+    return std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(*one), terms);
   }
-  if (const auto* target = std::get_if<ClusterTarget>(&settings.server)) {
-    return cluster_servers(target->seeds, terms);
+  if (const auto* target = std::get_if<ClusterTarget>(&server)) {
+    return std::make_unique<ClusterRouter>(target->seeds, std::move(terms));
   }
-  const auto& target = std::get<SentinelTarget>(settings.server);
-  terms.may_move = true;
-  return one_server(
+  const auto& target = std::get<SentinelTarget>(server);
+  return std::make_unique<RedisClient>(
       std::make_unique<SentinelResolver>(target.sentinels, target.master_name, target.master),
       terms);
 }
 
-StorePtr open_store(const Settings& settings) { return open_any(settings, {}); }
+StorePtr open_store(const StoreTerms& terms) { return open_any(terms, {}); }
 
-StorePtr open_store(const Settings& settings, const Log& log) {
-  if (!settings.verbose) return open_store(settings);
+StorePtr open_store(const StoreTerms& terms, const Log& log) {
+  if (!terms.settings.verbose) return open_store(terms);
   const auto on_link = [log](const Endpoint& to, std::chrono::nanoseconds took) {
     tell_step(log, "connected to " + to.name() + " in " + exact_duration(took));
   };
-  return told(open_any(settings, on_link), log);
+  return told(open_any(terms, on_link), log);
 }
 
-std::unique_ptr<Latches> open_latches(const Settings& settings) {
-  return open<Latches>(settings, {});
-}
+std::unique_ptr<Latches> open_latches(const StoreTerms& terms) { return open<Latches>(terms, {}); }
 
-std::unique_ptr<FenceRegister> open_seals(const Settings& settings) {
-  return open_servers<FenceRegister>(settings, {});
+std::unique_ptr<FenceRegister> open_seals(const StoreTerms& terms) {
+  return open_servers<FenceRegister>(terms, {});
 }
 
 DirectorySettings directory_of(const LocalTarget& target) {
@@ -143,7 +131,7 @@ int for_each_key(const std::vector<LockKey>& keys, const Log& log,
       code = body(key);
     } catch (const Error& error) {
       log.error(error.what());
-      code = exit_code(error.trouble());
+      code = exit_code(error.kind());
     }
     if (first == ExitCode::ok) first = code;
     // Nothing of the other keys can be had from a server that does not answer.

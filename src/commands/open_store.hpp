@@ -3,32 +3,54 @@
 #include <functional>
 
 #include "base/error.hpp"
-#include "compat/key_servers.hpp"
 #include "config/settings.hpp"
 #include "local/directory.hpp"
 #include "lock/fence_register.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"
+#include "redis/redis_client.hpp"
 
 namespace dlock {
 
-/// The engine that `settings` name: the one place where a URL becomes a store, in dlock's own
+/// What opening a store depends on, of the settings of a command, which outlive it.
+// NOLINTBEGIN(google-explicit-constructor)
+struct StoreTerms {
+  const ServerSettings& settings;
+  const Layout* layout = nullptr;   ///< of another library
+  std::optional<milliseconds> ttl;  ///< the lease that a session with the server has to serve
+  int replicas = 0;
+
+  StoreTerms(const ServerSettings& all) : settings(all) {}
+  StoreTerms(const LatchSettings& all) : settings(all), ttl(all.ttl) {}
+  StoreTerms(const DoctorSettings& all) : settings(all), ttl(all.ttl) {}
+  StoreTerms(const LockSettings& all)
+      : settings(all), layout(all.layout ? &*all.layout : nullptr) {}
+  StoreTerms(const RenewSettings& all)
+      : settings(all), layout(all.layout ? &*all.layout : nullptr), ttl(all.ttl) {}
+  StoreTerms(const ClaimSettings& all)
+      : settings(all),
+        layout(all.layout ? &*all.layout : nullptr),
+        ttl(all.ttl),
+        replicas(all.replicas) {}
+};
+// NOLINTEND(google-explicit-constructor)
+
+/// The engine that `terms` name: the one place where a URL becomes a store, in dlock's own
 /// layout or in that of another library. Nothing is opened or connected yet.
-StorePtr open_store(const Settings& settings);
+StorePtr open_store(const StoreTerms& terms);
 
 /// The same, and with -v a line on stderr for each step it takes.
-StorePtr open_store(const Settings& settings, const Log& log);
+StorePtr open_store(const StoreTerms& terms, const Log& log);
 
-/// Where the keys of other libraries live, on one server, behind Sentinel or in a Cluster.
-std::unique_ptr<KeyServers> open_key_servers(const Settings& settings,
-                                             const LinkListener& on_link = {});
+/// The way to Redis, on one server, behind Sentinel or in a Cluster.
+std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms);
 
 /// The same place for latches.
-std::unique_ptr<Latches> open_latches(const Settings& settings);
+std::unique_ptr<Latches> open_latches(const StoreTerms& terms);
 
-/// The same for what `guard` asks, where `settings` name servers and not `local:`.
-std::unique_ptr<FenceRegister> open_seals(const Settings& settings);
+/// The same for what `guard` asks, where `terms` name servers and not `local:`.
+std::unique_ptr<FenceRegister> open_seals(const StoreTerms& terms);
 
 /// The directory behind `local:`.
 DirectorySettings directory_of(const LocalTarget& target);

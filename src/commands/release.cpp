@@ -12,11 +12,12 @@
 namespace dlock {
 namespace {
 
-ExitCode throw_out(Store& store, const Settings& settings, const LockKey& key, const Log& log) {
+ExitCode throw_out(Store& store, const ReleaseSettings& settings, const LockKey& key,
+                   const Log& log) {
   const auto fence = settings.fence;
   const Who by = this_process("dlock", settings.reason);
   const auto thrown_out = store.evict(key, fence, by, short_call());
-  if (settings.prints_json()) print(evicted_json(key, thrown_out));
+  if (settings.json && !settings.quiet) print(evicted_json(key, thrown_out));
   for (const Holder& holder : thrown_out) {
     const std::string who = holder.library.empty() ? who_text(holder.who) : client_text(holder);
     log.notice("evicted " + who + " from " + escaped(key.text) + fence_text(holder.fence) +
@@ -32,30 +33,31 @@ ExitCode throw_out(Store& store, const Settings& settings, const LockKey& key, c
   return ExitCode::lost;
 }
 
-ExitCode give_up_hold(Store& store, const Settings& settings, const LockKey& key, const Log& log) {
+ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockKey& key,
+                      const Log& log) {
   const Token& token = *settings.token;
   const ReleaseNotice notice(token, key);
   const auto [outcome, by] = store.release(claim_named(key, token), {}, short_call());
   const bool was_held = outcome != Released::not_held;
   notice.answered(was_held);
-  if (settings.prints_json()) print(released_json(key, was_held, by));
+  if (settings.json && !settings.quiet) print(released_json(key, was_held, by));
   if (was_held) return ExitCode::ok;
   log.error(not_held_by_token_text(key, by));
   return ExitCode::lost;
 }
 
 /// With the token of an acquire that failed.
-int release_nothing(const Settings& settings, const Log& log) {
+int release_nothing(const ReleaseSettings& settings, const Log& log) {
   log.notice("the token is empty, so nothing was released: the acquire that was to print it " +
              std::string("did not take the lock"));
   for (const LockKey& key : settings.keys) {
-    if (settings.prints_json()) print(released_json(key, false, {}));
+    if (settings.json && !settings.quiet) print(released_json(key, false, {}));
   }
   return static_cast<int>(ExitCode::ok);
 }
 
 /// The keys given, and those that are held and match a pattern.
-std::vector<LockKey> keys_to_evict(Store& store, const Settings& settings, const Log& log) {
+std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings, const Log& log) {
   std::vector<LockKey> keys = settings.keys;
   for (const std::string& pattern : settings.patterns) {
     bool found = false;
@@ -72,7 +74,7 @@ std::vector<LockKey> keys_to_evict(Store& store, const Settings& settings, const
 
 }  // namespace
 
-int release_command(const Settings& settings, const Log& log) {
+int carry_out(const ReleaseSettings& settings, const Log& log) {
   if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
   const auto keys = settings.force ? keys_to_evict(*store, settings, log) : settings.keys;

@@ -9,9 +9,9 @@
 
 namespace dlock {
 
-int renew_command(const Settings& settings, const Log& log) {
+int carry_out(const RenewSettings& settings, const Log& log) {
   // Its keeper would sleep for longer than a shorter lease, and cut a longer one short.
-  if (settings.ttl && is_attached(*settings.token)) {
+  if (settings.ttl && is_attached(settings.token)) {
     throw Error(
         ErrorKind::usage,
         "--ttl: this token is kept by acquire --attach with the ttl it began with: renew it "
@@ -20,8 +20,8 @@ int renew_command(const Settings& settings, const Log& log) {
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {
     const auto [renewed, by] =
-        store->renew(claim_named(key, *settings.token), {.ttl = settings.ttl}, short_call());
-    if (settings.prints_json()) print(renewed_json(key, renewed, by));
+        store->renew(claim_named(key, settings.token), {.ttl = settings.ttl}, short_call());
+    if (settings.json && !settings.quiet) print(renewed_json(key, renewed, by));
     if (renewed) return ExitCode::ok;
     log.error(not_held_by_token_text(key, by));
     return ExitCode::lost;

@@ -40,12 +40,15 @@ std::string survivor_text(const Survivor& survivor) {
 /// One `dlock run`, from the settings to the exit code.
 class Run {
  public:
-  Run(const Settings& settings, const Log& log)
+  Run(const RunSettings& settings, const Log& log)
       : settings_(settings),
         log_(log),
         report_(settings, log),
-        acquiring_(settings, log, signals_, Liveness::process,
-                   this_process(base_name(settings.command_argv.front()), settings.label)) {
+        acquiring_(settings, log, signals_,
+                   {.who = this_process(base_name(settings.command_argv.front()), settings.label),
+                    .upkeep = Liveness::process,
+                    .min_hold = settings.min_hold.value_or(milliseconds(0)),
+                    .unconfirmed = true}) {
     report_.begin(acquiring_.store().name());
     acquiring_.on_waiting(
         [this](const LockKey& key, const Refusal& refusal) { report_.waiting(key, refusal); });
@@ -71,7 +74,7 @@ class Run {
   void describe(const Ending& ending, const HeldLocks& holding);
   int done(int exit_code);
 
-  const Settings& settings_;
+  const RunSettings& settings_;
   const Log& log_;
   RunReport report_;
   Signals signals_;
@@ -90,7 +93,7 @@ int Run::operator()() {
   } catch (const Error& error) {
     status_.outcome = "error";
     status_.reason = error.what();
-    done(static_cast<int>(exit_code(error.trouble())));
+    done(static_cast<int>(exit_code(error.kind())));
     throw;
   }
 }
@@ -106,8 +109,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   try {
     if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
     if (settings_.watchdog)
-      watchdog.emplace(stops_on_loss() ? holding.granted_until() : never,
-                       kill_cost(*settings_.ttl));
+      watchdog.emplace(stops_on_loss() ? holding.granted_until() : never, kill_cost(settings_.ttl));
     if (const auto signal = signal_before_start()) {
       holding.give_back(ReleaseMode::ignore_floor);
       return interrupted(*signal);
@@ -167,7 +169,7 @@ Terms Run::terms(HeldLocks& holding) {
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;
-  terms.kill_cost = kill_cost(*settings_.ttl);
+  terms.kill_cost = kill_cost(settings_.ttl);
   terms.max_hold = settings_.max_hold;
   terms.loss = holding.stop_source();
   terms.keep_running_on_loss = !stops_on_loss();
@@ -200,7 +202,7 @@ Program Run::program(const HeldLocks& holding) const {
   program.hidden_fd = settings_.status_fd.value_or(-1);
   // Later it would be killed at once.
   const Deadline until = holding.granted_until();
-  if (until != never) program.start_before = until - kill_cost(*settings_.ttl);
+  if (until != never) program.start_before = until - kill_cost(settings_.ttl);
   return program;
 }
 
@@ -328,7 +330,7 @@ int Run::done(int exit_code) {
 
 }  // namespace
 
-int run_command(const Settings& settings, const Log& log) {
+int carry_out(const RunSettings& settings, const Log& log) {
   std::optional<Run> run;
   try {
     run.emplace(settings, log);
@@ -340,18 +342,19 @@ int run_command(const Settings& settings, const Log& log) {
   return (*run)();
 }
 
-void report_unusable_settings(const Flags& flags, const Error& error) {
+void report_unusable_settings(const CommandLine& line, const Error& error) {
   const Log log(false, false);
   std::signal(SIGXFSZ, SIG_IGN);  // no command will inherit that
   std::vector<LockKey> keys;
-  for (const std::string& key : flags.keys) {
+  for (const std::string& key : line.values("key")) {
     if (std::find(keys.begin(), keys.end(), LockKey{key}) == keys.end()) keys.push_back({key});
   }
-  write_metrics(flags.metrics_file, keys, status_of(error), log);
-  if (!flags.status_fd) return;
+  write_metrics(line.value("metrics"), keys, status_of(error), log);
+  const auto number = line.value("status-fd");
+  if (!number) return;
   std::optional<int> fd;
   try {
-    fd = status_fd_from({*flags.status_fd, "--status-fd", ErrorKind::usage});
+    fd = status_fd_from({*number, "--status-fd", ErrorKind::usage});
   } catch (const Error&) {
     return;  // the caller is told of what came first
   }

@@ -13,7 +13,7 @@
 
 namespace dlock {
 
-RunReport::RunReport(const Settings& settings, const Log& log) : settings_(settings), log_(log) {
+RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(settings), log_(log) {
   if (settings.hook) hook_.emplace(*settings.hook, log);
 }
 
@@ -64,7 +64,7 @@ RunStatus status_of(const Error& error) {
   RunStatus status;
   status.outcome = "error";
   status.reason = error.what();
-  status.exit_code = static_cast<int>(exit_code(error.trouble()));
+  status.exit_code = static_cast<int>(exit_code(error.kind()));
   return status;
 }
 

@@ -15,7 +15,7 @@ namespace dlock {
 class RunReport {
  public:
   /// As Hook.
-  RunReport(const Settings& settings, const Log& log);
+  RunReport(const RunSettings& settings, const Log& log);
 
   /// `where` the locks are, without a password.
   void begin(std::string where) { where_ = std::move(where); }
@@ -29,7 +29,7 @@ class RunReport {
  private:
   void tell(const char* event, const std::vector<LockFence>& locks, const RunStatus* status);
 
-  const Settings& settings_;
+  const RunSettings& settings_;
   const Log& log_;
   std::optional<Hook> hook_;
   std::string where_;

@@ -63,7 +63,7 @@ Fd changes_at(Store& store) {
 
 class Watch {
  public:
-  Watch(const Settings& settings, const Log& log)
+  Watch(const InspectSettings& settings, const Log& log)
       : settings_(settings),
         log_(log),
         store_(open_store(settings)),
@@ -95,7 +95,7 @@ class Watch {
   void write(const std::string& text);
   [[noreturn]] void end(int signal);
 
-  const Settings& settings_;
+  const InspectSettings& settings_;
   const Log& log_;
   Signals signals_;
   StorePtr store_;
@@ -117,8 +117,8 @@ void Watch::look() {
     const CallOptions call_options{later(begun, silence_of_a_dead_server), signals_.fd()};
     states_ = store_->inspect({settings_.keys, settings_.patterns}, call_options);
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) return;
-    if (!reached_ || error.trouble() != ErrorKind::unavailable) throw;
+    if (error.kind() == ErrorKind::interrupted) return;
+    if (!reached_ || error.kind() != ErrorKind::unavailable) throw;
     next_reading_ = later(BootClock::now(), between_readings);
     trouble_ = error.what();
     if (!away_since_ && !picture_) log_.notice(server_lost_text(trouble_, "watching"));
@@ -229,12 +229,12 @@ void Watch::end(int signal) {
 
 }  // namespace
 
-std::string inspect_text(const Settings& settings, const std::vector<KeyState>& states,
+std::string inspect_text(const InspectSettings& settings, const std::vector<KeyState>& states,
                          const Screen& screen) {
   const bool one_key = settings.patterns.empty() && settings.keys.size() == 1;
   return one_key ? key_text(states.front(), screen) : overview_text(states, screen);
 }
 
-void watch(const Settings& settings, const Log& log) { Watch(settings, log).run(); }
+void watch(const InspectSettings& settings, const Log& log) { Watch(settings, log).run(); }
 
 }  // namespace dlock

@@ -11,10 +11,10 @@
 namespace dlock {
 
 /// What `inspect` prints of `states`.
-std::string inspect_text(const Settings& settings, const std::vector<KeyState>& states,
+std::string inspect_text(const InspectSettings& settings, const std::vector<KeyState>& states,
                          const Screen& screen);
 
 /// `inspect --watch`: shows the locks until a signal ends it, by which it then dies.
-[[noreturn]] void watch(const Settings& settings, const Log& log);
+[[noreturn]] void watch(const InspectSettings& settings, const Log& log);
 
 }  // namespace dlock

@@ -25,16 +25,11 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(from, text.find_last_not_of(blanks) + 1 - from);
 }
 
-std::vector<std::string> names_of_settings() {
+void check_name(const std::string& place, const std::string& name) {
   std::vector<std::string> names;
   for (const Option& each : options()) {
-    if (each.in_file) names.emplace_back(each.name);
+    if (each.has(in_files)) names.emplace_back(each.name);
   }
-  return names;
-}
-
-void check_name(const std::string& place, const std::string& name) {
-  const auto names = names_of_settings();
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   throw Error(ErrorKind::configuration,
               place + ": unknown setting " + in_quotes(name) + did_you_mean(name, names));

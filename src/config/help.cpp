@@ -1,7 +1,5 @@
 #include "config/help.hpp"
 
-#include "config/options.hpp"
-
 namespace dlock {
 namespace {
 
@@ -104,32 +102,6 @@ constexpr Page pages[] = {
      "  NAME holds no fence; 71 FILE cannot be used; 69, 77, 78, 70 as in run\n"},
 };
 
-/// What one command means by an option that others have, too, and that means something else there.
-struct Wording {
-  Command command;
-  std::string_view option;
-  const char* help;
-};
-
-constexpr Wording wordings[] = {
-    {Command::acquire, "--ttl", "lease: expires after DUR unless renewed"},
-    {Command::renew, "--ttl", "new lease, from now on (default: as acquired)"},
-    {Command::latch, "--ttl", "open: delete the latch after DUR (default: 1d)"},
-    {Command::doctor, "--ttl", "judge for locks with this lease (default: 30s)"},
-    {Command::acquire, "--signal", "send SIG to PID at loss, not SIGTERM"},
-    {Command::release, "--fence", "evict only the holder with this fencing token"},
-    {Command::acquire, "-q", "print only errors, and no token"},
-    {Command::inspect, "-q", "print nothing; exit 0 if held, 1 if free"},
-    {Command::doctor, "-q", "print nothing; the exit code tells"},
-};
-
-std::string help_of(const Option& option, Command command) {
-  for (const Wording& each : wordings) {
-    if (each.command == command && each.option == option.shown()) return each.help;
-  }
-  return option.help;
-}
-
 std::string padded(std::string text, std::size_t width) {
   // A column of its own always ends in two blanks.
   text.append(text.size() + 2 > width ? 2 : width - text.size(), ' ');
@@ -140,9 +112,9 @@ std::string option_line(const Option& option, Command command) {
   std::string left = "  ";
   left += option.letter == 0 ? "    " : std::string("-") + option.letter;
   if (*option.name != '\0') left += (option.letter == 0 ? "--" : ", --") + std::string(option.name);
-  if (option.value != nullptr) left += " " + std::string(option.value);
-  std::string line = padded(left, help_column) + help_of(option, command);
-  for (const std::string& alias : aliases_of(option)) line += "; also " + alias;
+  if (option.takes_value()) left += std::string(" ") + option.value.name;
+  std::string line = padded(left, help_column) + option.help_for(command);
+  for (const std::string_view alias : aliases_of(option)) line.append("; also ").append(alias);
   return line + "\n";
 }
 
@@ -165,9 +137,8 @@ std::vector<std::string> variables_of(Command command) {
   std::vector<std::string> names;
   for (const Option& each : options()) {
     const bool setting = each.commands == 0 || each.belongs_to(command);
-    const bool flag_alone = (each.flag_alone & only(command)) != 0;
-    const bool rare = each.commands != 0 && *each.help == '\0';
-    if (each.variable != nullptr && setting && !flag_alone && !rare) {
+    const bool is_read = setting && each.has_other_places(command);
+    if (each.variable != nullptr && is_read && !each.has(rare)) {
       names.emplace_back(each.variable);
     }
   }
@@ -180,8 +151,8 @@ std::vector<std::string> variables_of(Command command) {
 std::vector<std::string> rare_options(Command command) {
   std::vector<std::string> words;
   for (const Option& each : options()) {
-    if (!each.belongs_to(command) || *each.help != '\0') continue;
-    words.push_back(each.shown() + " " + each.value);
+    if (!each.belongs_to(command) || !each.has(rare)) continue;
+    words.push_back(each.shown() + " " + each.value.name);
   }
   return words;
 }
@@ -189,7 +160,7 @@ std::vector<std::string> rare_options(Command command) {
 std::string page_text(const Page& page) {
   std::string text = std::string("Usage: dlock ") + page.usage + "\n" + page.about + "\nOptions:\n";
   for (const Option& each : options()) {
-    if (!each.belongs_to(page.command) || *each.help == '\0') continue;
+    if (!each.belongs_to(page.command) || each.has(rare)) continue;
     text += option_line(each, page.command);
   }
   text += wrapped("Also, each with a variable as DLOCK_TLS_CA:", rare_options(page.command));

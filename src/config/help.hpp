@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "config/flags.hpp"
+#include "config/options.hpp"
 
 namespace dlock {
 

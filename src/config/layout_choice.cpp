@@ -1,7 +1,6 @@
 #include "config/layout_choice.hpp"
 
 #include <string_view>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -17,58 +16,37 @@ Layout layout_from(const std::string& text) {
   }
 }
 
-void refuse_what_no_layout_has(const Flags& flags, const std::string& compat) {
-  const std::pair<bool, const char*> without[] = {
-      {flags.shared || flags.limit, "is exclusive: --shared and --limit do not go with it"},
-      {flags.owner.has_value(), "knows no owner: --owner does not go with it"},
-      {flags.latest, "has no queue: --latest does not go with it"},
-      {flags.replicas.has_value(), "asks no replicas: --replicas does not go with it"},
-      {flags.prefix.has_value(), "has its own names of keys: --prefix does not go with it"},
-      {flags.force && flags.fence, "shows no fencing token: --fence does not go with it"},
-      {flags.reason.has_value(), "tells nobody why: --reason does not go with it"},
-      {flags.all_kinds, "names one layout: --all-kinds does not go with it"},
-      {!flags.patterns.empty(), "takes keys, and no patterns: a name with * ? or [ goes after -k"}};
-  for (const auto& [given, why] : without) {
-    if (given) throw_usage(compat + " " + why);
+/// The options that no layout has room for.
+constexpr struct {
+  char option[10];
+  const char* why;
+} without[] = {{"shared", "is exclusive: --shared and --limit do not go with it"},
+               {"limit", "is exclusive: --shared and --limit do not go with it"},
+               {"owner", "knows no owner: --owner does not go with it"},
+               {"latest", "has no queue: --latest does not go with it"},
+               {"replicas", "asks no replicas: --replicas does not go with it"},
+               {"prefix", "has its own names of keys: --prefix does not go with it"},
+               {"fence", "shows no fencing token: --fence does not go with it"},
+               {"reason", "tells nobody why: --reason does not go with it"},
+               {"all-kinds", "names one layout: --all-kinds does not go with it"}};
+
+void refuse_what_no_layout_has(const CommandLine& line, const std::string& compat) {
+  for (const auto& [option, why] : without) {
+    if (line.has(option)) throw_usage(compat + " " + why);
+  }
+  const bool has_patterns = subcommand(*line.command).operands == Operands::patterns;
+  if (has_patterns && !line.operands.empty()) {
+    throw_usage(compat + " takes keys, and no patterns: a name with * ? or [ goes after -k");
   }
 }
 
 void check_server(const Target& server, const Layout& layout, const std::string& compat) {
-  if (std::holds_alternative<LocalTarget>(server) || std::holds_alternative<SqlTarget>(server)) {
+  if (!is_redis(server)) {
     throw_usage(compat + ": the locks of other libraries live in Redis: name it with --server");
   }
   if (std::holds_alternative<QuorumTarget>(server) && !layout.may_be_redlock()) {
     throw_usage(compat + ": its library does not use several servers: name one");
   }
-}
-
-Layout choose_layout(const Flags& flags, const Settings& settings) {
-  if (flags.layouts.size() > 1) {
-    throw_usage("--compat goes with all keys of a command: there is a second one, \"" +
-                escaped(flags.layouts[1]) + "\"");
-  }
-  Layout layout = layout_from(flags.layouts.front());
-  const std::string compat = "--compat " + escaped(flags.layouts.front());
-  refuse_what_no_layout_has(flags, compat);
-  if (settings.command == Command::renew && !settings.ttl) {
-    throw_usage("missing ttl: " + compat + " does not store the one it was acquired with: -t DUR");
-  }
-  if (settings.command == Command::inspect && settings.keys.empty()) {
-    throw_usage("missing key: dlock inspect --compat LAYOUT -k KEY; --all-kinds lists all");
-  }
-  check_server(settings.server, layout, compat);
-  return layout;
-}
-
-void check_all_kinds(const Flags& flags, const Settings& settings) {
-  if (flags.watch || flags.metrics) {
-    throw_usage("--all-kinds does not go with --watch and --metrics");
-  }
-  const Target& server = settings.server;
-  const bool has_them = std::holds_alternative<Endpoint>(server) ||
-                        std::holds_alternative<SentinelTarget>(server) ||
-                        std::holds_alternative<ClusterTarget>(server);
-  if (!has_them) throw_usage("--all-kinds: name one Redis, its sentinels or a Cluster");
 }
 
 /// The pattern that meets this name only.
@@ -83,11 +61,32 @@ std::string pattern_of(const LockKey& key) {
 
 }  // namespace
 
-void resolve_layout(const Flags& flags, Settings& settings) {
-  settings.all_kinds = flags.all_kinds;
-  if (!flags.layouts.empty()) settings.layout = choose_layout(flags, settings);
-  if (!flags.all_kinds) return;
-  check_all_kinds(flags, settings);
+void resolve_layout(const CommandLine& line, LockSettings& settings) {
+  const auto names = line.values("compat");
+  if (names.empty()) return;
+  if (names.size() > 1) {
+    throw_usage("--compat goes with all keys of a command: there is a second one, \"" +
+                escaped(names[1]) + "\"");
+  }
+  settings.layout = layout_from(names.front());
+  const std::string compat = "--compat " + escaped(names.front());
+  refuse_what_no_layout_has(line, compat);
+  if (line.command == Command::renew && !line.has("ttl")) {
+    throw_usage("missing ttl: " + compat + " does not store the one it was acquired with: -t DUR");
+  }
+  if (settings.keys.empty()) {
+    throw_usage("missing key: dlock inspect --compat LAYOUT -k KEY; --all-kinds lists all");
+  }
+  check_server(settings.server, *settings.layout, compat);
+}
+
+void resolve_all_kinds(InspectSettings& settings) {
+  if (settings.watch || settings.metrics) {
+    throw_usage("--all-kinds does not go with --watch and --metrics");
+  }
+  const Target& server = settings.server;
+  if (!is_redis(server) || std::holds_alternative<QuorumTarget>(server))
+    throw_usage("--all-kinds: name one Redis, its sentinels or a Cluster");
   for (const LockKey& key : settings.keys) settings.patterns.push_back(pattern_of(key));
   settings.keys.clear();
 }

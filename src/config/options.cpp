@@ -21,157 +21,176 @@ constexpr Commands all = lockers | doctor | guard | latch;
 constexpr Commands none = 0;
 
 constexpr Subcommand subcommand_table[] = {
-    {Command::run, "run", "hold the lock while COMMAND runs"},
-    {Command::acquire, "acquire", "acquire the lock and exit; prints a token"},
-    {Command::renew, "renew", "extend the lease of an acquired lock"},
-    {Command::release, "release", "release it, or evict its holders (--force)"},
-    {Command::inspect, "inspect", "show holders, waiters and latches"},
-    {Command::latch, "latch", "let a job wait until N others have arrived"},
-    {Command::doctor, "doctor", "check whether a server is fit to hold locks"},
-    {Command::guard, "guard", "run COMMAND unless its fencing token is old"},
+    {Command::run, "run", "hold the lock while COMMAND runs", Operands::command},
+    {Command::acquire, "acquire", "acquire the lock and exit; prints a token", Operands::keys},
+    {Command::renew, "renew", "extend the lease of an acquired lock", Operands::keys},
+    {Command::release, "release", "release it, or evict its holders (--force)", Operands::patterns},
+    {Command::inspect, "inspect", "show holders, waiters and latches", Operands::patterns},
+    {Command::latch, "latch", "let a job wait until N others have arrived", Operands::verb},
+    {Command::doctor, "doctor", "check whether a server is fit to hold locks", Operands::none},
+    {Command::guard, "guard", "run COMMAND unless its fencing token is old", Operands::command},
 };
 
-const Option option_table[] = {
-    {"key", 'k', "KEY", lockers | latch, &Flags::keys, "name of the lock; may be repeated"},
-    {"count", 0, "N", latch, &Flags::count, "open: how many have to arrive, 1 to 1000000"},
-    {"by", 0, "ID", latch, &Flags::by, "arrive: as ID, which counts once (default: new)"},
-    {"state", 0, "FILE", guard, &Flags::state, "record the largest fencing token in FILE"},
-    {"state-key", 0, "NAME", guard, &Flags::state_key, "record it as NAME where the locks are"},
-    {"command", 'c', "STRING", run | guard, &Flags::command_string, "run STRING with /bin/sh -c"},
-    {"nonblock", 'n', nullptr, takers | latch, &Flags::nonblock, "do not wait", nullptr, false,
-     'w'},
-    {"wait", 'w', "DUR", takers | latch, &Flags::wait, "wait at most DUR (default: for ever)",
-     "DLOCK_WAIT", true, 'w', latch},
-    {"latest", 0, nullptr, takers, &Flags::latest,
-     "wait until a newer --latest waits, then exit 75"},
-    {"shared", 's', nullptr, takers, &Flags::shared, "share the lock with all other -s (read lock)",
-     nullptr, false, 'l'},
-    {"exclusive", 'x', nullptr, takers, &Flags::exclusive, "hold it exclusively (default)", nullptr,
-     false, 'l'},
-    {"limit", 0, "N", takers, &Flags::limit, "let at most N holders in at once", nullptr, false,
-     'l'},
-    {"ttl", 't', "DUR", takers | renew | doctor | latch, &Flags::ttl,
-     "lease: freed this long after dlock dies (30s)", "DLOCK_TTL", true, 0, renew | latch},
-    {"attach", 0, "PID", acquire, &Flags::attach, "renew until PID ends, then release (-t 30s)"},
-    {"conflict-exit-code", 'E', "N", run, &Flags::conflict_exit_code,
-     "exit with N, not 75, if not acquired in time"},
-    {"grace", 0, "DUR", run, &Flags::grace, "time from SIGTERM to SIGKILL, at most ttl/3",
-     "DLOCK_GRACE", true},
-    {"signal", 0, "SIG", takers, &Flags::signal, "send SIG, not SIGTERM: INT, SIGINT or 2"},
-    {"max-hold", 0, "DUR", run, &Flags::max_hold, "stop COMMAND after DUR and exit 124"},
-    {"min-hold", 0, "DUR", run, &Flags::min_hold, "keep the key taken for DUR at least (cron)"},
-    {"wait-tree", 0, nullptr, run, &Flags::wait_tree, "hold until all descendants of COMMAND exit"},
-    {"on-lost", 0, "ACTION", run, &Flags::on_lost, "stop COMMAND (default), or ignore the loss"},
-    {"watchdog", 0, nullptr, run, &Flags::watchdog,
-     "a second process stops COMMAND if dlock cannot"},
-    {"status-fd", 0, "N", run, &Flags::status_fd, "write the outcome to descriptor N, as JSON"},
-    {"metrics", 0, "FILE", run, &Flags::metrics_file, "write the outcome to FILE, for Prometheus"},
-    {"hook", 0, "CMD", run, &Flags::hook, "on each change of the lock, call CMD by sh -c", nullptr,
-     true},
-    {"metrics", 0, nullptr, inspect, &Flags::metrics, "print metrics for Prometheus"},
-    {"token", 0, "T", renew | release, &Flags::token, "the token that acquire printed",
-     "DLOCK_TOKEN"},
-    {"force", 0, nullptr, release, &Flags::force, "evict all holders; needs no token"},
-    {"fence", 0, "N", release | guard, &Flags::fence, "fencing token of the holder (DLOCK_FENCE)",
-     "DLOCK_FENCE", false, 0, release},
-    {"reason", 0, "TEXT", release, &Flags::reason, "with --force: tell the evicted holders why"},
-    {"json", 0, nullptr, lockers_but_run | doctor | latch, &Flags::json, "print JSON"},
-    {"watch", 0, nullptr, inspect, &Flags::watch, "follow changes until ^C"},
-    {"acl", 0, nullptr, doctor, &Flags::acl, "print the least rights that dlock's user needs"},
-    {"schema", 0, nullptr, doctor, &Flags::schema, "create the table for locks in a database"},
-    {"env", 0, nullptr, acquire, &Flags::env, "print DLOCK_TOKEN=..., DLOCK_FENCE=, DLOCK_OWNER="},
-    {"replicas", 0, "N", takers | doctor, &Flags::replicas,
-     "count a lock only when N replicas have it"},
-    {"owner", 0, "ID", takers, &Flags::owner, "act as ID: all runs with ID share the lock"},
-    {"label", 0, "TEXT", takers, &Flags::label, "shown to others, e.g. a build URL", "DLOCK_LABEL",
-     true, 0, 0, true},
-    {"compat", 0, "LAYOUT", lockers, &Flags::layouts,
-     "share the locks of a library, e.g. redisson"},
-    {"all-kinds", 0, nullptr, inspect, &Flags::all_kinds, "list locks of other libraries, too"},
-    {"server", 0, "URL", all, &Flags::servers, "local:[/DIR], redis[s]://HOST, unix:///SOCKET, ...",
-     "DLOCK_SERVER", true},
-    {"password-file", 0, "F", all, &Flags::password_file, "", "DLOCK_PASSWORD_FILE", true},
-    {"password", 0, "TEXT", none, {}, "", "DLOCK_PASSWORD", true},
-    {"tls-ca", 0, "FILE|DIR", all, &Flags::tls_ca, "", "DLOCK_TLS_CA", true},
-    {"tls-cert", 0, "FILE", all, &Flags::tls_cert, "", "DLOCK_TLS_CERT", true},
-    {"tls-key", 0, "FILE", all, &Flags::tls_key, "", "DLOCK_TLS_KEY", true},
-    {"tls-server-name", 0, "NAME", all, &Flags::tls_server_name, "", "DLOCK_TLS_SERVER_NAME", true},
-    {"sentinel-user", 0, "USER", all, &Flags::sentinel_user, "", "DLOCK_SENTINEL_USER", true},
-    {"sentinel-password-file", 0, "F", all, &Flags::sentinel_password_file, "",
-     "DLOCK_SENTINEL_PASSWORD_FILE", true},
-    {"prefix", 0, "STR", all, &Flags::prefix, "", "DLOCK_PREFIX", true},
-    {"config", 0, "FILE", all, &Flags::config, "", "DLOCK_CONFIG"},
-    {"", 'q', nullptr, all, &Flags::quiet, "print only errors"},
-    {"verbose", 'v', nullptr, all, &Flags::verbose, "explain each step"},
-    {"help", 'h', nullptr, all, &Flags::help, "print this help"},
-    {"version", 'V', nullptr, all, &Flags::version, "print the version"},
+constexpr OptionValue no_value(nullptr);
+constexpr OptionValue a_number("N");
+constexpr OptionValue a_duration("DUR");
+constexpr OptionValue a_key("KEY", Completion::keys);
+constexpr OptionValue a_file("FILE", Completion::files);
+constexpr OptionValue a_secret("F", Completion::files);
+constexpr OptionValue a_file_or_directory("FILE|DIR", Completion::files);
+constexpr OptionValue a_process("PID", Completion::processes);
+constexpr OptionValue a_signal("SIG", Completion::signals);
+constexpr OptionValue an_action("ACTION", Completion::words, "stop ignore");
+constexpr OptionValue a_layout("LAYOUT", Completion::layouts);
+constexpr OptionValue a_url(
+    "URL", Completion::beginnings,
+    "local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// "
+    "rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk://");
+
+constexpr Option option_table[] = {
+    {"key", 'k', a_key, lockers | latch, "name of the lock; may be repeated", nullptr, adds_up},
+    {"count", 0, a_number, latch, "open: how many have to arrive, 1 to 1000000"},
+    {"by", 0, "ID", latch, "arrive: as ID, which counts once (default: new)"},
+    {"state", 0, a_file, guard, "record the largest fencing token in FILE"},
+    {"state-key", 0, "NAME", guard, "record it as NAME where the locks are"},
+    {"command", 'c', "STRING", run | guard, "run STRING with /bin/sh -c"},
+    {"nonblock", 'n', no_value, takers | latch, "do not wait", nullptr, one_wait},
+    {"wait", 'w', a_duration, takers | latch, "wait at most DUR (default: for ever)", "DLOCK_WAIT",
+     in_files | one_wait, latch},
+    {"latest", 0, no_value, takers, "wait until a newer --latest waits, then exit 75"},
+    {"shared", 's', no_value, takers, "share the lock with all other -s (read lock)", nullptr,
+     one_limit},
+    {"exclusive", 'x', no_value, takers, "hold it exclusively (default)", nullptr, one_limit},
+    {"limit", 0, a_number, takers, "let at most N holders in at once", nullptr, one_limit},
+    {"ttl", 't', a_duration, takers | renew | doctor | latch,
+     "lease: freed this long after dlock dies (30s)", "DLOCK_TTL", in_files, renew | latch},
+    {"attach", 0, a_process, acquire, "renew until PID ends, then release (-t 30s)"},
+    {"conflict-exit-code", 'E', a_number, run, "exit with N, not 75, if not acquired in time"},
+    {"grace", 0, a_duration, run, "time from SIGTERM to SIGKILL, at most ttl/3", "DLOCK_GRACE",
+     in_files},
+    {"signal", 0, a_signal, takers, "send SIG, not SIGTERM: INT, SIGINT or 2"},
+    {"max-hold", 0, a_duration, run, "stop COMMAND after DUR and exit 124"},
+    {"min-hold", 0, a_duration, run, "keep the key taken for DUR at least (cron)"},
+    {"wait-tree", 0, no_value, run, "hold until all descendants of COMMAND exit"},
+    {"on-lost", 0, an_action, run, "stop COMMAND (default), or ignore the loss"},
+    {"watchdog", 0, no_value, run, "a second process stops COMMAND if dlock cannot"},
+    {"status-fd", 0, a_number, run, "write the outcome to descriptor N, as JSON"},
+    {"metrics", 0, a_file, run, "write the outcome to FILE, for Prometheus"},
+    {"hook", 0, "CMD", run, "on each change of the lock, call CMD by sh -c", nullptr, in_files},
+    {"metrics", 0, no_value, inspect, "print metrics for Prometheus"},
+    {"token", 0, "T", renew | release, "the token that acquire printed", "DLOCK_TOKEN"},
+    {"force", 0, no_value, release, "evict all holders; needs no token"},
+    {"fence", 0, a_number, release | guard, "fencing token of the holder (DLOCK_FENCE)",
+     "DLOCK_FENCE", 0, release},
+    {"reason", 0, "TEXT", release, "with --force: tell the evicted holders why"},
+    {"json", 0, no_value, lockers_but_run | doctor | latch, "print JSON"},
+    {"watch", 0, no_value, inspect, "follow changes until ^C"},
+    {"acl", 0, no_value, doctor, "print the least rights that dlock's user needs"},
+    {"schema", 0, no_value, doctor, "create the table for locks in a database"},
+    {"env", 0, no_value, acquire, "print DLOCK_TOKEN=..., DLOCK_FENCE=, DLOCK_OWNER="},
+    {"replicas", 0, a_number, takers | doctor, "count a lock only when N replicas have it"},
+    {"owner", 0, "ID", takers, "act as ID: all runs with ID share the lock"},
+    {"label", 0, "TEXT", takers, "shown to others, e.g. a build URL", "DLOCK_LABEL",
+     in_files | may_be_empty},
+    {"compat", 0, a_layout, lockers, "share the locks of a library, e.g. redisson", nullptr,
+     adds_up},
+    {"all-kinds", 0, no_value, inspect, "list locks of other libraries, too"},
+    {"server", 0, a_url, all, "local:[/DIR], redis[s]://HOST, unix:///SOCKET, ...", "DLOCK_SERVER",
+     in_files | adds_up},
+    {"password-file", 0, a_secret, all, "read the server's password from F", "DLOCK_PASSWORD_FILE",
+     in_files | rare},
+    {"password", 0, "TEXT", none, "", "DLOCK_PASSWORD", in_files},
+    {"tls-ca", 0, a_file_or_directory, all, "authorities to trust for TLS", "DLOCK_TLS_CA",
+     in_files | rare},
+    {"tls-cert", 0, a_file, all, "certificate to show to the server", "DLOCK_TLS_CERT",
+     in_files | rare},
+    {"tls-key", 0, a_file, all, "private key of the certificate", "DLOCK_TLS_KEY", in_files | rare},
+    {"tls-server-name", 0, "NAME", all, "name that the server's certificate must have",
+     "DLOCK_TLS_SERVER_NAME", in_files | rare},
+    {"sentinel-user", 0, "USER", all, "user at the sentinels", "DLOCK_SENTINEL_USER",
+     in_files | rare},
+    {"sentinel-password-file", 0, a_secret, all, "read the sentinels' password from F",
+     "DLOCK_SENTINEL_PASSWORD_FILE", in_files | rare},
+    {"prefix", 0, "STR", all, "what the keys begin with on the server", "DLOCK_PREFIX",
+     in_files | rare},
+    {"config", 0, a_file, all, "read only this configuration file", "DLOCK_CONFIG", rare},
+    {"", 'q', no_value, all, "print only errors"},
+    {"verbose", 'v', no_value, all, "explain each step"},
+    {"help", 'h', no_value, all, "print this help"},
+    {"version", 'V', no_value, all, "print the version"},
 };
 
-/// Other spellings, of a letter ("e") or of a long name.
-struct Alias {
-  std::string_view spelled;
-  std::string_view means;
+/// What one command means by an option that others have, too, and that means something else there.
+struct Wording {
+  Command command;
+  char option[7];
+  const char* help;
 };
-constexpr Alias alias_table[] = {{"nb", "nonblock"}, {"e", "exclusive"}};
+
+constexpr Wording wordings[] = {
+    {Command::acquire, "ttl", "lease: expires after DUR unless renewed"},
+    {Command::renew, "ttl", "new lease, from now on (default: as acquired)"},
+    {Command::latch, "ttl", "open: delete the latch after DUR (default: 1d)"},
+    {Command::doctor, "ttl", "judge for locks with this lease (default: 30s)"},
+    {Command::acquire, "signal", "send SIG to PID at loss, not SIGTERM"},
+    {Command::release, "fence", "evict only the holder with this fencing token"},
+    {Command::acquire, "q", "print only errors, and no token"},
+    {Command::inspect, "q", "print nothing; exit 0 if held, 1 if free"},
+    {Command::doctor, "q", "print nothing; the exit code tells"},
+};
+
+/// Other spellings, and the options they mean.
+constexpr char alias_table[][2][10] = {{"--nb", "nonblock"}, {"-e", "exclusive"}};
+
+bool is_spelled(const Option& option, std::string_view text) {
+  if (text.starts_with("--")) return *option.name != '\0' && text.substr(2) == option.name;
+  return option.letter != 0 && text.size() == 2 && text[0] == '-' && text[1] == option.letter;
+}
 
 }  // namespace
 
 std::span<const Subcommand> subcommands() { return subcommand_table; }
 
 const Subcommand& subcommand(Command command) {
-  for (const Subcommand& each : subcommand_table) {
-    if (each.command == command) return each;
-  }
-  throw std::logic_error("no such command");
+  return subcommand_table[static_cast<std::size_t>(command)];
 }
 
 std::string Option::shown() const {
   return *name == '\0' ? std::string("-") + letter : std::string("--") + name;
 }
 
-std::span<const Option> options() { return option_table; }
-
-const Option* find_option(std::string_view name) {
-  for (const Alias& alias : alias_table) {
-    if (alias.spelled == name && name.size() > 1) name = alias.means;
+const char* Option::help_for(Command command) const {
+  for (const Wording& each : wordings) {
+    if (each.command == command && is(each.option)) return each.help;
   }
-  for (const Option& each : option_table) {
-    if (name == each.name && !name.empty() && each.commands != none) return &each;
-  }
-  return nullptr;
+  return help;
 }
 
-const Option* find_option(std::string_view name, Command command) {
-  const Option* found = find_option(name);
-  if (found == nullptr) return nullptr;
+std::span<const Option> options() { return option_table; }
+
+const Option* find_option(std::string_view spelled, std::optional<Command> command) {
+  for (const auto& [alias, means] : alias_table) {
+    if (alias == spelled) return &option(means);
+  }
+  const Option* found = nullptr;
   for (const Option& each : option_table) {
-    if (std::string_view(each.name) == found->name && each.belongs_to(command)) return &each;
+    if (!is_spelled(each, spelled) || each.commands == none) continue;
+    if (found == nullptr || (command && each.belongs_to(*command))) found = &each;
   }
   return found;
 }
 
-const Option* find_option(char letter) {
-  for (const Alias& alias : alias_table) {
-    if (alias.spelled == std::string_view(&letter, 1)) return find_option(alias.means);
-  }
-  for (const Option& each : option_table) {
-    if (each.letter == letter) return &each;
-  }
-  return nullptr;
-}
-
 const Option& option(std::string_view name) {
   for (const Option& each : option_table) {
-    if (name == each.name) return each;
+    if (each.is(name)) return each;
   }
   throw std::logic_error("no such option");
 }
 
-std::vector<std::string> aliases_of(const Option& option) {
-  std::vector<std::string> spellings;
-  for (const Alias& alias : alias_table) {
-    const std::string dashes = alias.spelled.size() == 1 ? "-" : "--";
-    if (alias.means == option.name) spellings.push_back(dashes + std::string(alias.spelled));
+std::vector<std::string_view> aliases_of(const Option& option) {
+  std::vector<std::string_view> spellings;
+  for (const auto& [alias, means] : alias_table) {
+    if (option.is(means)) spellings.push_back(alias);
   }
   return spellings;
 }

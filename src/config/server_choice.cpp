@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "base/duration.hpp"
 #include "base/escape.hpp"
 #include "base/same_server.hpp"
 #include "config/values.hpp"
 
 namespace dlock {
 namespace {
+
+constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
+/// A restarted server waits twice the longest ttl before it votes again: what a majority is to
+/// remember for longer, it may forget.
+constexpr milliseconds longest_min_hold_of_a_quorum = 2 * longest_ttl_of_a_quorum;
 
 /// `DLOCK_SERVER` may name several, with a space between.
 std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
@@ -74,13 +80,13 @@ std::optional<std::string> password_of_files(const Sources& sources,
 std::optional<std::string> find_password(const Sources& sources, std::optional<std::string> own,
                                          std::vector<std::string>& warnings, bool redis = true) {
   // All variables are read first: an empty one is an error even where it does not count.
-  const auto file_variable = sources.in_variable("DLOCK_PASSWORD_FILE");
-  auto values = sources.in_variable("DLOCK_PASSWORD");
+  const auto file_variable = sources.in_variable(option("password-file").variable);
+  auto values = sources.in_variable(option("password").variable);
   if (redis) {
     for (auto& given : sources.in_variable("REDISCLI_AUTH")) values.push_back(std::move(given));
   }
 
-  const auto flag = sources.in_flags(option("password-file"));
+  const auto flag = sources.in_flags("password-file");
   if (!flag.empty()) return password_in(flag.front(), warnings);
   if (own) return own;
   if (!file_variable.empty()) return password_in(file_variable.front(), warnings);
@@ -91,20 +97,15 @@ std::optional<std::string> find_password(const Sources& sources, std::optional<s
 /// The servers that locks live on, as far as the URL knows them.
 std::vector<Endpoint*> servers_in(Target& target) {
   std::vector<Endpoint*> servers;
+  const auto add_all = [&](std::vector<Endpoint>& all) {
+    for (Endpoint& each : all) servers.push_back(&each);
+  };
   if (auto* redis = std::get_if<Endpoint>(&target)) servers.push_back(redis);
   if (auto* sentinel = std::get_if<SentinelTarget>(&target)) servers.push_back(&sentinel->master);
-  if (auto* cluster = std::get_if<ClusterTarget>(&target)) {
-    for (Endpoint& seed : cluster->seeds) servers.push_back(&seed);
-  }
-  if (auto* etcd = std::get_if<EtcdTarget>(&target)) {
-    for (Endpoint& server : etcd->servers) servers.push_back(&server);
-  }
-  if (auto* zookeeper = std::get_if<ZooKeeperTarget>(&target)) {
-    for (Endpoint& server : zookeeper->servers) servers.push_back(&server);
-  }
-  if (auto* quorum = std::get_if<QuorumTarget>(&target)) {
-    for (Endpoint& server : quorum->servers) servers.push_back(&server);
-  }
+  if (auto* cluster = std::get_if<ClusterTarget>(&target)) add_all(cluster->seeds);
+  if (auto* etcd = std::get_if<EtcdTarget>(&target)) add_all(etcd->servers);
+  if (auto* zookeeper = std::get_if<ZooKeeperTarget>(&target)) add_all(zookeeper->servers);
+  if (auto* quorum = std::get_if<QuorumTarget>(&target)) add_all(quorum->servers);
   return servers;
 }
 
@@ -136,7 +137,7 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
     add_password(given, sources, *database, chosen);
   }
   const bool etcd = std::holds_alternative<EtcdTarget>(chosen.target);
-  const bool redis = !etcd && !std::holds_alternative<ZooKeeperTarget>(chosen.target);
+  const bool redis = is_redis(chosen.target);
   for (Endpoint* server : servers_in(chosen.target)) {
     // There a password is a user's: without one in the URL none is looked for.
     if (!redis && !server->user) continue;
@@ -162,7 +163,7 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
 
 /// The strongest value of an option that is a path; all are checked.
 std::optional<SourcedValue> path_of(const char* name, const Sources& sources) {
-  auto places = sources.of(option(name));
+  auto places = sources.of(name);
   for (auto& place : places) place.front().text = readable_path_from(place.front());
   if (places.empty()) return std::nullopt;
   return places.front().front();
@@ -175,7 +176,7 @@ std::string text_of(const std::optional<SourcedValue>& given) { return given ? g
 void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
                   const char* why) {
   for (const char* name : names) {
-    for (const SourcedValue& given : sources.in_flags(option(name))) given.refuse(why);
+    for (const SourcedValue& given : sources.in_flags(name)) given.refuse(why);
   }
 }
 
@@ -191,7 +192,7 @@ bool holds_private_key(const std::string& path) {
 void add_tls(const Sources& sources, ChosenServer& chosen) {
   const auto certificate = path_of("tls-cert", sources);
   const auto key = path_of("tls-key", sources);
-  const auto names = sources.of(option("tls-server-name"));
+  const auto names = sources.of("tls-server-name");
   TlsSettings settings{text_of(path_of("tls-ca", sources)), text_of(certificate), text_of(key), ""};
   if (certificate && !key) certificate->refuse("needs the key of the certificate: --tls-key FILE");
   if (key && !certificate) key->refuse("needs the certificate of the key: --tls-cert FILE");
@@ -201,13 +202,12 @@ void add_tls(const Sources& sources, ChosenServer& chosen) {
     for (Endpoint& each : sentinel->sentinels) servers.push_back(&each);
   }
   std::erase_if(servers, [](const Endpoint* server) { return !server->tls; });
-  if (servers.empty() && std::holds_alternative<SqlTarget>(chosen.target)) {
-    return refuse_flags(sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
-                        "a database's URL says it: sslmode=verify-full&sslrootcert=FILE");
-  }
   if (servers.empty()) {
-    return refuse_flags(sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
-                        "the server's URL does not begin with rediss or etcds, so there is no TLS");
+    const bool database = std::holds_alternative<SqlTarget>(chosen.target);
+    return refuse_flags(
+        sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
+        database ? "a database's URL says it: sslmode=verify-full&sslrootcert=FILE"
+                 : "the server's URL does not begin with rediss or etcds, so there is no TLS");
   }
   for (Endpoint* server : servers) server->tls = settings;
   if (settings.key.empty() || !holds_private_key(settings.key)) return;
@@ -216,8 +216,8 @@ void add_tls(const Sources& sources, ChosenServer& chosen) {
 }
 
 void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
-  const auto users = sources.of(option("sentinel-user"));
-  const auto files = sources.of(option("sentinel-password-file"));
+  const auto users = sources.of("sentinel-user");
+  const auto files = sources.of("sentinel-password-file");
   auto* target = std::get_if<SentinelTarget>(&chosen.target);
   if (target == nullptr) {
     return refuse_flags(sources, {"sentinel-user", "sentinel-password-file"},
@@ -267,7 +267,7 @@ Target quorum_of(const std::vector<SourcedValue>& given) {
 ChosenServer choose_server(const Sources& sources) {
   ChosenServer chosen;
   std::vector<SourcedValue> strongest;
-  for (auto& place : sources.of(option("server"))) {
+  for (auto& place : sources.of("server")) {
     if (place.front().place == option("server").variable) place = split_at_spaces(place.front());
     for (const SourcedValue& given : place) parse_at(given);
     if (strongest.empty()) strongest = std::move(place);
@@ -285,6 +285,37 @@ ChosenServer choose_server(const Sources& sources) {
   add_tls(sources, chosen);
   add_sentinel_login(sources, chosen);
   return chosen;
+}
+
+int replicas_of(const Target& server, const Sources& sources) {
+  constexpr int most_replicas = 1000;
+  const auto given = sources.in_flags("replicas");
+  if (given.empty()) return 0;
+  const auto replicas = number_from(given.front(), "number of replicas", 1, most_replicas);
+  if (std::holds_alternative<LocalTarget>(server)) {
+    throw_usage("--replicas: locks on this host have none: it needs a Redis server");
+  }
+  if (!is_redis(server)) {
+    throw_usage("--replicas: it goes with Redis; others say it on the server");
+  }
+  if (std::holds_alternative<QuorumTarget>(server)) {
+    throw_usage("--replicas: on a majority of servers a replica has no vote: name one server");
+  }
+  return static_cast<int>(replicas);
+}
+
+void check_quorum(const Target& server, const Sources& sources, std::optional<milliseconds> ttl,
+                  std::optional<milliseconds> min_hold) {
+  if (!std::holds_alternative<QuorumTarget>(server)) return;
+  const auto at_most = [&](const char* name, std::optional<milliseconds> span, milliseconds most,
+                           const std::string& why) {
+    if (span.value_or(milliseconds(0)) <= most) return;
+    const SourcedValue given = sources.of(name).front().front();
+    given.refuse("at most " + human_duration(most) + " on a majority of servers; " + why);
+  };
+  at_most("ttl", ttl, longest_ttl_of_a_quorum, "dlock renews it while the command runs");
+  at_most("min-hold", min_hold, longest_min_hold_of_a_quorum,
+          "a server that restarts may forget a longer one");
 }
 
 }  // namespace dlock

@@ -18,4 +18,11 @@ struct ChosenServer {
 /// Chooses the server and its password; the order of passwords is that of resolve().
 ChosenServer choose_server(const Sources& sources);
 
+/// --replicas, 0 if it is not given; refused where the server has none.
+int replicas_of(const Target& server, const Sources& sources);
+
+/// A server that lost its memory must know for how long leases may last that it has forgotten.
+void check_quorum(const Target& server, const Sources& sources, std::optional<milliseconds> ttl,
+                  std::optional<milliseconds> min_hold = std::nullopt);
+
 }  // namespace dlock

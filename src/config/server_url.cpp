@@ -254,6 +254,13 @@ std::string ZooKeeperTarget::name() const {
          escaped(chroot);
 }
 
+bool is_redis(const Target& target) {
+  return std::holds_alternative<Endpoint>(target) ||
+         std::holds_alternative<SentinelTarget>(target) ||
+         std::holds_alternative<ClusterTarget>(target) ||
+         std::holds_alternative<QuorumTarget>(target);
+}
+
 Target parse_server_url(std::string_view text) {
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");

@@ -69,6 +69,9 @@ struct ZooKeeperTarget {
 using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
                             SqlTarget, EtcdTarget, ZooKeeperTarget>;
 
+/// Whether it is Redis or Valkey, however deployed.
+bool is_redis(const Target& target);
+
 /// Reads a URL, whose forms are those of the README; user, password and paths are percent-decoded,
 /// and `rediss` leaves default TlsSettings. Throws Error{usage} without saying where the URL stood;
 /// the message shows nothing before an `@`.

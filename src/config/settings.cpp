@@ -9,7 +9,6 @@
 #include "config/layout_choice.hpp"
 #include "config/redaction.hpp"
 #include "config/server_choice.hpp"
-#include "config/sources.hpp"
 #include "config/values.hpp"
 #include "lock/fence_register.hpp"
 #include "lock/lease_renewer.hpp"
@@ -19,65 +18,213 @@ namespace {
 
 constexpr milliseconds shortest_ttl{100};
 constexpr milliseconds longest_ttl = std::chrono::hours(24);
-constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
-/// A restarted server waits twice the longest ttl before it votes again: what a majority is to
-/// remember for longer, it may forget.
-constexpr milliseconds longest_min_hold_of_a_quorum = 2 * longest_ttl_of_a_quorum;
 constexpr const char* missing_fence =
     "missing fence: --fence N, or DLOCK_FENCE of dlock run (--compat sets it for redisson-fenced "
     "only)";
+constexpr const char* missing_token =
+    "missing token: --token or an exported DLOCK_TOKEN with what acquire printed";
 constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 
-/// The strongest of `places`, read by `parse`; the others are read too, so that a bad value is
-/// told where it stands and not on the day it takes effect.
-template <typename Parse>
-auto strongest(const std::vector<std::vector<SourcedValue>>& places, Parse parse)
-    -> std::optional<decltype(parse(places.front().front()))> {
-  std::optional<decltype(parse(places.front().front()))> first;
-  for (const auto& place : places) {
-    auto value = parse(place.front());
-    if (!first) first = std::move(value);
-  }
-  return first;
+/// In the order of LatchVerb.
+constexpr char latch_verbs[][7] = {"open", "arrive", "wait"};
+
+/// Options that exclude each other.
+constexpr char exclusions[][2][10] = {
+    {"json", "env"},      {"json", "acl"},    {"schema", "json"},
+    {"schema", "acl"},    {"watch", "q"},     {"metrics", "json"},
+    {"metrics", "watch"}, {"force", "token"}, {"state", "state-key"},
+};
+
+std::string text_from(const SourcedValue& given) { return given.text; }
+
+void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
+  to.insert(to.end(), more.begin(), more.end());
 }
 
-/// Makes the Settings of one command, group by group.
+template <typename Value>
+void add_once(std::vector<Value>& to, const Value& value) {
+  if (std::find(to.begin(), to.end(), value) == to.end()) to.push_back(value);
+}
+
+/// Makes the settings of one command, part by part.
 class Resolver {
  public:
-  Resolver(const Flags& flags, const Environment& environment, const std::string& system_file)
-      : flags_(flags), sources_(flags, environment, system_file) {
-    settings_.command = *flags.command;
-    for (const ConfigFile& file : sources_.files()) {
-      settings_.warnings.insert(settings_.warnings.end(), file.warnings.begin(),
-                                file.warnings.end());
-    }
-  }
+  Resolver(const CommandLine& line, const Environment& environment, const std::string& system_file)
+      : line_(line), command_(*line.command), sources_(line, environment, system_file) {}
 
-  Settings resolve() {
-    settings_.quiet = flags_.quiet;
-    settings_.verbose = flags_.verbose;
-    resolve_output();
-    if (has("command")) resolve_command();
-    if (settings_.command == Command::latch) settings_.verb = latch_verb();
-    if (has("key")) resolve_keys();
-    resolve_attach();
-    resolve_waiting();
-    resolve_owner();
-    if (settings_.command == Command::run) resolve_run();
-    if (settings_.command == Command::latch) resolve_latch();
-    resolve_token();
-    if (has("state")) resolve_guard();
-    if (!settings_.state) resolve_server();
-    resolve_layout(flags_, settings_);
-    return std::move(settings_);
+  Settings resolve() const {
+    for (const auto& [one, other] : exclusions) {
+      if (!line_.has(one) || !line_.has(other)) continue;
+      throw_usage(option(one).shown() + " and " + option(other).shown() + " exclude each other");
+    }
+    if (command_ == Command::run) return made<RunSettings>();
+    if (command_ == Command::acquire) return made<AcquireSettings>();
+    if (command_ == Command::renew) return made<RenewSettings>();
+    if (command_ == Command::release) return made<ReleaseSettings>();
+    if (command_ == Command::inspect) return made<InspectSettings>();
+    if (command_ == Command::latch) return made<LatchSettings>();
+    if (command_ == Command::doctor) return made<DoctorSettings>();
+    return made<GuardSettings>();
   }
 
  private:
-  bool has(const char* name) const { return option(name).belongs_to(settings_.command); }
+  template <typename CommandSettings>
+  Settings made() const {
+    Settings any(std::in_place_type<CommandSettings>);
+    auto& settings = std::get<CommandSettings>(any);
+    resolve_messages(settings);
+    if constexpr (requires { settings.json; }) settings.json = line_.has("json");
+    resolve(settings);
+    return any;
+  }
 
+  void resolve_messages(ServerSettings& settings) const {
+    settings.quiet = line_.has("q");
+    settings.verbose = line_.has("verbose");
+    for (const ConfigFile& file : sources_.files()) append(settings.warnings, file.warnings);
+  }
+
+  void resolve(RunSettings& settings) const {
+    settings.command_argv = command_argv();
+    settings.keys = keys_that_are_needed();
+    settings.stop_signal = stop_signal();
+    resolve_claim(settings, false);
+    settings.conflict_exit_code = number("conflict-exit-code", "exit code", 0, 255);
+    settings.max_hold = duration("max-hold", milliseconds(1), longest_duration);
+    settings.min_hold = duration("min-hold", milliseconds(1), longest_duration);
+    settings.wait_tree = line_.has("wait-tree");
+    settings.on_lost = setting("on-lost", on_lost_from).value_or(OnLost::stop);
+    settings.watchdog = line_.has("watchdog");
+    settings.status_fd = setting("status-fd", status_fd_from);
+    settings.metrics_file = line_.value("metrics");
+    settings.hook = setting("hook", text_from);
+    settings.grace = grace(settings.ttl);
+    resolve_server(settings);
+    settings.replicas = replicas_of(settings.server, sources_);
+    check_quorum(settings.server, sources_, settings.ttl, settings.min_hold);
+    resolve_layout(line_, settings);
+  }
+
+  void resolve(AcquireSettings& settings) const {
+    settings.keys = keys_that_are_needed();
+    settings.attach = number("attach", "process id", 1, std::numeric_limits<pid_t>::max());
+    settings.stop_signal = stop_signal();
+    if (line_.has("signal") && !settings.attach) {
+      throw_usage("--signal goes with --attach PID: it is sent to PID");
+    }
+    resolve_claim(settings, !settings.attach);
+    settings.env = line_.has("env");
+    resolve_server(settings);
+    settings.replicas = replicas_of(settings.server, sources_);
+    check_quorum(settings.server, sources_, settings.ttl);
+    resolve_layout(line_, settings);
+  }
+
+  void resolve(RenewSettings& settings) const {
+    settings.keys = keys_that_are_needed();
+    settings.ttl = duration("ttl", shortest_ttl, longest_ttl);
+    const auto token = setting("token", token_from);
+    if (!token) throw_usage(missing_token);
+    settings.token = *token;
+    resolve_server(settings);
+    check_quorum(settings.server, sources_, settings.ttl);
+    resolve_layout(line_, settings);
+  }
+
+  void resolve(ReleaseSettings& settings) const {
+    settings.force = line_.has("force");
+    settings.keys = keys();
+    if (settings.force) {
+      settings.patterns = patterns();
+      if (!settings.patterns.empty() && line_.has("fence")) {
+        throw_usage("--fence goes with keys: " + in_quotes(settings.patterns.front()) +
+                    " is a pattern");
+      }
+    } else {
+      // With a token an operand is a key, whatever is in it.
+      for (const std::string& text : line_.operands) {
+        settings.keys.push_back(key_from({text, "--key", ErrorKind::usage}));
+      }
+    }
+    if (settings.keys.empty() && settings.patterns.empty()) refuse_without_key();
+    for (const char* name : {"fence", "reason"}) {
+      if (line_.has(name) && !settings.force) {
+        throw_usage(option(name).shown() + " goes with --force");
+      }
+    }
+    settings.reason = setting("reason", reason_from).value_or("");
+    for (const SourcedValue& given : sources_.in_flags("fence")) {
+      settings.fence = Fence{number_from(given, "fence", 1, largest_fence)};
+    }
+    if (!settings.force) settings.token = token_to_release();
+    resolve_server(settings);
+    resolve_layout(line_, settings);
+  }
+
+  void resolve(InspectSettings& settings) const {
+    settings.keys = keys();
+    settings.patterns = patterns();
+    if (settings.keys.empty() && settings.patterns.empty()) settings.patterns = {"*"};
+    settings.watch = line_.has("watch");
+    settings.metrics = line_.has("metrics");
+    settings.all_kinds = line_.has("all-kinds");
+    resolve_server(settings);
+    resolve_layout(line_, settings);
+    if (settings.all_kinds) resolve_all_kinds(settings);
+  }
+
+  void resolve(LatchSettings& settings) const {
+    constexpr milliseconds usual = std::chrono::hours(24);
+    settings.verb = latch_verb();
+    const auto names = keys_that_are_needed();
+    if (names.size() > 1) {
+      throw_usage("latch takes one key: " + in_quotes(names[1].text) + " is another");
+    }
+    settings.key = names.front();
+    settings.wait = wait();
+    refuse_flags_of_other_verbs();
+    settings.ttl = duration("ttl", shortest_ttl, longest_duration).value_or(usual);
+    settings.by = setting("by", arrival_id_from);
+    if (settings.verb == LatchVerb::open) {
+      const auto count = number("count", "count", 1, largest_latch);
+      if (!count) throw_usage("missing count: dlock latch open -k KEY --count N");
+      settings.count = *count;
+    }
+    resolve_server(settings);
+  }
+
+  void resolve(DoctorSettings& settings) const {
+    settings.ttl = duration("ttl", shortest_ttl, longest_ttl).value_or(usual_ttl);
+    settings.acl = line_.has("acl");
+    settings.schema = line_.has("schema");
+    resolve_server(settings);
+    settings.replicas = replicas_of(settings.server, sources_);
+    check_quorum(settings.server, sources_, settings.ttl);
+  }
+
+  void resolve(GuardSettings& settings) const {
+    settings.command_argv = command_argv();
+    settings.state = line_.value("state");
+    settings.state_key = setting("state-key", key_from);
+    if (!settings.state && !settings.state_key) {
+      throw_usage("missing resource: --state FILE or --state-key NAME");
+    }
+    if (settings.state && line_.has("server")) throw_usage("--server goes with --state-key");
+    settings.fence = guarded_fence();
+    if (!settings.state) resolve_server(settings);
+  }
+
+  /// The strongest value of an option, read by `parse`; the others are read too, so that a bad
+  /// value is told where it stands and not on the day it takes effect.
   template <typename Parse>
-  auto setting(const char* name, Parse parse) const {
-    return strongest(sources_.of(option(name)), parse);
+  auto setting(const char* name, Parse parse) const
+      -> std::optional<decltype(parse(std::declval<const SourcedValue&>()))> {
+    std::optional<decltype(parse(std::declval<const SourcedValue&>()))> first;
+    for (const auto& place : sources_.of(name)) {
+      auto value = parse(place.front());
+      if (!first) first = std::move(value);
+    }
+    return first;
   }
 
   std::optional<milliseconds> duration(const char* name, milliseconds least,
@@ -92,303 +239,160 @@ class Resolver {
     });
   }
 
-  void resolve_output() {
-    if (flags_.json && flags_.env) throw_usage("--json and --env exclude each other");
-    settings_.json = flags_.json;
-    settings_.env = flags_.env;
-    if (flags_.json && flags_.acl) throw_usage("--json and --acl exclude each other");
-    settings_.acl = flags_.acl;
-    if (flags_.schema && (flags_.json || flags_.acl)) {
-      throw_usage("--schema and " + std::string(flags_.json ? "--json" : "--acl") +
-                  " exclude each other");
-    }
-    settings_.schema = flags_.schema;
-    if (flags_.watch && flags_.quiet) throw_usage("--watch and -q exclude each other");
-    settings_.watch = flags_.watch;
-    if (flags_.metrics && flags_.json) throw_usage("--metrics and --json exclude each other");
-    if (flags_.metrics && flags_.watch) throw_usage("--metrics and --watch exclude each other");
-    settings_.metrics = flags_.metrics;
-  }
-
-  void resolve_command() {
-    settings_.command_argv = flags_.command_argv;
-    if (const auto& line = flags_.command_string) {
-      if (!settings_.command_argv.empty()) {
-        throw_usage("--command and a COMMAND exclude each other: " +
-                    in_quotes(settings_.command_argv.front()) + " follows -c STRING");
-      }
-      settings_.command_argv = {"/bin/sh", "-c", *line};
-    }
-    if (settings_.command_argv.empty()) {
-      const bool is_run = settings_.command == Command::run;
+  std::vector<std::string> command_argv() const {
+    const auto line = line_.value("command");
+    if (!line && line_.operands.empty()) {
+      const bool is_run = command_ == Command::run;
       throw_usage(std::string("missing command: dlock ") +
                   (is_run ? "run -k KEY" : "guard --state FILE") + " -- COMMAND [ARG ...]");
     }
+    if (!line) return line_.operands;
+    if (!line_.operands.empty()) {
+      throw_usage("--command and a COMMAND exclude each other: " +
+                  in_quotes(line_.operands.front()) + " follows -c STRING");
+    }
+    return {"/bin/sh", "-c", *line};
   }
 
-  void resolve_keys() {
-    for (const SourcedValue& given : sources_.in_flags(option("key"))) {
-      LockKey key = key_from(given);
-      const auto& keys = settings_.keys;
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) settings_.keys.push_back(key);
+  std::vector<LockKey> keys() const {
+    std::vector<LockKey> keys;
+    for (const SourcedValue& given : sources_.in_flags("key")) add_once(keys, key_from(given));
+    return keys;
+  }
+
+  std::vector<std::string> patterns() const {
+    std::vector<std::string> patterns;
+    for (const std::string& text : line_.operands) {
+      add_once(patterns, key_from({text, "PATTERN", ErrorKind::usage}).text);
     }
-    if (settings_.command == Command::inspect) return resolve_patterns();
-    if (settings_.command == Command::release) resolve_patterns_of_release();
-    if (settings_.command == Command::latch && settings_.keys.size() > 1) {
-      throw_usage("latch takes one key: " + in_quotes(settings_.keys[1].text) + " is another");
-    }
-    if (!settings_.keys.empty() || !settings_.patterns.empty()) return;
+    return patterns;
+  }
+
+  std::vector<LockKey> keys_that_are_needed() const {
+    auto all = keys();
+    if (all.empty()) refuse_without_key();
+    return all;
+  }
+
+  [[noreturn]] void refuse_without_key() const {
+    const auto& operands = line_.operands;
+    const bool is_latch = command_ == Command::latch;
     const std::string name =
-        subcommand(settings_.command).name + (flags_.verb ? " " + *flags_.verb : "");
-    const bool is_run = settings_.command == Command::run;
-    const std::string usage = is_run ? " -- COMMAND [ARG ...]" : "";
-    const auto& command = flags_.command_argv;
-    if (is_run && command.size() > 1 && command[1] == "--") {
-      throw_usage("missing -k before the key: dlock run -k " + redacted(command[0]) + usage);
+        subcommand(command_).name + (is_latch ? " " + operands.front() : "") + " -k ";
+    if (command_ != Command::run) throw_usage("missing key: dlock " + name + "KEY");
+    constexpr const char* usage = " -- COMMAND [ARG ...]";
+    if (operands.size() > 1 && operands[1] == "--") {
+      throw_usage("missing -k before the key: dlock " + name + redacted(operands[0]) + usage);
     }
     const std::string misread =
-        is_run && command.size() > 1 ? in_quotes(command[0]) + " was read as COMMAND; " : "";
-    throw_usage("missing key: " + misread + "dlock " + name + " -k KEY" + usage);
+        operands.size() > 1 ? in_quotes(operands[0]) + " was read as COMMAND; " : "";
+    throw_usage("missing key: " + misread + "dlock " + name + "KEY" + usage);
   }
 
-  void resolve_patterns() {
-    take_patterns();
-    if (settings_.keys.empty() && settings_.patterns.empty()) settings_.patterns = {"*"};
+  void resolve_server(ServerSettings& settings) const {
+    settings.prefix = setting("prefix", prefix_from).value_or(settings.prefix);
+    auto choice = choose_server(sources_);
+    settings.server_is_default = !choice.configured;
+    settings.server = std::move(choice.target);
+    append(settings.warnings, choice.warnings);
   }
 
-  /// With a token an operand is a key, whatever is in it.
-  void resolve_patterns_of_release() {
-    if (flags_.force) {
-      take_patterns();
-      if (!settings_.patterns.empty() && flags_.fence) {
-        throw_usage("--fence goes with keys: " + in_quotes(settings_.patterns.front()) +
-                    " is a pattern");
-      }
-      return;
+  int stop_signal() const { return setting("signal", signal_from).value_or(SIGTERM); }
+
+  std::optional<milliseconds> wait() const {
+    const auto wait = duration("wait", milliseconds(0), longest_duration);
+    return line_.has("nonblock") ? milliseconds(0) : wait;
+  }
+
+  void resolve_claim(ClaimSettings& settings, bool ttl_is_needed) const {
+    settings.wait = wait();
+    settings.latest = line_.has("latest");
+    if (settings.latest && settings.wait == milliseconds(0)) {
+      throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
     }
-    for (const std::string& text : flags_.patterns) {
-      settings_.keys.push_back(key_from({text, "--key", ErrorKind::usage}));
-    }
-  }
-
-  void take_patterns() {
-    for (const std::string& text : flags_.patterns) {
-      key_from({text, "PATTERN", ErrorKind::usage});
-      const auto& patterns = settings_.patterns;
-      if (std::find(patterns.begin(), patterns.end(), text) == patterns.end()) {
-        settings_.patterns.push_back(text);
-      }
-    }
-  }
-
-  void resolve_attach() {
-    if (!has("signal")) return;
-    settings_.attach = number("attach", "process id", 1, std::numeric_limits<pid_t>::max());
-    settings_.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
-    const bool nobody_to_tell = has("attach") && !settings_.attach;
-    if (flags_.signal && nobody_to_tell)
-      throw_usage("--signal goes with --attach PID: it is sent to PID");
-  }
-
-  void resolve_waiting() {
-    if (has("wait")) {
-      settings_.wait = duration("wait", milliseconds(0), longest_duration);
-      if (flags_.nonblock) settings_.wait = milliseconds(0);
-      settings_.latest = flags_.latest;
-      if (settings_.latest && settings_.wait == milliseconds(0)) {
-        throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
-      }
-    }
-    if (has("label")) {
-      settings_.label = setting("label", label_from).value_or("");
-      if (const auto limit = number("limit", "limit", 1, largest_limit)) {
-        settings_.limit = Limit{*limit};
-      }
-      if (flags_.shared) settings_.limit = no_limit;
-    }
-    if (has("ttl") && settings_.command != Command::latch) resolve_ttl();
-  }
-
-  void resolve_ttl() {
-    settings_.ttl = duration("ttl", shortest_ttl, longest_ttl);
-    if (settings_.ttl) return;
-    if (settings_.command == Command::acquire && !settings_.attach) {
+    settings.label = setting("label", label_from).value_or("");
+    if (const auto most = number("limit", "limit", 1, largest_limit)) settings.limit = {*most};
+    if (line_.has("shared")) settings.limit = no_limit;
+    const auto ttl = duration("ttl", shortest_ttl, longest_ttl);
+    if (!ttl && ttl_is_needed) {
       throw_usage(
           "missing ttl: only the caller renews a lock of acquire, so choose its lease with -t DUR, "
           "or have it renewed until this script ends with --attach \"$$\"");
     }
-    if (settings_.command != Command::renew) settings_.ttl = usual_ttl;
+    settings.ttl = ttl.value_or(usual_ttl);
+    settings.owner = setting("owner", owner_from);
+    for (const SourcedValue& given : sources_.in_variable("DLOCK_OWNER")) {
+      settings.above = owner_path_from(given);
+      const auto slashes = std::count(given.text.begin(), given.text.end(), '/');
+      const bool full = static_cast<std::size_t>(slashes) + 1 >= deepest_owner;
+      if (full && !settings.owner) given.refuse("is 16 levels deep already: too many nested dlock");
+    }
   }
 
-  void resolve_latch() {
-    constexpr milliseconds usual = std::chrono::hours(24);
-    allow_latch_flag("count", flags_.count.has_value(), LatchVerb::open);
-    allow_latch_flag("ttl", flags_.ttl.has_value(), LatchVerb::open);
-    allow_latch_flag("by", flags_.by.has_value(), LatchVerb::arrive);
-    allow_latch_flag("nonblock", flags_.nonblock, LatchVerb::wait);
-    allow_latch_flag("wait", flags_.wait.has_value(), LatchVerb::wait);
-    settings_.ttl = duration("ttl", shortest_ttl, longest_duration).value_or(usual);
-    settings_.by = setting("by", arrival_id_from);
-    if (settings_.verb != LatchVerb::open) return;
-    const auto count = number("count", "count", 1, largest_latch);
-    if (!count) throw_usage("missing count: dlock latch open -k KEY --count N");
-    settings_.count = *count;
+  milliseconds grace(milliseconds ttl) const {
+    const auto grace = duration("grace", milliseconds(0), longest_duration);
+    // Less than the most: SIGKILL comes before the lease ends, and renewals need time as well.
+    if (!grace) return std::min(milliseconds(5000), ttl / 4);
+    if (*grace <= ttl / 3) return *grace;
+    const SourcedValue given = sources_.of("grace").front().front();
+    given.refuse(in_quotes(given.text) + " is more than a third of the ttl, which is " +
+                 human_duration(ttl));
   }
 
   LatchVerb latch_verb() const {
     constexpr const char* known = "open, arrive or wait, as in dlock latch wait -k KEY";
-    if (!flags_.verb) throw_usage(std::string("missing verb: dlock latch ") + known);
-    if (*flags_.verb == "open") return LatchVerb::open;
-    if (*flags_.verb == "arrive") return LatchVerb::arrive;
-    if (*flags_.verb == "wait") return LatchVerb::wait;
-    throw_usage("unknown verb " + in_quotes(*flags_.verb) + ": after latch comes " + known);
+    if (line_.operands.empty()) throw_usage(std::string("missing verb: dlock latch ") + known);
+    const std::string& verb = line_.operands.front();
+    const auto found = std::find(std::begin(latch_verbs), std::end(latch_verbs), verb);
+    if (found != std::end(latch_verbs)) return static_cast<LatchVerb>(found - latch_verbs);
+    throw_usage("unknown verb " + in_quotes(verb) + ": after latch comes " + known);
   }
 
-  void allow_latch_flag(const char* name, bool given, LatchVerb verb) const {
-    constexpr const char* verbs[] = {"open", "arrive", "wait"};
-    if (!given || settings_.verb == verb) return;
-    throw_usage(option(name).shown() + " goes with latch " + verbs[static_cast<std::size_t>(verb)] +
-                ", not with latch " + *flags_.verb);
-  }
-
-  void resolve_owner() {
-    if (!has("owner")) return;
-    settings_.owner = setting("owner", owner_from);
-    for (const SourcedValue& given : sources_.in_variable("DLOCK_OWNER")) {
-      settings_.above = owner_path_from(given);
-      const auto slashes = std::count(given.text.begin(), given.text.end(), '/');
-      const bool full = static_cast<std::size_t>(slashes) + 1 >= deepest_owner;
-      if (full && !settings_.owner)
-        given.refuse("is 16 levels deep already: too many nested dlock");
+  void refuse_flags_of_other_verbs() const {
+    constexpr char flags[][2][9] = {{"count", "open"},
+                                    {"ttl", "open"},
+                                    {"by", "arrive"},
+                                    {"nonblock", "wait"},
+                                    {"wait", "wait"}};
+    const std::string& verb = line_.operands.front();
+    for (const auto& [name, with] : flags) {
+      if (!line_.has(name) || verb == with) continue;
+      throw_usage(option(name).shown() + " goes with latch " + with + ", not with latch " + verb);
     }
   }
 
-  void resolve_run() {
-    settings_.conflict_exit_code = number("conflict-exit-code", "exit code", 0, 255);
-    settings_.max_hold = duration("max-hold", milliseconds(1), longest_duration);
-    settings_.min_hold = duration("min-hold", milliseconds(1), longest_duration);
-    settings_.wait_tree = flags_.wait_tree;
-    settings_.on_lost = setting("on-lost", on_lost_from).value_or(OnLost::stop);
-    settings_.watchdog = flags_.watchdog;
-    settings_.status_fd = setting("status-fd", status_fd_from);
-    settings_.metrics_file = flags_.metrics_file;
-    settings_.hook = setting("hook", [](const SourcedValue& given) { return given.text; });
-    resolve_grace();
+  /// An empty token is released, too: a step that always runs passes on what an acquire printed,
+  /// and that one has failed.
+  Token token_to_release() const {
+    const auto flag = line_.value("token");
+    if (flag ? flag->empty() : sources_.is_empty(option("token").variable)) return {};
+    const auto token = setting("token", token_from);
+    if (!token) throw_usage(std::string(missing_token) + ", or --force");
+    return *token;
   }
 
-  void resolve_grace() {
-    const milliseconds most = *settings_.ttl / 3;
-    const auto grace = duration("grace", milliseconds(0), longest_duration);
-    // Less than the most: SIGKILL comes before the lease ends, and renewals need time as well.
-    settings_.grace = grace.value_or(std::min(milliseconds(5000), *settings_.ttl / 4));
-    if (settings_.grace <= most) return;
-    const SourcedValue given = sources_.of(option("grace")).front().front();
-    given.refuse(in_quotes(given.text) + " is more than a third of the ttl, which is " +
-                 human_duration(*settings_.ttl));
-  }
-
-  void resolve_token() {
-    if (has("force")) resolve_force();
-    if (!has("token") || settings_.force) return;
-    settings_.token = given_up_token() ? Token{} : setting("token", token_from);
-    if (settings_.token) return;
-    throw_usage(
-        std::string("missing token: --token or an exported DLOCK_TOKEN with what acquire ") +
-        "printed" + (has("force") ? ", or --force" : ""));
-  }
-
-  /// Whether `release` is given an empty token, by the flag or the variable: a step that always
-  /// runs passes on what an acquire printed, and that one has failed.
-  bool given_up_token() const {
-    if (settings_.command != Command::release) return false;
-    if (flags_.token) return flags_.token->empty();
-    return sources_.is_empty("DLOCK_TOKEN");
-  }
-
-  void resolve_force() {
-    settings_.force = flags_.force;
-    if (flags_.force && flags_.token) throw_usage("--force and --token exclude each other");
-    if (flags_.fence && !flags_.force) throw_usage("--fence goes with --force");
-    if (flags_.reason && !flags_.force) throw_usage("--reason goes with --force");
-    settings_.reason = setting("reason", reason_from).value_or("");
-    settings_.fence = setting("fence", [&](const SourcedValue& given) {
-      return Fence{number_from(given, "fence", 1, largest_fence)};
-    });
-  }
-
-  void resolve_guard() {
-    if (flags_.state && flags_.state_key) throw_usage("--state and --state-key exclude each other");
-    if (!flags_.state && !flags_.state_key) {
-      throw_usage("missing resource: --state FILE or --state-key NAME");
-    }
-    if (flags_.state && !flags_.servers.empty()) throw_usage("--server goes with --state-key");
-    settings_.state = flags_.state;
-    settings_.state_key = setting("state-key", key_from);
-    const Option& fence = option("fence");
+  Fence guarded_fence() const {
+    const bool has_flag = line_.has("fence");
     // A flag chooses where the variable names several.
     const auto given =
-        flags_.fence ? sources_.in_flags(fence) : sources_.in_variable(fence.variable);
+        has_flag ? sources_.in_flags("fence") : sources_.in_variable(option("fence").variable);
     if (given.empty()) throw_usage(missing_fence);
-    if (!flags_.fence && given.front().text.find(',') != std::string::npos) {
+    if (!has_flag && given.front().text.find(',') != std::string::npos) {
       given.front().refuse("has a fence for each of several keys: choose with --fence N");
     }
-    settings_.fence = Fence{number_from(given.front(), "fence", 0, largest_fence)};
+    return Fence{number_from(given.front(), "fence", 0, largest_fence)};
   }
 
-  void resolve_server() {
-    settings_.prefix = setting("prefix", prefix_from).value_or(settings_.prefix);
-    auto choice = choose_server(sources_);
-    settings_.server_is_default = !choice.configured;
-    settings_.server = std::move(choice.target);
-    resolve_replicas();
-    check_spans_of_a_quorum();
-    settings_.warnings.insert(settings_.warnings.end(), choice.warnings.begin(),
-                              choice.warnings.end());
-  }
-
-  void resolve_replicas() {
-    constexpr int most_replicas = 1000;
-    settings_.replicas =
-        number("replicas", "number of replicas", 1, most_replicas).value_or(settings_.replicas);
-    if (settings_.replicas == 0) return;
-    if (std::holds_alternative<LocalTarget>(settings_.server)) {
-      throw_usage("--replicas: locks on this host have none: it needs a Redis server");
-    }
-    const bool copies_itself = std::holds_alternative<SqlTarget>(settings_.server) ||
-                               std::holds_alternative<EtcdTarget>(settings_.server) ||
-                               std::holds_alternative<ZooKeeperTarget>(settings_.server);
-    if (copies_itself) throw_usage("--replicas: it goes with Redis; others say it on the server");
-    if (std::holds_alternative<QuorumTarget>(settings_.server)) {
-      throw_usage("--replicas: on a majority of servers a replica has no vote: name one server");
-    }
-  }
-
-  /// A server that lost its memory must know for how long leases may last that it has forgotten.
-  void check_spans_of_a_quorum() {
-    if (!std::holds_alternative<QuorumTarget>(settings_.server)) return;
-    if (settings_.command == Command::latch) return;
-    const auto at_most = [&](const char* name, std::optional<milliseconds> span, milliseconds most,
-                             const std::string& why) {
-      if (span.value_or(milliseconds(0)) <= most) return;
-      const SourcedValue given = sources_.of(option(name)).front().front();
-      given.refuse("at most " + human_duration(most) + " on a majority of servers; " + why);
-    };
-    at_most("ttl", settings_.ttl, longest_ttl_of_a_quorum,
-            "dlock renews it while the command runs");
-    at_most("min-hold", settings_.min_hold, longest_min_hold_of_a_quorum,
-            "a server that restarts may forget a longer one");
-  }
-
-  const Flags& flags_;
+  const CommandLine& line_;
+  const Command command_;
   const Sources sources_;
-  Settings settings_;
 };
 
 }  // namespace
 
-Settings resolve(const Flags& flags, const Environment& environment,
+Settings resolve(const CommandLine& line, const Environment& environment,
                  const std::string& system_file) {
-  return Resolver(flags, environment, system_file).resolve();
+  return Resolver(line, environment, system_file).resolve();
 }
 
 }  // namespace dlock

@@ -37,32 +37,20 @@ ConfigFile read_home_file(const std::string& home) {
   return none;
 }
 
-/// The values of one slot of Flags, whatever its kind.
-struct Values {
-  const Flags& flags;
-
-  std::vector<std::string> operator()(std::monostate) const { return {}; }
-  std::vector<std::string> operator()(bool Flags::*) const { return {}; }
-  std::vector<std::string> operator()(std::optional<std::string> Flags::*slot) const {
-    const auto& value = flags.*slot;
-    return value ? std::vector{*value} : std::vector<std::string>{};
-  }
-  std::vector<std::string> operator()(std::vector<std::string> Flags::*slot) const {
-    return flags.*slot;
-  }
-};
-
 }  // namespace
 
 void SourcedValue::refuse(const std::string& why) const {
   throw Error(trouble, place + ": " + why);
 }
 
-Sources::Sources(const Flags& flags, const Environment& environment, const std::string& system_file)
-    : flags_(flags), environment_(environment) {
-  const auto chosen = of(option("config"));
+Sources::Sources(const CommandLine& line, const Environment& environment,
+                 const std::string& system_file)
+    : line_(line), environment_(environment) {
+  const auto chosen = of("config");
   if (chosen.empty()) {
-    read_usual_files(system_file);
+    const auto home = home_directory(environment_);
+    if (home) files_.push_back(read_home_file(*home));
+    files_.push_back(read_config_file(system_file, true));
     return;
   }
   const SourcedValue& first = chosen.front().front();
@@ -73,30 +61,25 @@ Sources::Sources(const Flags& flags, const Environment& environment, const std::
   }
 }
 
-void Sources::read_usual_files(const std::string& system_file) {
-  const auto home = home_directory(environment_);
-  if (home) files_.push_back(read_home_file(*home));
-  files_.push_back(read_config_file(system_file, true));
-}
-
-std::vector<std::vector<SourcedValue>> Sources::of(const Option& option) const {
-  std::vector<std::vector<SourcedValue>> places{in_flags(option)};
-  const bool flag_alone = (option.flag_alone & only(*flags_.command)) != 0;
-  if (option.variable != nullptr && !flag_alone) {
-    const bool is_none = option.may_be_empty && environment_(option.variable) == "";
-    if (!is_none) places.push_back(in_variable(option.variable));
+std::vector<std::vector<SourcedValue>> Sources::of(std::string_view name) const {
+  std::vector<std::vector<SourcedValue>> places{in_flags(name)};
+  const Option& found = option(name);
+  const bool elsewhere = found.has_other_places(*line_.command);
+  if (found.variable != nullptr && elsewhere) {
+    const bool is_none = found.has(may_be_empty) && is_empty(found.variable);
+    if (!is_none) places.push_back(in_variable(found.variable));
   }
-  if (option.in_file && !flag_alone) {
-    for (auto& each : in_files(option.name)) places.push_back(std::move(each));
+  if (found.has(in_files) && elsewhere) {
+    for (auto& each : entries_of(name)) places.push_back(std::move(each));
   }
   std::erase_if(places, [](const auto& place) { return place.empty(); });
   return places;
 }
 
-std::vector<SourcedValue> Sources::in_flags(const Option& option) const {
+std::vector<SourcedValue> Sources::in_flags(std::string_view name) const {
   std::vector<SourcedValue> values;
-  for (auto& text : std::visit(Values{flags_}, option.slot)) {
-    values.push_back({std::move(text), option.shown(), ErrorKind::usage});
+  for (auto& text : line_.values(name)) {
+    values.push_back({std::move(text), option(name).shown(), ErrorKind::usage});
   }
   return values;
 }
@@ -109,7 +92,7 @@ std::vector<SourcedValue> Sources::in_variable(const std::string& name) const {
   return {value};
 }
 
-std::vector<std::vector<SourcedValue>> Sources::in_files(const std::string& name) const {
+std::vector<std::vector<SourcedValue>> Sources::entries_of(std::string_view name) const {
   std::vector<std::vector<SourcedValue>> places;
   for (const ConfigFile& file : files_) {
     std::vector<SourcedValue> values;

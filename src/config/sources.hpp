@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "config/options.hpp"
+#include "config/command_line.hpp"
 #include "config/settings.hpp"
 
 namespace dlock {
@@ -47,25 +47,24 @@ std::string exposed_warning(const std::string& path, const char* secret);
 /// Where settings stand: flags over variables over files.
 class Sources {
  public:
-  Sources(const Flags& flags, const Environment& environment, const std::string& system_file);
+  Sources(const CommandLine& line, const Environment& environment, const std::string& system_file);
 
-  /// All places that give this option a value, the strongest first. Several values in one place
-  /// belong together (`--server`); they are never mixed with those of another.
-  std::vector<std::vector<SourcedValue>> of(const Option& option) const;
-  std::vector<SourcedValue> in_flags(const Option& option) const;
+  /// All places that give the option of this name a value, the strongest first. Several values in
+  /// one place belong together (`--server`); they are never mixed with those of another.
+  std::vector<std::vector<SourcedValue>> of(std::string_view name) const;
+  std::vector<SourcedValue> in_flags(std::string_view name) const;
   std::vector<SourcedValue> in_variable(const std::string& name) const;
   /// Whether the variable is set to nothing, which in_variable() refuses.
   bool is_empty(const std::string& variable) const { return environment_(variable) == ""; }
-  /// One per file that has the name, the user's file first.
-  std::vector<std::vector<SourcedValue>> in_files(const std::string& name) const;
 
   /// What was read, the strongest first.
   const std::vector<ConfigFile>& files() const { return files_; }
 
  private:
-  void read_usual_files(const std::string& system_file);
+  /// One per file that has the name, the user's file first.
+  std::vector<std::vector<SourcedValue>> entries_of(std::string_view name) const;
 
-  const Flags& flags_;
+  const CommandLine& line_;
   const Environment& environment_;
   std::vector<ConfigFile> files_;  // the strongest first
 };

@@ -11,7 +11,7 @@
 
 #include "base/escape.hpp"
 #include "base/fd.hpp"
-#include "config/flags.hpp"
+#include "config/command_line.hpp"
 #include "config/server_url.hpp"
 #include "config/settings.hpp"
 #include "config/sources.hpp"
@@ -86,8 +86,8 @@ void try_command_line(std::string_view text) {
   };
   std::erase_if(arguments, [](const auto& each) { return each.starts_with("DLOCK_"); });
   allow_errors([&] {
-    const Flags flags = parse_command_line(arguments);
-    if (flags.command && !flags.help && !flags.version) resolve(flags, environment, "/dev/null");
+    const CommandLine line = parse_command_line(arguments);
+    if (line.command && !line.help && !line.version) resolve(line, environment, "/dev/null");
   });
 }
 

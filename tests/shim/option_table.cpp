@@ -1,15 +1,17 @@
-// Prints what the parser knows, for the tests that compare manual pages and completions with it: a
-// line for each command, for each option of it, and for each setting that is no flag. Columns are
-// parted by tabs; "-" stands for nothing, and "," parts the aliases.
+// Prints what the parser knows, for the tests that compare manual pages and completions with it,
+// and for scripts/completions: a line for each command, for each option of it, and for each setting
+// that is no flag. Columns are parted by tabs; "-" stands for nothing, "," parts the aliases, and a
+// blank the words that complete a value.
 //
-//   command  NAME     HELP
-//   option   COMMAND  --LONG  -X  VALUE  VARIABLE  file  ALIASES  HELP
+//   command  NAME     HELP     OPERANDS
+//   option   COMMAND  --LONG  -X  VALUE  VARIABLE  file  ALIASES  HELP  COMPLETION  WORDS  many
 //   setting  NAME     VARIABLE
 
 #include <initializer_list>
 #include <iostream>
 #include <string>
 
+#include "compat/layout.hpp"
 #include "config/options.hpp"
 
 namespace {
@@ -27,24 +29,48 @@ void print_row(std::initializer_list<std::string> cells) {
 
 std::string or_nothing(const char* text) { return text == nullptr ? "" : text; }
 
+const char* name_of(dlock::Operands operands) {
+  constexpr const char* names[] = {"none", "command", "keys", "patterns", "verb"};
+  return names[static_cast<std::size_t>(operands)];
+}
+
+const char* name_of(dlock::Completion completion) {
+  constexpr const char* names[] = {"",     "words",   "beginnings", "files",
+                                   "keys", "signals", "processes",  "words"};
+  return names[static_cast<std::size_t>(completion)];
+}
+
+/// Those of a layout that has a part end where the part begins.
+std::string words_of(const Option& option) {
+  if (option.value.completion != dlock::Completion::layouts) return or_nothing(option.value.words);
+  std::string words;
+  for (const dlock::LayoutRow& row : dlock::layouts()) {
+    words += (words.empty() ? "" : " ") + std::string(row.name);
+    if (row.part == dlock::LayoutPart::required) words += ":";
+  }
+  return words;
+}
+
 void print_option(const dlock::Subcommand& command, const Option& option) {
   const std::string name(option.name);
-  const bool flag_alone = (option.flag_alone & dlock::only(command.command)) != 0;
+  const bool elsewhere = option.has_other_places(command.command);
   std::string aliases;
-  for (const std::string& alias : dlock::aliases_of(option)) {
-    aliases += (aliases.empty() ? "" : ",") + alias;
+  for (const std::string_view alias : dlock::aliases_of(option)) {
+    aliases.append(aliases.empty() ? "" : ",").append(alias);
   }
   print_row({"option", command.name, name.empty() ? "" : "--" + name,
-             option.letter == 0 ? "" : std::string("-") + option.letter, or_nothing(option.value),
-             flag_alone ? "" : or_nothing(option.variable),
-             option.in_file && !flag_alone ? "file" : "", aliases, option.help});
+             option.letter == 0 ? "" : std::string("-") + option.letter,
+             or_nothing(option.value.name), elsewhere ? or_nothing(option.variable) : "",
+             elsewhere && option.has(dlock::in_files) ? "file" : "", aliases,
+             option.help_for(command.command), name_of(option.value.completion), words_of(option),
+             option.has(dlock::adds_up) ? "many" : ""});
 }
 
 }  // namespace
 
 int main() {
   for (const dlock::Subcommand& command : dlock::subcommands()) {
-    print_row({"command", command.name, command.help});
+    print_row({"command", command.name, command.help, name_of(command.operands)});
   }
   for (const dlock::Subcommand& command : dlock::subcommands()) {
     for (const Option& option : dlock::options()) {

@@ -53,6 +53,32 @@ TEST_CASE("the lines of a wait say what was told last, and end with it") {
   CHECK(written.text() == all);
 }
 
+/// How many threads this process has.
+std::string threads() {
+  const std::string status = read_file("/proc/self/status");
+  const auto at = status.find("Threads:");
+  return status.substr(at, status.find('\n', at) - at);
+}
+
+TEST_CASE("a wait that ends before its first line is near has no thread") {
+  const Log log(false, false);
+  const std::string before = threads();
+  WaitLog lines(log);
+  lines.begin([](milliseconds) { return std::string("first"); });
+  lines.change([](milliseconds) { return std::string("second"); });
+  CHECK(threads() == before);
+}
+
+TEST_CASE("a wait that nobody may change for long has its thread at once") {
+  const Stderr written;
+  const Log log(false, false);
+  WaitLog lines(log, [](int n) { return milliseconds(35'050 * n); });
+  lines.begin([](milliseconds) { return std::string("held"); });
+  const std::string before = threads();
+  lines.change_for_long([](milliseconds) { return std::string("away"); });
+  CHECK(threads() != before);
+}
+
 TEST_CASE("a quiet wait is not told of") {
   const Stderr written;
   const Log log(true, false);

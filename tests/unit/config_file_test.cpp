@@ -17,7 +17,7 @@ TEST_CASE("a file has a setting a line, comments and blank lines") {
   Surroundings place;
   place.user(
       "# first\n\n  \t\n  # indented\nttl=10\n\tlabel  =  a = b # no comment  \r\nwait = 1h30m");
-  const Settings settings = place.resolve(a_run);
+  const RunSettings settings = place.resolve<RunSettings>(a_run);
   CHECK(settings.ttl == 10s);
   CHECK(settings.label == "a = b # no comment");
   CHECK(settings.wait == 90min);
@@ -25,11 +25,11 @@ TEST_CASE("a file has a setting a line, comments and blank lines") {
 
 TEST_CASE("neither file must be there, nor the directories above") {
   Surroundings place;
-  CHECK(place.resolve(a_run).server_is_default);
+  CHECK(place.resolve<RunSettings>(a_run).server_is_default);
   place.variables["HOME"] = "/nonexistent/home";
-  CHECK(place.resolve(a_run).server_is_default);
+  CHECK(place.resolve<RunSettings>(a_run).server_is_default);
   place.variables["HOME"] = "/dev/null";
-  CHECK(place.resolve(a_run).server_is_default);
+  CHECK(place.resolve<RunSettings>(a_run).server_is_default);
 }
 
 TEST_CASE("an unknown name is an error with file, line and suggestion") {
@@ -85,13 +85,13 @@ TEST_CASE("--config and DLOCK_CONFIG stand in place of both files") {
   const std::string flag = place.file("flag.conf", "label = flag");
   const std::string variable = place.file("variable.conf", "label = variable");
   place.variables["DLOCK_CONFIG"] = variable;
-  Settings settings = place.resolve(a_run);
+  RunSettings settings = place.resolve<RunSettings>(a_run);
   CHECK(settings.label == "variable");
   CHECK(settings.ttl == 30s);
   CHECK_FALSE(settings.wait);
-  CHECK(place.resolve({"run", "--config", flag, "-k", "K", "true"}).label == "flag");
+  CHECK(place.resolve<RunSettings>({"run", "--config", flag, "-k", "K", "true"}).label == "flag");
   place.file("variable.conf", "rubbish");
-  CHECK(place.resolve({"run", "--config", flag, "-k", "K", "true"}).label == "flag");
+  CHECK(place.resolve<RunSettings>({"run", "--config", flag, "-k", "K", "true"}).label == "flag");
 }
 
 TEST_CASE("a file that was asked for must be there and readable") {
@@ -109,7 +109,7 @@ TEST_CASE("a file that was asked for must be there and readable") {
   place.variables["DLOCK_CONFIG"] = "/dev/zero";
   CHECK(place.file_error({"inspect"}).find("is longer than 1048576 bytes") != std::string::npos);
   place.variables["DLOCK_CONFIG"] = "/dev/null";
-  CHECK(place.resolve({"inspect"}).server_is_default);
+  CHECK(place.resolve<InspectSettings>({"inspect"}).server_is_default);
 }
 
 TEST_CASE("a usual file that is there but no file is an error") {
@@ -121,27 +121,27 @@ TEST_CASE("a usual file that is there but no file is an error") {
 TEST_CASE("a file that every user may read is warned of if it holds a password") {
   Surroundings place;
   const std::string file = place.user("password = secret");
-  CHECK(place.resolve({"inspect"}).warnings.empty());
+  CHECK(place.resolve<InspectSettings>({"inspect"}).warnings.empty());
   chmod(file.c_str(), 0640);
-  CHECK(place.resolve({"inspect"}).warnings.empty());
+  CHECK(place.resolve<InspectSettings>({"inspect"}).warnings.empty());
   chmod(file.c_str(), 0644);
-  CHECK(place.resolve({"inspect"}).warnings ==
+  CHECK(place.resolve<InspectSettings>({"inspect"}).warnings ==
         Words{file + " holds a password and every user may read it: chmod o-r " + file});
   place.user("server = redis://:secret@h");
   chmod(file.c_str(), 0644);
-  CHECK(place.resolve({"inspect"}).warnings.size() == 1);
-  CHECK(place.resolve({"inspect", "--server", "local:"}).warnings.size() == 1);
+  CHECK(place.resolve<InspectSettings>({"inspect"}).warnings.size() == 1);
+  CHECK(place.resolve<InspectSettings>({"inspect", "--server", "local:"}).warnings.size() == 1);
   place.user("server = redis://h\nttl = 5");
   chmod(file.c_str(), 0644);
-  CHECK(place.resolve({"inspect"}).warnings.empty());
+  CHECK(place.resolve<InspectSettings>({"inspect"}).warnings.empty());
 }
 
 TEST_CASE("the home directory is that of HOME") {
   Surroundings place;
   place.user("label = found");
-  CHECK(place.resolve(a_run).label == "found");
+  CHECK(place.resolve<RunSettings>(a_run).label == "found");
   place.variables["HOME"] = place.path("elsewhere");
-  CHECK(place.resolve(a_run).label.empty());
+  CHECK(place.resolve<RunSettings>(a_run).label.empty());
 }
 
 }  // namespace

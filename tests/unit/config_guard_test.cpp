@@ -17,14 +17,14 @@ std::vector<std::string> guard_on_file(std::vector<std::string> more) {
 TEST_CASE("guard takes the fence of its flag, else that of the variable") {
   test::Surroundings place;
   CHECK(place.usage_error(guard_on_file({"true"})).starts_with("missing fence: --fence N, or "));
-  CHECK(place.resolve(guard_on_file({"--fence", "0", "true"})).fence == Fence{0});
+  CHECK(place.resolve<GuardSettings>(guard_on_file({"--fence", "0", "true"})).fence == Fence{0});
   place.variables["DLOCK_FENCE"] = "9007199254740991";
-  CHECK(place.resolve(guard_on_file({"true"})).fence == Fence{9007199254740991});
-  CHECK(place.resolve(guard_on_file({"--fence", "7", "true"})).fence == Fence{7});
+  CHECK(place.resolve<GuardSettings>(guard_on_file({"true"})).fence == Fence{9007199254740991});
+  CHECK(place.resolve<GuardSettings>(guard_on_file({"--fence", "7", "true"})).fence == Fence{7});
   place.variables["DLOCK_FENCE"] = "5,6";
   CHECK(place.usage_error(guard_on_file({"true"})) ==
         "DLOCK_FENCE: has a fence for each of several keys: choose with --fence N");
-  CHECK(place.resolve(guard_on_file({"--fence", "6", "true"})).fence == Fence{6});
+  CHECK(place.resolve<GuardSettings>(guard_on_file({"--fence", "6", "true"})).fence == Fence{6});
   for (const char* bad : {"-1", "1.5", "0x1", "x", " 1", "9007199254740992", "1,2"}) {
     CHECK(place.usage_error(guard_on_file({"--fence", bad, "true"}))
               .starts_with("--fence: invalid fence \"" + std::string(bad) + "\""));
@@ -55,11 +55,12 @@ TEST_CASE("guard has one resource, a file or a name") {
 TEST_CASE("guard leaves COMMAND as it is, and a file needs no server") {
   test::Surroundings place;
   place.variables["DLOCK_SERVER"] = "nonsense://";
-  Settings settings = place.resolve(guard_on_file({"--fence", "1", "cmd", "--fence", "2", "--"}));
+  GuardSettings settings =
+      place.resolve<GuardSettings>(guard_on_file({"--fence", "1", "cmd", "--fence", "2", "--"}));
   CHECK(settings.command_argv == std::vector<std::string>{"cmd", "--fence", "2", "--"});
   CHECK(settings.fence == Fence{1});
   CHECK_FALSE(settings.server_is_default);
-  settings = place.resolve(guard_on_file({"--fence", "1", "-c", "exit 3"}));
+  settings = place.resolve<GuardSettings>(guard_on_file({"--fence", "1", "-c", "exit 3"}));
   CHECK(settings.command_argv == std::vector<std::string>{"/bin/sh", "-c", "exit 3"});
   CHECK(place.usage_error({"guard", "--state-key", "n", "--fence", "1", "true"})
             .starts_with("DLOCK_SERVER: "));
@@ -68,7 +69,7 @@ TEST_CASE("guard leaves COMMAND as it is, and a file needs no server") {
 TEST_CASE("release --force inside a run throws out whoever is there, not the run's own fence") {
   test::Surroundings place;
   place.variables["DLOCK_FENCE"] = "5,6";
-  CHECK_FALSE(place.resolve({"release", "K", "--force"}).fence);
+  CHECK_FALSE(place.resolve<ReleaseSettings>({"release", "K", "--force"}).fence);
 }
 
 }  // namespace dlock

@@ -16,7 +16,8 @@ std::vector<std::string> on_redis(std::vector<std::string> arguments) {
 TEST_CASE("--compat names a layout, with its part up to the end of the word") {
   const test::Surroundings place;
   const auto key_of = [&](const char* layout) {
-    const auto settings = place.resolve(on_redis({"inspect", "-k", "N", "--compat", layout}));
+    const auto settings =
+        place.resolve<InspectSettings>(on_redis({"inspect", "-k", "N", "--compat", layout}));
     return settings.layout->key_of({"N"});
   };
   CHECK(key_of("redis-py") == "N");
@@ -24,7 +25,7 @@ TEST_CASE("--compat names a layout, with its part up to the end of the word") {
   CHECK(key_of("shedlock") == "job-lock:default:N");
   CHECK(key_of("shedlock:a:b") == "job-lock:a:b:N");
   CHECK(key_of("spring:a:b") == "a:b:N");
-  CHECK(!place.resolve(on_redis({"inspect", "N"})).layout);
+  CHECK(!place.resolve<InspectSettings>(on_redis({"inspect", "N"})).layout);
 }
 
 TEST_CASE("--compat refuses a layout that does not exist, and one without its part or with none") {
@@ -74,6 +75,8 @@ TEST_CASE("--compat refuses what no layout has room for") {
   refuses(on_redis({"renew", "--token", "t"}), "missing ttl");
   refuses({"run", "--server", "local:/tmp", "true"}, "live in Redis");
   refuses({"run", "--server", "postgres://db/x", "true"}, "live in Redis");
+  refuses({"run", "--server", "etcd://e1", "true"}, "live in Redis");
+  refuses({"run", "--server", "zk://z1", "true"}, "live in Redis");
   CHECK(
       place.usage_error(on_redis({"inspect", "--compat", "redis-py"})).starts_with("missing key"));
 }
@@ -86,7 +89,7 @@ TEST_CASE("--compat goes with several servers where its library does so") {
                                     "redis://b", "--server", "redis://c", "true"};
   };
   for (const char* layout : {"redsync", "node-redlock", "pottery", "laravel:x", "shedlock"}) {
-    CHECK(place.resolve(on_three(layout)).layout);
+    CHECK(place.resolve<RunSettings>(on_three(layout)).layout);
   }
   for (const char* layout : {"spring:x", "python-redis-lock", "redisson", "symfony"}) {
     CHECK(place.usage_error(on_three(layout)).find("does not use several") != std::string::npos);
@@ -96,7 +99,7 @@ TEST_CASE("--compat goes with several servers where its library does so") {
 TEST_CASE("a layout is named on the command line only") {
   test::Surroundings place;
   place.variables["DLOCK_COMPAT"] = "redis-py";
-  CHECK(!place.resolve(on_redis({"inspect", "N"})).layout);
+  CHECK(!place.resolve<InspectSettings>(on_redis({"inspect", "N"})).layout);
   place.user("compat = redis-py\n");
   CHECK(place.file_error(on_redis({"inspect", "N"})).find("compat") != std::string::npos);
 }

@@ -13,26 +13,27 @@ constexpr char three_servers[] = "redis://a redis://b redis://c";
 
 TEST_CASE("release takes the empty token of a failed acquire, and renew does not") {
   test::Surroundings place;
-  CHECK(place.resolve({"release", "K", "--token", ""}).token == Token{});
+  CHECK(place.resolve<ReleaseSettings>({"release", "K", "--token", ""}).token == Token{});
   CHECK(place.usage_error({"renew", "K", "--token", ""}) == "--token: the value is empty");
   place.variables["DLOCK_TOKEN"] = "";
-  CHECK(place.resolve({"release", "K"}).token == Token{});
+  CHECK(place.resolve<ReleaseSettings>({"release", "K"}).token == Token{});
   CHECK(place.usage_error({"renew", "K"}).starts_with("DLOCK_TOKEN: the variable is empty"));
   place.variables["DLOCK_TOKEN"] = "T";
-  CHECK(place.resolve({"release", "K", "--token", ""}).token == Token{});
+  CHECK(place.resolve<ReleaseSettings>({"release", "K", "--token", ""}).token == Token{});
   CHECK(place.usage_error({"release", "K", "--token", "", "--force"}) ==
         "--force and --token exclude each other");
 }
 
 TEST_CASE("release --force reads patterns among its operands, and release with a token none") {
   const test::Surroundings place;
-  Settings settings = place.resolve({"release", "--force", "a*", "b", "a*"});
+  ReleaseSettings settings =
+      place.resolve<ReleaseSettings>({"release", "--force", "a*", "b", "a*"});
   CHECK(settings.patterns == Words{"a*"});
   CHECK(settings.keys == std::vector{LockKey{"b"}});
-  settings = place.resolve({"release", "--force", "-k", "a*"});
+  settings = place.resolve<ReleaseSettings>({"release", "--force", "-k", "a*"});
   CHECK(settings.patterns.empty());
   CHECK(settings.keys == std::vector{LockKey{"a*"}});
-  settings = place.resolve({"release", "a*", "--token", "T"});
+  settings = place.resolve<ReleaseSettings>({"release", "a*", "--token", "T"});
   CHECK(settings.patterns.empty());
   CHECK(settings.keys == std::vector{LockKey{"a*"}});
   CHECK(place.usage_error({"release", "--force", "--fence", "1", "a*"}) ==
@@ -44,9 +45,9 @@ TEST_CASE(
   test::Surroundings place;
   const Words more{"run", "-k", "K", "--min-hold", "121s", "true"};
   const Words most{"run", "-k", "K", "--min-hold", "2m", "true"};
-  CHECK(place.resolve(more).min_hold == std::chrono::seconds(121));
+  CHECK(place.resolve<RunSettings>(more).min_hold == std::chrono::seconds(121));
   place.variables["DLOCK_SERVER"] = three_servers;
-  CHECK(place.resolve(most).min_hold == std::chrono::minutes(2));
+  CHECK(place.resolve<RunSettings>(most).min_hold == std::chrono::minutes(2));
   CHECK(place.usage_error(more) ==
         "--min-hold: at most 2m00s on a majority of servers; a server that restarts may forget "
         "a longer one");

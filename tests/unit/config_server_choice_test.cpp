@@ -10,35 +10,35 @@ using test::Surroundings;
 using Words = std::vector<std::string>;
 
 /// The one Redis chosen.
-std::string server_of(const Settings& settings) {
+std::string server_of(const ServerSettings& settings) {
   return std::get<Endpoint>(settings.server).name();
 }
 
 Words inspect(const std::string& server) { return {"inspect", "--server", server}; }
 
-std::optional<std::string> password(const Settings& settings) {
+std::optional<std::string> password(const ServerSettings& settings) {
   return std::get<Endpoint>(settings.server).password;
 }
 
 TEST_CASE("the server comes from flag, variable, user's file, system's file") {
   Surroundings place;
-  CHECK(place.resolve({"inspect"}).server_is_default);
+  CHECK(place.resolve<InspectSettings>({"inspect"}).server_is_default);
   place.system("server = redis://system");
-  CHECK(server_of(place.resolve({"inspect"})) == "redis://system:6379");
-  CHECK_FALSE(place.resolve({"inspect"}).server_is_default);
+  CHECK(server_of(place.resolve<InspectSettings>({"inspect"})) == "redis://system:6379");
+  CHECK_FALSE(place.resolve<InspectSettings>({"inspect"}).server_is_default);
   place.user("server = redis://user");
-  CHECK(server_of(place.resolve({"inspect"})) == "redis://user:6379");
+  CHECK(server_of(place.resolve<InspectSettings>({"inspect"})) == "redis://user:6379");
   place.variables["DLOCK_SERVER"] = "  redis://variable  ";
-  CHECK(server_of(place.resolve({"inspect"})) == "redis://variable:6379");
-  CHECK(place.resolve(inspect("local:")).server == Target(LocalTarget{}));
-  CHECK_FALSE(place.resolve(inspect("local:")).server_is_default);
+  CHECK(server_of(place.resolve<InspectSettings>({"inspect"})) == "redis://variable:6379");
+  CHECK(place.resolve<InspectSettings>(inspect("local:")).server == Target(LocalTarget{}));
+  CHECK_FALSE(place.resolve<InspectSettings>(inspect("local:")).server_is_default);
 }
 
 TEST_CASE("three or more independent servers are one place, two or a mixture are refused") {
   Surroundings place;
   place.variables["DLOCK_SERVER"] = "redis://a rediss://:own@b:1 unix:///c";
   place.variables["DLOCK_PASSWORD"] = "common";
-  const Settings settings = place.resolve({"inspect"});
+  const InspectSettings settings = place.resolve<InspectSettings>({"inspect"});
   const auto& servers = std::get<QuorumTarget>(settings.server).servers;
   REQUIRE(servers.size() == 3);
   CHECK(servers[1].name() == "rediss://b:1");
@@ -46,7 +46,7 @@ TEST_CASE("three or more independent servers are one place, two or a mixture are
   CHECK(servers[1].password == "own");
   CHECK(servers[1].tls);
   CHECK(settings.warnings.empty());
-  CHECK(place.resolve(inspect("local:")).server == Target(LocalTarget{}));
+  CHECK(place.resolve<InspectSettings>(inspect("local:")).server == Target(LocalTarget{}));
 
   CHECK(
       place.usage_error({"inspect", "--server", "local:", "--server=redis://h"}) ==
@@ -63,7 +63,7 @@ TEST_CASE("three or more independent servers are one place, two or a mixture are
         "DLOCK_SERVER: localhost:6379 and 127.0.0.1:6379 are the same server: name each "
         "once");
   place.variables["DLOCK_SERVER"] = "redis://a redis://b redis://c redis://d";
-  CHECK(place.resolve({"inspect"}).warnings ==
+  CHECK(place.resolve<InspectSettings>({"inspect"}).warnings ==
         std::vector<std::string>{
             "4 servers survive the loss of no more of them than 3 do: name an odd number"});
 }
@@ -75,7 +75,8 @@ TEST_CASE("where several servers decide the ttl is at most a minute, and replica
   CHECK(
       place.usage_error({"run", "-k", "k", "true"}) ==
       "DLOCK_TTL: at most 1m00s on a majority of servers; dlock renews it while the command runs");
-  CHECK(place.resolve({"run", "-k", "k", "-t", "60", "true"}).ttl == milliseconds(60'000));
+  CHECK(place.resolve<RunSettings>({"run", "-k", "k", "-t", "60", "true"}).ttl ==
+        milliseconds(60'000));
   CHECK(place.usage_error({"run", "-k", "k", "-t", "60", "--replicas", "1", "true"}) ==
         "--replicas: on a majority of servers a replica has no vote: name one server");
 }
@@ -103,24 +104,25 @@ TEST_CASE("passwords come in their order") {
   Surroundings place;
   const std::string system = place.file("system.pw", "system-file\n");
   place.system("server = redis://h\npassword-file = " + system);
-  CHECK(password(place.resolve({"inspect"})) == "system-file");
+  CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "system-file");
   place.user("password = user with  blanks");
-  CHECK(password(place.resolve({"inspect"})) == "user with  blanks");
+  CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "user with  blanks");
   place.variables["REDISCLI_AUTH"] = "rediscli";
-  CHECK(password(place.resolve({"inspect"})) == "rediscli");
+  CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "rediscli");
   place.variables["DLOCK_PASSWORD"] = "variable";
-  CHECK(password(place.resolve({"inspect"})) == "variable");
+  CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "variable");
   place.variables["DLOCK_PASSWORD_FILE"] = place.file("variable.pw", "variable-file");
-  CHECK(password(place.resolve({"inspect"})) == "variable-file");
-  CHECK(password(place.resolve(inspect("redis://:url@h"))) == "url");
+  CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "variable-file");
+  CHECK(password(place.resolve<InspectSettings>(inspect("redis://:url@h"))) == "url");
   const std::string flag = place.file("flag.pw", "flag-file\n\n");
-  CHECK(password(place.resolve({"inspect", "--password-file", flag})) == "flag-file\n");
-  CHECK(password(place.resolve({"inspect", "--server=redis://:url@h", "--password-file", flag})) ==
+  CHECK(password(place.resolve<InspectSettings>({"inspect", "--password-file", flag})) ==
         "flag-file\n");
+  CHECK(password(place.resolve<InspectSettings>(
+            {"inspect", "--server=redis://:url@h", "--password-file", flag})) == "flag-file\n");
 }
 
 TEST_CASE("a server without a password has none") {
-  CHECK_FALSE(password(Surroundings().resolve(inspect("redis://h"))));
+  CHECK_FALSE(password(Surroundings().resolve<InspectSettings>(inspect("redis://h"))));
 }
 
 TEST_CASE("a password file that cannot be had is refused where it was named") {
@@ -137,7 +139,7 @@ TEST_CASE("a password file that cannot be had is refused where it was named") {
   const std::string empty = place.file("empty", "\n");
   CHECK(place.usage_error(with(empty)) ==
         "--password-file: the password in " + empty + " is empty");
-  CHECK(place.resolve({"inspect", "--password-file", missing}).server_is_default);
+  CHECK(place.resolve<InspectSettings>({"inspect", "--password-file", missing}).server_is_default);
   place.variables["DLOCK_PASSWORD_FILE"] = missing;
   CHECK(place.usage_error(inspect("redis://h")).starts_with("DLOCK_PASSWORD_FILE: cannot read "));
   place.variables.erase("DLOCK_PASSWORD_FILE");
@@ -156,7 +158,7 @@ TEST_CASE("an empty password variable matters where a Redis is used, and nowhere
     CHECK(
         place.usage_error(inspect("redis://h")).starts_with(std::string(name) + ": the variable"));
     CHECK(place.usage_error(inspect("redis://:pw@h")).starts_with(name));
-    CHECK_FALSE(place.resolve(inspect("local:")).server_is_default);
+    CHECK_FALSE(place.resolve<InspectSettings>(inspect("local:")).server_is_default);
   }
 }
 
@@ -168,7 +170,7 @@ TEST_CASE("a user without a password from anywhere is refused") {
   CHECK(place.usage_error(inspect("redis://secret@h")) == "--server" + line);
   CHECK(place.usage_error(inspect("unix://secret@/h")) == "--server" + line);
   place.variables["DLOCK_PASSWORD"] = "pw";
-  const Settings settings = place.resolve(inspect("redis://app@h"));
+  const InspectSettings settings = place.resolve<InspectSettings>(inspect("redis://app@h"));
   CHECK(password(settings) == "pw");
   CHECK(std::get<Endpoint>(settings.server).user == "app");
   CHECK(settings.warnings.empty());
@@ -176,23 +178,23 @@ TEST_CASE("a user without a password from anywhere is refused") {
 
 TEST_CASE("a password on the command line or open to all is warned of, without the password") {
   Surroundings place;
-  const auto warnings = place.resolve(inspect("redis://u:secret@h")).warnings;
+  const auto warnings = place.resolve<InspectSettings>(inspect("redis://u:secret@h")).warnings;
   CHECK(warnings == Words{"a password on the command line can be seen by every user of this host: "
                           "use --password-file"});
   place.variables["DLOCK_SERVER"] = "redis://:secret@h";
-  CHECK(place.resolve({"inspect"}).warnings.empty());
+  CHECK(place.resolve<InspectSettings>({"inspect"}).warnings.empty());
   const std::string file = place.file("pw", "secret\n");
   chmod(file.c_str(), 0644);
-  CHECK(place.resolve({"inspect", "--password-file", file}).warnings ==
+  CHECK(place.resolve<InspectSettings>({"inspect", "--password-file", file}).warnings ==
         Words{file + " holds a password and every user may read it: chmod o-r " + file});
 }
 
 TEST_CASE("the password is for every node of a Cluster, and for the master behind sentinels") {
   Surroundings place;
   place.variables["DLOCK_PASSWORD"] = "pw";
-  const auto cluster = place.resolve(inspect("redis+cluster://app@n1,n2")).server;
+  const auto cluster = place.resolve<InspectSettings>(inspect("redis+cluster://app@n1,n2")).server;
   for (const Endpoint& seed : std::get<ClusterTarget>(cluster).seeds) CHECK(seed.password == "pw");
-  const auto server = place.resolve(inspect("redis+sentinel://app@s1/m")).server;
+  const auto server = place.resolve<InspectSettings>(inspect("redis+sentinel://app@s1/m")).server;
   const auto& target = std::get<SentinelTarget>(server);
   CHECK(target.master.password == "pw");
   CHECK(target.master.user == "app");
@@ -219,13 +221,14 @@ TEST_CASE("sentinels have a login of their own") {
   const std::string file = place.file("secret", "hush\n");
   place.variables["DLOCK_SENTINEL_USER"] = "watch";
   place.variables["DLOCK_SENTINEL_PASSWORD_FILE"] = file;
-  const auto server = place.resolve(inspect("redis+sentinel://s1,s2/m")).server;
+  const auto server = place.resolve<InspectSettings>(inspect("redis+sentinel://s1,s2/m")).server;
   for (const Endpoint& sentinel : std::get<SentinelTarget>(server).sentinels) {
     CHECK(sentinel.user == "watch");
     CHECK(sentinel.password == "hush");
   }
   CHECK_FALSE(std::get<SentinelTarget>(server).master.password);
-  CHECK_FALSE(std::get<Endpoint>(place.resolve(inspect("redis://h")).server).password);
+  CHECK_FALSE(
+      std::get<Endpoint>(place.resolve<InspectSettings>(inspect("redis://h")).server).password);
   place.variables.erase("DLOCK_SENTINEL_PASSWORD_FILE");
   CHECK(place.usage_error(inspect("redis+sentinel://s1/m")) ==
         "DLOCK_SENTINEL_USER: needs the password: --sentinel-password-file FILE");
@@ -239,12 +242,13 @@ TEST_CASE("TLS settings reach every server of the URL") {
   place.variables["DLOCK_TLS_CA"] = ca;
   place.variables["DLOCK_TLS_SERVER_NAME"] = "db.example.com";
   const TlsSettings settings{ca, "", "", "db.example.com"};
-  CHECK(std::get<Endpoint>(place.resolve(inspect("rediss://h")).server).tls == settings);
-  CHECK_FALSE(std::get<Endpoint>(place.resolve(inspect("redis://h")).server).tls);
-  const auto sentinel = place.resolve(inspect("rediss+sentinel://s1/m")).server;
+  CHECK(std::get<Endpoint>(place.resolve<InspectSettings>(inspect("rediss://h")).server).tls ==
+        settings);
+  CHECK_FALSE(std::get<Endpoint>(place.resolve<InspectSettings>(inspect("redis://h")).server).tls);
+  const auto sentinel = place.resolve<InspectSettings>(inspect("rediss+sentinel://s1/m")).server;
   CHECK(std::get<SentinelTarget>(sentinel).master.tls == settings);
   CHECK(std::get<SentinelTarget>(sentinel).sentinels.front().tls == settings);
-  const auto cluster = place.resolve(inspect("rediss+cluster://n1,n2")).server;
+  const auto cluster = place.resolve<InspectSettings>(inspect("rediss+cluster://n1,n2")).server;
   CHECK(std::get<ClusterTarget>(cluster).seeds.back().tls == settings);
 }
 
@@ -274,7 +278,7 @@ TEST_CASE("replicas are counted of Redis servers alone") {
     all.emplace_back(url);
     return all;
   };
-  CHECK(place.resolve(with("redis://h")).replicas == 2);
+  CHECK(place.resolve<AcquireSettings>(with("redis://h")).replicas == 2);
   CHECK(place.usage_error(with("local:")) ==
         "--replicas: locks on this host have none: it needs a Redis server");
   CHECK(place.usage_error({"acquire", "-kx", "-t1", "--replicas=0"}).starts_with("--replicas: "));

@@ -27,8 +27,7 @@ Words acquire(const Words& flags) {
 }
 
 TEST_CASE("nothing but a key and a command gives the defaults of run") {
-  const Settings settings = Surroundings().resolve({"run", "-k", "K", "cmd", "a"});
-  CHECK(settings.command == Command::run);
+  const RunSettings settings = Surroundings().resolve<RunSettings>({"run", "-k", "K", "cmd", "a"});
   CHECK(settings.server == Target(LocalTarget{}));
   CHECK(settings.server_is_default);
   CHECK(settings.prefix == "dlock:");
@@ -46,18 +45,17 @@ TEST_CASE("nothing but a key and a command gives the defaults of run") {
   CHECK_FALSE(settings.status_fd);
   CHECK_FALSE(settings.owner);
   CHECK_FALSE(settings.above);
-  CHECK_FALSE(settings.token);
   CHECK(settings.label.empty());
   CHECK(settings.warnings.empty());
 }
 
 TEST_CASE("doctor goes by the ttl and the replicas that run would have") {
   Surroundings place;
-  CHECK(place.resolve({"doctor"}).ttl == 30s);
+  CHECK(place.resolve<DoctorSettings>({"doctor"}).ttl == 30s);
   place.variables["DLOCK_TTL"] = "10";
-  CHECK(place.resolve({"doctor"}).ttl == 10s);
-  const Settings settings =
-      place.resolve({"doctor", "--server", "redis://h", "--replicas", "2", "-t", "5", "--acl"});
+  CHECK(place.resolve<DoctorSettings>({"doctor"}).ttl == 10s);
+  const DoctorSettings settings = place.resolve<DoctorSettings>(
+      {"doctor", "--server", "redis://h", "--replicas", "2", "-t", "5", "--acl"});
   CHECK(settings.ttl == 5s);
   CHECK(settings.replicas == 2);
   CHECK(settings.acl);
@@ -71,10 +69,10 @@ TEST_CASE("doctor goes by the ttl and the replicas that run would have") {
 TEST_CASE("flag beats variable beats the user's file beats the system's") {
   Surroundings place;
   place.system("ttl = 10\nwait = 1\nlabel = system\nprefix = s:\ngrace = 1\n");
-  CHECK(place.resolve(run({})).ttl == 10s);
-  CHECK(place.resolve(run({})).grace == 1s);
+  CHECK(place.resolve<RunSettings>(run({})).ttl == 10s);
+  CHECK(place.resolve<RunSettings>(run({})).grace == 1s);
   place.user("ttl = 20\nlabel = user");
-  Settings settings = place.resolve(run({}));
+  RunSettings settings = place.resolve<RunSettings>(run({}));
   CHECK(settings.ttl == 20s);
   CHECK(settings.label == "user");
   CHECK(settings.wait == 1s);
@@ -84,14 +82,14 @@ TEST_CASE("flag beats variable beats the user's file beats the system's") {
   place.variables["DLOCK_GRACE"] = "2s";
   place.variables["DLOCK_LABEL"] = "variable";
   place.variables["DLOCK_PREFIX"] = "v:";
-  settings = place.resolve(run({}));
+  settings = place.resolve<RunSettings>(run({}));
   CHECK(settings.ttl == 40s);
   CHECK(settings.wait == 3s);
   CHECK(settings.grace == 2s);
   CHECK(settings.label == "variable");
   CHECK(settings.prefix == "v:");
-  settings =
-      place.resolve(run({"--ttl=50s", "-w0.5", "--grace", "4s", "--label", "flag", "--prefix=f:"}));
+  settings = place.resolve<RunSettings>(
+      run({"--ttl=50s", "-w0.5", "--grace", "4s", "--label", "flag", "--prefix=f:"}));
   CHECK(settings.ttl == 50s);
   CHECK(settings.wait == 500ms);
   CHECK(settings.grace == 4s);
@@ -102,17 +100,17 @@ TEST_CASE("flag beats variable beats the user's file beats the system's") {
 TEST_CASE("-n is a wait of zero, whatever else is configured") {
   Surroundings place;
   place.variables["DLOCK_WAIT"] = "5m";
-  CHECK(place.resolve(run({"-n"})).wait == 0ms);
-  CHECK(place.resolve(run({"-w", "0"})).wait == 0ms);
-  CHECK(place.resolve(run({"-n", "-w", "2"})).wait == 2s);
+  CHECK(place.resolve<RunSettings>(run({"-n"})).wait == 0ms);
+  CHECK(place.resolve<RunSettings>(run({"-w", "0"})).wait == 0ms);
+  CHECK(place.resolve<RunSettings>(run({"-n", "-w", "2"})).wait == 2s);
 }
 
 TEST_CASE("-s, -x and --limit say how many may be in together") {
   const Surroundings place;
-  CHECK(place.resolve(run({"-s"})).limit == no_limit);
-  CHECK(place.resolve(run({"-x"})).limit == exclusive);
-  CHECK(place.resolve(run({"--limit", "3"})).limit == Limit{3});
-  CHECK(place.resolve(run({"-s", "--limit", "1000000"})).limit == Limit{1'000'000});
+  CHECK(place.resolve<RunSettings>(run({"-s"})).limit == no_limit);
+  CHECK(place.resolve<RunSettings>(run({"-x"})).limit == exclusive);
+  CHECK(place.resolve<RunSettings>(run({"--limit", "3"})).limit == Limit{3});
+  CHECK(place.resolve<RunSettings>(run({"-s", "--limit", "1000000"})).limit == Limit{1'000'000});
   for (const char* bad : {"0", "1000001", "-1", "x", "1x", " 1", "+1", "0x1", "1.0"}) {
     CHECK(place.usage_error(run({"--limit", bad})) ==
           "--limit: invalid limit \"" + std::string(bad) +
@@ -122,12 +120,12 @@ TEST_CASE("-s, -x and --limit say how many may be in together") {
 
 TEST_CASE("keys keep their order and count once") {
   const Surroundings place;
-  const auto keys = place.resolve({"run", "-kb", "-ka", "-kb", "-kc", "--", "x"}).keys;
+  const auto keys = place.resolve<RunSettings>({"run", "-kb", "-ka", "-kb", "-kc", "--", "x"}).keys;
   CHECK(keys == std::vector{LockKey{"b"}, LockKey{"a"}, LockKey{"c"}});
   for (const char* fine : {" ", "a b", "}{", "%", "*", "\x1b[2J", "\xc3\xa4", "[a,b]", "-"}) {
-    CHECK(place.resolve(acquire({"-k", fine})).keys.back() == LockKey{fine});
+    CHECK(place.resolve<AcquireSettings>(acquire({"-k", fine})).keys.back() == LockKey{fine});
   }
-  CHECK(place.resolve(acquire({"-k", std::string(512, 'x')})).keys.size() == 2);
+  CHECK(place.resolve<AcquireSettings>(acquire({"-k", std::string(512, 'x')})).keys.size() == 2);
 }
 
 TEST_CASE("a bad key is refused and shown escaped") {
@@ -160,9 +158,9 @@ TEST_CASE("every command but inspect needs a key, and run a command") {
 
 TEST_CASE("-c runs a line of shell, in place of a COMMAND") {
   const Surroundings place;
-  CHECK(place.resolve({"run", "-k", "K", "-c", "echo [a,b]"}).command_argv ==
+  CHECK(place.resolve<RunSettings>({"run", "-k", "K", "-c", "echo [a,b]"}).command_argv ==
         Words{"/bin/sh", "-c", "echo [a,b]"});
-  CHECK(place.resolve({"run", "-k", "K", "-c", "x", "--"}).command_argv.size() == 3);
+  CHECK(place.resolve<RunSettings>({"run", "-k", "K", "-c", "x", "--"}).command_argv.size() == 3);
   CHECK(place.usage_error(run({"-c", "echo"})) ==
         "--command and a COMMAND exclude each other: \"true\" follows -c STRING");
   CHECK(place.usage_error({"run", "-k", "K", "-c", "echo", "a\n"}).find("a\\x0A") !=
@@ -187,8 +185,8 @@ TEST_CASE("a bad duration names its flag") {
 
 TEST_CASE("the ttl is 100ms to 24h") {
   const Surroundings place;
-  CHECK(place.resolve(run({"-t", "100ms"})).ttl == 100ms);
-  CHECK(place.resolve(run({"-t", "1d"})).ttl == 24h);
+  CHECK(place.resolve<RunSettings>(run({"-t", "100ms"})).ttl == 100ms);
+  CHECK(place.resolve<RunSettings>(run({"-t", "1d"})).ttl == 24h);
   for (const char* bad : {"0", "99ms", "24h1ms", "365d"}) {
     CHECK(place.usage_error(run({"-t", bad})) ==
           "--ttl: \"" + std::string(bad) + "\" is not between 100ms and 24h");
@@ -198,25 +196,26 @@ TEST_CASE("the ttl is 100ms to 24h") {
 TEST_CASE("acquire must be told a ttl, by flag, variable or file") {
   Surroundings place;
   CHECK(place.usage_error({"acquire", "-k", "K"}).starts_with("missing ttl: "));
-  CHECK(place.resolve({"acquire", "-k", "K", "-t", "10m"}).ttl == 10min);
+  CHECK(place.resolve<AcquireSettings>({"acquire", "-k", "K", "-t", "10m"}).ttl == 10min);
   place.user("ttl = 1m");
-  CHECK(place.resolve({"acquire", "-k", "K"}).ttl == 1min);
+  CHECK(place.resolve<AcquireSettings>({"acquire", "-k", "K"}).ttl == 1min);
   place.variables["DLOCK_TTL"] = "2m";
-  CHECK(place.resolve({"acquire", "-k", "K"}).ttl == 2min);
+  CHECK(place.resolve<AcquireSettings>({"acquire", "-k", "K"}).ttl == 2min);
 }
 
 TEST_CASE("acquire --attach has a ttl of its own, and a signal") {
   Surroundings place;
-  const Settings usual = place.resolve({"acquire", "-k", "K", "--attach", "42"});
+  const AcquireSettings usual =
+      place.resolve<AcquireSettings>({"acquire", "-k", "K", "--attach", "42"});
   CHECK(usual.attach == 42);
   CHECK(usual.ttl == 30s);
   CHECK(usual.stop_signal == SIGTERM);
-  const Settings chosen =
-      place.resolve({"acquire", "-k", "K", "--attach=42", "-t", "10m", "--signal", "HUP"});
+  const AcquireSettings chosen = place.resolve<AcquireSettings>(
+      {"acquire", "-k", "K", "--attach=42", "-t", "10m", "--signal", "HUP"});
   CHECK(chosen.ttl == 10min);
   CHECK(chosen.stop_signal == SIGHUP);
   place.variables["DLOCK_TTL"] = "2m";
-  CHECK(place.resolve({"acquire", "-k", "K", "--attach", "42"}).ttl == 2min);
+  CHECK(place.resolve<AcquireSettings>({"acquire", "-k", "K", "--attach", "42"}).ttl == 2min);
   CHECK(place.usage_error({"acquire", "-k", "K", "--attach", "0"}) ==
         "--attach: invalid process id \"0\": a number from 1 to 2147483647 is expected");
   CHECK(place.usage_error({"acquire", "-k", "K", "--signal", "HUP"})
@@ -227,25 +226,25 @@ TEST_CASE("renew takes a ttl of its flag alone") {
   Surroundings place;
   place.user("ttl = 1m");
   place.variables["DLOCK_TTL"] = "2m";
-  CHECK_FALSE(place.resolve({"renew", "-k", "K", "--token", "T"}).ttl);
-  CHECK(place.resolve({"renew", "-k", "K", "--token", "T", "-t", "3m"}).ttl == 3min);
+  CHECK_FALSE(place.resolve<RenewSettings>({"renew", "-k", "K", "--token", "T"}).ttl);
+  CHECK(place.resolve<RenewSettings>({"renew", "-k", "K", "--token", "T", "-t", "3m"}).ttl == 3min);
   place.variables["DLOCK_TTL"] = "rubbish";
-  CHECK_FALSE(place.resolve({"renew", "-k", "K", "--token", "T"}).ttl);
+  CHECK_FALSE(place.resolve<RenewSettings>({"renew", "-k", "K", "--token", "T"}).ttl);
 }
 
 TEST_CASE("the grace is at most a third of the ttl") {
   Surroundings place;
-  CHECK(place.resolve(run({"-t", "3s"})).grace == 750ms);
-  CHECK(place.resolve(run({"-t", "100ms"})).grace == 25ms);
-  CHECK(place.resolve(run({"-t", "1h"})).grace == 5s);
-  CHECK(place.resolve(run({"-t", "3s", "--grace", "1s"})).grace == 1s);
-  CHECK(place.resolve(run({"--grace", "10s"})).grace == 10s);
-  CHECK(place.resolve(run({"--grace", "0"})).grace == 0s);
+  CHECK(place.resolve<RunSettings>(run({"-t", "3s"})).grace == 750ms);
+  CHECK(place.resolve<RunSettings>(run({"-t", "100ms"})).grace == 25ms);
+  CHECK(place.resolve<RunSettings>(run({"-t", "1h"})).grace == 5s);
+  CHECK(place.resolve<RunSettings>(run({"-t", "3s", "--grace", "1s"})).grace == 1s);
+  CHECK(place.resolve<RunSettings>(run({"--grace", "10s"})).grace == 10s);
+  CHECK(place.resolve<RunSettings>(run({"--grace", "0"})).grace == 0s);
   CHECK(place.usage_error(run({"--grace", "10.001"})) ==
         "--grace: \"10.001\" is more than a third of the ttl, which is 30s");
   place.variables["DLOCK_GRACE"] = "5s";
   CHECK(place.usage_error(run({"-t", "6s"})).starts_with("DLOCK_GRACE: \"5s\" is more than"));
-  CHECK(place.resolve(run({"-t", "6s", "--grace", "2s"})).grace == 2s);
+  CHECK(place.resolve<RunSettings>(run({"-t", "6s", "--grace", "2s"})).grace == 2s);
   place.variables.erase("DLOCK_GRACE");
   const std::string file = place.user("\ngrace = 5s");
   CHECK(place.file_error(run({"-t", "6s"})).starts_with(file + ":2: grace: \"5s\" is more than"));
@@ -254,11 +253,11 @@ TEST_CASE("the grace is at most a third of the ttl") {
 TEST_CASE("a signal is named with or without SIG, or by number") {
   const Surroundings place;
   for (const char* term : {"TERM", "SIGTERM", "15", "term", "sigterm"}) {
-    CHECK(place.resolve(run({"--signal", term})).stop_signal == SIGTERM);
+    CHECK(place.resolve<RunSettings>(run({"--signal", term})).stop_signal == SIGTERM);
   }
-  CHECK(place.resolve(run({"--signal", "HUP"})).stop_signal == SIGHUP);
-  CHECK(place.resolve(run({"--signal", "SIGUSR1"})).stop_signal == SIGUSR1);
-  CHECK(place.resolve(run({"--signal", "9"})).stop_signal == SIGKILL);
+  CHECK(place.resolve<RunSettings>(run({"--signal", "HUP"})).stop_signal == SIGHUP);
+  CHECK(place.resolve<RunSettings>(run({"--signal", "SIGUSR1"})).stop_signal == SIGUSR1);
+  CHECK(place.resolve<RunSettings>(run({"--signal", "9"})).stop_signal == SIGKILL);
   for (const char* bad : {"0", "65", "-1", "SIG", "FOO", "SIGSIGTERM", "15x", "EXIT", "TERM "}) {
     CHECK(place.usage_error(run({"--signal", bad})) ==
           "--signal: invalid signal \"" + std::string(bad) + "\" (examples: TERM, SIGTERM, 15)");
@@ -267,8 +266,8 @@ TEST_CASE("a signal is named with or without SIG, or by number") {
 
 TEST_CASE("-E takes an exit code") {
   const Surroundings place;
-  CHECK(place.resolve(run({"-E", "0"})).conflict_exit_code == 0);
-  CHECK(place.resolve(run({"-E255"})).conflict_exit_code == 255);
+  CHECK(place.resolve<RunSettings>(run({"-E", "0"})).conflict_exit_code == 0);
+  CHECK(place.resolve<RunSettings>(run({"-E255"})).conflict_exit_code == 255);
   for (const char* bad : {"256", "-1", "x", "1x", "=5", "99999999999999999999"}) {
     CHECK(place.usage_error(run({"-E", bad}))
               .starts_with("--conflict-exit-code: invalid exit code \""));
@@ -277,8 +276,8 @@ TEST_CASE("-E takes an exit code") {
 
 TEST_CASE("--max-hold and --min-hold are more than nothing") {
   const Surroundings place;
-  CHECK(place.resolve(run({"--max-hold", "1h"})).max_hold == 1h);
-  CHECK(place.resolve(run({"--min-hold", "1ms"})).min_hold == 1ms);
+  CHECK(place.resolve<RunSettings>(run({"--max-hold", "1h"})).max_hold == 1h);
+  CHECK(place.resolve<RunSettings>(run({"--min-hold", "1ms"})).min_hold == 1ms);
   CHECK(place.usage_error(run({"--max-hold", "0"})) ==
         "--max-hold: \"0\" is not between 1ms and 365d");
   CHECK(place.usage_error(run({"--min-hold", "0s"})).starts_with("--min-hold: "));
@@ -286,32 +285,32 @@ TEST_CASE("--max-hold and --min-hold are more than nothing") {
 
 TEST_CASE("--on-lost is stop or ignore") {
   const Surroundings place;
-  CHECK(place.resolve(run({"--on-lost", "ignore"})).on_lost == OnLost::ignore);
-  CHECK(place.resolve(run({"--on-lost", "stop"})).on_lost == OnLost::stop);
+  CHECK(place.resolve<RunSettings>(run({"--on-lost", "ignore"})).on_lost == OnLost::ignore);
+  CHECK(place.resolve<RunSettings>(run({"--on-lost", "stop"})).on_lost == OnLost::stop);
   CHECK(place.usage_error(run({"--on-lost", "Stop"})) ==
         "--on-lost: \"Stop\" is neither stop nor ignore");
 }
 
 TEST_CASE("--wait-tree is off unless it is asked for, and belongs to run") {
   Surroundings place;
-  CHECK_FALSE(place.resolve(run({})).wait_tree);
-  CHECK(place.resolve(run({"--wait-tree"})).wait_tree);
+  CHECK_FALSE(place.resolve<RunSettings>(run({})).wait_tree);
+  CHECK(place.resolve<RunSettings>(run({"--wait-tree"})).wait_tree);
   CHECK(place.usage_error(run({"--wait-tree=1"})) == "--wait-tree takes no value");
-  CHECK_THROWS_AS(place.resolve(acquire({"--wait-tree"})), Error);
+  CHECK_THROWS_AS(place.resolve<AcquireSettings>(acquire({"--wait-tree"})), Error);
 }
 
 TEST_CASE("an owner is chosen by its flag, or stands below DLOCK_OWNER") {
   Surroundings place;
   place.variables["DLOCK_OWNER"] = "a/b";
-  CHECK(place.resolve(run({})).above == Owner{"a/b"});
-  CHECK(place.resolve(acquire({"--owner", "ci:1@x"})).owner == Owner{"ci:1@x"});
+  CHECK(place.resolve<RunSettings>(run({})).above == Owner{"a/b"});
+  CHECK(place.resolve<AcquireSettings>(acquire({"--owner", "ci:1@x"})).owner == Owner{"ci:1@x"});
   CHECK(place.usage_error(run({"--owner", "a/b"})) ==
         "--owner: \"a/b\" may hold letters, digits and ._:@- only");
   CHECK(place.usage_error(run({"--owner", std::string(129, 'x')})).ends_with("128 characters"));
   for (const char* bad : {"a//b", "/a", "a/", "a b", "a\n", "\xc3\xa4"}) {
     place.variables["DLOCK_OWNER"] = bad;
     CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: \""));
-    CHECK(place.resolve({"inspect"}).keys.empty());
+    CHECK(place.resolve<InspectSettings>({"inspect"}).keys.empty());
   }
   place.variables["DLOCK_OWNER"] = "";
   CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: the variable is empty"));
@@ -322,18 +321,18 @@ TEST_CASE("owners are 16 deep at most") {
   std::string path = "1";
   for (int depth = 2; depth <= 15; ++depth) path += "/" + std::to_string(depth);
   place.variables["DLOCK_OWNER"] = path;
-  CHECK(place.resolve(run({})).above == Owner{path});
+  CHECK(place.resolve<RunSettings>(run({})).above == Owner{path});
   place.variables["DLOCK_OWNER"] = path + "/16";
   CHECK(place.usage_error(run({})).starts_with("DLOCK_OWNER: is 16 levels deep already"));
-  CHECK(place.resolve(run({"--owner", "me"})).owner == Owner{"me"});
+  CHECK(place.resolve<RunSettings>(run({"--owner", "me"})).owner == Owner{"me"});
   place.variables["DLOCK_OWNER"] = path + "/16/17";
   CHECK(place.usage_error(run({"--owner", "me"})).starts_with("DLOCK_OWNER: \""));
 }
 
 TEST_CASE("a label is one line of at most 200 bytes of UTF-8") {
   const Surroundings place;
-  CHECK(place.resolve(run({"--label", std::string(200, 'x')})).label.size() == 200);
-  CHECK(place.resolve(run({"--label", "\x1b[2J"})).label == "\x1b[2J");
+  CHECK(place.resolve<RunSettings>(run({"--label", std::string(200, 'x')})).label.size() == 200);
+  CHECK(place.resolve<RunSettings>(run({"--label", "\x1b[2J"})).label == "\x1b[2J");
   CHECK(place.usage_error(run({"--label", std::string(201, 'x')})).ends_with("200 bytes"));
   CHECK(place.usage_error(run({"--label", "a\nb"})) ==
         "--label: the label holds a line break or a NUL");
@@ -343,8 +342,9 @@ TEST_CASE("a label is one line of at most 200 bytes of UTF-8") {
 
 TEST_CASE("a prefix has no braces and no control characters") {
   const Surroundings place;
-  CHECK(place.resolve(run({"--prefix", "team \xc3\xa4\\x:*"})).prefix == "team \xc3\xa4\\x:*");
-  CHECK(place.resolve(run({"--prefix", std::string(100, 'x')})).prefix.size() == 100);
+  CHECK(place.resolve<RunSettings>(run({"--prefix", "team \xc3\xa4\\x:*"})).prefix ==
+        "team \xc3\xa4\\x:*");
+  CHECK(place.resolve<RunSettings>(run({"--prefix", std::string(100, 'x')})).prefix.size() == 100);
   for (const char* bad : {"{", "a}b", "\n", "\x7f", "\xc2\x80", "\xff", "a\tb"}) {
     CHECK(place.usage_error(run({"--prefix", bad})).starts_with("--prefix: the prefix "));
   }
@@ -358,7 +358,7 @@ TEST_CASE("--status-fd must be open for writing") {
   FILE* reader = fopen(file.c_str(), "r");
   const std::string writable = std::to_string(fileno(writer));
   const std::string readable = std::to_string(fileno(reader));
-  CHECK(place.resolve(run({"--status-fd", writable})).status_fd == fileno(writer));
+  CHECK(place.resolve<RunSettings>(run({"--status-fd", writable})).status_fd == fileno(writer));
   CHECK(place.usage_error(run({"--status-fd", readable})) ==
         "--status-fd: " + readable + " is not open for writing");
   fclose(reader);
@@ -373,28 +373,34 @@ TEST_CASE("--status-fd must be open for writing") {
 
 TEST_CASE("renew and release need a token, of the flag or of DLOCK_TOKEN") {
   Surroundings place;
+  const auto token = [&](const Words& arguments) {
+    const Settings settings = place.resolve(arguments);
+    const auto* renew = std::get_if<RenewSettings>(&settings);
+    return renew != nullptr ? renew->token : std::get<ReleaseSettings>(settings).token;
+  };
   for (const char* command : {"renew", "release"}) {
     place.variables.erase("DLOCK_TOKEN");
     CHECK(place.usage_error({command, "K"})
               .starts_with(
                   "missing token: --token or an exported DLOCK_TOKEN with what acquire printed"));
     place.variables["DLOCK_TOKEN"] = "variable";
-    CHECK(place.resolve({command, "K"}).token == Token{"variable"});
-    CHECK(place.resolve({command, "K", "--token", "flag"}).token == Token{"flag"});
+    CHECK(token({command, "K"}) == Token{"variable"});
+    CHECK(token({command, "K", "--token", "flag"}) == Token{"flag"});
     CHECK(place.usage_error({command, "K", "--token", "se cret"}) ==
           "--token: the token may hold letters, digits and -._:@/ only");
   }
-  CHECK(place.resolve(run({})).ttl == 30s);
+  CHECK(place.resolve<RunSettings>(run({})).ttl == 30s);
 }
 
 TEST_CASE("release --force takes a fence and no token") {
   Surroundings place;
   place.variables["DLOCK_TOKEN"] = "T";
-  Settings settings = place.resolve({"release", "K", "--force"});
+  ReleaseSettings settings = place.resolve<ReleaseSettings>({"release", "K", "--force"});
   CHECK(settings.force);
   CHECK_FALSE(settings.token);
   CHECK_FALSE(settings.fence);
-  settings = place.resolve({"release", "K", "--force", "--fence", "9007199254740991"});
+  settings =
+      place.resolve<ReleaseSettings>({"release", "K", "--force", "--fence", "9007199254740991"});
   CHECK(settings.fence == Fence{9007199254740991});
   CHECK(place.usage_error({"release", "K", "--force", "--token", "T"}) ==
         "--force and --token exclude each other");
@@ -407,20 +413,21 @@ TEST_CASE("release --force takes a fence and no token") {
 
 TEST_CASE("inspect takes keys and patterns, and everything without either") {
   const Surroundings place;
-  CHECK(place.resolve({"inspect"}).patterns == Words{"*"});
-  CHECK(place.resolve({"inspect", "k"}).patterns.empty());
-  const Settings settings = place.resolve({"inspect", "a*", "k", "a*", "k", "--json", "-q"});
+  CHECK(place.resolve<InspectSettings>({"inspect"}).patterns == Words{"*"});
+  CHECK(place.resolve<InspectSettings>({"inspect", "k"}).patterns.empty());
+  const InspectSettings settings =
+      place.resolve<InspectSettings>({"inspect", "a*", "k", "a*", "k", "--json", "-q"});
   CHECK(settings.patterns == Words{"a*"});
   CHECK(settings.keys == std::vector{LockKey{"k"}});
   CHECK(settings.json);
   CHECK(settings.quiet);
-  CHECK(place.resolve({"inspect", "-k", "a*"}).keys == std::vector{LockKey{"a*"}});
+  CHECK(place.resolve<InspectSettings>({"inspect", "-k", "a*"}).keys == std::vector{LockKey{"a*"}});
 }
 
 TEST_CASE("acquire prints one form of its result") {
   const Surroundings place;
-  CHECK(place.resolve(acquire({"--json"})).json);
-  CHECK(place.resolve(acquire({"--env"})).env);
+  CHECK(place.resolve<AcquireSettings>(acquire({"--json"})).json);
+  CHECK(place.resolve<AcquireSettings>(acquire({"--env"})).env);
   CHECK(place.usage_error(acquire({"--env", "--json"})) == "--json and --env exclude each other");
 }
 
@@ -451,11 +458,11 @@ TEST_CASE("a command reads no settings but its own") {
     place.variables[name] = "";
   }
   place.user("ttl = x\nwait = x\ngrace = x");
-  CHECK(place.resolve({"inspect"}).patterns == Words{"*"});
-  CHECK(place.resolve({"release", "K", "--force"}).force);
+  CHECK(place.resolve<InspectSettings>({"inspect"}).patterns == Words{"*"});
+  CHECK(place.resolve<ReleaseSettings>({"release", "K", "--force"}).force);
   place.variables["DLOCK_KEY"] = "";
   place.variables["DLOCK_FENCE"] = "x";
-  CHECK(place.resolve({"inspect"}).keys.empty());
+  CHECK(place.resolve<InspectSettings>({"inspect"}).keys.empty());
 }
 
 TEST_CASE("the settings of a run are not read from what it gives its child") {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/error.hpp"
@@ -20,7 +21,7 @@ inline std::optional<std::pair<ErrorKind, std::string>> error_of(
   try {
     action();
   } catch (const Error& error) {
-    return std::pair(error.trouble(), std::string(error.what()));
+    return std::pair(error.kind(), std::string(error.what()));
   }
   return std::nullopt;
 }
@@ -49,6 +50,11 @@ class Surroundings {
   std::string system(const std::string& text) const { return file("etc.conf", text); }
 
   Settings resolve(const std::vector<std::string>& arguments) const;
+  /// The same for a command whose type is known.
+  template <typename CommandSettings>
+  CommandSettings resolve(const std::vector<std::string>& arguments) const {
+    return std::get<CommandSettings>(resolve(arguments));
+  }
   /// The same for what must fail: the kind and the line.
   std::string usage_error(const std::vector<std::string>& arguments) const {
     return error_line(arguments, ErrorKind::usage);

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "config/flags.hpp"
-#include "config/options.hpp"
+#include "config/command_line.hpp"
 #include "unit/config_support.hpp"
 
 namespace dlock {
@@ -10,7 +9,7 @@ namespace {
 using test::refusal;
 using Words = std::vector<std::string>;
 
-Flags parse(const Words& arguments) { return parse_command_line(arguments); }
+CommandLine parse(const Words& arguments) { return parse_command_line(arguments); }
 
 TEST_CASE("every argument of COMMAND arrives byte for byte") {
   const Words command = {"cmd", "[a,b]", "[]",  "++", "",     "-k",   "--key=x", "--", "-h",
@@ -18,19 +17,19 @@ TEST_CASE("every argument of COMMAND arrives byte for byte") {
   for (const Words& before : {Words{"run", "-k", "K"}, Words{"run", "-k", "K", "--"}}) {
     Words all = before;
     all.insert(all.end(), command.begin(), command.end());
-    const Flags flags = parse(all);
-    CHECK(flags.command_argv == command);
-    CHECK(flags.keys == Words{"K"});
+    const CommandLine flags = parse(all);
+    CHECK(flags.operands == command);
+    CHECK(flags.values("key") == Words{"K"});
     CHECK_FALSE(flags.help);
   }
 }
 
 TEST_CASE("a COMMAND may look like a flag behind --") {
-  CHECK(parse({"run", "-k", "K", "--", "--", "-k"}).command_argv == Words{"--", "-k"});
-  CHECK(parse({"run", "-k", "K", "--", "-x"}).command_argv == Words{"-x"});
-  CHECK(parse({"run", "-k", "K", "-", "a"}).command_argv == Words{"-", "a"});
-  CHECK(parse({"run", "-k", "K", "", "a"}).command_argv == Words{"", "a"});
-  CHECK(parse({"run", "-k", "K", "--"}).command_argv.empty());
+  CHECK(parse({"run", "-k", "K", "--", "--", "-k"}).operands == Words{"--", "-k"});
+  CHECK(parse({"run", "-k", "K", "--", "-x"}).operands == Words{"-x"});
+  CHECK(parse({"run", "-k", "K", "-", "a"}).operands == Words{"-", "a"});
+  CHECK(parse({"run", "-k", "K", "", "a"}).operands == Words{"", "a"});
+  CHECK(parse({"run", "-k", "K", "--"}).operands.empty());
 }
 
 TEST_CASE("values arrive byte for byte, however they are attached") {
@@ -40,97 +39,93 @@ TEST_CASE("values arrive byte for byte, however they are attached") {
                      "{a,b}", "#x",   "-1",  "--x=y", "//",        "/x"};
   for (const std::string& value : odd) {
     CAPTURE(value);
-    CHECK(parse({"acquire", "-k", value}).keys == Words{value});
-    CHECK(parse({"acquire", "-k" + value}).keys == Words{value});
-    CHECK(parse({"acquire", "--key", value}).keys == Words{value});
-    CHECK(parse({"acquire", "--key=" + value}).keys == Words{value});
-    CHECK(parse({"acquire", "--label", value}).label == value);
-    CHECK(parse({"run", "-c", value}).command_string == value);
-    CHECK(parse({"acquire", "--server=" + value}).servers == Words{value});
-    CHECK(parse({"acquire", "-k", "x", "-k", value, "-ky"}).keys == Words{"x", value, "y"});
+    CHECK(parse({"acquire", "-k", value}).values("key") == Words{value});
+    CHECK(parse({"acquire", "-k" + value}).values("key") == Words{value});
+    CHECK(parse({"acquire", "--key", value}).values("key") == Words{value});
+    CHECK(parse({"acquire", "--key=" + value}).values("key") == Words{value});
+    CHECK(parse({"acquire", "--label", value}).value("label") == value);
+    CHECK(parse({"run", "-c", value}).value("command") == value);
+    CHECK(parse({"acquire", "--server=" + value}).values("server") == Words{value});
+    CHECK(parse({"acquire", "-k", "x", "-k", value, "-ky"}).values("key") ==
+          Words{"x", value, "y"});
   }
 }
 
 TEST_CASE("short flags cluster, the last may have a value") {
-  const Flags flags = parse({"run", "-nqvk", "K", "-sE5", "cmd"});
-  CHECK(flags.nonblock);
-  CHECK(flags.quiet);
-  CHECK(flags.verbose);
-  CHECK(flags.shared);
-  CHECK(flags.keys == Words{"K"});
-  CHECK(flags.conflict_exit_code == "5");
-  CHECK(parse({"run", "-nkKEY"}).keys == Words{"KEY"});
-  CHECK(parse({"run", "-knqv"}).keys == Words{"nqv"});
+  const CommandLine flags = parse({"run", "-nqvk", "K", "-sE5", "cmd"});
+  CHECK(flags.has("nonblock"));
+  CHECK(flags.has("q"));
+  CHECK(flags.has("verbose"));
+  CHECK(flags.has("shared"));
+  CHECK(flags.values("key") == Words{"K"});
+  CHECK(flags.value("conflict-exit-code") == "5");
+  CHECK(parse({"run", "-nkKEY"}).values("key") == Words{"KEY"});
+  CHECK(parse({"run", "-knqv"}).values("key") == Words{"nqv"});
 }
 
 TEST_CASE("aliases mean what they stand for") {
-  CHECK(parse({"run", "-e"}).exclusive);
-  CHECK(parse({"run", "-ne"}).exclusive);
-  CHECK(parse({"run", "--nb"}).nonblock);
-  CHECK(parse({"run", "--verbose"}).verbose);
+  CHECK(parse({"run", "-e"}).has("exclusive"));
+  CHECK(parse({"run", "-ne"}).has("exclusive"));
+  CHECK(parse({"run", "--nb"}).has("nonblock"));
+  CHECK(parse({"run", "--verbose"}).has("verbose"));
   CHECK_FALSE(refusal({"run", "--e"}).empty());
   CHECK_FALSE(refusal({"run", "--n"}).empty());
 }
 
 TEST_CASE("every flag of every command fills something") {
-  const Flags nothing;
   for (const Subcommand& each : subcommands()) {
     for (const Option& option : options()) {
       if (!option.belongs_to(each.command)) continue;
       CAPTURE(std::string(each.name) + " " + option.shown());
       Words arguments = {each.name, option.shown()};
-      if (option.value != nullptr) arguments.emplace_back("v");
-      const Flags flags = parse(arguments);
-      if (const auto* slot = std::get_if<bool Flags::*>(&option.slot)) CHECK(flags.*(*slot));
-      if (const auto* slot = std::get_if<std::optional<std::string> Flags::*>(&option.slot)) {
-        CHECK(flags.*(*slot) == "v");
-      }
-      if (const auto* slot = std::get_if<std::vector<std::string> Flags::*>(&option.slot)) {
-        CHECK(flags.*(*slot) == Words{"v"});
-      }
-      CHECK_FALSE(std::holds_alternative<std::monostate>(option.slot));
+      if (option.takes_value()) arguments.emplace_back("v");
+      const CommandLine flags = parse(arguments);
+      REQUIRE(flags.given.size() == 1);
+      CHECK(flags.given.front().option == &option);
+      CHECK(flags.given.front().value == (option.takes_value() ? "v" : ""));
     }
   }
 }
 
 TEST_CASE("of a flag given twice the later wins") {
-  CHECK(parse({"run", "-w", "1", "--wait=2", "-w3"}).wait == "3");
-  CHECK(parse({"run", "--label", "a", "--label", "b"}).label == "b");
-  CHECK(parse({"run", "-q", "-q"}).quiet);
+  CHECK(parse({"run", "-w", "1", "--wait=2", "-w3"}).value("wait") == "3");
+  CHECK(parse({"run", "--label", "a", "--label", "b"}).value("label") == "b");
+  CHECK(parse({"run", "-q", "-q"}).has("q"));
 }
 
 TEST_CASE("-n and -w are one flag, as are -s, -x and --limit") {
-  Flags flags = parse({"run", "-w", "5", "-n"});
-  CHECK(flags.nonblock);
-  CHECK_FALSE(flags.wait);
+  CommandLine flags = parse({"run", "-w", "5", "-n"});
+  CHECK(flags.has("nonblock"));
+  CHECK_FALSE(flags.has("wait"));
   flags = parse({"run", "-n", "-w", "5"});
-  CHECK_FALSE(flags.nonblock);
-  CHECK(flags.wait == "5");
+  CHECK_FALSE(flags.has("nonblock"));
+  CHECK(flags.value("wait") == "5");
   flags = parse({"run", "-s", "--limit", "3", "-x"});
-  CHECK(flags.exclusive);
-  CHECK_FALSE(flags.shared);
-  CHECK_FALSE(flags.limit);
+  CHECK(flags.has("exclusive"));
+  CHECK_FALSE(flags.has("shared"));
+  CHECK_FALSE(flags.has("limit"));
   flags = parse({"run", "-x", "-s"});
-  CHECK(flags.shared);
-  CHECK_FALSE(flags.exclusive);
+  CHECK(flags.has("shared"));
+  CHECK_FALSE(flags.has("exclusive"));
   flags = parse({"run", "-s", "--limit", "3"});
-  CHECK(flags.limit == "3");
-  CHECK_FALSE(flags.shared);
+  CHECK(flags.value("limit") == "3");
+  CHECK_FALSE(flags.has("shared"));
 }
 
 TEST_CASE("-k and --server add up") {
-  const Flags flags = parse({"run", "-ka", "--server", "u", "--key=b", "-k", "a", "--server=v"});
-  CHECK(flags.keys == Words{"a", "b", "a"});
-  CHECK(flags.servers == Words{"u", "v"});
+  const CommandLine flags =
+      parse({"run", "-ka", "--server", "u", "--key=b", "-k", "a", "--server=v"});
+  CHECK(flags.values("key") == Words{"a", "b", "a"});
+  CHECK(flags.values("server") == Words{"u", "v"});
 }
 
 TEST_CASE("an operand is a key in every command but run, in the order given") {
   for (const char* command : {"acquire", "renew", "release", "inspect"}) {
     CAPTURE(command);
-    CHECK(parse({command, "b", "-k", "a", "c"}).keys == Words{"b", "a", "c"});
-    CHECK(parse({command, "--", "-k", "--"}).keys == Words{"-k", "--"});
-    CHECK(parse({command, "-"}).keys == Words{"-"});
-    CHECK(parse({command, "a", "-q", "b"}).quiet);
+    CHECK(parse({command, "b", "-k", "a", "c"}).values("key") == Words{"b", "a", "c"});
+    CHECK(parse({command, "--", "-k", "--"}).values("key") == Words{"-k", "--"});
+    CHECK(parse({command, "-"}).values("key") == Words{"-"});
+    CHECK(parse({command, "a", "-q", "b"}).has("q"));
     CHECK(refusal({command, ""}) == "--key: the value is empty");
   }
 }
@@ -141,16 +136,16 @@ TEST_CASE("doctor has no key, and takes no operand") {
   CHECK(refusal({"doctor", "redis://u:secret@db1"}) ==
         "doctor takes no operand: \"redis://***@db1\"");
   CHECK(refusal({"doctor", "--", "a"}) == "doctor takes no operand: \"a\"");
-  CHECK(parse({"doctor", "--acl"}).acl);
+  CHECK(parse({"doctor", "--acl"}).has("acl"));
 }
 
 TEST_CASE("an operand of inspect or release with a glob character is a pattern, -k is exact") {
-  const Flags flags = parse({"inspect", "a*", "-k", "b*", "c?", "[d]", "e]", "{f}"});
-  CHECK(flags.patterns == Words{"a*", "c?", "[d]"});
-  CHECK(flags.keys == Words{"b*", "e]", "{f}"});
-  CHECK(parse({"inspect", "--", "-*"}).patterns == Words{"-*"});
-  CHECK(parse({"release", "a*"}).patterns == Words{"a*"});
-  CHECK(parse({"renew", "a*"}).keys == Words{"a*"});
+  const CommandLine flags = parse({"inspect", "a*", "-k", "b*", "c?", "[d]", "e]", "{f}"});
+  CHECK(flags.operands == Words{"a*", "c?", "[d]"});
+  CHECK(flags.values("key") == Words{"b*", "e]", "{f}"});
+  CHECK(parse({"inspect", "--", "-*"}).operands == Words{"-*"});
+  CHECK(parse({"release", "a*"}).operands == Words{"a*"});
+  CHECK(parse({"renew", "a*"}).values("key") == Words{"a*"});
 }
 
 TEST_CASE("help and version are found everywhere before COMMAND, and end the reading") {
@@ -185,7 +180,7 @@ TEST_CASE("help is a command, too, with or without the name of another") {
 }
 
 TEST_CASE("dlock alone has neither command nor help") {
-  const Flags flags = parse({});
+  const CommandLine flags = parse({});
   CHECK_FALSE(flags.command);
   CHECK_FALSE(flags.help);
   CHECK_FALSE(flags.version);
@@ -200,12 +195,12 @@ TEST_CASE("an empty value is an error, never the next argument") {
   CHECK(refusal({"run", "-w", ""}) == "--wait: the value is empty");
   for (const Option& option : options()) {
     for (const Subcommand& each : subcommands()) {
-      if (option.value == nullptr || !option.belongs_to(each.command)) continue;
+      if (!option.takes_value() || !option.belongs_to(each.command)) continue;
       const std::string empty_value = option.shown() + ": the value is empty";
       const bool of_failed_acquire =
           each.command == Command::release && option.shown() == "--token";
       CHECK(refusal({each.name, option.shown() + "="}) ==
-            (option.may_be_empty || of_failed_acquire ? "" : empty_value));
+            (option.has(may_be_empty) || of_failed_acquire ? "" : empty_value));
       CHECK(refusal({each.name, option.shown()}).starts_with(option.shown() + " needs a value"));
     }
   }

@@ -1,0 +1,245 @@
+#include "config/command_line.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "config/foreign_spellings.hpp"
+#include "config/redaction.hpp"
+#include "config/suggestion.hpp"
+
+namespace dlock {
+namespace {
+
+void refuse_if_of_flock(const std::string& spelled) {
+  const auto instead = refusal_of(spelled);
+  if (instead) throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
+}
+
+/// Cuts the arguments of one command into options and operands, by the table of options.
+class ArgParser {
+ public:
+  ArgParser(const std::vector<std::string>& arguments, CommandLine& line)
+      : arguments_(arguments),
+        line_(line),
+        command_(*line.command),
+        operands_(subcommand(command_).operands) {}
+
+  void cut() {
+    while (next_ < arguments_.size() && !line_.help && !line_.version) {
+      const std::string& argument = arguments_[next_];
+      if (argument == "--") {
+        ++next_;
+        while (next_ < arguments_.size()) take_operand();
+      } else if (argument.size() < 2 || argument[0] != '-') {
+        take_operand();
+      } else if (argument[1] == '-') {
+        take_long();
+      } else {
+        take_cluster();
+      }
+    }
+  }
+
+ private:
+  void take_operand() {
+    const std::string& operand = arguments_[next_++];
+    const bool is_pattern = operand.find_first_of("*?[") != std::string::npos;
+    if (operands_ == Operands::none) {
+      throw_usage(std::string(subcommand(command_).name) +
+                  " takes no operand: " + in_quotes(operand));
+    }
+    if (operands_ == Operands::command) {
+      const auto from = arguments_.begin() + static_cast<std::ptrdiff_t>(next_) - 1;
+      line_.operands.assign(from, arguments_.end());
+      next_ = arguments_.size();
+    } else if ((operands_ == Operands::verb && line_.operands.empty()) ||
+               (operands_ == Operands::patterns && is_pattern)) {
+      line_.operands.push_back(operand);
+    } else {
+      add(option("key"), operand);
+    }
+  }
+
+  void take_long() {
+    const std::string& argument = arguments_[next_++];
+    const auto equals = argument.find('=');
+    const std::string spelled = argument.substr(0, equals);
+    const Option& found = known(spelled, "");
+    if (equals != std::string::npos) {
+      add(found, argument.substr(equals + 1));
+    } else {
+      add(found, found.takes_value() ? value_behind(found) : std::nullopt);
+    }
+  }
+
+  /// `-nkKEY`: letters without a value, then at most one with it.
+  void take_cluster() {
+    const std::string& cluster = arguments_[next_++];
+    for (std::size_t i = 1; i < cluster.size(); ++i) {
+      const std::string where = cluster.size() > 2 ? " in " + redacted(cluster) : "";
+      const std::string spelled = std::string("-") + cluster[i];
+      const Option& found = known(spelled, where);
+      if (found.takes_value()) {
+        return add(found, i + 1 < cluster.size() ? cluster.substr(i + 1) : value_behind(found));
+      }
+      add(found, std::nullopt);
+    }
+  }
+
+  std::optional<std::string> value_behind(const Option& option) {
+    if (next_ == arguments_.size()) {
+      throw_usage(option.shown() + " needs a value: " + option.shown() + " " + option.value.name);
+    }
+    return arguments_[next_++];
+  }
+
+  const Option& known(const std::string& spelled, const std::string& where) const {
+    const Option* found = find_option(spelled, command_);
+    refuse_if_of_flock(spelled);
+    if (found == nullptr) {
+      throw_usage("unknown flag " + redacted(spelled) + where + suggestion_for(spelled));
+    }
+    if (found->belongs_to(command_)) return *found;
+    std::string others;
+    for (const Subcommand& each : subcommands()) {
+      const bool has_it = find_option(spelled, each.command)->belongs_to(each.command);
+      if (has_it) others += (others.empty() ? "" : ", ") + std::string(each.name);
+    }
+    throw_usage(spelled + " is not a flag of " + subcommand(command_).name + ", but of " + others);
+  }
+
+  std::string suggestion_for(const std::string& spelled) const {
+    const std::string_view meant = option_meant(spelled);
+    if (!meant.empty() && option(meant).belongs_to(command_)) {
+      return ": did you mean " + option(meant).shown() + "?";
+    }
+    std::vector<std::string> names;
+    for (const Option& each : options()) {
+      if (each.belongs_to(command_)) names.push_back(each.shown());
+    }
+    return did_you_mean(spelled, names);
+  }
+
+  void add(const Option& option, std::optional<std::string> value) {
+    if (!option.takes_value() && value) throw_usage(option.shown() + " takes no value");
+    // What a failed acquire has printed.
+    const bool token_to_release = command_ == Command::release && option.is("token");
+    if (value && value->empty() && !option.has(may_be_empty) && !token_to_release) {
+      throw_usage(option.shown() + ": the value is empty");
+    }
+    std::erase_if(line_.given, [&](const GivenOption& earlier) {
+      const unsigned choice = option.traits & (one_wait | one_limit);
+      const bool same_choice = (earlier.option->traits & choice) != 0;
+      return !option.has(adds_up) && (earlier.option == &option || same_choice);
+    });
+    line_.given.push_back({&option, std::move(value).value_or("")});
+    line_.help |= option.is("help");
+    line_.version |= option.is("version");
+  }
+
+  const std::vector<std::string>& arguments_;
+  CommandLine& line_;
+  const Command command_;
+  const Operands operands_;
+  std::size_t next_ = 1;  // behind the command's name
+};
+
+std::string where_it_belongs(const Option* option) {
+  std::string line = "run -k KEY";
+  for (const Subcommand& each : subcommands()) {
+    if (option == nullptr || !option->belongs_to(each.command)) continue;
+    if (each.command != Command::run) line = each.name;
+    if (!option->is("key")) line += " " + option->shown();
+    if (!option->is("key") && option->takes_value()) line += std::string(" ") + option->value.name;
+    break;
+  }
+  const bool of_run = line.starts_with("run ");
+  return ": options come after it, as in dlock " + line + (of_run ? " -- COMMAND" : "");
+}
+
+CommandLine before_command(const std::string& argument) {
+  CommandLine line;
+  const std::string spelled = argument.substr(0, argument.find('='));
+  const bool is_long = spelled.starts_with("--");
+  const Option* option = find_option(is_long ? spelled : spelled.substr(0, 2));
+  const bool alone = option != nullptr && (is_long ? spelled == argument : argument.size() == 2);
+  line.help = alone && option->is("help");
+  line.version = alone && option->is("version");
+  if (!line.help && !line.version) {
+    refuse_if_of_flock(spelled);
+    throw_usage(redacted(spelled) + " comes before the command of dlock" +
+                where_it_belongs(option));
+  }
+  return line;
+}
+
+[[noreturn]] void refuse_command(const std::string& name) {
+  const std::string begin = "unknown command " + in_quotes(name);
+  if (const auto meant = command_meant(name); !meant.empty()) {
+    throw_usage(begin + ": did you mean " + std::string(meant) + "?");
+  }
+  // As flock is given the file to lock.
+  if (name.find('/') != std::string::npos) {
+    throw_usage(begin + ": a command runs under a lock with dlock run -k KEY -- COMMAND");
+  }
+  std::vector<std::string> names;
+  std::string list;
+  for (const Subcommand& each : subcommands()) {
+    const bool last = each.command == subcommands().back().command;
+    list += std::string(list.empty() ? "" : last ? " or " : ", ") + each.name;
+    names.emplace_back(each.name);
+  }
+  const std::string suggestion = did_you_mean(name, names);
+  throw_usage(begin + (suggestion.empty() ? ": it is " + list : suggestion));
+}
+
+Command command_named(const std::string& name) {
+  for (const Subcommand& each : subcommands()) {
+    if (name == each.name) return each.command;
+  }
+  refuse_command(name);
+}
+
+/// `dlock help` and `dlock help COMMAND`.
+CommandLine help_wanted(const std::vector<std::string>& arguments) {
+  CommandLine line;
+  line.help = true;
+  if (arguments.size() > 2) throw_usage("help takes one command: dlock help COMMAND");
+  const std::string about = arguments.size() == 2 ? arguments[1] : "help";
+  if (about != "help" && about != "-h" && about != "--help") line.command = command_named(about);
+  return line;
+}
+
+}  // namespace
+
+bool CommandLine::has(std::string_view name) const { return value(name).has_value(); }
+
+std::vector<std::string> CommandLine::values(std::string_view name) const {
+  std::vector<std::string> values;
+  for (const GivenOption& each : given) {
+    if (each.option->is(name)) values.push_back(each.value);
+  }
+  return values;
+}
+
+std::optional<std::string> CommandLine::value(std::string_view name) const {
+  for (const GivenOption& each : given) {
+    // Of those that do not add up there is only one.
+    if (each.option->is(name)) return each.value;
+  }
+  return std::nullopt;
+}
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+  CommandLine line;
+  if (arguments.empty()) return line;
+  if (arguments.front().size() > 1 && arguments.front()[0] == '-') {
+    return before_command(arguments.front());
+  }
+  if (arguments.front() == "help") return help_wanted(arguments);
+  line.command = command_named(arguments.front());
+  ArgParser(arguments, line).cut();
+  return line;
+}
+
+}  // namespace dlock

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "compat/key_kind.hpp"
-#include "compat/key_servers.hpp"
+#include "redis/redis_transport.hpp"
 
 namespace dlock {
 
@@ -16,7 +16,8 @@ struct FoundLock {
 
 /// All of them whose whole names match one of `globs`, by name; none that begins with `own_prefix`.
 /// Read in portions, so that the server is never blocked for long.
-std::vector<FoundLock> all_foreign_locks(KeyServers& servers, const std::vector<std::string>& globs,
+std::vector<FoundLock> all_foreign_locks(RedisTransport& servers,
+                                         const std::vector<std::string>& globs,
                                          const std::string& own_prefix,
                                          const CallOptions& call_options);
 

@@ -6,6 +6,8 @@
 #include "base/escape.hpp"
 #include "base/random.hpp"
 #include "compat/key_kind.hpp"
+#include "redis/redirection.hpp"
+#include "redis/server_error.hpp"
 
 namespace dlock {
 namespace {
@@ -19,10 +21,10 @@ bool has_verdict(const Reply& answer) {
   return answer.is_array(1) && answer.items[0].kind == Reply::Kind::integer;
 }
 
-std::int64_t verdict_of(const RedisClient& client, const Reply& answer, std::size_t at_least) {
-  if (!has_verdict(answer)) throw_unavailable(client.server_name() + ": unexpected answer");
+std::int64_t verdict_of(const std::string& server, const Reply& answer, std::size_t at_least) {
+  if (!has_verdict(answer)) throw_unavailable(server + ": unexpected answer");
   const bool is_short = answer.items[0].integer == 0 && !answer.is_array(at_least);
-  if (is_short) throw_unavailable(client.server_name() + ": unexpected answer");
+  if (is_short) throw_unavailable(server + ": unexpected answer");
   return answer.items[0].integer;
 }
 
@@ -37,41 +39,56 @@ Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOption
   driver_->check_name(claim.key);
   const Key hold{claim.key, claim.token};
   names_.try_emplace(hold, driver_->name_of(claim.token));
-  std::optional<Grant> grant;
-  Refusal refusal;
   const bool begins_to_wait = ask.wait && !ask.asks_again;
   const auto sent = BootClock::now();
-  servers_->at(driver_->key_of(claim.key), call_options,
-               [&](RedisClient& client, const CallOptions& share) {
-                 const std::string key = driver_->key_of(claim.key);
-                 if (begins_to_wait) news_.listen(client, key, driver_->channel(key), share);
-                 grant = take(client, claim, !begins_to_wait, share, refusal);
-               });
-  if (!grant) return refusal;
+  auto grant = begins_to_wait ? std::nullopt : take_if_free(claim, call_options);
+  if (!grant) {
+    Try last = take(claim, call_options);
+    const bool is_held = std::holds_alternative<Refusal>(last.answer);
+    const std::string key = driver_->key_of(claim.key);
+    // A release between the reading and the listening would wake no waiter.
+    if (is_held && begins_to_wait &&
+        news_.listen(last.link, key, driver_->channel(key), call_options)) {
+      last = take(claim, call_options);
+    }
+    if (auto* refusal = std::get_if<Refusal>(&last.answer)) {
+      if (!news_.works()) {
+        refusal->ask_again_in =
+            std::min(refusal->ask_again_in, shortest_poll + random_up_to(poll_spread));
+      }
+      return *refusal;
+    }
+    grant = std::get<Grant>(last.answer);
+  }
   granted_[hold] = {sent, claim.ttl, claim.floor};
   news_.close();
   grant->lease.valid_until = std::min(grant->lease.valid_until, valid_until(sent, claim.ttl));
   return *grant;
 }
 
-/// With `at_once` by one plain command first, which costs the server least.
-std::optional<Grant> CompatStore::take(RedisClient& client, const Claim& claim, bool at_once,
-                                       const CallOptions& call_options, Refusal& refusal) {
+std::optional<Grant> CompatStore::take_if_free(const Claim& claim,
+                                               const CallOptions& call_options) {
   const std::string key = driver_->key_of(claim.key);
-  const HoldMark& name = names_.at({claim.key, claim.token});
+  const auto quick = driver_->quick_take(key, names_.at({claim.key, claim.token}), claim.ttl);
+  if (!quick) return std::nullopt;
   const Deadline sent = BootClock::now();
-  const auto quick = at_once ? driver_->quick_take(key, name, claim.ttl) : std::nullopt;
-  if (quick) {
-    const Reply reply = client.read({*quick}, call_options).front();
-    check_reply(client, claim.key.text, reply, [] { return std::string(); });
-    if (reply.kind != Reply::Kind::nil) return grant_from(reply, sent, claim.ttl);
-  }
-  const Reply answer = run_at(client, claim.key, driver_->take(key, name, claim.ttl), call_options);
+  const Reply reply = servers_->read({key}, {*quick}, call_options).front();
+  check(claim.key, name(), reply, call_options);
+  if (reply.kind == Reply::Kind::nil) return std::nullopt;
+  return grant_from(reply, sent, claim.ttl);
+}
+
+CompatStore::Try CompatStore::take(const Claim& claim, const CallOptions& call_options) {
+  const std::string key = driver_->key_of(claim.key);
+  const auto script = driver_->take(key, names_.at({claim.key, claim.token}), claim.ttl);
+  const Deadline sent = BootClock::now();
+  const ScriptReply reply = run(claim.key, script, call_options);
   constexpr std::size_t of_a_refusal = 3;
-  if (verdict_of(client, answer, of_a_refusal) == 1) return grant_from(answer, sent, claim.ttl);
-  refuse_other_kinds(claim.key, answer);
-  refusal = refusal_from(key, answer);
-  return std::nullopt;
+  if (verdict_of(reply.link.client->name(), reply, of_a_refusal) == 1) {
+    return {grant_from(reply, sent, claim.ttl), reply.link};
+  }
+  refuse_other_kinds(claim.key, reply);
+  return {refusal_from(key, reply), reply.link};
 }
 
 Refusal CompatStore::refusal_from(const std::string& key, const Reply& answer) const {
@@ -83,10 +100,6 @@ Refusal CompatStore::refusal_from(const std::string& key, const Reply& answer) c
   refusal.ask_again_in =
       std::min(lease_left ? *lease_left + milliseconds(1) : longest_sleep_behind_others,
                longest_sleep_behind_others);
-  if (!news_.works()) {
-    refusal.ask_again_in =
-        std::min(refusal.ask_again_in, shortest_poll + random_up_to(poll_spread));
-  }
   return refusal;
 }
 
@@ -131,10 +144,8 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
       return {kept ? Released::yes : Released::not_held};
     }
   }
-  bool may_be_done = false;
-  const Reply answer =
-      run(key, driver_->release(driver_->key_of(key), name), call_options, &may_be_done);
-  if (answer.integer != 1 && !may_be_done) return {};
+  const ScriptReply answer = run(key, driver_->release(driver_->key_of(key), name), call_options);
+  if (answer.integer != 1 && !answer.sent_twice) return {};
   granted_.erase(hold);
   return {Released::yes};
 }
@@ -163,36 +174,28 @@ std::vector<KeyState> CompatStore::inspect(const Query& query, const CallOptions
 std::optional<Holder> CompatStore::holder_of(const LockKey& key, const CallOptions& call_options) {
   driver_->check_name(key);
   const std::string name = driver_->key_of(key);
-  std::optional<Holder> holder;
-  servers_->at(name, call_options, [&](RedisClient& client, const CallOptions& share) {
-    const auto replies = client.read(driver_->look(name), share);
-    for (const Reply& reply : replies) {
-      check_reply(client, key.text, reply, [&] { return what_is(client, name, share); });
-    }
-    holder = driver_->seen_in(name, replies);
-  });
-  return holder;
+  const auto looks = driver_->look(name);
+  const auto replies = servers_->read({name}, looks, call_options);
+  for (const Reply& reply : replies) check(key, this->name(), reply, call_options);
+  return driver_->seen_in(name, replies);
 }
 
-Reply CompatStore::run(const LockKey& key, const ScriptRun& script, const CallOptions& call_options,
-                       bool* may_be_done) {
-  Reply answer;
-  bool sent_twice = false;
-  const bool broke_off = servers_->at(driver_->key_of(key), call_options,
-                                      [&](RedisClient& client, const CallOptions& share) {
-                                        answer = run_at(client, key, script, share);
-                                        sent_twice = client.sent_twice();
-                                      });
-  if (may_be_done != nullptr) *may_be_done = broke_off || sent_twice;
-  return answer;
+ScriptReply CompatStore::run(const LockKey& key, const ScriptRun& script,
+                             const CallOptions& call_options) {
+  ScriptReply reply = servers_->run_script(script, call_options);
+  check(key, reply.link.client->name(), reply, call_options);
+  return reply;
 }
 
-Reply CompatStore::run_at(RedisClient& client, const LockKey& key, const ScriptRun& script,
-                          const CallOptions& call_options) {
-  Reply answer = client.run_script(script, call_options);
-  check_reply(client, key.text, answer,
-              [&] { return what_is(client, driver_->key_of(key), call_options); });
-  return answer;
+void CompatStore::check(const LockKey& key, const std::string& server, const Reply& reply,
+                        const CallOptions& call_options) {
+  if (!reply.is_error()) return;
+  if (is_of_class(reply, "WRONGTYPE")) {
+    const std::string is = what_is(*servers_, driver_->key_of(key), call_options);
+    throw Error(ErrorKind::wrong_data, server + ": " + escaped(key.text) + ": " + is);
+  }
+  const Error error = server_error(reply, server);
+  throw error.reworded(error.what() + advice_on_a_cluster(reply));
 }
 
 void CompatStore::refuse_other_kinds(const LockKey& key, const Reply& answer) const {

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "compat/key_servers.hpp"
 #include "compat/lock_driver.hpp"
 #include "compat/release_news.hpp"
 #include "lock/store.hpp"
+#include "redis/redis_client.hpp"
 
 namespace dlock {
 
@@ -19,7 +19,7 @@ namespace dlock {
 /// the layout has no room for is refused before. Owned and used by one thread at a time.
 class CompatStore final : public Store {
  public:
-  CompatStore(const Layout& layout, std::unique_ptr<KeyServers> servers)
+  CompatStore(const Layout& layout, std::unique_ptr<RedisTransport> servers)
       : driver_(driver_of(layout, servers->is_cluster())), servers_(std::move(servers)) {}
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
@@ -42,22 +42,29 @@ class CompatStore final : public Store {
   };
   using Key = std::pair<LockKey, Token>;
 
-  std::optional<Grant> take(RedisClient& client, const Claim& claim, bool at_once,
-                            const CallOptions& call_options, Refusal& refusal);
+  /// A try at the lock, and the link on which the key was read.
+  struct Try {
+    Answer answer;
+    LinkId link;
+  };
+  /// By one plain command, which costs the server least; nothing where it does not get the lock.
+  std::optional<Grant> take_if_free(const Claim& claim, const CallOptions& call_options);
+  Try take(const Claim& claim, const CallOptions& call_options);
   /// The lease that a renewal is to bring; throws Error{usage} where nobody has told it.
   milliseconds ttl_of(const Claim& claim, const RenewalTerms& terms) const;
   /// A run of a script about `key`, at the server that has it. An error reply is thrown.
-  Reply run(const LockKey& key, const ScriptRun& script, const CallOptions& call_options,
-            bool* may_be_done = nullptr);
-  Reply run_at(RedisClient& client, const LockKey& key, const ScriptRun& script,
-               const CallOptions& call_options);
+  ScriptReply run(const LockKey& key, const ScriptRun& script, const CallOptions& call_options);
+  /// Throws what an error reply about `key` means, that of another kind of data with what it seems
+  /// to be.
+  void check(const LockKey& key, const std::string& server, const Reply& reply,
+             const CallOptions& call_options);
   /// Throws Error{wrong_data} for the answer {-1, what it is}.
   void refuse_other_kinds(const LockKey& key, const Reply& answer) const;
   Refusal refusal_from(const std::string& key, const Reply& answer) const;
   std::optional<Holder> holder_of(const LockKey& key, const CallOptions& call_options);
 
   std::unique_ptr<LockDriver> driver_;
-  std::unique_ptr<KeyServers> servers_;
+  std::unique_ptr<RedisTransport> servers_;
   ReleaseNews news_;
   std::map<Key, HoldMark> names_;
   std::map<Key, Granted> granted_;

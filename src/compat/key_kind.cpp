@@ -106,7 +106,8 @@ std::optional<ForeignLock> lock_in(const Look& look) {
 
 }  // namespace
 
-std::vector<std::optional<ForeignLock>> foreign_locks(RedisClient& client, const std::string& type,
+std::vector<std::optional<ForeignLock>> foreign_locks(RedisTransport& servers,
+                                                      const std::string& type,
                                                       const std::vector<std::string>& names,
                                                       const CallOptions& call_options) {
   if (names.empty()) return {};
@@ -115,7 +116,7 @@ std::vector<std::optional<ForeignLock>> foreign_locks(RedisClient& client, const
     requests.push_back({"PTTL", name});
     requests.push_back(peek(type, name));
   }
-  const auto replies = client.read(requests, call_options);
+  const auto replies = servers.read(names, requests, call_options);
   std::vector<std::optional<ForeignLock>> found;
   for (std::size_t i = 0; i < names.size(); ++i) {
     found.push_back(lock_in({names[i], type, {replies[2 * i], replies[2 * i + 1]}}));
@@ -123,12 +124,13 @@ std::vector<std::optional<ForeignLock>> foreign_locks(RedisClient& client, const
   return found;
 }
 
-std::string what_is(RedisClient& client, const std::string& name, const CallOptions& call_options) {
-  const std::string type = client.read({{"TYPE", name}}, call_options).front().text;
+std::string what_is(RedisTransport& servers, const std::string& name,
+                    const CallOptions& call_options) {
+  const std::string type = servers.read({name}, {{"TYPE", name}}, call_options).front().text;
   const bool may_be_lock = std::find(std::begin(types_of_locks), std::end(types_of_locks), type) !=
                            std::end(types_of_locks);
   const auto lock =
-      may_be_lock ? foreign_locks(client, type, {name}, call_options).front() : std::nullopt;
+      may_be_lock ? foreign_locks(servers, type, {name}, call_options).front() : std::nullopt;
   const std::string seems =
       lock ? ", which looks like a " + lock->kind + " of " + lock->holder.library : "";
   return "it is a " + (type == "zset" ? "sorted set" : escaped(type)) + seems +

@@ -21,11 +21,13 @@ constexpr const char* types_of_locks[] = {"string", "hash", "zset", "list"};
 /// Looks at the keys `names` of one server and `type` in one round trip; the answers are in their
 /// order, and there is none for what looks like no lock. Never reads more than 200 bytes of a
 /// string.
-std::vector<std::optional<ForeignLock>> foreign_locks(RedisClient& client, const std::string& type,
+std::vector<std::optional<ForeignLock>> foreign_locks(RedisTransport& servers,
+                                                      const std::string& type,
                                                       const std::vector<std::string>& names,
                                                       const CallOptions& call_options);
 
 /// For the error about a key of another kind: `it is a hash, which looks like a lock of Redisson`.
-std::string what_is(RedisClient& client, const std::string& name, const CallOptions& call_options);
+std::string what_is(RedisTransport& servers, const std::string& name,
+                    const CallOptions& call_options);
 
 }  // namespace dlock

@@ -73,8 +73,8 @@ class RedlockStore::Poll {
     const Error* worst = nullptr;
     for (const auto& error : errors_) {
       if (!error) continue;
-      if (worst == nullptr || worst->trouble() == ErrorKind::unavailable) worst = &*error;
-      if (error->trouble() == ErrorKind::interrupted) throw Error(*error);
+      if (worst == nullptr || worst->kind() == ErrorKind::unavailable) worst = &*error;
+      if (error->kind() == ErrorKind::interrupted) throw Error(*error);
     }
     if (worst == nullptr) throw_unavailable("no majority");
     throw worst->reworded("no majority of " + std::to_string(errors_.size()) +
@@ -82,7 +82,7 @@ class RedlockStore::Poll {
   }
   bool is_interrupted() const {
     return std::any_of(errors_.begin(), errors_.end(), [](const auto& error) {
-      return error && error->trouble() == ErrorKind::interrupted;
+      return error && error->kind() == ErrorKind::interrupted;
     });
   }
 
@@ -126,8 +126,7 @@ Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptio
 }
 
 Wake RedlockStore::sleep(const Claim&, Deadline until, int cancel_fd) {
-  pollfd cancel[] = {{cancel_fd, POLLIN, 0}};
-  const bool is_cancelled = poll_until(cancel, until) > 0;
+  const bool is_cancelled = sleep_until(until, cancel_fd);
   return Wake{is_cancelled ? Wake::Reason::interrupted : Wake::Reason::due, {}};
 }
 

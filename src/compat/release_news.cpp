@@ -15,28 +15,29 @@ constexpr milliseconds between_set_ups{1000};
 
 }  // namespace
 
-bool ReleaseNews::is_set_up_for(const RedisClient& client, const std::string& channel) const {
-  const bool same = client_ == &client && link_ == client.links() && channel_ == channel;
+bool ReleaseNews::is_set_up_for(const LinkId& link, const std::string& channel) const {
+  const bool same = link_ == link && channel_ == channel;
   const bool is_broken = listener_ && !listener_->is_open();
   return same && (!is_broken || BootClock::now() < again_at_);
 }
 
-void ReleaseNews::listen(RedisClient& client, const std::string& key, const std::string& channel,
+bool ReleaseNews::listen(const LinkId& link, const std::string& key, const std::string& channel,
                          const CallOptions& call_options) {
   key_ = key;
-  if (is_set_up_for(client, channel)) return;
+  if (is_set_up_for(link, channel)) return false;
   close();
+  RedisClient& client = *link.client;
   try {
     const auto until = std::min(call_options.deadline, later(BootClock::now(), longest_set_up));
     open(client, channel, {until, call_options.cancel_fd});
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) throw;
+    if (error.kind() == ErrorKind::interrupted) throw;
     tracks_ = hears_ = false;
   }
-  client_ = &client;
-  link_ = client.links();
+  link_ = {&client, client.links()};
   channel_ = channel;
   again_at_ = later(BootClock::now(), between_set_ups);
+  return works();
 }
 
 void ReleaseNews::open(RedisClient& client, const std::string& channel,
@@ -54,7 +55,7 @@ void ReleaseNews::open(RedisClient& client, const std::string& channel,
 
 void ReleaseNews::track(RedisClient& client, std::int64_t listener,
                         const CallOptions& call_options) {
-  const auto replies = client.read(
+  const auto replies = client.read_here(
       {{"CLIENT", "TRACKING", "ON", "REDIRECT", std::to_string(listener)}}, call_options);
   tracks_ = !replies.front().is_error();
 }
@@ -74,13 +75,12 @@ Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
       if (BootClock::now() >= until) return Wake::Reason::due;
     }
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+    if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
     tracks_ = hears_ = false;
     // Somebody ends listeners as fast as they come: no faster than a poll.
     until = std::min(until, later(BootClock::now(), milliseconds(100)));
   }
-  pollfd cancel[] = {{cancel_fd, POLLIN, 0}};
-  return poll_until(cancel, until) > 0 ? Wake::Reason::interrupted : Wake::Reason::due;
+  return sleep_until(until, cancel_fd) ? Wake::Reason::interrupted : Wake::Reason::due;
 }
 
 /// Each renewal of the holder wakes, too. Behind a short lease the waiter therefore asks twice a
@@ -90,15 +90,14 @@ Wake::Reason ReleaseNews::paced(Deadline until, int cancel_fd) {
   constexpr milliseconds ahead{4000};
   const auto now = BootClock::now();
   pace_ = std::max(pace_, now) + each;
-  pollfd cancel[] = {{cancel_fd, POLLIN, 0}};
   if (pace_ <= now + ahead) return Wake::Reason::due;
-  const bool is_cancelled = poll_until(cancel, std::min(until, pace_ - ahead)) > 0;
+  const bool is_cancelled = sleep_until(std::min(until, pace_ - ahead), cancel_fd);
   return is_cancelled ? Wake::Reason::interrupted : Wake::Reason::due;
 }
 
 void ReleaseNews::close() {
   listener_.reset();
-  client_ = nullptr;
+  link_ = {};
   tracks_ = hears_ = false;
 }
 

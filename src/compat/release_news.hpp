@@ -14,10 +14,10 @@ namespace dlock {
 /// by anybody and an expiry. A server that can do neither is polled.
 class ReleaseNews {
  public:
-  /// Listens for `key`, as read by `client` from now on, and on `channel` unless it is empty; what
-  /// came before is forgotten. Costs a round trip the first time only. Trouble is no error: then
-  /// the waiter polls.
-  void listen(RedisClient& client, const std::string& key, const std::string& channel,
+  /// Listens for `key`, as read by the client of `link` from now on, and on `channel` unless it is
+  /// empty; what came before is forgotten. Returns whether it has just begun to, so that the key
+  /// has to be read once more. Trouble is no error: then the waiter polls.
+  bool listen(const LinkId& link, const std::string& key, const std::string& channel,
               const CallOptions& call_options);
   /// Whether a change of the key wakes.
   bool works() const { return tracks_ || hears_; }
@@ -27,7 +27,7 @@ class ReleaseNews {
   void close();
 
  private:
-  bool is_set_up_for(const RedisClient& client, const std::string& channel) const;
+  bool is_set_up_for(const LinkId& link, const std::string& channel) const;
   void open(RedisClient& client, const std::string& channel, const CallOptions& call_options);
   void track(RedisClient& client, std::int64_t listener, const CallOptions& call_options);
   bool concerns_us(const Published& message) const;
@@ -36,8 +36,7 @@ class ReleaseNews {
   std::optional<Connection> listener_;
   std::string key_;
   std::string channel_;
-  const RedisClient* client_ = nullptr;  ///< that reads the key, on its how manieth link
-  int link_ = 0;
+  LinkId link_;          ///< on which the key is read
   bool tracks_ = false;  ///< the server tells of changes
   bool hears_ = false;   ///< the library does
   Deadline again_at_{};  ///< a listener that broke is not opened before

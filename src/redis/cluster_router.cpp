@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "redis/backoff.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
@@ -14,17 +13,26 @@ CallOptions share_of(const CallOptions& call_options, milliseconds share) {
   return {std::min(call_options.deadline, later(BootClock::now(), share)), call_options.cancel_fd};
 }
 
+RedisTerms for_nodes(RedisTerms terms) {
+  terms.may_move = true;
+  return terms;
+}
+
+std::optional<Reply> if_error(const Reply& reply) {
+  return reply.is_error() ? std::optional(reply) : std::nullopt;
+}
+
 }  // namespace
 
 /// The way of one request to the node that serves it.
 class ClusterRouter::RoutedCall {
  public:
   RoutedCall(ClusterRouter& cluster, int slot, const CallOptions& call_options)
-      : cluster_(cluster), slot_(slot), patience_(call_options), pauses_(call_options) {}
+      : cluster_(cluster), slot_(slot), call_options_(call_options), pauses_(pauses_of_redis()) {}
 
-  /// Goes on until `visit` came to an end. Returns whether one before may have been done, too.
-  bool run(const Visit& visit) {
-    while (!arrives(visit)) {
+  /// Goes on until `attempt` came to an end. Returns whether one before may have been done, too.
+  bool run(const Try& attempt) {
+    while (!arrives(attempt)) {
     }
     return may_be_done_;
   }
@@ -32,17 +40,16 @@ class ClusterRouter::RoutedCall {
  private:
   NodeAddress next_stop();
   CallOptions share() const;
-  bool arrives(const Visit& visit);
-  void visit_node(const NodeAddress& place, RedisClient& node, const Visit& visit);
-  void hear(const NodeAddress& place, RedisClient& node, bool asking);
-  void follow(const Redirected& redirected, const NodeAddress& place);
+  bool arrives(const Try& attempt);
+  bool is_served(const NodeAddress& place, RedisClient& node, const Try& attempt);
+  void follow(const Redirection& redirection, const Error& error, const NodeAddress& place);
   void look_elsewhere(const Error& error, const NodeAddress& place);
   bool refreshed(const NodeAddress& avoided);
   void pause_after(const Error& error);
 
   ClusterRouter& cluster_;
   int slot_;
-  CallOptions patience_;
+  CallOptions call_options_;
   Backoff pauses_;
   std::optional<NodeAddress> asked_over_;  ///< where an ASK sent us
   int redirections_ = 0;                   ///< in a row
@@ -60,66 +67,50 @@ NodeAddress ClusterRouter::RoutedCall::next_stop() {
 /// Of the time left: another node may answer where one is silent.
 CallOptions ClusterRouter::RoutedCall::share() const {
   constexpr milliseconds least{100};
-  const auto left = left_until(patience_.deadline);
+  const auto left = left_until(call_options_.deadline);
   const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
-  return share_of(patience_, std::max(left / static_cast<int>(others), std::min(left, least)));
+  return share_of(call_options_, std::max(left / static_cast<int>(others), std::min(left, least)));
 }
 
-bool ClusterRouter::RoutedCall::arrives(const Visit& visit) {
+bool ClusterRouter::RoutedCall::arrives(const Try& attempt) {
   const NodeAddress place = next_stop();
-  RedisClient& node = cluster_.node_at(place);
-  const bool was_open = node.is_open();
-  const int links = node.links();
+  RedisClient& client = cluster_.node_at(place);
+  const bool was_open = client.is_open();
+  const int links = client.links();
   try {
-    visit_node(place, node, visit);
-    return true;
-  } catch (const Redirected& redirected) {
-    follow(redirected, place);
+    return is_served(place, client, attempt);
   } catch (const Error& error) {
     // A link that is still open has brought an answer, which another node would give, too.
-    if (error.trouble() != ErrorKind::unavailable || node.is_open()) throw;
-    may_be_done_ = may_be_done_ || was_open || node.links() != links;
+    if (error.kind() != ErrorKind::unavailable || client.is_open()) throw;
+    may_be_done_ = may_be_done_ || was_open || client.links() != links;
     look_elsewhere(error, place);
   }
   return false;
 }
 
-void ClusterRouter::RoutedCall::visit_node(const NodeAddress& place, RedisClient& node,
-                                           const Visit& visit) {
-  const bool asking = asked_over_.has_value();
-  asked_over_.reset();
-  if (asking) {
-    node.precede_with({"ASKING"});
-  } else if (!node.is_open()) {
-    node.precede_with({"CLUSTER", "SLOTS"});
+bool ClusterRouter::RoutedCall::is_served(const NodeAddress& place, RedisClient& node,
+                                          const Try& attempt) {
+  const int links = node.links();
+  const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
+  const auto trouble = attempt(node, share(), is_asked_over ? Asking::yes : Asking::no);
+  // Only the answer of a link that this try has opened is news.
+  if (node.links() != links) cluster_.hear(node, place);
+  if (const auto redirection = trouble ? redirection_in(*trouble) : std::nullopt) {
+    follow(*redirection, server_error(*trouble, node.name()), place);
+    return false;
   }
-  try {
-    visit(node, share());
-  } catch (const Redirected&) {
-    hear(place, node, asking);
-    throw;
-  }
-  hear(place, node, asking);
-  if (!asking && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
+  if (!is_asked_over && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
+  return true;
 }
 
-void ClusterRouter::RoutedCall::hear(const NodeAddress& place, RedisClient& node, bool asking) {
-  const auto& said = node.said_before();
-  if (!said) return;
-  if (!asking) return cluster_.take_map(node, *said, place);
-  if (!said->is_error()) return;
-  const Error error = server_error(*said);
-  throw error.reworded(node.server_name() + ": " + error.what());
-}
-
-void ClusterRouter::RoutedCall::follow(const Redirected& redirected, const NodeAddress& place) {
+void ClusterRouter::RoutedCall::follow(const Redirection& redirection, const Error& error,
+                                       const NodeAddress& place) {
   constexpr int most_redirections = 5;
   constexpr int usual_redirections = 2;
-  const Redirection& redirection = redirected.redirection();
-  if (redirection.kind == Redirection::Kind::nowhere) throw redirected;
+  if (redirection.kind == Redirection::Kind::nowhere) throw error;
   if (redirection.kind == Redirection::Kind::later) {
     redirections_ = 0;
-    pause_after(redirected);
+    pause_after(error);
     refreshed(place);
     return;
   }
@@ -127,12 +118,12 @@ void ClusterRouter::RoutedCall::follow(const Redirected& redirected, const NodeA
   if (to.host.empty()) to.host = place.host;
   const bool in_circles = ++redirections_ > most_redirections;
   // Two nodes may disagree for a moment about who has a slot that has just moved.
-  if (in_circles || (redirections_ > usual_redirections && !pauses_.fit())) {
+  if (in_circles || (redirections_ > usual_redirections && !pauses_.fits(call_options_.deadline))) {
     throw Error(ErrorKind::unavailable,
-                cluster_.name_ + ": its nodes send each other's requests round in circles: " +
-                    redirected.what());
+                cluster_.name_ +
+                    ": its nodes send each other's requests round in circles: " + error.what());
   }
-  if (redirections_ > usual_redirections) pauses_.take();
+  if (redirections_ > usual_redirections) pause(pauses_.next(), call_options_);
   if (redirection.kind == Redirection::Kind::moved) {
     cluster_.map_.move(slot_, to);
   } else {
@@ -156,10 +147,10 @@ void ClusterRouter::RoutedCall::look_elsewhere(const Error& error, const NodeAdd
 /// Half of the time left at most is spent on it, for the request itself needs some.
 bool ClusterRouter::RoutedCall::refreshed(const NodeAddress& avoided) {
   try {
-    cluster_.refresh(avoided, share_of(patience_, left_until(patience_.deadline) / 2));
+    cluster_.refresh(avoided, share_of(call_options_, left_until(call_options_.deadline) / 2));
     return true;
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::interrupted) throw;
+    if (error.kind() == ErrorKind::interrupted) throw;
     return false;
   }
 }
@@ -168,12 +159,14 @@ bool ClusterRouter::RoutedCall::refreshed(const NodeAddress& avoided) {
 /// hardly any.
 void ClusterRouter::RoutedCall::pause_after(const Error& error) {
   if (!first_trouble_) first_trouble_ = error;
-  if (!pauses_.fit()) throw Error(*first_trouble_);
-  pauses_.take();
+  if (!pauses_.fits(call_options_.deadline)) throw Error(*first_trouble_);
+  pause(pauses_.next(), call_options_);
 }
 
-ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, OpenNode open)
-    : login_(seeds.front()), open_(std::move(open)), name_(deployment_name("cluster", seeds)) {
+ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms)
+    : terms_(for_nodes(std::move(terms))),
+      login_(seeds.front()),
+      name_(deployment_name("cluster", seeds)) {
   for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
 }
 
@@ -183,14 +176,38 @@ RedisClient& ClusterRouter::node_at(const NodeAddress& place) {
     Endpoint endpoint = login_;
     endpoint.host = place.host;
     endpoint.port = place.port;
-    node = open_(endpoint);
+    node = std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint), terms_,
+                                         LinkQuestions{{{"CLUSTER", "SLOTS"}}, false});
   }
-  node->precede_with({});
   return *node;
 }
 
-bool ClusterRouter::at_slot(int slot, const CallOptions& call_options, const Visit& visit) {
-  return RoutedCall(*this, slot, call_options).run(visit);
+bool ClusterRouter::at_slot(int slot, const CallOptions& call_options, const Try& attempt) {
+  return RoutedCall(*this, slot, call_options).run(attempt);
+}
+
+ScriptReply ClusterRouter::run_script(const ScriptRun& run, const CallOptions& call_options) {
+  ScriptReply reply;
+  const bool may_be_done = at_slot(slot_of(run.keys.front()), call_options,
+                                   [&](RedisClient& node, const CallOptions& share, Asking asking) {
+                                     if (!run.channel.empty()) listening_ = &node;
+                                     reply = node.run_script_here(run, share, asking);
+                                     return if_error(reply);
+                                   });
+  reply.sent_twice = reply.sent_twice || may_be_done;
+  return reply;
+}
+
+std::variant<ChannelMessage, Wake::Reason> ClusterRouter::next_message(const std::string& channel,
+                                                                       Deadline until,
+                                                                       int cancel_fd) {
+  if (listening_ == nullptr) throw_unavailable(name_ + ": no node is listened to");
+  return listening_->next_message(channel, until, cancel_fd);
+}
+
+void ClusterRouter::hear(RedisClient& node, const NodeAddress& place) {
+  // The link on which the reply came may have broken since, and another stand in its place.
+  if (node.is_open() && !node.answers().empty()) take_map(node, node.answers().front(), place);
 }
 
 void ClusterRouter::take_map(RedisClient& node, const Reply& reply, const NodeAddress& place) {
@@ -198,14 +215,13 @@ void ClusterRouter::take_map(RedisClient& node, const Reply& reply, const NodeAd
     if (!reply.is_error()) return map_.learn(reply, place);
   } catch (const Error& error) {
     node.close();
-    throw error.reworded(node.server_name() + ": " + error.what());
+    throw error.reworded(node.name() + ": " + error.what());
   }
   if (reply.text.find("cluster support disabled") == std::string::npos) return;
   // What it was asked beside is void.
   node.close();
-  throw Error(
-      ErrorKind::unavailable,
-      node.server_name() + ": it is not a node of a Cluster: write redis:// for a single server");
+  throw Error(ErrorKind::unavailable,
+              node.name() + ": it is not a node of a Cluster: write redis:// for a single server");
 }
 
 void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
@@ -224,13 +240,13 @@ void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
     const auto share = left_until(call_options.deadline) / static_cast<int>(places.size() - i);
     try {
       RedisClient& node = node_at(places[i]);
-      const Reply reply = node.read({{"CLUSTER", "SLOTS"}}, share_of(call_options, share)).front();
+      const Request slots{"CLUSTER", "SLOTS"};
+      const Reply reply = node.read_here({slots}, share_of(call_options, share)).front();
       take_map(node, reply, places[i]);
       if (!reply.is_error()) return;
-      const Error error = server_error(reply);
-      last = error.reworded(node.server_name() + ": " + error.what());
+      last = server_error(reply, node.name());
     } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) throw;
+      if (error.kind() == ErrorKind::interrupted) throw;
       last = error;
     }
   }
@@ -245,23 +261,45 @@ void ClusterRouter::give_up(std::size_t nodes, const Error& last) const {
 
 bool ClusterRouter::was_reached() const {
   return std::any_of(nodes_.begin(), nodes_.end(),
-                     [](const auto& node) { return node.second->links() > 0; });
+                     [](const auto& node) { return node.second->was_reached(); });
 }
 
 std::vector<Reply> ClusterRouter::read_at(int slot, const std::vector<Request>& requests,
                                           const CallOptions& call_options) {
   std::vector<Reply> replies;
-  at_slot(slot, call_options, [&](RedisClient& node, const CallOptions& share) {
-    replies = node.read(requests, share);
-    const auto redirection = redirection_in(replies.front());
-    if (!redirection) return;
-    throw Redirected(*redirection,
-                     node.server_name() + ": " + server_error(replies.front()).what());
+  at_slot(slot, call_options, [&](RedisClient& node, const CallOptions& share, Asking asking) {
+    replies = node.read_here(requests, share, asking);
+    return if_error(replies.front());
   });
   return replies;
 }
 
-void ClusterRouter::at_each_master(const CallOptions& call_options, const Visit& visit) {
+std::vector<Reply> ClusterRouter::read(const std::vector<std::string>& keys,
+                                       const std::vector<Request>& requests,
+                                       const CallOptions& call_options) {
+  const std::size_t requests_a_key = requests.size() / keys.size();
+  std::map<std::optional<NodeAddress>, std::vector<std::size_t>> requests_at;
+  for (std::size_t key = 0; key < keys.size(); ++key) {
+    auto& there = requests_at[map_.owner(slot_of(keys[key]))];
+    for (std::size_t i = 0; i < requests_a_key; ++i) there.push_back(key * requests_a_key + i);
+  }
+  const auto slot_of_request = [&](std::size_t i) { return slot_of(keys[i / requests_a_key]); };
+  std::vector<Reply> replies(requests.size());
+  for (const auto& [place, which] : requests_at) {
+    std::vector<Request> some;
+    for (const std::size_t i : which) some.push_back(requests[i]);
+    auto answers = read_at(slot_of_request(which.front()), some, call_options);
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      if (redirection_in(answers[i])) {
+        answers[i] = read_at(slot_of_request(which[i]), {some[i]}, call_options).front();
+      }
+      replies[which[i]] = std::move(answers[i]);
+    }
+  }
+  return replies;
+}
+
+void ClusterRouter::visit_all(const CallOptions& call_options, const Visit& visit) {
   refresh(std::nullopt, call_options);
   if (const int unserved = map_.unserved(); unserved > 0) {
     throw Error(ErrorKind::unavailable,

@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
-#include "redis/backoff.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
@@ -41,12 +40,16 @@ decltype(auto) named(const std::string& name, const Body& body) {
 }
 
 void look_at_the_clock(const CallOptions& call_options) {
-  if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
-    throw Error(ErrorKind::interrupted, "interrupted");
-  }
+  if (readable(call_options.cancel_fd)) throw_interrupted();
   if (call_options.deadline != never && BootClock::now() >= call_options.deadline) {
     throw Error(ErrorKind::unavailable, "no whole answer in time");
   }
+}
+
+/// Whether a server closes the connection after an error reply of this cause.
+bool closes_the_link(const Error& error) {
+  return error.cause() == Cause::password_missing || error.cause() == Cause::protected_mode ||
+         error.cause() == Cause::too_many_clients;
 }
 
 /// ROLE's answer (https://redis.io/docs/latest/commands/role/). Of what `may_move` the master may
@@ -71,21 +74,21 @@ void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
 
 template <typename Body>
 auto Connection::persist(const CallOptions& call_options, const Body& body) {
-  Backoff pauses(call_options);
+  Backoff pauses = pauses_of_redis();
   while (true) {
     // That an old link breaks says nothing about the server yet.
     const bool old_link = is_open();
     try {
       return body();
     } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) throw;
+      if (error.kind() == ErrorKind::interrupted) throw;
       close();
       const bool worth_it = old_link || route_->may_move();
-      const bool in_time =
-          old_link ? left_until(call_options.deadline) > milliseconds(0) : pauses.fit();
-      if (!worth_it || error.trouble() != ErrorKind::unavailable || !in_time) throw;
+      const bool in_time = old_link ? left_until(call_options.deadline) > milliseconds(0)
+                                    : pauses.fits(call_options.deadline);
+      if (!worth_it || error.kind() != ErrorKind::unavailable || !in_time) throw;
     }
-    if (!old_link) pauses.take();
+    if (!old_link) pause(pauses.next(), call_options);
   }
 }
 
@@ -136,9 +139,7 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
 }
 
 void Connection::open(const CallOptions& call_options) {
-  if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
-    throw Error(ErrorKind::interrupted, "interrupted");
-  }
+  if (readable(call_options.cancel_fd)) throw_interrupted();
   const auto begun = BootClock::now();
   Endpoint endpoint = route_->find(call_options);
   // Where it was named first it may be dead, and be named elsewhere soon.
@@ -150,7 +151,7 @@ void Connection::open(const CallOptions& call_options) {
       return Stream::connect(endpoint, {until, call_options.cancel_fd}, on_resolved_);
     } catch (const Error& error) {
       // A file of TLS was good when we began: now it is being replaced.
-      if (links_ == 0 || error.trouble() != ErrorKind::usage) throw;
+      if (links_ == 0 || error.kind() != ErrorKind::usage) throw;
       throw Error(ErrorKind::unavailable, error.what());
     }
   });
@@ -166,7 +167,7 @@ void Connection::take_owed(Reply reply) {
   if (link_->setting_up.empty()) return;
   const Request request = std::move(link_->setting_up.front());
   link_->setting_up.pop_front();
-  if (link_->setting_up.size() < questions_.size()) {
+  if (link_->setting_up.size() < questions_.requests.size()) {
     if (link_->answers.empty()) link_->answered = BootClock::now();
     link_->answers.push_back(std::move(reply));
   } else {
@@ -221,7 +222,7 @@ std::optional<Published> Connection::next_message(const CallOptions& call_option
         link_->reader.feed(link_->stream.receive(call_options));
       }
     } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) throw;
+      if (error.kind() == ErrorKind::interrupted) throw;
       if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;
       close();
       throw;
@@ -242,22 +243,21 @@ std::deque<Request> Connection::set_up(const Endpoint& endpoint) const {
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});
   }
-  if (route_->may_move() || !questions_.empty()) requests.push_back({"ROLE"});
+  if (route_->may_move() || questions_.only_a_master) requests.push_back({"ROLE"});
   requests.push_back({"CLIENT", "SETNAME", "dlock"});
-  requests.insert(requests.end(), questions_.begin(), questions_.end());
+  requests.insert(requests.end(), questions_.requests.begin(), questions_.requests.end());
   return requests;
 }
 
 void Connection::check_set_up(const Reply& reply, const Request& request) const {
-  // The name is for CLIENT LIST alone, and a lean ACL does not allow it. What a server says before
-  // it closes the connection stands in the place of this answer, too.
-  const bool of_the_name = request.front() == "CLIENT" && !reply.is_error("NOAUTH") &&
-                           !reply.is_error("DENIED") &&
-                           reply.text.find("max number of clients") == std::string::npos;
   if (reply.is_error() && request.front() == "AUTH") {
     throw auth_error(reply, std::span(request).subspan(1));
   }
-  if (reply.is_error() && !of_the_name) throw server_error(reply);
+  // The name is for CLIENT LIST only, and a lean ACL does not allow it. What a server says before
+  // it closes the connection takes the place of this answer, too.
+  if (reply.is_error() && (request.front() != "CLIENT" || closes_the_link(server_error(reply)))) {
+    throw server_error(reply);
+  }
   if (request.front() == "ROLE") check_role(link_->to, reply, may_move());
 }
 

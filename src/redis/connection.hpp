@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "net/stream.hpp"
 #include "redis/endpoint_resolver.hpp"
 #include "redis/reply.hpp"
@@ -17,14 +18,23 @@ namespace dlock {
 /// One command and its arguments, sent with lengths: no byte of an argument can end it.
 using Request = std::vector<std::string>;
 
-/// What was published on a channel this connection listens to; of a list its first item.
+/// A message that was published on a channel this connection listens to; of a list its first item.
 struct Published {
   std::string channel;
   std::string payload;
 };
 
+/// The pauses between tries at a server that moves or comes back.
+inline Backoff pauses_of_redis() { return {milliseconds(20), milliseconds(200)}; }
+
 /// Told of each new link: where it leads to, and how long it took to get there.
 using LinkListener = std::function<void(const Endpoint& to, std::chrono::nanoseconds took)>;
+
+/// The requests that a connection sends on every new link, behind the login.
+struct LinkQuestions {
+  std::vector<Request> requests;
+  bool only_a_master = false;  ///< trouble at a link that leads to a replica
+};
 
 /// One RESP2 connection, opened when it is first needed and again after it broke, to wherever its
 /// route says. Requests go out together with the set-up (AUTH, SELECT, ROLE, CLIENT SETNAME) in one
@@ -32,9 +42,8 @@ using LinkListener = std::function<void(const Endpoint& to, std::chrono::nanosec
 /// prefixed with the server's name.
 class Connection {
  public:
-  /// Every link begins with `questions`, too; whose server is asked any has to be a master, as one
-  /// that may move.
-  explicit Connection(std::unique_ptr<EndpointResolver> route, std::vector<Request> questions = {},
+  /// A connection whose route may move refuses a replica, whatever `questions` says.
+  explicit Connection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
                       LinkListener on_link = {}, AddressListener on_resolved = {})
       : route_(std::move(route)),
         questions_(std::move(questions)),
@@ -62,7 +71,7 @@ class Connection {
   int links() const { return links_; }
   void close() { link_.reset(); }
   std::string name() const { return route_->name(); }
-  /// What the open link's server replied to the questions, errors included; all of it once an
+  /// The replies of the open link's server to the questions, errors included; all of it once an
   /// exchange has succeeded.
   const std::vector<Reply>& answers() const { return link_->answers; }
   /// Between these moments the open link's server answered the first question.
@@ -107,7 +116,7 @@ class Connection {
   void check_set_up(const Reply& reply, const Request& request) const;
 
   std::unique_ptr<EndpointResolver> route_;
-  const std::vector<Request> questions_;
+  const LinkQuestions questions_;
   const LinkListener on_link_;
   const AddressListener on_resolved_;
   std::optional<Link> link_;

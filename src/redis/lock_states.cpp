@@ -7,11 +7,22 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/glob.hpp"
 #include "redis/protocol_text.hpp"
+#include "redis/scan.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
 namespace {
+
+/// Where `inspect` reads.
+struct Place {
+  const std::string& prefix;
+  RedisTransport& servers;
+  const CallOptions& call_options;
+};
+
+constexpr std::size_t requests_a_key = 8;
 
 const Reply& checked(const Reply& reply) {
   if (reply.is_error()) throw server_error(reply);
@@ -69,23 +80,25 @@ std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
 /// it is none of ours.
 enum class Foreign { reported, skipped };
 
-void read_what_is_ours(const LockKey& key, Foreign foreign, const LockReader& reader,
+void read_what_is_ours(const LockKey& key, Foreign foreign, const Place& place,
                        const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::wrong_data && foreign == Foreign::skipped) return;
-    const bool foreign_data = error.trouble() == ErrorKind::wrong_data;
-    throw error.reworded(reader.name + ": " + escaped(key.text) + ": " + error.what() +
-                         (foreign_data ? redis_keys_text(reader.prefix, key) : ""));
+    if (error.kind() == ErrorKind::wrong_data && foreign == Foreign::skipped) return;
+    const bool foreign_data = error.kind() == ErrorKind::wrong_data;
+    throw error.reworded(place.servers.name() + ": " + escaped(key.text) + ": " + error.what() +
+                         (foreign_data ? redis_keys_text(place.prefix, key) : ""));
   }
 }
 
 std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreign,
-                                const LockReader& reader) {
+                                const Place& place) {
+  std::vector<std::string> names_of_holds;
   std::vector<Request> requests;
   for (const LockKey& key : keys) {
-    const KeyNames names(reader.prefix, key);
+    const KeyNames names(place.prefix, key);
+    names_of_holds.push_back(names.holds);
     requests.push_back({"HGETALL", names.holds});
     requests.push_back({"ZRANGE", names.queue, "0", "-1", "WITHSCORES"});
     requests.push_back({"HGETALL", names.waiters});
@@ -95,12 +108,12 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
     requests.push_back({"ZCARD", names.latch});
     requests.push_back({"PTTL", names.latch});
   }
-  const auto replies = reader.read(keys, requests);
+  const auto replies = place.servers.read(names_of_holds, requests, place.call_options);
   std::vector<KeyState> states;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto own = std::span(replies).subspan(i * requests_a_key, requests_a_key);
     KeyState state{keys[i]};
-    read_what_is_ours(keys[i], foreign, reader, [&] {
+    read_what_is_ours(keys[i], foreign, place, [&] {
       const std::int64_t now = server_now(own[3]);
       auto waiters = waiters_in(own[1], own[2], now);
       state.holders = holders_in(own[0], now);
@@ -108,7 +121,7 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
       const bool known = state.holders.empty() && !own[4].is_error();
       if (known) state.last = parse_last_grant(own[4].text);
     });
-    read_what_is_ours(keys[i], foreign, reader, [&] { state.latch = latch_in(own.last<3>()); });
+    read_what_is_ours(keys[i], foreign, place, [&] { state.latch = latch_in(own.last<3>()); });
     states.push_back(std::move(state));
   }
   return states;
@@ -116,28 +129,69 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
 
 /// The same in portions, so that no write and no set of replies grows without bound.
 std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, Foreign foreign,
-                                         const LockReader& reader) {
+                                         const Place& place) {
   constexpr std::ptrdiff_t keys_a_write = 200;
   std::vector<KeyState> states;
   for (auto first = keys.begin(); first != keys.end();) {
     const auto end = first + std::min(keys_a_write, keys.end() - first);
-    auto some = states_of({first, end}, foreign, reader);
+    auto some = states_of({first, end}, foreign, place);
     std::move(some.begin(), some.end(), std::back_inserter(states));
     first = end;
   }
   return states;
 }
 
-}  // namespace
+/// Adds the keys of one server that match.
+void find_at(RedisClient& server, const Query& query, const std::string& prefix,
+             const CallOptions& call_options, std::vector<LockKey>& keys) {
+  Scan scan(server, {"MATCH", scan_pattern(prefix)}, call_options.deadline);
+  while (!scan.has_ended()) {
+    for (const std::string& name : scan.next(call_options)) {
+      const auto key = key_of(prefix, name);
+      if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
+    }
+  }
+}
 
-std::vector<KeyState> inspect_locks(const Query& query, const LockReader& reader) {
-  auto states = states_in_portions(query.keys, Foreign::reported, reader);
-  if (query.globs.empty()) return states;
-  auto found = reader.find(query.globs);
-  std::erase_if(found, [&](const LockKey& key) {
+/// The keys that match and are not named besides, sorted.
+std::vector<LockKey> find_once(const Query& query, const Place& place) {
+  std::vector<LockKey> keys;
+  place.servers.visit_all(place.call_options, [&](RedisClient& server, const CallOptions& share) {
+    find_at(server, query, place.prefix, share, keys);
+  });
+  std::erase_if(keys, [&](const LockKey& key) {
     return std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end();
   });
-  for (KeyState& state : states_in_portions(found, Foreign::skipped, reader)) {
+  // A key has several names, and one on its way between nodes may be met at both ends.
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+/// The same, with all of a Cluster again where a node is lost meanwhile: another will have its
+/// slots.
+std::vector<LockKey> find(const Query& query, const Place& place) {
+  Backoff pauses = pauses_of_redis();
+  while (true) {
+    try {
+      return find_once(query, place);
+    } catch (const Error& error) {
+      const bool may_heal = error.kind() == ErrorKind::unavailable && place.servers.is_cluster() &&
+                            place.servers.was_reached();
+      if (!may_heal || !pauses.fits(place.call_options.deadline)) throw;
+    }
+    pause(pauses.next(), place.call_options);
+  }
+}
+
+}  // namespace
+
+std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefix,
+                                    RedisTransport& servers, const CallOptions& call_options) {
+  const Place place{prefix, servers, call_options};
+  auto states = states_in_portions(query.keys, Foreign::reported, place);
+  if (query.globs.empty()) return states;
+  for (KeyState& state : states_in_portions(find(query, place), Foreign::skipped, place)) {
     if (state.in_use()) states.push_back(std::move(state));
   }
   return states;

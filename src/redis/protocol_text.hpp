@@ -43,10 +43,10 @@ Who parse_who(std::string_view text);
 /// ` #pid`: what `who` ends with once the process of its command is known; empty for 0.
 std::string packed_command(pid_t command_pid);
 
-/// What `operation` of the script is given first where it is about a whole claim.
+/// The first arguments of an `operation` of the script that is about a whole claim.
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
 
-/// What `renew` is given; only a node of several servers takes a fence.
+/// The arguments of `renew`; only a node of several servers takes a fence.
 std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
                                            std::optional<Fence> granted);
 
@@ -60,7 +60,7 @@ struct StoredHold {
 /// Error{wrong_data} if it is none.
 StoredHold parse_hold(std::string_view value, std::int64_t now);
 
-/// What the fence's entry says of the last grant; nothing if it says the fence alone.
+/// The last grant, as the fence's entry tells it; nothing if it says the fence alone.
 std::optional<LastGrant> parse_last_grant(std::string_view value);
 
 /// A value of the waiters hash, for the ticket it stands at in the queue.

@@ -36,4 +36,10 @@ std::optional<Redirection> redirection_in(const Reply& reply) {
   return std::nullopt;
 }
 
+std::string advice_on_a_cluster(const Reply& reply) {
+  const auto redirection = redirection_in(reply);
+  const bool is_of_a_cluster = redirection && redirection->kind != Redirection::Kind::later;
+  return is_of_a_cluster ? "; a Cluster is named by redis+cluster://" : "";
+}
+
 }  // namespace dlock

@@ -3,13 +3,12 @@
 #include <optional>
 #include <string>
 
-#include "base/error.hpp"
 #include "redis/node_address.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
 
-/// What a Cluster node answers when it cannot serve a key now
+/// The answer of a Cluster node that cannot serve a key now
 /// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
 struct Redirection {
   enum class Kind {
@@ -22,18 +21,10 @@ struct Redirection {
   NodeAddress to;  ///< the host is empty where it is that of the node that answered
 };
 
-/// What an error reply says of this kind; nothing where it is another error.
+/// The redirection in an error reply; nothing where it is another error.
 std::optional<Redirection> redirection_in(const Reply& reply);
 
-/// An answer that is a redirection, for who can follow it. To all others it is an Error like any.
-class Redirected : public Error {
- public:
-  Redirected(Redirection redirection, const std::string& message)
-      : Error(ErrorKind::unavailable, message), redirection_(std::move(redirection)) {}
-  const Redirection& redirection() const { return redirection_; }
-
- private:
-  Redirection redirection_;
-};
+/// For the error about it, where no Cluster was named: `; a Cluster is named by redis+cluster://`.
+std::string advice_on_a_cluster(const Reply& reply);
 
 }  // namespace dlock

@@ -4,41 +4,30 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "redis/redirection.hpp"
 #include "redis/script_answer.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
 
-RedisClient::RedisClient(std::unique_ptr<EndpointResolver> route, RedisTerms terms,
-                         std::vector<Request> questions)
-    : terms_(std::move(terms)),
-      connection_(std::move(route), std::move(questions), terms_.on_link, terms_.on_resolved) {}
+RedisClient::RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
+                         LinkQuestions questions)
+    : may_move_(terms.may_move),
+      connection_(std::move(route), std::move(questions), terms.on_link, terms.on_resolved) {}
 
-void RedisClient::precede_with(Request request) {
-  preceding_ = std::move(request);
-  said_before_.reset();
+ScriptReply RedisClient::run_script(const ScriptRun& run, const CallOptions& call_options) {
+  return run_script_here(run, call_options);
 }
 
-std::vector<Reply> RedisClient::exchange_preceded(std::vector<Request>& requests,
-                                                  std::ptrdiff_t place,
-                                                  const CallOptions& call_options) {
-  if (!preceding_.empty()) requests.insert(requests.begin() + place, preceding_);
-  auto replies = connection_.exchange(requests, call_options);
-  if (preceding_.empty()) return replies;
-  said_before_ = std::move(replies[static_cast<std::size_t>(place)]);
-  replies.erase(replies.begin() + place);
-  return replies;
-}
-
-Reply RedisClient::run_script(const ScriptRun& run, const CallOptions& call_options) {
-  sent_twice_ = false;
-  Reply reply = run_once(run, false, call_options);
+ScriptReply RedisClient::run_script_here(const ScriptRun& run, const CallOptions& call_options,
+                                         Asking asking) {
+  ScriptReply reply = run_once(run, run.by_text, false, asking, call_options);
   if (is_deposed(reply)) {
     connection_.close();
-    reply = run_once(run, false, call_options);
+    reply = run_once(run, run.by_text, reply.sent_twice, asking, call_options);
   }
-  if (reply.is_error("NOSCRIPT")) reply = run_once(run, true, call_options);
+  if (reply.is_error("NOSCRIPT")) {
+    reply = run_once(run, true, reply.sent_twice, asking, call_options);
+  }
   return reply;
 }
 
@@ -47,14 +36,15 @@ bool RedisClient::is_deposed(const Reply& reply) const {
   return replica && connection_.may_move();
 }
 
-Reply RedisClient::run_once(const ScriptRun& run, bool by_text, const CallOptions& call_options) {
+ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_before,
+                                  Asking asking, const CallOptions& call_options) {
   const bool listen = !run.channel.empty();
-  const int link = connection_.links();
-  here_ = place(call_options);
+  const int link = links();
+  const std::string server = place(call_options);
   std::vector<Request> requests;
-  if (!connection_.is_open() || connection_.links() != link) subscribed_.clear();
+  if (!is_open() || links() != link) subscribed_.clear();
   if (!subscribed_.empty()) requests.push_back({"UNSUBSCRIBE", subscribed_});
-  const auto place_before = static_cast<std::ptrdiff_t>(requests.size());
+  const auto keyed = static_cast<std::ptrdiff_t>(requests.size());
   if (listen) {
     requests.push_back({"MULTI"});
     requests.push_back({"SUBSCRIBE", run.channel});
@@ -64,76 +54,103 @@ Reply RedisClient::run_once(const ScriptRun& run, bool by_text, const CallOption
   script.insert(script.end(), run.keys.begin(), run.keys.end());
   script.insert(script.end(), run.arguments.begin(), run.arguments.end());
   if (run.placed) {
-    const auto first = script.end() - static_cast<std::ptrdiff_t>(run.arguments.size());
-    if (listen && !here_.empty()) first[channel_argument] += "@" + here_;
-    script.insert(first + 2, here_);
+    const auto count = run.arguments.size();
+    const auto arguments = script.end() - static_cast<std::ptrdiff_t>(count);
+    const bool has_channel = count > channel_argument && !run.arguments[channel_argument].empty();
+    if (has_channel && !server.empty()) arguments[channel_argument] += "@" + server;
+    script.insert(arguments + 2, server);
   }
   requests.push_back(std::move(script));
   if (listen) requests.push_back({"EXEC"});
   subscribed_ = run.channel;
-  auto replies = exchange_preceded(requests, place_before, call_options);
-  sent_twice_ = sent_twice_ || connection_.was_sent_twice();
+  auto replies = exchange(requests, keyed, asking, call_options, run.unanswered);
+  const LinkId here{this, links()};
+  const bool sent_twice = sent_before || connection_.was_sent_twice();
   // It went to another server than it says.
-  if (place(call_options) != here_) return run_once(run, by_text, call_options);
-  if (!listen) return in_items(std::move(replies.back()));
+  if (place(call_options) != server)
+    return run_once(run, by_text, sent_twice, asking, call_options);
+  if (!listen) return {in_items(std::move(replies.back())), sent_twice, server, here};
   for (const Reply& reply : replies) {
-    if (reply.is_error() && !reply.is_error("EXECABORT")) return reply;
+    if (reply.is_error() && !reply.is_error("EXECABORT")) return {reply, sent_twice, server, here};
   }
   if (!replies.back().is_array(2)) connection_.close();
-  return in_items(item(replies.back(), 1));
+  return {in_items(item(replies.back(), 1)), sent_twice, server, here};
+}
+
+std::vector<Reply> RedisClient::exchange(const std::vector<Request>& requests, std::ptrdiff_t keyed,
+                                         Asking asking, const CallOptions& call_options,
+                                         LinkId* unanswered) {
+  std::vector<Request> asked;
+  if (asking == Asking::yes) {
+    asked = requests;
+    asked.insert(asked.begin() + keyed, {"ASKING"});
+  }
+  if (unanswered != nullptr && !unanswered->was_opened()) {
+    *unanswered = {this, links() + (is_open() ? 0 : 1)};
+  }
+  auto replies = connection_.exchange(asking == Asking::yes ? asked : requests, call_options);
+  if (unanswered != nullptr && *unanswered == LinkId{this, links()}) *unanswered = {};
+  if (asking == Asking::yes) {
+    const Reply allowed = std::move(replies[static_cast<std::size_t>(keyed)]);
+    replies.erase(replies.begin() + keyed);
+    if (allowed.is_error()) throw server_error(allowed, name());
+  }
+  check_link();
+  return replies;
 }
 
 void RedisClient::stop_listening(const CallOptions& call_options) {
-  if (!connection_.is_open()) subscribed_.clear();
+  if (!is_open()) subscribed_.clear();
   if (subscribed_.empty()) return;
   const Request unsubscribe{"UNSUBSCRIBE", subscribed_};
   connection_.exchange(std::span(&unsubscribe, 1), call_options);
   subscribed_.clear();
 }
 
-std::vector<Reply> RedisClient::read(const std::vector<Request>& requests,
+std::vector<Reply> RedisClient::read(const std::vector<std::string>&,
+                                     const std::vector<Request>& requests,
                                      const CallOptions& call_options) {
+  return read_here(requests, call_options);
+}
+
+std::vector<Reply> RedisClient::read_here(const std::vector<Request>& requests,
+                                          const CallOptions& call_options, Asking asking) {
   stop_listening(call_options);
-  if (preceding_.empty()) return connection_.exchange(requests, call_options);
-  auto all = requests;
-  return exchange_preceded(all, 0, call_options);
+  return exchange(requests, 0, asking, call_options);
+}
+
+void RedisClient::visit_all(const CallOptions& call_options, const Visit& visit) {
+  visit(*this, call_options);
 }
 
 std::string RedisClient::place(const CallOptions& call_options) {
-  if (!terms_.may_move) return "";
+  if (!may_move_) return "";
   return std::to_string(fnv1a(connection_.connect(call_options).address()));
 }
 
-std::variant<std::string, Wake::Reason> RedisClient::next_on(const std::string& channel,
-                                                             Deadline until, int cancel_fd) {
+std::variant<ChannelMessage, Wake::Reason> RedisClient::next_message(const std::string& channel,
+                                                                     Deadline until,
+                                                                     int cancel_fd) {
   if (subscribed_ != channel) {
-    throw Error(ErrorKind::unavailable,
-                server_name() + ": another request has ended the listening");
+    throw Error(ErrorKind::unavailable, name() + ": another request has ended the listening");
   }
   try {
     while (auto message = connection_.next_message({until, cancel_fd})) {
-      if (message->channel == channel) return std::move(message->payload);
+      if (message->channel == channel)
+        return ChannelMessage{std::move(message->payload), {this, links()}};
       if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
     }
   } catch (const Error& error) {
-    if (error.trouble() != ErrorKind::interrupted) throw;
+    if (error.kind() != ErrorKind::interrupted) throw;
     return Wake::Reason::interrupted;
   }
   return Wake::Reason::due;
 }
 
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {
-  if (cancel_fd >= 0 && readable(cancel_fd)) return Wake::Reason::interrupted;
+  if (readable(cancel_fd)) return Wake::Reason::interrupted;
   if (BootClock::now() >= until) return Wake::Reason::due;
   return std::nullopt;
-}
-
-void RedisClient::throw_error(const Reply& reply, const Error& error,
-                              const std::string& message) const {
-  const auto redirection = redirection_in(reply);
-  if (redirection && terms_.cluster) throw Redirected(*redirection, message);
-  const bool of_a_cluster = redirection && redirection->kind != Redirection::Kind::later;
-  throw error.reworded(message + (of_a_cluster ? "; a Cluster is named by redis+cluster://" : ""));
 }
 
 }  // namespace dlock

@@ -3,109 +3,93 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "lock/store.hpp"
-#include "redis/connection.hpp"
+#include "redis/redis_transport.hpp"
 
 namespace dlock {
 
-/// What goes for all locks of a store.
+/// The terms of all locks of a store.
 struct RedisTerms {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant before it counts
   bool may_move = false;          ///< locks may come to live on another server
-  bool cluster = false;           ///< the server is a node of a Cluster, and may redirect
-  bool member = false;            ///< the server is one of a quorum; see RedisMember
+  bool member = false;            ///< the server is one of a quorum; see MemberServer
   LinkListener on_link{};         ///< called by whichever thread uses the store
   AddressListener on_resolved{};  ///< likewise
 };
 
-/// One run of a script of ours.
-struct ScriptRun {
-  std::string_view text;
-  std::string_view sha1;
-  std::vector<std::string> keys;
-  std::vector<std::string> arguments;
-  std::string channel{};  ///< the whole name of one to listen to, from before the run; or empty
-  /// Whether the script is told the word for its server: behind its second argument, and behind the
-  /// last one where it is to listen.
-  bool placed = false;
-};
-
 /// How requests and scripts reach one Redis or Valkey server, which may be the master of the moment
-/// or a node of a Cluster, and how what it publishes is heard. It knows nothing of locks. Owned and
-/// used by one thread at a time.
-class RedisClient {
+/// or a node of a Cluster, and how what it publishes is heard. Owned and used by one thread at a
+/// time.
+class RedisClient : public RedisTransport {
  public:
-  /// `questions`: as Connection has them.
-  RedisClient(std::unique_ptr<EndpointResolver> route, RedisTerms terms,
-              std::vector<Request> questions = {});
-  virtual ~RedisClient() = default;
+  RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
+              LinkQuestions questions = {});
   RedisClient(const RedisClient&) = delete;
   RedisClient& operator=(const RedisClient&) = delete;
 
-  /// Plain requests and their replies, errors included.
-  std::vector<Reply> read(const std::vector<Request>& requests, const CallOptions& call_options);
-  /// Runs a script, by its hash and, where the server does not know it, by its text. With a channel
-  /// the reply comes together with a subscription to it. An error reply is returned.
-  virtual Reply run_script(const ScriptRun& run, const CallOptions& call_options);
-  /// Throws what an error reply means, `what` behind the server's name. On a node of a Cluster a
-  /// redirection is thrown as Redirected.
-  void throw_error(const Reply& reply, const Error& error, const std::string& message) const;
+  ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override;
+  std::vector<Reply> read(const std::vector<std::string>& keys,
+                          const std::vector<Request>& requests,
+                          const CallOptions& call_options) override;
+  std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
+                                                          Deadline until, int cancel_fd) override;
+  void visit_all(const CallOptions& call_options, const Visit& visit) override;
+  bool was_reached() const override { return links() > 0; }
+  std::string name() const override { return connection_.name(); }
 
-  /// Called by ClusterRouter: `request` goes out right before everything from here on, in the same
-  /// write, and what was said to it last is kept; an empty one ends that.
-  void precede_with(Request request);
-  const std::optional<Reply>& said_before() const { return said_before_; }
-  /// Whether the server may have done the last run before, as it had to be sent again.
-  bool sent_twice() const { return sent_twice_; }
+  /// Whether a Cluster's node is to serve a key that is on its way to it
+  /// (https://redis.io/docs/latest/commands/asking/).
+  enum class Asking { no, yes };
+  /// Plain requests and their replies, errors included; of a key on its way only the first.
+  std::vector<Reply> read_here(const std::vector<Request>& requests,
+                               const CallOptions& call_options, Asking asking = Asking::no);
+  ScriptReply run_script_here(const ScriptRun& run, const CallOptions& call_options,
+                              Asking asking = Asking::no);
+
   /// Whether there is a link, as far as is known, and how many there have been.
   bool is_open() const { return connection_.is_open(); }
-  void close() { connection_.close(); }
   int links() const { return connection_.links(); }
+  void close() { connection_.close(); }
   /// Opens a link where there is none, and says where it leads.
   const Endpoint& connect(const CallOptions& call_options) {
     return connection_.connect(call_options);
   }
-  /// What people call the server.
-  std::string server_name() const { return connection_.name(); }
+  /// The open link's replies to the questions, once a request was answered on it.
+  const std::vector<Reply>& answers() const { return connection_.answers(); }
 
  protected:
   const Connection& connection() const { return connection_; }
-  /// The next message on the channel that is listened to, or why there is none.
-  std::variant<std::string, Wake::Reason> next_on(const std::string& channel, Deadline until,
-                                                  int cancel_fd);
+
+ private:
+  /// Called once the replies to a read or a script are there; may throw Error.
+  virtual void check_link() {}
+
+  ScriptReply run_once(const ScriptRun& run, bool by_text, bool sent_before, Asking asking,
+                       const CallOptions& call_options);
+  /// Sends `requests`, with ASKING before that at `keyed` where it is to be asked.
+  std::vector<Reply> exchange(const std::vector<Request>& requests, std::ptrdiff_t keyed,
+                              Asking asking, const CallOptions& call_options,
+                              LinkId* unanswered = nullptr);
+  /// A connection that listens to a channel may not send plain commands.
+  void stop_listening(const CallOptions& call_options);
   /// The word for the server that a request goes to: a script tells those who queued up there from
   /// those who did elsewhere.
   std::string place(const CallOptions& call_options);
   /// Whether the server is no longer the master it was, and there may be another.
   bool is_deposed(const Reply& reply) const;
-  /// Of the last run: the word for its server.
-  const std::string& here() const { return here_; }
 
-  const RedisTerms terms_;
-
- private:
-  Reply run_once(const ScriptRun& run, bool by_text, const CallOptions& call_options);
-  /// A connection that listens to a channel may not send plain commands.
-  void stop_listening(const CallOptions& call_options);
-  /// `requests` with the preceding one at `place`; its reply is kept and taken out.
-  std::vector<Reply> exchange_preceded(std::vector<Request>& requests, std::ptrdiff_t place,
-                                       const CallOptions& call_options);
-
-  std::string here_;
-  bool sent_twice_ = false;
+  const bool may_move_;
   Connection connection_;
   std::string subscribed_;  ///< the whole name of the channel listened to now, if any
-  Request preceding_;
-  std::optional<Reply> said_before_;
 };
 
-/// Where the channel is among the arguments of a script that is `placed`.
-constexpr std::ptrdiff_t channel_argument = 6;
+inline bool LinkId::was_opened() const { return client != nullptr && client->links() >= number; }
+inline bool LinkId::is_open() const {
+  return client != nullptr && client->links() == number && client->is_open();
+}
 
 /// Whether what others publish without end has kept a sleeper too long.
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd);

@@ -1,6 +1,5 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "redis/backoff.hpp"
 #include "redis/latch_script.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/script_answer.hpp"
@@ -26,22 +25,34 @@ std::optional<LatchState> state_of(const std::optional<LatchPart>& part) {
 
 LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
                                   const CallOptions& call_options) {
-  return ask_latch(key, opening(terms), false, call_options).value_or(LatchPart()).state;
+  return mend_latch(key, terms, std::nullopt, {}, call_options);
 }
 
-std::vector<std::string> RedisStore::opening(const LatchTerms& terms) const {
-  return {"open",
-          std::to_string(terms.count),
-          std::to_string(terms.ttl.count()),
-          told(),
-          terms.generation,
-          "",
-          ""};
+LatchState RedisStore::mend_latch(const LockKey& key, const LatchTerms& terms,
+                                  const std::optional<Displaced>& displaced,
+                                  const std::vector<ArrivalId>& arrived,
+                                  const CallOptions& call_options) {
+  std::vector<std::string> arguments{"open", std::to_string(terms.count),
+                                     std::to_string(terms.ttl.count()), published_arrivals(),
+                                     terms.generation};
+  const std::string arrivals = !displaced ? "" : displaced->arrivals_stay ? "keep" : "clear";
+  arguments.push_back(arrivals);
+  arguments.push_back(displaced ? displaced->generation : "");
+  for (const ArrivalId& id : arrived) arguments.push_back(id.text);
+  return ask_latch(key, arguments, false, call_options).value_or(LatchPart()).state;
+}
+
+std::optional<LatchPart> RedisStore::read_latch(const LockKey& key, std::size_t known, bool listen,
+                                                const CallOptions& call_options) {
+  constexpr std::size_t told_at_once = 1000;
+  const auto first = std::to_string(known + 1);
+  return ask_latch(key, {"read", first, std::to_string(known + told_at_once)}, listen,
+                   call_options);
 }
 
 std::optional<LatchState> RedisStore::arrive(const LockKey& key, const ArrivalId& id,
                                              const CallOptions& call_options) {
-  return state_of(ask_latch(key, {"arrive", id.text, told()}, false, call_options));
+  return state_of(ask_latch(key, {"arrive", id.text, published_arrivals()}, false, call_options));
 }
 
 std::optional<LatchState> RedisStore::look_at_latch(const LockKey& key, bool listen,
@@ -53,35 +64,50 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
                                                const std::vector<std::string>& arguments,
                                                bool listen, const CallOptions& call_options) {
   const std::string latch = KeyNames(terms_.prefix, key).latch;
-  const ScriptRun run{latch_script, latch_script_sha1, {latch}, arguments, listen ? latch : ""};
-  Backoff pauses(call_options);
+  LinkId unanswered;
+  const ScriptRun run{.text = latch_script,
+                      .sha1 = latch_script_sha1,
+                      .keys = {latch},
+                      .arguments = arguments,
+                      .channel = listen ? latch : "",
+                      .unanswered = &unanswered};
+  Backoff pauses = pauses_of_redis();
   while (true) {
-    const int before = links();
-    const auto half = left_until(call_options.deadline) / 2;
+    unanswered = {};
+    // The half of the time, so that there is some for another try; a Cluster's router tries itself.
+    const auto half = left_until(call_options.deadline) / (servers_->is_cluster() ? 1 : 2);
     const auto answer_by = std::min(call_options.deadline, later(BootClock::now(), half));
+    ScriptReply reply;
     try {
-      const Reply reply = run_script(run, {answer_by, call_options.cancel_fd});
-      if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
-        throw Error(ErrorKind::wrong_data,
-                    name() + ": " + escaped(key.text) +
-                        ": the key holds data that is not a latch (it said: " +
-                        escaped(reply.text) + ")" + redis_keys_text(terms_.prefix, key));
-      }
-      check(key, reply);
-      auto part = part_from(reply);
-      return part.state.count > 0 ? std::optional(std::move(part)) : std::nullopt;
+      reply = servers_->run_script(run, {answer_by, call_options.cancel_fd});
     } catch (const Error& error) {
-      // Who refuses to be connected to has not done it, nor has who answers with an error.
-      const bool silent = links() > before || BootClock::now() >= answer_by;
-      const bool may_be_lost = silent && !is_open();
-      if (error.trouble() != ErrorKind::unavailable || !may_be_lost || !pauses.fit()) throw;
+      // A server that refuses the connection has not run the script.
+      const bool is_silent = unanswered.was_opened() || BootClock::now() >= answer_by;
+      if (error.kind() != ErrorKind::unavailable || !is_silent ||
+          !pauses.fits(call_options.deadline))
+        throw;
+      pause(pauses.next(), call_options);
+      continue;
     }
-    pauses.take();
+    return latch_from(key, reply);
   }
 }
 
+std::optional<LatchPart> RedisStore::latch_from(const LockKey& key,
+                                                const ScriptReply& reply) const {
+  if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
+    throw Error(ErrorKind::wrong_data,
+                reply.link.client->name() + ": " + escaped(key.text) +
+                    ": the key holds data that is not a latch (it said: " + escaped(reply.text) +
+                    ")" + redis_keys_text(terms_.prefix, key));
+  }
+  check(key, reply);
+  auto part = part_from(reply);
+  return part.state.count > 0 ? std::optional(std::move(part)) : std::nullopt;
+}
+
 Wake::Reason RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
-  const auto heard = next_on(KeyNames(terms_.prefix, key).latch, until, cancel_fd);
+  const auto heard = servers_->next_message(KeyNames(terms_.prefix, key).latch, until, cancel_fd);
   const auto* why = std::get_if<Wake::Reason>(&heard);
   return why != nullptr ? *why : Wake::Reason::changed;
 }

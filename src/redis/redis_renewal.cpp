@@ -20,25 +20,36 @@ std::optional<Who> evictor_in(const Reply& reply) {
 
 Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
                           const CallOptions& call_options) {
-  return renew_with(renewal_arguments(claim, terms.ttl, std::nullopt), {claim.key, claim.token},
+  const auto granted = terms_.member ? terms.granted : std::nullopt;
+  return renew_with(renewal_arguments(claim, terms.ttl, granted), {claim.key, claim.token},
                     call_options);
 }
 
+std::optional<Grant> RedisStore::rejoin(const Claim& claim, Fence fence,
+                                        const CallOptions& call_options) {
+  const Asked asked{claim.key, claim.token};
+  auto arguments = claim_arguments("rejoin", claim);
+  arguments.push_back(std::to_string(fence.value));
+  LinkId& unanswered = note_asked(asked);
+  auto grant = renew_with(arguments, asked, call_options, &unanswered).grant;
+  note_answered(asked);
+  return grant;
+}
+
 Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const Asked& asked,
-                               const CallOptions& call_options) {
+                               const CallOptions& call_options, LinkId* unanswered) {
   const LockKey& key = asked.first;
   const Deadline sent = BootClock::now();
-  const Reply reply = run(key, arguments, call_options);
-  const int link = links();
+  const ScriptReply reply = run(key, arguments, call_options, unanswered);
   if (word(reply, 0) == "gone") {
     tidy(key, number(reply, 1), call_options);
     return {std::nullopt, evictor_in(reply)};
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   const milliseconds lease = span(reply, 1);
-  pending_->known.insert(asked);
-  if (pending_->handed_over.contains(asked)) replicate(key, link, call_options);
-  pending_->handed_over.erase(asked);
+  known_.insert(asked);
+  if (handed_over_.contains(asked)) replicate(key, reply.link, call_options);
+  handed_over_.erase(asked);
   tidy(key, number(reply, 4), call_options);
   return {Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
                 Limit{number(reply, 3)}}};
@@ -47,31 +58,30 @@ Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const 
 ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
                                   const CallOptions& call_options) {
   const Asked asked{claim.key, claim.token};
-  if (how.renewed_elsewhere) pending_->known.erase(asked);
+  if (how.renewed_elsewhere) known_.erase(asked);
   // What somebody else asked of one server of several may not have arrived there yet.
-  const bool is_known = !terms_.member || pending_->known.contains(asked);
-  const bool never_sent = links() == 0 && !terms_.cluster;
-  if (is_known && never_sent && pending_->unanswered.contains(asked)) return {};
-  bool unsure = !is_known || may_come_after(asked);
-  ReleaseResult result = release_once(asked, how.mode, unsure, call_options);
-  // The link broke meanwhile: what was to be done in order on it may now be done later.
-  if (!unsure && may_come_after(asked)) {
-    const ReleaseResult again = release_once(asked, how.mode, true, call_options);
+  const bool is_known = !terms_.member || known_.contains(asked);
+  if (is_known && !servers_->was_reached() && unanswered_.contains(asked)) return {};
+  // A request that went out on another link may be done after what is sent now.
+  const LinkId before = link_unanswered(asked);
+  const bool unsure = !is_known || (before != LinkId{} && !before.is_open());
+  auto [result, link] = release_once(asked, how.mode, unsure, call_options);
+  if (!unsure && before != LinkId{} && before != link) {
+    const auto again = release_once(asked, how.mode, true, call_options).first;
     if (result.outcome == Released::not_held) result = again;
   }
-  pending_->unanswered.erase(asked);
+  unanswered_.erase(asked);
   return result;
 }
 
-/// A request sent on another link than the one we have may be done after what is sent now.
-bool RedisStore::may_come_after(const Asked& asked) const {
-  const auto found = pending_->unanswered.find(asked);
-  if (found == pending_->unanswered.end()) return false;
-  return !is_open() || found->second != Pending::Sent{&connection(), links()};
+LinkId RedisStore::link_unanswered(const Asked& asked) const {
+  const auto found = unanswered_.find(asked);
+  return found == unanswered_.end() ? LinkId{} : found->second;
 }
 
-ReleaseResult RedisStore::release_once(const Asked& asked, ReleaseMode mode, bool unsure,
-                                       const CallOptions& call_options) {
+std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, ReleaseMode mode,
+                                                          bool unsure,
+                                                          const CallOptions& call_options) {
   constexpr milliseconds tombstone_life{60'000};
   const auto& [key, token] = asked;
   std::vector<std::string> arguments{"release", token.text};
@@ -80,12 +90,12 @@ ReleaseResult RedisStore::release_once(const Asked& asked, ReleaseMode mode, boo
                      {unsure ? "1" : "0", mode == ReleaseMode::ignore_floor ? "1" : "0",
                       std::to_string(tombstone_life.count())});
   }
-  const Reply reply = run(key, arguments, call_options);
-  const bool first_may_have_done_it = sent_twice();
+  const ScriptReply reply = run(key, arguments, call_options);
   tidy(key, number(reply, 1), call_options);
-  if (word(reply, 0) == "released") return {Released::yes};
-  if (word(reply, 0) == "left") return {Released::left_queue};
-  return {first_may_have_done_it ? Released::yes : Released::not_held, evictor_in(reply)};
+  if (word(reply, 0) == "released") return {{Released::yes}, reply.link};
+  if (word(reply, 0) == "left") return {{Released::left_queue}, reply.link};
+  const auto outcome = reply.sent_twice ? Released::yes : Released::not_held;
+  return {{outcome, evictor_in(reply)}, reply.link};
 }
 
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,

@@ -3,30 +3,29 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
-#include <variant>
+#include <utility>
 #include <vector>
 
+#include "lock/hand_over.hpp"
 #include "lock/member.hpp"
-#include "lock/told_grant.hpp"
-#include "redis/pending.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
 
 namespace dlock {
 
-/// Locks, seals and latches on one Redis or Valkey server: every request is one run of the script
-/// in src/redis/lock, or of that in src/redis/latch. Owned and used by one thread at a time. On a
-/// node of a Cluster every call but sleep() and inspect() may throw Redirected.
-class RedisStore : public RedisClient,
-                   public virtual Store,
-                   public virtual FenceRegister,
-                   public virtual Latches {
+/// Locks, fence registers and latches on Redis or Valkey, however its servers are deployed: every
+/// request is one run of the script in src/redis/lock, or of that in src/redis/latch. What a Member
+/// has beside a Store needs `servers` that are one of a quorum: see redis_member(). Owned and used
+/// by one thread at a time.
+class RedisStore final : public Member {
  public:
-  /// `questions`: as Connection has them.
-  RedisStore(std::unique_ptr<EndpointResolver> route, RedisTerms terms,
-             std::shared_ptr<Pending> pending = std::make_shared<Pending>(),
-             std::vector<Request> questions = {});
+  RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
+      : terms_(std::move(terms)), servers_(std::move(servers)) {}
+  /// On the server at the end of `route`.
+  RedisStore(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms)
+      : RedisStore(std::make_unique<RedisClient>(std::move(route), terms), terms) {}
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
@@ -37,7 +36,7 @@ class RedisStore : public RedisClient,
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  std::string name() const override { return server_name(); }
+  std::string name() const override { return servers_->name(); }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
@@ -48,72 +47,88 @@ class RedisStore : public RedisClient,
                                           const CallOptions& call_options) override;
   Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
-  /// The keys of this server that match, sorted.
-  std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
-                                     const CallOptions& call_options);
+  Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
+              const CallOptions& call_options) override;
+  std::optional<Grant> rejoin(const Claim& claim, Fence fence,
+                              const CallOptions& call_options) override;
+  void note_dropped(const LockKey& key, const Token& token) override;
+  LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
+                        const std::optional<Displaced>& displaced,
+                        const std::vector<ArrivalId>& arrived,
+                        const CallOptions& call_options) override;
+  std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
+                                      const CallOptions& call_options) override;
+  Standing standing() const override { return servers_->standing(); }
 
- protected:
-  /// A run of the script of locks; `channel` is the last part of its name. An error reply is
-  /// returned by call() and thrown, as what it means, by run().
-  virtual Reply call(const LockKey& key, const std::vector<std::string>& arguments,
-                     const std::string& channel, const CallOptions& call_options);
-  Reply run(const LockKey& key, const std::vector<std::string>& arguments,
-            const CallOptions& call_options);
-  void check(const LockKey& key, const Reply& reply) const;
-
-  /// acquire() and renew(), with what a member of a quorum may ask for.
-  Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
-                      const CallOptions& call_options);
-  Renewed renew_with(const std::vector<std::string>& arguments, const Asked& asked,
-                     const CallOptions& call_options);
-
-  /// Notes that a request goes out that may make a hold, and that an answer came: then no copy of
-  /// it can still arrive, unless one went out on an earlier link.
-  void note_asked(const Asked& asked);
-  void note_answered(const Asked& asked);
-  /// Notes that nobody but this store asks for it.
-  void note_own(const Asked& asked) { pending_->known.insert(asked); }
-
-  /// A run of the latch's script. Where an answer is lost the request is sent again, on another
-  /// link, for as long as the patience lasts.
-  std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
-                                     bool listen, const CallOptions& call_options);
-  /// The arguments that open a latch, and displace none.
-  std::vector<std::string> opening(const LatchTerms& terms) const;
-  /// Whom an arrival is told to: those who listen to a member, always.
-  std::string told() const { return terms_.member ? "each" : "last"; }
+ private:
+  /// One key and token: what a request can be under way for.
+  using Asked = std::pair<LockKey, Token>;
 
   /// A waiter's last answer, by which messages that are published later on that link are dated.
   struct Dated : DatedAnswer {
-    int link = 0;
-    std::string place;
+    LinkId link;
+    std::string server;
   };
-  /// Of the last refusal.
-  const Dated& last_refusal() const { return last_answer_; }
 
- private:
+  /// A run of the script of locks; `channel` is the last part of its name. An error reply is
+  /// returned by call() and thrown, as what it means, by run().
+  ScriptReply call(const LockKey& key, const std::vector<std::string>& arguments,
+                   const std::string& channel, LinkId* unanswered, const CallOptions& call_options);
+  ScriptReply run(const LockKey& key, const std::vector<std::string>& arguments,
+                  const CallOptions& call_options, LinkId* unanswered = nullptr);
+  void check(const LockKey& key, const ScriptReply& reply) const;
+
+  /// acquire(), with the fence that a client of a quorum proposes.
+  Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
+                      const CallOptions& call_options);
+  Renewed renew_with(const std::vector<std::string>& arguments, const Asked& asked,
+                     const CallOptions& call_options, LinkId* unanswered = nullptr);
+
+  /// The entry of a request that may make a hold, from before it goes out.
+  LinkId& note_asked(const Asked& asked);
+  /// An answer has come: what is entered now can still arrive; if that is nothing, no copy can.
+  void note_answered(const Asked& asked);
+
+  /// A run of the latch's script. If an answer is lost the request is sent again, on another link,
+  /// until the deadline.
+  std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
+                                     bool listen, const CallOptions& call_options);
+  /// Nothing where there is no latch; throws what an error reply means.
+  std::optional<LatchPart> latch_from(const LockKey& key, const ScriptReply& reply) const;
+  /// Whether the script publishes `each` arrival at a latch or only the `last`: the listeners of a
+  /// member hear of each, for others may have arrived elsewhere.
+  std::string published_arrivals() const { return terms_.member ? "each" : "last"; }
+
   /// Waits until enough replicas have what was written on `link`. Throws Error{not_replicated},
   /// also where that has broken, for then nobody knows.
-  void replicate(const LockKey& key, int link, const CallOptions& call_options);
+  void replicate(const LockKey& key, const LinkId& link, const CallOptions& call_options);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
   /// it fails does not change our own answer.
   void tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options);
   Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                   const CallOptions& call_options, bool& more);
   /// The grant that a message tells a waiter of; nothing if its age cannot be determined.
-  std::optional<Grant> grant_told_by(std::string_view message, milliseconds ttl) const;
+  std::optional<Grant> grant_told_by(std::string_view text, const LinkId& link,
+                                     milliseconds ttl) const;
 
-  bool may_come_after(const Asked& asked) const;
-  ReleaseResult release_once(const Asked& asked, ReleaseMode mode, bool unsure,
-                             const CallOptions& call_options);
+  /// Where a request for it went out that has no answer; none where there is no such request.
+  LinkId link_unanswered(const Asked& asked) const;
+  /// The result, and the link on which it came.
+  std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
+                                                const CallOptions& call_options);
 
   /// The last part of the channel on which a token hears of its key: random, for the token itself
   /// must not show, and one a token, for the script must never publish to the one who asks.
   const std::string& channel_of(const Token& token);
 
-  std::shared_ptr<Pending> pending_;
+  const RedisTerms terms_;
+  std::unique_ptr<RedisTransport> servers_;
+  /// The acquires under way, and on which link each first went out.
+  std::map<Asked, LinkId> unanswered_;
+  std::set<Asked> handed_over_;  ///< granted by a message, not confirmed yet
+  std::set<Asked> known_;        ///< asked for here, or found by a renewal
   std::map<Token, std::string> channels_;
-  Dated last_answer_;
+  Dated last_answer_;  ///< the last refusal
 };
 
 }  // namespace dlock

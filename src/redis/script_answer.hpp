@@ -10,7 +10,7 @@
 
 namespace dlock {
 
-/// What the script answers, item by item; Error{unavailable} where it is nothing the script says.
+/// The answer of the script, item by item; Error{unavailable} where it is nothing the script says.
 [[noreturn]] void unexpected_answer();
 const Reply& item(const Reply& reply, std::size_t i);
 std::string_view word(const Reply& reply, std::size_t i);

@@ -50,13 +50,13 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
       learn(answer.others);
       return answer.master;
     } catch (const Error& error) {
-      if (error.trouble() == ErrorKind::interrupted) throw;
+      if (error.kind() == ErrorKind::interrupted) throw;
       troubles.push_back(error);
     }
   }
   // One that refuses us says more than one that is away.
   const auto refusal = std::find_if(troubles.begin(), troubles.end(), [](const Error& error) {
-    return error.trouble() != ErrorKind::unavailable;
+    return error.kind() != ErrorKind::unavailable;
   });
   const Error& worst = refusal == troubles.end() ? troubles.front() : *refusal;
   const std::string many = "none of " + std::to_string(troubles.size()) + " sentinels is usable: ";
@@ -70,10 +70,7 @@ SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
                               {"SENTINEL", "sentinels", master_name_}};
   const auto replies = connection.exchange(requests, call_options);
   const Reply& address = replies[0];
-  if (address.is_error()) {
-    const Error error = server_error(address);
-    throw error.reworded(sentinel.name() + ": " + error.what());
-  }
+  if (address.is_error()) throw server_error(address, sentinel.name());
   if (!address.is_array(2)) {
     throw Error(ErrorKind::unavailable,
                 sentinel.name() + ": it knows no master named " + master_name_);

@@ -11,7 +11,7 @@ namespace {
 /// What an error reply means, known by its code or by a part of its text.
 struct Meaning {
   std::string_view mark;
-  ErrorKind trouble;
+  ErrorKind kind;
   std::string_view text;
   Cause cause = Cause::other_reply;
 };
@@ -108,7 +108,7 @@ Error made(const Meaning* known, std::string_view said) {
   // After this phrase Redis repeats what it was sent, perhaps a password.
   said = said.substr(0, said.find(", with args beginning with"));
   constexpr std::size_t enough = 200;
-  return {meaning.trouble,
+  return {meaning.kind,
           std::string(meaning.text) + " (it said: " + escaped(said.substr(0, enough)) + ")",
           meaning.cause};
 }
@@ -137,6 +137,11 @@ bool is_of_class(const Reply& reply, std::string_view code) {
 }
 
 Error server_error(const Reply& reply) { return made(meaning_of(reply), reply.text); }
+
+Error server_error(const Reply& reply, const std::string& server) {
+  const Error error = server_error(reply);
+  return error.reworded(server + ": " + error.what());
+}
 
 Error auth_error(const Reply& reply, std::span<const std::string> credentials) {
   const Meaning* known = meaning_of(reply);

@@ -9,10 +9,12 @@
 
 namespace dlock {
 
-/// What an error reply means for the user, as the Error to throw: each class the server has is
+/// The meaning of an error reply for the user, as the Error to throw: each class the server has is
 /// told apart, and none is ever read as "held by another". Inside a script Redis 6.2 wraps the
 /// class in an ERR of its own, so the text is searched for it.
 Error server_error(const Reply& reply);
+/// The same, of the server that people call `server`.
+Error server_error(const Reply& reply, const std::string& server);
 
 /// The same for a reply to AUTH. It quotes what dlock knows of the reply, or the reply without
 /// `credentials`, which a server may repeat.

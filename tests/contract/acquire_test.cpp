@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "engines.hpp"
+#include "lock/release.hpp"
 #include "support/eventually.hpp"
 #include "support/stretched.hpp"
 
@@ -127,7 +128,7 @@ TEST_OF_ENGINES("two who want the same two keys in opposite order never dead-loc
       if (++inside != 1) ++overlaps;
       ++rounds;
       --inside;
-      give_back(*store, *held, milliseconds(20'000));
+      release_all(*store, *held, milliseconds(20'000));
     }
   };
   std::thread other(work, std::vector<std::string>{"b", "a"});
@@ -218,7 +219,7 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its le
     const auto waited = std::chrono::floor<milliseconds>(acquiring.ended() - before);
     CHECK(waited >= dead.ttl - milliseconds(1));
     best = std::min(best, waited - dead.ttl);
-    give_back(*acquiring.store, held, milliseconds(20'000));
+    release_all(*acquiring.store, held, milliseconds(20'000));
   }
   CHECK(best <
         engine.longest(milliseconds(300)) - milliseconds(300) + stretched(milliseconds(100)));
@@ -249,7 +250,7 @@ TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
     const auto held = had(next->result());
     CHECK(held.at(0).grant.fence > last);
     last = held.at(0).grant.fence;
-    CHECK(give_back(*next->store, held, milliseconds(20'000)));
+    CHECK(release_all(*next->store, held, milliseconds(20'000)));
     crowd.erase(next);
   }
   CHECK(engine.litter() == "");

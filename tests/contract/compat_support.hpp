@@ -15,7 +15,8 @@ namespace dlock::test {
 inline StorePtr compat_store(const std::string& layout, const Address& address) {
   return std::make_unique<CompatStore>(
       parse_layout(layout),
-      one_server(std::make_unique<FixedEndpoint>(endpoint_at(address)), RedisTerms{}));
+      std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint_at(address)),
+                                    RedisTerms{}));
 }
 
 /// One name of each way to write, and its key for the lock `N`.

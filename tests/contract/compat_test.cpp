@@ -257,7 +257,7 @@ TEST_CASE("compat: another kind of key is left alone, by all that asks for it") 
         action();
         FAIL("it did not fail");
       } catch (const Error& error) {
-        CHECK(error.trouble() == ErrorKind::wrong_data);
+        CHECK(error.kind() == ErrorKind::wrong_data);
         CHECK(std::string(error.what()).find("list") != std::string::npos);
       }
     };
@@ -277,7 +277,7 @@ TEST_CASE("compat: a sorted set that Symfony did not write is left alone, with a
       action();
       FAIL("it did not fail");
     } catch (const Error& error) {
-      CHECK(error.trouble() == ErrorKind::wrong_data);
+      CHECK(error.kind() == ErrorKind::wrong_data);
       CHECK(std::string(error.what()).find("Symfony did not write") != std::string::npos);
     }
   };
@@ -300,7 +300,7 @@ TEST_CASE("compat: what Redisson has that is no plain lock is told from one, and
       action();
       FAIL("it did not fail");
     } catch (const Error& error) {
-      CHECK(error.trouble() == ErrorKind::wrong_data);
+      CHECK(error.kind() == ErrorKind::wrong_data);
       CHECK(std::string(error.what()).find(what) != std::string::npos);
     }
   };
@@ -309,10 +309,10 @@ TEST_CASE("compat: what Redisson has that is no plain lock is told from one, and
         std::pair("many", "many is a hash with several fields"),
         std::pair("user", "user is a hash that no client of Redisson wrote"),
         std::pair("fair", "fair lock")}) {
-    fails(what, [&] { store->acquire(claim_on(key), {}, soon()); });
-    fails(what, [&] { store->evict({key}, {}, evictor, soon()); });
+    fails(what, [&, &name = key] { store->acquire(claim_on(name), {}, soon()); });
+    fails(what, [&, &name = key] { store->evict({name}, {}, evictor, soon()); });
     if (server.command({"EXISTS", key}).number == 0) continue;
-    fails(what, [&] { store->inspect({{LockKey{key}}, {}}, soon()); });
+    fails(what, [&, &name = key] { store->inspect({{LockKey{name}}, {}}, soon()); });
   }
   CHECK(server.command({"HLEN", "rw"}).number == 2);
   CHECK(server.command({"HLEN", "user"}).number == 1);

@@ -11,14 +11,14 @@
 #include "doctor/rights.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
-#include "redis/redis_member.hpp"
+#include "redis/member_server.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
 #include "support/cluster.hpp"
 #include "support/eventually.hpp"
+#include "support/recorded_process.hpp"
 #include "support/sentinels.hpp"
 #include "support/tls_redis.hpp"
-#include "support/vouching.hpp"
 
 namespace dlock::test {
 namespace {
@@ -105,7 +105,7 @@ class Quorum final : public RedisDeployment {
     auto nodes = std::make_unique<ThreadedNodeClients>([this] {
       std::vector<std::unique_ptr<Member>> members;
       for (RedisServer* each : servers()) {
-        members.push_back(std::make_unique<RedisMember>(endpoint_at(each->address()), "dlock:"));
+        members.push_back(redis_member(endpoint_at(each->address()), "dlock:"));
       }
       return members;
     });
@@ -124,7 +124,7 @@ std::shared_ptr<Deployment> shared() {
   static const auto one = std::make_shared<Kind>();
   for (RedisServer* server : one->servers()) {
     server->command({"FLUSHALL"});
-    if (std::is_same_v<Kind, Quorum>) vouch_for(*server);
+    if (std::is_same_v<Kind, Quorum>) record_process_of(*server);
   }
   return one;
 }

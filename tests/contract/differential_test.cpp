@@ -1,12 +1,12 @@
-// The rules of a key are stated twice: in src/redis/lock and in src/rule/lock_table.cpp. Here
-// both get the same random requests under one clock that the test moves, and every answer, every
-// message to a waiter and, now and then, the whole state must be the same. A difference is shrunk
-// to a short list of steps before it is shown. Every other round asks as a quorum does.
+// The rules of a key on Redis are stated twice: in src/redis/lock and in tests/reference, on the
+// rule of the other engines. Here both get the same random requests under one clock that the test
+// moves, and every answer, every message to a waiter and, now and then, the whole state must be the
+// same. A difference is shrunk to a short list of steps before it is shown. Every other round asks
+// as a quorum does.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
@@ -17,13 +17,17 @@
 #include "redis/lock_script.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/script_answer.hpp"
-#include "rule/lock_table.hpp"
+#include "reference/redis_table.hpp"
+#include "support/chance.hpp"
 #include "support/clock_control.hpp"
 #include "support/redis_server.hpp"
 
 namespace dlock {
 namespace {
 
+using reference::RedisTable;
+using reference::ReleaseTerms;
+using reference::ServerNow;
 using test::RedisOptions;
 using test::RedisServer;
 using test::ShimClock;
@@ -140,7 +144,7 @@ class TableSide final : public WaiterNotifier {
   explicit TableSide(bool member) : member_(member) {}
 
   Words take(const Step& step, microseconds clock) {
-    now_ = Now{clock, clock, member_ ? guard(clock) : microseconds(0), member_};
+    now_ = ServerNow{clock, member_ ? guard(clock) : microseconds(0), member_};
     words_.clear();
     const Token token{token_name(step.token)};
     switch (step.op) {
@@ -149,9 +153,9 @@ class TableSide final : public WaiterNotifier {
         break;
       case Op::renew: {
         const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
-        const auto lease = table_.renew(token, ttl, now_, *this, brought(step)).answer;
+        const auto lease = table_.renew(token, ttl, now_, *this, brought(step));
         if (lease) {
-          const HoldEntry& hold = *table_.find_hold(token);
+          const HoldEntry& hold = *table_.stored.find_hold(token);
           answer({"renewed", number(lease->count()), number(hold.fence.value),
                   number(hold.limit.owners)});
         } else {
@@ -160,11 +164,10 @@ class TableSide final : public WaiterNotifier {
         break;
       }
       case Op::rejoin: {
-        const auto granted =
-            table_.rejoin(claim_of(step), *brought(step), HolderIdentity{}, now_, *this).answer;
+        const auto granted = table_.rejoin(claim_of(step), *brought(step), now_, *this);
         if (granted) {
           answer({"renewed", number(granted->lease.count()), number(granted->fence.value),
-                  number(table_.find_hold(token)->limit.owners)});
+                  number(table_.stored.find_hold(token)->limit.owners)});
         } else {
           answer_not_held("gone", token);
         }
@@ -172,14 +175,14 @@ class TableSide final : public WaiterNotifier {
       }
       case Op::record_process:
         record_process(step.limit == 1 ? "r1" : "r2", step.flag_a ? "a" : "-", clock);
-        now_.guard = guard(clock);
+        now_.quarantine = guard(clock);
         break;
       case Op::know:
         alive_ = known(step, clock);
         return words_;
       case Op::release: {
         const ReleaseTerms terms{step.flag_a, step.flag_b, milliseconds(step.ttl_ms)};
-        const auto released = table_.release(token, terms, now_, *this).answer;
+        const auto released = table_.release(token, terms, now_, *this);
         if (released == Released::not_held) {
           answer_not_held("absent", token);
         } else {
@@ -191,7 +194,7 @@ class TableSide final : public WaiterNotifier {
         std::optional<Fence> fence;
         if (!step.flag_a) fence = some_fence();
         std::vector<std::string> out;
-        for (const HoldEntry& hold : table_.force(fence, evictor(step), now_, *this).answer)
+        for (const HoldEntry& hold : table_.force(fence, evictor(step), now_, *this))
           out.push_back(text(hold));
         std::sort(out.begin(), out.end());
         answer(out);
@@ -215,7 +218,7 @@ class TableSide final : public WaiterNotifier {
     }
     const bool asked = step.op != Op::listen && step.op != Op::state;
     if (member_ && asked) {
-      const auto left = std::chrono::ceil<milliseconds>(now_.guard);
+      const auto left = std::chrono::ceil<milliseconds>(now_.quarantine);
       words_.push_back("guarded for " + number(left.count()) + " ms, vouched for " +
                        (alive_ ? alive_->run_id + "/" + alive_->flag : "-"));
     }
@@ -236,24 +239,23 @@ class TableSide final : public WaiterNotifier {
     return true;
   }
 
-  milliseconds absence_patience() const override { return usual_absence_patience; }
-
   /// A fence that is there, for `force`: the first by token; else one that is not.
   Fence some_fence() const {
     std::map<std::string, Fence> fences;
-    for (const HoldEntry& hold : table_.live_holds(now_)) fences[hold.token.text] = hold.fence;
+    for (const HoldEntry& hold : live_holds()) fences[hold.token.text] = hold.fence;
     return fences.empty() ? Fence{1} : fences.begin()->second;
   }
-  Fence last_fence() const { return table_.last_fence; }
+  Fence last_fence() const { return table_.stored.last_fence; }
   std::optional<int> holder() const {
-    for (const HoldEntry& hold : table_.holds) {
+    for (const HoldEntry& hold : table_.stored.holds) {
       if (hold.inside()) return hold.who.pid;
     }
     return std::nullopt;
   }
   /// Whether a hold has ended less than a millisecond ago.
   bool has_just_ended_one(microseconds clock) const {
-    return std::any_of(table_.holds.begin(), table_.holds.end(), [&](const HoldEntry& hold) {
+    const auto& holds = table_.stored.holds;
+    return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
       const auto ago = clock - (hold.at + hold.lease);
       return ago >= microseconds(0) && ago < milliseconds(1);
     });
@@ -263,13 +265,16 @@ class TableSide final : public WaiterNotifier {
   }
 
  private:
+  std::vector<HoldEntry> live_holds() const {
+    return table_.stored.live_holds({now_.clock, now_.clock});
+  }
+
   void acquire(const Step& step) {
     Ask ask{step.flag_a, std::nullopt};
-    if (step.flag_b && step.flag_a) ask.ticket = ticket(step, now_.lease_clock);
+    if (step.flag_b && step.flag_a) ask.ticket = ticket(step, now_.clock);
     std::optional<Fence> proposal;
-    if (step.fence_us) proposal = Fence{now_.wall.count() + *step.fence_us};
-    const auto outcome =
-        table_.acquire(claim_of(step), ask, HolderIdentity{}, now_, *this, proposal).answer;
+    if (step.fence_us) proposal = Fence{now_.clock.count() + *step.fence_us};
+    const auto outcome = table_.acquire(claim_of(step), ask, now_, *this, proposal);
     if (const auto* granted = std::get_if<Granted>(&outcome)) {
       answer({"granted", number(granted->fence.value)});
       return;
@@ -306,7 +311,7 @@ class TableSide final : public WaiterNotifier {
 
   std::string text(const HoldEntry& hold) const {
     static constexpr const char* flags[] = {"h", "p", "k", "t"};
-    const auto at = std::min(hold.at, now_.lease_clock);
+    const auto at = std::min(hold.at, now_.clock);
     return std::string(flags[static_cast<int>(hold.flag)]) + " " + number(hold.floor.count()) +
            " " + number(at.count()) + " " + number(hold.since.count()) + " " +
            number(hold.fence.value) + " " + number(hold.lease.count()) + " " +
@@ -316,27 +321,27 @@ class TableSide final : public WaiterNotifier {
 
   void state() {
     std::vector<std::string> texts;
-    for (const HoldEntry& hold : table_.live_holds(now_)) {
+    for (const HoldEntry& hold : live_holds()) {
       const bool kept = hold.flag == Flag::kept;
-      const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now_.lease_clock));
+      const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now_.clock));
       texts.push_back(seen(hold.token.text, kept ? "" : hold.owner.text, hold.fence, hold.limit,
                            left, hold.who.pid, hold.since));
     }
     std::sort(texts.begin(), texts.end());
     // The server lets an old queue expire by itself, the table at the next request.
     const auto in_ms = [](microseconds us) { return std::chrono::floor<milliseconds>(us); };
-    const bool gone = in_ms(table_.last_ask) + std::chrono::seconds(120) < in_ms(now_.lease_clock);
-    for (const WaiterEntry& waiter : table_.queue) {
+    const bool gone = in_ms(table_.stored.last_ask) + std::chrono::seconds(120) < in_ms(now_.clock);
+    for (const WaiterEntry& waiter : table_.stored.queue) {
       if (gone) break;
       texts.push_back(waiter.token.text + " at " + number(waiter.ticket.value));
     }
     // Of several holds of an owner, a member may name another.
-    if (table_.last && !member_) texts.push_back(last_grant(*table_.last));
+    if (table_.stored.last && !member_) texts.push_back(last_grant(*table_.stored.last));
     answer(texts);
   }
 
   void answer_not_held(const char* word, const Token& token) {
-    const auto by = table_.evicted_by(token);
+    const auto by = table_.stored.evicted_by(token);
     answer(by ? Words{word, packed_who(*by)} : Words{word});
   }
 
@@ -345,7 +350,7 @@ class TableSide final : public WaiterNotifier {
   }
 
   std::optional<Fence> brought(const Step& step) const {
-    const std::string fence = fence_brought(step, table_.last_fence);
+    const std::string fence = fence_brought(step, table_.stored.last_fence);
     return fence.empty() ? std::nullopt : std::optional(Fence{std::stoll(fence)});
   }
 
@@ -363,9 +368,9 @@ class TableSide final : public WaiterNotifier {
 
   const bool member_;
   std::optional<Alive> alive_;
-  LockTable table_;
+  RedisTable table_;
   std::set<int> listening_;
-  Now now_;
+  ServerNow now_;
   Words words_;
 };
 
@@ -724,20 +729,13 @@ std::vector<Step> shrunk(Twins& twins, std::vector<Step> steps, bool member) {
   return steps;
 }
 
-std::uint64_t seed_of_this_run() {
-  const char* given = std::getenv("DLOCK_TEST_SEED");
-  return given != nullptr ? std::stoull(given) : std::random_device{}();
-}
-
 }  // namespace
 
-TEST_CASE(
-    "the table of the local engine and the script of Redis answer 100 000 random requests "
-    "alike") {
+TEST_CASE("the reference table and the script of Redis answer 100 000 random requests alike") {
   constexpr std::size_t rounds = 250;
   constexpr std::size_t steps_a_round = 400;
   Twins twins;
-  const std::uint64_t seed = seed_of_this_run();
+  const std::uint64_t seed = test::seed_of_this_run();
   MESSAGE("DLOCK_TEST_SEED=" << seed);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     const bool member = round % 2 == 1;

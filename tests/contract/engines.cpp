@@ -160,7 +160,10 @@ bool let_in(Store& store, Claim& claim) {
   return false;
 }
 
-void Listener::waiting(const LockKey& key, const Refusal&) { waited_for.push_back(key.text); }
+void Listener::waiting(const LockKey& key, const Refusal&) {
+  waited_for.push_back(key.text);
+  waits_ = true;
+}
 void Listener::let_in(const LockKey&, milliseconds) { ++times_let_in; }
 void Listener::server_lost(const std::string&) { ++times_lost; }
 void Listener::server_back(milliseconds) { ++times_back; }

@@ -140,10 +140,17 @@ class Listener final : public AcquireListener {
   void server_lost(const std::string& why) override;
   void server_back(milliseconds away) override;
 
+  /// Whether acquire() knows that it is in a queue: from then on it outlasts its server. Asked from
+  /// another thread, as a server that lists the waiter may not have told it yet.
+  bool waits() const { return waits_; }
+
   std::vector<std::string> waited_for;
   int times_let_in = 0;
   int times_lost = 0;
   int times_back = 0;
+
+ private:
+  std::atomic<bool> waits_ = false;
 };
 
 /// acquire() in a thread of its own, by a client of its own; may be broken off.

@@ -127,7 +127,7 @@ TEST_CASE("etcd: a record that is too large for it is refused, and nothing is wr
     backend.write("dlock:k:a", none, Update{std::string(1'000'001, 'x')}, soon());
     FAIL("it was written");
   } catch (const Error& error) {
-    CHECK(error.trouble() == ErrorKind::unavailable);
+    CHECK(error.kind() == ErrorKind::unavailable);
     CHECK(std::string(error.what()).find("too many wait or hold") != std::string::npos);
   }
   CHECK(etcd.keys().empty());

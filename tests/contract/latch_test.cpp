@@ -238,7 +238,7 @@ TEST_CASE("what is no latch is refused, and not touched") {
     try {
       client.open(2);
     } catch (const Error& error) {
-      return error.trouble() == ErrorKind::wrong_data &&
+      return error.kind() == ErrorKind::wrong_data &&
              std::string(error.what()).find("is not a latch") != std::string::npos;
     }
     return false;

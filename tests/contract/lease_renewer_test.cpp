@@ -152,6 +152,7 @@ TEST_OF_ENGINES(
   engine.thaw();
   CHECK(waited >= milliseconds(100));
   CHECK(stopped_after < stretched(milliseconds(1000)));  // the renewal's own deadline: 5 s
+  CHECK(!keeper.loss());                                 // as there is once that has come
   REQUIRE(kept.size() == 1);
   CHECK(release(*store, kept[0].claim) == Released::yes);
   CHECK(state_of(*watcher, "k").holders.empty());

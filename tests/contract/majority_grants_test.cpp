@@ -6,8 +6,9 @@
 #include <thread>
 
 #include "contract/engines.hpp"
+#include "lock/release.hpp"
 #include "support/counted_majority.hpp"
-#include "support/vouching.hpp"
+#include "support/recorded_process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -37,7 +38,7 @@ void contend(const std::vector<Address>& servers, Share& share) {
     const auto held = had(acquire(*store, {claim_on("k")}, {std::nullopt, -1, {}}, listener));
     share.count(exchanges.taken());
     std::this_thread::sleep_for(milliseconds(1));
-    give_back(*store, held, milliseconds(5000));
+    release_all(*store, held, milliseconds(5000));
   }
 }
 
@@ -47,7 +48,7 @@ TEST_CASE("of ten who want one lock of five servers, four in five have it in one
   std::array<RedisServer, 5> fleet;
   std::vector<Address> servers;
   for (const RedisServer& each : fleet) {
-    vouch_for(each);
+    record_process_of(each);
     servers.push_back(each.address());
   }
   Share share;

@@ -41,7 +41,9 @@ class CountedClient {
   int requests() {
     int all = 0;
     for (const std::string& sent : proxy_.recorded()) {
-      const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(sent[at]); };
+      const auto byte = [&](std::size_t at) {
+        return std::size_t{static_cast<unsigned char>(sent[at])};
+      };
       constexpr std::size_t header = 4;
       for (std::size_t at = 0; at + header <= sent.size();) {
         if (byte(at + 3) == 0) ++all;
@@ -169,14 +171,14 @@ TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that
     queue_up(*stores.back(), claims.back());
   }
   // Each begins to watch the one before.
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     const auto briefly_on = later(BootClock::now(), milliseconds(100));
     CHECK(stores[i]->sleep(claims[i], briefly_on, -1).why == Wake::Reason::due);
   }
   stores[0].reset();
   release(*stores[1], claims[1]);
   // Those behind them notice, and watch whoever is before them now.
-  for (int i = 2; i < 4; ++i) {
+  for (std::size_t i = 2; i < 4; ++i) {
     const auto briefly_on = later(BootClock::now(), milliseconds(500));
     CHECK(stores[i]->sleep(claims[i], briefly_on, -1).why == Wake::Reason::due);
   }

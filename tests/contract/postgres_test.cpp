@@ -162,8 +162,7 @@ TEST_CASE("PgBouncer: a hold and a waiter go on when the pooler was killed and s
   granted(*holder, held);
   LockAcquirer<DeployedEngine> waiter([&] { return postgres_store(pooler.url()); },
                                       {claim_on("k")});
-  const auto direct = postgres_store(server.url());
-  REQUIRE(eventually([&] { return state_of(*direct, "k").waiters.size() == 1; }));
+  REQUIRE(eventually([&] { return waiter.listener.waits(); }));
   pooler.kill_hard();
   pooler.start();
   CHECK(renew(*holder, held));

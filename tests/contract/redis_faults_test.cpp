@@ -139,7 +139,7 @@ TEST_CASE("a renewal and a release repeated after their replies were lost do wha
   const Claim claim = claim_on("k", milliseconds(2000));
   granted(*store, claim);
   net.proxy.drop_replies(1);
-  CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()).grant, Error);
+  CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()), Error);
   CHECK(*state_of(*watcher, "k").holders.at(0).lease_left > milliseconds(2000));
   CHECK(renew(*store, claim)->lease.length == claim.ttl);
   net.proxy.drop_replies(1);
@@ -177,6 +177,21 @@ TEST_CASE("a request that waits and arrives after its unsure release joins no qu
   net.proxy.deliver_held(Direction::requests);
   REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
   CHECK(state_of(*holder, "k").waiters.empty());
+}
+
+TEST_CASE("a renewal that arrives after the release renews nothing, and takes no key") {
+  Net net;
+  const auto store = net.through_ready(), other = net.direct();
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  net.proxy.hold(Direction::requests, Whom::open_now);
+  CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()), Error);
+  CHECK(release(*store, claim) == Released::yes);
+  const auto before = calls_of(net.engine.server, "evalsha");
+  net.proxy.deliver_held(Direction::requests);
+  REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
+  CHECK(state_of(*other, "k").holders.empty());
+  CHECK(enters(*other, claim_on("k")));
 }
 
 TEST_CASE("requests of an earlier holder that arrive late change nothing for the next") {
@@ -251,7 +266,7 @@ TEST_CASE("a waiter whose connection breaks comes back to its place in the queue
   Claim next = claim_on("k"), last = claim_on("k");
   granted(*holder, held);
   LockAcquirer<Net> acquiring(net.opener(), {first});
-  REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
+  REQUIRE(eventually([&] { return acquiring.listener.waits(); }));
   queue_up(*second, next);
   queue_up(*third, last);
   net.proxy.refuse(true);
@@ -283,7 +298,7 @@ TEST_CASE("a waiter gets the lock although the server is restarted meanwhile") {
   const Claim held = claim_on("k");
   const Fence before = granted(*holder, held).fence;
   LockAcquirer<RedisEngine> acquiring(net.engine, {claim_on("k")});
-  REQUIRE(eventually([&] { return state_of(*holder, "k").waiters.size() == 1; }));
+  REQUIRE(eventually([&] { return acquiring.listener.waits(); }));
   server.kill_hard();
   server.restart();
   const auto got = had(acquiring.result());

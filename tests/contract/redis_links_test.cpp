@@ -147,28 +147,29 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
     return say(words.front() == "WAIT" ? ":5\r\n" : "+OK\r\n");
   });
   RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())),
-                   {"dlock:", 1, false, false});
+                   RedisTerms{"dlock:", 1});
   try {
     store.acquire(claim_on("k"), {}, soon());
     FAIL("it was granted");
   } catch (const Error& error) {
-    CHECK(error.trouble() == ErrorKind::not_replicated);
+    CHECK(error.kind() == ErrorKind::not_replicated);
   }
 }
 
 TEST_CASE("a server that always has more is left at the deadline") {
   const std::string refused = request({"refused", "held", "1", "0", "1", "0", "1", "1", "1"});
   bool grants = true;
-  FakeServer server([&](const std::vector<std::string>& words) {
-    if (words.front() == "SCAN") return say("*2\r\n$1\r\n7\r\n*0\r\n");
+  FakeServer server([&, pages = 1000](const std::vector<std::string>& words) mutable {
+    if (words.front() == "SCAN") {
+      return say("*2\r\n+" + std::to_string(++pages) + "\r\n*0\r\n");
+    }
     if (words.front() != "EVALSHA") return say("+OK\r\n");
     if (std::find(words.begin(), words.end(), "tidy") != words.end()) {
       return say("$8\r\ntidied 1\r\n");
     }
     return say(grants ? "$11\r\ngranted 1 1\r\n" : refused);
   });
-  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())),
-                   {"dlock:", 0, false, false});
+  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
   const auto brief = [] { return CallOptions{later(BootClock::now(), milliseconds(300)), -1}; };
   CHECK(std::holds_alternative<Grant>(store.acquire(claim_on("k"), {}, brief())));
   grants = false;
@@ -177,11 +178,11 @@ TEST_CASE("a server that always has more is left at the deadline") {
     try {
       return std::holds_alternative<Refusal>(store.acquire(claim_on("k"), {}, brief()));
     } catch (const Error& error) {
-      return error.trouble() == ErrorKind::unavailable;
+      return error.kind() == ErrorKind::unavailable;
     }
   };
   CHECK(is_left());
-  CHECK_THROWS_AS(store.matching_keys({"*"}, brief()), Error);
+  CHECK_THROWS_AS(store.inspect({{}, {"*"}}, brief()), Error);
 }
 
 TEST_CASE("an answer that comes drop by drop is given up at the deadline, and when interrupted") {
@@ -208,7 +209,7 @@ TEST_CASE("an answer that comes drop by drop is given up at the deadline, and wh
     store->acquire(claim_on("k"), {}, {never, interrupt.fd()});
     FAIL("it was granted");
   } catch (const Error& error) {
-    CHECK(error.trouble() == ErrorKind::interrupted);
+    CHECK(error.kind() == ErrorKind::interrupted);
   }
 }
 

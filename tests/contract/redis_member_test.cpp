@@ -1,16 +1,17 @@
 // Redis only: a server as one of a quorum, and what its memory is worth.
 
+#include <algorithm>
 #include <thread>
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "engines.hpp"
-#include "redis/redis_member.hpp"
+#include "redis/member_server.hpp"
 #include "support/clock_control.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/vouching.hpp"
+#include "support/recorded_process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -20,7 +21,10 @@ using std::chrono::seconds;
 constexpr milliseconds none{0};
 constexpr milliseconds whole_guard{120'000};
 
-RedisMember member_at(const Address& address) { return {endpoint_at(address), "dlock:"}; }
+RedisStore member_at(const Address& address) {
+  const RedisTerms terms{.member = true};
+  return {std::make_unique<MemberServer>(endpoint_at(address), terms), terms};
+}
 
 Answer vote(Member& member, const Claim& claim, std::int64_t proposal = 1, const Ask& ask = {}) {
   return member.vote(claim, ask, Fence{proposal}, soon());
@@ -51,7 +55,7 @@ std::optional<Error> trouble_of(Member& member, const CallOptions& call_options 
   return std::nullopt;
 }
 bool says(const std::optional<Error>& error, ErrorKind trouble, const std::string& text) {
-  return error && error->trouble() == trouble &&
+  return error && error->kind() == trouble &&
          std::string(error->what()).find(text) != std::string::npos;
 }
 
@@ -99,7 +103,7 @@ TEST_CASE("a server that has just started lets only those in who are inside, for
   CHECK(voted(member, first) != 0);
   CHECK(!guarded(member));
   // A clock that goes back makes no guard last longer than a whole one.
-  vouch_for(server, seconds(60));
+  record_process_of(server, seconds(60));
   clock.advance(-std::chrono::hours(1));
   renew(member, first);
   CHECK(member.standing().quarantined_for == whole_guard);
@@ -110,7 +114,7 @@ TEST_CASE("a server that has just started lets only those in who are inside, for
 
 TEST_CASE("the memory of a server is lost with its process and with its keys") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   auto member = member_at(server.address());
   const Claim claim = claim_on("k");
   REQUIRE(voted(member, claim) != 0);
@@ -120,7 +124,7 @@ TEST_CASE("the memory of a server is lost with its process and with its keys") {
   CHECK(member.standing().quarantined_for > whole_guard / 2);
   CHECK(member.standing().process == run_id_of(server));
   CHECK(voted(member, claim) == 0);
-  vouch_for(server);
+  record_process_of(server);
   REQUIRE(voted(member, claim) != 0);
   server.command({"FLUSHALL"});
   CHECK(voted(member, claim_on("k")) == 0);
@@ -179,7 +183,7 @@ TEST_CASE("what survives a restart without a promise is kept, and nothing is add
   RedisOptions options;
   options.config = {"appendonly yes", "appendfsync everysec"};
   RedisServer server(options);
-  vouch_for(server);
+  record_process_of(server);
   auto member = member_at(server.address());
   const Claim held = claim_on("k"), other = claim_on("other");
   REQUIRE(voted(member, held) != 0);
@@ -193,14 +197,14 @@ TEST_CASE("what survives a restart without a promise is kept, and nothing is add
   server.restart();
   auto waiting = member_at(server.address());
   CHECK(std::get<Refusal>(vote(waiting, other, 1, {true, {}})).waiting == 1);
-  vouch_for(server);
+  record_process_of(server);
   CHECK(voted(member, claim_on("other")) == 0);  // lets the queue in
   CHECK(news(waiting, other, Wake::Reason::granted).has_value());
 }
 
 TEST_CASE("a server that answers once it is on the disk votes at once after a restart") {
   RedisServer server(durable());
-  vouch_for(server);
+  record_process_of(server);
   const Claim held = claim_on("k"), after = claim_on("after");
   {
     auto member = member_at(server.address());
@@ -224,21 +228,20 @@ TEST_CASE("a server that answers once it is on the disk votes at once after a re
     server.restart();
     CHECK(voted(member, claim_on("after " + name)) == 0);
     CHECK(guarded(member));
-    vouch_for(server);
-    member_at(server.address()).renew(held, {}, soon()).grant;
+    record_process_of(server);
+    member_at(server.address()).renew(held, {}, soon());
   }
 }
 
 TEST_CASE("a member needs INFO and ROLE, may lack CONFIG, and is no replica") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   const auto with = [&](const std::string& rule) {
     server.command({"ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "&*", "+@all", rule});
     Endpoint endpoint = endpoint_at(server.address());
     endpoint.user = "u";
     endpoint.password = "pw";
-    RedisMember member(endpoint, "dlock:");
-    return trouble_of(member);
+    return trouble_of(*redis_member(endpoint, "dlock:"));
   };
   CHECK(says(with("-info"), ErrorKind::denied, "+info"));
   CHECK(says(with("-role"), ErrorKind::denied, "role"));
@@ -267,6 +270,18 @@ TEST_CASE("a node of a Cluster is no member, and neither is who does not say whi
   CHECK(says(trouble_of(nameless), ErrorKind::unavailable, "run_id"));
 }
 
+TEST_CASE("a latch asks a server that can be no member once, and not until its time is up") {
+  FakeServer server([](const std::vector<std::string>& words) {
+    if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");
+    return say(words.front() == "EVALSHA" ? "$7\r\n0 0 0 g\r\n" : "$1\r\n#\r\n");
+  });
+  auto nameless = member_at(server.address());
+  CHECK_THROWS_AS(nameless.look_at_latch(LockKey{"k"}, false, soon()), Error);
+  const auto asked = server.requests();
+  CHECK(std::count_if(asked.begin(), asked.end(),
+                      [](const auto& words) { return words.front() == "EVALSHA"; }) == 1);
+}
+
 TEST_CASE("a server that keeps nothing is no member for longer than it takes to see that") {
   FakeServer server([](const std::vector<std::string>& words) {
     if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");
@@ -285,7 +300,7 @@ TEST_CASE("a server that keeps nothing is no member for longer than it takes to 
 
 TEST_CASE("a member's first answer takes one round trip on a new link, also a cold one's") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   FaultProxy proxy(server.address());
   auto member = member_at(proxy.address());
   proxy.hold(Direction::replies);
@@ -305,7 +320,7 @@ TEST_CASE("a member's first answer takes one round trip on a new link, also a co
 TEST_CASE("a member's fence is what was proposed within a minute of its clock, and may be raised") {
   ShimClock clock;
   RedisServer server(under(clock));
-  vouch_for(server);
+  record_process_of(server);
   auto member = member_at(server.address());
   const std::int64_t now = clock.now().count(), minute = 60'000'000;
   const Claim slow = claim_on("a"), fast = claim_on("b"), exact = claim_on("c");
@@ -322,7 +337,7 @@ TEST_CASE("a member's fence is what was proposed within a minute of its clock, a
 
 TEST_CASE("a lost hold comes back past the queue, but not beside another or after its release") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   auto member = member_at(server.address()), queueing = member_at(server.address());
   Claim lost = claim_on("k"), inside = claim_on("k"), next = claim_on("k");
   REQUIRE(voted(member, inside) != 0);
@@ -337,7 +352,7 @@ TEST_CASE("a lost hold comes back past the queue, but not beside another or afte
 
 TEST_CASE("a vote that comes after another process has released its token is not granted") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   auto late = member_at(server.address());
   auto other = member_at(server.address());
   const Claim claim = claim_on("k");
@@ -348,7 +363,7 @@ TEST_CASE("a vote that comes after another process has released its token is not
 
 TEST_CASE("only what another process may have asked leaves a trace of its release") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   auto member = member_at(server.address());
   const auto traces = [&] { return server.command({"HLEN", "dlock:{k}"}).number; };
   const Claim dropped = claim_on("k");
@@ -361,7 +376,7 @@ TEST_CASE("only what another process may have asked leaves a trace of its releas
 
 TEST_CASE("a member whose token another asked for, too, releases what that one got or will get") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   FaultProxy proxy(server.address());
   auto member = member_at(proxy.address()), other = member_at(server.address());
   const Claim late = claim_on("late"), got = claim_on("got");
@@ -381,7 +396,7 @@ TEST_CASE("a member whose token another asked for, too, releases what that one g
 
 TEST_CASE("requests that reach a member twice do no harm") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   FaultProxy proxy(server.address());
   auto member = member_at(proxy.address());
   const Claim claim = claim_on("k");
@@ -403,7 +418,7 @@ TEST_CASE("requests that reach a member twice do no harm") {
 
 TEST_CASE("a release follows a broken-off vote on its link at once, and opens none") {
   RedisServer server;
-  vouch_for(server);
+  record_process_of(server);
   FaultProxy proxy(server.address());
   auto member = member_at(proxy.address());
   Event interrupt;
@@ -424,7 +439,7 @@ TEST_CASE("a release follows a broken-off vote on its link at once, and opens no
     try {
       give_back();
     } catch (const Error& error) {
-      return error.trouble() == ErrorKind::interrupted;
+      return error.kind() == ErrorKind::interrupted;
     }
     return false;
   }));

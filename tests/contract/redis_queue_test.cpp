@@ -74,6 +74,9 @@ TEST_CASE("a key that is free for a waiter on its way is free for all after a mo
   auto dead = engine.open();
   queue_up(*dead, claim_on("k"));
   dead.reset();
+  REQUIRE(eventually([&] {
+    return engine.server.command({"PUBSUB", "CHANNELS", "dlock:{k}*"}).items.empty();
+  }));
   release(*holder, held);
   const Refusal refusal = refused(*holder, claim_on("k"));
   CHECK(refusal.holders == 0);

@@ -102,8 +102,7 @@ TEST_CASE("a user needs these commands and no more, and nothing outside of the p
   other.database = 1;
   other.user = "u";
   other.password = "pw";
-  CHECK(error_of([&] { enters(*redis_store(other), claim_on("k")); }).trouble() ==
-        ErrorKind::denied);
+  CHECK(error_of([&] { enters(*redis_store(other), claim_on("k")); }).kind() == ErrorKind::denied);
 }
 
 TEST_CASE("a user without any one of these commands is told so or cannot lock") {
@@ -177,7 +176,7 @@ TEST_CASE("a user without channels is told so when it waits, and stands in no qu
   granted(*holder, claim_on("k"));
   const Claim claim = claim_on("k");
   const Error error = error_of([&] { store->acquire(claim, {true, {}}, soon()); });
-  CHECK(error.trouble() == ErrorKind::denied);
+  CHECK(error.kind() == ErrorKind::denied);
   CHECK(says(error, "channel"));
   CHECK(state_of(*holder, "k").waiters.empty());
   CHECK(release(*store, claim) == Released::not_held);
@@ -285,7 +284,7 @@ TEST_CASE("a server out of memory lets holders renew and release, and says why i
   engine.server.command({"CONFIG", "SET", "maxmemory", "1mb"});
   for (const bool wait : {false, true}) {
     const Error error = error_of([&] { second->acquire(claim_on("new"), {wait, {}}, soon()); });
-    CHECK(error.trouble() == ErrorKind::unavailable);
+    CHECK(error.kind() == ErrorKind::unavailable);
     CHECK(says(error, "out of memory"));
   }
   CHECK(renew(*store, quiet).has_value());

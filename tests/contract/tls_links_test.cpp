@@ -22,7 +22,7 @@ std::string ping(Connection& connection) {
   try {
     return connection.exchange({&request, 1}, for_half_a_minute()).front().text;
   } catch (const Error& error) {
-    CHECK(error.trouble() == ErrorKind::unavailable);
+    CHECK(error.kind() == ErrorKind::unavailable);
     return error.what();
   }
 }
@@ -61,7 +61,7 @@ TEST_CASE("tls: a connection cut at any byte is trouble that is told, and never 
       CHECK(has(ping(connection), "during the TLS handshake"));
     }
     // Signatures differ by some bytes in length: these are within the last record in any case.
-    for (const std::size_t missing : {8, 15, 24}) {
+    for (const std::size_t missing : {8U, 15U, 24U}) {
       CAPTURE(missing);
       proxy.close_after(Direction::replies, all - missing);
       Connection connection(route_to(endpoint));

@@ -14,6 +14,28 @@
 namespace dlock::fuzz {
 namespace {
 
+/// A server with one reply to everything.
+class Parrot final : public RedisTransport {
+ public:
+  explicit Parrot(const Reply& reply) : reply_(reply) {}
+
+  ScriptReply run_script(const ScriptRun&, const CallOptions&) override { return {reply_}; }
+  std::vector<Reply> read(const std::vector<std::string>&, const std::vector<Request>& requests,
+                          const CallOptions&) override {
+    return std::vector<Reply>(requests.size(), reply_);
+  }
+  std::variant<ChannelMessage, Wake::Reason> next_message(const std::string&, Deadline,
+                                                          int) override {
+    return Wake::Reason::due;
+  }
+  void visit_all(const CallOptions&, const Visit&) override {}
+  bool was_reached() const override { return true; }
+  std::string name() const override { return "server"; }
+
+ private:
+  const Reply& reply_;
+};
+
 /// The replies in `bytes` that arrive `step` at a time; whether they end in an Error.
 struct Heard {
   std::vector<Reply> replies;
@@ -69,12 +91,8 @@ void read_as_anything(const Reply& reply) {
   for (const std::size_t first : {0U, 1U, 3U}) {
     allow_errors([&] { holders_from(reply, first, 1); });
   }
-  const LockReader reader{"dlock:", "server",
-                          [&](const std::vector<LockKey>& keys, const std::vector<Request>&) {
-                            return std::vector<Reply>(keys.size() * requests_a_key, reply);
-                          },
-                          [](const std::vector<std::string>&) { return std::vector<LockKey>(); }};
-  allow_errors([&] { inspect_locks({{LockKey{"k"}}, {}}, reader); });
+  Parrot parrot(reply);
+  allow_errors([&] { inspect_locks({{LockKey{"k"}}, {}}, "dlock:", parrot, {}); });
 }
 
 }  // namespace

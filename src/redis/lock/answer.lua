@@ -1,4 +1,5 @@
--- Reads the holds, does what is asked, and answers.
+-- Part 10, the last, of the script that request.lua describes: reads the holds, calls the
+-- operation that ARGV 1 names, and replies, with what a member adds. KEYS 1 to 5.
 
 -- A write that is not denyoom, so that a server out of memory lets a holder renew and release.
 if op ~= 'acquire' then call('HDEL', key, '') end

@@ -1,3 +1,8 @@
+-- Part 3 of the script that request.lua describes: the commonest requests, answered at once. KEYS
+-- 1 holds, 2 queue, 4 fence. ARGV of acquire, renew and release as listed there. Reply: released,
+-- granted or renewed; other requests go on after it. Sets only_hold, time, stamp, now and claim
+-- (how a waiter's entry ends) for the parts after it.
+--
 -- The common cases stand before any function is made, for making one takes longer than a command.
 -- A write that is not denyoom comes first, because a server out of memory runs those, and then lets
 -- the rest of the script write.

@@ -1,3 +1,8 @@
+-- Part 5 of the script that request.lua describes: the commonest hand-over. KEYS 1
+-- to 4. ARGV 3 of release, the word for this server. Reply: released, with the grant published on
+-- the waiter's channel; other requests go on after it. Sets the spans of waiting for the parts after
+-- it.
+--
 -- The common case of a release that others wait for, before the functions for all cases are made.
 
 -- What a waiter holds that was granted by a message, until it confirms: on a single server its
@@ -10,19 +15,6 @@ local head_patience, queue_life, told_slack = 75000000, 120000, 1000
 local waiters_told, told_together = 3, 8
 -- How long a waiter to which nobody listens keeps its place, and how many at the head of the queue.
 local absence_patience, most_absent = 1000000, 32
-
-local function last_fence()
-  return tonumber(string.match(call('GET', KEYS[4]) or '', '^%d+')) or 0
-end
-
-local function next_fence(proposal)
-  local least = now
-  if proposal then
-    least = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposal))
-  end
-  local last = last_fence()
-  return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
-end
 
 -- Release of the only hold, without a floor, where the first in line waits at this server, for the
 -- key alone, and those behind it know when to ask: what let_in() and tell_next() would do.

@@ -1,3 +1,6 @@
+-- Part 6 of the script that request.lua describes: functions, which reply nothing. KEYS 1 to 4,
+-- no ARGV.
+--
 -- The holds of the key, as one request finds and leaves them, and the rule that lets owners in.
 
 local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge

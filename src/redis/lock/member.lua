@@ -1,4 +1,6 @@
--- What a member of a quorum alone is asked.
+-- Part 9 of the script that request.lua describes: what only a member of a quorum is asked. KEYS
+-- 1 to 5. ARGV 5 of renew, the fence to raise the hold's to; 4 to 7 of rejoin. rejoin() returns
+-- the reply of a renew.
 
 local raise_own, rejoin
 

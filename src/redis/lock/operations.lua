@@ -1,3 +1,7 @@
+-- Part 8 of the script that request.lua describes: acquire(), renew(), release() and force().
+-- Each takes the ARGV of its operation there and returns its reply, without what a member adds.
+-- KEYS 1 to 4.
+--
 -- What each operation does once the holds are read.
 
 local function live_values(reply, wanted, most)

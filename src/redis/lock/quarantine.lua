@@ -1,3 +1,9 @@
+-- Part 2 of the script that request.lua describes: what a member's memory is worth. KEYS 5 alive,
+-- which only a member of a quorum is given. ARGV 2 run_id and 4 flag of record_process, 9 the
+-- fence that an acquire proposes. Reply, to record_process only: {ms of quarantine,
+-- "run_id/flag"}. Sets guard_end, guard_left, vouched, proposed and of_member (how a reply of one
+-- line ends) for the parts after it.
+--
 -- A member of a quorum may have lost its memory, and with it leases that the others remember. So its
 -- key `alive` says which process (run_id of INFO) it was, and since when its memory is whole. The
 -- clients compare: where it names another process or is not there, one of them records this one,

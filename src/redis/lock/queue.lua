@@ -1,3 +1,6 @@
+-- Part 7 of the script that request.lua describes: functions, which reply nothing but publish
+-- "grant" and "next" on the channels of waiters. KEYS 1 to 4. ARGV 3, the word for this server.
+--
 -- Who waits: is let in, is told, or has gone.
 
 -- A waiter to which nobody listens may be on its way here: it has asked for the first time and is to

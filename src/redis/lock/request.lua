@@ -1,6 +1,7 @@
 -- The whole protocol of one lock, run inside the server: every operation reads and changes the
 -- lock's keys in one step. The client's half is redis_store.cpp and protocol_text.cpp. The files of
--- this folder become one script, in the order that CMakeLists.txt names them: this one begins it.
+-- this folder become one script, in the order that CMakeLists.txt names them. Each says at its top
+-- which part it is, and this one, part 1, has the KEYS, ARGV and replies of the whole.
 --
 -- KEYS  1 holds    hash   token -> "flag floor at since fence lease ttl limit owner who"
 --       2 queue    zset   ticket -> token

@@ -1,0 +1,16 @@
+-- Part 4 of the script that request.lua describes: the fencing token of the next grant. KEYS 4. No
+-- ARGV, no reply. Sets last_fence() and next_fence() for the parts after it; the grant of a free key
+-- has its own in common_cases.lua, as a function would cost it more than the rest.
+
+local function last_fence()
+  return tonumber(string.match(call('GET', KEYS[4]) or '', '^%d+')) or 0
+end
+
+local function next_fence(proposal)
+  local least = now
+  if proposal then
+    least = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposal))
+  end
+  local last = last_fence()
+  return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
+end

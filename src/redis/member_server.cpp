@@ -1,0 +1,141 @@
+#include "redis/member_server.hpp"
+
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "redis/script_answer.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock {
+namespace {
+
+/// The value of `field` in what INFO answers, a line each.
+std::string info_field(std::string_view info, const std::string& field) {
+  const std::string begin = "\n" + field + ":";
+  const auto at = info.find(begin);
+  if (at == std::string_view::npos) return "";
+  info.remove_prefix(at + begin.size());
+  return std::string(info.substr(0, info.find_first_of("\r\n")));
+}
+
+/// Whether a restart forgets nothing that was answered; nothing where `config` is a refusal. What
+/// keeps the disk from being written to while it is busy otherwise keeps no promise.
+std::optional<bool> durable_by(const Reply& config) {
+  if (config.is_error()) return std::nullopt;
+  std::map<std::string_view, std::string_view> settings;
+  for (std::size_t i = 0; i + 1 < config.items.size(); i += 2) {
+    settings[config.items[i].text] = config.items[i + 1].text;
+  }
+  return settings["appendonly"] == "yes" && settings["appendfsync"] == "always" &&
+         settings["no-appendfsync-on-rewrite"] == "no";
+}
+
+LinkQuestions questions() { return {{{"INFO", "server"}, {"CONFIG", "GET", "*append*"}}, true}; }
+
+}  // namespace
+
+MemberServer::MemberServer(const Endpoint& server, const RedisTerms& terms)
+    : RedisClient(std::make_unique<FixedEndpoint>(server), terms, questions()) {}
+
+ScriptReply MemberServer::run_script(const ScriptRun& run, const CallOptions& call_options) {
+  if (!run.tells_standing) return RedisClient::run_script(run, call_options);
+  const int link = links();
+  const Deadline sent = BootClock::now();
+  ScriptReply reply = run_for_recorded(run, call_options);
+  // A new link has told its clock itself, in less time.
+  if (!reply.is_error() && word(reply, 0) == "refused" && links() == link) {
+    note_clock(server_clock(word(reply, 7)), sent, BootClock::now());
+  }
+  return reply;
+}
+
+ScriptReply MemberServer::run_for_recorded(const ScriptRun& run, const CallOptions& call_options) {
+  ScriptReply reply = RedisClient::run_script(run, call_options);
+  if (reply.is_error() || take_standing(reply)) return reply;
+  record_process(run, call_options);
+  // A hold found, renewed or released is that, whichever process is recorded.
+  if (run.arguments.front() != "acquire") return reply;
+  if (word(reply, 0) == "granted" && standing_.quarantined_for > milliseconds(0)) {
+    run_beside(run, {"release", run.arguments[1], "0", "1", "0"}, call_options);
+  }
+  // Also for the sake of the subscription, which other requests have ended.
+  reply = RedisClient::run_script(run, call_options);
+  if (!reply.is_error() && !take_standing(reply)) memory_lost();
+  return reply;
+}
+
+ScriptReply MemberServer::run_beside(const ScriptRun& run, std::vector<std::string> arguments,
+                                     const CallOptions& call_options) {
+  ScriptRun beside = run;
+  beside.arguments = std::move(arguments);
+  beside.channel.clear();
+  beside.unanswered = nullptr;
+  ScriptReply reply = RedisClient::run_script(beside, call_options);
+  if (reply.is_error()) throw server_error(reply, name());
+  return reply;
+}
+
+void MemberServer::record_process(const ScriptRun& run, const CallOptions& call_options) {
+  const std::string flag = process_.durable.value_or(false) ? "a" : "-";
+  ScriptReply reply = run_beside(run, {"record_process", process_.run_id, flag}, call_options);
+  if (!take_standing(reply)) memory_lost();
+}
+
+void MemberServer::memory_lost() const {
+  throw Error(ErrorKind::unavailable,
+              name() +
+                  ": what was written to it a moment ago is gone: its memory is not to be "
+                  "relied upon");
+}
+
+void MemberServer::note_clock(microseconds server, Deadline sent, Deadline received) {
+  standing_.clock = ClockReading{server, sent, received};
+}
+
+bool MemberServer::take_standing(Reply& reply) {
+  if (!reply.is_array(2)) unexpected_answer();
+  const std::string vouched = std::move(reply.items.back().text);
+  reply.items.pop_back();
+  standing_.quarantined_for = span(reply, reply.items.size() - 1);
+  standing_.process = process_.run_id;
+  reply.items.pop_back();
+  if (!process_.durable) return vouched.starts_with(process_.run_id + "/");
+  return vouched == process_.run_id + (*process_.durable ? "/a" : "/-");
+}
+
+void MemberServer::check_link() {
+  if (process_.link == connection().links()) return;
+  const Reply& info = connection().answers().at(0);
+  if (info.is_error("NOPERM")) {
+    throw Error(ErrorKind::denied,
+                name() +
+                    ": the user may not use INFO, which tells whether a server of several has lost "
+                    "its memory: its ACL needs +info");
+  }
+  if (info.is_error()) throw server_error(info, name());
+  if (info_field(info.text, "redis_mode") == "cluster") {
+    throw Error(ErrorKind::unavailable,
+                name() + ": it is a node of a Cluster, which cannot be one of several servers");
+  }
+  const std::string run_id = info_field(info.text, "run_id");
+  if (run_id.empty() || run_id.find(' ') != std::string::npos) {
+    throw Error(ErrorKind::unavailable, name() + ": INFO does not tell its run_id");
+  }
+  standing_.process = run_id;
+  const std::string clock = info_field(info.text, "server_time_usec");
+  const auto [sent, received] = connection().answered_between();
+  if (!clock.empty()) note_clock(server_clock(clock), sent, received);
+  process_ = {connection().links(), run_id, durable_by(connection().answers().at(1))};
+}
+
+std::unique_ptr<RedisStore> redis_member(const Endpoint& server, const std::string& prefix,
+                                         LinkListener on_link, AddressListener on_resolved) {
+  RedisTerms terms{.prefix = prefix,
+                   .member = true,
+                   .on_link = std::move(on_link),
+                   .on_resolved = std::move(on_resolved)};
+  return std::make_unique<RedisStore>(std::make_unique<MemberServer>(server, terms), terms);
+}
+
+}  // namespace dlock

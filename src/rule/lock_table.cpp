@@ -13,10 +13,11 @@ milliseconds floor_left(const HoldEntry& hold, microseconds now) {
   return std::chrono::ceil<milliseconds>(std::min(hold.since, now) + hold.floor - now);
 }
 
-WaiterEntry asking(const Claim& claim, const HolderIdentity& backing, microseconds now,
-                   std::optional<Fence> proposal) {
-  return {claim.token, claim.owner, {},        now,     {},       claim.ttl,
-          claim.floor, claim.limit, claim.who, backing, proposal, {}};
+}  // namespace
+
+WaiterEntry waiter_of(const Claim& claim, const HolderIdentity& backing, microseconds now) {
+  return {claim.token, claim.owner, {},          now,       {},
+          claim.ttl,   claim.floor, claim.limit, claim.who, backing};
 }
 
 HoldEntry tombstone(const Token& token, milliseconds lease, microseconds now) {
@@ -29,8 +30,6 @@ HoldEntry tombstone(const Token& token, milliseconds lease, microseconds now) {
   entry.limit = no_limit;
   return entry;
 }
-
-}  // namespace
 
 microseconds left_of(const HoldEntry& hold, microseconds now) {
   return hold.lease - (now - std::min(hold.at, now));
@@ -81,8 +80,7 @@ std::vector<HoldEntry> LockTable::live_holds(Now now) const {
 
 Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, const Ask& ask,
                                                            const HolderIdentity& backing, Now now,
-                                                           WaiterNotifier& wakes,
-                                                           std::optional<Fence> proposal) {
+                                                           WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, claim.token);
   using Kind = TableTransaction::Verdict::Kind;
   const auto finish = [&](std::variant<Granted, Refused> answer) {
@@ -95,19 +93,18 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   };
   if (HoldEntry* own = find_hold(claim.token)) {
     if (!own->inside()) return refuse(Refusal::Reason::gone);
-    own->at = op.now();
-    own->ttl = own->lease = claim.ttl;
-    own->flag = Flag::held;
+    own->ttl = claim.ttl;
+    op.confirm(*own, claim.ttl);
     op.unqueue(claim.token);
     op.admit_waiters();
     own = find_hold(claim.token);
     return finish(Granted{own->fence, own->lease});
   }
   if (claim.latest && op.is_superseded(ask.ticket)) return refuse(Refusal::Reason::superseded);
-  const WaiterEntry asker = asking(claim, backing, op.now(), proposal);
-  const auto verdict = op.guarded_rule(claim.owner, claim.limit);
+  const WaiterEntry asker = waiter_of(claim, backing, op.now());
+  const auto verdict = op.rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {
-    op.admit(asker, verdict, Flag::held, claim.ttl);
+    op.admit(asker, verdict, Flag::held, claim.ttl, op.fence_for(verdict));
     op.admit_waiters();
     const HoldEntry* own = find_hold(claim.token);
     return finish(Granted{own->fence, own->lease});
@@ -120,10 +117,10 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   }
   op.let_in();
   if (find_hold(claim.token) == nullptr && queue.empty()) {
-    const auto now_free = op.guarded_rule(claim.owner, claim.limit);
+    const auto now_free = op.rule(claim.owner, claim.limit);
     if (now_free.kind == Kind::fits) {
-      op.admit(asker, now_free, Flag::held, claim.ttl);
-      if (claim.latest && (!now.one_of_several || ask.ticket)) op.supersede(asker, *ticket);
+      op.admit(asker, now_free, Flag::held, claim.ttl, op.fence_for(now_free));
+      if (claim.latest) op.supersede(asker, *ticket);
     }
   }
   op.tell_next();
@@ -133,76 +130,45 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
 
 Outcome<std::optional<milliseconds>> LockTable::renew(const Token& token,
                                                       std::optional<milliseconds> ttl, Now now,
-                                                      WaiterNotifier& wakes,
-                                                      std::optional<Fence> raise_to) {
+                                                      WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   std::optional<milliseconds> lease;
   HoldEntry* own = find_hold(token);
   if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);
-    op.renew(*own, *lease, raise_to);
+    op.confirm(*own, *lease);
   }
   op.admit_waiters();
   return {lease, op.more()};
 }
 
-Outcome<std::optional<Granted>> LockTable::rejoin(const Claim& claim, Fence fence,
-                                                  const HolderIdentity& backing, Now now,
-                                                  WaiterNotifier& wakes) {
-  TableTransaction op(*this, now, wakes, Token{});
-  HoldEntry* own = find_hold(claim.token);
-  const auto verdict = op.rule(claim.owner, claim.limit);
-  if (own != nullptr && own->inside()) {
-    op.renew(*own, own->ttl, {});
-    op.agree(own->owner, fence);
-  } else if (own == nullptr && verdict.lets_in()) {
-    op.admit(asking(claim, backing, op.now(), {}), verdict, Flag::held, claim.ttl, fence);
-    op.agree(find_hold(claim.token)->owner, fence);
-  } else if (own == nullptr && verdict.kind == TableTransaction::Verdict::Kind::full) {
-    WaiterEntry asker = asking(claim, backing, op.now(), {});
-    asker.reserved = fence;
-    op.join(asker, Ticket{0});
-  }
-  // One that is let in only now, behind another with a reservation, hears so when it next asks.
-  own = find_hold(claim.token);
-  const bool inside = own != nullptr && own->inside();
-  op.admit_waiters();
-  if (!inside) return {{}, op.more()};
-  own = find_hold(claim.token);
-  return {Granted{own->fence, own->lease}, op.more()};
-}
-
-Outcome<Released> LockTable::release(const Token& token, const ReleaseTerms& terms, Now now,
+Outcome<Released> LockTable::release(const Token& token, ReleaseMode mode, Now now,
                                      WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   Released answer = Released::not_held;
   HoldEntry* own = find_hold(token);
   if (own != nullptr && own->inside()) {
     answer = Released::yes;
-    if (terms.ignore_floor) own->floor = milliseconds(0);
+    if (mode == ReleaseMode::ignore_floor) own->floor = milliseconds(0);
     end_hold(*this, *own, op.now());
   } else if (find_waiter(token) != queue.end()) {
     answer = Released::left_queue;
   }
   op.unqueue(token);
-  if (terms.unsure && find_hold(token) == nullptr) {
-    holds.push_back(tombstone(token, terms.tombstone, op.now()));
-  }
   op.admit_waiters();
   return {answer, op.more()};
 }
 
-Outcome<std::vector<HoldEntry>> LockTable::force(std::optional<Fence> fence,
-                                                 const std::optional<Who>& by, Now now,
+Outcome<std::vector<HoldEntry>> LockTable::force(std::optional<Fence> fence, const Who& by, Now now,
                                                  WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   std::vector<HoldEntry> out;
   std::erase_if(holds, [&](HoldEntry& hold) {
     if (!hold.counts() || (fence && hold.fence != *fence)) return false;
     out.push_back(hold);
-    if (!by || hold.flag != Flag::held) return true;
+    if (hold.flag != Flag::held) return true;
     hold = tombstone(hold.token, hold.lease, op.now());
-    hold.who = *by;
+    hold.who = by;
     return false;
   });
   op.admit_waiters();
@@ -217,10 +183,10 @@ std::optional<Who> LockTable::evicted_by(const Token& token) const {
   return std::nullopt;
 }
 
-Outcome<std::optional<milliseconds>> LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {
+bool LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   op.admit_waiters();
-  return {op.until_earliest_end(), op.more()};
+  return op.more();
 }
 
 }  // namespace dlock

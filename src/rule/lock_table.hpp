@@ -19,20 +19,11 @@ namespace dlock {
 struct Now {
   microseconds lease_clock{0};
   microseconds wall{0};
-  /// So long a lease may last that this place has forgotten: until then nobody gets in but who is
-  /// inside already, and all others are told to ask again then. 0: it remembers all.
-  microseconds guard{0};
-  /// It is one of several of which a majority decides. Readers and the owners of seats of a
-  /// semaphore need not all meet on any of those: there they keep each other out.
-  bool one_of_several = false;
   /// A new fence is at least that, and the wall clock means nothing for it: the place counts.
   std::optional<Fence> fence_floor{};
 };
 
-/// How far from the wall clock a fence may be that a client proposes.
-constexpr std::chrono::seconds furthest_proposal{60};
-
-/// Who stands behind an entry on this host. The rules carry it about and never look into it.
+/// The process behind an entry on this host. The rules carry it about and never look into it.
 struct HolderIdentity {
   bool by_process = false;  ///< Liveness::process
   ProcessId process;
@@ -80,15 +71,10 @@ struct WaiterEntry {
   Limit limit;
   Who who;
   HolderIdentity backing;
-  std::optional<Fence> proposal{};  ///< of its last ask
-  /// Of a hold that the other members of a quorum remember, and its fence: let in without a word.
-  std::optional<Fence> reserved{};
-  /// Nobody listened when it was told: it keeps its place until then.
-  std::optional<microseconds> absent_until{};
   bool operator==(const WaiterEntry&) const = default;
 };
 
-/// What a waiter is told.
+/// A message to a waiter.
 struct GrantMessage {
   microseconds now{0};
   milliseconds lease{0};
@@ -101,15 +87,11 @@ struct NextMessage {
 };
 using Message = std::variant<GrantMessage, NextMessage>;
 
-/// What a server grants a waiter to which nobody listens: that has asked for the first time and is
-/// to listen when it asks again, or whose connection broke.
-constexpr milliseconds usual_absence_patience{1000};
-
 /// The way to the waiters.
 class WaiterNotifier {
  public:
   virtual ~WaiterNotifier() = default;
-  /// Tells one waiter; false if nobody listens there any more.
+  /// Tells one waiter; false if nobody listens there any more: then it leaves the queue.
   virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
   /// How many of the first are to know when what blocks ends, and how many are told where one of
   /// them does not.
@@ -121,9 +103,6 @@ class WaiterNotifier {
   /// How long a waiter that was granted by a message may take to confirm. Where its command may run
   /// by then, it is to outlive a hiccup of some seconds.
   virtual milliseconds provisional_lease() const { return milliseconds(6000); }
-  /// How long a waiter keeps its place to which nobody listens, because it may be on its way here;
-  /// 0 where it is dead then.
-  virtual milliseconds absence_patience() const { return milliseconds(0); }
 };
 
 /// The newest that asked with Claim::latest.
@@ -152,23 +131,17 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-/// An answer, and whether the work for the queue was cut short: then settle() goes on with it.
+/// An answer, and whether the work for the queue was cut short: then admit_waiters() goes on with
+/// it.
 template <typename T>
 struct Outcome {
   T answer;
   bool more = false;
 };
 
-/// How a release is to be done.
-struct ReleaseTerms {
-  bool unsure = false;  ///< an unanswered acquire of this token may still come
-  bool ignore_floor = false;
-  milliseconds tombstone{0};  ///< with `unsure`: how long it must not be granted
-};
-
-/// One key: the rules of the protocol over a plain value. No clock, file or process is in here;
-/// src/redis/lock is the same in Lua, and a test compares the two answer by answer. Proposals,
-/// raised fences, rejoin() and the guard are for a member of a quorum.
+/// One key: the rules of the protocol over a plain value. No clock, file or process is in here.
+/// src/redis/lock states the same rules in Lua and adds what only a server needs; tests compare the
+/// two by way of tests/reference.
 struct LockTable {
   std::vector<HoldEntry> holds;
   std::deque<WaiterEntry> queue;        ///< by ticket, then token
@@ -178,34 +151,23 @@ struct LockTable {
   std::optional<LatestClaim> latest{};  ///< remembered as long as the queue
   bool operator==(const LockTable&) const = default;
 
-  /// A new owner's fence is max(last + 1, `proposal` within furthest_proposal of the wall clock);
-  /// without a proposal the wall clock is one.
+  /// A new owner's fence is max(last + 1, the wall clock or Now::fence_floor).
   Outcome<std::variant<Granted, Refused>> acquire(const Claim& claim, const Ask& ask,
                                                   const HolderIdentity& backing, Now now,
-                                                  WaiterNotifier& wakes,
-                                                  std::optional<Fence> proposal = {});
-  /// Where the hold's fence is smaller than `raise_to` and the last one is not larger, both become
-  /// that.
+                                                  WaiterNotifier& wakes);
+  /// Renews and confirms a hold, by its own TTL if none is given; answers its lease.
   Outcome<std::optional<milliseconds>> renew(const Token& token, std::optional<milliseconds> ttl,
-                                             Now now, WaiterNotifier& wakes,
-                                             std::optional<Fence> raise_to = {});
-  /// Records a hold that was granted elsewhere with `fence`: past the queue and the guard, but not
-  /// beside another owner, and not for a token that was released. The last fence becomes at least
-  /// that. Where another is inside, it is first in the queue.
-  Outcome<std::optional<Granted>> rejoin(const Claim& claim, Fence fence,
-                                         const HolderIdentity& backing, Now now,
-                                         WaiterNotifier& wakes);
-  Outcome<Released> release(const Token& token, const ReleaseTerms& terms, Now now,
-                            WaiterNotifier& wakes);
+                                             Now now, WaiterNotifier& wakes);
+  Outcome<Released> release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes);
   /// Everybody, or the holds with this fence; answers those thrown out.
   /// They learn from evicted_by() who `by` is.
-  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, const std::optional<Who>& by,
-                                        Now now, WaiterNotifier& wakes);
-  /// Who evicted the hold of this token, where that is known; the label is the reason.
+  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, const Who& by, Now now,
+                                        WaiterNotifier& wakes);
+  /// The evictor of the hold of this token, where it is known; its label is the reason.
   std::optional<Who> evicted_by(const Token& token) const;
-  /// Expires what has ended and lets the queue in, as every request does on its way; answers when
-  /// what blocks now ends, if anything does.
-  Outcome<std::optional<milliseconds>> admit_waiters(Now now, WaiterNotifier& wakes);
+  /// Expires what has ended and lets the queue in, as every request does on its way; true if more
+  /// work for the queue is left.
+  bool admit_waiters(Now now, WaiterNotifier& wakes);
 
   /// The holds that count at `now`, tombstones and expired ones left out.
   std::vector<HoldEntry> live_holds(Now now) const;
@@ -213,6 +175,12 @@ struct LockTable {
   HoldEntry* find_hold(const Token& token);
   std::deque<WaiterEntry>::iterator find_waiter(const Token& token);
 };
+
+/// The entry of a claim that asks now.
+WaiterEntry waiter_of(const Claim& claim, const HolderIdentity& backing, microseconds now);
+
+/// The trace of a token that is not granted again while `lease` lasts.
+HoldEntry tombstone(const Token& token, milliseconds lease, microseconds now);
 
 /// Ends a hold that is released: it becomes kept if its floor is not over, or else is removed. True
 /// if it was removed.
@@ -222,7 +190,7 @@ bool end_hold(LockTable& table, HoldEntry& hold, microseconds now);
 /// grant has done no work, so that this ends without a floor.
 bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now);
 
-/// What is left of an entry's lease; an `at` in the future (the clock went back) counts as `now`.
+/// The rest of an entry's lease; an `at` in the future (the clock went back) counts as `now`.
 microseconds left_of(const HoldEntry& hold, microseconds now);
 
 }  // namespace dlock

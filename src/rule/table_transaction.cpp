@@ -10,7 +10,7 @@ namespace {
 /// How many waiters one request looks at, so that no request takes for ever.
 constexpr int queue_budget = 500;
 /// A head that has not asked for that long is taken for dead, whatever its mailbox says.
-constexpr std::chrono::seconds head_patience{75};
+constexpr std::chrono::seconds longest_head_silence{75};
 /// A queue in which nobody has asked for that long is gone.
 constexpr std::chrono::seconds queue_life{120};
 /// Where the last grant that nobody confirmed has ended so lately, the next waiters may be stopped,
@@ -19,22 +19,13 @@ constexpr std::chrono::seconds lapse_memory{30};
 constexpr milliseconds doubted_lease{1000};
 /// So much later than what blocks ends a waiter may have been told to ask.
 constexpr milliseconds told_slack{1000};
-/// So many absent waiters at the head of the queue keep their place.
-constexpr std::size_t most_absent = 32;
-/// What a refusal advises when nothing with an end blocks.
+/// A refused client asks again after that where no hold with an end blocks it.
 constexpr milliseconds ask_again_anyway{1000};
 
 microseconds end_of(const HoldEntry& hold) { return hold.at + hold.lease; }
 
 bool stands_before(const WaiterEntry& a, const WaiterEntry& b) {
   return a.ticket != b.ticket ? a.ticket < b.ticket : a.token < b.token;
-}
-
-bool is_seat(Limit limit) { return !limit.unlimited() && limit != exclusive; }
-
-/// A reader and the owner of a seat.
-bool apart(Limit a, Limit b) {
-  return (a.unlimited() && is_seat(b)) || (is_seat(a) && b.unlimited());
 }
 
 }  // namespace
@@ -66,32 +57,7 @@ bool TableTransaction::queue_is_gone() const {
 }
 
 milliseconds TableTransaction::provisional_lease() const {
-  if (has_lapsed_) return doubted_lease;
-  return now_.one_of_several ? milliseconds(2000) : wakes_.provisional_lease();
-}
-
-/// Also where the clock went back.
-bool TableTransaction::stays_away(const WaiterEntry& waiter) const {
-  return waiter.absent_until && (*waiter.absent_until <= now() ||
-                                 *waiter.absent_until > now() + wakes_.absence_patience());
-}
-
-/// Whether a waiter to which nobody listens may be on its way here, `absent_before` others before
-/// it; a moment for it begins when that is noticed.
-bool TableTransaction::keeps_place(WaiterEntry& waiter, std::size_t absent_before) const {
-  const auto patience = wakes_.absence_patience();
-  const bool may_come = patience > milliseconds(0) && absent_before < most_absent;
-  if (!may_come || stays_away(waiter)) return false;
-  if (!waiter.absent_until) waiter.absent_until = now() + patience;
-  return true;
-}
-
-Fence TableTransaction::next_fence(std::optional<Fence> proposal) const {
-  if (now_.fence_floor) return std::max(Fence{table_.last_fence.value + 1}, *now_.fence_floor);
-  const microseconds wanted(proposal ? proposal->value : now_.wall.count());
-  const auto allowed =
-      std::clamp(wanted, now_.wall - furthest_proposal, now_.wall + furthest_proposal);
-  return Fence{std::max(table_.last_fence.value + 1, allowed.count())};
+  return has_lapsed_ ? doubted_lease : wakes_.provisional_lease();
 }
 
 TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit) const {
@@ -107,62 +73,39 @@ TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit
     }
   }
   using Kind = Verdict::Kind;
-  const auto any = [&](const auto& is_such) {
-    return std::any_of(table_.holds.begin(), table_.holds.end(),
-                       [&](const HoldEntry& hold) { return hold.counts() && is_such(hold); });
-  };
   if (outer != nullptr) {
-    const bool beside_reader = now_.one_of_several && is_seat(limit) && any([&](const auto& hold) {
-                                 return hold.limit.unlimited() && hold.owner != outer->owner;
-                               });
-    return limit.admits(inside) && !beside_reader ? Verdict{Kind::enters, outer}
-                                                  : Verdict{Kind::upgrade};
+    return limit.admits(inside) ? Verdict{Kind::enters, outer} : Verdict{Kind::upgrade};
   }
-  const bool kept_out = any([&](const auto& hold) {
-    return !hold.limit.admits(inside + 1) || (now_.one_of_several && apart(limit, hold.limit));
-  });
+  const bool kept_out = std::any_of(
+      table_.holds.begin(), table_.holds.end(),
+      [&](const HoldEntry& hold) { return hold.counts() && !hold.limit.admits(inside + 1); });
   return Verdict{!kept_out && limit.admits(inside + 1) ? Kind::fits : Kind::full};
 }
 
-TableTransaction::Verdict TableTransaction::guarded_rule(const Owner& owner, Limit limit) const {
-  Verdict verdict = rule(owner, limit);
-  if (now_.guard > microseconds(0) && verdict.kind == Verdict::Kind::fits) {
-    verdict.kind = Verdict::Kind::full;
-  }
-  return verdict;
+Fence TableTransaction::fence_for(const Verdict& verdict) const {
+  if (verdict.inside != nullptr) return verdict.inside->fence;
+  return std::max(Fence{table_.last_fence.value + 1},
+                  now_.fence_floor.value_or(Fence{now_.wall.count()}));
 }
 
-Granted TableTransaction::admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag,
-                                milliseconds lease, std::optional<Fence> fence) {
+void TableTransaction::admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag,
+                             milliseconds lease, Fence fence) {
   HoldEntry hold{asker.token, asker.owner, flag,        now(), now(),     lease,
-                 asker.ttl,   asker.floor, asker.limit, {},    asker.who, asker.backing};
+                 asker.ttl,   asker.floor, asker.limit, fence, asker.who, asker.backing};
   if (verdict.inside != nullptr) {
     hold.owner = verdict.inside->owner;
-    hold.fence = verdict.inside->fence;
   } else {
-    hold.fence = fence.value_or(next_fence(asker.proposal));
-    table_.last_fence = std::max(table_.last_fence, hold.fence);
-    table_.last = LastGrant{hold.who, WallTime(now_.wall), hold.fence};
+    table_.last_fence = std::max(table_.last_fence, fence);
+    table_.last = LastGrant{hold.who, WallTime(now_.wall), fence};
   }
   unqueue(hold.token);
   table_.holds.push_back(hold);
-  return Granted{hold.fence, lease};
 }
 
-void TableTransaction::renew(HoldEntry& own, milliseconds lease, std::optional<Fence> raise_to) {
+void TableTransaction::confirm(HoldEntry& own, milliseconds lease) const {
   own.at = now();
   own.lease = lease;
   own.flag = Flag::held;
-  if (raise_to && own.fence < *raise_to && table_.last_fence <= *raise_to) {
-    agree(own.owner, *raise_to);
-  }
-}
-
-void TableTransaction::agree(const Owner& owner, Fence fence) {
-  table_.last_fence = std::max(table_.last_fence, fence);
-  for (HoldEntry& hold : table_.holds) {
-    if (hold.inside() && hold.owner == owner) hold.fence = fence;
-  }
 }
 
 void TableTransaction::join(WaiterEntry asker, std::optional<Ticket> ticket) {
@@ -184,7 +127,7 @@ void TableTransaction::unqueue(const Token& token) {
   if (place != table_.queue.end()) table_.queue.erase(place);
 }
 
-/// Who brings a ticket stood in the queue, or orders the waiters of a quorum.
+/// A client that brings a ticket was in the queue before.
 bool TableTransaction::is_superseded(std::optional<Ticket> ticket) const {
   if (!table_.latest || !ticket || table_.latest->token == self_) return false;
   if (*ticket != table_.latest->ticket) return *ticket < table_.latest->ticket;
@@ -200,8 +143,8 @@ Ticket TableTransaction::newest_ticket(std::optional<Ticket> ticket) const {
 void TableTransaction::supersede(const WaiterEntry& newer, Ticket ticket) {
   if (table_.latest && table_.latest->token != newer.token) {
     const auto older = table_.find_waiter(table_.latest->token);
-    if (older != table_.queue.end() && !older->reserved) {
-      if (!older->absent_until) wakes_.wake(*older, NextMessage{milliseconds(0)});
+    if (older != table_.queue.end()) {
+      wakes_.wake(*older, NextMessage{milliseconds(0)});
       table_.queue.erase(older);
     }
   }
@@ -217,39 +160,20 @@ void TableTransaction::let_in() {
     }
     const WaiterEntry head = table_.queue.front();
     const bool own = head.token == self_;
-    // What is reserved ends with the lease that the others had renewed when it was; once more
-    // admitted, it could come back after somebody else was inside.
-    const bool over = head.reserved && (head.seen > now() || head.seen + head.ttl <= now());
-    const bool gone = head.seen < now() - head_patience || stays_away(head);
-    if (over || (!own && gone)) {
+    if (!own && head.seen < now() - longest_head_silence) {
       table_.queue.pop_front();
       continue;
     }
-    const Verdict verdict =
-        head.reserved ? rule(head.owner, head.limit) : guarded_rule(head.owner, head.limit);
+    const Verdict verdict = rule(head.owner, head.limit);
     if (!verdict.lets_in()) return;
-    if (head.reserved) {
-      admit(head, verdict, Flag::held, head.ttl, head.reserved);
-      table_.find_hold(head.token)->at = head.seen;
-      agree(table_.find_hold(head.token)->owner, *head.reserved);
-      continue;
-    }
+    const Fence fence = fence_for(verdict);
     if (own) {
-      admit(head, verdict, Flag::held, head.ttl);
+      admit(head, verdict, Flag::held, head.ttl, fence);
       continue;
-    }
-    if (head.absent_until) {
-      moment_end_ = head.absent_until;
-      return;
     }
     const auto lease = std::min(provisional_lease(), head.ttl);
-    const Fence fence =
-        verdict.inside != nullptr ? verdict.inside->fence : next_fence(head.proposal);
     if (wakes_.wake(head, GrantMessage{now(), lease, fence})) {
-      admit(head, verdict, Flag::provisional, lease);
-    } else if (keeps_place(table_.queue.front(), 0)) {
-      moment_end_ = table_.queue.front().absent_until;
-      return;
+      admit(head, verdict, Flag::provisional, lease, fence);
     } else {
       table_.queue.pop_front();
     }
@@ -263,26 +187,22 @@ void TableTransaction::tell_next() {
   if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
   const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
   const auto first_few = wakes_.first_few();
-  std::size_t wanted = first_few.know, known = 0, absent = 0;
+  std::size_t wanted = first_few.know, known = 0;
   for (std::size_t place = 0; known < wanted && place < table_.queue.size();) {
     if (budget_-- == 0) {
       more_ = true;
       return;
     }
     WaiterEntry& waiter = table_.queue[place];
-    const bool soon =
-        waiter.reserved || (waiter.told > now() && waiter.told <= *earliest + told_slack);
-    if (waiter.token == self_ || (soon && !waiter.absent_until)) {
+    const bool soon = waiter.told > now() && waiter.told <= *earliest + told_slack;
+    if (waiter.token == self_ || soon) {
       ++place;
       ++known;
-    } else if (!waiter.absent_until && wakes_.wake(waiter, message)) {
+    } else if (wakes_.wake(waiter, message)) {
       waiter.told = *earliest;
       wanted = first_few.told;
       ++place;
       ++known;
-    } else if (keeps_place(waiter, absent)) {
-      ++place;
-      ++absent;
     } else {
       table_.queue.erase(table_.queue.begin() + static_cast<std::ptrdiff_t>(place));
     }
@@ -295,7 +215,9 @@ Refused TableTransaction::refused(Refusal::Reason why) const {
   std::copy_if(table_.holds.begin(), table_.holds.end(), std::back_inserter(answer.holds),
                [](const HoldEntry& hold) { return hold.counts(); });
   answer.waiting = table_.queue.size();
-  answer.ask_again = until_earliest_end().value_or(ask_again_anyway);
+  const auto earliest = earliest_end();
+  answer.ask_again =
+      earliest ? std::chrono::ceil<milliseconds>(*earliest - now()) : ask_again_anyway;
   if (why == Refusal::Reason::superseded) {
     HoldEntry newer;
     newer.owner = table_.latest->owner;
@@ -316,19 +238,12 @@ Ticket TableTransaction::last_ticket_plus_one() const {
 }
 
 std::optional<microseconds> TableTransaction::earliest_end() const {
-  if (now_.guard > microseconds(0)) return now() + now_.guard;
-  std::optional<microseconds> earliest = moment_end_;
+  std::optional<microseconds> earliest;
   for (const HoldEntry& hold : table_.holds) {
     if (!hold.counts() || end_of(hold) <= now()) continue;
     earliest = std::min(earliest.value_or(end_of(hold)), end_of(hold));
   }
   return earliest;
-}
-
-std::optional<milliseconds> TableTransaction::until_earliest_end() const {
-  const auto earliest = earliest_end();
-  if (!earliest) return std::nullopt;
-  return std::chrono::ceil<milliseconds>(*earliest - now());
 }
 
 }  // namespace dlock

@@ -5,6 +5,7 @@
 
 #include "base/wait.hpp"
 #include "lock/lease_renewer.hpp"
+#include "lock/release.hpp"
 #include "quorum/quorum_store.hpp"
 #include "simulator/work.hpp"
 #include "support/silent_listener.hpp"
@@ -244,7 +245,7 @@ void Client::hold(Store& store, Held held, Instant asked) {
   if (BootClock::now() >= last.front().grant.lease.valid_until) return;
   world.tell([&] { return process().name() + " gives it back"; });
   constexpr milliseconds longest_release{2000};
-  give_back(store, last, longest_release);
+  release_all(store, last, longest_release);
 }
 
 }  // namespace dlock::sim

@@ -64,13 +64,13 @@ AnyOf::AnyOf(std::span<const int> fds) {
   epoll_.reset(Process::running()->open(std::move(those)));
 }
 
-bool readable(int fd) { return Process::running()->raised(fd); }
+bool readable(int fd) { return fd >= 0 && Process::running()->raised(fd); }
 
 int poll_until(std::span<pollfd> fds, Deadline deadline) {
   while (true) {
     int ready = 0;
     for (pollfd& each : fds) {
-      const bool set = each.fd >= 0 && readable(each.fd);
+      const bool set = readable(each.fd);
       each.revents = set ? POLLIN : short{0};
       ready += set ? 1 : 0;
     }
@@ -78,6 +78,11 @@ int poll_until(std::span<pollfd> fds, Deadline deadline) {
     if (ready > 0 || now >= deadline) return ready;
     Process::running()->wait(deadline, now);
   }
+}
+
+bool sleep_until(Deadline deadline, int cancel_fd) {
+  pollfd cancel{cancel_fd, POLLIN, 0};
+  return poll_until({&cancel, 1}, deadline) > 0;
 }
 
 }  // namespace dlock

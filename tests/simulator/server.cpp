@@ -7,7 +7,7 @@ namespace dlock::sim {
 namespace {
 
 /// Twice as far as a proposal may be from the clock, which is longer than a lease may be.
-constexpr microseconds guard_after_a_loss = 2 * furthest_proposal;
+constexpr microseconds guard_after_a_loss = 2 * reference::furthest_proposal;
 
 /// Longer than the guard: who was never used votes at once.
 constexpr std::chrono::hours uptime_at_first{1};
@@ -67,23 +67,23 @@ void Server::listens_no_more(const Connection& connection) {
 }
 
 std::optional<Granted> Server::granted(const Token& token) const {
-  for (const HoldEntry& hold : memory_.table.holds) {
+  for (const HoldEntry& hold : memory_.table.stored.holds) {
     if (hold.token == token && hold.inside()) return Granted{hold.fence, hold.lease};
   }
   return std::nullopt;
 }
 
 Said Server::execute(const Request& request) {
-  LockTable& table = memory_.table;
-  const std::vector<HoldEntry> before = table.holds;
-  const Now now{wall(), wall(), guard(), true};
+  reference::RedisTable& table = memory_.table;
+  const std::vector<HoldEntry> before = table.stored.holds;
+  const reference::ServerNow now{wall(), guard(), true};
   Said said;
   if (const auto* vote = std::get_if<Vote>(&request)) {
-    said.answer = table.acquire(vote->claim, vote->ask, {}, now, *this, vote->proposal).answer;
+    said.answer = table.acquire(vote->claim, vote->ask, now, *this, vote->proposal);
   } else if (const auto* renewal = std::get_if<Renewal>(&request)) {
     const auto& [ttl, raise] = renewal->terms;
     const Token& token = renewal->claim.token;
-    const auto lease = table.renew(token, ttl, now, *this, raise).answer;
+    const auto lease = table.renew(token, ttl, now, *this, raise);
     const auto renewed = lease ? granted(token) : std::nullopt;
     const bool raised = renewed && raise && renewed->fence == *raise &&
                         std::none_of(before.begin(), before.end(), [&](const HoldEntry& hold) {
@@ -92,22 +92,22 @@ Said Server::execute(const Request& request) {
     if (raised) ++World::here().statistics().raised;
     said.answer = renewed;
   } else if (const auto* rejoining = std::get_if<Rejoining>(&request)) {
-    const auto taken = table.rejoin(rejoining->claim, rejoining->fence, {}, now, *this).answer;
+    const auto taken = table.rejoin(rejoining->claim, rejoining->fence, now, *this);
     if (taken) ++World::here().statistics().rejoined;
     said.answer = taken;
   } else if (const auto* release = std::get_if<WireRelease>(&request)) {
     given_back_.push_back(release->token);
-    said.answer = table.release(release->token, release->terms, now, *this).answer;
-  } else if (const auto* record_process = std::get_if<Vouch>(&request)) {
+    said.answer = table.release(release->token, release->terms, now, *this);
+  } else if (const auto* record_process = std::get_if<RecordProcess>(&request)) {
     auto& alive = memory_.alive;
     const bool lost_nothing = alive && alive->always && record_process->always;
     alive = Alive{record_process->run, lost_nothing ? alive->since : whole_since(),
                   record_process->always};
   }
-  if (!before.empty() || !table.holds.empty() || guard() > microseconds(0)) {
+  if (!before.empty() || !table.stored.holds.empty() || guard() > microseconds(0)) {
     last_busy_ = World::here().now();
   }
-  check_others(before, token_of(request), now);
+  check_others(before, token_of(request));
   said.clock = wall();
   said.guard = std::chrono::ceil<milliseconds>(guard());
   if (memory_.alive) said.remembered_run = memory_.alive->run;
@@ -118,12 +118,12 @@ Said Server::execute(const Request& request) {
 
 /// A request changes the hold of its own token alone, and the fence of its owner, which all holds
 /// of that owner share; what has expired goes by itself.
-void Server::check_others(const std::vector<HoldEntry>& before, const Token& token, Now now) const {
-  const auto& after = memory_.table.holds;
+void Server::check_others(const std::vector<HoldEntry>& before, const Token& token) const {
+  const auto& after = memory_.table.stored.holds;
   const auto own = std::find_if(after.begin(), after.end(),
                                 [&](const HoldEntry& hold) { return hold.token == token; });
   for (const HoldEntry& hold : before) {
-    if (hold.token == token || left_of(hold, now.lease_clock) <= microseconds(0)) continue;
+    if (hold.token == token || left_of(hold, wall()) <= microseconds(0)) continue;
     const bool of_own = own != after.end() && own->owner == hold.owner;
     const bool there = std::any_of(after.begin(), after.end(), [&](const HoldEntry& other) {
       return other.token == hold.token && other.owner == hold.owner && other.flag == hold.flag &&
@@ -167,7 +167,7 @@ Instant Server::closed_until(const Token& token) const {
   if (guarded && !remembers) {
     end = std::max(now, clock_.instant_of_wall(whole_since() + guard_after_a_loss));
   }
-  for (const HoldEntry& hold : memory_.table.holds) {
+  for (const HoldEntry& hold : memory_.table.stored.holds) {
     if (hold.token != token || !hold.inside()) continue;
     end = std::max(end, clock_.instant_of_wall(std::min(hold.at, wall()) + hold.lease));
   }
@@ -175,7 +175,7 @@ Instant Server::closed_until(const Token& token) const {
 }
 
 bool Server::might_have_rejoined(const Token& token, Span for_so_long) const {
-  const auto& holds = memory_.table.holds;
+  const auto& holds = memory_.table.stored.holds;
   const bool given_back =
       std::find(given_back_.begin(), given_back_.end(), token) != given_back_.end();
   const bool free = last_busy_ + for_so_long < World::here().now();
@@ -186,14 +186,14 @@ bool Server::might_have_rejoined(const Token& token, Span for_so_long) const {
 }
 
 bool Server::holds(const Token& token) const {
-  const auto& holds = memory_.table.holds;
+  const auto& holds = memory_.table.stored.holds;
   return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
     return hold.token == token && hold.inside() && left_of(hold, wall()) > microseconds(0);
   });
 }
 
 bool Server::lets_in(const Owner& owner) const {
-  const auto& holds = memory_.table.holds;
+  const auto& holds = memory_.table.stored.holds;
   return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
     return hold.owner == owner && hold.inside() && left_of(hold, wall()) > microseconds(0);
   });

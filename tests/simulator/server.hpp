@@ -9,22 +9,22 @@
 #include <vector>
 
 #include "quorum/node_clients.hpp"
-#include "rule/lock_table.hpp"
+#include "reference/redis_table.hpp"
 #include "simulator/world.hpp"
 
 namespace dlock::sim {
 
 /// Writes down which process of the server serves from now on, and whether it loses no write.
-struct Vouch {
+struct RecordProcess {
   std::string run;
   bool always = false;
 };
 /// A release as it goes over the wire.
 struct WireRelease {
   Token token;
-  ReleaseTerms terms;
+  reference::ReleaseTerms terms;
 };
-using Request = std::variant<Vote, Renewal, Rejoining, WireRelease, Vouch>;
+using Request = std::variant<Vote, Renewal, Rejoining, WireRelease, RecordProcess>;
 
 /// What a server says, with what every reply ends with.
 struct Said {
@@ -46,7 +46,7 @@ class Connection {
   virtual void server_gone() = 0;
 };
 
-/// One of the servers of a quorum: a lock table, and the record of its process that guards a
+/// One of the servers of a quorum: the reference table, and the record of its process that guards a
 /// restart. Its clock for everything is its wall clock.
 class Server final : WaiterNotifier {
  public:
@@ -93,17 +93,16 @@ class Server final : WaiterNotifier {
     bool always = false;
   };
   struct Contents {
-    LockTable table;
+    reference::RedisTable table;
     std::optional<Alive> alive;
   };
   bool wake(const WaiterEntry& waiter, const Message& message) override;
-  milliseconds absence_patience() const override { return usual_absence_patience; }
   microseconds wall() const;
   microseconds guard() const;
   /// Since when nothing can have been forgotten, as the process can tell.
   microseconds whole_since() const;
   std::string run() const { return name_ + "." + std::to_string(life_); }
-  void check_others(const std::vector<HoldEntry>& before, const Token& token, Now now) const;
+  void check_others(const std::vector<HoldEntry>& before, const Token& token) const;
   std::optional<Granted> granted(const Token& token) const;
 
   std::string name_;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/wait.hpp"
-#include "simulator/desk.hpp"
+#include "simulator/node_worker.hpp"
 
 namespace dlock::sim {
 namespace {
@@ -27,13 +27,13 @@ SimulatedNodeClients::SimulatedNodeClients(Process& process, std::size_t client,
                                            std::vector<Server>& servers)
     : process_(process), exchanges_(servers.size()) {
   for (std::size_t member = 0; member < servers.size(); ++member) {
-    desks_.push_back(
-        std::make_shared<Desk>(process, inbox_, network, servers[member], client, member));
+    workers_.push_back(std::make_shared<SimulatedNodeWorker>(process, inbox_, network,
+                                                             servers[member], client, member));
   }
 }
 
 SimulatedNodeClients::~SimulatedNodeClients() {
-  for (const auto& desk : desks_) desk->leave();
+  for (const auto& worker : workers_) worker->leave();
 }
 
 std::string SimulatedNodeClients::name(std::size_t member) const {
@@ -48,7 +48,7 @@ std::uint64_t SimulatedNodeClients::ask(std::size_t member, NodeRequest request,
     process_.gives_back();
     if (std::exchange(voted_for_, false)) ++World::here().statistics().splits;
   }
-  if (!process_.killed()) desks_[member]->post({number, std::move(request), deadline});
+  if (!process_.killed()) workers_[member]->post({number, std::move(request), deadline});
   return number;
 }
 

@@ -11,7 +11,7 @@
 
 namespace dlock::sim {
 
-class Desk;
+class SimulatedNodeWorker;
 
 /// What a client hears, not looked at yet: deadlines are counted when its code runs.
 struct Unheard {
@@ -27,7 +27,7 @@ class SimulatedNodeClients final : public NodeClients {
                        std::vector<Server>& servers);
   ~SimulatedNodeClients() override;
 
-  std::size_t size() const override { return desks_.size(); }
+  std::size_t size() const override { return workers_.size(); }
   std::string name(std::size_t member) const override;
   std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
@@ -39,7 +39,7 @@ class SimulatedNodeClients final : public NodeClients {
  private:
   Process& process_;
   std::deque<Unheard> inbox_;
-  std::vector<std::shared_ptr<Desk>> desks_;
+  std::vector<std::shared_ptr<SimulatedNodeWorker>> workers_;
   std::uint64_t inquiries_ = 0;
   test::Exchanges exchanges_;
   bool voted_for_ = false;  ///< by somebody, and not had yet

@@ -1,57 +1,57 @@
-# What must not be left out of the sources, each left out once.
+# What must not be left out of the sources and of the servers, each left out once.
 
-weaken(renewal_that_creates rule/lock_table.cpp
+weaken(renewal_that_creates tests/reference/redis_table.cpp
   "  if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);"
   "  if (own == nullptr) {
     HoldEntry again;
     again.token = token;
     again.owner = Owner{token.text.substr(0, token.text.rfind(':'))};
-    again.since = op.now();
+    again.since = now.clock;
     again.ttl = ttl.value_or(milliseconds(1000));
-    again.fence = raise_to.value_or(last_fence);
-    holds.push_back(again);
-    own = &holds.back();
+    again.fence = raise_to.value_or(stored.last_fence);
+    stored.holds.push_back(again);
+    own = &stored.holds.back();
   }
   if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);")
 
-weaken(lease_from_the_reply lock/store.cpp
+weaken(lease_from_the_reply src/lock/store.cpp
   "later(sent, lease" "later(sent < BootClock::now() ? BootClock::now() : sent, lease")
 
-weaken(half_for_a_majority lock/claim.cpp
+weaken(half_for_a_majority src/lock/claim.cpp
   "return servers * owners / (owners + 1) + 1;" "return servers * owners / (owners + 1);")
 
-weaken(readers_beside_seats rule/table_transaction.cpp
-  "(now_.one_of_several && apart(limit, hold.limit))" "apart(limit, exclusive)")
+weaken(readers_beside_seats tests/reference/redis_transaction.cpp
+  "return apart(limit, hold.limit);" "return apart(hold.limit, hold.limit);")
 
-weaken(votes_not_given_back quorum/hold_round.cpp
+weaken(votes_not_given_back src/quorum/hold_round.cpp
   "void HoldRound::give_votes_back() {"
   "void HoldRound::give_votes_back() {
   if (hold_.needed() > 0) return;")
 
-weaken(nothing_given_back lock/acquire.cpp
+weaken(nothing_given_back src/lock/acquire.cpp
   "void Acquisition::leave() {" "void Acquisition::leave() {
   if (!claims_.empty()) return;")
 
-weaken(clock_that_stops_in_a_suspend base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_MONOTONIC")
+weaken(clock_that_stops_in_a_suspend src/base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_MONOTONIC")
 
-weaken(fence_not_stored quorum/quorum_hold.cpp
+weaken(fence_not_stored src/quorum/quorum_hold.cpp
   "return node_vote->fence != fence;" "return node_vote->fence > fence;")
 
-weaken(fence_without_clock rule/table_transaction.cpp
-  "Fence{std::max(table_.last_fence.value + 1, allowed.count())}"
-  "Fence{table_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
+weaken(fence_without_clock tests/reference/redis_transaction.cpp
+  "Fence{std::max(stored_.last_fence.value + 1, allowed.count())}"
+  "Fence{stored_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
 
-weaken(tickets_of_the_wall_clock quorum/quorum_store.cpp
+weaken(tickets_of_the_wall_clock src/quorum/quorum_store.cpp
   "nodes_->clocks().median(quorum_hold.asked_first);"
   "std::optional(wall_now().time_since_epoch());")
 
-weaken(no_restart_guard rule/table_transaction.cpp
-  "if (now_.guard > microseconds(0) && verdict" "if (now_.guard < microseconds(0) && verdict")
-weaken(no_restart_guard quorum/quorum_hold.cpp
+weaken(no_restart_guard tests/reference/redis_transaction.cpp
+  "if (now_.quarantine > microseconds(0) && verdict" "if (now_.quarantine < microseconds(0) && verdict")
+weaken(no_restart_guard src/quorum/quorum_hold.cpp
   "node_vote.quarantined_for = heard.standing.quarantined_for;" "")
 
-weaken(lock_that_is_never_whole_again quorum/quorum_store.cpp
-  "(state == State::gone && quorum_hold.had && quorum_hold.claim)"
-  "(state == State::gone && !quorum_hold.had && quorum_hold.claim)")
+weaken(lock_that_is_never_whole_again src/quorum/quorum_store.cpp
+  "(state == State::gone && quorum_hold.acquired && quorum_hold.claim)"
+  "(state == State::gone && !quorum_hold.acquired && quorum_hold.claim)")

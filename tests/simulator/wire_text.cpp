@@ -39,7 +39,7 @@ std::string text_of(const Request& request) {
   if (const auto* release = std::get_if<WireRelease>(&request)) {
     return "release " + text_of(release->token) + (release->terms.unsure ? ", unsure" : "");
   }
-  return "record_process for " + std::get<Vouch>(request).run;
+  return "record_process for " + std::get<RecordProcess>(request).run;
 }
 
 std::string text_of(const Said& said) {
@@ -54,7 +54,7 @@ std::string text_of(const Said& said) {
                                                : "not held";
   }
   if (said.guard > milliseconds(0)) text += ", guarded for " + ms(said.guard);
-  if (said.remembered_run != said.run) text += ", not vouched for";
+  if (said.remembered_run != said.run) text += ", not recorded";
   return text;
 }
 

@@ -52,8 +52,8 @@ struct Rules {
     REQUIRE(std::holds_alternative<Refused>(answer));
     return std::get<Refused>(answer);
   }
-  Released release(const std::string& token, const ReleaseTerms& terms = {}) {
-    return table.release({token}, terms, now(), heard).answer;
+  Released release(const std::string& token, ReleaseMode mode = ReleaseMode::normal) {
+    return table.release({token}, mode, now(), heard).answer;
   }
   std::optional<milliseconds> renew(const std::string& token,
                                     std::optional<milliseconds> ttl = {}) {
@@ -181,17 +181,6 @@ TEST_CASE("rules: a provisional grant that nobody confirms ends after six second
   CHECK(!rules.renew("b"));
 }
 
-TEST_CASE("rules: on one of several servers a provisional grant ends after two seconds") {
-  LockTable table;
-  Heard heard;
-  const Now now{microseconds(1'000'000), microseconds(5'000'000), {}, true};
-  const Ask waits{true, {}};
-  table.acquire(Rules::claim("a", "a"), {}, {}, now, heard);
-  table.acquire(Rules::claim("b", "b"), waits, {}, now, heard);
-  table.release({"a"}, {}, now, heard);
-  CHECK(table.find_hold({"b"})->lease == milliseconds(2'000));
-}
-
 TEST_CASE("rules: after a grant that nobody confirmed the next ones last a second, until one is") {
   Rules rules;
   rules.granted(rules.claim("a", "a"));
@@ -297,16 +286,8 @@ TEST_CASE("rules: a floor outlives the lease, and can be ignored by a release") 
   CHECK(rules.refused(rules.claim("b", "b")).holds[0].flag == Flag::kept);
   rules.pass(milliseconds(5'000));
   rules.granted(claim);
-  CHECK(rules.release("a", {false, true, {}}) == Released::yes);
+  CHECK(rules.release("a", ReleaseMode::ignore_floor) == Released::yes);
   CHECK(rules.table.holds.empty());
-}
-
-TEST_CASE("rules: an unsure release of nothing makes a late acquire of that token fail") {
-  Rules rules;
-  CHECK(rules.release("a", {true, false, milliseconds(10'000)}) == Released::not_held);
-  CHECK(rules.refused(rules.claim("a", "a"), true).why == Refusal::Reason::gone);
-  rules.granted(rules.claim("b", "b"));
-  CHECK(rules.table.live_holds(rules.now()).size() == 1);
 }
 
 TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in") {
@@ -315,10 +296,12 @@ TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in
   rules.granted(rules.claim("a2", "a/x", 2));
   rules.granted(rules.claim("b", "b", 2));
   rules.refused(rules.claim("w", "w", 2), true);
-  CHECK(rules.table.force(a.fence, {}, rules.now(), rules.heard).answer.size() == 2);
+  const Who by{"h", 1, "u", "c", "l"};
+  CHECK(rules.table.force(a.fence, by, rules.now(), rules.heard).answer.size() == 2);
   CHECK(grants_in(rules.heard) == 1);
-  CHECK(rules.table.force({}, {}, rules.now(), rules.heard).answer.size() == 2);
-  CHECK(rules.table.holds.empty());
+  CHECK(rules.table.force({}, by, rules.now(), rules.heard).answer.size() == 2);
+  CHECK(rules.table.live_holds(rules.now()).empty());
+  CHECK(rules.table.evicted_by({"a2"}) == by);
 }
 
 TEST_CASE("rules: readers behind a writer come in together once it has gone") {
@@ -337,8 +320,8 @@ TEST_CASE("rules: no request looks at more than 500 waiters, and says that more 
     rules.refused(rules.claim(token, token), true);
     rules.heard.deaf[token] = true;
   }
-  CHECK(rules.table.release({"a"}, {}, rules.now(), rules.heard).more);
+  CHECK(rules.table.release({"a"}, ReleaseMode::normal, rules.now(), rules.heard).more);
   CHECK(rules.table.queue.size() == 100);
-  CHECK(!rules.table.admit_waiters(rules.now(), rules.heard).more);
+  CHECK(!rules.table.admit_waiters(rules.now(), rules.heard));
   CHECK(rules.table.queue.empty());
 }

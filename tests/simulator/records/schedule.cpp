@@ -76,7 +76,7 @@ void RecordSchedule::act(Client& client) {
     else
       go_on_holding(client);
   } catch (const Error& error) {
-    if (error.trouble() != ErrorKind::unavailable) violated(error.what());
+    if (error.kind() != ErrorKind::unavailable) violated(error.what());
   }
   client.busy = false;
 }
@@ -149,7 +149,7 @@ void RecordSchedule::release(Client& client) {
       released_.insert(client.claim.token);
       return;
     } catch (const Error& error) {
-      if (error.trouble() != ErrorKind::unavailable) throw;
+      if (error.kind() != ErrorKind::unavailable) throw;
     }
   }
 }

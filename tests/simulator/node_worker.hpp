@@ -19,13 +19,14 @@ struct Task {
 
 /// What one process does with one member, one task after the other: its link, what may still come
 /// late of what was asked on earlier ones, and the guard of a server that was restarted.
-class Desk final : public LinkEnd, public std::enable_shared_from_this<Desk> {
+class SimulatedNodeWorker final : public LinkEnd,
+                                  public std::enable_shared_from_this<SimulatedNodeWorker> {
  public:
-  Desk(Process& process, std::deque<Unheard>& inbox, Network& network, Server& server,
-       std::size_t client, std::size_t member);
+  SimulatedNodeWorker(Process& process, std::deque<Unheard>& inbox, Network& network,
+                      Server& server, std::size_t client, std::size_t member);
 
   void post(Task task);
-  /// The council goes: what is to be released is still sent.
+  /// The client goes: what is to be released is still sent.
   void leave();
 
   void heard(std::uint64_t link, std::uint64_t request, const Said& said) override;
@@ -70,7 +71,7 @@ class Desk final : public LinkEnd, public std::enable_shared_from_this<Desk> {
   std::uint64_t requests_ = 0;  ///< the number of the last, which is the one awaited
   std::map<std::uint64_t, Token> votes_under_way_;  ///< by request
   Deadline sent_{};                                 ///< the current task, first
-  std::optional<Said> doubtful_;  ///< an answer given by a process that was not vouched for
+  std::optional<Said> doubtful_;  ///< an answer given by a process that was not recorded
   /// What records a hold, and the link it went out on first.
   std::map<Token, std::uint64_t> unanswered_;
   std::optional<Token> listening_;

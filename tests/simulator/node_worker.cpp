@@ -1,4 +1,4 @@
-#include "simulator/desk.hpp"
+#include "simulator/node_worker.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -37,8 +37,9 @@ Grant grant_of(const Granted& granted) { return Grant{granted.fence, Lease{grant
 
 }  // namespace
 
-Desk::Desk(Process& process, std::deque<Unheard>& inbox, Network& network, Server& server,
-           std::size_t client, std::size_t member)
+SimulatedNodeWorker::SimulatedNodeWorker(Process& process, std::deque<Unheard>& inbox,
+                                         Network& network, Server& server, std::size_t client,
+                                         std::size_t member)
     : process_(process),
       inbox_(inbox),
       network_(network),
@@ -46,20 +47,20 @@ Desk::Desk(Process& process, std::deque<Unheard>& inbox, Network& network, Serve
       client_(client),
       member_(member) {}
 
-void Desk::post(Task task) {
+void SimulatedNodeWorker::post(Task task) {
   if (current_ && !current_->is_release()) break_off();
   tasks_.push_back(std::move(task));
   begin_next();
 }
 
 /// A newer task: whether the old one's answer is skipped on this link, or the link given up.
-void Desk::break_off() {
+void SimulatedNodeWorker::break_off() {
   if (World::here().chance().one_in(2)) close_link();
   ++requests_;
   current_.reset();
 }
 
-void Desk::begin_next() {
+void SimulatedNodeWorker::begin_next() {
   while (!current_ && !tasks_.empty()) {
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
@@ -71,7 +72,7 @@ void Desk::begin_next() {
   }
 }
 
-void Desk::begin(Task task) {
+void SimulatedNodeWorker::begin(Task task) {
   current_ = std::move(task);
   tried_again_ = false;
   const auto left = current_->deadline - process_.read_clock();
@@ -83,7 +84,7 @@ void Desk::begin(Task task) {
   send_current();
 }
 
-void Desk::send_current() {
+void SimulatedNodeWorker::send_current() {
   step_ = Step::answer;
   if (!link_ || !link_->is_open()) {
     latest_ = network_.next_link();
@@ -103,9 +104,9 @@ void Desk::send_current() {
   send(request);
 }
 
-void Desk::send(Request request) { link_->send(++requests_, std::move(request)); }
+void SimulatedNodeWorker::send(Request request) { link_->send(++requests_, std::move(request)); }
 
-Request Desk::request_of(const NodeRequest& request) {
+Request SimulatedNodeWorker::request_of(const NodeRequest& request) {
   if (const auto* vote = std::get_if<Vote>(&request)) return *vote;
   if (const auto* renewal = std::get_if<Renewal>(&request)) return *renewal;
   if (const auto* rejoining = std::get_if<Rejoining>(&request)) return *rejoining;
@@ -120,18 +121,18 @@ Request Desk::request_of(const NodeRequest& request) {
 
 /// What records a hold, sent on another link than the one there is now may be taken after what is
 /// sent now.
-bool Desk::may_come_late(const Token& token) const {
+bool SimulatedNodeWorker::may_come_late(const Token& token) const {
   const auto found = unanswered_.find(token);
   return found != unanswered_.end() && found->second != latest_;
 }
 
-void Desk::close_link(bool silently) {
+void SimulatedNodeWorker::close_link(bool silently) {
   if (link_) link_->close(silently);
   link_.reset();
   listening_.reset();
 }
 
-void Desk::timed_out(std::uint64_t number) {
+void SimulatedNodeWorker::timed_out(std::uint64_t number) {
   if (!current_ || current_->number != number) return;
   if (process_.frozen()) {
     World::here().at(process_.thaw(), [weak = weak_from_this(), number] {
@@ -143,7 +144,7 @@ void Desk::timed_out(std::uint64_t number) {
   fail("no answer in time");
 }
 
-void Desk::broken(std::uint64_t link) {
+void SimulatedNodeWorker::broken(std::uint64_t link) {
   if (link != latest_) return;
   const bool was_listening = listening_.has_value();
   close_link();
@@ -156,7 +157,7 @@ void Desk::broken(std::uint64_t link) {
 }
 
 /// Then nothing of that vote comes late any more, unless it was sent more than once.
-void Desk::note_answered(std::uint64_t link, std::uint64_t request) {
+void SimulatedNodeWorker::note_answered(std::uint64_t link, std::uint64_t request) {
   const auto vote = votes_under_way_.extract(request);
   if (!vote) return;
   const bool again = std::any_of(votes_under_way_.begin(), votes_under_way_.end(),
@@ -165,7 +166,7 @@ void Desk::note_answered(std::uint64_t link, std::uint64_t request) {
   if (!again && first != unanswered_.end() && first->second == link) unanswered_.erase(first);
 }
 
-void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
+void SimulatedNodeWorker::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
   if (link != latest_) return;
   note_answered(link, request);
   if (!current_ || request != requests_) return;
@@ -173,7 +174,7 @@ void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
   if (step_ == Step::answer && said.remembered_run != said.run) {
     doubtful_ = said;
     step_ = Step::record_process;
-    return send(Vouch{said.run, said.always});
+    return send(RecordProcess{said.run, said.always});
   }
   if (step_ == Step::record_process && said.guard > milliseconds(0)) {
     const auto* vote_asked = std::get_if<Vote>(&current_->request);
@@ -193,7 +194,7 @@ void Desk::heard(std::uint64_t link, std::uint64_t request, const Said& said) {
   answered(step_ == Step::record_process ? *doubtful_ : said);
 }
 
-void Desk::answered(const Said& said) {
+void SimulatedNodeWorker::answered(const Said& said) {
   if (const auto* release = std::get_if<Release>(&current_->request)) {
     unanswered_.erase(release->claim.token);
   }
@@ -207,7 +208,7 @@ void Desk::answered(const Said& said) {
   conclude(std::move(response));
 }
 
-Response Desk::response_of(const Said& said) const {
+Response SimulatedNodeWorker::response_of(const Said& said) const {
   if (const auto* answer = std::get_if<std::variant<Granted, Refused>>(&said.answer)) {
     if (const auto* granted = std::get_if<Granted>(answer)) return Answer(grant_of(*granted));
     Refusal refusal = refusal_of(std::get<Refused>(*answer), said.clock);
@@ -220,7 +221,7 @@ Response Desk::response_of(const Said& said) const {
   return ReleaseResult{std::get<Released>(said.answer)};
 }
 
-void Desk::conclude(Response response) {
+void SimulatedNodeWorker::conclude(Response response) {
   const auto number = current_->number;
   current_.reset();
   doubtful_.reset();
@@ -228,16 +229,16 @@ void Desk::conclude(Response response) {
   begin_next();
 }
 
-void Desk::fail(const char* why) {
+void SimulatedNodeWorker::fail(const char* why) {
   conclude(Error(ErrorKind::unavailable, server_.name() + ": " + why));
 }
 
-void Desk::told(std::uint64_t link, const Message& message) {
+void SimulatedNodeWorker::told(std::uint64_t link, const Message& message) {
   if (link != latest_ || !listening_ || current_) return;
   say(0, wake_of(message));
 }
 
-Wake Desk::wake_of(const Message& message) const {
+Wake SimulatedNodeWorker::wake_of(const Message& message) const {
   const auto now = process_.read_clock();
   if (const auto* next = std::get_if<NextMessage>(&message)) {
     return Wake{Wake::Reason::changed, later(now, next->in)};
@@ -251,13 +252,13 @@ Wake Desk::wake_of(const Message& message) const {
   return Wake{Wake::Reason::granted, {}, Grant{told.fence, Lease{told.lease, until}, false}};
 }
 
-void Desk::say(std::uint64_t number, Response response) {
+void SimulatedNodeWorker::say(std::uint64_t number, Response response) {
   if (left_) return;
   inbox_.push_back({{member_, number, standing_, std::move(response)}, sent_});
   process_.wake();
 }
 
-void Desk::leave() {
+void SimulatedNodeWorker::leave() {
   left_ = true;
   if (process_.killed()) return close_link(World::here().chance().one_in(3));
   for (Task& task : tasks_) {

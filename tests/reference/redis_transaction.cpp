@@ -1,0 +1,217 @@
+#include "reference/redis_transaction.hpp"
+
+#include <algorithm>
+
+namespace dlock::reference {
+namespace {
+
+/// A head that has not asked for that long is taken for dead.
+constexpr std::chrono::seconds longest_head_silence{75};
+/// The lease of a waiter that a node grants by message, until the waiter confirms.
+constexpr milliseconds provisional_lease_on_node{2000};
+/// So much later than what blocks ends a waiter may have been told to ask.
+constexpr milliseconds told_slack{1000};
+/// So many absent waiters at the head of the queue keep their place.
+constexpr std::size_t most_absent = 32;
+/// A refused client asks again after that where no hold with an end blocks it.
+constexpr milliseconds ask_again_anyway{1000};
+
+bool is_seat(Limit limit) { return !limit.unlimited() && limit != exclusive; }
+
+/// A reader and the owner of a seat.
+bool apart(Limit a, Limit b) {
+  return (a.unlimited() && is_seat(b)) || (is_seat(a) && b.unlimited());
+}
+
+}  // namespace
+
+RedisTransaction::RedisTransaction(RedisTable& table, ServerNow now, WaiterNotifier& wakes,
+                                   const Token& self)
+    : table_(table),
+      stored_(table.stored),
+      now_(now),
+      wakes_(wakes),
+      self_(self),
+      earliest_before_(earliest_end()),
+      rule_(stored_, Now{now.clock, now.clock}, wakes, self) {
+  std::erase_if(table_.notes, [&](const auto& waiter) {
+    return stored_.find_waiter(waiter.first) == stored_.queue.end();
+  });
+}
+
+RedisTransaction::Verdict RedisTransaction::rule(const Owner& owner, Limit limit) const {
+  using Kind = Verdict::Kind;
+  const Verdict verdict = rule_.rule(owner, limit);
+  const auto any = [&](const auto& is_such) {
+    return std::any_of(stored_.holds.begin(), stored_.holds.end(),
+                       [&](const HoldEntry& hold) { return hold.counts() && is_such(hold); });
+  };
+  if (verdict.kind == Kind::enters && now_.is_node && is_seat(limit)) {
+    const bool beside_reader = any([&](const HoldEntry& hold) {
+      return hold.limit.unlimited() && hold.owner != verdict.inside->owner;
+    });
+    if (beside_reader) return Verdict{Kind::upgrade};
+  }
+  const bool kept_apart =
+      now_.is_node && any([&](const HoldEntry& hold) { return apart(limit, hold.limit); });
+  if (verdict.kind == Kind::fits && kept_apart) return Verdict{Kind::full};
+  return verdict;
+}
+
+RedisTransaction::Verdict RedisTransaction::quarantined_rule(const Owner& owner,
+                                                             Limit limit) const {
+  Verdict verdict = rule(owner, limit);
+  if (now_.quarantine > microseconds(0) && verdict.kind == Verdict::Kind::fits) {
+    verdict.kind = Verdict::Kind::full;
+  }
+  return verdict;
+}
+
+Fence RedisTransaction::fence_for(const Verdict& verdict, std::optional<Fence> proposal) const {
+  if (verdict.inside != nullptr) return verdict.inside->fence;
+  const microseconds wanted(proposal ? proposal->value : now_.clock.count());
+  const auto allowed =
+      std::clamp(wanted, now_.clock - furthest_proposal, now_.clock + furthest_proposal);
+  return Fence{std::max(stored_.last_fence.value + 1, allowed.count())};
+}
+
+void RedisTransaction::agree(const Owner& owner, Fence fence) {
+  stored_.last_fence = std::max(stored_.last_fence, fence);
+  for (HoldEntry& hold : stored_.holds) {
+    if (hold.inside() && hold.owner == owner) hold.fence = fence;
+  }
+}
+
+void RedisTransaction::join(const WaiterEntry& asker, std::optional<Ticket> ticket,
+                            const WaiterNotes& notes) {
+  rule_.join(asker, ticket);
+  table_.notes[asker.token] = notes;
+}
+
+void RedisTransaction::supersede(const WaiterEntry& newer, Ticket ticket) {
+  if (stored_.latest && stored_.latest->token != newer.token) {
+    const auto older = stored_.find_waiter(stored_.latest->token);
+    const bool waits = older != stored_.queue.end();
+    const WaiterNotes notes = waits ? table_.notes[older->token] : WaiterNotes{};
+    // Then the rule knows of no older claim, and neither wakes nor removes one.
+    if (notes.reserved) stored_.latest.reset();
+    // Then the rule does not send a message that nobody hears.
+    if (notes.absent_until && !notes.reserved) unqueue(older->token);
+  }
+  rule_.supersede(newer, ticket);
+}
+
+milliseconds RedisTransaction::provisional_lease() const {
+  const milliseconds lease = rule_.provisional_lease();
+  return now_.is_node ? std::min(lease, provisional_lease_on_node) : lease;
+}
+
+/// Also where the clock went back.
+bool RedisTransaction::stays_away(const WaiterNotes& waiter) const {
+  return waiter.absent_until && (*waiter.absent_until <= now_.clock ||
+                                 *waiter.absent_until > now_.clock + table_.longest_absence);
+}
+
+/// Whether a waiter to which nobody listens may be on its way here, `absent_before` others before
+/// it; a moment for it begins when that is noticed.
+bool RedisTransaction::keeps_place(WaiterNotes& waiter, std::size_t absent_before) const {
+  const bool may_come = table_.longest_absence > milliseconds(0) && absent_before < most_absent;
+  if (!may_come || stays_away(waiter)) return false;
+  if (!waiter.absent_until) waiter.absent_until = now_.clock + table_.longest_absence;
+  return true;
+}
+
+void RedisTransaction::let_in() {
+  while (!stored_.queue.empty()) {
+    const WaiterEntry head = stored_.queue.front();
+    WaiterNotes& notes = table_.notes[head.token];
+    const bool own = head.token == self_;
+    // What is reserved ends with the lease that the others had renewed when it was; once more
+    // admitted, it could come back after somebody else was inside.
+    const bool over =
+        notes.reserved && (head.seen > now_.clock || head.seen + head.ttl <= now_.clock);
+    const bool gone = head.seen < now_.clock - longest_head_silence || stays_away(notes);
+    if (over || (!own && gone)) {
+      stored_.queue.pop_front();
+      continue;
+    }
+    const Verdict verdict =
+        notes.reserved ? rule(head.owner, head.limit) : quarantined_rule(head.owner, head.limit);
+    if (!verdict.lets_in()) return;
+    if (notes.reserved) {
+      admit(head, verdict, Flag::held, head.ttl, *notes.reserved);
+      stored_.find_hold(head.token)->at = head.seen;
+      agree(stored_.find_hold(head.token)->owner, *notes.reserved);
+      continue;
+    }
+    const Fence fence = fence_for(verdict, notes.proposal);
+    if (own) {
+      admit(head, verdict, Flag::held, head.ttl, fence);
+      continue;
+    }
+    if (notes.absent_until) {
+      moment_end_ = notes.absent_until;
+      return;
+    }
+    const auto lease = std::min(provisional_lease(), head.ttl);
+    if (wakes_.wake(head, GrantMessage{now_.clock, lease, fence})) {
+      admit(head, verdict, Flag::provisional, lease, fence);
+    } else if (keeps_place(notes, 0)) {
+      moment_end_ = notes.absent_until;
+      return;
+    } else {
+      stored_.queue.pop_front();
+    }
+  }
+}
+
+/// The first waiters must hear if what blocks them ends sooner than they were told: they sleep
+/// until then. A waiter that was told of a moment soon enough before asks then by itself.
+void RedisTransaction::tell_next() {
+  const auto earliest = earliest_end();
+  if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
+  const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now_.clock)};
+  const auto first_few = wakes_.first_few();
+  std::size_t wanted = first_few.know, known = 0, absent = 0;
+  for (std::size_t place = 0; known < wanted && place < stored_.queue.size();) {
+    WaiterEntry& waiter = stored_.queue[place];
+    WaiterNotes& notes = table_.notes[waiter.token];
+    const bool soon =
+        notes.reserved || (waiter.told > now_.clock && waiter.told <= *earliest + told_slack);
+    if (waiter.token == self_ || (soon && !notes.absent_until)) {
+      ++place;
+      ++known;
+    } else if (!notes.absent_until && wakes_.wake(waiter, message)) {
+      waiter.told = *earliest;
+      wanted = first_few.told;
+      ++place;
+      ++known;
+    } else if (keeps_place(notes, absent)) {
+      ++place;
+      ++absent;
+    } else {
+      stored_.queue.erase(stored_.queue.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+  }
+}
+
+Refused RedisTransaction::refused(Refusal::Reason why) const {
+  Refused answer = rule_.refused(why);
+  const auto earliest = earliest_end();
+  answer.ask_again =
+      earliest ? std::chrono::ceil<milliseconds>(*earliest - now_.clock) : ask_again_anyway;
+  return answer;
+}
+
+std::optional<microseconds> RedisTransaction::earliest_end() const {
+  if (now_.quarantine > microseconds(0)) return now_.clock + now_.quarantine;
+  std::optional<microseconds> earliest = moment_end_;
+  for (const HoldEntry& hold : stored_.holds) {
+    const auto left = left_of(hold, now_.clock);
+    if (!hold.counts() || left <= microseconds(0)) continue;
+    earliest = std::min(earliest.value_or(now_.clock + left), now_.clock + left);
+  }
+  return earliest;
+}
+
+}  // namespace dlock::reference

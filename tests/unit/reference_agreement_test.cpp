@@ -1,0 +1,166 @@
+// A server's rule is the rule of the other engines, as long as nothing happens that only a server
+// knows: the reference table, which is compared with the script of Redis, and the lock table get
+// the same random requests here, and every answer, every message and the whole state must be the
+// same.
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/redis_table.hpp"
+#include "rule/lock_table.hpp"
+#include "support/chance.hpp"
+
+using namespace dlock;
+
+namespace {
+
+/// Owners inside owners, and more tokens than owners.
+constexpr const char* owners[] = {"a", "a/x", "a/x/y", "b", "b/y", "c", "d", "a-b"};
+constexpr int tokens_each = 3;
+constexpr int tokens = static_cast<int>(std::size(owners)) * tokens_each;
+
+using Messages = std::vector<std::pair<Token, Message>>;
+
+struct Listeners final : WaiterNotifier {
+  std::set<Token> deaf;
+  Messages sent;
+  bool wake(const WaiterEntry& waiter, const Message& message) override {
+    if (deaf.contains(waiter.token)) return false;
+    sent.emplace_back(waiter.token, message);
+    return true;
+  }
+};
+
+/// One request or event, made at random.
+struct Step {
+  std::uint64_t kind;
+  Claim claim;
+  Ask ask;
+  bool flag;
+  microseconds passed;
+};
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : random_(seed) {}
+  template <typename T>
+  T one_of(std::initializer_list<T> choices) {
+    return choices.begin()[random_() % choices.size()];
+  }
+  bool one_in(std::uint64_t count) { return random_() % count == 0; }
+
+  Step step(microseconds clock) {
+    Step step{};
+    const int token = static_cast<int>(random_() % tokens);
+    step.kind = random_() % 30;
+    step.claim.key.text = "k";
+    step.claim.owner.text = owners[token / tokens_each];
+    step.claim.token.text = step.claim.owner.text + ":" + std::to_string(token);
+    step.claim.limit.owners = one_of<std::int64_t>({1, 1, 1, 2, 3, 0, 0});
+    step.claim.ttl = milliseconds(one_of({100, 1000, 1500, 5000, 30'000}));
+    step.claim.floor = milliseconds(one_of({0, 0, 0, 0, 700, 40'000}));
+    step.claim.who = Who{"h", token, "u", "c", "l"};
+    step.claim.latest = one_in(4);
+    step.ask.wait = !one_in(3);
+    step.passed = microseconds(one_of<std::int64_t>(
+        {0, 1, 999, 100'000, 100'001, 700'000, 2'000'000, 4'900'000, 6'000'000, 20'000'000,
+         35'999'999, 36'000'000, 76'000'000, 121'000'000, -1, -50'000, -3'000'000}));
+    if (step.ask.wait && one_in(4)) step.ask.ticket = Ticket{(clock + step.passed).count()};
+    step.flag = one_in(3);
+    return step;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+class Twins {
+ public:
+  Twins() { reference_.longest_absence = milliseconds(0); }
+
+  /// What differs after the step; empty if nothing does.
+  std::string take(const Step& step) {
+    rule_listeners_.sent.clear();
+    reference_listeners_.sent.clear();
+    const bool same_answer = answers_alike(step);
+    if (!same_answer) return "the answer";
+    if (rule_listeners_.sent != reference_listeners_.sent) return "the messages";
+    return rule_ == reference_.stored ? "" : "the state";
+  }
+  microseconds clock() const { return clock_; }
+
+ private:
+  bool answers_alike(const Step& step) {
+    const Token& token = step.claim.token;
+    const Now now{clock_, clock_};
+    const reference::ServerNow server_now{clock_};
+    if (step.kind < 10) {
+      return rule_.acquire(step.claim, step.ask, {}, now, rule_listeners_).answer ==
+             reference_.acquire(step.claim, step.ask, server_now, reference_listeners_);
+    }
+    if (step.kind < 14) {
+      const auto ttl = step.flag ? std::optional(step.claim.ttl) : std::nullopt;
+      return rule_.renew(token, ttl, now, rule_listeners_).answer ==
+             reference_.renew(token, ttl, server_now, reference_listeners_);
+    }
+    if (step.kind < 20) {
+      const auto mode = step.flag ? ReleaseMode::ignore_floor : ReleaseMode::normal;
+      return rule_.release(token, mode, now, rule_listeners_).answer ==
+             reference_.release(token, {false, step.flag, {}}, server_now, reference_listeners_);
+    }
+    if (step.kind == 20) {
+      std::optional<Fence> fence;
+      if (step.flag && !rule_.holds.empty()) fence = rule_.holds.front().fence;
+      return rule_.force(fence, step.claim.who, now, rule_listeners_).answer ==
+             reference_.force(fence, step.claim.who, server_now, reference_listeners_);
+    }
+    if (step.kind == 21) {
+      rule_.admit_waiters(now, rule_listeners_);
+      reference_.admit_waiters(server_now, reference_listeners_);
+    } else if (step.kind < 26) {
+      clock_ += step.passed;
+    } else {
+      for (Listeners* side : {&rule_listeners_, &reference_listeners_}) {
+        if (step.flag) {
+          side->deaf.insert(token);
+        } else {
+          side->deaf.erase(token);
+        }
+      }
+    }
+    return true;
+  }
+
+  LockTable rule_;
+  reference::RedisTable reference_;
+  Listeners rule_listeners_, reference_listeners_;
+  microseconds clock_{1'790'000'000'000'000};
+};
+
+}  // namespace
+
+TEST_CASE("rules: the lock table and the reference table answer 200 000 random requests alike") {
+  constexpr int rounds = 500;
+  constexpr int steps_a_round = 400;
+  const std::uint64_t seed = test::seed_of_this_run();
+  MESSAGE("DLOCK_TEST_SEED=" << seed);
+  for (int round = 0; round < rounds; ++round) {
+    Dice dice(seed + static_cast<std::uint64_t>(round));
+    Twins twins;
+    for (int number = 0; number < steps_a_round; ++number) {
+      const Step step = dice.step(twins.clock());
+      const std::string difference = twins.take(step);
+      REQUIRE_MESSAGE(difference.empty(), "round " << round << ", step " << number << " of kind "
+                                                   << step.kind << " differs in " << difference);
+    }
+  }
+}

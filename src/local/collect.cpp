@@ -14,8 +14,8 @@
 #include "local/key_file.hpp"
 #include "local/key_name.hpp"
 #include "local/latch_file.hpp"
-#include "local/liveness.hpp"
 #include "local/open_key.hpp"
+#include "local/refresh_table.hpp"
 #include "local/wake_fifo.hpp"
 #include "rule/table_text.hpp"
 

@@ -33,7 +33,7 @@ class LongWait {
     try {
       thread_ = std::thread([this, told] {
         pollfd over[] = {{over_.fd(), POLLIN, 0}};
-        if (poll_until(over, later(BootClock::now(), call_options)) == 0) told();
+        if (poll_until(over, later(BootClock::now(), longest_silence)) == 0) told();
       });
     } catch (const std::system_error&) {
       // Where there can be no thread it waits without a word.
@@ -48,7 +48,7 @@ class LongWait {
   }
 
  private:
-  static constexpr milliseconds call_options{1000};
+  static constexpr milliseconds longest_silence{1000};
   Event over_;
   std::thread thread_;
 };

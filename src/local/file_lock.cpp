@@ -91,9 +91,7 @@ void lock_file(int fd, const CallOptions& call_options, const std::string& where
     std::this_thread::yield();
   }
   if (QueuedLock(fd, where).wait_until(call_options.deadline, call_options.cancel_fd)) return;
-  if (call_options.cancel_fd >= 0 && readable(call_options.cancel_fd)) {
-    throw Error(ErrorKind::interrupted, "interrupted");
-  }
+  if (readable(call_options.cancel_fd)) throw_interrupted();
   throw Error(ErrorKind::unavailable,
               where + " is in use by another process for too long: is a dlock stopped?");
 }

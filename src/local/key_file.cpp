@@ -12,9 +12,9 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "local/boot_id.hpp"
 #include "local/file_lock.hpp"
 #include "local/open_file.hpp"
-#include "local/process_life.hpp"
 
 namespace dlock {
 namespace {
@@ -45,8 +45,7 @@ void wait_a_little(int tries, const CallOptions& call_options, const std::string
                               std::chrono::nanoseconds(left)});
   const timespec timeout{0, static_cast<long>(span.count())};
   pollfd interrupt{call_options.cancel_fd, POLLIN, 0};
-  if (ppoll(&interrupt, 1, &timeout, nullptr) > 0)
-    throw Error(ErrorKind::interrupted, "interrupted");
+  if (ppoll(&interrupt, 1, &timeout, nullptr) > 0) throw_interrupted();
 }
 
 [[noreturn]] void refuse(const std::string& where, const char* what) {

@@ -1,7 +1,6 @@
 #include "local/local_store.hpp"
 
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,14 +10,15 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/glob.hpp"
 #include "base/process.hpp"
 #include "base/wait.hpp"
 #include "local/collect.hpp"
 #include "local/key_file.hpp"
 #include "local/key_name.hpp"
 #include "local/latch_file.hpp"
-#include "local/liveness.hpp"
 #include "local/open_key.hpp"
+#include "local/refresh_table.hpp"
 #include "rule/table_text.hpp"
 #include "rule/table_views.hpp"
 
@@ -27,8 +27,8 @@ namespace {
 
 /// How long a key's file may stay locked by others before that is trouble, where no caller says: of
 /// a thousand that begin at once each is inside for some milliseconds.
-constexpr std::chrono::seconds own_patience{20};
-constexpr milliseconds least_patience{100};
+constexpr std::chrono::seconds longest_call{20};
+constexpr milliseconds shortest_call{100};
 /// Where /proc hides the command's processes from a waiter, it looks this often.
 constexpr milliseconds hidden_group_pause{20};
 /// Where only living processes block, their end wakes the waiter and no lease does; it asks again
@@ -90,7 +90,7 @@ auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
   try {
     return body();
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::wrong_data) return std::nullopt;
+    if (error.kind() == ErrorKind::wrong_data) return std::nullopt;
     throw;
   }
 }
@@ -108,9 +108,9 @@ std::optional<LockKey> key_inside(const Directory& directory, const std::string&
   return parse_table(text, directory.shown(name)).key;
 }
 
-CallOptions patience_for(Deadline until) {
+CallOptions call_options_until(Deadline until) {
   const auto now = BootClock::now();
-  return CallOptions{std::clamp(until, later(now, least_patience), later(now, own_patience)), -1};
+  return CallOptions{std::clamp(until, later(now, shortest_call), later(now, longest_call)), -1};
 }
 
 }  // namespace
@@ -118,11 +118,10 @@ CallOptions patience_for(Deadline until) {
 LocalStore::LocalStore(const DirectorySettings& settings)
     : directory_(settings), mailbox_(directory_) {}
 
-Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& asked_patience) {
+Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& asked) {
   // However short the lease: others are inside the file for microseconds, but they may be many.
-  const Deadline least = later(BootClock::now(), own_patience);
-  const CallOptions call_options{std::max(asked_patience.deadline, least),
-                                 asked_patience.cancel_fd};
+  const Deadline least = later(BootClock::now(), longest_call);
+  const CallOptions call_options{std::max(asked.deadline, least), asked.cancel_fd};
   const Deadline sent = BootClock::now();
   const bool by_process = claim.upkeep == Liveness::process;
   const HolderIdentity backing{
@@ -184,7 +183,7 @@ LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call
 Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   while (true) {
     mailbox_.take();  // before the look, so that whatever comes after it is still there to poll
-    const KeyView seen = look(claim, patience_for(until));
+    const KeyView seen = look(claim, call_options_until(until));
     if (seen.news) return *seen.news;
     if (seen.watch.first && seen.ends_at && later(*seen.ends_at, noteworthy) < until) {
       return Wake{Wake::Reason::changed, *seen.ends_at};
@@ -226,9 +225,7 @@ ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
   const Token& token = claim.token;
   auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
   if (!open) return {};
-  // Never unsure: here no request of before can still arrive.
-  const ReleaseTerms terms{false, how.mode == ReleaseMode::ignore_floor, milliseconds(0)};
-  const auto outcome = open->table.release(token, terms, open->now, open->knocks);
+  const auto outcome = open->table.release(token, how.mode, open->now, open->knocks);
   open->save(token, outcome.more);
   if (outcome.answer != Released::not_held) return {outcome.answer};
   return {outcome.answer, open->table.evicted_by(token)};
@@ -273,10 +270,7 @@ std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& g
               return key_inside(directory_, name, call_options);
             }).value_or(std::nullopt);
     }
-    const bool wanted = key && std::any_of(globs.begin(), globs.end(), [&](const auto& glob) {
-                          return fnmatch(glob.c_str(), key->text.c_str(), 0) == 0;
-                        });
-    if (wanted) keys.push_back(std::move(*key));
+    if (key && matches_any(key->text, globs)) keys.push_back(std::move(*key));
   }
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
@@ -324,8 +318,8 @@ bool LocalStore::live_with(const Claim& claim, pid_t pid) {
 bool LocalStore::change_backing(const Claim& claim,
                                 const std::function<void(HolderIdentity&)>& change) {
   if (claim.upkeep == Liveness::renewal) return true;
-  auto key =
-      OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, patience_for(never));
+  auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token,
+                           call_options_until(never));
   HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
   if (own == nullptr || !own->inside()) return false;
   change(own->backing);

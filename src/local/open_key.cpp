@@ -42,12 +42,16 @@ void FifoNotifier::tell(const HolderIdentity& thrown_out) {
 }
 
 void FifoNotifier::deliver() {
-  for (const auto& [fd, news] : open_) {
+  // A waiter that is granted the lock wants the key's file at once: it is told last and nothing is
+  // closed yet, so that the file is free by the time it runs.
+  const auto first = open_.begin() + static_cast<std::ptrdiff_t>(delivered_);
+  std::stable_partition(first, open_.end(),
+                        [](const auto& each) { return each.second == News::of_others; });
+  for (; delivered_ < open_.size(); ++delivered_) {
     // A full FIFO will wake its owner without this byte.
-    const char byte = static_cast<char>(news);
-    [[maybe_unused]] const auto written = write(fd.get(), &byte, 1);
+    const char byte = static_cast<char>(open_[delivered_].second);
+    [[maybe_unused]] const auto written = write(open_[delivered_].first.get(), &byte, 1);
   }
-  open_.clear();
 }
 
 std::optional<OpenKey> OpenKey::open(const Directory& directory, const LockKey& key,
@@ -154,7 +158,7 @@ bool OpenKey::notify_new_predecessors(const Token& self) {
 }
 
 void OpenKey::work_on_queue(const Token& self, bool more) {
-  while (more || notify_new_predecessors(self)) more = table.admit_waiters(now, knocks).more;
+  while (more || notify_new_predecessors(self)) more = table.admit_waiters(now, knocks);
 }
 
 void OpenKey::save(const Token& self, bool more) {

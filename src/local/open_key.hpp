@@ -8,7 +8,7 @@
 
 #include "local/directory.hpp"
 #include "local/key_file.hpp"
-#include "local/liveness.hpp"
+#include "local/refresh_table.hpp"
 #include "local/waiter_tail.hpp"
 #include "local/wake_fifo.hpp"
 #include "lock/store.hpp"
@@ -30,6 +30,7 @@ class FifoNotifier final : public WaiterNotifier {
   /// A holder: its hold has been taken from it.
   void tell(const HolderIdentity& thrown_out);
   bool was_woken(const Token& token) const { return woken_.contains(token); }
+  /// Writes what was to be told. The mailboxes stay open until this object ends.
   void deliver();
 
  private:
@@ -38,6 +39,7 @@ class FifoNotifier final : public WaiterNotifier {
   const Directory& directory_;
   std::set<Token> woken_;
   std::vector<std::pair<Fd, News>> open_;
+  std::size_t delivered_ = 0;  ///< so many of them have been written to
 };
 
 /// One key under its lock, its table brought up to date with the processes. Whoever changes the

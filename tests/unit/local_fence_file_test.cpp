@@ -28,7 +28,7 @@ std::optional<ErrorKind> trouble_at(const std::string& path) {
   try {
     seal_in(path, 5);
   } catch (const Error& error) {
-    return error.trouble();
+    return error.kind();
   }
   return std::nullopt;
 }

@@ -57,8 +57,8 @@ ErrorKind trouble_of(const Fd& fd, const CallOptions& call_options) {
     lock_file(fd.get(), call_options, "the file");
   } catch (const Error& error) {
     const bool named = std::string(error.what()).find("the file") != std::string::npos;
-    CHECK(named == (error.trouble() == ErrorKind::unavailable));
-    return error.trouble();
+    CHECK(named == (error.kind() == ErrorKind::unavailable));
+    return error.kind();
   }
   return ErrorKind::bug;
 }

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "local/process_life.hpp"
+#include "local/boot_id.hpp"
 #include "local/state_slots.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
@@ -36,7 +36,7 @@ struct Files {
       open(name, KeyFile::Use::create, call_options);
     } catch (const Error& error) {
       CHECK(std::string(error.what()).find(name) != std::string::npos);
-      return error.trouble();
+      return error.kind();
     }
     return ErrorKind::bug;
   }
@@ -106,7 +106,7 @@ TEST_CASE("a process stopped while it has the file makes others say so at their 
     files.open("k", KeyFile::Use::create, {never, interrupt.fd()});
     FAIL("not interrupted");
   } catch (const Error& error) {
-    CHECK(error.trouble() == ErrorKind::interrupted);
+    CHECK(error.kind() == ErrorKind::interrupted);
   }
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("a full disk leaves the state as it was and names the file") {
       file->write(std::string(10'000, 'x'), [] {});
     } catch (const Error& error) {
       const bool named = std::string(error.what()).find(files.dir / "k") != std::string::npos;
-      _exit(error.trouble() == ErrorKind::host_refused && named ? 7 : 1);
+      _exit(error.kind() == ErrorKind::host_refused && named ? 7 : 1);
     }
   });
   CHECK(limited.wait() == 7);

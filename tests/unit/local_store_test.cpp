@@ -37,7 +37,7 @@ std::string message_of(Work work, ErrorKind trouble) {
   try {
     work();
   } catch (const Error& error) {
-    CHECK(error.trouble() == trouble);
+    CHECK(error.kind() == trouble);
     return error.what();
   }
   FAIL("no Error");

@@ -154,7 +154,7 @@ TEST_CASE("a hand-over in a long queue neither reads nor writes the waiters far 
     queue.read();
     FAIL("a damaged list was read");
   } catch (const Error& error) {
-    CHECK(error.trouble() == ErrorKind::wrong_data);
+    CHECK(error.kind() == ErrorKind::wrong_data);
     CHECK(std::string(error.what()).find("is damaged") != std::string::npos);
   }
 }

@@ -1,30 +1,15 @@
-#include "local/process_life.hpp"
+#include "local/process_group.hpp"
 
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 
 #include <cerrno>
 #include <string>
-
-#include "base/hash.hpp"
 
 namespace dlock {
 namespace {
 
 /// With hidepid, /proc shows a user nothing of others; process 1 always exists.
 bool proc_shows_all() { return stat_of(1).has_value(); }
-
-/// A file of /proc that nothing is mounted over: containers mount a boot id of their own.
-bool is_of_the_kernel(const char* path) {
-  struct statfs system {};
-  struct statx file {};
-  return statfs(path, &system) == 0 && system.f_type == PROC_SUPER_MAGIC &&
-         statx(AT_FDCWD, path, 0, 0, &file) == 0 &&
-         (file.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
-}
 
 std::vector<pid_t> running_members(pid_t group) {
   auto members = numbers_in("/proc");
@@ -56,15 +41,6 @@ std::vector<Fd> member_ends(pid_t group, std::size_t most) {
     if (Fd fd = open_pidfd(pid)) ends.push_back(std::move(fd));
   }
   return ends;
-}
-
-std::uint64_t boot_hash() {
-  static const std::uint64_t hash = [] {
-    constexpr auto path = "/proc/sys/kernel/random/boot_id";
-    const std::string id = is_of_the_kernel(path) ? proc_text(path) : "";
-    return id.empty() ? 0 : fnv1a(id);
-  }();
-  return hash;
 }
 
 }  // namespace dlock

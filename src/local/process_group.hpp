@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <vector>
 
 #include "base/process.hpp"
@@ -17,9 +16,5 @@ Life group_life(const ProcessId& leader);
 /// Readable when the process ends, for up to `most` running members of a group; empty where /proc
 /// shows none, and of no group (0). One that ends says: look again.
 std::vector<Fd> member_ends(pid_t group, std::size_t most);
-
-/// Identifies this boot of the machine: a hash of the kernel's boot id; 0 if the kernel's cannot be
-/// read, as where /proc lacks it or a container has mounted another one over it.
-std::uint64_t boot_hash();
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-#include "local/process_life.hpp"
+#include "local/process_group.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include "base/wait.hpp"
 #include "local/directory.hpp"
-#include "local/liveness.hpp"
+#include "local/refresh_table.hpp"
 #include "local/wake_fifo.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"

@@ -1,9 +1,9 @@
-#include "local/liveness.hpp"
+#include "local/refresh_table.hpp"
 
 #include <algorithm>
 
 #include "base/escape.hpp"
-#include "local/process_life.hpp"
+#include "local/process_group.hpp"
 #include "local/wake_fifo.hpp"
 
 namespace dlock {

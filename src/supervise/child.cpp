@@ -1,19 +1,24 @@
 #include "supervise/child.hpp"
 
+#include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/process.hpp"
+#include "base/sanitized.hpp"
 #include "base/wait.hpp"
+#include "supervise/exec_image.hpp"
+#include "supervise/raw_syscall.hpp"
 
 namespace dlock {
 
@@ -21,67 +26,108 @@ namespace {
 
 constexpr int exec_failed = 127;
 
-/// argv and envp as execvpe wants them, made before the fork: afterwards nothing may allocate.
-class Image {
- public:
-  explicit Image(const Program& program) {
-    for (const auto& argument : program.argv) arguments_.push_back(argument.c_str());
-    arguments_.push_back(nullptr);
-    texts_.reserve(program.environment.size());
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      if (!replaced(program, *entry)) environment_.push_back(*entry);
-    }
-    for (const auto& [name, value] : program.environment) {
-      if (value) environment_.push_back(texts_.emplace_back(name + "=" + *value).c_str());
-    }
-    environment_.push_back(nullptr);
-  }
+/// Whether a child may share this process's memory until it executes: the kernel copies no page
+/// tables then, and no page that the parent writes. A sanitizer would take the two for one thread.
+constexpr bool may_share_memory = raw_syscall_spares_errno && !sanitized;
 
-  void execute() const {
-    execvpe(arguments_[0], const_cast<char**>(arguments_.data()),
-            const_cast<char**>(environment_.data()));
-  }
+constexpr std::size_t child_stack_size = 64 * 1024;
 
- private:
-  static bool replaced(const Program& program, std::string_view entry) {
-    const auto name = entry.substr(0, entry.find('='));
-    return std::any_of(program.environment.begin(), program.environment.end(),
-                       [&](const auto& added) { return added.first == name; });
-  }
+}  // namespace
 
-  std::vector<std::string> texts_;
-  std::vector<const char*> arguments_;
-  std::vector<const char*> environment_;
+/// All that the child needs between its first instruction and exec, in memory that stays until it
+/// is reaped: it may share that with the parent, which goes on at the same time.
+struct Child::Beginning {
+  Beginning(const Program& program, const Signals& the_signals, const Terminal& terminal,
+            int the_channel, bool is_gated)
+      : image(program),
+        signals(the_signals),
+        has_own_group(!terminal.shares_group()),
+        takes_terminal(terminal.given()),
+        hidden_fd(program.hidden_fd),
+        start_before(program.start_before),
+        channel(the_channel),
+        gated(is_gated) {}
+
+  ExecImage image;
+  const Signals& signals;
+  bool has_own_group;
+  bool takes_terminal;
+  int hidden_fd;
+  Deadline start_before;
+  /// An eventfd: the parent's 1 opens the gate before exec, errno comes back if exec fails, and
+  /// close-on-exec leaves the command without it.
+  int channel;
+  bool gated;
+  pid_t parent = getpid();
+  std::unique_ptr<std::byte[]> stack;
 };
 
-/// The channel is an eventfd: the parent's 1 opens the gate before exec, errno comes back if exec
-/// fails, and close-on-exec leaves the command without it. Only async-signal-safe calls here.
-[[noreturn]] void become(const Image& image, const Program& program, const Signals& signals,
-                         const Terminal& terminal, int channel, bool gated, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(exec_failed);  // it died before we asked to die with it
-  if (!terminal.shares_group()) setpgid(0, 0);
-  terminal.take_in_child();
+namespace {
+
+long exec_failed_by(std::uint64_t error, int channel) {
+  raw_syscall(SYS_write, channel, reinterpret_cast<long>(&error), sizeof error);
+  return exec_failed;
+}
+
+/// The child: what it calls is async-signal-safe and leaves errno alone, which may be the parent's.
+/// Returns what it exits with, unless it executes the command.
+long become(Child::Beginning& beginning) {
+  raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have ended before the child asked to die with it.
+  if (raw_syscall(SYS_getppid) != beginning.parent) return exec_failed;
+  if (beginning.has_own_group) raw_syscall(SYS_setpgid);
+  if (beginning.takes_terminal) {
+    // SIGTTOU is blocked here: the kernel sends it to a group that does this from the background.
+    pid_t group = static_cast<pid_t>(raw_syscall(SYS_getpid));
+    raw_syscall(SYS_ioctl, STDIN_FILENO, TIOCSPGRP, reinterpret_cast<long>(&group));
+  }
   std::uint64_t word = 0;
-  if (gated && read(channel, &word, sizeof word) != sizeof word) _exit(exec_failed);
-  if (program.hidden_fd >= 0) close(program.hidden_fd);
-  signals.restore_in_child();
-  errno = ETIME;
-  if (BootClock::now() < program.start_before) image.execute();
-  word = static_cast<std::uint64_t>(errno);
-  [[maybe_unused]] const auto told = write(channel, &word, sizeof word);
-  _exit(exec_failed);
+  if (beginning.gated && raw_syscall(SYS_read, beginning.channel, reinterpret_cast<long>(&word),
+                                     sizeof word) != sizeof word) {
+    return exec_failed;
+  }
+  if (beginning.hidden_fd >= 0) raw_syscall(SYS_close, beginning.hidden_fd);
+  beginning.signals.restore_in_child();
+  if (BootClock::now() >= beginning.start_before) return exec_failed_by(ETIME, beginning.channel);
+  const int error = beginning.image.execute();
+  return exec_failed_by(static_cast<std::uint64_t>(error), beginning.channel);
+}
+
+[[noreturn]] int run_child(void* beginning) {
+  const long code = become(*static_cast<Child::Beginning*>(beginning));
+  raw_syscall(SYS_exit_group, code);
+  __builtin_unreachable();
+}
+
+/// As vfork(2) without its wait: nothing of the memory is copied. Where the kernel, or what plays
+/// its part (qemu), does not know such a child, it gets a copy.
+pid_t fork_sharing_memory(Child::Beginning& beginning) {
+  beginning.stack = std::make_unique_for_overwrite<std::byte[]>(child_stack_size);
+  void* const top = beginning.stack.get() + child_stack_size;
+  return clone(run_child, top, CLONE_VM | SIGCHLD, &beginning);
+}
+
+pid_t fork_child(Child::Beginning& beginning) {
+  if (may_share_memory) {
+    const pid_t pid = fork_sharing_memory(beginning);
+    if (pid > 0 || errno == EAGAIN || errno == ENOMEM) return pid;
+  }
+  const pid_t pid = fork();
+  if (pid == 0) run_child(&beginning);
+  return pid;
 }
 
 }  // namespace
 
-Child::Child(ProcessTree the_tree, Terminal the_terminal, pid_t pid, Fd channel)
+Child::Child(ProcessTree the_tree, Terminal the_terminal, pid_t pid, Fd channel,
+             std::unique_ptr<Beginning> beginning)
     : tree(std::move(the_tree)),
       terminal(std::move(the_terminal)),
       pid_(pid),
       group_(terminal.shares_group() ? getpgrp() : pid),
       pidfd_(open_pidfd(pid)),
       channel_(std::move(channel)),
+      beginning_(std::move(beginning)),
       started_at_(BootClock::now()) {
   // Here and in the child, as either may run first; fails once the child has executed.
   if (!terminal.shares_group()) setpgid(pid_, pid_);
@@ -95,6 +141,7 @@ Child::Child(Child&& other) noexcept
       group_(other.group_),
       pidfd_(std::move(other.pidfd_)),
       channel_(std::move(other.channel_)),
+      beginning_(std::move(other.beginning_)),
       started_at_(other.started_at_),
       reaped_(std::exchange(other.reaped_, true)) {}
 
@@ -143,21 +190,18 @@ std::optional<int> Child::exec_error() const {
 
 Child start(const Program& program, Signals& signals,
             const std::function<void(pid_t)>& before_exec) {
-  const Image image(program);
-  const bool gated = static_cast<bool>(before_exec);
   Fd channel(eventfd(0, EFD_CLOEXEC));
   if (!channel) throw_errno("cannot start the command: eventfd");
+  const bool gated = static_cast<bool>(before_exec);
   Terminal terminal;
+  auto beginning =
+      std::make_unique<Child::Beginning>(program, signals, terminal, channel.get(), gated);
   ProcessTree tree;
   signals.hear_all();
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
+  const pid_t pid = fork_child(*beginning);
   if (pid < 0) throw_errno("cannot start the command: fork");
-  if (pid == 0) {
-    become(image, program, signals, terminal, channel.get(), gated, parent);
-  }
   const int gate = channel.get();
-  Child child(std::move(tree), std::move(terminal), pid, std::move(channel));
+  Child child(std::move(tree), std::move(terminal), pid, std::move(channel), std::move(beginning));
   if (gated) {
     before_exec(child.group());
     const std::uint64_t open = 1;

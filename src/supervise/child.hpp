@@ -3,30 +3,17 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "supervise/process_tree.hpp"
+#include "supervise/program.hpp"
 #include "supervise/signals.hpp"
 #include "supervise/terminal.hpp"
 
 namespace dlock {
-
-/// What to execute, found and run as execvp(3) does: along PATH, a script without `#!` by /bin/sh.
-struct Program {
-  std::vector<std::string> argv;
-  /// Set on top of dlock's own environment; nothing: taken out of it.
-  std::vector<std::pair<std::string, std::optional<std::string>>> environment;
-  /// Inherited by dlock but not by the child (--status-fd); -1: none.
-  int hidden_fd = -1;
-  /// From then on it is not executed any more: the last that the child looks at, for everything
-  /// before, this process or the whole machine may have been stopped for any time.
-  Deadline start_before = never;
-};
 
 /// How a child ended: one of the three is set.
 struct ChildEnd {
@@ -42,7 +29,11 @@ struct ChildEnd {
 /// started it ends. Destroyed unreaped, it is killed.
 class Child {
  public:
-  Child(ProcessTree tree, Terminal terminal, pid_t pid, Fd channel);
+  /// The steps of the child until it executes the command, and the memory that they need.
+  struct Beginning;
+
+  Child(ProcessTree tree, Terminal terminal, pid_t pid, Fd channel,
+        std::unique_ptr<Beginning> beginning);
   Child(Child&& other) noexcept;
   ~Child();
 
@@ -72,6 +63,7 @@ class Child {
   pid_t group_;
   Fd pidfd_;
   Fd channel_;
+  std::unique_ptr<Beginning> beginning_;  ///< the child may still be at it
   Deadline started_at_;
   bool reaped_ = false;
 };

@@ -74,7 +74,7 @@ class ProcessTree {
   /// All that are left, the child and zombies included.
   std::vector<Descendant> all() const;
 
-  /// Who of them SIGKILL did not end.
+  /// The processes of it that SIGKILL did not end.
   std::vector<Survivor> survivors() const;
 
   /// Reaps some of what was adopted and has ended, while `child` runs. True if there may be more:

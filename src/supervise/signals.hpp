@@ -35,8 +35,8 @@ class Signals {
   /// Called when a child is about to exist: from here on also WINCH, CONT, URG and CHLD.
   void hear_all();
 
-  /// Async-signal-safe, for the child between fork and exec: mask and dispositions as found on
-  /// entry.
+  /// Async-signal-safe and without errno, for the child between fork and exec: mask and
+  /// dispositions as found on entry.
   void restore_in_child() const;
 
  private:

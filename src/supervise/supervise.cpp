@@ -30,6 +30,8 @@ class Supervisor {
   std::optional<Reason> reason_to_stop();
   std::optional<ChildEnd> end();
   Deadline next_deadline() const;
+  /// Whether the child is to be stopped, whatever else comes.
+  bool is_over(Deadline now) const;
   bool loss_matters() const { return terms_.loss != nullptr && !loss_noticed_; }
   Deadline loss_deadline() const;
   Deadline max_hold_deadline() const;
@@ -115,6 +117,10 @@ Deadline Supervisor::next_deadline() const {
   return std::min(loss_deadline(), max_hold_deadline());
 }
 
+bool Supervisor::is_over(Deadline now) const {
+  return now >= max_hold_deadline() || (!terms_.keep_running_on_loss && now >= loss_deadline());
+}
+
 std::optional<Reason> Supervisor::reason_to_stop() {
   const auto now = BootClock::now();
   if (loss_matters() && (now >= loss_deadline() || loss_told_)) {
@@ -133,6 +139,8 @@ void Supervisor::hear_signals() {
   if (more_ended_) reap_adopted();
   while (const auto event = signals_.take()) {
     if (event->number != SIGCHLD) {
+      // dlock may have been held up since it looked at the deadlines.
+      if (!stopping_ && is_over(BootClock::now())) return;
       pass_on(*event);
       continue;
     }

@@ -18,10 +18,6 @@ Terminal::Terminal() {
   if (given_ && tcgetattr(STDIN_FILENO, &modes) == 0) modes_ = modes;
 }
 
-void Terminal::take_in_child() const {
-  if (given_) tcsetpgrp(STDIN_FILENO, getpid());
-}
-
 void Terminal::forked(pid_t group) { child_group_ = group; }
 
 bool Terminal::exists() {

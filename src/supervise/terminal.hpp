@@ -9,7 +9,8 @@
 
 namespace dlock {
 
-/// Who may read from the controlling terminal: dlock's own job or its child's process group.
+/// The process group that may read from the controlling terminal: dlock's own job or its child's
+/// process group.
 ///
 /// The child has a group of its own, so that all of it can be signalled at once. With stdin and
 /// stdout on the terminal that group is in the foreground whenever dlock's job is. In a pipeline
@@ -23,11 +24,8 @@ class Terminal {
 
   bool shares_group() const { return shares_group_; }
 
-  /// Async-signal-safe, for the child between fork and exec, once it leads its own group and with
-  /// SIGTTOU blocked.
-  void take_in_child() const;
-
-  /// To be told by the parent that the child does the above.
+  /// To be told by the parent that it has forked a child, which leads this group unless it shares
+  /// dlock's, and puts it into the foreground if `given()`.
   void forked(pid_t group);
 
   /// Whether there is a terminal at all; looks for it if stdin is none.

@@ -6,6 +6,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -67,12 +68,6 @@ struct Signalled {
 constexpr Signalled signalled[] = {{SIGTERM, true}, {SIGINT, true},   {SIGHUP, true},
                                    {SIGQUIT, true}, {SIGUSR1, false}, {SIGUSR2, false}};
 
-/// timeout(1) does not know its COMMAND before it goes to sleep, and dies of a signal until then.
-bool sleeps(pid_t pid) {
-  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-  return stat.find(") S ") != std::string::npos;
-}
-
 std::string observed(const Place& place, const std::string& wrapper, const std::string& script,
                      int signal) {
   ProcessOptions options;
@@ -82,7 +77,9 @@ std::string observed(const Place& place, const std::string& wrapper, const std::
   Process process({"bash", "-c", script}, clean(options));
   if (signal != 0) {
     if (!eventually([&] { return process.out().ends_with(".\n"); })) return "did not begin";
-    if (!eventually([&] { return sleeps(process.pid()); })) return "did not wait";
+    // timeout(1) does not know its COMMAND before it goes to sleep, and dies of a signal until
+    // then.
+    if (!eventually([&] { return is_in_state('S', process.pid()); })) return "did not wait";
     process.signal(signal);
   }
   const Result result = process.wait();
@@ -101,7 +98,9 @@ TEST_CASE("alike: scripts see the same below flock, timeout, dlock and nothing")
   for (const Script& script : scripts) {
     CAPTURE(script.text);
     const std::string expected = observed(place, "", script.text, 0);
-    for (const auto& [name, wrapper] : wrappers(place)) {
+    for (const auto& each : wrappers(place)) {
+      const auto& name = each.first;
+      const auto& wrapper = each.second;
       CAPTURE(name);
       const auto other = script.differs.find(name);
       CHECK(observed(place, wrapper, script.text, 0) ==
@@ -116,10 +115,14 @@ TEST_CASE("alike: a signal to dlock does what it does to the plain command, unli
       "exec $W sh -c 'trap \"echo got; exit 3\" TERM INT HUP QUIT USR1 USR2; echo pid $$.; "
       "while :; do sleep 0.01; done'";
   const std::string dies = "exec $W sh -c 'echo pid $$.; exec sleep 60'";
-  for (const auto& [signal, timeout_passes_on] : signalled) {
+  for (const auto& each_signal : signalled) {
+    const int signal = each_signal.signal;
+    const bool timeout_passes_on = each_signal.timeout_passes_on;
     CAPTURE(signal);
     const std::string died = "signal " + std::to_string(signal);
-    for (const auto& [name, wrapper] : wrappers(place)) {
+    for (const auto& each : wrappers(place)) {
+      const auto& name = each.first;
+      const auto& wrapper = each.second;
       CAPTURE(name);
       const bool passes_on = name != "flock" && (name != "timeout" || timeout_passes_on);
       CHECK(observed(place, wrapper, heeds, signal) ==
@@ -133,7 +136,9 @@ TEST_CASE("alike: a signal to dlock does what it does to the plain command, unli
 /// As a terminal does it: to the shell and all that it waits for. timeout leaves the group.
 TEST_CASE("alike: INT to the whole job stops a loop of the shell") {
   const Place place(Engine::local);
-  for (const auto& [name, wrapper] : wrappers(place)) {
+  for (const auto& each : wrappers(place)) {
+    const auto& name = each.first;
+    const auto& wrapper = each.second;
     if (name == "timeout") continue;
     CAPTURE(name);
     ProcessOptions options;

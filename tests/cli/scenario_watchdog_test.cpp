@@ -69,7 +69,7 @@ void takes_the_group_along(const Scene& scene) {
 
 }  // namespace
 
-TEST_CASE("watchdog: dlock alone is stopped: nothing of the command outlives the lease, 79") {
+TEST_CASE("watchdog: only dlock is stopped: nothing of the command outlives the lease, 79") {
   RedisScene scene;
   const std::string stubborn =
       "trap '' TERM INT HUP; \"$STAMP\" \"$LOG\" start k 1; setsid sh -c '" +

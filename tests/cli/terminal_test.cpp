@@ -2,18 +2,19 @@
 #include <signal.h>
 
 #include "cli/place.hpp"
-#include "support/desk.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/shell_terminal.hpp"
 
 namespace dlock::test {
 namespace {
 
 /// Somebody at a terminal, in the directory of the test, whose locks are `place`.
-class User : public Desk {
+class User : public ShellTerminal {
  public:
   explicit User(const Place& place)
-      : Desk(dlock_path(), {{"DLOCK_SERVER", place.url()}, {"DLOCK_CONFIG", "/dev/null"}}) {
+      : ShellTerminal(dlock_path(),
+                      {{"DLOCK_SERVER", place.url()}, {"DLOCK_CONFIG", "/dev/null"}}) {
     resize(80);
     type("cd " + place.dir().path() + "; echo here-$((1+1))");
     REQUIRE(shows("here-2"));

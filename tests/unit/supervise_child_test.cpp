@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "supervise/raw_syscall.hpp"
 #include "supervise/signals.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -94,6 +95,52 @@ TEST_CASE("a script without an interpreter line is run by sh, as execvp does") {
   CHECK(run(supervised({dir / "script"})).exit_code == 42);
 }
 
+TEST_CASE("a command is found along PATH as execvp finds it") {
+  const TempDir dir;
+  for (const char* const folder : {"forbidden", "script", "here"}) {
+    mkdir((dir / folder).c_str(), 0755);
+  }
+  mkdir((dir / "folder").c_str(), 0755);
+  mkdir((dir / "folder/tool").c_str(), 0755);
+  write_file(dir / "forbidden/tool", "exit 1\n");
+  write_file(dir / "file", "");
+  for (const auto& [folder, code] : {std::pair("script", "42"), std::pair("here", "43")}) {
+    const std::string tool = dir / (std::string(folder) + "/tool");
+    write_file(tool, std::string("exit ") + code + "\n");
+    chmod(tool.c_str(), 0755);
+  }
+  const auto tried = [&](const std::string& path, const std::string& name = "tool") {
+    ProcessOptions options;
+    options.env["PATH"] = path;
+    options.before_exec = [&] { CHECK(chdir((dir / "here").c_str()) == 0); };
+    return run(supervised({name}), options);
+  };
+  const auto error = [](int number) { return "error=" + std::to_string(number) + " "; };
+  const std::string forbidden = dir / "forbidden", folder = dir / "folder", file = dir / "file",
+                    script = dir / "script", missing = dir / "missing";
+  CHECK(says(tried(script), "code=42"));
+  CHECK(
+      says(tried(missing + ":" + file + ":" + forbidden + ":" + folder + ":" + script), "code=42"));
+  CHECK(says(tried(":" + script), "code=43"));
+  CHECK(says(tried(missing + ":"), "code=43"));
+  CHECK(says(tried(std::string(5000, 'x') + ":" + script), "code=42"));
+  CHECK(says(tried(forbidden + ":" + missing), error(EACCES)));
+  CHECK(says(tried(folder + ":" + missing), error(EACCES)));
+  CHECK(says(tried(missing + ":" + file), error(ENOTDIR)));
+  CHECK(says(tried(file + ":" + missing), error(ENOENT)));
+  CHECK(says(tried(missing + ":" + script, std::string(256, 'x')), error(ENAMETOOLONG)));
+}
+
+TEST_CASE("a raw system call that fails leaves errno alone") {
+  if (!raw_syscall_spares_errno) return;
+  errno = E2BIG;
+  const char* const nowhere = "/nonexistent";
+  CHECK(raw_syscall(SYS_execve, reinterpret_cast<long>(nowhere)) == -ENOENT);
+  CHECK(raw_syscall(SYS_read, -1, 0, 0) == -EBADF);
+  CHECK(errno == E2BIG);
+  CHECK(raw_syscall(SYS_getppid) == getppid());
+}
+
 TEST_CASE("the child inherits exactly what it would without dlock") {
   for (const bool odd : {false, true}) {
     CAPTURE(odd);
@@ -158,16 +205,12 @@ TEST_CASE("every signal is passed on, however often it comes") {
 TEST_CASE("without a terminal SIGTSTP stops the child alone, and SIGCONT continues it") {
   auto dlock = Process(supervised(shell("echo $$; exec sleep 60")));
   REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
-  const auto state = [](pid_t pid) {
-    const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-    return stat[stat.rfind(')') + 2];
-  };
   const pid_t command = std::stoi(dlock.out());
   dlock.signal(SIGTSTP);
-  CHECK(eventually([&] { return state(command) == 'T'; }));
+  CHECK(eventually([&] { return is_in_state('T', command); }));
   dlock.signal(SIGCONT);
-  CHECK(eventually([&] { return state(command) == 'S'; }));
-  CHECK(eventually([&] { return state(dlock.pid()) == 'S'; }));
+  CHECK(eventually([&] { return is_in_state('S', command); }));
+  CHECK(eventually([&] { return is_in_state('S', dlock.pid()); }));
   dlock.signal(SIGTERM);
   CHECK(dlock.wait().signal == SIGTERM);
 }

@@ -43,6 +43,24 @@ void check_all_dead(const std::string& out, std::size_t expected) {
   for (const pid_t pid : family) CHECK_FALSE(is_alive(pid));
 }
 
+/// Whether no signal to this process is pending.
+bool has_heard_all(pid_t pid) {
+  const std::string status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return status.find("ShdPnd:\t0000000000000000\n") != std::string::npos;
+}
+
+/// The command line `words` under strace, which holds it up at a system call, as `delay` says in
+/// strace's words. Where strace may not trace, `words` as they are.
+std::vector<std::string> held_up(const std::string& delay, std::vector<std::string> words) {
+  const std::string call = delay.substr(0, delay.find(':'));
+  const std::vector<std::string> strace{
+      "strace", "-D", "-qq", "-o", "/dev/null", "-e", "trace=" + call, "-e", "inject=" + delay};
+  auto trial = strace;
+  trial.emplace_back("true");
+  if (run(trial).exit_code == 0) words.insert(words.begin(), strace.begin(), strace.end());
+  return words;
+}
+
 }  // namespace
 
 TEST_CASE("a family that ignores TERM and left its session is dead when the lease ends") {
@@ -161,21 +179,39 @@ TEST_CASE("max-hold ends the child, with the chosen signal, by SIGKILL if it mus
 }
 
 TEST_CASE("resumed after the lease, dlock kills the child before it runs another instruction") {
-  auto dlock = Process(
-      supervised(shell(std::string("echo $$;") + handles_term), {"lease=1500", "grace=200"}));
+  // The process that dlock signals acts before dlock goes on.
+  auto dlock = Process(held_up(
+      "kill:delay_exit=200000",
+      supervised(shell(std::string("echo $$;") + handles_term), {"lease=1500", "grace=200"})));
   REQUIRE(eventually([&] { return dlock.out().ends_with("ready\n"); }));
   const pid_t child = std::stoi(dlock.out());
+  // The child first, so that the SIGCONT of dlock is not in the queue after a SIGCHLD.
+  kill(child, SIGSTOP);
+  REQUIRE(eventually([&] {
+    return is_in_state('T', child) && has_heard_all(dlock.pid()) && is_in_state('S', dlock.pid());
+  }));
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
-  kill(child, SIGSTOP);
   kill(dlock.pid(), SIGTERM);  // in the queue, but the deadline is older
   const Deadline past = later(BootClock::now(), milliseconds(1600));
   REQUIRE(eventually([&] { return BootClock::now() > past; }));
   dlock.signal(SIGCONT);
-  const auto result = dlock.wait(milliseconds(2000));
+  const auto result = dlock.wait();
   CHECK(result.exit_code == 79);
   CHECK(says(result, "lost code=-1 signal=9"));
   CHECK(result.out.find("asked") == std::string::npos);
+}
+
+TEST_CASE("held up until the lease is over, dlock kills the child and passes no signal on") {
+  // The first time that it looks whether the child has ended: between deadline and signal.
+  auto dlock = Process(held_up("waitid:delay_exit=2000000:when=2",
+                               supervised(shell(handles_term), {"lease=1500", "grace=200"})));
+  REQUIRE(eventually([&] { return dlock.out() == "ready\n"; }));
+  dlock.signal(SIGTERM);
+  const auto result = dlock.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(says(result, "lost code=-1 signal=9"));
+  CHECK(result.out == "ready\n");
 }
 
 TEST_CASE("a child that had ended before a late wake keeps its exit code") {

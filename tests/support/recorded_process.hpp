@@ -12,7 +12,7 @@ std::string run_id_of(const RedisServer& server);
 /// Has it said that the memory of `server` is whole since `age` ago, as a member of a quorum keeps
 /// it below the prefix of the shipped defaults: it votes at once, or two minutes less `age` later.
 /// Where `durable`, clients found that it forgets nothing when it is killed.
-void vouch_for(const RedisServer& server, milliseconds age = std::chrono::hours(1),
-               bool durable = false);
+void record_process_of(const RedisServer& server, milliseconds age = std::chrono::hours(1),
+                       bool durable = false);
 
 }  // namespace dlock::test

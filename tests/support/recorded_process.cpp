@@ -1,4 +1,4 @@
-#include "support/vouching.hpp"
+#include "support/recorded_process.hpp"
 
 #include "base/error.hpp"
 
@@ -12,7 +12,7 @@ std::string run_id_of(const RedisServer& server) {
   return info.substr(begin, info.find('\r', begin) - begin);
 }
 
-void vouch_for(const RedisServer& server, milliseconds age, bool durable) {
+void record_process_of(const RedisServer& server, milliseconds age, bool durable) {
   const Reply time = server.command({"TIME"});
   const microseconds now = std::chrono::seconds(std::stoll(time.items.at(0).text)) +
                            microseconds(std::stoll(time.items.at(1).text));

@@ -16,14 +16,14 @@ extern const char* const counts_int;
 
 /// Somebody at a terminal, with a bash that has job control: types, and reads the screen. All that
 /// was started there is gone with it.
-class Desk {
+class ShellTerminal {
  public:
   /// The shell knows `program` as $D; `variables` are set in its environment.
-  explicit Desk(const std::string& program,
-                const std::map<std::string, std::string>& variables = {});
-  ~Desk();
-  Desk(const Desk&) = delete;
-  Desk& operator=(const Desk&) = delete;
+  explicit ShellTerminal(const std::string& program,
+                         const std::map<std::string, std::string>& variables = {});
+  ~ShellTerminal();
+  ShellTerminal(const ShellTerminal&) = delete;
+  ShellTerminal& operator=(const ShellTerminal&) = delete;
 
   void type(const std::string& line) { press(line + "\n"); }
   void press(const std::string& keys);

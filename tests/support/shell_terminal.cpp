@@ -1,4 +1,4 @@
-#include "support/desk.hpp"
+#include "support/shell_terminal.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -20,7 +20,8 @@ const char* const counts_int =
     "'trap \"\" INT QUIT; sleep 60 & trap \"kill $!; exit 9\" QUIT; trap \"echo got-int\" INT; "
     "echo read\"\"y; until wait; do :; done'";
 
-Desk::Desk(const std::string& program, const std::map<std::string, std::string>& variables) {
+ShellTerminal::ShellTerminal(const std::string& program,
+                             const std::map<std::string, std::string>& variables) {
   int master = -1;
   shell_ = forkpty(&master, nullptr, nullptr, nullptr);
   if (shell_ == 0) {
@@ -34,27 +35,27 @@ Desk::Desk(const std::string& program, const std::map<std::string, std::string>&
   master_ = Fd(master);
   fcntl(master, F_SETFL, O_NONBLOCK);
   fcntl(master, F_SETFD, FD_CLOEXEC);
-  type("stty -echo noflsh; PS1=; echo desk-$((1+1))");
-  REQUIRE(shows("desk-2"));
+  type("stty -echo noflsh; PS1=; echo terminal-$((1+1))");
+  REQUIRE(shows("terminal-2"));
 }
 
-Desk::~Desk() {
+ShellTerminal::~ShellTerminal() {
   const pid_t foreground = tcgetpgrp(master_.get());
   if (foreground > 1) kill(-foreground, SIGKILL);
   kill(shell_, SIGKILL);
   waitpid(shell_, nullptr, 0);
 }
 
-void Desk::press(const std::string& keys) {
+void ShellTerminal::press(const std::string& keys) {
   CHECK(write(master_.get(), keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
 }
 
-void Desk::resize(unsigned short columns) {
+void ShellTerminal::resize(unsigned short columns) {
   const winsize size{24, columns, 0, 0};
   ioctl(master_.get(), TIOCSWINSZ, &size);
 }
 
-bool Desk::shows(const std::string& text) {
+bool ShellTerminal::shows(const std::string& text) {
   const bool there = eventually([&] {
     read_screen();
     return screen_.find(text, seen_) != std::string::npos;
@@ -64,7 +65,7 @@ bool Desk::shows(const std::string& text) {
   return there;
 }
 
-bool Desk::in_front(const std::string& program) {
+bool ShellTerminal::in_front(const std::string& program) {
   return eventually([&] {
     const pid_t group = tcgetpgrp(master_.get());
     if (group <= 1 || !is_alive(group)) return false;
@@ -75,13 +76,13 @@ bool Desk::in_front(const std::string& program) {
   });
 }
 
-pid_t Desk::number() {
+pid_t ShellTerminal::number() {
   const auto at = seen_;
   CHECK(shows("."));
   return std::atoi(screen_.c_str() + at);
 }
 
-std::size_t Desk::count(const std::string& text) {
+std::size_t ShellTerminal::count(const std::string& text) {
   read_screen();
   std::size_t found = 0;
   for (auto at = screen_.find(text); at != std::string::npos; at = screen_.find(text, at + 1)) {
@@ -90,12 +91,12 @@ std::size_t Desk::count(const std::string& text) {
   return found;
 }
 
-const std::string& Desk::screen() {
+const std::string& ShellTerminal::screen() {
   read_screen();
   return screen_;
 }
 
-void Desk::read_screen() {
+void ShellTerminal::read_screen() {
   char block[4096];
   ssize_t got = 0;
   while ((got = read(master_.get(), block, sizeof block)) > 0) {

@@ -1,0 +1,69 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "support/scene.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// The fence that a command has written to a file.
+std::int64_t fence_in(const RedisScene& scene, const std::string& name) {
+  REQUIRE(eventually([&] { return scene.has(name) && !read_file(scene.path(name)).empty(); }));
+  return std::stoll(read_file(scene.path(name)));
+}
+
+pid_t pid_in(const RedisScene& scene, const std::string& name) {
+  return static_cast<pid_t>(fence_in(scene, name));
+}
+
+}  // namespace
+
+TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the next is undisturbed") {
+  RedisScene scene;
+  Process late = scene.start(
+      {"run", "-t", "900ms", "-k", "k", "--", "sh", "-c",
+       "echo $$ >pid; echo $DLOCK_FENCE >late; while :; do echo >>beats; sleep 0.005; done"});
+  const std::int64_t late_fence = fence_in(scene, "late");
+  const pid_t command = pid_in(scene, "pid");
+  late.signal(SIGSTOP);
+  late.wait_until_stopped();
+  kill(command, SIGSTOP);
+  Process next = scene.hold("k", "go");
+  const std::string held = scene.inspect("k"), beats = read_file(scene.path("beats"));
+  const Result wrote = scene.run(
+      {"guard", "--state", "fence", "-c", "true", "--fence", std::to_string(late_fence + 1)});
+  CHECK(wrote.exit_code == 0);
+  // The one first to run again is dlock; its command stands still until dlock has killed it.
+  late.signal(SIGCONT);
+  const Result result = late.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(!is_alive(command));
+  CHECK(read_file(scene.path("beats")) == beats);
+  CHECK(times(scene.inspect("k"), "\"holds\":1") == 1);
+  CHECK(times(held, "\"holds\":1") == 1);
+  const Result too_late = scene.run({"guard", "--state", "fence", "-c", "echo >overwritten",
+                                     "--fence", std::to_string(late_fence)});
+  CHECK(too_late.exit_code == 79);
+  CHECK(!scene.has("overwritten"));
+  scene.touch("go");
+  CHECK(next.wait().exit_code == 0);
+}
+
+TEST_CASE("a command that stands still keeps its lock for as long as dlock runs") {
+  RedisScene scene;
+  Process holder = scene.start({"run", "-t", "900ms", "-k", "k", "--", "sh", "-c",
+                                "echo $$ >pid; until [ -e go ]; do sleep 0.01; done; exit 3"});
+  const pid_t command = pid_in(scene, "pid");
+  kill(command, SIGSTOP);
+  const Deadline end = later(lease_end(scene.server, "k"), milliseconds(1800));
+  REQUIRE(eventually([&] { return BootClock::now() > end || !scene.is_held("k"); }));
+  CHECK(scene.is_held("k"));
+  CHECK(scene.run({"run", "-n", "-k", "k", "--", "true"}).exit_code == 75);
+  scene.touch("go");
+  kill(command, SIGCONT);
+  CHECK(holder.wait().exit_code == 3);
+}
+
+}  // namespace dlock::test

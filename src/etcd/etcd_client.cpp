@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/backoff.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "base/wait.hpp"
 
 namespace dlock {
 namespace {
@@ -32,6 +32,41 @@ std::string text_in(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+/// Counts the parts of a text without keeping any, and stops where it is nested deeper, or has more
+/// of them, than an answer of etcd can have: a page of 500 keys with their leases and revisions.
+class WithinBounds final : public nlohmann::json_sax<json> {
+ public:
+  bool null() override { return one_more(); }
+  bool boolean(bool) override { return one_more(); }
+  bool number_integer(number_integer_t) override { return one_more(); }
+  bool number_unsigned(number_unsigned_t) override { return one_more(); }
+  bool number_float(number_float_t, const string_t&) override { return one_more(); }
+  bool string(string_t&) override { return one_more(); }
+  bool binary(binary_t&) override { return one_more(); }
+  bool key(string_t&) override { return one_more(); }
+  bool start_object(std::size_t) override { return deeper(); }
+  bool start_array(std::size_t) override { return deeper(); }
+  bool end_object() override { return --depth_ >= 0; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool one_more() { return ++parts_ <= 50'000; }
+  bool deeper() { return ++depth_ <= 16 && one_more(); }
+
+  int parts_ = 0;
+  int depth_ = 0;
+};
+
+/// Discarded where it is no JSON, or out of these bounds.
+json parse_bounded(std::string_view text) {
+  WithinBounds bounds;
+  if (!json::sax_parse(text, &bounds)) return json(json::value_t::discarded);
+  return json::parse(text, nullptr, false);
+}
+
 EtcdAnswer error_from(const json& error, std::string message) {
   EtcdAnswer answer;
   for (const char* name : {"code", "grpc_code"}) {
@@ -48,7 +83,7 @@ EtcdAnswer error_from(const json& error, std::string message) {
 }  // namespace
 
 std::optional<EtcdAnswer> parse_answer(std::string_view text) {
-  json parsed = json::parse(text, nullptr, false);
+  const json parsed = parse_bounded(text);
   if (!parsed.is_object()) return std::nullopt;
   const auto error = parsed.find("error");
   if (error != parsed.end() && error->is_object()) {
@@ -203,11 +238,7 @@ std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests
       throw_unavailable(trouble_);
     }
     if (!all_tried) continue;
-    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
-    const Deadline again = later(BootClock::now(), pause_between_rounds);
-    if (poll_until(fds, std::min(again, call_options.deadline)) != 0) {
-      throw Error(ErrorKind::interrupted, "interrupted");
-    }
+    pause(pause_between_rounds, call_options);
   }
 }
 

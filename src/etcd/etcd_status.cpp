@@ -45,10 +45,10 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     member.database_size = number_in(status, "dbSize");
     member.size_in_use = number_in(status, "dbSizeInUse");
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::host_refused) throw;
+    if (error.kind() == ErrorKind::host_refused) throw;
     member.trouble = error.what();
     member.cause = error.cause();
-    member.denied = error.trouble() == ErrorKind::denied;
+    member.denied = error.kind() == ErrorKind::denied;
   }
   return member;
 }
@@ -78,7 +78,7 @@ EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& pre
       for (const json& each : *list) status.alarms.push_back(text_of(each, "alarm"));
     }
   } catch (const Error& error) {
-    if (error.trouble() == ErrorKind::host_refused) throw;
+    if (error.kind() == ErrorKind::host_refused) throw;
     status.trouble = error.what();
   }
   return status;

@@ -11,16 +11,10 @@
 namespace dlock {
 namespace {
 
-/// More is no answer of etcd's.
-constexpr std::size_t largest_answer = 256u << 20;
+/// Of all answers under way. More is none of etcd's: a value has 1.5 MiB at most, and few of a page
+/// are large.
+constexpr std::size_t largest_answers = 6u << 20;
 constexpr std::chrono::seconds longest_poll{3600};
-
-std::size_t append_answer(char* data, std::size_t size, std::size_t count, void* into) {
-  auto& answer = *static_cast<std::string*>(into);
-  if (answer.size() + size * count > largest_answer) return 0;
-  answer.append(data, size * count);
-  return size * count;
-}
 
 template <typename Value>
 void set_option(CURL* handle, CURLoption option, Value value) {
@@ -42,12 +36,34 @@ bool failed_before_sending(CURLcode code) {
   }
 }
 
+/// More than `Transfer::append` takes, or headers longer than libcurl takes, which it calls a lack
+/// of memory.
+bool is_too_large(CURLcode code) {
+  return code == CURLE_WRITE_ERROR || code == CURLE_OUT_OF_MEMORY;
+}
+
 }  // namespace
 
 /// A request under way: what libcurl points to stays where it is.
 struct HttpClient::Transfer {
-  Ptr<CURL> handle;
-  Ptr<curl_slist> connect_to;
+  explicit Transfer(const std::vector<Transfer*>& all) : under_way(all) {}
+
+  /// Called by libcurl with a part of the answer to `transfer`.
+  static std::size_t append(char* data, std::size_t size, std::size_t count, void* transfer) {
+    auto& into = *static_cast<Transfer*>(transfer);
+    std::size_t bytes = size * count;
+    for (const Transfer* each : into.under_way) bytes += each->answer.size();
+    if (bytes > largest_answers) {
+      std::string().swap(into.answer);  // with its memory: the others may need the room
+      return 0;
+    }
+    into.answer.append(data, size * count);
+    return size * count;
+  }
+
+  const std::vector<Transfer*>& under_way;  ///< this one among them
+  CurlPtr handle;
+  CurlListPtr connect_to;
   std::string body;
   std::string answer;
   char trouble[CURL_ERROR_SIZE] = "";
@@ -94,7 +110,7 @@ void HttpClient::encrypt(CURL* handle) const {
 }
 
 std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, std::string body) {
-  auto transfer = std::make_unique<Transfer>();
+  auto transfer = std::make_unique<Transfer>(under_way_);
   CURLM* const all = multi();
   transfer->handle.reset(libcurl().curl_easy_init());
   if (transfer->handle == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
@@ -109,8 +125,8 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_HTTPHEADER, headers_.get());
   set_option(handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(transfer->body.size()));
   set_option(handle, CURLOPT_POSTFIELDS, transfer->body.c_str());
-  set_option(handle, CURLOPT_WRITEFUNCTION, &append_answer);
-  set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(&transfer->answer));
+  set_option(handle, CURLOPT_WRITEFUNCTION, &Transfer::append);
+  set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(transfer.get()));
   set_option(handle, CURLOPT_ERRORBUFFER, transfer->trouble);
   set_option(handle, CURLOPT_NOSIGNAL, 1L);
   // Not through what http_proxy names: that is for the web.
@@ -176,14 +192,15 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
       libcurl().curl_easy_getinfo(transfer.handle.get(), CURLINFO_RESPONSE_CODE, &call.status);
     } else {
       const std::string said = transfer.trouble;
-      call.trouble = !transfer.done ? "no answer in time"
-                     : said.empty() ? libcurl().curl_easy_strerror(call.code)
-                                    : escaped(said);
+      call.trouble = !transfer.done            ? "no answer in time"
+                     : is_too_large(call.code) ? "an answer that is too large"
+                     : said.empty()            ? libcurl().curl_easy_strerror(call.code)
+                                               : escaped(said);
       call.may_have_come = !failed_before_sending(call.code);
     }
     end(transfers[i]);
   }
-  if (interrupted) throw Error(ErrorKind::interrupted, "interrupted");
+  if (interrupted) throw_interrupted();
 }
 
 void HttpClient::open_stream(const HttpAddress& to, const std::string& body) {

@@ -44,7 +44,8 @@ class HttpClient {
   void set_authorization(const std::string& value);
 
   /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
-  /// without an answer at the deadline say so. Throws Error{interrupted}.
+  /// without an answer at the deadline say so; one that would make all answers under way, the
+  /// stream included, more than 6 MiB is too large. Throws Error{interrupted}.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
   /// Asks for an answer that comes line by line, in place of the one before.
@@ -59,8 +60,6 @@ class HttpClient {
   void close();
 
  private:
-  template <typename T>
-  using Ptr = std::unique_ptr<T, LibCurlFree>;
   struct Transfer;
 
   std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body);
@@ -73,8 +72,8 @@ class HttpClient {
   CURLM* multi();
 
   std::optional<TlsSettings> tls_;
-  Ptr<CURLM> multi_;
-  Ptr<curl_slist> headers_;
+  CurlMultiPtr multi_;
+  CurlListPtr headers_;
   std::string authorization_;
   std::vector<Transfer*> under_way_;
   std::unique_ptr<Transfer> stream_;

@@ -42,11 +42,18 @@ struct LibCurl {
 /// not pay for. Throws Error{host_refused} if it is not installed.
 const LibCurl& libcurl();
 
-/// Frees what libcurl made.
-struct LibCurlFree {
+/// Free what libcurl made. Since its version 8.11 both handles are pointers to void.
+struct FreeCurl {
   void operator()(CURL* handle) const { libcurl().curl_easy_cleanup(handle); }
+};
+struct FreeCurlMulti {
   void operator()(CURLM* handle) const { libcurl().curl_multi_cleanup(handle); }
+};
+struct FreeCurlList {
   void operator()(curl_slist* list) const { libcurl().curl_slist_free_all(list); }
 };
+using CurlPtr = std::unique_ptr<CURL, FreeCurl>;
+using CurlMultiPtr = std::unique_ptr<CURLM, FreeCurlMulti>;
+using CurlListPtr = std::unique_ptr<curl_slist, FreeCurlList>;
 
 }  // namespace dlock

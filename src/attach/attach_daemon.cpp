@@ -8,14 +8,14 @@
 #include "attach/attach_daemon_process.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "lock/acquire.hpp"
+#include "lock/release.hpp"
 
 namespace dlock {
 namespace {
 
 /// The next message; empty if there is none and never will be.
 std::string receive(int fd) {
-  char text[longest_keeper_message];
+  char text[longest_daemon_message];
   auto got = recv(fd, text, sizeof text, 0);
   // An end that did not read all of ours is told once, before what it said last.
   if (got < 0 && errno == ECONNRESET) got = recv(fd, text, sizeof text, 0);
@@ -47,10 +47,10 @@ AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
   poll_until(fds, never);
   if (fds[0].revents == 0) return Start::interrupted;
   const std::string message = receive(channel_.get());
-  if (message == keeper_keeps) return Start::keeps;
-  if (message == keeper_lost) return Start::lost;
-  const std::size_t kind = sizeof keeper_error - 1;
-  if (message.size() > kind && message.starts_with(keeper_error)) {
+  if (message == daemon_keeps) return Start::keeps;
+  if (message == daemon_lost) return Start::lost;
+  const std::size_t kind = sizeof daemon_error - 1;
+  if (message.size() > kind && message.starts_with(daemon_error)) {
     throw Error(static_cast<ErrorKind>(message[kind]), message.substr(kind + 1));
   }
   ended_too_soon();
@@ -62,7 +62,7 @@ bool AttachDaemon::give_back_in_its_place() {
   StorePtr anew = open_store_();
   if (auto* here = store_->host_view()) here->leave_to(getpid());
   store_ = std::move(anew);
-  return give_back(*store_, held_, time_to_give_back);
+  return release_all(*store_, held_, time_to_give_back);
 }
 
 void AttachDaemon::ended_too_soon() {
@@ -74,14 +74,14 @@ void AttachDaemon::ended_too_soon() {
 
 bool AttachDaemon::commit() {
   constexpr milliseconds time_to_answer{2000};
-  const std::string word = keeper_commit;
+  const std::string word = daemon_commit;
   send(channel_.get(), word.data(), word.size(), MSG_NOSIGNAL);
   pollfd answer[] = {{channel_.get(), POLLIN, 0}};
-  // A keeper that is stopped finds the word when it goes on.
+  // A daemon that is stopped finds the word when it goes on.
   if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
   const std::string message = receive(channel_.get());
   if (message.empty()) ended_too_soon();
-  return message == keeper_keeps;
+  return message == daemon_keeps;
 }
 
 void AttachDaemon::dismiss() {
@@ -92,7 +92,7 @@ void AttachDaemon::dismiss() {
   std::string last;
   while (poll_until(fds, until) > 0) {
     const std::string message = receive(channel_.get());
-    const bool killed = message.empty() && (last.empty() || last == keeper_keeps);
+    const bool killed = message.empty() && (last.empty() || last == daemon_keeps);
     if (killed) give_back_in_its_place();
     if (message.empty()) return;
     last = message;

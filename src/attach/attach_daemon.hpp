@@ -15,8 +15,8 @@ namespace dlock {
 /// lost. Until commit() it is on trial: whatever becomes of us, it gives the locks back and ends.
 class AttachDaemon {
  public:
-  /// Forks, so there must be one thread; the store is the keeper's from here on, and outlives this.
-  /// If the keeper is killed on trial, `open_store` takes its place and the locks are given back.
+  /// Forks, so there must be one thread; the store is the daemon's from here on, and outlives this.
+  /// If the daemon is killed on trial, `open_store` takes its place and the locks are given back.
   /// Throws an Error with the locks still ours.
   AttachDaemon(StorePtr& store, std::function<StorePtr()> open_store, const std::vector<Held>& held,
                const WatchedProcess& script, int loss_signal);
@@ -26,7 +26,7 @@ class AttachDaemon {
   /// Error that it failed with; then the locks have been given back.
   Start await(int cancel_fd);
   /// The token has been told: false if the locks have gone meanwhile. Throws Error{host_refused} if
-  /// the keeper has.
+  /// the daemon has.
   bool commit();
   /// The locks are not wanted after all; returns when they have been given back.
   void dismiss();

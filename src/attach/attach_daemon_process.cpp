@@ -15,7 +15,7 @@
 #include "base/escape.hpp"
 #include "base/process.hpp"
 #include "base/wait.hpp"
-#include "lock/acquire.hpp"
+#include "lock/release.hpp"
 #include "supervise/background.hpp"
 #include "supervise/signals.hpp"
 
@@ -45,30 +45,31 @@ class AttachDaemonProcess {
   /// False if the one who forked us has gone without a commit.
   bool hear_parent();
   void tell_loss(const std::string& text);
-  void give_all_back() { give_back(*store_, held_, time_to_give_back); }
+  void give_all_back() { release_all(*store_, held_, time_to_give_back); }
   void say(const std::string& text) const {
     send(channel_.get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
   bool on_trial() const { return static_cast<bool>(channel_); }
 
+  /// It ends last, for a release waits for that: by then nothing of the store is left.
+  std::optional<ReleaseSocket> door_;
   StorePtr store_;
   const std::vector<Held>& held_;
   const WatchedProcess& script_;
   const int loss_signal_;
   Fd channel_;
-  std::optional<ReleaseSocket> door_;
   std::optional<AttachedHolds> holds_;
   bool signalled_ = false;
 };
 
 void AttachDaemonProcess::live() {
   if (!take_over()) return;
-  say(keeper_keeps);
+  say(daemon_keeps);
   try {
     keep();
-    if (on_trial()) say(keeper_lost);
+    if (on_trial()) say(daemon_lost);
   } catch (const std::exception& error) {
-    // The script may be at work: without a keeper its locks end with their leases, or, where they
+    // The script may be at work: without a daemon its locks end with their leases, or, where they
     // have none, with the script.
     if (on_trial()) return holds_->give_back(time_to_give_back);
     tell_loss(std::string("the attach daemon failed: ") + error.what());
@@ -81,7 +82,7 @@ bool AttachDaemonProcess::take_over() {
     let_go_of_caller();
     if (!bind_to_script()) {
       give_all_back();
-      say(keeper_lost);
+      say(daemon_lost);
       return false;
     }
     door_.emplace(held_.front().claim.token);
@@ -89,7 +90,7 @@ bool AttachDaemonProcess::take_over() {
     return true;
   } catch (const Error& error) {
     give_all_back();
-    say(std::string(keeper_error) + static_cast<char>(error.trouble()) + error.what());
+    say(std::string(daemon_error) + static_cast<char>(error.kind()) + error.what());
   }
   return false;
 }
@@ -122,10 +123,10 @@ void AttachDaemonProcess::keep() {
 }
 
 bool AttachDaemonProcess::hear_parent() {
-  char word[longest_keeper_message];
+  char word[longest_daemon_message];
   const auto got = recv(channel_.get(), word, sizeof word, 0);
   if (got <= 0) return false;
-  say(keeper_keeps);
+  say(daemon_keeps);
   channel_.reset();
   return true;
 }

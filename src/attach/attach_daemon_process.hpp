@@ -13,11 +13,11 @@ namespace dlock {
 // What the two sides of a Keeper say to each other, each a message of its own. "lost": the locks
 // have been lost or given back. An error, told by its kind, one byte, and its line: given back,
 // too.
-inline constexpr char keeper_keeps[] = "keeps";
-inline constexpr char keeper_lost[] = "lost";
-inline constexpr char keeper_error[] = "error ";
-inline constexpr char keeper_commit[] = "commit";
-inline constexpr std::size_t longest_keeper_message = 4096;
+inline constexpr char daemon_keeps[] = "keeps";
+inline constexpr char daemon_lost[] = "lost";
+inline constexpr char daemon_error[] = "error ";
+inline constexpr char daemon_commit[] = "commit";
+inline constexpr std::size_t longest_daemon_message = 4096;
 
 /// How long the locks may be tried to be given back while somebody waits for it.
 inline constexpr milliseconds time_to_give_back{2000};

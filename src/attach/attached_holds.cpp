@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "lock/acquire.hpp"
+#include "lock/release.hpp"
 
 namespace dlock {
 namespace {
@@ -25,35 +25,35 @@ bool AttachedHolds::has_leases() const {
 }
 
 int AttachedHolds::fd() const {
-  if (keeper_) return keeper_->news_fd();
+  if (renewer_) return renewer_->news_fd();
   return held_.empty() ? -1 : store_.host_view()->news_fd();
 }
 
 Deadline AttachedHolds::warning_due() const {
-  if (!keeper_ || keeper_->safe_until() == never) return never;
-  return keeper_->safe_until() - usual_grace(held_.front().claim.ttl);
+  if (!renewer_ || renewer_->safe_until() == never) return never;
+  return renewer_->safe_until() - usual_grace(held_.front().claim.ttl);
 }
 
 Deadline AttachedHolds::look_by() const {
   // That renewals succeed again is no news.
   constexpr milliseconds pause_in_trouble{200};
-  if (warned_ && keeper_) return later(BootClock::now(), pause_in_trouble);
+  if (warned_ && renewer_) return later(BootClock::now(), pause_in_trouble);
   return std::min(warn_at(), look_again_);
 }
 
 std::optional<std::string> AttachedHolds::look() {
   if (has_leases()) return look_at_leases();
-  if (BootClock::now() < look_again_ && !(fd() >= 0 && readable(fd()))) return std::nullopt;
+  if (BootClock::now() < look_again_ && !readable(fd())) return std::nullopt;
   return look_at_processes();
 }
 
 std::optional<std::string> AttachedHolds::look_at_leases() {
-  keeper_->take_news();
-  if (!keeper_->lost()) {
+  renewer_->take_news();
+  if (!renewer_->lost()) {
     if (BootClock::now() < warning_due()) warned_ = false;
     return BootClock::now() < warn_at() ? std::nullopt : warn();
   }
-  const auto loss = keeper_->loss();
+  const auto loss = renewer_->loss();
   pause();
   const auto held = std::find_if(held_.begin(), held_.end(), by_key(loss->key));
   const bool released = may_have_been_released(*held);
@@ -71,7 +71,7 @@ std::string AttachedHolds::lost(const LockKey& key, const std::string& why) {
 
 /// Some lease is near its end, and the engine could not be asked.
 std::optional<std::string> AttachedHolds::warn() {
-  const auto trouble = keeper_->loss();
+  const auto trouble = renewer_->loss();
   std::optional<LockKey> ending;
   // Whatever keeps the renewal busy must not keep the warning back.
   if (leaving_.empty()) {
@@ -159,10 +159,10 @@ void AttachedHolds::release_ended(const LockKey& key, ReleaseEnd end) {
   Leaving& mark = leaving->second;
   --mark.under_way;
   const auto now = BootClock::now();
-  const bool may_come_later = end == ReleaseEnd::unknown && keeper_;
+  const bool may_come_later = end == ReleaseEnd::unknown && renewer_;
   mark.done_by = std::max(mark.done_by, may_come_later ? later(now, longest_way) : now);
-  if (keeper_) {
-    keeper_->renew_now(milliseconds(0));
+  if (renewer_) {
+    renewer_->renew_now(milliseconds(0));
   } else {
     look_again_ = now;
   }
@@ -176,7 +176,7 @@ void AttachedHolds::give_back(milliseconds at_most) {
   constexpr milliseconds least{200};
   Deadline end{};
   for (const Held& held : all) end = std::max(end, held.grant.lease.valid_until);
-  dlock::give_back(store_, all, std::min(at_most, std::max(least, left_until(end))));
+  release_all(store_, all, std::min(at_most, std::max(least, left_until(end))));
 }
 
 void AttachedHolds::forget(const LockKey& key) {
@@ -185,13 +185,13 @@ void AttachedHolds::forget(const LockKey& key) {
 }
 
 void AttachedHolds::pause() {
-  if (!keeper_) return;
-  held_ = keeper_->stop();
-  keeper_.reset();
+  if (!renewer_) return;
+  held_ = renewer_->stop();
+  renewer_.reset();
 }
 
 void AttachedHolds::resume() {
-  if (has_leases()) keeper_.emplace(store_, held_);
+  if (has_leases()) renewer_.emplace(store_, held_);
 }
 
 }  // namespace dlock

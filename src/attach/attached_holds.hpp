@@ -66,7 +66,7 @@ class AttachedHolds {
   std::vector<Held> held_;
   std::vector<Held> ended_;  ///< not renewed in time; the engine may have them yet
   std::map<LockKey, Leaving> leaving_;
-  std::optional<LeaseRenewer> keeper_;
+  std::optional<LeaseRenewer> renewer_;
   bool warned_ = false;
   bool lost_ = false;
   Deadline look_again_ = never;

@@ -23,7 +23,7 @@ const std::string released = "released";
 const std::string refused = "refused";
 constexpr std::size_t longest_message = 4096;
 constexpr std::size_t most_visitors = 16;
-/// A keeper that is stopped must not hold up a release.
+/// A daemon that is stopped must not hold up a release.
 constexpr timeval longest_wait{2, 0};
 
 struct Address {
@@ -133,20 +133,20 @@ ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key) {
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest_wait, sizeof longest_wait);
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &longest_wait, sizeof longest_wait);
   if (connect(fd.get(), address.get(), address.length) != 0) return;
-  // Once the keeper has gone, anybody may listen under its name.
+  // Once the daemon has gone, anybody may listen under its name.
   if (!is_same_user_or_root(fd.get()) && geteuid() != 0) return;
   if (!say(fd.get(), request_start + token.text + " " + key.text)) return;
   char answer[longest_message];
   const auto got = recv(fd.get(), answer, sizeof answer, 0);
   if (got == 0) return;
   noted_ = got > 0;
-  keeper_ = std::move(fd);
+  daemon_ = std::move(fd);
 }
 
 void ReleaseNotice::answered(bool yes) const {
-  if (!keeper_ || !say(keeper_.get(), yes ? released : refused) || !noted_) return;
+  if (!daemon_ || !say(daemon_.get(), yes ? released : refused) || !noted_) return;
   char end = 0;
-  [[maybe_unused]] const auto got = recv(keeper_.get(), &end, 1, 0);
+  [[maybe_unused]] const auto got = recv(daemon_.get(), &end, 1, 0);
 }
 
 }  // namespace dlock

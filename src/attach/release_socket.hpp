@@ -47,17 +47,17 @@ class ReleaseSocket {
 /// Whether a process of `acquire --attach` keeps the locks of this token, seen from here.
 bool is_attached(const Token& token);
 
-/// One release as the keeper is told of it, if there is one: it will not take it for a loss.
+/// One release as the daemon is told of it, if there is one: it will not take it for a loss.
 class ReleaseNotice {
  public:
-  /// Waits until the keeper has taken note, but not for one that is stopped.
+  /// Waits until the daemon has taken note, but not for one that is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
-  /// What the engine said to the release. After a yes, returns once the keeper has dropped the key,
+  /// What the engine said to the release. After a yes, returns once the daemon has dropped the key,
   /// and has ended if it was its last. Not called, it may have been done or not.
   void answered(bool yes) const;
 
  private:
-  Fd keeper_;
+  Fd daemon_;
   bool noted_ = false;
 };
 

@@ -71,6 +71,23 @@ TEST_CASE("attach: when release returns, the keeper has gone with all it had") {
   CHECK(result.err == "");
 }
 
+TEST_CASE("attach: release waits also for a keeper that is slow to take away what it had") {
+  const Place place(Engine::local);
+  const std::string dir = place.url().substr(std::string("local:").size());
+  // Where strace may not trace, nothing is slow.
+  const auto result = place.shell(R"(
+      slow='strace -D -f -qq -o /dev/null -e trace=unlinkat -e inject=unlinkat:delay_enter=300000'
+      $slow true 2>/dev/null || slow=
+      $slow "$D" acquire -k a --attach $$ >)" +
+                                  dir + R"(/token
+      T=$(cat )" + dir + R"(/token)
+      "$D" release -k a --token "$T"
+      rm )" + dir + R"(/token
+      ls -A )" + dir);
+  CHECK(result.out == "a.dlock\n");
+  CHECK(result.err == "");
+}
+
 TEST_CASE("attach: of two locks one is released, and the other is kept and its loss told") {
   on_each_engine([](const Place& place) {
     auto script = attached(place, "-k a -k b -t 3s", obedient, say_told);

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/lies.hpp"
+
+namespace dlock::test {
+
+/// Servers of a test, before which a LyingRelay can stand.
+class LiedTo {
+ public:
+  virtual ~LiedTo() = default;
+  /// What dlock is given to reach them without a relay.
+  virtual std::string direct_url() const = 0;
+  virtual std::vector<Address> servers() const = 0;
+  /// What dlock is given where a relay listens at these addresses, one for each server.
+  virtual std::string url(const std::vector<Address>& relayed) const = 0;
+  /// Nothing is held there any more, where the servers belong to this thread alone.
+  virtual void clear() const {}
+  /// A name for each `letter`; of which another run knows nothing where the servers are shared.
+  virtual std::string key(char letter) const { return std::string(1, letter); }
+  /// Which of the servers lie, and what they speak.
+  virtual LiePlan plan() const { return {}; }
+  /// How many servers have to grant a lock.
+  virtual std::size_t needed() const { return 1; }
+};
+
+/// Those that DLOCK_TEST_LIES_OF names: `redis` where it is not set, `sentinel`, `cluster`,
+/// `majority`, `etcd`, `postgres`, `mariadb`. Nothing where the server is not installed.
+std::unique_ptr<LiedTo> new_lied_to();
+
+/// Whether it is set, which asks for every lie at every point.
+bool tells_all_lies();
+bool lies_in_resp();
+std::string lied_to_kind();
+
+}  // namespace dlock::test

@@ -1,0 +1,231 @@
+#include "cli/lies.hpp"
+
+#include <cctype>
+#include <string>
+
+#include "support/resp.hpp"
+
+namespace dlock::test {
+namespace {
+
+using Then = FalseReply::Then;
+
+constexpr milliseconds drip{25};
+
+Lie instead(std::string name, std::string bytes, Then then = Then::go_on, std::string again = {}) {
+  return {std::move(name), [=](const std::string&) { return FalseReply{bytes, then, again}; }};
+}
+
+Lie instead(std::string bytes) { return instead(bytes.substr(0, 30), bytes); }
+
+Lie endless(std::string bytes, std::string again = std::string(4096, 'x')) {
+  return instead("endless " + bytes.substr(0, 20), bytes, Then::repeat, std::move(again));
+}
+
+Lie made_of_truth(std::string name, std::function<FalseReply(const std::string&)> tell) {
+  return {std::move(name), std::move(tell)};
+}
+
+std::string half(const std::string& truth) { return truth.substr(0, (truth.size() + 1) / 2); }
+
+std::string nested() {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "*1\r\n";
+  return text;
+}
+
+/// The reply with another number in place of each integer that is one by its type.
+std::string with_numbers(const std::string& truth, const std::string& number) {
+  std::string text;
+  for (std::size_t at = 0; at < truth.size();) {
+    const auto end = truth.find("\r\n", at);
+    const auto next = end == std::string::npos ? truth.size() : end + 2;
+    text += truth[at] == ':' ? ":" + number + "\r\n" : truth.substr(at, next - at);
+    at = next;
+  }
+  return text;
+}
+
+/// The reply with something else in place of what is written in it: of the same lengths.
+std::string overwritten(std::string text, bool digits, char with) {
+  bool is_header = true;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool starts_line = at == 0 || (at > 1 && text[at - 1] == '\n' && text[at - 2] == '\r');
+    if (starts_line) is_header = text[at] == '$' || text[at] == '*' || text[at] == ':';
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(text[at])) != 0;
+    const bool is_kind = starts_line && (text[at] == '+' || text[at] == '-');
+    if (is_header || is_kind || text[at] == '\r' || text[at] == '\n') continue;
+    if (is_digit == digits) text[at] = with;
+  }
+  return text;
+}
+
+std::string text_reply(const std::string& text) {
+  return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+}
+
+/// In place of a refusal; what a member of a majority says of its memory is as in the truth.
+FalseReply forged_grant(const std::string& truth) {
+  const auto memory = truth.rfind(' ', truth.rfind(' ') - 1);
+  if (truth.find("refused") == std::string::npos || memory == std::string::npos) return {truth};
+  return {text_reply("granted 1795270103123573 0" +
+                     truth.substr(memory, truth.find("\r\n", memory) - memory))};
+}
+
+void add_lies_of_time(std::vector<Lie>& all) {
+  all.push_back(instead("silence", ""));
+  all.push_back(made_of_truth("half of the reply, then silence",
+                              [](const auto& truth) { return FalseReply{half(truth)}; }));
+  all.push_back(made_of_truth("the reply, byte by byte", [](const auto& truth) {
+    return FalseReply{truth, Then::go_on, "", drip};
+  }));
+  all.push_back(made_of_truth("half of the reply, then the end", [](const auto& truth) {
+    return FalseReply{half(truth), Then::close};
+  }));
+  all.push_back(made_of_truth("all but the last byte, then a reset", [](const auto& truth) {
+    return FalseReply{truth.substr(0, truth.size() - 1), Then::reset};
+  }));
+  all.push_back(made_of_truth("the reply twice",
+                              [](const auto& truth) { return FalseReply{truth + truth}; }));
+  all.push_back(instead("the end", "", Then::close));
+  all.push_back(instead("rubbish and the end", "rubbish without an end", Then::close));
+}
+
+}  // namespace
+
+std::vector<Lie> resp_lies(const Address& other_server) {
+  const std::string other = "127.0.0.1:" + std::to_string(other_server.port) + "\r\n";
+  std::vector<Lie> all{
+      instead("+OK\r\n"),
+      instead(":1\r\n"),
+      instead(":99999999999999999999\r\n"),
+      instead("$-1\r\n"),
+      instead("$-5\r\n"),
+      instead("*-1\r\n"),
+      instead("*0\r\n"),
+      instead("*1\r\n*-1\r\n"),
+      instead("*3\r\n:1\r\n:2\r\n:3\r\n"),
+      instead("+QUEUED\r\n"),
+      instead("-ERR \x1b[2J\x1b]0;owned\x07 \x9b"
+              "31m and more\r\n"),
+      instead("-MOVED 99999 127.0.0.1:1\r\n"),
+      instead("-MOVED 1 :0\r\n"),
+      instead("-ASK 1 127.0.0.1:1\r\n"),
+      instead("-MOVED 1 " + other),
+      instead("-ASK 1 " + other),
+      instead("-NOSCRIPT No matching script\r\n"),
+      instead("-LOADING Redis is loading\r\n"),
+      instead("-READONLY You can't write\r\n"),
+      instead("-BUSY Redis is busy running a script\r\n"),
+      instead("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"),
+      instead("-NOAUTH Authentication required.\r\n"),
+      instead(text_reply("granted")),
+      instead(text_reply("granted abc 0")),
+      instead(text_reply("granted -5 0")),
+      instead(text_reply("granted 99999999999999999999 0")),
+      instead(text_reply("refused \x1b[2J")),
+      instead(text_reply("released")),
+      instead(text_reply("renewed 9223372036854775807 -1 0 0")),
+      instead(request({"granted"})),
+      instead(request({"granted", "-1", "-1", "-1"})),
+      instead(request({"granted", "abc", "\x1b[31m", ""})),
+      instead(request({"held", "\x1b[2J", "\n", "9999999999999999999999"})),
+      instead(request({"message", "dlock:{a}:no", "grant 1 2 3 4"})),
+      instead(request({"127.0.0.1", std::to_string(other_server.port)})),
+      instead(std::string("+with\0nul\r\n", 11)),
+      instead("a reply cut short", "*3\r\n$7\r\ngran", Then::close),
+      endless("+"),
+      endless("$1000000000\r\n"),
+      endless("*2147483647\r\n$1\r\n"),
+      endless(nested()),
+      endless("", "+OK\r\n"),
+      {"an endless line, byte by byte",
+       [](const std::string&) {
+         return FalseReply{"+", Then::repeat, "x", drip};
+       }},
+      {"an endless text, byte by byte",
+       [](const std::string&) {
+         return FalseReply{"$100000\r\n", Then::repeat, "x", drip};
+       }},
+      {"an endless list, byte by byte",
+       [](const std::string&) {
+         return FalseReply{"*4000\r\n", Then::repeat, ":1\r\n", drip};
+       }},
+      made_of_truth(
+          "the reply with large numbers",
+          [](const auto& truth) { return FalseReply{with_numbers(truth, "9223372036854775807")}; }),
+      made_of_truth("the reply with negative numbers",
+                    [](const auto& truth) {
+                      return FalseReply{with_numbers(truth, "-9223372036854775808")};
+                    }),
+      made_of_truth("the reply with nines for digits",
+                    [](const auto& truth) { return FalseReply{overwritten(truth, true, '9')}; }),
+      made_of_truth("the reply with noughts for digits",
+                    [](const auto& truth) { return FalseReply{overwritten(truth, true, '0')}; }),
+      made_of_truth(
+          "the reply with escapes for letters",
+          [](const auto& truth) { return FalseReply{overwritten(truth, false, '\x1b')}; }),
+  };
+  add_lies_of_time(all);
+  return all;
+}
+
+std::vector<Lie> blind_lies() {
+  std::vector<Lie> all{
+      instead("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{"),
+      instead("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"),
+      instead("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
+      instead("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"),
+      instead("HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n\x1b[2J \x9b"
+              "31m"),
+      instead("E\xff\xff\xff\xffSFATAL"),
+      instead("R\x7f\xff\xff\xff"),
+      instead(std::string("R\0\0\0\x08\0\0\0\x03", 9)),
+      instead(std::string("E\0\0\0\x17SERROR\0M\x1b[2J\x07 no\0\0\0\0\0", 24)),
+      instead(std::string("\xff\xff\xff\0\x0a", 5)),
+      instead(std::string("\x4a\0\0\0\x0a\x38\x2e\x30\0", 9)),
+      instead(std::string("\x09\0\0\x01\xff\x15\x04#\x1b[2J\0\0\0", 14)),
+      instead("zeros", std::string(4096, '\0')),
+      endless("HTTP/1.1 200 OK\r\nX: "),
+      endless("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+              "1000\r\n" + std::string(4096, ' ') + "\r\n"),
+      endless("HTTP/1.1 200 OK\r\n\r\n{\"kvs\":[", "{},"),
+      endless("HTTP/1.1 200 OK\r\n\r\n", "["),
+      endless(""),
+      endless(std::string("T\x3f\xff\xff\xff", 5)),
+      endless("", std::string("N\0\0\0\x0cMabcdef\0", 13)),
+      endless(std::string("\xff\xff\xff\x01", 4)),
+      {"an endless header, byte by byte",
+       [](const std::string&) {
+         return FalseReply{"HTTP/1.1 200 OK\r\nX: ", Then::repeat, "x", drip};
+       }},
+      {"an endless body, byte by byte",
+       [](const std::string&) {
+         return FalseReply{"HTTP/1.1 200 OK\r\n\r\n", Then::repeat, " ", drip};
+       }},
+      {"the reply, and more for ever",
+       [](const std::string& truth) {
+         return FalseReply{truth, Then::repeat, "x", drip};
+       }},
+      made_of_truth("every byte of the reply has another bit",
+                    [](std::string truth) {
+                      for (char& c : truth) c = static_cast<char>(c ^ 1);
+                      return FalseReply{truth};
+                    }),
+      made_of_truth("the reply with nines for digits",
+                    [](std::string truth) {
+                      for (char& c : truth)
+                        c = std::isdigit(static_cast<unsigned char>(c)) != 0 ? '9' : c;
+                      return FalseReply{truth};
+                    }),
+      made_of_truth(
+          "the second half of the reply",
+          [](const std::string& truth) { return FalseReply{truth.substr(truth.size() / 2)}; }),
+  };
+  add_lies_of_time(all);
+  return all;
+}
+
+Lie lie_of_grant() { return made_of_truth("a forged grant", forged_grant); }
+
+}  // namespace dlock::test

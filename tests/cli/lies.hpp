@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "support/lying_relay.hpp"
+
+namespace dlock::test {
+
+/// What a server that speaks RESP says in place of a reply, from a wrong type to what would be
+/// right in another place. `other_server` is where redirects lead.
+std::vector<Lie> resp_lies(const Address& other_server);
+
+/// The same for a protocol that the test does not read: rubbish, and what can be done to a reply
+/// without understanding it.
+std::vector<Lie> blind_lies();
+
+/// A grant in place of a refusal: one server alone is believed, one of several is not.
+Lie lie_of_grant();
+
+}  // namespace dlock::test

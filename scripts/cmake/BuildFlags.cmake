@@ -20,11 +20,13 @@ if(DLOCK_SANITIZE)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(dlock_flags INTERFACE -fsanitize=${DLOCK_SANITIZE})
 elseif(DLOCK_COVERAGE)
-  target_compile_options(dlock_flags INTERFACE
-    --coverage -fprofile-update=atomic -fprofile-abs-path)
+  # Of clang: it counts the branches that the source has, and none that a compiler adds. All runs of
+  # a program add to one file.
+  target_compile_options(dlock_flags INTERFACE -fcoverage-mapping -fprofile-update=atomic
+    -fprofile-instr-generate=${PROJECT_BINARY_DIR}/counts/%m.profraw)
   # A process that ends without exit() would tell nothing of what it ran.
   target_sources(dlock_flags INTERFACE ${PROJECT_SOURCE_DIR}/scripts/cmake/coverage_at_the_end.cpp)
-  target_link_options(dlock_flags INTERFACE --coverage -Wl,--wrap=_exit,--wrap=raise)
+  target_link_options(dlock_flags INTERFACE -fprofile-instr-generate -Wl,--wrap=_exit,--wrap=raise)
 elseif(DLOCK_HARDENING)
   target_compile_options(dlock_flags INTERFACE
     -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fPIE)

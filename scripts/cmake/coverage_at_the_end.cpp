@@ -3,20 +3,20 @@
 
 extern "C" {
 
-void __gcov_dump();
-void __gcov_reset();
+int __llvm_profile_write_file();
+void __llvm_profile_reset_counters();
 [[noreturn]] void __real__exit(int code);
 int __real_raise(int signal);
 
 [[noreturn]] void __wrap__exit(int code) {
-  __gcov_dump();
+  __llvm_profile_write_file();
   __real__exit(code);
 }
 
 /// It may be the last that is heard of this process.
 int __wrap_raise(int signal) {
-  __gcov_dump();
-  __gcov_reset();
+  __llvm_profile_write_file();
+  __llvm_profile_reset_counters();
   return __real_raise(signal);
 }
 }

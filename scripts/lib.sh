@@ -13,6 +13,7 @@ declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [pgbo
 # By what a package is recognised: a command, a header, or a file. Asking dpkg would cost a process each
 # and would not see what was installed by other means.
 declare -A sign_of=(
+  [clang-14]=clang++-14 [llvm-14]=llvm-cov-14
   [libclang-rt-14-dev]=/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.fuzzer-x86_64.a
   [ninja-build]=ninja [redis-tools]=redis-cli [iproute2]=ip
   [libhiredis-dev]=hiredis/hiredis.h [libssl-dev]=openssl/ssl.h [libpq-dev]=postgresql/libpq-fe.h

@@ -15,8 +15,8 @@ run_tests() {
   local preset=$1 status=0 began=$SECONDS
   shift
   rm -f "$(report_of "$preset")"
-  # Most tests wait most of the time: more of them than there are processors.
-  (cd "$root" && ctest --preset "$preset" -j $((2 * $(nproc))) \
+  # Most tests wait most of the time: many more of them than there are processors.
+  (cd "$root" && ctest --preset "$preset" -j $((3 * $(nproc))) \
     --output-junit "$(report_of "$preset")" "$@") </dev/null || status=$?
   read_counts "$preset" $((SECONDS - began))
   say "$counts"

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "lock/acquire.hpp"
+#include "lock/release.hpp"
 #include "support/counted_majority.hpp"
 #include "support/silent_listener.hpp"
 
@@ -58,7 +59,7 @@ void Witness::take_it_once() {
   if (last > first) {
     held_.push_back({grant.fence.value, ns_of(first), ns_of(last), false, "witness"});
   }
-  give_back(*store, *all, milliseconds(2000));
+  release_all(*store, *all, milliseconds(2000));
 }
 
 }  // namespace dlock::test

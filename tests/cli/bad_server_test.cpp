@@ -66,6 +66,20 @@ TEST_CASE("bad server: nobody there") {
               milliseconds(8000));
 }
 
+TEST_CASE("bad server: one whose name cannot be looked up for lack of a thread") {
+  ProcessOptions options;
+  options.env["DLOCK_SERVER"] = "redis://no-such-host.invalid";
+  options.before_exec = [] {
+    const rlimit less_than_a_stack{6UL << 20, 6UL << 20};
+    setrlimit(RLIMIT_DATA, &less_than_a_stack);
+  };
+  const auto result = dlock({"inspect"}, options);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 69);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, "cannot look up no-such-host.invalid: "));
+}
+
 TEST_CASE("bad server: one that is silent counts as unreachable after 5 s, or ttl/6 if less") {
   const Place place(Engine::redis);
   const auto holder = place.hold("a", {"-t", "1h"});
@@ -255,6 +269,19 @@ TEST_CASE("bad server: one that sends messages without end is left") {
   FakeServer server(std::vector<Step>{say(messages)});
   check_fails(server.url(), {"run", "-n", "-k", "a", "--", "true"}, 69, "messages without end",
               milliseconds(4000));
+}
+
+TEST_CASE("bad server: one whose SCAN goes round, or on from nowhere, is left at once") {
+  for (const std::string cursor : {"$1\r\n7\r\n", "$7\r\ngranted\r\n", "$0\r\n\r\n", ":7\r\n"}) {
+    CAPTURE(cursor);
+    const std::string page = "*2\r\n" + cursor + "*0\r\n", last_page = "*2\r\n$1\r\n0\r\n*0\r\n";
+    FakeServer own_keys(std::vector<Step>{say(page)});
+    check_fails(own_keys.url(), {"inspect"}, 69, "SCAN", milliseconds(4000));
+    FakeServer all_keys([&](const std::vector<std::string>& words) {
+      return say(words.size() > 3 && words[2] == "MATCH" ? last_page : page);
+    });
+    check_fails(all_keys.url(), {"inspect", "--all-kinds"}, 69, "SCAN", milliseconds(4000));
+  }
 }
 
 TEST_CASE("bad server: the reason of one that has too many clients is told, without a login too") {

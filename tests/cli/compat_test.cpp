@@ -181,7 +181,9 @@ TEST_CASE("compat: inspect --all-kinds lists what dlock holds in each layout") {
     rows[row["key"]] = row;
   }
   CHECK(rows.size() == std::size(keys));
-  for (const auto& [layout, key] : keys) {
+  for (const auto& each : keys) {
+    const auto& layout = each.first;
+    const auto& key = each.second;
     CAPTURE(layout);
     REQUIRE(rows.count(key) == 1);
     CHECK(rows[key]["kind"] == "lock");

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <initializer_list>
@@ -53,6 +54,64 @@ TEST_CASE("database: a socket without a server is one line, and no file is close
   CHECK(is_one_message(refused.err));
   CHECK(holds(refused.err, "cannot connect to the socket " + (dir / "no.sock") + ": No such file"));
   CHECK(!holds(read_file(trace), "EBADF"));
+}
+
+std::string packet(int number, const std::string& body) {
+  return std::string{static_cast<char>(body.size()), 0, 0, static_cast<char>(number)} + body;
+}
+
+/// The first packet of a MariaDB server: its version, its capabilities, and a challenge.
+std::string greeting_of_mariadb() {
+  const std::string nul(1, '\0'), capabilities = "\xff\xf7", more_capabilities("\x0b\0", 2);
+  return packet(0,
+                "\x0a"
+                "10.11.0-MariaDB" +
+                    std::string("\0\1\0\0\0", 5) + "abcdefgh" + nul + capabilities + "\x2d" +
+                    std::string("\2\0", 2) + more_capabilities + "\x15" + std::string(10, '\0') +
+                    "ijklmnopqrst" + nul + "mysql_native_password" + nul);
+}
+
+std::string welcome_of_mariadb() { return packet(2, std::string("\0\0\0\2\0\0\0", 7)); }
+
+/// One row of one column, whatever was asked.
+std::string row_of_mariadb() {
+  const std::string end("\xfe\0\0\2\0", 5);
+  const std::string column("\3def\0\0\0\1c\0\x0c\x21\0\xff\0\0\0\xfd\0\0\0\0\0", 23);
+  return packet(1, "\1") + packet(2, column) + packet(3, end) + packet(4, "\0011") + packet(5, end);
+}
+
+TEST_CASE("database: an answer of MariaDB in packets of megabytes is refused at the first") {
+  if (is_missing<MariaDbServer>()) return;
+  FakeServer server(std::vector<Step>{say(welcome_of_mariadb()), flood("")}, false,
+                    say(greeting_of_mariadb()));
+  ProcessOptions options = at("mariadb:///locks?socket=" + server.address().path);
+  options.before_exec = [] {
+    const rlimit most{32UL << 20, 32UL << 20};
+    setrlimit(RLIMIT_DATA, &most);
+  };
+  const auto refused = start_dlock({"inspect"}, options).wait();
+  CAPTURE(refused.err);
+  CHECK(refused.exit_code == 69);
+  CHECK(!holds(refused.err, "out of memory"));
+}
+
+TEST_CASE("database: an answer of MariaDB with too few columns is none") {
+  if (is_missing<MariaDbServer>()) return;
+  FakeServer server(std::vector<Step>{say(welcome_of_mariadb()), say(row_of_mariadb())}, false,
+                    say(greeting_of_mariadb()));
+  const auto url = "mariadb:///locks?socket=" + server.address().path;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"run", "-n", "-k", "a", "--", "true"},
+                                             {"latch", "open", "-k", "a", "--count", "2"},
+                                             {"inspect"},
+
+                                             {"doctor"}}) {
+    const auto refused = start_dlock(words, at(url)).wait();
+    CAPTURE(words[0]);
+    CAPTURE(refused.err);
+    CHECK(refused.exit_code == (words[0] == "doctor" ? 2 : 69));
+    CHECK(!holds(refused.err, "bug"));
+  }
 }
 
 TEST_OF_DATABASES("database: a table of another shape is refused, and left as it is") {

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,6 +20,22 @@ SentinelOptions sound_fleet() {
   options.replicas = 1;
   options.server_config = {"appendonly yes", "appendfsync always", "min-replicas-to-write 1"};
   return options;
+}
+
+/// A thread would need as much for its stack.
+void no_room_for_threads() {
+  const rlimit most{7UL << 20, 7UL << 20};
+  setrlimit(RLIMIT_DATA, &most);
+}
+
+TEST_CASE("doctor: a host without room for threads asks three servers one after another") {
+  const FleetScene scene({.servers = 3});
+  ProcessOptions options = scene.options();
+  options.before_exec = no_room_for_threads;
+  const Result result = dlock({"doctor"}, options);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == scene.run({"doctor"}).exit_code);
+  CHECK(result.err == "");
 }
 
 TEST_CASE("doctor: sentinels and their master, sound and not") {

@@ -93,7 +93,7 @@ TEST_CASE("guard: of several servers a majority records, and any of them that is
   CHECK(stored_seal(fleet.server(2)) == "13");
   fleet.server(1).cont();
   // Whoever was away has not seen it, but any majority has somebody who did.
-  for (std::size_t away : {0, 2}) {
+  for (std::size_t away : {0U, 2U}) {
     fleet.server(away).stop();
     guard_refused(scene.run(guard_line("12")), 79, "store: fence 12 is older than 13");
     fleet.server(away).cont();

@@ -6,16 +6,16 @@
 #include <string>
 
 #include "cli/place.hpp"
-#include "support/desk.hpp"
+#include "support/shell_terminal.hpp"
 
 namespace dlock::test {
 
 /// Somebody at a terminal that can move its cursor and reads UTF-8, where $D finds the locks of
 /// `place`; `variables` say otherwise.
-class Watcher : public Desk {
+class Watcher : public ShellTerminal {
  public:
   explicit Watcher(const Place& place, std::map<std::string, std::string> variables = {})
-      : Desk(dlock_path(), at(place, std::move(variables))) {
+      : ShellTerminal(dlock_path(), at(place, std::move(variables))) {
     resize(100);
     type("cd " + place.dir().path() + "; echo here-$((1+1))");
     REQUIRE(shows("here-2"));

@@ -192,7 +192,7 @@ TEST_CASE("majority: of six who ask at the same moment and do not wait exactly o
 
 TEST_CASE("majority: where two of five are down, exactly one of those who do not wait runs") {
   const FleetScene scene;
-  for (const std::size_t i : {3, 4}) scene.fleet.proxy(i).refuse(true);
+  for (const std::size_t i : {3U, 4U}) scene.fleet.proxy(i).refuse(true);
   const int rounds = runs_of_this_test(12);
   for (int i = 0; i < rounds; ++i) CHECK(winners(scene, "k" + std::to_string(i), 3) == 1);
 }
@@ -219,7 +219,7 @@ TEST_CASE("majority: three at most are in a semaphore of three on five servers")
 
 TEST_CASE("majority: two silent servers of five, and a slow one, cost no time") {
   const Fleet fleet;
-  for (const std::size_t i : {3, 4}) {
+  for (const std::size_t i : {3U, 4U}) {
     fleet.proxy(i).black_hole(Direction::requests);
     fleet.proxy(i).black_hole(Direction::replies);
   }

@@ -7,7 +7,7 @@
 
 #include "cli/place.hpp"
 #include "support/fleet.hpp"
-#include "support/vouching.hpp"
+#include "support/recorded_process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -195,7 +195,7 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
 /// As an hour after it lost its memory.
 void forget_all(const RedisServer& server) {
   server.command({"FLUSHALL"});
-  vouch_for(server);
+  record_process_of(server);
 }
 
 TEST_CASE("majority: a server that forgot gets back what a waiter and a script hold") {

@@ -216,7 +216,9 @@ TEST_CASE("run: 127 for a command that is not there, 126 for one that cannot be 
         {"no-such-command-anywhere", 127}, {"/no/such/file", 127},    {"", 127},
         {place.dir() / "plain", 126},      {place.dir().path(), 126}, {"esc\x1b[31m\n", 127},
     };
-    for (const auto& [name, code] : commands) {
+    for (const auto& each : commands) {
+      const auto& name = each.first;
+      const int code = each.second;
       CAPTURE(name);
       const auto result = place.dlock({"run", "-k", "a", "--min-hold", "1m", "--", name});
       CHECK(result.exit_code == code);

@@ -173,7 +173,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
   const auto refusal = [](const std::string& host, const std::string& port,
                           const std::string& why) {
     const FakeServer sentinel = sentinel_naming(host, port);
-    const Result result = try_sentinel_lock(url_through(sentinel), "600ms");
+    const Result result = try_sentinel_lock(url_through(sentinel), "12s");
     CHECK(result.exit_code == 69);
     CHECK(result.out == "");
     CHECK(times(result.err, "\n") == 1);
@@ -200,7 +200,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
           std::to_string(sentinel.port()) + " is a sentinel, not the master it was named as");
   const std::string at = "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port());
   CHECK(try_sentinel_lock(at + "/locks").out == "ran\n");
-  const Result unknown = try_sentinel_lock(at + "/lokcs", "600ms");
+  const Result unknown = try_sentinel_lock(at + "/lokcs", "12s");
   CHECK(unknown.exit_code == 69);
   CHECK(unknown.err.find("it knows no master named lokcs") != std::string::npos);
 }

@@ -100,7 +100,7 @@ TEST_CASE("settings: the file of another user's home is left alone, and that is 
                             "echo", "ran"}),
                clean(options));
   };
-  for (const mode_t mode : {0700, 0755}) {
+  for (const mode_t mode : {0700U, 0755U}) {
     REQUIRE(chmod(home.path().c_str(), mode) == 0);
     const Result result = run_in(home.path());
     CHECK(result.exit_code == 0);

@@ -93,10 +93,11 @@ TEST_CASE("status: tells what came instead of the command") {
 TEST_CASE("status: tells of settings that keep the command from being run") {
   const Place place(Engine::local);
   write_file(place.dir() / "conf", "no-such-setting = 1\n");
-  for (const auto& [arguments, code, reason] :
+  for (const auto& [given, code, reason] :
        {std::tuple("-k a -t nonsense -- true", 64, "nonsense"),
         std::tuple("-k a --config conf -- true", 78, "conf:1"),
         std::tuple("-k a --server local:/no/such/place -- true", 71, "/no/such/place")}) {
+    const std::string arguments = given;
     CAPTURE(arguments);
     const auto status = status_of(place, arguments, code);
     CHECK(status["outcome"] == "error");

@@ -72,7 +72,7 @@ TEST_CASE("waiting line: fits the terminal, also one without a size") {
     users.emplace_back(place).resize(static_cast<unsigned short>(columns));
     users.back().type("$D run -k \u591c\u9593 -w 1.5 -- true; echo code-$?");
   }
-  for (const std::size_t columns : {80, 40, 200}) {
+  for (const std::size_t columns : {80U, 40U, 200U}) {
     CAPTURE(columns);
     Watcher& user = users.front();
     REQUIRE(user.shows("code-75"));

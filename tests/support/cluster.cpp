@@ -5,7 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "redis/cluster_store.hpp"
+#include "redis/cluster_router.hpp"
+#include "redis/redis_store.hpp"
 #include "support/eventually.hpp"
 #include "support/sockets.hpp"
 
@@ -110,7 +111,8 @@ std::string Cluster::url(std::vector<std::size_t> seeds) const {
 ClusterTarget Cluster::target() const { return std::get<ClusterTarget>(parse_server_url(url())); }
 
 StorePtr Cluster::open() const {
-  return std::make_unique<ClusterStore>(target().seeds, RedisTerms{});
+  return std::make_unique<RedisStore>(std::make_unique<ClusterRouter>(target().seeds, RedisTerms{}),
+                                      RedisTerms{});
 }
 
 std::string Cluster::key_of(std::size_t i, int number) {

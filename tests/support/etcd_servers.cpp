@@ -121,7 +121,7 @@ void EtcdServers::await_leader() {
         return true;
       } catch (const Error& error) {
         // One that requires a password is up.
-        return error.trouble() == ErrorKind::denied;
+        return error.kind() == ErrorKind::denied;
       }
     });
     if (!up) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdio>
-#include <source_location>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -13,11 +12,11 @@ namespace dlock::test {
 /// stderr where and how long it waited.
 template <typename Condition>
 bool eventually(Condition condition, milliseconds within = milliseconds(30'000),
-                std::source_location where = std::source_location::current()) {
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const Deadline deadline = BootClock::now() + within;
   while (!condition()) {
     if (BootClock::now() >= deadline) {
-      std::fprintf(stderr, "%s:%u: still not so after %lld ms\n", where.file_name(), where.line(),
+      std::fprintf(stderr, "%s:%d: still not so after %lld ms\n", file, line,
                    static_cast<long long>(within.count()));
       return false;
     }

@@ -11,7 +11,7 @@
 namespace dlock::test {
 
 /// How many exchanges with the servers a grant takes, as QuorumStore defines it; of one claim after
-/// the other, told of all that goes between the store and its council.
+/// the other, told of all that goes between the store and its nodes.
 class Exchanges {
  public:
   explicit Exchanges(std::size_t members) : granted_(members), asked_(members) {}

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "support/vouching.hpp"
+#include "support/recorded_process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -32,7 +32,7 @@ Fleet::Member::Member(const FleetOptions& options, std::size_t i)
       server(options_for(keeping, clock.get())),
       proxy(server.address(), has(options.on_port, i)) {
   // A server in use for an hour was found durable before it is killed for the first time.
-  if (options.old) vouch_for(server, std::chrono::hours(1), keeping == Keeping::aof_always);
+  if (options.old) record_process_of(server, std::chrono::hours(1), keeping == Keeping::aof_always);
 }
 
 Fleet::Fleet(FleetOptions options) {

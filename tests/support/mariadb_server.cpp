@@ -119,7 +119,7 @@ std::vector<MysqlResult> MariaDbServer::query(const std::string& statements) {
 std::string MariaDbServer::text(const std::string& statements) {
   const auto results = query(statements);
   std::string text;
-  for (const auto& row : results.back().rows) text += row.front().value_or("") + "\n";
+  for (const auto& row : results.back().rows) text += row[0].value_or("") + "\n";
   return text;
 }
 

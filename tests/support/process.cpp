@@ -242,6 +242,11 @@ bool is_alive(pid_t pid) {
   return stat && stat->runs();
 }
 
+bool is_in_state(char state, pid_t pid) {
+  const auto stat = stat_of(pid);
+  return stat && stat->state == state;
+}
+
 std::size_t processes_of_session(pid_t session) {
   std::size_t count = 0;
   for (const pid_t pid : numbers_in("/proc")) {

@@ -85,6 +85,9 @@ Result run(const std::vector<std::string>& argv, const ProcessOptions& options =
 /// Whether a process of this number runs; one that has ended and waits to be reaped does not.
 bool is_alive(pid_t pid);
 
+/// Whether the process is in this state, as proc(5) has it: 'T' is stopped, 'S' is asleep.
+bool is_in_state(char state, pid_t pid);
+
 /// How many processes of this session there are, those that wait to be reaped included.
 std::size_t processes_of_session(pid_t session);
 

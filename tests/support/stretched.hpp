@@ -1,17 +1,12 @@
 #pragma once
 
 #include "base/clock.hpp"
+#include "base/sanitized.hpp"
 
 namespace dlock::test {
 
 /// The sanitizers make a process start three to ten times slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int slower = 6;
-constexpr bool sanitized = true;
-#else
-constexpr int slower = 1;
-constexpr bool sanitized = false;
-#endif
+constexpr int slower = sanitized ? 6 : 1;
 
 /// An upper limit for what a test has measured, as it holds on this machine now: longer under a
 /// sanitizer, and by as much as there are more running processes than processors. A test that

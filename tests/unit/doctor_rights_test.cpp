@@ -6,7 +6,7 @@
 
 #include "doctor/rights.hpp"
 #include "redis/lock_script.hpp"
-#include "redis/seal_script.hpp"
+#include "redis/record_max_script.hpp"
 
 namespace dlock {
 namespace {
@@ -29,7 +29,7 @@ WordSet words_of(const DoctorOptions& exam, const Endpoint& server) {
 WordSet sent_by_dlock() {
   WordSet words{"eval",        "evalsha", "multi",  "exec", "subscribe",
                 "unsubscribe", "scan",    "zrange", "time", "hgetall"};
-  const std::string lua = std::string(lock_script) + std::string(seal_script);
+  const std::string lua = std::string(lock_script) + std::string(record_max_script);
   const std::regex call("call\\('([A-Z]+)'");
   for (std::sregex_iterator at(lua.begin(), lua.end(), call), end; at != end; ++at) {
     std::string word = (*at)[1];

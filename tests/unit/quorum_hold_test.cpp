@@ -9,7 +9,7 @@ namespace {
 
 using State = NodeVote::State;
 
-const auto in_a_minute = later(BootClock::now(), std::chrono::minutes(1));
+const auto in_an_hour = later(BootClock::now(), std::chrono::hours(1));
 
 Claim claim_of(const std::string& owner, Limit limit = exclusive) {
   Claim claim;
@@ -21,7 +21,7 @@ Claim claim_of(const std::string& owner, Limit limit = exclusive) {
   return claim;
 }
 
-NodeReply granted(std::size_t member, std::int64_t fence, Deadline until = in_a_minute) {
+NodeReply granted(std::size_t member, std::int64_t fence, Deadline until = in_an_hour) {
   return {member, 1, {}, Answer(Grant{Fence{fence}, Lease{milliseconds(30'000), until}})};
 }
 
@@ -69,14 +69,14 @@ TEST_CASE(
   const auto now = BootClock::now();
   QuorumHold quorum_hold(3, claim_of("me"));
   quorum_hold.proposal = Fence{100};
-  quorum_hold.fence_by = in_a_minute;
+  quorum_hold.fence_by = in_an_hour;
   for (NodeVote& node_vote : quorum_hold.node_votes) node_vote.awaited = true;
   quorum_hold.take(granted(0, (std::int64_t{1} << 53) - 1));
   quorum_hold.take(granted(1, 100));
   CHECK(quorum_hold.fence_may_be_found(now));
-  CHECK_FALSE(quorum_hold.fence_may_be_found(in_a_minute));
+  CHECK_FALSE(quorum_hold.fence_may_be_found(in_an_hour));
   QuorumHold near(3, claim_of("me"));
-  near.fence_by = in_a_minute;
+  near.fence_by = in_an_hour;
   near.node_votes[2].awaited = true;
   near.take(granted(0, 101));
   near.take(granted(1, 100));
@@ -90,13 +90,13 @@ TEST_CASE("a majority lasts until the first of its leases ends, and the longest 
   QuorumHold quorum_hold(5, claim_of("me"));
   quorum_hold.fence = Fence{7};
   for (std::size_t i = 0; i < 5; ++i) {
-    quorum_hold.take(granted(i, 7, later(in_a_minute, std::chrono::seconds(i))));
+    quorum_hold.take(granted(i, 7, later(in_an_hour, std::chrono::seconds(i))));
   }
   CHECK(quorum_hold.lease(BootClock::now())->valid_until ==
-        later(in_a_minute, std::chrono::seconds(2)));
-  const auto three_left = later(in_a_minute, std::chrono::seconds(1));
-  CHECK(quorum_hold.lease(three_left)->valid_until == later(in_a_minute, std::chrono::seconds(2)));
-  CHECK_FALSE(quorum_hold.lease(later(in_a_minute, std::chrono::seconds(2))));
+        later(in_an_hour, std::chrono::seconds(2)));
+  const auto three_left = later(in_an_hour, std::chrono::seconds(1));
+  CHECK(quorum_hold.lease(three_left)->valid_until == later(in_an_hour, std::chrono::seconds(2)));
+  CHECK_FALSE(quorum_hold.lease(later(in_an_hour, std::chrono::seconds(2))));
 }
 
 TEST_CASE("a lock is not had while fewer than a majority store its fence") {
@@ -177,7 +177,7 @@ TEST_CASE("a reader has no room beside owners of a semaphore, nor they beside it
 TEST_CASE("a semaphore's hold that another process renews takes the votes of its limit") {
   QuorumHold quorum_hold(5, std::nullopt);
   for (std::size_t i = 0; i < 3; ++i) {
-    const Lease lease{milliseconds(30'000), in_a_minute};
+    const Lease lease{milliseconds(30'000), in_an_hour};
     quorum_hold.take({i, 1, {}, Renewed{Grant{Fence{7}, lease, true, Limit{2}}}});
   }
   CHECK(quorum_hold.needed() == 4);

@@ -151,7 +151,7 @@ struct Outcome {
 };
 
 /// One member that takes so long for a release, and has answered before or not: how far it came by
-/// the time the council was gone.
+/// the time the clients were gone.
 Outcome outcome(milliseconds takes, bool has_answered) {
   std::atomic<bool> sent = false, released = false;
   const auto open = [&] {

@@ -22,7 +22,7 @@ bool refused(const std::string& bytes) {
     read_reply(bytes);
     return false;
   } catch (const Error& error) {
-    return error.trouble() == ErrorKind::unavailable;
+    return error.kind() == ErrorKind::unavailable;
   }
 }
 
@@ -30,7 +30,7 @@ ErrorKind trouble_of(const std::string& text) {
   Reply reply;
   reply.kind = Reply::Kind::error;
   reply.text = text;
-  return server_error(reply).trouble();
+  return server_error(reply).kind();
 }
 
 }  // namespace

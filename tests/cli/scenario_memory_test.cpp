@@ -1,0 +1,118 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+
+#include "support/scene.hpp"
+
+// What a single server may do to the keys of a lock, beside forgetting all of them.
+
+namespace dlock::test {
+namespace {
+
+constexpr const char* until_go = "echo $DLOCK_FENCE >fence; until [ -e go ]; do sleep 0.01; done";
+
+/// A job that holds the key when this returns.
+Process held(const RedisScene& scene, const std::string& ttl) {
+  Process job = scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", until_go});
+  REQUIRE(
+      eventually([&] { return scene.has("fence") && !read_file(scene.path("fence")).empty(); }));
+  return job;
+}
+
+std::int64_t fence_of_job(const RedisScene& scene) {
+  return std::stoll(read_file(scene.path("fence")));
+}
+
+std::int64_t next_fence(const RedisScene& scene) {
+  const Result result = scene.run({"run", "-q", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE"});
+  REQUIRE(result.exit_code == 0);
+  return std::stoll(result.out);
+}
+
+RedisOptions durable(const std::string& fsync) {
+  RedisOptions options;
+  options.config = {"appendonly yes", "appendfsync " + fsync};
+  return options;
+}
+
+/// Cuts bytes off the end of the newest append-only file, as a power cut does.
+void cut_the_tail(const RedisServer& server, std::uintmax_t bytes) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(server.dir().path())) {
+    const std::string name = entry.path().filename();
+    const bool newest = name.ends_with(".incr.aof") || name == "appendonly.aof";
+    if (newest) std::filesystem::resize_file(entry.path(), entry.file_size() - bytes);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("only the lock is deleted: the holder notices at its next renewal, fences go on") {
+  RedisScene scene;
+  Process job = held(scene, "1500ms");
+  scene.server.command({"DEL", "dlock:{k}"});
+  CHECK(job.wait().exit_code == 79);
+  CHECK(next_fence(scene) > fence_of_job(scene));
+}
+
+TEST_CASE("only the last fence is deleted: the lock is kept, and the next fence is larger") {
+  RedisScene scene;
+  Process job = held(scene, "1500ms");
+  scene.server.command({"DEL", "dlock:{k}:fence"});
+  const Deadline end = lease_end(scene.server, "k");
+  REQUIRE(eventually([&] { return lease_end(scene.server, "k") > end + milliseconds(1); }));
+  scene.touch("go");
+  CHECK(job.wait().exit_code == 0);
+  CHECK(next_fence(scene) > fence_of_job(scene));
+}
+
+TEST_CASE("a server without memory evicts the lock: the holder notices at its next renewal, 79") {
+  RedisScene scene;
+  Process job = held(scene, "3");
+  scene.server.command({"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"});
+  scene.server.command({"CONFIG", "SET", "maxmemory", "1"});
+  scene.server.command({"SET", "x", "y"});  // refused, once all that may go has gone
+  CHECK(scene.server.command({"EXISTS", "dlock:{k}"}).number == 0);
+  scene.server.command({"CONFIG", "SET", "maxmemory", "0"});
+  const Result result = job.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "no longer has it") == 1);
+}
+
+TEST_CASE("a killed server that wrote its log to the page cache still knows the lock") {
+  RedisScene scene(durable("everysec"));
+  Process job = held(scene, "9");
+  scene.server.restart();
+  CHECK(scene.run({"run", "-n", "-k", "k", "--", "true"}).exit_code == 75);
+  scene.touch("go");
+  CHECK(job.wait().exit_code == 0);
+}
+
+TEST_CASE("a server loses the tail of its log: the holder notices at its next renewal, 79") {
+  RedisScene scene(durable("everysec"));
+  REQUIRE(scene.run({"run", "-q", "-k", "other", "--", "true"}).exit_code == 0);
+  Process job = held(scene, "3");
+  scene.server.kill_hard();
+  cut_the_tail(scene.server, 30);
+  scene.server.restart();
+  const Result result = job.wait();
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "no longer has it") == 1);
+  CHECK(next_fence(scene) > fence_of_job(scene));
+}
+
+/// Its replies come once the data are on the disk; the lease is counted from the request.
+TEST_CASE("a server with a slow disk: what its writes take is taken from the lease") {
+  RedisScene scene(durable("always"));
+  REQUIRE(scene.run({"run", "-q", "-k", "k", "--", "true"}).exit_code == 0);
+  scene.server.command({"DEBUG", "AOF-FLUSH-SLEEP", "400000"});
+  const Result refused = scene.run({"run", "-q", "-n", "-t", "1200ms", "-k", "k", "--", "true"});
+  CHECK(refused.exit_code == 69);  // a sixth of that lease is 200 ms
+  scene.server.command({"DEBUG", "AOF-FLUSH-SLEEP", "0"});
+  const Result granted = scene.run({"run", "-q", "-t", "6", "-k", "k", "--", "true"});
+  CHECK(granted.exit_code == 0);
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,56 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "support/scene.hpp"
+
+// A server's name, and where it leads. The names are those of the shim.
+
+namespace dlock::test {
+namespace {
+
+RedisOptions by_port() {
+  RedisOptions options;
+  options.tcp = true;
+  return options;
+}
+
+ProcessOptions naming(const RedisScene& scene, const std::string& host) {
+  ProcessOptions options = scene.options();
+  options.env["DLOCK_SERVER"] = "redis://" + host + ":" + std::to_string(scene.server.port());
+  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
+  options.env["NAMES_SHIM_ADDRESS"] = scene.path("address");
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a name with two addresses of which the first is dead: the lock is acquired") {
+  const RedisScene scene(by_port());
+  const Result result =
+      dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(scene, "two.test"));
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "ran\n");
+  CHECK(result.err == "");
+}
+
+TEST_CASE("the name of the server leads elsewhere: a waiter looks it up again and follows") {
+  RedisScene scene(by_port());
+  write_file(scene.path("address"), "127.0.0.1");
+  Process holder = scene.hold("k", "go", {"-t", "60"});
+  Process waiter =
+      start_dlock({"run", "-k", "k", "--", "touch", "ran"}, naming(scene, "moved.test"));
+  REQUIRE(eventually([&] { return scene.waiting("k") == 1; }));
+  RedisOptions elsewhere;
+  elsewhere.port = scene.server.port();
+  elsewhere.config = {"bind 127.0.0.2"};
+  const RedisServer other(elsewhere);
+  write_file(scene.path("address"), "127.0.0.2");
+  scene.server.kill_hard();
+  CHECK(waiter.wait().exit_code == 0);
+  CHECK(scene.has("ran"));
+  holder.kill_all();
+}
+
+}  // namespace dlock::test

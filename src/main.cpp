@@ -42,6 +42,11 @@ int carry_out_any(const Settings& any, Command command) {
   const bool hears_signals =
       command == Command::run || command == Command::acquire || command == Command::guard;
   if (!hears_signals) std::signal(SIGXFSZ, SIG_IGN);
+  // Nor must a reader that has gone: a waiter of `local:` may die just before its FIFO is written
+  // to, and stdout may be closed after the first of several keys. What only reads ends by SIGPIPE,
+  // as a filter does.
+  const bool only_reads = command == Command::inspect || command == Command::doctor;
+  if (!hears_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
   return std::visit([&](const auto& each) { return carry_out(each, log); }, any);
 }
 

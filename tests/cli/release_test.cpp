@@ -1,4 +1,8 @@
 #include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
 
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
@@ -20,6 +24,48 @@ TEST_CASE("release: --force evicts the holders of all keys that match a pattern,
     CHECK(place.is_free("build-1"));
     CHECK(place.is_free("build-2"));
     CHECK(!place.is_free("other"));
+  });
+}
+
+/// Whether a process has a waiter's FIFO open.
+bool reaches_a_waiter(pid_t pid) {
+  std::error_code gone;
+  const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& each : std::filesystem::directory_iterator(fds, gone)) {
+    if (holds(std::filesystem::read_symlink(each, gone).string(), "/.wait-")) return true;
+  }
+  return false;
+}
+
+TEST_CASE("release: a waiter that dies just before it is told of the release does not end that") {
+  const Place place(Engine::local);
+  // Where strace may not trace, the waiter dies at any moment.
+  const auto slow = place
+                        .shell(R"(
+      slow='strace -D -qq -o /dev/null -e trace=write -e inject=write:delay_enter=1000000'
+      $slow true 2>/dev/null && echo "$slow")")
+                        .out;
+  const std::string token = place.acquired("a");
+  auto waiter = place.start({"run", "-q", "-k", "a", "--", "true"});
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  auto release = place.start_shell("exec " + slow.substr(0, slow.find('\n')) +
+                                   R"( "$D" release -k a --token )" + token);
+  CHECK(eventually([&] { return reaches_a_waiter(release.pid()) || !release.running(); }));
+  waiter.signal(SIGKILL);
+  CHECK(release.wait().exit_code == 0);
+  CHECK(place.is_free("a"));
+}
+
+TEST_CASE("release: of several keys all are released, though nobody reads the list of them") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(R"(
+        T=$("$D" acquire -k a -k b -t 30s)
+        mkfifo p; exec 3<>p 4>p 3<&-
+        "$D" release --json a b --token "$T" >&4 2>err
+        echo $?)");
+    CHECK(result.out == "71\n");
+    CHECK(place.is_free("a"));
+    CHECK(place.is_free("b"));
   });
 }
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "redis/connection.hpp"
 #include "redis/redis_client.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
 
@@ -33,7 +33,7 @@ class ReleaseNews {
   bool concerns_us(const Published& message) const;
   Wake::Reason paced(Deadline until, int cancel_fd);
 
-  std::optional<Connection> listener_;
+  std::optional<RedisConnection> listener_;
   std::string key_;
   std::string channel_;
   LinkId link_;          ///< on which the key is read

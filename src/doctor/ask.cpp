@@ -16,11 +16,11 @@ std::optional<long long> ServerInfo::number(const std::string& name) const {
   return found == values.end() ? std::nullopt : parse_number(found->second, 0, INT64_MAX);
 }
 
-std::vector<Reply> ask_all(Connection& connection, std::span<const Request> requests) {
+std::vector<Reply> ask_all(RedisConnection& connection, std::span<const Request> requests) {
   return connection.exchange(requests, short_call());
 }
 
-Reply ask(Connection& connection, const Request& request) {
+Reply ask(RedisConnection& connection, const Request& request) {
   return ask_all(connection, std::span(&request, 1)).front();
 }
 

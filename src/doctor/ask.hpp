@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "doctor/facts.hpp"
-#include "redis/connection.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
 
 // What all examinations have in common: asking, and reading answers into facts.
 
 /// The replies, errors included; Error{unavailable} where there are none within some seconds.
-std::vector<Reply> ask_all(Connection& connection, std::span<const Request> requests);
-Reply ask(Connection& connection, const Request& request);
+std::vector<Reply> ask_all(RedisConnection& connection, std::span<const Request> requests);
+Reply ask(RedisConnection& connection, const Request& request);
 
 /// Why this reply holds no answer: `NOPERM`, `unknown command`, or what the server said, escaped;
 /// empty if it is no error.

@@ -6,7 +6,7 @@
 #include "doctor/interview.hpp"
 #include "lock/store.hpp"
 #include "sql/mysql_connection.hpp"
-#include "sql/statement_text.hpp"
+#include "sql/statements.hpp"
 
 namespace dlock {
 namespace {

@@ -5,7 +5,7 @@
 #include "doctor/interview.hpp"
 #include "lock/store.hpp"
 #include "sql/postgres_connection.hpp"
-#include "sql/statement_text.hpp"
+#include "sql/statements.hpp"
 
 namespace dlock {
 namespace {

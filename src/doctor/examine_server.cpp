@@ -35,7 +35,7 @@ std::optional<WallTime> time_in(const Reply& reply) {
   }
 }
 
-std::chrono::nanoseconds read_clock(Connection& connection, ServerFacts& facts) {
+std::chrono::nanoseconds read_clock(RedisConnection& connection, ServerFacts& facts) {
   const WallTime here = wall_now();
   const Deadline sent = BootClock::now();
   const Reply reply = ask(connection, {"TIME"});
@@ -44,7 +44,7 @@ std::chrono::nanoseconds read_clock(Connection& connection, ServerFacts& facts) 
   return received - sent;
 }
 
-void reach(Connection& connection, ServerFacts& facts) {
+void reach(RedisConnection& connection, ServerFacts& facts) {
   facts.seen_at = wall_now();
   facts.connected_in = read_clock(connection, facts);
   facts.tls = connection.tls_facts();
@@ -55,7 +55,7 @@ void reach(Connection& connection, ServerFacts& facts) {
   facts.round_trip = taken[round_trips / 2];
 }
 
-void listen_to(Connection& connection, ServerFacts& facts) {
+void listen_to(RedisConnection& connection, ServerFacts& facts) {
   std::vector<Request> requests{{"HELLO", "2"}, {"INFO"}, {"ACL", "WHOAMI"}, {"ROLE"}};
   for (const char* name : settings_of_interest) requests.push_back({"CONFIG", "GET", name});
   const auto replies = ask_all(connection, requests);
@@ -98,7 +98,7 @@ void note_refusal(const Right& right, const Reply& reply, const std::string& pat
   }
 }
 
-void try_rights(Connection& connection, const DoctorOptions& exam, const KeyNames& scratch,
+void try_rights(RedisConnection& connection, const DoctorOptions& exam, const KeyNames& scratch,
                 ServerFacts& facts) {
   const std::string pattern = acl_pattern(exam.prefix);
   std::vector<Right> together;
@@ -118,7 +118,7 @@ void try_rights(Connection& connection, const DoctorOptions& exam, const KeyName
   }
 }
 
-void sweep(Connection& connection, const KeyNames& scratch) {
+void sweep(RedisConnection& connection, const KeyNames& scratch) {
   const Request requests[] = {{"PEXPIRE", scratch.holds, "0"},
                               {"PEXPIRE", scratch.queue, "0"},
                               {"PEXPIRE", scratch.waiters, "0"},
@@ -138,7 +138,7 @@ std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const Doct
   }
 }
 
-void try_lock(Connection& connection, const DoctorOptions& exam, const LockKey& key,
+void try_lock(RedisConnection& connection, const DoctorOptions& exam, const LockKey& key,
               ServerFacts& facts) {
   const KeyNames scratch(exam.prefix, key);
   facts.tried = true;
@@ -164,7 +164,7 @@ ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& exam,
                            const LockKey& scratch) {
   ServerFacts facts;
   facts.endpoint = endpoint;
-  Connection connection(std::make_unique<FixedEndpoint>(endpoint));
+  RedisConnection connection(std::make_unique<FixedEndpoint>(endpoint));
   bool reached = false;
   try {
     reach(connection, facts);

@@ -55,7 +55,7 @@ void sweep(const DirectorySettings& settings, const LockKey& scratch) {
 SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& master_name) {
   SentinelFacts facts;
   facts.endpoint = sentinel;
-  Connection connection(std::make_unique<FixedEndpoint>(sentinel));
+  RedisConnection connection(std::make_unique<FixedEndpoint>(sentinel));
   try {
     const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name},
                                 {"SENTINEL", "master", master_name},
@@ -77,7 +77,7 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
 ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds) {
   ClusterFacts facts;
   for (const Endpoint& seed : seeds) {
-    Connection connection(std::make_unique<FixedEndpoint>(seed));
+    RedisConnection connection(std::make_unique<FixedEndpoint>(seed));
     try {
       const Request requests[] = {{"CLUSTER", "SLOTS"}, {"CLUSTER", "INFO"}};
       const auto replies = ask_all(connection, requests);

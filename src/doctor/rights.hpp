@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "doctor/facts.hpp"
-#include "redis/connection.hpp"
 #include "redis/protocol_text.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
 

@@ -61,7 +61,7 @@ class RedisClient : public RedisTransport {
   const std::vector<Reply>& answers() const { return connection_.answers(); }
 
  protected:
-  const Connection& connection() const { return connection_; }
+  const RedisConnection& connection() const { return connection_; }
 
  private:
   /// Called once the replies to a read or a script are there; may throw Error.
@@ -82,7 +82,7 @@ class RedisClient : public RedisTransport {
   bool is_deposed(const Reply& reply) const;
 
   const bool may_move_;
-  Connection connection_;
+  RedisConnection connection_;
   std::string subscribed_;  ///< the whole name of the channel listened to now, if any
 };
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lock/member.hpp"
-#include "redis/connection.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
 

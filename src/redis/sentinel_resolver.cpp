@@ -4,8 +4,8 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "redis/connection.hpp"
 #include "redis/node_address.hpp"
+#include "redis/redis_connection.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
@@ -65,7 +65,7 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
 
 SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
                                                const CallOptions& call_options) {
-  Connection connection(std::make_unique<FixedEndpoint>(sentinel));
+  RedisConnection connection(std::make_unique<FixedEndpoint>(sentinel));
   const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name_},
                               {"SENTINEL", "sentinels", master_name_}};
   const auto replies = connection.exchange(requests, call_options);

@@ -7,7 +7,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
-#include "sql/statement_text.hpp"
+#include "sql/statements.hpp"
 
 namespace dlock {
 namespace {

@@ -4,20 +4,13 @@
 #include <utility>
 
 #include "base/wait.hpp"
-#include "supervise/kill_cgroup.hpp"
+#include "supervise/kill_tree.hpp"
 
 namespace dlock {
 
 namespace {
 
 using Reason = Ending::Reason;
-
-/// How long killed processes are waited for. Freeing many gigabytes takes seconds; what is stuck
-/// in the kernel longer than this is reported.
-constexpr std::chrono::seconds max_reap_wait{5};
-
-/// While the tree dies, its processes end without telling us unless they are our children.
-constexpr milliseconds sweep_interval{5};
 
 class Supervisor {
  public:
@@ -48,9 +41,6 @@ class Supervisor {
   Ending stop(Reason why);
   Deadline kill_deadline(Deadline stopped_at) const;
   void let_it_end(Deadline stopped_at);
-  std::vector<Survivor> kill_tree();
-  bool ended_within(milliseconds limit);
-  void reap_all_until(Deadline give_up);
   bool tree_gone();
   void signal_tree(int signal, bool sent_to_own_group = false) const;
 
@@ -210,7 +200,7 @@ Ending Supervisor::stop(Reason why) {
   if (terms_.loss != nullptr) terms_.loss->keep_by_itself();
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();
-  auto survivors = by_itself ? std::vector<Survivor>{} : kill_tree();
+  auto survivors = by_itself ? std::vector<Survivor>{} : kill_tree(child_, signals_);
   Ending ending{why, child_.reap().value_or(ChildEnd{}), loss_noticed_, std::move(survivors)};
   child_.terminal.take_back();
   child_.terminal.reset_modes();
@@ -218,9 +208,9 @@ Ending Supervisor::stop(Reason why) {
 }
 
 Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
-  const Deadline call_options = later(stopped_at, terms_.grace);
-  if (terms_.loss == nullptr || terms_.keep_running_on_loss) return call_options;
-  return std::min(call_options, terms_.loss->must_be_gone_by() - terms_.kill_cost);
+  const Deadline end_of_grace = later(stopped_at, terms_.grace);
+  if (terms_.loss == nullptr || terms_.keep_running_on_loss) return end_of_grace;
+  return std::min(end_of_grace, terms_.loss->must_be_gone_by() - terms_.kill_cost);
 }
 
 /// The grace: all of the tree is asked to end, and waited for.
@@ -235,47 +225,6 @@ void Supervisor::let_it_end(Deadline stopped_at) {
     poll_until(fds, at_once ? BootClock::now() : kill_deadline(stopped_at));
     if (BootClock::now() >= kill_deadline(stopped_at)) return;
     hear_signals();
-  }
-}
-
-/// One sweep ends most trees. Whoever forks faster than a sweep is stopped first, and whoever may
-/// not be signalled is killed by cgroup where that is possible.
-std::vector<Survivor> Supervisor::kill_tree() {
-  const Deadline give_up = later(BootClock::now(), max_reap_wait);
-  const Hurry hurry;
-  KillCgroup last_resort;
-  child_.tree.release_spares();
-  std::optional<KernelReaps> kernel_reaps;
-  for (bool first = true; true; first = false) {
-    child_.send(SIGKILL);
-    // Not before the child has ended: its number, which is its group's, stays taken. From then on
-    // there are no zombies, which a family that forks on and on makes faster than dlock reaps them.
-    if (!kernel_reaps && ended_within(sweep_interval)) {
-      kernel_reaps.emplace();
-      reap_all_until(give_up);
-    }
-    if (!first) child_.tree.freeze();
-    const auto refused = child_.tree.signal(SIGKILL, 0);
-    if (!refused.empty()) last_resort.kill(refused);
-    if (tree_gone()) return {};
-    if (BootClock::now() >= give_up) return child_.tree.survivors();
-    pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
-    poll_until(fds, later(BootClock::now(), sweep_interval));
-    while (const auto event = signals_.take()) {
-      if (event->number == SIGCHLD) break;  // the next may be there already, and so without end
-    }
-  }
-}
-
-bool Supervisor::ended_within(milliseconds limit) {
-  pollfd end[] = {{child_.fd(), POLLIN, 0}};
-  poll_until(end, later(BootClock::now(), limit));
-  return child_.ended();
-}
-
-void Supervisor::reap_all_until(Deadline give_up) {
-  while (child_.tree.beside(child_.pid()) == ProcessTree::Beside::unclear) {
-    if (BootClock::now() >= give_up) return;
   }
 }
 

@@ -232,7 +232,7 @@ void ten_thousand_locks_are_inspected_soon(const Cluster& cluster) {
   for (std::size_t i = 0; i < 3; ++i) {
     Endpoint endpoint = tcp_at(cluster.node(i).port());
     endpoint.password = cluster.target().seeds.front().password;
-    Connection(std::make_unique<FixedEndpoint>(endpoint)).exchange(of_master[i], soon());
+    RedisConnection(std::make_unique<FixedEndpoint>(endpoint)).exchange(of_master[i], soon());
   }
   const auto begun = BootClock::now();
   const auto states = cluster.open()->inspect({{}, {"job-*"}}, for_ms(30'000));

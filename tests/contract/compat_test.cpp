@@ -195,7 +195,7 @@ TEST_CASE("compat: a release sends what waiters of Spring and Redisson listen fo
        {std::tuple("spring:reg", "reg-channel:reg:N", "reg:N"),
         std::tuple("redisson", "redisson_lock__channel:{N}", "0")}) {
     const RedisServer server;
-    Connection listener(std::make_unique<FixedEndpoint>(endpoint_at(server.address())));
+    RedisConnection listener(std::make_unique<FixedEndpoint>(endpoint_at(server.address())));
     const std::vector<Request> subscribe{{"SUBSCRIBE", channel}};
     listener.exchange(subscribe, soon());
     const auto store = compat_store(layout, server.address());

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "redis/connection.hpp"
 #include "redis/lock_script.hpp"
 #include "redis/protocol_text.hpp"
+#include "redis/redis_connection.hpp"
 #include "redis/script_answer.hpp"
 #include "reference/redis_table.hpp"
 #include "support/chance.hpp"
@@ -460,7 +460,7 @@ class ScriptSide {
   static bool plain(const Step& step) { return !step.flag_a && !step.flag_b; }
   static std::string channel(int token) { return "dlock:{k}:" + number(token); }
 
-  Reply exchange(Connection& connection, const Request& request) {
+  Reply exchange(RedisConnection& connection, const Request& request) {
     const auto replies = connection.exchange(std::span(&request, 1),
                                              {later(BootClock::now(), milliseconds(5000)), -1});
     return replies.front();
@@ -583,8 +583,8 @@ class ScriptSide {
 
   const bool member_;
   Words tail_;
-  Connection asks_;
-  Connection listens_;
+  RedisConnection asks_;
+  RedisConnection listens_;
 };
 
 constexpr microseconds clock_start{1'790'000'000'000'000};

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "engines.hpp"
-#include "redis/connection.hpp"
+#include "redis/redis_connection.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/tls_redis.hpp"
@@ -17,7 +17,7 @@ std::unique_ptr<EndpointResolver> route_to(const Endpoint& endpoint) {
 CallOptions for_half_a_minute() { return {later(BootClock::now(), milliseconds(30'000)), -1}; }
 
 /// PING's answer, or the trouble that came instead.
-std::string ping(Connection& connection) {
+std::string ping(RedisConnection& connection) {
   const Request request{"PING"};
   try {
     return connection.exchange({&request, 1}, for_half_a_minute()).front().text;
@@ -37,7 +37,7 @@ TEST_CASE("tls: what arrives byte by byte is understood") {
   TlsRedis redis;
   FaultProxy proxy(Address{"", redis.server.tls_port()}, true);
   proxy.one_byte_chunks(true);
-  Connection connection(route_to(redis.endpoint(proxy.address().port)));
+  RedisConnection connection(route_to(redis.endpoint(proxy.address().port)));
   CHECK(ping(connection) == "PONG");
 }
 
@@ -48,7 +48,7 @@ TEST_CASE("tls: a connection cut at any byte is trouble that is told, and never 
   for (const char* version : {"TLSv1.3", "TLSv1.2"}) {
     redis.set("tls-protocols", version);
     const std::size_t before = proxy.bytes(Direction::replies);
-    Connection whole(route_to(endpoint));
+    RedisConnection whole(route_to(endpoint));
     REQUIRE(ping(whole) == "PONG");
     const std::size_t all = proxy.bytes(Direction::replies) - before;
     whole.close();
@@ -57,14 +57,14 @@ TEST_CASE("tls: a connection cut at any byte is trouble that is told, and never 
     for (const std::size_t cut : {std::size_t(1), std::size_t(5), std::size_t(200), all / 2}) {
       CAPTURE(cut);
       proxy.close_after(Direction::replies, cut);
-      Connection connection(route_to(endpoint));
+      RedisConnection connection(route_to(endpoint));
       CHECK(has(ping(connection), "during the TLS handshake"));
     }
     // Signatures differ by some bytes in length: these are within the last record in any case.
     for (const std::size_t missing : {8U, 15U, 24U}) {
       CAPTURE(missing);
       proxy.close_after(Direction::replies, all - missing);
-      Connection connection(route_to(endpoint));
+      RedisConnection connection(route_to(endpoint));
       CHECK(has(ping(connection), ": the connection was cut without a TLS close"));
     }
   }
@@ -74,7 +74,7 @@ TEST_CASE("tls: an idle connection stands, and one that the server closed meanwh
   TlsRedis redis;
   for (const char* version : {"TLSv1.3", "TLSv1.2"}) {
     redis.set("tls-protocols", version);
-    Connection connection(route_to(redis.endpoint()));
+    RedisConnection connection(route_to(redis.endpoint()));
     CHECK(!connection.tls_facts());
     for (int i = 0; i < 3; ++i) CHECK(ping(connection) == "PONG");
     CHECK(connection.links() == 1);
@@ -100,7 +100,7 @@ TEST_CASE("tls: an idle connection stands, and one that the server closed meanwh
 
 TEST_CASE("tls: a request of a megabyte and its reply pass") {
   TlsRedis redis;
-  Connection connection(route_to(redis.endpoint()));
+  RedisConnection connection(route_to(redis.endpoint()));
   const std::string large(500'000, 'x');
   const Request set{"SET", "k", large}, get{"GET", "k"};
   const Request requests[] = {set, get, set, get};
@@ -116,7 +116,7 @@ TEST_CASE("tls: a client certificate is told of with its end") {
   Endpoint endpoint = redis.endpoint();
   endpoint.tls->certificate = own.file;
   endpoint.tls->key = own.key;
-  Connection connection(route_to(endpoint));
+  RedisConnection connection(route_to(endpoint));
   CHECK(ping(connection) == "PONG");
   REQUIRE(connection.tls_facts()->own_expires);
   CHECK(*connection.tls_facts()->own_expires < wall_now() + std::chrono::hours(25));

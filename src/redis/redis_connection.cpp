@@ -1,4 +1,4 @@
-#include "redis/connection.hpp"
+#include "redis/redis_connection.hpp"
 
 #include <hiredis/hiredis.h>
 
@@ -73,7 +73,7 @@ void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
 }  // namespace
 
 template <typename Body>
-auto Connection::persist(const CallOptions& call_options, const Body& body) {
+auto RedisConnection::persist(const CallOptions& call_options, const Body& body) {
   Backoff pauses = pauses_of_redis();
   while (true) {
     // That an old link breaks says nothing about the server yet.
@@ -92,7 +92,7 @@ auto Connection::persist(const CallOptions& call_options, const Body& body) {
   }
 }
 
-const Endpoint& Connection::connect(const CallOptions& call_options) {
+const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> const Endpoint& {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
@@ -103,8 +103,8 @@ const Endpoint& Connection::connect(const CallOptions& call_options) {
   });
 }
 
-std::vector<Reply> Connection::exchange(std::span<const Request> requests,
-                                        const CallOptions& call_options) {
+std::vector<Reply> RedisConnection::exchange(std::span<const Request> requests,
+                                             const CallOptions& call_options) {
   return named(route_->name(), [&] {
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
@@ -118,8 +118,8 @@ std::vector<Reply> Connection::exchange(std::span<const Request> requests,
   });
 }
 
-std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
-                                            const CallOptions& call_options) {
+std::vector<Reply> RedisConnection::try_exchange(std::span<const Request> requests,
+                                                 const CallOptions& call_options) {
   check_in_step();
   std::string bytes = std::exchange(link_->unsent, "");
   if (!bytes.empty()) link_->asked = BootClock::now();
@@ -138,7 +138,7 @@ std::vector<Reply> Connection::try_exchange(std::span<const Request> requests,
   return replies;
 }
 
-void Connection::open(const CallOptions& call_options) {
+void RedisConnection::open(const CallOptions& call_options) {
   if (readable(call_options.cancel_fd)) throw_interrupted();
   const auto begun = BootClock::now();
   Endpoint endpoint = route_->find(call_options);
@@ -163,7 +163,7 @@ void Connection::open(const CallOptions& call_options) {
   if (on_link_) on_link_(link_->to, BootClock::now() - begun);
 }
 
-void Connection::take_owed(Reply reply) {
+void RedisConnection::take_owed(Reply reply) {
   if (link_->setting_up.empty()) return;
   const Request request = std::move(link_->setting_up.front());
   link_->setting_up.pop_front();
@@ -175,18 +175,18 @@ void Connection::take_owed(Reply reply) {
   }
 }
 
-void Connection::check_in_step() {
+void RedisConnection::check_in_step() {
   while (auto reply = link_->reader.next()) take_between(std::move(*reply));
 }
 
-void Connection::take_between(Reply reply) {
+void RedisConnection::take_between(Reply reply) {
   if (take_message(reply)) return;
   if (link_->owed == 0) throw Error(ErrorKind::unavailable, "it sent a reply nobody asked for");
   --link_->owed;
   take_owed(std::move(reply));
 }
 
-bool Connection::take_message(Reply& reply) {
+bool RedisConnection::take_message(Reply& reply) {
   if (!reply.is_array(3) || reply.items[0].text != "message") return false;
   constexpr std::size_t most_messages = 1000;
   if (link_->inbox.size() >= most_messages) {
@@ -198,7 +198,7 @@ bool Connection::take_message(Reply& reply) {
   return true;
 }
 
-Reply Connection::next_reply(const CallOptions& call_options) {
+Reply RedisConnection::next_reply(const CallOptions& call_options) {
   for (bool first = true;; first = false) {
     while (auto reply = link_->reader.next()) {
       if (take_message(*reply)) continue;
@@ -211,7 +211,7 @@ Reply Connection::next_reply(const CallOptions& call_options) {
   }
 }
 
-std::optional<Published> Connection::next_message(const CallOptions& call_options) {
+std::optional<Published> RedisConnection::next_message(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> std::optional<Published> {
     if (!is_open()) throw Error(ErrorKind::unavailable, "the connection broke");
     try {
@@ -233,7 +233,7 @@ std::optional<Published> Connection::next_message(const CallOptions& call_option
   });
 }
 
-std::deque<Request> Connection::set_up(const Endpoint& endpoint) const {
+std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint) const {
   std::deque<Request> requests;
   if (endpoint.password && endpoint.user) {
     requests.push_back({"AUTH", *endpoint.user, *endpoint.password});
@@ -249,7 +249,7 @@ std::deque<Request> Connection::set_up(const Endpoint& endpoint) const {
   return requests;
 }
 
-void Connection::check_set_up(const Reply& reply, const Request& request) const {
+void RedisConnection::check_set_up(const Reply& reply, const Request& request) const {
   if (reply.is_error() && request.front() == "AUTH") {
     throw auth_error(reply, std::span(request).subspan(1));
   }

@@ -1,4 +1,4 @@
-#include "sql/statement_text.hpp"
+#include "sql/statements.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -40,11 +40,11 @@ struct LinkQuestions {
 /// route says. Requests go out together with the set-up (AUTH, SELECT, ROLE, CLIENT SETNAME) in one
 /// write. What was published to us waits in an inbox. Trouble is Error{unavailable} or {denied},
 /// prefixed with the server's name.
-class Connection {
+class RedisConnection {
  public:
   /// A connection whose route may move refuses a replica, whatever `questions` says.
-  explicit Connection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
-                      LinkListener on_link = {}, AddressListener on_resolved = {})
+  explicit RedisConnection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
+                           LinkListener on_link = {}, AddressListener on_resolved = {})
       : route_(std::move(route)),
         questions_(std::move(questions)),
         on_link_(std::move(on_link)),

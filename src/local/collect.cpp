@@ -32,8 +32,10 @@ bool is_free(KeyFile& file, const Directory& directory, const std::string& name)
   const auto text = file.read();
   if (text.empty()) return true;
   LockTable table = parse_table(text, directory.shown(name)).table;
-  if (file.written_in() == KeyFile::Boot::other) return false;
   const Now now = now_here();
+  if (is_of_earlier_boot(table, file.written_in(), directory, now.lease_clock)) {
+    restart_after_boot(table, now.lease_clock);
+  }
   refresh(table, directory, now.lease_clock);
   return table.queue.empty() &&
          std::all_of(table.holds.begin(), table.holds.end(), [&](const HoldEntry& hold) {

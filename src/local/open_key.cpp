@@ -83,18 +83,11 @@ void OpenKey::load(const Token& self) {
     }
   }
   now = now_here();
-  if (is_of_earlier_boot()) take(restart_after_boot(table, now.lease_clock));
+  if (is_of_earlier_boot(table, file_.written_in(), directory_, now.lease_clock))
+    take(restart_after_boot(table, now.lease_clock));
   take(refresh(table, directory_, now.lease_clock));
   take(drop_dead_before(table, directory_, self));
   before_ = Standing(table);
-}
-
-/// A boot id is believed only if no process of the table lives on.
-bool OpenKey::is_of_earlier_boot() const {
-  const auto boot = file_.written_in();
-  if (boot == KeyFile::Boot::current) return false;
-  if (boot == KeyFile::Boot::unknown && !clock_went_back(table, now.lease_clock)) return false;
-  return !any_listens(table, directory_);
 }
 
 void OpenKey::take(Refreshed refreshed) {

@@ -89,7 +89,6 @@ class OpenKey {
 
   void load(const Token& self);
   void load_waiters(std::size_t most);
-  bool is_of_earlier_boot() const;
   void take(Refreshed refreshed);
   bool notify_new_predecessors(const Token& self);
   void work_on_queue(const Token& self, bool more);

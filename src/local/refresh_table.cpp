@@ -122,6 +122,13 @@ bool any_listens(const LockTable& table, const Directory& directory) {
          std::any_of(table.queue.begin(), table.queue.end(), listening);
 }
 
+bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,
+                        const Directory& directory, microseconds now) {
+  if (written_in == KeyFile::Boot::current) return false;
+  if (written_in == KeyFile::Boot::unknown && !clock_went_back(table, now)) return false;
+  return !any_listens(table, directory);
+}
+
 Refreshed restart_after_boot(LockTable& table, microseconds now) {
   Refreshed result;
   result.changed = true;

@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "local/directory.hpp"
+#include "local/key_file.hpp"
 #include "rule/lock_table.hpp"
 
 namespace dlock {
@@ -35,6 +36,11 @@ bool clock_went_back(const LockTable& table, microseconds now);
 /// Whether a process named in the table listens at its FIFO, so that the host was not booted since.
 /// The kernel alone answers: no boot id that a container shows can fake it.
 bool any_listens(const LockTable& table, const Directory& directory);
+
+/// Whether the host was booted since the table was written, as its file says by `written_in`. A
+/// boot id is believed only if no process of the table lives on.
+bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,
+                        const Directory& directory, microseconds now);
 
 /// The host was booted after the table was written, and every process has gone: holds by process
 /// end, the queue is void. Leases and floors count from the boot, the latest moment at which they

@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
+#include "local/boot_id.hpp"
+#include "local/state_slots.hpp"
 #include "local_support.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"
@@ -42,6 +45,23 @@ std::string message_of(Work work, ErrorKind trouble) {
   }
   FAIL("no Error");
   return {};
+}
+
+/// Makes the state of a key's file one that was written before this boot.
+void date_before_boot(const std::string& path) {
+  std::string file = read_file(path);
+  const auto state = read_state(
+      [&](auto offset, auto length) {
+        return std::string_view(file).substr(std::min<std::size_t>(offset, file.size()), length);
+      },
+      boot_hash());
+  REQUIRE(state);
+  const std::string body(state->body);
+  const NextState next = next_state(state->header, body, boot_hash() + 1);
+  file.resize(std::max<std::size_t>(file.size(), next.header.offset + body.size()));
+  file.replace(next.header.offset, body.size(), body);
+  file.replace(next.slot_offset, slot_size, std::string(next.slot.data(), slot_size));
+  write_file(path, file);
 }
 
 }  // namespace
@@ -354,14 +374,16 @@ TEST_CASE("a new key's file takes away what was free for a week, and nothing you
     const timespec times[2] = {{then, 0}, {then, 0}};
     REQUIRE(utimensat(AT_FDCWD, (place.settings.path + "/" + name).c_str(), times, 0) == 0);
   };
-  for (const char* key : {"old", "young", "held"}) {
+  for (const char* key : {"old", "young", "held", "before-boot"}) {
     const Claim claim = claim_on(key);
     REQUIRE(try_lock(store, claim));
     if (key != std::string("held")) {
       store.release(claim, {}, {});
     }
   }
+  date_before_boot(place.settings.path + "/before-boot.dlock");
   age("old.dlock", 8);
+  age("before-boot.dlock", 8);
   age("young.dlock", 6);
   age("held.dlock", 8);
   REQUIRE(mkfifo((place.settings.path + "/.wait-" + std::string(32, 'a')).c_str(), 0600) == 0);
@@ -370,6 +392,7 @@ TEST_CASE("a new key's file takes away what was free for a week, and nothing you
   age("notes", 8);
   REQUIRE(try_lock(store, claim_on("new")));
   CHECK(files_in(place.settings.path, "old") == 0);
+  CHECK(files_in(place.settings.path, "before-boot") == 0);
   CHECK(files_in(place.settings.path, "young") == 1);
   CHECK(files_in(place.settings.path, "held") == 1);
   CHECK(files_in(place.settings.path, "notes") == 1);

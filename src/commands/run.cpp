@@ -70,6 +70,7 @@ class Run {
   int interrupted(int signal);
   int finished(const Ending& ending, HeldLocks& holding);
   int not_started(int error, HeldLocks& holding);
+  HeldLocks::GivenBack give_back(HeldLocks& holding, ReleaseMode mode);
   void leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding);
   void describe(const Ending& ending, const HeldLocks& holding);
   int done(int exit_code);
@@ -102,7 +103,6 @@ int Run::hold_and_run(std::vector<Held> held) {
   const auto granted = BootClock::now();
   status_.locks = acquiring_.fences(held);
   report_.acquired(status_.locks);
-  released_ = true;
   std::optional<Watchdog> watchdog;
   HeldLocks holding(acquiring_.store(), std::move(held), log_);
   std::optional<Child> child;
@@ -111,13 +111,13 @@ int Run::hold_and_run(std::vector<Held> held) {
     if (settings_.watchdog)
       watchdog.emplace(stops_on_loss() ? holding.granted_until() : never, kill_cost(settings_.ttl));
     if (const auto signal = signal_before_start()) {
-      holding.give_back(ReleaseMode::ignore_floor);
+      give_back(holding, ReleaseMode::ignore_floor);
       return interrupted(*signal);
     }
     start_child(child, holding, watchdog);
     if (!child) return lost_before_start(holding);
   } catch (const std::exception&) {
-    holding.give_back(ReleaseMode::ignore_floor);
+    give_back(holding, ReleaseMode::ignore_floor);
     throw;
   }
   keep_or_stop(*child, holding, watchdog);
@@ -221,7 +221,7 @@ int Run::lost_before_start(HeldLocks& holding) {
   status_.outcome = "lost";
   status_.reason = holding.loss_text();
   status_.evicted_by = holding.evicted_by();
-  holding.give_back(ReleaseMode::ignore_floor);
+  give_back(holding, ReleaseMode::ignore_floor);
   log_.error(status_.reason + "; COMMAND was not started");
   return done(static_cast<int>(ExitCode::lost));
 }
@@ -244,7 +244,7 @@ int Run::not_started(int error, HeldLocks& holding) {
   const NotStarted told = dlock::not_started(settings_.command_argv.front(), error);
   status_.outcome = "not-started";
   status_.reason = told.reason;
-  holding.give_back(ReleaseMode::ignore_floor);
+  give_back(holding, ReleaseMode::ignore_floor);
   log_.error(status_.reason);
   return done(static_cast<int>(told.exit_code));
 }
@@ -258,10 +258,8 @@ int Run::finished(const Ending& ending, HeldLocks& holding) {
   const bool lost = ending.why == Ending::Reason::lost;
   if (lost) describe(ending, holding);
   const bool released = ending.survivors.empty();
-  using GivenBack = HeldLocks::GivenBack;
-  const auto given_back = released ? holding.give_back(ReleaseMode::normal) : GivenBack::unknown;
-  const bool was_lost = given_back == GivenBack::was_lost;
-  released_ = given_back == GivenBack::all;
+  const bool was_lost =
+      released && give_back(holding, ReleaseMode::normal) == HeldLocks::GivenBack::was_lost;
   status_.evicted_by = holding.evicted_by();
   if (!lost) describe(ending, holding);
   if (!released) leave_to_expire(ending.survivors, holding);
@@ -314,9 +312,14 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
   if (!told) log_.error(status_.reason + "; COMMAND had ended by then");
 }
 
+HeldLocks::GivenBack Run::give_back(HeldLocks& holding, ReleaseMode mode) {
+  const auto given_back = holding.give_back(mode);
+  released_ = given_back == HeldLocks::GivenBack::all;
+  return given_back;
+}
+
 /// What could not be killed may still touch what the lock protects.
 void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding) {
-  released_ = false;
   const std::string until = holding.outlive_by(survivors.front().group);
   log_.error("could not kill " + joined(survivors, "; ", survivor_text) +
              ": the lock is not released, " + until);

@@ -218,6 +218,24 @@ TEST_CASE("hook: may stand in the configuration file, where a flag overrides it"
   CHECK(place.dlock({"inspect", "--config", "conf"}, there(place)).exit_code == 0);
 }
 
+TEST_CASE("hook: is not told of a release that did not succeed") {
+  const Place place(Engine::redis);
+  auto options = there(place);
+  options.env["SERVER"] = std::to_string(place.server().pid());
+  options.env["HOOK"] = telling + "; [ $DLOCK_EVENT != acquired ] || kill -9 $SERVER";
+  // By the time that the command turns out not to be there, the server is none any more.
+  const auto result = place.shell(R"(
+      slow='strace -D -f -qq -o /dev/null -P /nonexistent -e inject=execve:delay_enter=5000000'
+      $slow true 2>/dev/null || exit 0
+      $slow "$D" run -q -k a -t 1m --hook "$HOOK" -- /nonexistent
+      echo $?)",
+                                  options);
+  if (result.out.empty()) return;
+  CHECK(result.out == "127\n");
+  REQUIRE(events(place).size() == 1);
+  CHECK(events(place)[0].starts_with("acquired "));
+}
+
 TEST_CASE("hook: hears nothing of a command that could not be started but acquired and released") {
   const Place place(Engine::local);
   CHECK(

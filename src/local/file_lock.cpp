@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/thread.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {
@@ -24,7 +25,7 @@ class QueuedLock {
     struct sigaction no_restart {};
     no_restart.sa_handler = [](int) {};
     if (sigaction(nudge, &no_restart, nullptr) != 0) throw_errno("cannot handle SIGURG");
-    thread_ = std::thread([this] { wait(); });
+    thread_ = start_thread([this] { wait(); });
   }
   ~QueuedLock() {
     given_up_ = true;

@@ -1,11 +1,11 @@
 #include "lock/lease_renewer.hpp"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/thread.hpp"
 
 namespace dlock {
 
@@ -62,17 +62,13 @@ void LeaseRenewer::start_to_stay() {
 }
 
 void LeaseRenewer::begin() {
-  try {
-    thread_ = std::thread([this] {
-      try {
-        work();
-      } catch (const std::exception& error) {
-        failed({first_key_, false, true, error.what()});
-      }
-    });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorKind::host_refused, std::string("cannot start a thread: ") + error.what());
-  }
+  thread_ = start_thread([this] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failed({first_key_, false, true, error.what()});
+    }
+  });
 }
 
 std::optional<Loss> LeaseRenewer::loss() const {

@@ -1,7 +1,8 @@
 #include "quorum/threaded_node_clients.hpp"
 
-#include <system_error>
 #include <utility>
+
+#include "base/thread.hpp"
 
 namespace dlock {
 namespace {
@@ -50,8 +51,8 @@ struct Perform {
   Response operator()(const Inspection& inspection) const {
     return member.inspect(inspection.query, call_options);
   }
-  Response operator()(const FenceRecord& sealing) const {
-    return member.record_max(sealing.resource, sealing.fence, call_options);
+  Response operator()(const FenceRecord& record) const {
+    return member.record_max(record.resource, record.fence, call_options);
   }
   Response operator()(const LatchMending& mending) const {
     const auto& [key, terms, displaced, arrived] = mending;
@@ -109,7 +110,7 @@ class ThreadedNodeClients::NodeWorker {
   NodeWorker(std::size_t place, std::unique_ptr<Member> member, ReplyBox& mailbox)
       : place_(place), member_(std::move(member)), mailbox_(mailbox) {}
 
-  /// A desk that was never used has its events in common with a process forked since.
+  /// One that was never used has its events in common with a process forked since.
   ~NodeWorker() {
     if (!thread_.joinable()) return;
     {
@@ -133,11 +134,7 @@ class ThreadedNodeClients::NodeWorker {
     tasks_.push_back(std::move(task));
     wake_.raise();
     if (thread_.joinable()) return;
-    try {
-      thread_ = std::thread([this] { work(); });
-    } catch (const std::system_error& error) {
-      throw Error(ErrorKind::host_refused, std::string("cannot start a thread: ") + error.what());
-    }
+    thread_ = start_thread([this] { work(); });
   }
 
   /// Until it has done all releases. One that never answered is not waited for once they are on

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/fd.hpp"
+#include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
 
@@ -52,11 +53,11 @@ class PipeSignalHeld {
 class HandshakeLimit {
  public:
   HandshakeLimit(int fd, const CallOptions& call_options)
-      : socket_(dup(fd)), thread_([this, call_options] {
+      : socket_(dup(fd)), thread_(start_thread([this, call_options] {
           pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}, {over_.fd(), POLLIN, 0}};
           const int ready = poll_until(fds, call_options.deadline);
           if (ready == 0 || fds[0].revents != 0) shutdown(socket_.get(), SHUT_RDWR);
-        }) {}
+        })) {}
   ~HandshakeLimit() {
     over_.raise();
     thread_.join();

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include "cli/place.hpp"
 #include "support/files.hpp"
 
@@ -104,27 +106,46 @@ TEST_CASE("bad host: entries of the directory that are links are not followed") 
   }
 }
 
-TEST_CASE("bad host: no process can be made") {
-  const Place place(Engine::local);
+/// What a user gets that may have one process, when dlock has done `before` for it without that
+/// limit; nothing without the right to become such a user.
+std::optional<Result> with_one_process(const std::string& before, const std::string& dlock) {
   if (geteuid() != 0) {
     MESSAGE("skipped: needs root to become a user without processes");
-    return;
+    return std::nullopt;
   }
   const TempDir dir;
   REQUIRE(chmod(dir.path().c_str(), 01777) == 0);
-  const std::string program = dir / "dlock";
-  const std::string line = "cp \"$D\" " + program + " && chmod 755 " + program +
-                           " && mkdir -m 1777 " + (dir / "locks") +
-                           " && cd / && ulimit -u 1 && exec setpriv --reuid 54399 --clear-groups " +
-                           program + " run --server local:" + (dir / "locks") + " -k a -- echo ran";
+  const std::string line = R"(
+      cp "$D" "$DIR/dlock" && chmod 755 "$DIR/dlock" && mkdir -m 1777 "$DIR/locks" && cd / || exit
+      as_user() { setpriv --reuid 54399 --clear-groups "$DIR/dlock" "$@" --server "local:$DIR/locks"; }
+      )" + before + R"(
+      ulimit -u 1
+      exec setpriv --reuid 54399 --clear-groups env DLOCK_SERVER="local:$DIR/locks" "$DIR/dlock" )" +
+                           dlock;
   ProcessOptions options;
   options.env["D"] = dlock_path();
+  options.env["DIR"] = dir.path();
   options.env["HOME"] = "/";
-  const auto result = run({"bash", "-c", line}, clean(options));
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 71);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
+  return run({"bash", "-c", line}, clean(options));
+}
+
+TEST_CASE("bad host: no process can be made") {
+  const auto result = with_one_process("", "run -k a -- echo ran");
+  if (!result) return;
+  CAPTURE(result->err);
+  CHECK(result->exit_code == 71);
+  CHECK(result->out == "");
+  CHECK(is_one_message(result->err));
+}
+
+TEST_CASE("bad host: no thread can be made to wait for the file of a lock that is in use") {
+  const auto result = with_one_process(
+      R"(as_user acquire -q -k a -t 1s >/dev/null; exec 9<>"$DIR/locks/a.dlock"; flock 9)",
+      "inspect a");
+  if (!result) return;
+  CHECK(result->exit_code == 71);
+  CHECK(result->out == "");
+  CHECK(result->err == "dlock: cannot start a thread: Resource temporarily unavailable\n");
 }
 
 }  // namespace

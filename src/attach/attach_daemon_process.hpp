@@ -10,9 +10,9 @@
 
 namespace dlock {
 
-// What the two sides of a Keeper say to each other, each a message of its own. "lost": the locks
-// have been lost or given back. An error, told by its kind, one byte, and its line: given back,
-// too.
+// What the two sides of an AttachDaemon say to each other, each a message of its own. "lost": the
+// locks have been lost or given back. An error, told by its kind, one byte, and its line: given
+// back, too.
 inline constexpr char daemon_keeps[] = "keeps";
 inline constexpr char daemon_lost[] = "lost";
 inline constexpr char daemon_error[] = "error ";

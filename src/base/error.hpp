@@ -71,8 +71,8 @@ enum class Cause {
 constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
 
 /// The one exception type. `what()` is one line for people, without "dlock: " and already escaped;
-/// it never holds a password. Caught in main, by the renew thread (a failed renewal) and by the
-/// acquiring loop (a server that went away while it waits).
+/// it never holds a password. Caught in main, and before it by whatever can go on: a loop that asks
+/// again, the thread that renews, a vote of several, doctor's checks.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, Cause cause = Cause::none)

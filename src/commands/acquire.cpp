@@ -62,7 +62,7 @@ class Acquire {
   Signals signals_;
   std::optional<WatchedProcess> script_;
   LockAcquirer acquiring_;
-  std::optional<AttachDaemon> keeper_;
+  std::optional<AttachDaemon> daemon_;
 };
 
 std::optional<WatchedProcess> Acquire::script_of(const AcquireSettings& settings) {
@@ -96,9 +96,9 @@ int Acquire::operator()() {
                   "cannot write the token, so the lock was released: " + why);
     }
   }
-  if (!keeper_) {
+  if (!daemon_) {
     tell_troubles(log_, acquiring_.store());
-  } else if (!keeper_->commit()) {
+  } else if (!daemon_->commit()) {
     return lost_already();
   }
   return 0;
@@ -107,13 +107,13 @@ int Acquire::operator()() {
 int Acquire::start_keeper(const std::vector<Held>& held) {
   try {
     const auto open = [this] { return open_store(settings_); };
-    keeper_.emplace(acquiring_.store_ptr(), open, held, *script_, settings_.stop_signal);
+    daemon_.emplace(acquiring_.store_ptr(), open, held, *script_, settings_.stop_signal);
   } catch (const Error&) {
     give_all_back(held);
     throw;
   }
   while (true) {
-    const auto start = keeper_->await(signals_.fd());
+    const auto start = daemon_->await(signals_.fd());
     if (start == AttachDaemon::Start::lost) return lost_already();
     die_if_told(held);
     if (start == AttachDaemon::Start::keeps) return 0;
@@ -129,7 +129,7 @@ void Acquire::die_if_told(const std::vector<Held>& held) {
 }
 
 void Acquire::give_all_back(const std::vector<Held>& held) {
-  if (keeper_) return keeper_->dismiss();
+  if (daemon_) return daemon_->dismiss();
   release_all(acquiring_.store(), held, time_to_give_back);
 }
 

@@ -17,7 +17,7 @@ std::string resource_name(const GuardSettings& settings) {
 }
 
 /// Locked; nothing where servers remember.
-std::optional<FenceFile> seal_file(const GuardSettings& settings, const Log& log) {
+std::optional<FenceFile> open_fence_file(const GuardSettings& settings, const Log& log) {
   const auto waiting = [&] {
     log.notice("waiting: " + resource_name(settings) + " is locked by another command's guard");
   };
@@ -60,9 +60,9 @@ int carry_out(const GuardSettings& settings, const Log& log) {
   Fence largest = fence;
   // Up to here a signal ends dlock as it would end any program: nothing is held, and what is
   // recorded may stay.
-  std::optional<FenceFile> file = seal_file(settings, log);
+  std::optional<FenceFile> file = open_fence_file(settings, log);
   if (!file) {
-    largest = open_seals(settings)->record_max(*settings.state_key, fence, short_call());
+    largest = open_fence_register(settings)->record_max(*settings.state_key, fence, short_call());
   }
   Signals signals;
   if (file) largest = file->record_max(fence);

@@ -30,25 +30,25 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 class HeldLocks::LeaseMonitor final : public StopSource {
  public:
   LeaseMonitor(LeaseRenewer& keeper, milliseconds unconfirmed_grace, const Log& log)
-      : keeper_(keeper), unconfirmed_grace_(unconfirmed_grace), log_(log) {}
-  int fd() const override { return keeper_.news_fd(); }
-  Deadline look_by() const override { return keeper_.start_by(); }
+      : renewer_(keeper), unconfirmed_grace_(unconfirmed_grace), log_(log) {}
+  int fd() const override { return renewer_.news_fd(); }
+  Deadline look_by() const override { return renewer_.start_by(); }
   bool lost() const override {
-    keeper_.take_news();
-    keeper_.start();
-    for (const auto& [key, margin] : keeper_.take_margins()) tell(key, margin);
-    return keeper_.lost();
+    renewer_.take_news();
+    renewer_.start();
+    for (const auto& [key, margin] : renewer_.take_margins()) tell(key, margin);
+    return renewer_.lost();
   }
-  void keep_by_itself() const override { keeper_.start_to_stay(); }
-  Deadline must_be_gone_by() const override { return keeper_.safe_until(); }
+  void keep_by_itself() const override { renewer_.start_to_stay(); }
+  Deadline must_be_gone_by() const override { return renewer_.safe_until(); }
   milliseconds grace(milliseconds usual) const override {
-    return keeper_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);
+    return renewer_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);
   }
 
  private:
   void tell(const LockKey& key, const QuorumMargin& margin) const;
 
-  LeaseRenewer& keeper_;
+  LeaseRenewer& renewer_;
   milliseconds unconfirmed_grace_;
   const Log& log_;
 };
@@ -152,9 +152,9 @@ void HeldLocks::keep(pid_t command, std::atomic<BootClock::rep>* safe_until) {
   for (const Held& held : held_) {
     if (!held.grant.confirmed) grace = std::min(grace, unconfirmed_grace(held.grant));
   }
-  keeper_ =
+  renewer_ =
       std::make_unique<LeaseRenewer>(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
-  source_ = std::make_unique<LeaseMonitor>(*keeper_, grace, log_);
+  source_ = std::make_unique<LeaseMonitor>(*renewer_, grace, log_);
 }
 
 std::optional<bool> HeldLocks::thrown_out() {
@@ -170,31 +170,31 @@ std::optional<bool> HeldLocks::thrown_out() {
 }
 
 void HeldLocks::renew_now() {
-  if (keeper_) keeper_->renew_now(request_timeout(held_.front().claim.ttl));
+  if (renewer_) renewer_->renew_now(request_timeout(held_.front().claim.ttl));
 }
 
 std::string HeldLocks::stop_text() const {
   const std::string keys =
       joined(held_, ", ", [](const Held& held) { return escaped(held.claim.key.text); });
-  if (!keeper_) return "stopped: " + keys + " stays held until COMMAND has ended";
+  if (!renewer_) return "stopped: " + keys + " stays held until COMMAND has ended";
   return "stopped: nobody renews " + keys + " meanwhile; unless continued within " +
-         human_duration(left_until(keeper_->safe_until())) +
+         human_duration(left_until(renewer_->safe_until())) +
          ", others may hold it, and COMMAND is ended once continued";
 }
 
 const StopSource* HeldLocks::stop_source() const { return source_.get(); }
 
 std::string HeldLocks::loss_text() const {
-  const auto loss = keeper_ ? keeper_->loss() : loss_;
+  const auto loss = renewer_ ? renewer_->loss() : loss_;
   return loss ? lost_text(loss->key, loss->reason) : std::string("lost the lock: ") + not_in_time;
 }
 
 void HeldLocks::stop_keeping(bool lost) {
-  if (!keeper_) return;
-  loss_ = keeper_->loss();
-  held_ = keeper_->stop();
+  if (!renewer_) return;
+  loss_ = renewer_->loss();
+  held_ = renewer_->stop();
   source_.reset();
-  keeper_.reset();
+  renewer_.reset();
   const auto now = BootClock::now();
   for (const Held& held : held_) {
     if (!lost || loss_) return;

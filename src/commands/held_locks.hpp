@@ -66,7 +66,7 @@ class HeldLocks {
   Store& store_;
   std::vector<Held> held_;
   const Log& log_;
-  std::unique_ptr<LeaseRenewer> keeper_;
+  std::unique_ptr<LeaseRenewer> renewer_;
   std::unique_ptr<StopSource> source_;
   std::optional<Loss> loss_;
 };

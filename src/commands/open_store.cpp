@@ -113,7 +113,7 @@ StorePtr open_store(const StoreTerms& terms, const Log& log) {
 
 std::unique_ptr<Latches> open_latches(const StoreTerms& terms) { return open<Latches>(terms, {}); }
 
-std::unique_ptr<FenceRegister> open_seals(const StoreTerms& terms) {
+std::unique_ptr<FenceRegister> open_fence_register(const StoreTerms& terms) {
   return open_servers<FenceRegister>(terms, {});
 }
 

@@ -50,7 +50,7 @@ std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms term
 std::unique_ptr<Latches> open_latches(const StoreTerms& terms);
 
 /// The same for what `guard` asks, where `terms` name servers and not `local:`.
-std::unique_ptr<FenceRegister> open_seals(const StoreTerms& terms);
+std::unique_ptr<FenceRegister> open_fence_register(const StoreTerms& terms);
 
 /// The directory behind `local:`.
 DirectorySettings directory_of(const LocalTarget& target);

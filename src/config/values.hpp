@@ -24,7 +24,7 @@ int signal_from(const SourcedValue& given);
 /// A descriptor that is open for writing.
 int status_fd_from(const SourcedValue& given);
 
-/// The same, if it may stand where it does: in a file a path must be absolute, for cron, a login
+/// A path, if it may stand where it does: in a file a path must be absolute, for cron, a login
 /// and systemd start in different directories.
 const SourcedValue& absolute_in_file(const SourcedValue& given);
 

@@ -25,7 +25,7 @@ struct DatabaseFacts {
   /// By the names in examine_postgres.cpp, or those that MySQL has for its variables.
   ServerInfo settings;
   bool tried = false;  ///< whether a lock was
-  TrialLock rehearsal;
+  TrialLock trial;
 };
 
 }  // namespace dlock

@@ -59,8 +59,8 @@ Diagnosis diagnose_database(const DatabaseAddress& database, milliseconds ttl,
   if (reached && takes_locks(facts)) {
     facts.tried = true;
     const StorePtr first = open(), second = open();
-    facts.rehearsal = rehearse(*first, *second, scratch_key());
-    std::string& trouble = facts.rehearsal.trouble.text;
+    facts.trial = hold_trial_lock(*first, *second, scratch_key());
+    std::string& trouble = facts.trial.trouble.text;
     trouble = bare_trouble(trouble, database.shown);
   }
   return {database.shown, database_label(facts), judge_database(facts, ttl)};

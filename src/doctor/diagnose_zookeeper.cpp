@@ -43,8 +43,8 @@ Diagnosis diagnose_zookeeper(const std::vector<Endpoint>& servers, const std::st
   if (reached && facts.trouble.empty()) {
     facts.tried = true;
     const StorePtr first = open(), second = open();
-    facts.rehearsal = rehearse(*first, *second, scratch_key());
-    std::string& trouble = facts.rehearsal.trouble.text;
+    facts.trial = hold_trial_lock(*first, *second, scratch_key());
+    std::string& trouble = facts.trial.trouble.text;
     trouble = bare_trouble(trouble, shown);
   }
   return {shown, zookeeper_label(facts), judge_zookeeper(facts, exam.ttl)};

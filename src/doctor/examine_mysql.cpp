@@ -2,8 +2,8 @@
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "doctor/ask_database.hpp"
 #include "doctor/examine_database.hpp"
-#include "doctor/interview.hpp"
 #include "lock/store.hpp"
 #include "sql/mysql_connection.hpp"
 #include "sql/statements.hpp"
@@ -16,8 +16,8 @@ constexpr const char* asked_of_mysql[] = {
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only', "
     "'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'innodb_flush_method', "
     "'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_on', 'wait_timeout', "
-    "'max_statement_time', 'max_execution_time', 'max_connections', "
-    "'group_replication_group_name', 'group_replication_single_primary_mode', "
+    "'max_statement_time', 'max_connections', 'group_replication_group_name', "
+    "'group_replication_single_primary_mode', "
     "'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')",
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected', "
     "'wsrep_cluster_size')",
@@ -59,7 +59,7 @@ DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
     }
     into.pooled = into.settings.text("session") != std::to_string(connection.login_id());
   };
-  interview({clock, settings}, shown, facts);
+  ask_database({clock, settings}, shown, facts);
   return facts;
 }
 

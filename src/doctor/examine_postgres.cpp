@@ -1,8 +1,8 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "doctor/ask_database.hpp"
 #include "doctor/examine_database.hpp"
-#include "doctor/interview.hpp"
 #include "lock/store.hpp"
 #include "sql/postgres_connection.hpp"
 #include "sql/statements.hpp"
@@ -86,7 +86,7 @@ DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
     return microseconds(parse_number(row.value(0, 0).value_or(""), 0, INT64_MAX).value_or(0));
   };
   const auto settings = [&](DatabaseFacts& into) { ask_settings(connection, into); };
-  interview({clock, settings}, shown, facts);
+  ask_database({clock, settings}, shown, facts);
   return facts;
 }
 

@@ -148,8 +148,8 @@ void try_lock(RedisConnection& connection, const DoctorOptions& exam, const Lock
     const RedisTerms terms{exam.prefix, exam.replicas, may_move};
     RedisStore first(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
     RedisStore second(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
-    facts.rehearsal = rehearse(first, second, key);
-    std::string& trouble = facts.rehearsal.trouble.text;
+    facts.trial = hold_trial_lock(first, second, key);
+    std::string& trouble = facts.trial.trouble.text;
     trouble = bare_trouble(trouble, facts.endpoint.name(), key.text);
     if (exam.topology == Topology::quorum) {
       facts.quarantined_for = quarantined_for(facts.endpoint, exam, key);

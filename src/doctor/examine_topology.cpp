@@ -104,7 +104,7 @@ LocalFacts examine_directory(const DirectorySettings& settings) {
       facts.file_system = static_cast<long>(system.f_type);
     }
     const LockKey scratch = scratch_key();
-    facts.rehearsal = rehearse(first, second, scratch);
+    facts.trial = hold_trial_lock(first, second, scratch);
     sweep(settings, scratch);
   } catch (const Error& error) {
     facts.trouble = error.what();

@@ -76,7 +76,7 @@ struct ServerFacts {
   std::vector<std::string> missing;  ///< rights of the user, as ACL SETUSER takes them
   std::vector<std::string> absent;   ///< commands the server does not have
   std::string no_scripts;            ///< what it says to EVAL, if it runs no scripts at all
-  TrialLock rehearsal;
+  TrialLock trial;
   std::optional<milliseconds> quarantined_for;  ///< of one of several; nothing if not told
 };
 
@@ -109,7 +109,7 @@ struct LocalFacts {
   std::string directory;
   std::string trouble;   ///< why it cannot be used
   long file_system = 0;  ///< f_type of statfs(2)
-  TrialLock rehearsal;
+  TrialLock trial;
 };
 
 }  // namespace dlock

@@ -79,7 +79,7 @@ Finding judge_database_role(const DatabaseFacts& facts) {
 Finding judge_path(const DatabaseFacts& facts) {
   const std::string name = "pooler";
   if (!facts.pooled) return good(name, "none");
-  return warn(name, "a pooler stands between: waiters poll, at most twice a second",
+  return warn(name, "a pooler stands between: waiters poll, and a hand-over may take half a second",
               "name the server itself in --server, and waiters are notified");
 }
 
@@ -119,11 +119,11 @@ Finding judge_table(const DatabaseFacts& facts) {
 
 Finding judge_database_lock(const DatabaseFacts& facts) {
   const std::string name = "lock";
-  if (!facts.rehearsal.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.rehearsal.trouble.text,
+  if (!facts.trial.trouble.empty()) {
+    return bad(name, "cannot be held: " + facts.trial.trouble.text,
                "see the findings above, and the server's log");
   }
-  return good(name, "acquired, handed over in " + span_text(facts.rehearsal.handed_over_in) +
+  return good(name, "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
                         ", renewed, released");
 }
 

@@ -135,11 +135,11 @@ Finding judge_etcd_tls(const EtcdFacts& facts) {
 
 Finding judge_etcd_lock(const EtcdFacts& facts) {
   const std::string name = "lock";
-  if (!facts.rehearsal.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.rehearsal.trouble.text,
+  if (!facts.trial.trouble.empty()) {
+    return bad(name, "cannot be held: " + facts.trial.trouble.text,
                "see the findings above, and dlock doctor --acl for the rights");
   }
-  return good(name, "acquired, handed over in " + span_text(facts.rehearsal.handed_over_in) +
+  return good(name, "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
                         ", renewed, released");
 }
 

@@ -34,7 +34,7 @@ struct EtcdFacts {
   bool here = false;   ///< all members of the URL are on this host
   std::string user{};  ///< empty: none
   bool tried = false;  ///< whether a lock was
-  TrialLock rehearsal{};
+  TrialLock trial{};
 };
 
 /// From facts to findings: pure, and in the order in which people read them. `ttl`: the lease of

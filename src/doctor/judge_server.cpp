@@ -205,11 +205,11 @@ Findings judge_rights(const ServerFacts& facts) {
 
 Finding judge_lock(const ServerFacts& facts) {
   const std::string name = "lock";
-  if (!facts.rehearsal.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.rehearsal.trouble.text,
-               advice_on(facts.rehearsal.trouble.cause, "see the server's log"));
+  if (!facts.trial.trouble.empty()) {
+    return bad(name, "cannot be held: " + facts.trial.trouble.text,
+               advice_on(facts.trial.trouble.cause, "see the server's log"));
   }
-  return good(name, "acquired, handed over in " + span_text(facts.rehearsal.handed_over_in) +
+  return good(name, "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
                         ", renewed, released");
 }
 

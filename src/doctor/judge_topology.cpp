@@ -203,10 +203,10 @@ Findings judge_local(const LocalFacts& facts) {
   } else {
     findings.push_back(good("file-system", "of this host"));
   }
-  const auto& trouble = facts.rehearsal.trouble;
+  const auto& trouble = facts.trial.trouble;
   findings.push_back(
       trouble.empty()
-          ? good("lock", "acquired, handed over in " + span_text(facts.rehearsal.handed_over_in) +
+          ? good("lock", "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
                              ", renewed, released")
           : bad("lock", "cannot be held: " + trouble.text, "look at that directory"));
   findings.push_back(good("label",

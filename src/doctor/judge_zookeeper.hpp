@@ -29,7 +29,7 @@ struct ZooKeeperFacts {
   bool here = false;      ///< all servers of the URL are on this host
   std::string user{};     ///< empty: none
   bool tried = false;     ///< whether a lock was
-  TrialLock rehearsal{};
+  TrialLock trial{};
 };
 
 /// From facts to findings: pure, and in the order in which people read them. `ttl`: the lease of

@@ -63,7 +63,7 @@ LockKey scratch_key() {
   return LockKey{"dlock-doctor-" + random_hex(bytes_of_a_name)};
 }
 
-TrialLock rehearse(Store& first, Store& second, const LockKey& key) {
+TrialLock hold_trial_lock(Store& first, Store& second, const LockKey& key) {
   const Claim held = claim_on(key);
   const Claim waiting = claim_on(key);
   try {

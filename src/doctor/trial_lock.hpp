@@ -10,6 +10,6 @@ LockKey scratch_key();
 
 /// Takes the lock by one store, waits for it by the other, hands it over, renews it and gives it
 /// back: all that a `run` does, on a key of its own.
-TrialLock rehearse(Store& first, Store& second, const LockKey& key);
+TrialLock hold_trial_lock(Store& first, Store& second, const LockKey& key);
 
 }  // namespace dlock

@@ -66,7 +66,6 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   void take_lease(PlaceLease& lease, const EtcdAnswer& answer) const;
   void write_more(const std::vector<nlohmann::json>& operations, const CallOptions& call_options);
   void complete_last(RecordPage& page, const CallOptions& call_options);
-  bool delete_ended(const EtcdEntry& entry, const CallOptions& call_options);
   /// The next event of `keys` after the revision `after`; opens the stream unless it tells of them
   /// already.
   std::variant<EtcdEvent, Wake::Reason> next_change(const std::vector<WatchedKey>& keys,

@@ -53,7 +53,7 @@ class EtcdClient {
   /// Throws what an error means to people.
   [[noreturn]] void refuse(const EtcdAnswer& failed) const;
 
-  /// Opens the stream of answers to `request_bodies` at the server that is asked now.
+  /// Opens the stream of answers to `body` at the server that is asked now.
   void open_stream(const std::string& path, const std::string& body);
   bool has_stream() const { return http_.has_stream() && stream_server_ == current_; }
   void close_stream() { http_.close_stream(); }

@@ -71,7 +71,7 @@ FenceFile FenceFile::open(const DirectorySettings& locks, const LockKey& resourc
                           const std::function<void()>& waiting) {
   constexpr mode_t own = 0600;
   const Directory directory(locks);
-  const std::string name = seal_file_name(resource);
+  const std::string name = fence_file_name(resource);
   Fd fd(openat(directory.fd(), ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!fd) throw_errno("cannot open " + escaped(directory.path()));
   const auto share = [&](int file) { directory.share(file); };

@@ -17,8 +17,8 @@ namespace dlock {
 class KeyFile {
  public:
   enum class Use {
-    read,    ///< others may read meanwhile
-    change,  ///< alone
+    read,    ///< without the right to write it
+    change,  ///< to write it
     create,  ///< as change, and made if it is not there
   };
 

@@ -37,7 +37,7 @@ bool ends_in(std::string_view name, std::string_view suffix) {
 
 std::string key_file_name(const LockKey& key) { return file_name(key, key_suffix); }
 
-std::string seal_file_name(const LockKey& resource) { return file_name(resource, ".seal"); }
+std::string fence_file_name(const LockKey& resource) { return file_name(resource, ".seal"); }
 std::string latch_file_name(const LockKey& key) { return file_name(key, latch_suffix); }
 
 std::optional<LockKey> key_of_file_name(std::string_view name) {

@@ -8,8 +8,8 @@
 
 namespace dlock {
 
-/// End the names of every key's file and of every latch's; what ends otherwise in the directory is
-/// none of ours.
+/// End the names of every key's file and of every latch's. Of what ends otherwise in the directory
+/// only the FIFOs of waiters and the fence files of `guard` are dlock's.
 constexpr std::string_view key_suffix = ".dlock";
 constexpr std::string_view latch_suffix = ".latch";
 
@@ -20,7 +20,7 @@ std::string key_file_name(const LockKey& key);
 std::string latch_file_name(const LockKey& key);
 
 /// The same for the file with the largest fence that came to a resource; nobody tidies it up.
-std::string seal_file_name(const LockKey& resource);
+std::string fence_file_name(const LockKey& resource);
 
 /// The key that a file of either name is for; nothing if the name was cut, or is of neither.
 std::optional<LockKey> key_of_file_name(std::string_view name);

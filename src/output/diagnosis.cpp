@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "doctor/words.hpp"
+#include "output/columns.hpp"
 
 namespace dlock {
 namespace {
@@ -45,9 +46,12 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
   if (columns < indent + least_room) return text;
   std::string lines;
   std::string_view rest = text;
-  while (rest.size() > columns - indent) {
-    auto end = rest.rfind(' ', columns - indent);
-    if (end == std::string_view::npos) end = rest.find(' ');
+  while (display_width(rest) > columns - indent) {
+    auto end = rest.find(' ');
+    for (auto next = end; next != std::string_view::npos; next = rest.find(' ', next + 1)) {
+      if (display_width(rest.substr(0, next)) > columns - indent) break;
+      end = next;
+    }
     if (end == std::string_view::npos) break;
     lines += std::string(rest.substr(0, end)) + "\n" + std::string(indent, ' ');
     rest.remove_prefix(end + 1);

@@ -62,13 +62,13 @@ std::string who_within(const Who& who, std::size_t room, const Screen& screen) {
   return screen.fitted(short_who(who, screen), room);
 }
 
-/// For a narrow screen: what has no room is taken off the names, and none of the facts.
 /// `waiting 3s for `, and in the first second `waiting for `.
 std::string waiting_since(milliseconds waited) {
   const bool counts = waited >= std::chrono::seconds(1);
   return counts ? "waiting " + human_duration(waited) + " for " : "waiting for ";
 }
 
+/// For a narrow screen: what has no room is taken off the names, and none of the facts.
 std::string short_waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                                const Screen& screen) {
   constexpr std::size_t least_of_a_name = 8;

@@ -14,7 +14,7 @@
 namespace dlock {
 
 /// The answers of the members of a quorum about one latch, and what follows from it. Knows no clock
-/// and asks nobody: QuorumStore does.
+/// and asks nobody: QuorumLatches does.
 ///
 /// A latch has a generation, and is what a majority has of one: whatever a member has of another,
 /// which ended without its hearing of it, counts nothing, and it gets the majority's in its place.

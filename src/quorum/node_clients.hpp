@@ -12,7 +12,7 @@
 
 namespace dlock {
 
-/// A request to a member; each is a call of Member by the same name.
+/// A request to a member, carried out by a call of Member.
 struct Vote {
   Claim claim;
   Ask ask;
@@ -82,7 +82,7 @@ class NodeClients {
   virtual std::size_t size() const = 0;
   virtual std::string name(std::size_t member) const = 0;
 
-  /// Sends `inquiry` on its way, and returns its number. What one member is asked it does in that
+  /// Sends `request` on its way, and returns its number. What one member is asked it does in that
   /// order. An answer still owed by this member is no longer waited for, and never heard; what was
   /// asked is done or not. No answer by `deadline` is heard as Error{unavailable}.
   virtual std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) = 0;

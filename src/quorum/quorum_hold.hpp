@@ -68,7 +68,7 @@ class QuorumHold {
   void take(const NodeReply& heard);
 
   std::size_t needed() const { return needed_; }
-  /// Ballots in this state.
+  /// Votes in this state.
   std::size_t count(NodeVote::State state) const;
   /// Members that have said nothing of use, and owe no answer.
   std::size_t unknown() const;

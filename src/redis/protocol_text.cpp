@@ -60,7 +60,7 @@ KeyNames::KeyNames(const std::string& prefix, const LockKey& key)
       queue(holds + ":queue"),
       waiters(holds + ":waiters"),
       fence(holds + ":fence"),
-      record_max(holds + ":seal"),
+      fence_register(holds + ":seal"),
       latch(holds + ":latch"),
       alive(prefix + "alive") {}
 

@@ -17,9 +17,9 @@ struct KeyNames {
   std::string queue;
   std::string waiters;
   std::string fence;
-  std::string record_max;  ///< of a resource with the name of the key: what `guard` has seen
-  std::string latch;       ///< of a latch, not of a lock; also the name of its channel
-  std::string alive;       ///< of the whole prefix, where the server is a member of a quorum
+  std::string fence_register;  ///< of a resource with the name of the key: what `guard` has seen
+  std::string latch;           ///< of a latch, not of a lock; also the name of its channel
+  std::string alive;           ///< of the whole prefix, where the server is a member of a quorum
 };
 
 /// For an error about data of somebody else: `; its keys in Redis begin with dlock:{nightly}`.

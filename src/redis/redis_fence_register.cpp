@@ -8,7 +8,7 @@ namespace dlock {
 
 Fence RedisStore::record_max(const LockKey& resource, Fence fence,
                              const CallOptions& call_options) {
-  const std::string key = KeyNames(terms_.prefix, resource).record_max;
+  const std::string key = KeyNames(terms_.prefix, resource).fence_register;
   // By its text: asked once in a process, it is shorter than a second round trip.
   const ScriptRun script{.text = record_max_script,
                          .sha1 = record_max_script_sha1,

@@ -23,12 +23,13 @@ struct Now {
   std::optional<Fence> fence_floor{};
 };
 
-/// The process behind an entry on this host. The rules carry it about and never look into it.
+/// The process behind an entry, as its engine finds it again. The rules carry it about and never
+/// look into it.
 struct HolderIdentity {
   bool by_process = false;  ///< Liveness::process
   ProcessId process;
   ProcessId command;    ///< the leader of the command's process group; pid 0: none yet
-  std::string mailbox;  ///< where it listens (Mailbox::name); empty: nowhere
+  std::string mailbox;  ///< where it listens, in the engine's words; empty: nowhere
   bool operator==(const HolderIdentity&) const = default;
 };
 

@@ -192,7 +192,6 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
 RecordPage PostgresBackend::list(const std::string& prefix, const std::string& after,
                                  const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  // The clock comes with every row, and in one row of its own if there are none.
   const auto results =
       done(select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
                page_condition(prefix, after, page_rows, dialect),

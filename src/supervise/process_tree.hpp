@@ -18,8 +18,8 @@ struct Descendant {
 };
 
 /// All that live below `root`, in whatever session, parents before their children; without
-/// `strangers` and what is below them. Each is shown to `visit` before its own children are looked
-/// for. Whoever is forked meanwhile may be missed.
+/// `preexisting_children` and what is below them. Each is shown to `visit` before its own children
+/// are looked for. Whoever is forked meanwhile may be missed.
 std::vector<Descendant> descendants_of(
     pid_t root, const std::set<pid_t>& preexisting_children = {},
     const std::function<void(const Descendant&)>& visit = [](const Descendant&) {});
@@ -58,7 +58,7 @@ class ProcessTree {
  public:
   /// Before the child is forked.
   ProcessTree();
-  /// The same of a dlock that is another process, and has `strangers` for children. Of the tree's
+  /// The same of a dlock that is another process, and has `preexisting_children`. Of the tree's
   /// members this one can signal, but reap none.
   ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children);
   ProcessTree(ProcessTree&&) = default;

@@ -69,9 +69,9 @@ struct Ending {
 };
 
 /// Waits for the child, passing signals on (to all that is left, once only its descendants are),
-/// and stops it with all it started when the terms say
-/// so. Nothing of it is alive at `must_be_gone_by`, as far as this machine runs dlock in time.
-/// A child that ends by itself leaves what it started alone, but for `wait_tree`.
+/// and stops it with all it started when the terms say so. Nothing of it is alive at
+/// `must_be_gone_by`, as far as this machine runs dlock in time. A child that ends by itself leaves
+/// what it started alone, but for `wait_tree`.
 Ending supervise(Child& child, Signals& signals, const Terms& terms);
 
 }  // namespace dlock

@@ -43,7 +43,7 @@ void close_all_but(int kept) {
 /// The other process.
 class Watchdog::Guard {
  public:
-  /// `strangers` were dlock's children before.
+  /// `preexisting_children` were dlock's before the child.
   Guard(pid_t dlock, const Fd& dlock_end, Shared& shared,
         const std::vector<pid_t>& preexisting_children)
       : dlock_end_(dlock_end),

@@ -388,7 +388,9 @@ void ZooKeeperClient::refuse(int code, const std::string& doing) const {
                 said + "no right to: name a user as in zk://USER:PASSWORD@HOST, or another chroot",
                 Cause::acl);
   }
-  if (code == ZAUTHFAILED) throw Error(ErrorKind::denied, said + "the login failed", Cause::acl);
+  if (code == ZAUTHFAILED) {
+    throw Error(ErrorKind::denied, said + "the login failed", Cause::password_wrong);
+  }
   throw_unavailable(said + escaped(libzookeeper().zerror(code)), Cause::other_reply);
 }
 

@@ -65,7 +65,7 @@ class ZooKeeperClient {
   void connect(const CallOptions& call_options);
 
   /// Sends all requests at once; the server takes them in their order. A reply that did not come
-  /// because the connection was lost has the code lost_connection(). Throws Error{unavailable} at
+  /// because the connection was lost has a code that is_lost() knows. Throws Error{unavailable} at
   /// the deadline, Error{interrupted}.
   std::vector<ZooKeeperReply> ask(const std::vector<ZooKeeperRequest>& requests,
                                   const CallOptions& call_options);

@@ -68,7 +68,6 @@ ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::s
     status.ahead = seen.clock - wall_at(begun + status.round_trip / 2).time_since_epoch();
   } catch (const Error& error) {
     status.trouble = error.what();
-    status.denied = error.kind() == ErrorKind::denied;
   }
   return status;
 }

@@ -26,7 +26,6 @@ struct ZooKeeperServerStatus {
 struct ZooKeeperStatus {
   std::string
       trouble{};  ///< why there is no session, or nothing can be written; empty: all is well
-  bool denied = false;
   milliseconds session{0};                 ///< granted
   std::chrono::nanoseconds round_trip{0};  ///< of a write and a read
   microseconds ahead{0};                   ///< the leader's wall clock, of this host's

@@ -41,7 +41,7 @@ void check_name(std::string_view name) {
   }
   if (key_fault(name)) return;
   const LockKey key{std::string(name)};
-  for (const std::string& each : {key_file_name(key), latch_file_name(key), seal_file_name(key)}) {
+  for (const std::string& each : {key_file_name(key), latch_file_name(key), fence_file_name(key)}) {
     promise(
         each.size() <= 255 && each.find('/') == std::string::npos && each != "." && each != "..",
         "a key's file can be in a directory", each);

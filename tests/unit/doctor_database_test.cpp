@@ -22,7 +22,7 @@ DatabaseFacts reached(DatabaseKind kind, Said said) {
   facts.here = true;
   facts.settings.values = std::move(said);
   facts.tried = true;
-  facts.rehearsal.handed_over_in = 5ms;
+  facts.trial.handed_over_in = 5ms;
   return facts;
 }
 
@@ -192,7 +192,7 @@ TEST_CASE("doctor: what is missing of the table and its rights is said before a 
   CHECK(says(mysql_with({{"name_key", ""}}), "table", Level::error, "ADD PRIMARY KEY"));
   CHECK(says(mysql_with({{"name_key", "PRI"}}), "table", Level::ok, "there"));
   DatabaseFacts facts = postgres_with({});
-  facts.rehearsal.trouble.text = "a free key was refused";
+  facts.trial.trouble.text = "a free key was refused";
   CHECK(says(facts, "lock", Level::error, "a free key was refused"));
   facts = postgres_with({});
   facts.unreachable.text = "connection refused";

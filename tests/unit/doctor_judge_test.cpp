@@ -28,7 +28,7 @@ ServerFacts healthy() {
                          {"min-replicas-max-lag", "10"},
                          {"timeout", "0"}};
   facts.tried = true;
-  facts.rehearsal.handed_over_in = 90us;
+  facts.trial.handed_over_in = 90us;
   const Deadline start{std::chrono::seconds(100)};
   const WallTime here{std::chrono::seconds(1'800'000'000)};
   facts.clock = {{start, start + 1ms, here, here + 1ms},
@@ -183,7 +183,7 @@ TEST_CASE("doctor: missing rights are named as ACL SETUSER takes them") {
   facts.absent = {"scan"};
   CHECK(server_says(facts, "rights", Level::error, "lacks the commands scan"));
   facts.absent = {};
-  facts.rehearsal.trouble = {"the server is out of memory (it said: OOM)", Cause::out_of_memory};
+  facts.trial.trouble = {"the server is out of memory (it said: OOM)", Cause::out_of_memory};
   CHECK(server_says(facts, "lock", Level::error, "-> raise maxmemory"));
 }
 
@@ -387,7 +387,7 @@ TEST_CASE("doctor: a directory that other hosts may share is warned of") {
   for (const Finding& each : judge_local(facts)) CHECK(is(each, Level::ok, ""));
   facts.file_system = NFS_SUPER_MAGIC;
   CHECK(is(find(judge_local(facts), "file-system"), Level::warning, "nfs"));
-  facts.rehearsal.trouble = {"disk full"};
+  facts.trial.trouble = {"disk full"};
   CHECK(is(find(judge_local(facts), "lock"), Level::error, "disk full"));
   facts.trouble = "no such directory";
   CHECK(judge_local(facts).size() == 1);

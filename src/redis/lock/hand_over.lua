@@ -9,12 +9,12 @@
 -- command runs by then, and is to outlive a hiccup of some seconds. Where the last such grant has
 -- lapsed within `lapse_memory` the next waiters may be stopped, too, and get a shorter one each.
 local provisional_lease, doubted_lease, lapse_memory = KEYS[5] and 2000 or 6000, 1000, 30000
-local head_patience, queue_life, told_slack = 75000000, 120000, 1000
+local longest_silence, queue_life, told_slack = 75000000, 120000, 1000
 -- How many at the head of the queue know when what blocks ends, and how many are told together
 -- where one of them does not: most hand-overs then wake nobody but who gets the lock.
 local waiters_told, told_together = 3, 8
 -- How long a waiter to which nobody listens keeps its place, and how many at the head of the queue.
-local absence_patience, most_absent = 1000000, 32
+local longest_absence, most_absent = 1000000, 32
 
 -- Release of the only hold, without a floor, where the first in line waits at this server, for the
 -- key alone, and those behind it know when to ask: what let_in() and tell_next() would do.
@@ -23,7 +23,7 @@ if only_hold and guard_end == 0 then
   local head = call('HGET', KEYS[3], line[1]) or ''
   local seen, channel, joined_at, proposal, floor, ttl, rest, owner =
     string.match(head, '^(%d+) %d+ ([^ @=!]+)@?(%S*) (%S+) (%d+) %d+ (%d+)( 1 (%S+) .*)$')
-  local ready = seen and tonumber(seen) >= now - head_patience and joined_at == ARGV[3]
+  local ready = seen and tonumber(seen) >= now - longest_silence and joined_at == ARGV[3]
   local lease = math.min(provisional_lease, tonumber(ttl or 0))
   local latest = now + (lease + told_slack) * 1000
   for i = 2, #line do

@@ -11,10 +11,10 @@ local moment_end = math.huge
 local function absent_until(channel) return tonumber(string.match(channel or '', '^!(%d+)$')) end
 
 -- Also where the clock went back.
-local function stays_away(ends) return ends <= now or ends > now + absence_patience end
+local function stays_away(ends) return ends <= now or ends > now + longest_absence end
 
 local function expect(id, value)
-  local ends = now + absence_patience
+  local ends = now + longest_absence
   call('HSET', KEYS[3], id,
     (string.gsub(value, '^(%d+ %d+) %S+', string.format('%%1 !%.0f', ends), 1)))
   return ends
@@ -112,7 +112,7 @@ local function let_in(self)
     -- What is reserved ends with the lease that the others had renewed when it was; once more
     -- admitted, it could come back after somebody else was inside.
     local over = again and (waiter.seen > now or waiter.seen + hold.lease * 1000 <= now)
-    local gone = waiter and head ~= self and (waiter.seen < now - head_patience or
+    local gone = waiter and head ~= self and (waiter.seen < now - longest_silence or
       waiter.absent and stays_away(waiter.absent))
     if not waiter or over or gone then
       unqueue(head)

@@ -14,6 +14,6 @@ struct DatabaseQuestions {
 
 /// Asks in the order in which the facts can be judged, with errors as facts; `shown` is cut from
 /// their texts.
-void interview(const DatabaseQuestions& ask, const std::string& shown, DatabaseFacts& facts);
+void ask_database(const DatabaseQuestions& ask, const std::string& shown, DatabaseFacts& facts);
 
 }  // namespace dlock

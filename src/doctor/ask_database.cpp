@@ -1,4 +1,4 @@
-#include "doctor/interview.hpp"
+#include "doctor/ask_database.hpp"
 
 #include <algorithm>
 
@@ -33,7 +33,7 @@ void measure(const DatabaseQuestions& ask, DatabaseFacts& facts) {
 
 }  // namespace
 
-void interview(const DatabaseQuestions& ask, const std::string& shown, DatabaseFacts& facts) {
+void ask_database(const DatabaseQuestions& ask, const std::string& shown, DatabaseFacts& facts) {
   bool reached = false;
   try {
     measure(ask, facts);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <ctime>
 #include <memory>
+#include <random>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -22,7 +23,6 @@
 namespace dlock {
 namespace {
 
-constexpr std::size_t most_names_read = 4096;
 constexpr std::size_t most_names_looked_at = 64;
 constexpr std::time_t fence_life_seconds = 7 * 24 * 3600;
 /// A mailbox is made shortly before it is opened.
@@ -37,10 +37,7 @@ bool is_free(KeyFile& file, const Directory& directory, const std::string& name)
     restart_after_boot(table, now.lease_clock);
   }
   refresh(table, directory, now.lease_clock);
-  return table.queue.empty() &&
-         std::all_of(table.holds.begin(), table.holds.end(), [&](const HoldEntry& hold) {
-           return left_of(hold, now.lease_clock) <= microseconds(0);
-         });
+  return table.live_holds(now).empty() && !any_waiter_lives(table, directory);
 }
 
 bool has_ended(KeyFile& file, const Directory& directory, const std::string& name) {
@@ -65,15 +62,33 @@ void collect_mailbox(const Directory& directory, const std::string& name) {
   if (reach(directory, name).how == Reached::How::nobody) remove_mailbox(directory, name);
 }
 
+/// Any few of the names that dlock makes and removes, each as likely: the order of a directory
+/// stays the same, and so would those that are looked at (reservoir sampling, Vitter's algorithm
+/// R).
+std::vector<std::string> some_names_in(const Directory& directory) {
+  std::minstd_rand random(static_cast<std::uint32_t>(BootClock::now().time_since_epoch().count()));
+  std::vector<std::string> some;
+  std::size_t seen = 0;
+  for (std::string& name : names_in(directory)) {
+    if (!is_mailbox_name(name) && !is_key_file_name(name) && !is_latch_file_name(name)) continue;
+    ++seen;
+    if (some.size() < most_names_looked_at) {
+      some.push_back(std::move(name));
+    } else if (const std::size_t place = random() % seen; place < some.size()) {
+      some[place] = std::move(name);
+    }
+  }
+  return some;
+}
+
 }  // namespace
 
-std::vector<std::string> names_in(const Directory& directory, std::size_t most) {
+std::vector<std::string> names_in(const Directory& directory) {
   const int fd = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : fdopendir(fd), closedir);
   if (!stream) throw_errno("cannot read the lock directory " + escaped(directory.path()));
   std::vector<std::string> names;
   while (const dirent* entry = readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe)
-    if (names.size() == most) break;
     names.emplace_back(entry->d_name);
   }
   return names;
@@ -82,13 +97,9 @@ std::vector<std::string> names_in(const Directory& directory, std::size_t most) 
 void collect_garbage(const Directory& directory) {
   // Who may only pass through the directory leaves the tidying to others.
   if (faccessat(directory.fd(), ".", R_OK, AT_EACCESS) != 0) return;
-  const auto names = names_in(directory, most_names_read);
   const auto now = std::time(nullptr);
-  const auto start = static_cast<std::size_t>(BootClock::now().time_since_epoch().count());
-  for (std::size_t i = 0; i < std::min(names.size(), most_names_looked_at); ++i) {
-    const std::string& name = names[(start + i) % names.size()];
+  for (const std::string& name : some_names_in(directory)) {
     const bool mailbox = is_mailbox_name(name);
-    if (!mailbox && !is_key_file_name(name) && !is_latch_file_name(name)) continue;
     struct stat info {};
     if (fstatat(directory.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     const auto age = now - info.st_mtime;

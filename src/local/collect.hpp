@@ -7,9 +7,8 @@
 
 namespace dlock {
 
-/// Up to `most` names of the directory, in no order; throws Error{host_refused} if it cannot be
-/// read.
-std::vector<std::string> names_in(const Directory& directory, std::size_t most);
+/// The names of the directory, in no order; throws Error{host_refused} if it cannot be read.
+std::vector<std::string> names_in(const Directory& directory);
 
 /// Takes away what nobody needs: files of keys that were free for a week (until then they keep the
 /// fence), of latches as old that have ended, and mailboxes whose owners were killed. Looks at a

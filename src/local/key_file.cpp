@@ -61,6 +61,13 @@ bool is_being_made(const Directory& directory, const std::string& name) {
          std::time(nullptr) - info.st_ctime < young_seconds;
 }
 
+/// Whether a process of this user was killed before it could let others at the file.
+bool is_half_made(const Fd& file) {
+  struct stat info {};
+  return fstat(file.get(), &info) == 0 && info.st_uid == geteuid() && info.st_size == 0 &&
+         (info.st_mode & 0777) == 0600;
+}
+
 /// The open file, whether it was made just now; an empty Fd if there is none.
 std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string& name,
                                    KeyFile::Use use, const CallOptions& call_options) {
@@ -68,7 +75,7 @@ std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string
   const auto create = use == KeyFile::Use::create ? std::optional<mode_t>(0600) : std::nullopt;
   for (int tries = 0;; ++tries) {
     OpenedFile file = open_file(directory.fd(), name, access, create);
-    if (file.fd && file.created) directory.share(file.fd.get());
+    if (file.fd && (file.created || is_half_made(file.fd))) directory.share(file.fd.get());
     if (file.fd) return {std::move(file.fd), file.created};
     if (file.created) throw_errno("cannot make " + directory.shown(name));
     if (errno == ENOENT) return {};

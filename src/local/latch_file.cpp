@@ -109,19 +109,21 @@ void LatchFile::load() {
 }
 
 void LatchFile::save(bool wake) {
-  std::vector<Fd> listeners;
   std::erase_if(latch->mailboxes, [&](const std::string& mailbox) {
-    Reached reached = reach(directory_, mailbox);
+    const Reached reached = reach(directory_, mailbox);
     // One that another user has closed to us may have its owner.
     const bool gone = reached.how == Reached::How::nobody || reached.how == Reached::How::missing;
     if (gone) remove_mailbox(directory_, mailbox);
-    if (wake && reached.fd) listeners.push_back(std::move(reached.fd));
     return gone;
   });
   file_.write(latch_text(key_, *latch), [&] {
-    for (const Fd& fd : listeners) {
+    if (!wake) return;
+    // One at a time: there may be more of them than this process may have files open.
+    for (const std::string& mailbox : latch->mailboxes) {
+      const Reached reached = reach(directory_, mailbox);
       // A full FIFO will wake its owner without this byte.
-      [[maybe_unused]] const auto written = write(fd.get(), "!", 1);
+      if (reached.fd) [[maybe_unused]]
+        const auto written = write(reached.fd.get(), "!", 1);
     }
   });
 }

@@ -261,7 +261,7 @@ KeyState LocalStore::lock_of(const LockKey& key, const CallOptions& call_options
 std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& globs,
                                                const CallOptions& call_options) const {
   std::vector<LockKey> keys;
-  for (const std::string& name : names_in(directory_, SIZE_MAX)) {
+  for (const std::string& name : names_in(directory_)) {
     if (!is_key_file_name(name) && !is_latch_file_name(name)) continue;
     if (!can_be_ours(directory_, name)) continue;
     auto key = key_of_file_name(name);

@@ -32,6 +32,14 @@ bool FifoNotifier::knock(const WaiterEntry& waiter, News news) {
     return false;
   }
   woken_.insert(waiter.token);
+  // There may be more waiters than this process may have files open. Those that are told early
+  // wait at the key's file.
+  constexpr std::size_t most_open = 64;
+  if (open_.size() == most_open) {
+    deliver();
+    open_.clear();
+    delivered_ = 0;
+  }
   open_.emplace_back(std::move(reached.fd), news);
   return true;
 }

@@ -30,7 +30,8 @@ class FifoNotifier final : public WaiterNotifier {
   /// A holder: its hold has been taken from it.
   void tell(const HolderIdentity& thrown_out);
   bool was_woken(const Token& token) const { return woken_.contains(token); }
-  /// Writes what was to be told. The mailboxes stay open until this object ends.
+  /// Writes what was to be told. The mailboxes stay open until this object ends, unless they are
+  /// very many.
   void deliver();
 
  private:

@@ -122,6 +122,11 @@ bool any_listens(const LockTable& table, const Directory& directory) {
          std::any_of(table.queue.begin(), table.queue.end(), listening);
 }
 
+bool any_waiter_lives(const LockTable& table, const Directory& directory) {
+  return std::any_of(table.queue.begin(), table.queue.end(),
+                     [&](const WaiterEntry& waiter) { return !is_dead(directory, waiter); });
+}
+
 bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,
                         const Directory& directory, microseconds now) {
   if (written_in == KeyFile::Boot::current) return false;

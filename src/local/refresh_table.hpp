@@ -37,6 +37,9 @@ bool clock_went_back(const LockTable& table, microseconds now);
 /// The kernel alone answers: no boot id that a container shows can fake it.
 bool any_listens(const LockTable& table, const Directory& directory);
 
+/// Whether a waiter in the queue may be alive.
+bool any_waiter_lives(const LockTable& table, const Directory& directory);
+
 /// Whether the host was booted since the table was written, as its file says by `written_in`. A
 /// boot id is believed only if no process of the table lives on.
 bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,

@@ -54,6 +54,21 @@ TEST_CASE("latch: four arrive, and the one that waits goes on") {
   });
 }
 
+TEST_CASE("latch: more wait than the one that opens it may have files open") {
+  const Place place(Engine::local);
+  ProcessOptions options;
+  options.env["LOCKS"] = place.url().substr(std::string("local:").size());
+  const auto result = place.shell(R"sh(
+      "$D" latch open -k build --count 1
+      for i in $(seq 50); do { "$D" latch wait -q -k build && echo on; } & done
+      until [ "$(ls -A "$LOCKS" | grep -c '^[.]wait')" = 50 ]; do sleep 0.01; done
+      (ulimit -n 30; "$D" latch arrive -k build)
+      echo "code $?"; wait)sh",
+                                  options);
+  CHECK(count_lines(result.out) == 51);
+  CHECK(holds(result.out, "code 0\n"));
+}
+
 TEST_CASE("latch: JSON is one object with key, count, arrived and open") {
   on_each_engine([](const Place& place) {
     const auto shows = [&](const Words& words, const std::string& expected) {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "local/boot_id.hpp"
+#include "local/collect.hpp"
+#include "local/directory.hpp"
 #include "local/state_slots.hpp"
 #include "local_support.hpp"
 #include "support/files.hpp"
@@ -346,6 +349,31 @@ TEST_CASE("a release goes past any number of dead waiters, and tells the one aft
   }
 }
 
+TEST_CASE("one release lets in more shared waiters than this process may have files open") {
+  Place place;
+  LocalStore store(place.settings);
+  const Claim writer = claim_on("k");
+  REQUIRE(try_lock(store, writer));
+  std::deque<LocalStore> queue;
+  for (int i = 0; i < 100; ++i) {
+    Claim reader = claim_on("k");
+    reader.limit = no_limit;
+    queue.emplace_back(place.settings);
+    queue.back().acquire(reader, {true, {}}, {});
+  }
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  // As many as are open, the next number, and 80 more.
+  const Fd next(dup(STDERR_FILENO));
+  const rlimit few{static_cast<rlim_t>(next.get()) + 80, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  store.release(writer, {}, {});
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  const auto state = store.inspect({{writer.key}, {}}, {})[0];
+  CHECK(state.holders.size() == 100);
+  CHECK(state.waiters.empty());
+}
+
 TEST_CASE("a file that is no lock is left alone and named") {
   Place place;
   LocalStore store(place.settings);
@@ -382,6 +410,20 @@ TEST_CASE("a new key's file takes away what was free for a week, and nothing you
     }
   }
   date_before_boot(place.settings.path + "/before-boot.dlock");
+  {
+    // Holder and waiter are killed, each at the end of its life here.
+    const auto state = [&] { return store.inspect({{{"dead"}}, {}}, {})[0]; };
+    const auto ask = [&] {
+      LocalStore theirs(place.settings);
+      theirs.acquire(claim_on("dead"), {true, {}}, {});
+      sleep_for_ever();
+    };
+    const Forked holder(ask);
+    while (state().holders.empty()) usleep(1000);
+    const Forked waiter(ask);
+    while (state().waiters.empty()) usleep(1000);
+  }
+  age("dead.dlock", 8);
   age("old.dlock", 8);
   age("before-boot.dlock", 8);
   age("young.dlock", 6);
@@ -393,10 +435,46 @@ TEST_CASE("a new key's file takes away what was free for a week, and nothing you
   REQUIRE(try_lock(store, claim_on("new")));
   CHECK(files_in(place.settings.path, "old") == 0);
   CHECK(files_in(place.settings.path, "before-boot") == 0);
+  CHECK(files_in(place.settings.path, "dead") == 0);
   CHECK(files_in(place.settings.path, "young") == 1);
   CHECK(files_in(place.settings.path, "held") == 1);
   CHECK(files_in(place.settings.path, "notes") == 1);
   CHECK(files_in(place.settings.path, ".wait-aaa") == 0);
+}
+
+TEST_CASE("what was free for a week goes in the end, however many others are there") {
+  Place place;
+  LocalStore store(place.settings);
+  const auto file = [&](const std::string& name) { return place.settings.path + "/" + name; };
+  for (int i = 0; i < 5000; ++i) write_file(file("young" + std::to_string(i) + ".dlock"), "");
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = file("old" + std::to_string(i) + ".dlock");
+    write_file(name, "");
+    const std::time_t then = std::time(nullptr) - std::time_t{8} * 86400;
+    const timespec times[2] = {{then, 0}, {then, 0}};
+    REQUIRE(utimensat(AT_FDCWD, name.c_str(), times, 0) == 0);
+  }
+  const Directory directory(place.settings);
+  for (int tries = 0; tries < 20'000 && files_in(place.settings.path, "old") > 0;) {
+    for (int i = 0; i < 50; ++i, ++tries) collect_garbage(directory);
+  }
+  CHECK(files_in(place.settings.path, "old") == 0);
+  CHECK(files_in(place.settings.path, "young") == 5000);
+}
+
+TEST_CASE("a key's file that a killed process has left closed to others is opened to them") {
+  TempDir dir;
+  const DirectorySettings settings{dir / "shared", false};
+  REQUIRE(mkdir(settings.path.c_str(), 0700) == 0);
+  REQUIRE(chmod(settings.path.c_str(), 01777) == 0);
+  const std::string name = settings.path + "/k.dlock";
+  write_file(name, "");
+  REQUIRE(chmod(name.c_str(), 0600) == 0);
+  LocalStore store(settings);
+  REQUIRE(try_lock(store, claim_on("k")));
+  struct stat info {};
+  REQUIRE(stat(name.c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0666);
 }
 
 TEST_CASE("the default directory is the user's own, by the user database and the machine id") {

@@ -54,10 +54,7 @@ class HeldLocks::LeaseMonitor final : public StopSource {
 };
 
 void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margin) const {
-  // Whoever watches the leases must not be held up by who does not read.
-  pollfd reader[] = {{STDERR_FILENO, POLLOUT, 0}};
-  if (poll_until(reader, BootClock::now()) == 0) return;
-  tell_margin(log_, key, margin);
+  if (stderr_takes_a_line()) tell_margin(log_, key, margin);
 }
 
 /// The same where the holds live with this process: they end early only if somebody throws them
@@ -224,19 +221,23 @@ std::string HeldLocks::outlive_by(pid_t group) {
 
 HeldLocks::GivenBack HeldLocks::give_back(ReleaseMode mode) {
   auto worst = GivenBack::all;
-  for (const Held& held : held_) worst = std::max(worst, give_back(held, mode));
+  // Said when all have been given back: a line that nobody reads must not keep the next lock.
+  std::vector<std::string> troubles;
+  for (const Held& held : held_) worst = std::max(worst, give_back(held, mode, troubles));
+  for (const std::string& trouble : troubles) log_.error(trouble);
   tell_troubles(log_, store_);
   return worst;
 }
 
-HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode) {
+HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode,
+                                          std::vector<std::string>& troubles) {
   const Claim& claim = held.claim;
   const std::string key = escaped(claim.key.text);
   const auto now = BootClock::now();
   const auto lost = [&](const std::optional<Who>& by) {
     if (loss_ && loss_->final) return GivenBack::was_lost;
-    log_.error(key + " was no longer held when it was to be released" +
-               (by ? ": " + evicted_by_text(*by) : ""));
+    troubles.push_back(key + " was no longer held when it was to be released" +
+                       (by ? ": " + evicted_by_text(*by) : ""));
     if (by) loss_ = Loss{claim.key, true, true, evicted_by_text(*by), by};
     return GivenBack::was_lost;
   };
@@ -244,7 +245,8 @@ HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode) {
   const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
   const auto end = release_until_answered(store_, held, mode, until);
   if (const auto* error = std::get_if<Error>(&end)) {
-    log_.error("could not release " + key + ", which ends with its lease: " + error->what());
+    troubles.push_back("could not release " + key +
+                       ", which ends with its lease: " + error->what());
     return GivenBack::unknown;
   }
   const auto& answer = std::get<ReleaseResult>(end);

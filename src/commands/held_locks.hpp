@@ -61,7 +61,7 @@ class HeldLocks {
   std::optional<bool> thrown_out();
   void lost(const Claim& claim, const std::optional<Who>& evicted_by);
 
-  GivenBack give_back(const Held& held, ReleaseMode mode);
+  GivenBack give_back(const Held& held, ReleaseMode mode, std::vector<std::string>& troubles);
 
   Store& store_;
   std::vector<Held> held_;

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/join.hpp"
+#include "base/process.hpp"
 #include "base/wait.hpp"
 #include "commands/commands.hpp"
 #include "commands/exec_error.hpp"
@@ -36,6 +37,18 @@ std::string survivor_text(const Survivor& survivor) {
   if (!survivor.why.empty()) text += ", " + survivor.why;
   return text;
 }
+
+/// A lease that nobody renews.
+class LeaseEnd final : public StopSource {
+ public:
+  explicit LeaseEnd(Deadline end) : end_(end) {}
+  int fd() const override { return -1; }
+  bool lost() const override { return false; }
+  Deadline must_be_gone_by() const override { return end_; }
+
+ private:
+  Deadline end_;
+};
 
 /// One `dlock run`, from the settings to the exit code.
 class Run {
@@ -82,6 +95,7 @@ class Run {
   LockAcquirer acquiring_;
   RunStatus status_;
   bool released_ = false;
+  bool loss_is_told_ = false;
 };
 
 int Run::operator()() {
@@ -152,9 +166,13 @@ void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>
   try {
     holding.keep(child.pid(), watchdog && stops_on_loss() ? &watchdog->gone_by() : nullptr);
   } catch (const std::exception&) {
+    const LeaseEnd lease(holding.granted_until());
     Terms at_once;
+    at_once.stop_signal = settings_.stop_signal;
     at_once.grace = settings_.grace;
+    at_once.kill_cost = kill_cost(settings_.ttl);
     at_once.max_hold = milliseconds(0);
+    at_once.loss = &lease;
     const Ending ending = supervise(child, signals_, at_once);
     if (ending.survivors.empty()) {
       holding.give_back(ReleaseMode::normal);
@@ -175,7 +193,8 @@ Terms Run::terms(HeldLocks& holding) {
   terms.keep_running_on_loss = !stops_on_loss();
   terms.wait_tree = settings_.wait_tree;
   terms.on_loss = [&] {
-    log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
+    loss_is_told_ = stderr_takes_a_line();
+    if (loss_is_told_) log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
     RunStatus so_far;
     so_far.locks = status_.locks;
     so_far.reason = holding.loss_text();
@@ -184,10 +203,8 @@ Terms Run::terms(HeldLocks& holding) {
   terms.before_stop = [&] {
     holding.renew_now();
     // A terminal that takes nothing (^S) must not keep dlock from stopping.
-    pollfd terminal[] = {{STDERR_FILENO, POLLOUT, 0}};
-    const bool is_read =
-        screen_at(STDERR_FILENO).is_terminal && poll_until(terminal, BootClock::now()) > 0;
-    if (is_read) log_.notice(holding.stop_text());
+    if (screen_at(STDERR_FILENO).is_terminal && stderr_takes_a_line())
+      log_.notice(holding.stop_text());
   };
   return terms;
 }
@@ -308,8 +325,7 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
   }
   if (!status_.lost) return;
   status_.reason = holding.loss_text();
-  const bool told = settings_.on_lost == OnLost::ignore;
-  if (!told) log_.error(status_.reason + "; COMMAND had ended by then");
+  if (!loss_is_told_) log_.error(status_.reason + "; COMMAND had ended by then");
 }
 
 HeldLocks::GivenBack Run::give_back(HeldLocks& holding, ReleaseMode mode) {
@@ -320,7 +336,12 @@ HeldLocks::GivenBack Run::give_back(HeldLocks& holding, ReleaseMode mode) {
 
 /// What could not be killed may still touch what the lock protects.
 void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding) {
-  const std::string until = holding.outlive_by(survivors.front().group);
+  std::string until;
+  try {
+    until = holding.outlive_by(survivors.front().group);
+  } catch (const Error& error) {
+    until = std::string("but may end before that: ") + error.what();
+  }
   log_.error("could not kill " + joined(survivors, "; ", survivor_text) +
              ": the lock is not released, " + until);
 }
@@ -336,6 +357,11 @@ int Run::done(int exit_code) {
 int carry_out(const RunSettings& settings, const Log& log) {
   std::optional<Run> run;
   try {
+    if (settings.wait_tree && !children_of(getpid())) {
+      throw Error(ErrorKind::host_refused,
+                  "--wait-tree: /proc does not show the processes below dlock, so their end could "
+                  "not be seen");
+    }
     run.emplace(settings, log);
   } catch (const Error& error) {
     write_metrics(settings.metrics_file, settings.keys, status_of(error), log);
@@ -347,7 +373,8 @@ int carry_out(const RunSettings& settings, const Log& log) {
 
 void report_unusable_settings(const CommandLine& line, const Error& error) {
   const Log log(false, false);
-  std::signal(SIGXFSZ, SIG_IGN);  // no command will inherit that
+  // No command will inherit that.
+  for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   std::vector<LockKey> keys;
   for (const std::string& key : line.values("key")) {
     if (std::find(keys.begin(), keys.end(), LockKey{key}) == keys.end()) keys.push_back({key});

@@ -13,17 +13,28 @@
 
 namespace dlock {
 
+namespace {
+
+/// Empty where the key is kept: its holder has ended.
+std::string first_holder(const Refusal& refusal) {
+  if (refusal.held_by.empty()) return "";
+  const Holder& first = refusal.held_by.front();
+  if (!first.library.empty()) return client_text(first);
+  return first.kept ? "" : who_text(first.who);
+}
+
+}  // namespace
+
 RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(settings), log_(log) {
   if (settings.hook) hook_.emplace(*settings.hook, log);
 }
 
 void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
   if (!hook_) return;
-  const auto& holders = refusal.held_by;
   hook_->tell({{"DLOCK_EVENT", "waiting"},
                {"DLOCK_KEY", key.text},
                {"DLOCK_FENCE", ""},
-               {"DLOCK_HOLDER", holders.empty() ? "" : who_text(holders.front().who)},
+               {"DLOCK_HOLDER", first_holder(refusal)},
                {"DLOCK_REASON", refusal_text(key, refusal)},
                {"DLOCK_EXIT_CODE", ""},
                {"DLOCK_WHERE", where_}});

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 namespace {
@@ -45,6 +46,11 @@ bool write_all(int fd, const std::string& text) {
 
 void print(const std::string& text) {
   if (!write_all(STDOUT_FILENO, text)) throw_errno("cannot write");
+}
+
+bool stderr_takes_a_line() {
+  pollfd reader[] = {{STDERR_FILENO, POLLOUT, 0}};
+  return poll_until(reader, BootClock::now()) > 0;
 }
 
 void Log::error(const std::string& text) const { write_line(Priority::error, text); }

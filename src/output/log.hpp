@@ -4,6 +4,10 @@
 
 namespace dlock {
 
+/// Whether stderr takes a line now; where it does not (a full pipe that nobody reads, ^S), whoever
+/// watches a lease or a child says nothing rather than wait.
+bool stderr_takes_a_line();
+
 /// Lines on stderr, each with "dlock: " in front and written at once. `text` is one line and
 /// already escaped. With -q there are errors and warnings alone. Where stderr is the journal's,
 /// each line begins with its priority, as sd-daemon(3) has it.

@@ -12,6 +12,9 @@ namespace {
 
 using Reason = Ending::Reason;
 
+/// How often the rest of a tree is looked at without a SIGCHLD.
+constexpr milliseconds rest_interval{1000};
+
 class Supervisor {
  public:
   Supervisor(Child& child, Signals& signals, const Terms& terms)
@@ -83,9 +86,11 @@ void Supervisor::sleep() {
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
   const Deadline look_by = loss_matters() ? terms_.loss->look_by() : never;
+  // Where /proc could not be read at that moment, no SIGCHLD tells of the last end.
+  const Deadline look_at_rest = only_rest_left_ ? later(BootClock::now(), rest_interval) : never;
   // A SIGCHLD that was taken may tell of what ended after it was looked for.
   const bool at_once = std::exchange(look_again_, false);
-  poll_until(fds, at_once ? BootClock::now() : std::min(next_deadline(), look_by));
+  poll_until(fds, at_once ? BootClock::now() : std::min({next_deadline(), look_by, look_at_rest}));
   const bool look = fds[2].revents != 0 || (look_by != never && BootClock::now() >= look_by);
   loss_told_ = look && terms_.loss->lost();
 }

@@ -148,5 +148,17 @@ TEST_CASE("bad host: no thread can be made to wait for the file of a lock that i
   CHECK(result->err == "dlock: cannot start a thread: Resource temporarily unavailable\n");
 }
 
+TEST_CASE("bad host: --wait-tree where /proc shows no processes is refused before the wait") {
+  const Place place(Engine::local);
+  const auto result = place.shell(R"(
+      unshare --mount true 2>/dev/null || exit 0
+      exec unshare --mount sh -c '
+        mount -t tmpfs none /proc && exec "$D" run --wait-tree -k a echo ran')");
+  if (result.exit_code == 0) return;
+  CHECK(result.exit_code == 71);
+  CHECK(result.out == "");
+  CHECK(is_one_message(result.err));
+}
+
 }  // namespace
 }  // namespace dlock::test

@@ -54,9 +54,15 @@ TEST_CASE("compat: a refusal names the library, and the wait says that there is 
   CHECK(refused.exit_code == 75);
   CHECK(refused.err ==
         "dlock: job is held by a client of redis-py since 2026-01-02T03:04:05.000Z, no expiry\n");
-  const auto waited = place.dlock(run_compat("redsync", {"-w", "300ms", "--", "true"}));
+  ProcessOptions options;
+  options.cwd = place.dir().path();
+  const std::string hook = "echo \"$DLOCK_HOLDER\" >holder";
+  const auto waited =
+      place.dlock(run_compat("redsync", {"-w", "300ms", "--hook", hook, "--", "true"}), options);
   CHECK(waited.exit_code == 75);
   CHECK(count_lines(waited.err) == 2);
+  CHECK(read_file(place.dir() / "holder") ==
+        "a client of redis-py since 2026-01-02T03:04:05.000Z\n");
   CHECK(holds(waited.err, "no expiry; there is no queue, any waiter may be next"));
   CHECK(place.server().command({"GET", "job"}).text == of_redis_py);
 }

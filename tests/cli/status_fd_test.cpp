@@ -140,5 +140,15 @@ TEST_CASE("status: dlock outlives a reader that has gone") {
   CHECK(read_file(place.dir() / "code") == "4\n");
 }
 
+TEST_CASE("status-fd: nobody reads it and a setting is invalid: 64 with its line") {
+  const Place place(Engine::local);
+  const auto result = place.shell(R"(
+      mkfifo p; exec 3<>p 4>p 3<&-
+      "$D" run -k a --status-fd 4 --grace 99h -- true
+      echo $?)");
+  CHECK(result.out == "64\n");
+  CHECK(holds(result.err, "--grace"));
+}
+
 }  // namespace
 }  // namespace dlock::test

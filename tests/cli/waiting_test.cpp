@@ -245,5 +245,25 @@ TEST_CASE("waiting: users of the same keys in any order do not dead-lock") {
   });
 }
 
+TEST_CASE("waiting: a command whose lock cannot be kept is dead when its short lease ends") {
+  const Place place(Engine::redis);
+  const std::string token = place.acquired("a");
+  // Without a thread nobody can renew.
+  auto waiter = place.start_shell(R"(
+      none='strace -D -qq -o /dev/null -e trace=clone3 -e inject=clone3:error=EAGAIN'
+      $none true 2>/dev/null || exit 0
+      trap '' TERM
+      exec $none "$D" run -q -k a -t 30s --grace 10s -- sh -c "echo in; exec sleep 60")");
+  REQUIRE(eventually([&] { return !waiter.running() || place.waiters("a") == 1; }));
+  if (!waiter.running()) return;
+  const auto released = BootClock::now();
+  CHECK(place.dlock({"release", "-k", "a", "--token", token}).exit_code == 0);
+  const auto result = waiter.wait();
+  const auto ran = std::chrono::floor<milliseconds>(BootClock::now() - released);
+  CHECK(result.exit_code == 71);
+  CHECK(result.out == "in\n");
+  CHECK(ran < stretched(milliseconds(7000)));
+}
+
 }  // namespace
 }  // namespace dlock::test

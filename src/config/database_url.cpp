@@ -1,5 +1,7 @@
 #include "config/database_url.hpp"
 
+#include <algorithm>
+
 #include "base/cut.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -24,6 +26,44 @@ std::string shown_address(std::string_view query) {
     shown += (shown.empty() ? "?" : "&") + escaped(percent_decoded(parameter));
   }
   return shown;
+}
+
+/// libpq quotes what it cannot read, passwords too: so what it would refuse is refused before.
+void check_login(std::string_view login) {
+  decoded(cut_until(login, ":"), "the user");
+  decoded(login, "the password");
+}
+
+/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; a host may be a directory of sockets, percent-encoded.
+void check_postgres_host(std::string_view each) {
+  if (each.starts_with('[')) {
+    take_host(each);
+    if (!each.empty() && each.front() != ':')
+      throw_usage("after an address in brackets comes :PORT");
+  } else {
+    if (std::count(each.begin(), each.end(), ':') > 1) refuse_colons();
+    decoded(cut_until(each, ":"), "the host");
+  }
+  if (each.size() > 1) parse_port(each.substr(1));
+}
+
+std::string path_from(const std::string& name, std::string value) {
+  if (value.starts_with('/')) return value;
+  throw_usage(name + " is not an absolute path: \"" + redacted(value) + "\"");
+}
+
+void check_postgres_parameters(std::string_view query) {
+  while (!query.empty()) {
+    auto value = take_until(query, '&');
+    const bool has_value = value.find('=') != std::string_view::npos;
+    if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
+    const std::string name(take_until(value, '='));
+    const std::string path = decoded(value, redacted(name));
+    constexpr std::string_view files[] = {"sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile"};
+    const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);
+    // Read for each connection, by a process that stands elsewhere (acquire --attach).
+    if (is_file && path != "system" && !path.empty()) path_from(name, path);
+  }
 }
 
 /// `user:pw@` or `user@`, cut off the front of `authority`.
@@ -61,18 +101,13 @@ MysqlAddress::Tls tls_from(const std::string& mode) {
               "\" (DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY)");
 }
 
-std::string path_from(const std::string& name, std::string value) {
-  if (value.starts_with('/')) return value;
-  throw_usage(name + " is not an absolute path: \"" + redacted(value) + "\"");
-}
-
 /// Of `NAME=VALUE&...`.
 void take_parameters(std::string_view query, MysqlAddress& address) {
   std::string mode;
   while (!query.empty()) {
     auto parameter = take_until(query, '&');
     const std::string name(take_until(parameter, '='));
-    std::string value = decoded(parameter, name);
+    std::string value = decoded(parameter, redacted(name));
     if (name == "socket") {
       address.socket_path = path_from(name, std::move(value));
     } else if (name == "ssl-ca") {
@@ -115,11 +150,15 @@ SqlTarget parse_postgres_url(std::string_view text, std::string_view rest) {
   target.url = std::string(text);
   if (at != std::string_view::npos) {
     const auto login = authority.substr(0, at);
+    check_login(login);
     target.has_password = login.find(':') != std::string_view::npos;
     authority.remove_prefix(at + 1);
   }
+  for (auto hosts = authority; !hosts.empty();) check_postgres_host(take_until(hosts, ','));
   const auto path = cut_until(rest, "?");
+  decoded(path, "the database");
   if (!rest.empty()) rest.remove_prefix(1);
+  check_postgres_parameters(rest);
   target.has_password =
       target.has_password || ("&" + std::string(rest)).find("&password=") != std::string::npos;
   target.shown = "postgres://" + escaped(percent_decoded(authority)) +

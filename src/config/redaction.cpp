@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/escape.hpp"
 
@@ -17,14 +18,44 @@ std::string clipped(std::string_view text) {
   return escaped(text.substr(0, end)) + "...";
 }
 
+/// A part of a text.
+struct Span {
+  std::size_t begin;
+  std::size_t end;
+};
+
+/// The values of `password=` and `sslpassword=` behind the `?` of a URL.
+std::vector<Span> query_passwords(std::string_view url) {
+  constexpr std::string_view name = "password=";
+  std::vector<Span> found;
+  const auto query = url.find('?');
+  if (query == std::string_view::npos || url.find("://") > query) return found;
+  for (auto at = url.find(name, query); at != std::string_view::npos; at = url.find(name, at)) {
+    at += name.size();
+    found.push_back({at, std::min(url.find_first_of("&#", at), url.size())});
+  }
+  return found;
+}
+
+std::string without_query_passwords(std::string_view url) {
+  std::string text;
+  std::size_t done = 0;
+  for (const Span& password : query_passwords(url)) {
+    text += std::string(url.substr(done, password.begin - done)) + "***";
+    done = password.end;
+  }
+  return text + std::string(url.substr(done));
+}
+
 }  // namespace
 
-std::string redacted(std::string_view text) {
+std::string redacted(std::string_view whole) {
+  const std::string text = without_query_passwords(whole);
   const auto at = text.rfind('@');
   if (at == std::string_view::npos) return clipped(text);
   const auto colon = text.substr(0, at).find("://");
   const auto scheme = colon == std::string_view::npos ? "" : text.substr(0, colon + 3);
-  return clipped(scheme) + "***" + clipped(text.substr(at));
+  return clipped(scheme) + "***" + clipped(std::string_view(text).substr(at));
 }
 
 std::string in_quotes(std::string_view text) {
@@ -33,6 +64,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 bool holds_password(std::string_view text) {
+  if (!query_passwords(text).empty()) return true;
   const auto scheme = text.find("://");
   const auto at = text.rfind('@');
   if (scheme == std::string_view::npos || at == std::string_view::npos) return false;
@@ -45,6 +77,9 @@ void scrub_passwords(int argc, char** argv) {
     char* from = std::strstr(argv[i], "://");
     char* to = std::strrchr(argv[i], '@');
     if (from != nullptr && to != nullptr && from + 3 < to) std::fill(from + 3, to, '*');
+    for (const Span& password : query_passwords(argv[i])) {
+      std::fill(argv[i] + password.begin, argv[i] + password.end, '*');
+    }
   }
 }
 

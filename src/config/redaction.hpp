@@ -8,7 +8,8 @@ namespace dlock {
 // Whatever people typed may be a URL with a password in it, or meant to be one.
 
 /// `text`, which may be a URL, or a wrong one, for a message: `***` in place of what stands before
-/// the last `@`, escaped, and cut where it is longer than anybody reads.
+/// the last `@`, and of a `password=` in its query, escaped, and cut where it is longer than
+/// anybody reads.
 std::string redacted(std::string_view text);
 
 /// Any value for a message, in quotes: the same, but an `@` counts only in what has a `://`, which
@@ -18,8 +19,8 @@ std::string in_quotes(std::string_view text);
 /// Whether a URL brings a password along.
 bool holds_password(std::string_view text);
 
-/// Overwrites what stands before the `@` of every URL in argv, where `ps` would show it. Main calls
-/// it first thing, after it has copied the strings.
+/// Overwrites what stands before the `@` of every URL in argv, and its `password=`, where `ps`
+/// would show it. Main calls it first thing, after it has copied the strings.
 void scrub_passwords(int argc, char** argv);
 
 }  // namespace dlock

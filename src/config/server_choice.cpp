@@ -122,6 +122,29 @@ void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
        "--password-file");
 }
 
+/// The password for each of several servers. A file is read once: it may be a pipe.
+class OneReading {
+ public:
+  OneReading(const Sources& sources, bool redis) : sources_(sources), redis_(redis) {}
+
+  std::optional<std::string> find(const std::optional<std::string>& own) {
+    if (own && sources_.in_flags("password-file").empty()) {
+      return find_password(sources_, own, warnings, redis_);
+    }
+    if (!read_) found_ = find_password(sources_, std::nullopt, warnings, redis_);
+    read_ = true;
+    return found_;
+  }
+
+  std::vector<std::string> warnings;
+
+ private:
+  const Sources& sources_;
+  bool redis_;
+  bool read_ = false;
+  std::optional<std::string> found_;
+};
+
 /// What neither the URL nor dlock's own settings have, the database's library looks for.
 void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& database,
                   ChosenServer& chosen) {
@@ -138,13 +161,16 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
   }
   const bool etcd = std::holds_alternative<EtcdTarget>(chosen.target);
   const bool redis = is_redis(chosen.target);
-  for (Endpoint* server : servers_in(chosen.target)) {
-    // There a password is a user's: without one in the URL none is looked for.
-    if (!redis && !server->user) continue;
+  auto servers = servers_in(chosen.target);
+  // There a password is a user's: without one in the URL none is looked for.
+  if (!redis) std::erase_if(servers, [](const Endpoint* server) { return !server->user; });
+  const bool none_asks = servers.empty() && !std::holds_alternative<SqlTarget>(chosen.target);
+  if (none_asks) refuse_flags(sources, {"password-file"}, "no user in --server has a password");
+  OneReading passwords(sources, redis);
+  for (Endpoint* server : servers) {
     if (server->password) warn_of_open_password(given, chosen);
-    std::vector<std::string> warnings;
-    server->password = find_password(sources, server->password, warnings, redis);
-    for (const std::string& warning : warnings) warn(chosen, warning);
+    server->password = passwords.find(server->password);
+    for (const std::string& warning : passwords.warnings) warn(chosen, warning);
     if (!redis && server->password && !server->tls && !is_this_host(server->host)) {
       warn(chosen, "the password goes to " + server->address() + " in plain text" +
                        (etcd ? ": use etcds://" : ""));
@@ -171,14 +197,8 @@ std::optional<SourcedValue> path_of(const char* name, const Sources& sources) {
 
 std::string text_of(const std::optional<SourcedValue>& given) { return given ? given->text : ""; }
 
-/// Refuses what was typed for another kind of server than was chosen; a variable or a file may
-/// serve several.
-void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
-                  const char* why) {
-  for (const char* name : names) {
-    for (const SourcedValue& given : sources.in_flags(name)) given.refuse(why);
-  }
-}
+constexpr const char* no_prefix =
+    "locks on this host have none: name another directory, as in local:/DIR";
 
 bool holds_private_key(const std::string& path) {
   constexpr std::size_t largest_key = 1 << 20;
@@ -272,7 +292,12 @@ ChosenServer choose_server(const Sources& sources) {
     for (const SourcedValue& given : place) parse_at(given);
     if (strongest.empty()) strongest = std::move(place);
   }
-  if (strongest.empty()) return chosen;
+  if (strongest.empty()) {
+    refuse_flags(sources, flags_about_a_server,
+                 "no server is named: it goes with --server or DLOCK_SERVER");
+    refuse_flags(sources, {"prefix"}, no_prefix);
+    return chosen;
+  }
   chosen.configured = true;
   const auto count = strongest.size();
   chosen.target = count > 1 ? quorum_of(strongest) : parse_at(strongest.front());
@@ -281,6 +306,8 @@ ChosenServer choose_server(const Sources& sources) {
                               " servers survive the loss of no more of them than " +
                               std::to_string(count - 1) + " do: name an odd number");
   }
+  const bool local = std::holds_alternative<LocalTarget>(chosen.target);
+  if (local) refuse_flags(sources, {"prefix"}, no_prefix);
   add_password(strongest.front(), sources, chosen);
   add_tls(sources, chosen);
   add_sentinel_login(sources, chosen);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct ChosenServer {
   bool configured = false;
   std::vector<std::string> warnings;
 };
+
+/// The options that say which server, and how to reach it.
+inline constexpr std::initializer_list<const char*> flags_about_a_server = {
+    "server",  "password-file",   "tls-ca",        "tls-cert",
+    "tls-key", "tls-server-name", "sentinel-user", "sentinel-password-file"};
 
 /// Chooses the server and its password; the order of passwords is that of resolve().
 ChosenServer choose_server(const Sources& sources);

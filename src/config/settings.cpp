@@ -209,7 +209,7 @@ class Resolver {
     if (!settings.state && !settings.state_key) {
       throw_usage("missing resource: --state FILE or --state-key NAME");
     }
-    if (settings.state && line_.has("server")) throw_usage("--server goes with --state-key");
+    if (settings.state) refuse_flags(sources_, flags_about_a_server, "goes with --state-key");
     settings.fence = guarded_fence();
     if (!settings.state) resolve_server(settings);
   }

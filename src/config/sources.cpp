@@ -104,6 +104,13 @@ std::vector<std::vector<SourcedValue>> Sources::entries_of(std::string_view name
   return places;
 }
 
+void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
+                  const char* why) {
+  for (const char* name : names) {
+    for (const SourcedValue& given : sources.in_flags(name)) given.refuse(why);
+  }
+}
+
 Environment process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {
     // Settings are read before there is a second thread.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -68,5 +69,10 @@ class Sources {
   const Environment& environment_;
   std::vector<ConfigFile> files_;  // the strongest first
 };
+
+/// Refuses flags that do not go with what was chosen, and says why; a variable or a file may serve
+/// several choices.
+void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
+                  const char* why);
 
 }  // namespace dlock

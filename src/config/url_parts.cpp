@@ -37,6 +37,12 @@ std::string decoded(std::string_view text, const std::string& what) {
   return plain;
 }
 
+void refuse_colons() {
+  // It may be a password that lacks its @.
+  throw_usage("no HOST:PORT after :// : an IPv6 address has brackets, as in [::1]:6379, and " +
+              std::string("an @ follows a password"));
+}
+
 std::string take_host(std::string_view& authority) {
   if (authority.starts_with('[')) {
     const auto close = authority.find(']');
@@ -49,9 +55,7 @@ std::string take_host(std::string_view& authority) {
     return address;
   }
   if (std::count(authority.begin(), authority.end(), ':') > 1) {
-    // It may be a password that lacks its @.
-    throw_usage("no HOST:PORT after :// : an IPv6 address has brackets, as in [::1]:6379, and " +
-                std::string("an @ follows a password"));
+    refuse_colons();
   }
   std::string host(cut_until(authority, ":"));
   const bool named = std::all_of(host.begin(), host.end(), [](char c) {
@@ -67,8 +71,11 @@ std::string take_host(std::string_view& authority) {
 
 int parse_port(std::string_view text) {
   const auto port = parse_number(text, 1, 65535);
-  if (!port) throw_usage("invalid port \"" + redacted(text) + "\" (1 to 65535)");
-  return static_cast<int>(*port);
+  if (port) return static_cast<int>(*port);
+  const bool digits = text.find_first_not_of("0123456789") == std::string_view::npos;
+  if (digits) throw_usage("invalid port \"" + redacted(text) + "\" (1 to 65535)");
+  // It may be a password that lacks its @.
+  throw_usage("the port is no number from 1 to 65535; an @ follows a password");
 }
 
 std::string_view take_authority(std::string_view& rest, bool path_may_have_at) {

@@ -13,6 +13,9 @@ std::string_view cut_until(std::string_view& text, std::string_view marks);
 /// `text` percent-decoded; `what` names it in messages.
 std::string decoded(std::string_view text, const std::string& what);
 
+/// For more colons after :// than a HOST:PORT has.
+[[noreturn]] void refuse_colons();
+
 /// A name or an address, cut off the front of `authority`; IPv6 stands in brackets.
 std::string take_host(std::string_view& authority);
 

@@ -136,6 +136,19 @@ TEST_CASE("password: users of the ACL, and a user without a password is refused"
   CHECK(is_one_message(bare.err));
 }
 
+TEST_CASE("password: a file is read once, so it may be a pipe, for however many servers") {
+  const RedisServer servers[] = {RedisServer(guarded()), RedisServer(guarded()),
+                                 RedisServer(guarded())};
+  ProcessOptions options;
+  for (const RedisServer& each : servers) options.env["DLOCK_SERVER"] += each.url() + " ";
+  options.env["D"] = dlock_path();
+  options.env["P"] = password;
+  const auto result =
+      run({"bash", "-c", R"("$D" inspect a --password-file <(echo "$P"))"}, clean(options));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+}
+
 TEST_CASE("password: a file that cannot be had is an error that names it") {
   const RedisServer server(guarded());
   const TempDir dir;

@@ -139,7 +139,6 @@ TEST_CASE("a password file that cannot be had is refused where it was named") {
   const std::string empty = place.file("empty", "\n");
   CHECK(place.usage_error(with(empty)) ==
         "--password-file: the password in " + empty + " is empty");
-  CHECK(place.resolve<InspectSettings>({"inspect", "--password-file", missing}).server_is_default);
   place.variables["DLOCK_PASSWORD_FILE"] = missing;
   CHECK(place.usage_error(inspect("redis://h")).starts_with("DLOCK_PASSWORD_FILE: cannot read "));
   place.variables.erase("DLOCK_PASSWORD_FILE");
@@ -208,8 +207,10 @@ TEST_CASE("a blank in a password, or a forgotten @, shows nothing of it") {
   CHECK(place.usage_error({"inspect"}) ==
         "DLOCK_SERVER: a URL contains a blank: in a user or password write %20");
   place.variables.erase("DLOCK_SERVER");
-  for (const char* url : {"redis://bob:a:sekret3", "unix:///x?db=0&password=sekret3",
-                          "redis+cluster://u:sekret3@h1,u:sekret3@h2"}) {
+  for (const char* url :
+       {"redis://bob:sekret3", "etcd://bob:sekret3", "zk://bob:sekret3/x", "mysql://bob:sekret3/x",
+        "redis+cluster://bob:sekret3", "redis+sentinel://bob:sekret3/m", "redis://bob:a:sekret3",
+        "unix:///x?db=0&password=sekret3", "redis+cluster://u:sekret3@h1,u:sekret3@h2"}) {
     const std::string line = place.usage_error(inspect(url));
     CHECK(line.starts_with("--server: "));
     CHECK(line.find("sekret3") == std::string::npos);
@@ -234,6 +235,24 @@ TEST_CASE("sentinels have a login of their own") {
         "DLOCK_SENTINEL_USER: needs the password: --sentinel-password-file FILE");
   CHECK(place.usage_error({"inspect", "--server=redis://h", "--sentinel-user=x"}) ==
         "--sentinel-user: the server's URL names no sentinels");
+}
+
+TEST_CASE("a flag about the server that nothing heeds is refused") {
+  Surroundings place;
+  const std::string file = place.file("secret", "hush");
+  for (const char* flag : {"--password-file=", "--tls-ca=", "--tls-cert=", "--sentinel-user="}) {
+    CAPTURE(flag);
+    CHECK(place.usage_error({"inspect", flag + file})
+              .ends_with(": no server is named: it goes with --server or DLOCK_SERVER"));
+  }
+  for (const char* url : {"local:", "etcd://h", "zk://h"}) {
+    CAPTURE(url);
+    CHECK(place.usage_error({"inspect", "--server", url, "--password-file=" + file}) ==
+          "--password-file: no user in --server has a password");
+  }
+  place.variables["DLOCK_PASSWORD_FILE"] = file;
+  place.variables["DLOCK_TLS_CA"] = file;
+  CHECK(std::holds_alternative<LocalTarget>(place.resolve<InspectSettings>({"inspect"}).server));
 }
 
 TEST_CASE("TLS settings reach every server of the URL") {

@@ -104,9 +104,13 @@ TEST_CASE("what is wrong with a URL is said") {
   CHECK(fault("redis:///1") == "the host is missing: redis://HOST[:PORT][/DB]");
   CHECK(fault("redis://:6379") == "the host is missing: redis://HOST[:PORT][/DB]");
   CHECK(fault("redis://:pw@") == "the host is missing: redis://HOST[:PORT][/DB]");
-  for (const char* port : {"0", "65536", "x", "", "-1", "6379x", " 1", "99999999999999999999"}) {
+  for (const char* port : {"0", "65536", "", "99999999999999999999"}) {
     CHECK(fault("redis://h:" + std::string(port)) ==
           "invalid port \"" + std::string(port) + "\" (1 to 65535)");
+  }
+  for (const char* password : {"x", "-1", "6379x", " 1"}) {
+    CHECK(fault("redis://h:" + std::string(password)) ==
+          "the port is no number from 1 to 65535; an @ follows a password");
   }
   for (const char* db : {"x", "-1", "1x", "1/", "1/2", "2147483648", " 1", "+1", "0x1"}) {
     CHECK(fault("redis://h/" + std::string(db)) ==
@@ -315,6 +319,8 @@ TEST_CASE("text that may be a URL is shown without what stands before its last @
   CHECK(redacted(":pw@h") == "***@h");
   CHECK(redacted("pw@h://x") == "***@h://x");
   CHECK(redacted("plain\x1b") == "plain\\x1B");
+  CHECK(in_quotes("pg://h/d?password=p&x=y") == "\"pg://h/d?password=***&x=y\"");
+  CHECK(in_quotes("pg://u:p@h/d?password=p") == "\"pg://***@h/d?password=***\"");
   CHECK(in_quotes("a@b") == "\"a@b\"");
   CHECK(in_quotes("redis://a@b") == "\"redis://***@b\"");
   CHECK(in_quotes(std::string(79, 'x') + "\xc3\xa4x") == "\"" + std::string(79, 'x') + "...\"");
@@ -327,6 +333,31 @@ TEST_CASE("a password in a URL is noticed") {
   CHECK_FALSE(holds_password("redis://u@h"));
   CHECK_FALSE(holds_password("redis://h:1"));
   CHECK_FALSE(holds_password("local:"));
+  CHECK(holds_password("postgres://h/db?user=u&password=p"));
+  CHECK(holds_password("postgres:///db?sslpassword=p"));
+  CHECK_FALSE(holds_password("postgres://h/db?user=u"));
+}
+
+TEST_CASE("what PostgreSQL's library would quote with its password is refused before") {
+  for (const char* url :
+       {"postgres://app:s3%cret@db/shop", "postgres://s3%cret@db/shop",
+        "postgres://app:s3cret@[::1]5432/shop", "postgres://app:s3cret@[::1/shop",
+        "postgres://app:s3cret@[]/shop", "postgres://app:s3cret@a:b:c/shop",
+        "postgres://app:s3cret/shop", "postgres://h/db?password=s3%cret", "postgres://h/db?s3cret",
+        "postgres://h/db?password=s3%00cret", "postgres://app:s3cret@h/d%b",
+        "postgres://app:s3cret@h,i:x/db", "postgres://h/db?sslrootcert=ca.pem"}) {
+    CAPTURE(url);
+    const std::string line = fault(url);
+    CHECK(line != "");
+    CHECK(line.find("s3") == std::string::npos);
+  }
+  for (const char* url :
+       {"postgres://u:p%25@[::1]:5432,h:5433,i/db?x=%20", "postgres://%2Frun%2Fpg/db",
+        "postgres://h:/db", "postgresql:///db?host=/run/pg",
+        "postgres://h/db?sslrootcert=system&sslkey=/etc/key"}) {
+    CAPTURE(url);
+    CHECK(fault(url) == "");
+  }
 }
 
 TEST_CASE("passwords are overwritten in argv, and nothing else") {
@@ -339,6 +370,8 @@ TEST_CASE("passwords are overwritten in argv, and nothing else") {
                          "redis://db1:6379",
                          "mail@host",
                          "mail@host://x",
+                         "postgres://h/db?password=secret&user=u&sslpassword=s#x",
+                         "a?password=secret",
                          ""};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -346,11 +379,13 @@ TEST_CASE("passwords are overwritten in argv, and nothing else") {
   CHECK(words[3] == "redis://**********@db1/0");
   CHECK(words[4] == "--server=redis://*******@db1");
   CHECK(words[5] == "--serverr=rediss://**********@db1");
+  CHECK(words[9] == "postgres://h/db?password=******&user=u&sslpassword=*#x");
+  CHECK(words[10] == "a?password=secret");
   CHECK(words[2] == "--server");
   CHECK(words[6] == "redis://db1:6379");
   CHECK(words[7] == "mail@host");
   CHECK(words[8] == "mail@host://x");
-  CHECK(words[9].empty());
+  CHECK(words[11].empty());
 }
 
 }  // namespace

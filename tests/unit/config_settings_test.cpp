@@ -88,8 +88,8 @@ TEST_CASE("flag beats variable beats the user's file beats the system's") {
   CHECK(settings.grace == 2s);
   CHECK(settings.label == "variable");
   CHECK(settings.prefix == "v:");
-  settings = place.resolve<RunSettings>(
-      run({"--ttl=50s", "-w0.5", "--grace", "4s", "--label", "flag", "--prefix=f:"}));
+  settings = place.resolve<RunSettings>(run({"--ttl=50s", "-w0.5", "--grace", "4s", "--label",
+                                             "flag", "--server=redis://h", "--prefix=f:"}));
   CHECK(settings.ttl == 50s);
   CHECK(settings.wait == 500ms);
   CHECK(settings.grace == 4s);
@@ -342,9 +342,13 @@ TEST_CASE("a label is one line of at most 200 bytes of UTF-8") {
 
 TEST_CASE("a prefix has no braces and no control characters") {
   const Surroundings place;
-  CHECK(place.resolve<RunSettings>(run({"--prefix", "team \xc3\xa4\\x:*"})).prefix ==
-        "team \xc3\xa4\\x:*");
-  CHECK(place.resolve<RunSettings>(run({"--prefix", std::string(100, 'x')})).prefix.size() == 100);
+  const auto prefix_of = [&](const std::string& prefix) {
+    return place.resolve<RunSettings>(run({"--server", "redis://h", "--prefix", prefix})).prefix;
+  };
+  CHECK(prefix_of("team \xc3\xa4\\x:*") == "team \xc3\xa4\\x:*");
+  CHECK(prefix_of(std::string(100, 'x')).size() == 100);
+  CHECK(place.usage_error(run({"--server", "local:", "--prefix", "x:"})) ==
+        "--prefix: locks on this host have none: name another directory, as in local:/DIR");
   for (const char* bad : {"{", "a}b", "\n", "\x7f", "\xc2\x80", "\xff", "a\tb"}) {
     CHECK(place.usage_error(run({"--prefix", bad})).starts_with("--prefix: the prefix "));
   }

@@ -71,6 +71,8 @@ void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const C
   const auto waiter = table.find_waiter(how.self);
   const bool waits = waiter != table.queue.end();
   if (!holds_now(hold) && !waits) return;
+  // Of a try that another client was faster than: nobody renews it while this one waits.
+  if (waits && life.min_hold.id != 0) spare_.push_back(std::exchange(life.min_hold.id, 0));
   auto wanted = waits ? std::min(waiter->ttl, longest_lease_of_a_waiter) : hold->ttl;
   if (!waits && hold->flag == Flag::held) wanted = hold->lease;
   if (!suits(life.lease, wanted)) {

@@ -7,6 +7,8 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/wait.hpp"
+#include "rule/table_text.hpp"
 #include "rule/table_views.hpp"
 
 namespace dlock {
@@ -15,7 +17,7 @@ namespace {
 constexpr std::size_t channel_bytes = 8;
 constexpr int releases_per_sweep = 16;
 
-/// The place's clock by now, and rather less: what blocks must not seem to have ended.
+/// The place's clock by now, about.
 microseconds clock_since(const Snapshot& seen) {
   const auto passed = passed_since(seen.sent);
   return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
@@ -210,6 +212,10 @@ std::optional<Snapshot> CasStore::last_written(const LockKey& key) const {
   Snapshot over = known->second;
   // Whether those in its queue still live only a read tells, or a write to a life that has ended.
   if (has_waiters(over) && !leases_) return std::nullopt;
+  // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
+  // seem to be later than it is, and another's lease over.
+  const bool alone = over.text.empty() || parse_record(over.text, name()).table.holds.size() == 1;
+  if (!alone) return std::nullopt;
   over.clock = clock_since(over);
   return over;
 }
@@ -278,6 +284,9 @@ Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     const auto heard = backend_->next_message(channel_, until, cancel_fd);
     if (const auto* why = std::get_if<Wake::Reason>(&heard)) return Wake{*why, {}};
     if (auto wake = wake_from(std::get<std::string>(heard), claim)) return *wake;
+    // Others may send messages without end.
+    if (readable(cancel_fd)) return Wake{Wake::Reason::interrupted, {}};
+    if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};
   }
 }
 

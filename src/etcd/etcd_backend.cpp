@@ -155,7 +155,7 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
   }
   if (answer.code != EtcdCode::ok) client_.refuse(answer);
   const auto revision = revision_in(answer.fields);
-  if (answer.fields.value("succeeded", false)) {
+  if (is_true(answer.fields, "succeeded")) {
     write_more(more, call_options);
     return revision;
   }

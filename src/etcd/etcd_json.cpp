@@ -23,17 +23,22 @@ std::string bytes_in(const json& object, const char* name) {
   return text.is_string() ? from_base64(text.get_ref<const std::string&>()).value_or("") : "";
 }
 
-bool is_true(const json& object, const char* name) {
-  const json& value = member(object, name);
-  return value.is_boolean() && value.get<bool>();
-}
-
 EtcdEntry entry_from(const json& kv) {
   return {bytes_in(kv, "key"), bytes_in(kv, "value"), number_in(kv, "lease"),
           number_in(kv, "mod_revision")};
 }
 
 }  // namespace
+
+std::string text_of(const json& object, const char* name) {
+  const json& text = member(object, name);
+  return text.is_string() ? text.get<std::string>() : "";
+}
+
+bool is_true(const json& object, const char* name) {
+  const json& value = member(object, name);
+  return value.is_boolean() && value.get<bool>();
+}
 
 std::int64_t number_in(const json& object, const char* name) {
   const json& value = member(object, name);

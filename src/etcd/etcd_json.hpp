@@ -28,6 +28,10 @@ struct EtcdRange {
 
 /// A number, 0 if it is left out.
 std::int64_t number_in(const nlohmann::json& object, const char* name);
+/// A text, empty if it is left out or is none.
+std::string text_of(const nlohmann::json& object, const char* name);
+/// Whether it is there, and true.
+bool is_true(const nlohmann::json& object, const char* name);
 /// The revision of the whole store, from the header of an answer.
 std::int64_t revision_in(const nlohmann::json& answer);
 EtcdRange range_in(const nlohmann::json& answer);

@@ -11,11 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string text_of(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// Whether the first revision of all can be read no more.
 bool is_compacted(EtcdClient& client, const std::string& prefix, const CallOptions& call_options) {
   const json fields = {{"key", to_base64(prefix)}, {"revision", "1"}};
@@ -69,7 +64,7 @@ EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& pre
     if (const auto list = members.find("members"); list != members.end()) {
       status.voters =
           static_cast<std::size_t>(std::count_if(list->begin(), list->end(), [](const json& each) {
-            return !each.value("isLearner", false);
+            return !is_true(each, "isLearner");
           }));
     }
     if (answers.back().code != EtcdCode::ok) status.alarms_not_told = answers.back().message;

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/wait.hpp"
 #include "etcd/base64.hpp"
 #include "etcd/etcd_backend.hpp"
 
@@ -34,9 +35,9 @@ bool EtcdBackend::take_line(const std::string& line) {
     client_.refuse(*answer);
   }
   watch_answered_ = true;
-  if (answer->fields.value("canceled", false)) {
+  if (is_true(answer->fields, "canceled")) {
     client_.close_stream();
-    const std::string reason = answer->fields.value("cancel_reason", "");
+    const std::string reason = text_of(answer->fields, "cancel_reason");
     if (reason.find("permission denied") != std::string::npos) {
       client_.refuse({EtcdCode::permission_denied, reason});
     }
@@ -59,6 +60,10 @@ std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector
     const auto line = client_.next_line(until, cancel_fd);
     if (const auto* text = std::get_if<std::string>(&line)) {
       if (!text->empty() && !take_line(*text)) return Wake::Reason::changed;
+      // A server may send lines without end, and no news.
+      if (!events_.empty()) continue;
+      if (readable(cancel_fd)) return Wake::Reason::interrupted;
+      if (BootClock::now() >= until) return Wake::Reason::due;
       continue;
     }
     switch (std::get<HttpClient::StreamEnd>(line)) {

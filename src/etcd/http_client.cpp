@@ -1,7 +1,10 @@
 #include "etcd/http_client.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,6 +22,23 @@ constexpr std::chrono::seconds longest_poll{3600};
 template <typename Value>
 void set_option(CURL* handle, CURLoption option, Value value) {
   libcurl().curl_easy_setopt(handle, option, value);
+}
+
+/// The library leaves its sockets to the command, were it not for this.
+int close_on_exec(void*, curl_socket_t fd, curlsocktype) {
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return CURL_SOCKOPT_OK;
+}
+
+/// The descriptors that a command would inherit, as far as libraries get such numbers.
+std::set<int> inheritable_descriptors() {
+  constexpr int most_looked_at = 256;
+  std::set<int> found;
+  for (int fd = 0; fd < most_looked_at; ++fd) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) found.insert(fd);
+  }
+  return found;
 }
 
 /// Whether the request cannot have reached a server.
@@ -81,7 +101,13 @@ void HttpClient::set_authorization(const std::string& value) {
 }
 
 CURLM* HttpClient::multi() {
-  if (multi_ == nullptr) multi_.reset(libcurl().curl_multi_init());
+  if (multi_ == nullptr) {
+    const auto of_the_caller = inheritable_descriptors();
+    multi_.reset(libcurl().curl_multi_init());
+    for (const int fd : inheritable_descriptors()) {
+      if (!of_the_caller.contains(fd)) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+  }
   if (headers_ == nullptr) {
     std::vector<std::string> lines{"Content-Type: application/json", "Expect:"};
     if (!authorization_.empty()) lines.push_back("Authorization: " + authorization_);
@@ -129,6 +155,7 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(transfer.get()));
   set_option(handle, CURLOPT_ERRORBUFFER, transfer->trouble);
   set_option(handle, CURLOPT_NOSIGNAL, 1L);
+  set_option(handle, CURLOPT_SOCKOPTFUNCTION, &close_on_exec);
   // Not through what http_proxy names: that is for the web.
   set_option(handle, CURLOPT_PROXY, "");
   set_option(handle, CURLOPT_TCP_KEEPALIVE, 1L);

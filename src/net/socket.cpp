@@ -105,9 +105,7 @@ Socket Socket::connect(const Endpoint& endpoint, const CallOptions& call_options
                              : resolve(endpoint.host, endpoint.port, call_options, on_resolved);
   int error = 0;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const auto share = left_until(call_options.deadline) / static_cast<int>(addresses.size() - i);
-    const Deadline until = call_options.deadline == never ? never : later(BootClock::now(), share);
-    Socket socket = open(addresses[i], {until, call_options.cancel_fd}, error);
+    Socket socket = open(addresses[i], share_of(call_options, addresses.size() - i), error);
     if (error == 0) return socket;
   }
   cannot_connect(error);

@@ -66,9 +66,8 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   auto replies = exchange(requests, keyed, asking, call_options, run.unanswered);
   const LinkId here{this, links()};
   const bool sent_twice = sent_before || connection_.was_sent_twice();
-  // It went to another server than it says.
-  if (place(call_options) != server)
-    return run_once(run, by_text, sent_twice, asking, call_options);
+  // It went to another server than it says, which may have done it.
+  if (place(call_options) != server) return run_once(run, by_text, true, asking, call_options);
   if (!listen) return {in_items(std::move(replies.back())), sent_twice, server, here};
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return {reply, sent_twice, server, here};

@@ -19,34 +19,10 @@
 #include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
+#include "sql/pipe_signal_held.hpp"
 
 namespace dlock {
 namespace {
-
-/// Keeps SIGPIPE from this thread: under TLS the library writes to sockets as to files.
-class PipeSignalHeld {
- public:
-  PipeSignalHeld() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~PipeSignalHeld() {
-    const timespec at_once{};
-    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  PipeSignalHeld(const PipeSignalHeld&) = delete;
-  PipeSignalHeld& operator=(const PipeSignalHeld&) = delete;
-
- private:
-  sigset_t pipe_{};
-  sigset_t before_{};
-  bool was_pending_ = false;
-};
 
 /// Shuts a socket down at the deadline or when the call is cancelled: the library waits for the end
 /// of a TLS handshake by itself, for as long as the server likes.
@@ -285,8 +261,15 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   at_rest_ = false;
   unsigned error = 0;
   std::string message;
-  for (const std::string& host : hosts(call_options)) {
-    if (log_in(host, call_options)) break;
+  const auto all = hosts(call_options);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t left = all.size() - i;
+    try {
+      if (log_in(all[i], share_of(call_options, left))) break;
+    } catch (const Error& trouble) {
+      if (trouble.kind() != ErrorKind::unavailable || left == 1) throw;
+      continue;
+    }
     error = libmariadb().mysql_errno(mysql_);
     message = libmariadb().mysql_error(mysql_);
     abandon();

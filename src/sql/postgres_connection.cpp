@@ -99,7 +99,7 @@ bool PostgresConnection::is_stale() const {
          libpq().PQstatus(connection_.get()) != CONNECTION_OK;
 }
 
-std::optional<PostgresHosts> PostgresConnection::addresses(const CallOptions& call_options) const {
+std::vector<PostgresHost> PostgresConnection::addresses(const CallOptions& call_options) const {
   try {
     return look_up_hosts(terms_.url, call_options);
   } catch (const Error& error) {
@@ -110,8 +110,22 @@ std::optional<PostgresHosts> PostgresConnection::addresses(const CallOptions& ca
 
 void PostgresConnection::connect(const CallOptions& call_options) {
   if (connection_ != nullptr && !is_stale()) return;
-  // libpq reads the URL where `dbname` stands; what comes later goes before it. Of several hosts it
-  // takes the first that can be written.
+  const auto hosts = addresses(call_options);
+  if (hosts.empty()) return connect_to(nullptr, call_options);
+  // libpq itself would give one that never answers all the time there is.
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::size_t left = hosts.size() - i;
+    try {
+      return connect_to(&hosts[i], share_of(call_options, left));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable || left == 1) throw;
+    }
+  }
+}
+
+void PostgresConnection::connect_to(const PostgresHost* host, const CallOptions& call_options) {
+  // libpq reads the URL where `dbname` stands; what comes later goes before it. Of several hosts
+  // the first that can be written is taken.
   std::vector<const char*> names{"fallback_application_name"};
   std::vector<const char*> values{"dlock"};
   const auto add = [&](const char* name, const char* value) {
@@ -120,11 +134,10 @@ void PostgresConnection::connect(const CallOptions& call_options) {
   };
   if (terms_.url.find(',') != std::string::npos) add("target_session_attrs", "read-write");
   add("dbname", terms_.url.c_str());
-  const auto hosts = addresses(call_options);
-  if (hosts) {
-    add("host", hosts->host.c_str());
-    add("hostaddr", hosts->hostaddr.c_str());
-    add("port", hosts->port.c_str());
+  if (host != nullptr) {
+    add("host", host->host.c_str());
+    add("hostaddr", host->hostaddr.c_str());
+    add("port", host->port.c_str());
   }
   if (terms_.password) add("password", terms_.password->c_str());
   add(nullptr, nullptr);

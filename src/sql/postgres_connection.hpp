@@ -66,7 +66,9 @@ class PostgresConnection {
 
  private:
   bool is_stale() const;
-  std::optional<PostgresHosts> addresses(const CallOptions& call_options) const;
+  std::vector<PostgresHost> addresses(const CallOptions& call_options) const;
+  /// Null: as the URL says.
+  void connect_to(const PostgresHost* host, const CallOptions& call_options);
   void flush(const CallOptions& call_options);
   void wait(short events, const CallOptions& call_options);
   [[noreturn]] void cannot_connect();

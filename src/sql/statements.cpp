@@ -87,8 +87,10 @@ std::string count_statement(const std::string& prefix, Dialect dialect) {
 
 Version next_version(const Snapshot& over) {
   constexpr std::size_t bytes = 7;
-  if (over.version != 0) return over.version + 1;
-  return static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
+  while (true) {
+    const auto next = static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
+    if (next != over.version) return next;
+  }
 }
 
 }  // namespace dlock

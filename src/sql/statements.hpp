@@ -43,8 +43,8 @@ std::string page_condition(const std::string& prefix, const std::string& after, 
 
 std::string count_statement(const std::string& prefix, Dialect dialect);
 
-/// The version that a write over `over` gives. A new record begins at a random one, so that no
-/// state of a record that was removed comes back.
+/// The version that a write over `over` gives: a random one, so that none comes back, of a record
+/// that was removed as little as after a failover that has forgotten some writes.
 Version next_version(const Snapshot& over);
 
 }  // namespace dlock

@@ -183,6 +183,7 @@ std::string ZooKeeperClient::addresses(const CallOptions& call_options) const {
 void ZooKeeperClient::open(const CallOptions& call_options) {
   close();
   const std::string list = addresses(call_options);
+  addresses_ = static_cast<int>(std::count(list.begin(), list.end(), ',')) + 1;
   handle_ = libzookeeper().zookeeper_init(list.c_str(), Watches::call,
                                           static_cast<int>(session_.count()), nullptr, nullptr, 0);
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
@@ -205,7 +206,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   timeval pause{};
   int fd = -1;
   const int began = lib.zookeeper_interest(handle_, &fd, &interest, &pause);
-  if (fd >= 0 && fd != fd_) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // also a new one that has the same number
   fd_ = fd;
   if (began != ZOK) ++failed_connects_;
   const short events = static_cast<short>(((interest & wants_read) != 0 ? POLLIN : 0) |
@@ -225,6 +226,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
     const int processed = lib.zookeeper_process(handle_, happened);
     if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
       ++failed_connects_;
+      fd_ = -1;  // closed: the number may be another's by now
     }
   }
   if (is_open() && !std::exchange(counted_, true)) ++sessions_;
@@ -240,7 +242,7 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
     if (state() == expired_state) open(call_options);
-    const bool none_there = !reached_ && failed_connects_ > static_cast<int>(servers_.size());
+    const bool none_there = !reached_ && failed_connects_ > addresses_;
     if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");
     if (BootClock::now() >= call_options.deadline) {
       throw_unavailable(

@@ -118,6 +118,7 @@ class ZooKeeperClient {
   int sessions_ = 0;
   bool counted_ = false;  ///< the session of this handle
   int failed_connects_ = 0;
+  int addresses_ = 0;     ///< that the library was given
   bool reached_ = false;  ///< a server has taken a connection
   std::shared_ptr<Watches> watches_;
 };

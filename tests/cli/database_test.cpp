@@ -11,6 +11,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/sockets.hpp"
 
 namespace dlock::test {
 namespace {
@@ -245,6 +246,18 @@ TEST_OF_DATABASES("database: doctor names what keeps a database from holding loc
   CHECK(standby.exit_code == 2);
   CHECK(finding(standby, "role").starts_with("error "));
   CHECK(finding(standby, "lock") == "none");
+}
+
+TEST_CASE("database: of several hosts of PostgreSQL one that never answers is passed over") {
+  if (is_missing<PostgresServer>()) return;
+  std::string url = empty_database<PostgresServer>().tcp_url("postgres");
+  Address silent;
+  const Fd listener = listen_at(silent);
+  url.insert(url.find('@') + 1, "127.0.0.1:" + std::to_string(silent.port) + ",");
+  const auto result = dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "ran\n");
 }
 
 TEST_CASE("database: a client library that cannot be loaded is one line that names its package") {

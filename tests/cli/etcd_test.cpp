@@ -135,5 +135,28 @@ TEST_CASE("etcd: latches and guards live there as well") {
   CHECK(guarded("8") == 0);
 }
 
+TEST_CASE("etcd: jobs that ask at once with a min-hold run one after another") {
+  if (no_etcd()) return;
+  const std::string url = one_etcd().url();
+  std::vector<Process> jobs;
+  for (int i = 0; i < 4; ++i) {
+    jobs.push_back(start_dlock(
+        {"run", "-t", "6s", "--min-hold", "2s", "-k", "a", "--", "sh", "-c", "echo in; sleep 3"},
+        at(url)));
+  }
+  for (Process& job : jobs) {
+    const auto result = job.wait(milliseconds(90'000));
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "in\n");
+    CHECK(result.err.find("lost") == std::string::npos);
+  }
+}
+
+TEST_CASE("etcd: the command inherits no descriptor of dlock's") {
+  if (no_etcd()) return;
+  const std::vector<std::string> count{"run", "-q", "-k", "a", "--", "sh", "-c", "ls /proc/$$/fd"};
+  CHECK(dlock_at(one_etcd().url(), count).out == dlock_at("local:", count).out);
+}
+
 }  // namespace
 }  // namespace dlock::test

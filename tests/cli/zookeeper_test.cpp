@@ -156,5 +156,13 @@ TEST_CASE("zookeeper: latches and guards live there as well, and fences count it
   CHECK(two < 100'000'000'000);
 }
 
+TEST_CASE("zookeeper: the command inherits no descriptor of dlock's, also after dead servers") {
+  if (no_zookeeper()) return;
+  std::string url = one_zookeeper().url();
+  url.insert(url.find("://") + 3, "127.0.0.1:1,127.0.0.1:2,");
+  const std::vector<std::string> count{"run", "-q", "-k", "a", "--", "sh", "-c", "ls /proc/$$/fd"};
+  for (int i = 0; i < 1; ++i) CHECK(dlock_at(url, count).out == dlock_at("local:", count).out);
+}
+
 }  // namespace
 }  // namespace dlock::test

@@ -38,6 +38,8 @@ int poll_until(std::span<pollfd>, Deadline deadline) {
   return 0;
 }
 
+bool readable(int) { return false; }
+
 bool sleep_until(Deadline deadline, int) { return poll_until({}, deadline) > 0; }
 
 }  // namespace dlock

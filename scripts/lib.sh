@@ -137,19 +137,25 @@ without_service() {
     return
   fi
   if [[ ! -e $policy ]]; then
-    trap '"${as_root[@]}" rm -f "$policy"' EXIT
+    trap '"${as_root[@]}" rm -f "$policy"; disable_services "${services[@]}"' EXIT
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"
   fi
   "$@" || status=$?
-  for package in "${services[@]}"; do
-    ((status == 0)) || break
-    logged "${as_root[@]}" update-rc.d "$package" disable || status=$?
-  done
+  disable_services "${services[@]}" || status=$?
   if [[ -n $(trap -p EXIT) ]]; then
     "${as_root[@]}" rm -f "$policy"
     trap - EXIT
   fi
+  return "$status"
+}
+
+# disable_services NAME...: those of them that are there, also after an installation that broke off.
+disable_services() {
+  local service status=0
+  for service in "$@"; do
+    [[ ! -e /etc/init.d/$service ]] || logged "${as_root[@]}" update-rc.d "$service" disable || status=$?
+  done
   return "$status"
 }
 

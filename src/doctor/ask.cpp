@@ -12,8 +12,10 @@ std::optional<std::string> ServerInfo::text(const std::string& name) const {
 }
 
 std::optional<long long> ServerInfo::number(const std::string& name) const {
+  // No server has more of anything; what is reckoned with them does not overflow.
+  constexpr long long most = 1'000'000'000'000'000;
   const auto found = values.find(name);
-  return found == values.end() ? std::nullopt : parse_number(found->second, 0, INT64_MAX);
+  return found == values.end() ? std::nullopt : parse_number(found->second, 0, most);
 }
 
 std::vector<Reply> ask_all(RedisConnection& connection, std::span<const Request> requests) {

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "doctor/facts.hpp"
 
 namespace dlock {
+
+/// A server's clock cannot show more us since 1970 (the year 2255): in ns, they would overflow.
+constexpr std::int64_t latest_clock = 9'000'000'000'000'000;
 
 enum class DatabaseKind { postgres, mysql };
 

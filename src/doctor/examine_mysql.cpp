@@ -49,7 +49,7 @@ DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
   const auto clock = [&] {
     const MysqlResult result =
         answer_to(connection, "SELECT " + std::string(clock_expression(Dialect::mysql)));
-    return microseconds(parse_number(result.first()[0].value_or(""), 0, INT64_MAX).value_or(0));
+    return microseconds(parse_number(result.first()[0].value_or(""), 0, latest_clock).value_or(0));
   };
   const auto settings = [&](DatabaseFacts& into) {
     for (const char* statement : asked_of_mysql) {

@@ -83,7 +83,7 @@ DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
   const auto clock = [&] {
     const PostgresResult row =
         one_row(connection, "SELECT " + std::string(clock_expression(Dialect::postgres)));
-    return microseconds(parse_number(row.value(0, 0).value_or(""), 0, INT64_MAX).value_or(0));
+    return microseconds(parse_number(row.value(0, 0).value_or(""), 0, latest_clock).value_or(0));
   };
   const auto settings = [&](DatabaseFacts& into) { ask_settings(connection, into); };
   ask_database({clock, settings}, shown, facts);

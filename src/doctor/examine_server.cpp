@@ -17,11 +17,18 @@ constexpr int round_trips = 5;
 /// One percent of this is more than a round trip in a data centre.
 constexpr milliseconds between_samples{300};
 
-const char* const settings_of_interest[] = {
-    "appendonly",   "appendfsync",          "save",
-    "maxmemory",    "maxmemory-policy",     "min-replicas-to-write",
-    "timeout",      "min-replicas-max-lag", "active-replica",
-    "multi-master", "cluster-node-timeout"};
+const char* const settings_of_interest[] = {"appendonly",
+                                            "appendfsync",
+                                            "no-appendfsync-on-rewrite",
+                                            "save",
+                                            "maxmemory",
+                                            "maxmemory-policy",
+                                            "min-replicas-to-write",
+                                            "timeout",
+                                            "min-replicas-max-lag",
+                                            "active-replica",
+                                            "multi-master",
+                                            "cluster-node-timeout"};
 
 std::optional<WallTime> time_in(const Reply& reply) {
   if (!reply.is_array(2)) return std::nullopt;

@@ -24,7 +24,8 @@ Keeping keeping_of(const ServerFacts& facts) {
   const auto saves = facts.config.text("save");
   if (appends == "yes" || appends == "1") {
     const auto fsync = facts.config.text("appendfsync");
-    if (fsync == "always") return Keeping::all;
+    const bool skips_some = facts.config.text("no-appendfsync-on-rewrite") == "yes";
+    if (fsync == "always") return skips_some ? Keeping::most : Keeping::all;
     return fsync == "no" ? Keeping::most : Keeping::last_second;
   }
   if (!appends) return Keeping::unknown;
@@ -130,6 +131,12 @@ Finding judge_persistence(const ServerFacts& facts) {
                   "depend only on its clock",
                   advice);
     case Keeping::most:
+      if (facts.config.text("appendfsync") == "always") {
+        return warn(name,
+                    "no-appendfsync-on-rewrite yes: while its log is rewritten, a power cut "
+                    "forgets the newest locks",
+                    "CONFIG SET no-appendfsync-on-rewrite no");
+      }
       return warn(name, "appendonly, appendfsync no: a power cut forgets half a minute of locks",
                   "CONFIG SET appendfsync everysec, or always");
     case Keeping::last_second: {
@@ -216,10 +223,12 @@ Finding judge_vote(const ServerFacts& facts) {
   const std::string name = "vote";
   if (!facts.quarantined_for) return not_told(name, "the lock that was tried");
   if (*facts.quarantined_for == milliseconds(0)) return good(name, "has one");
-  return warn(name,
-              "none for another " + human_duration(*facts.quarantined_for) +
-                  ": restarted or flushed, or it has evicted keys: it may have forgotten a lease",
-              "wait; appendonly yes and appendfsync always keep the vote over a restart");
+  return warn(
+      name,
+      "none for another " + human_duration(*facts.quarantined_for) +
+          ": restarted or flushed, or it has evicted keys: it may have forgotten a lease",
+      "wait; appendonly yes and appendfsync always keep the vote over a restart, if dlock's user "
+      "may CONFIG GET");
 }
 
 Finding judge_clock(const std::vector<ClockSample>& clock) {

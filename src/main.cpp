@@ -29,14 +29,6 @@ int carry_out_any(const Settings& any, Command command) {
   const ServerSettings& settings =
       *std::visit([](const ServerSettings& each) { return &each; }, any);
   const Log log(settings.quiet, settings.verbose);
-  if (!log.quiet()) {
-    for (const std::string& warning : settings.warnings) log.warning("warning: " + warning);
-  }
-  if (settings.server_is_default) {
-    log.warning(
-        "no server configured: locking only this user's jobs on this host; "
-        "set DLOCK_SERVER, or --server local: if that is meant");
-  }
   // Some see to signals themselves; a file size limit must not end the others in the middle, but be
   // told of.
   const bool hears_signals =
@@ -47,6 +39,14 @@ int carry_out_any(const Settings& any, Command command) {
   // as a filter does.
   const bool only_reads = command == Command::inspect || command == Command::doctor;
   if (!hears_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
+  if (!log.quiet()) {
+    for (const std::string& warning : settings.warnings) log.warning("warning: " + warning);
+  }
+  if (settings.server_is_default) {
+    log.warning(
+        "no server configured: locking only this user's jobs on this host; "
+        "set DLOCK_SERVER, or --server local: if that is meant");
+  }
   return std::visit([&](const auto& each) { return carry_out(each, log); }, any);
 }
 

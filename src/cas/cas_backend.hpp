@@ -30,9 +30,9 @@ struct Snapshot {
   std::optional<std::map<std::string, std::int64_t>> lives{};
   /// Of a place that counts its changes: grows with every write to it. Fences go by it.
   std::int64_t revision = 0;
-  /// A hold lasts as long as it names one of these connections, too, whatever the clock says.
+  /// A hold lasts as long as it names one of these connections, too, whatever the clock says. The
+  /// own is not among them: its client knows itself whether it holds.
   std::set<std::string> holding{};
-  std::string own{};  ///< the connection among them that this client has
 };
 
 /// A lease of a place that has CasLeases: lives that are attached to it end with it.

@@ -97,10 +97,8 @@ void OpenRecord::drop_dead_waiters() {
 /// A clock that has leapt ahead takes no lock from a holder that is still connected.
 void OpenRecord::extend_by_connections() {
   for (HoldEntry& hold : table.holds) {
-    const std::string connection = connection_in(hold.backing.mailbox);
-    // A session may outlive other holds of its own.
-    const bool may_be_left = connection == seen_.own && hold.token != self_;
-    if (hold.flag != Flag::held || may_be_left || !seen_.holding.contains(connection)) continue;
+    const bool connected = seen_.holding.contains(connection_in(hold.backing.mailbox));
+    if (hold.flag != Flag::held || !connected) continue;
     hold.at = std::max(hold.at, now.lease_clock - hold.lease + pause_between_looks);
   }
 }

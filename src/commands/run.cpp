@@ -175,7 +175,7 @@ void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>
     at_once.loss = &lease;
     const Ending ending = supervise(child, signals_, at_once);
     if (ending.survivors.empty()) {
-      holding.give_back(ReleaseMode::normal);
+      give_back(holding, ReleaseMode::normal);
     } else {
       leave_to_expire(ending.survivors, holding);
     }
@@ -325,7 +325,10 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
   }
   if (!status_.lost) return;
   status_.reason = holding.loss_text();
-  if (!loss_is_told_) log_.error(status_.reason + "; COMMAND had ended by then");
+  const bool ran_on = settings_.on_lost == OnLost::ignore;
+  const std::string what =
+      ran_on ? "; COMMAND ran on (--on-lost ignore)" : "; COMMAND had ended by then";
+  if (!loss_is_told_) log_.error(status_.reason + what);
 }
 
 HeldLocks::GivenBack Run::give_back(HeldLocks& holding, ReleaseMode mode) {

@@ -30,6 +30,7 @@ std::string shown_address(std::string_view query) {
 
 /// libpq quotes what it cannot read, passwords too: so what it would refuse is refused before.
 void check_login(std::string_view login) {
+  if (login.find('@') != std::string_view::npos) throw_usage("an @ in a user or password is %40");
   decoded(cut_until(login, ":"), "the user");
   decoded(login, "the password");
 }
@@ -59,10 +60,12 @@ void check_postgres_parameters(std::string_view query) {
     if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
     const std::string name(take_until(value, '='));
     const std::string path = decoded(value, redacted(name));
-    constexpr std::string_view files[] = {"sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile"};
+    constexpr std::string_view files[] = {"sslrootcert", "sslcert",   "sslkey",
+                                          "sslcrl",      "sslcrldir", "passfile"};
     const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);
     // Read for each connection, by a process that stands elsewhere (acquire --attach).
-    if (is_file && path != "system" && !path.empty()) path_from(name, path);
+    const bool is_key_id = name == "sslkey" && path.find(':') < path.find('/');
+    if (is_file && path != "system" && !path.empty() && !is_key_id) path_from(name, path);
   }
 }
 

@@ -33,6 +33,7 @@ std::vector<Span> query_passwords(std::string_view url) {
   for (auto at = url.find(name, query); at != std::string_view::npos; at = url.find(name, at)) {
     at += name.size();
     found.push_back({at, std::min(url.find_first_of("&#", at), url.size())});
+    at = found.back().end;
   }
   return found;
 }

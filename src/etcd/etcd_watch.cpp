@@ -11,6 +11,13 @@ namespace {
 
 using nlohmann::json;
 
+/// Why a wait is over although what was heard is no news: a server may say that without end.
+std::optional<Wake::Reason> end_of_wait(Deadline until, int cancel_fd) {
+  if (readable(cancel_fd)) return Wake::Reason::interrupted;
+  if (BootClock::now() >= until) return Wake::Reason::due;
+  return std::nullopt;
+}
+
 }  // namespace
 
 void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t after) {
@@ -51,19 +58,16 @@ std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector
                                                                std::int64_t after, Deadline until,
                                                                int cancel_fd) {
   if (!client_.has_stream() || watched_ != keys) open_watch(keys, after);
-  while (true) {
+  for (bool again = false;; again = true) {
     while (!events_.empty()) {
       EtcdEvent event = std::move(events_.front());
       events_.pop_front();
       if (event.revision > after) return event;
     }
+    if (const auto why = again ? end_of_wait(until, cancel_fd) : std::nullopt) return *why;
     const auto line = client_.next_line(until, cancel_fd);
     if (const auto* text = std::get_if<std::string>(&line)) {
       if (!text->empty() && !take_line(*text)) return Wake::Reason::changed;
-      // A server may send lines without end, and no news.
-      if (!events_.empty()) continue;
-      if (readable(cancel_fd)) return Wake::Reason::interrupted;
-      if (BootClock::now() >= until) return Wake::Reason::due;
       continue;
     }
     switch (std::get<HttpClient::StreamEnd>(line)) {
@@ -106,7 +110,10 @@ std::variant<std::string, Wake::Reason> EtcdBackend::next_event(const WatchedLiv
     if (const auto* why = std::get_if<Wake::Reason>(&change)) return *why;
     EtcdEvent& event = std::get<EtcdEvent>(change);
     // A life is begun without a message.
-    if (!event.deleted && event.value.empty()) continue;
+    if (!event.deleted && event.value.empty()) {
+      if (const auto why = end_of_wait(until, cancel_fd)) return *why;
+      continue;
+    }
     if (!event.deleted && event.key == keys.front().key) return std::move(event.value);
     if (event.key == keys.front().key) return Wake::Reason::changed;
     if (auto message = message_beside(keys, watched.after, until, cancel_fd)) return *message;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <random>
 
@@ -62,35 +63,46 @@ void collect_mailbox(const Directory& directory, const std::string& name) {
   if (reach(directory, name).how == Reached::How::nobody) remove_mailbox(directory, name);
 }
 
+/// Calls `visit` with each name of the directory until that returns false.
+void for_each_name(const Directory& directory, const std::function<bool(std::string)>& visit) {
+  const int fd = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : fdopendir(fd), closedir);
+  if (!stream) throw_errno("cannot read the lock directory " + escaped(directory.path()));
+  while (const dirent* entry = readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe)
+    if (!visit(entry->d_name)) return;
+  }
+}
+
 /// Any few of the names that dlock makes and removes, each as likely: the order of a directory
 /// stays the same, and so would those that are looked at (reservoir sampling, Vitter's algorithm
-/// R).
+/// R). Of a very large one mostly the beginning is read.
 std::vector<std::string> some_names_in(const Directory& directory) {
+  constexpr std::size_t beginning = 4096;
   std::minstd_rand random(static_cast<std::uint32_t>(BootClock::now().time_since_epoch().count()));
+  const bool reads_all = random() % 4 == 0;
   std::vector<std::string> some;
   std::size_t seen = 0;
-  for (std::string& name : names_in(directory)) {
-    if (!is_mailbox_name(name) && !is_key_file_name(name) && !is_latch_file_name(name)) continue;
+  for_each_name(directory, [&](std::string name) {
+    if (!is_mailbox_name(name) && !is_key_file_name(name) && !is_latch_file_name(name)) return true;
     ++seen;
     if (some.size() < most_names_looked_at) {
       some.push_back(std::move(name));
     } else if (const std::size_t place = random() % seen; place < some.size()) {
       some[place] = std::move(name);
     }
-  }
+    return reads_all || seen < beginning;
+  });
   return some;
 }
 
 }  // namespace
 
 std::vector<std::string> names_in(const Directory& directory) {
-  const int fd = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : fdopendir(fd), closedir);
-  if (!stream) throw_errno("cannot read the lock directory " + escaped(directory.path()));
   std::vector<std::string> names;
-  while (const dirent* entry = readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe)
-    names.emplace_back(entry->d_name);
-  }
+  for_each_name(directory, [&](std::string name) {
+    names.push_back(std::move(name));
+    return true;
+  });
   return names;
 }
 

@@ -64,8 +64,8 @@ bool is_being_made(const Directory& directory, const std::string& name) {
 /// Whether a process of this user was killed before it could let others at the file.
 bool is_half_made(const Fd& file) {
   struct stat info {};
-  return fstat(file.get(), &info) == 0 && info.st_uid == geteuid() && info.st_size == 0 &&
-         (info.st_mode & 0777) == 0600;
+  return fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
+         info.st_uid == geteuid() && info.st_size == 0 && (info.st_mode & 0777) == 0600;
 }
 
 /// The open file, whether it was made just now; an empty Fd if there is none.

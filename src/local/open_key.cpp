@@ -32,21 +32,25 @@ bool FifoNotifier::knock(const WaiterEntry& waiter, News news) {
     return false;
   }
   woken_.insert(waiter.token);
-  // There may be more waiters than this process may have files open. Those that are told early
-  // wait at the key's file.
-  constexpr std::size_t most_open = 64;
-  if (open_.size() == most_open) {
-    deliver();
-    open_.clear();
-    delivered_ = 0;
-  }
-  open_.emplace_back(std::move(reached.fd), news);
+  write_later(std::move(reached.fd), news);
   return true;
 }
 
 void FifoNotifier::tell(const HolderIdentity& thrown_out) {
   auto reached = reach(directory_, thrown_out.mailbox);
-  if (reached.fd) open_.emplace_back(std::move(reached.fd), News::own);
+  if (reached.fd) write_later(std::move(reached.fd), News::own);
+}
+
+/// There may be more of them than this process may have files open. Those that are told early wait
+/// at the key's file.
+void FifoNotifier::write_later(Fd mailbox, News news) {
+  constexpr std::size_t most_open = 64;
+  if (open_.size() >= most_open) {
+    deliver();
+    open_.clear();
+    delivered_ = 0;
+  }
+  open_.emplace_back(std::move(mailbox), news);
 }
 
 void FifoNotifier::deliver() {

@@ -36,6 +36,7 @@ class FifoNotifier final : public WaiterNotifier {
 
  private:
   bool knock(const WaiterEntry& waiter, News news);
+  void write_later(Fd mailbox, News news);
 
   const Directory& directory_;
   std::set<Token> woken_;

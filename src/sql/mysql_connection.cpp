@@ -267,6 +267,7 @@ void MysqlConnection::connect(const CallOptions& call_options) {
     try {
       if (log_in(all[i], share_of(call_options, left))) break;
     } catch (const Error& trouble) {
+      if (mysql_ != nullptr) abandon();
       if (trouble.kind() != ErrorKind::unavailable || left == 1) throw;
       continue;
     }

@@ -42,11 +42,15 @@ std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOption
   if (options == nullptr) return {};
   const auto hosts = entries(parameter(options.get(), "host"));
   auto ports = entries(parameter(options.get(), "port"));
+  // An empty entry of a list is libpq's own port; given alone, it would leave the URL's list.
+  if (ports.size() > 1)
+    std::replace(ports.begin(), ports.end(), std::string(), std::string("5432"));
   if (ports.size() == 1) ports.resize(hosts.size(), ports.front());
   const bool has_addresses =
       !parameter(options.get(), "hostaddr").empty() || std::getenv("PGHOSTADDR") != nullptr;
   const bool all_sockets = std::all_of(hosts.begin(), hosts.end(), is_socket);
-  if (has_addresses || all_sockets || ports.size() != hosts.size()) return {};
+  const bool some_empty = std::find(hosts.begin(), hosts.end(), "") != hosts.end();
+  if (has_addresses || all_sockets || some_empty || ports.size() != hosts.size()) return {};
   std::vector<PostgresHost> found;
   std::optional<Error> trouble;
   for (std::size_t i = 0; i < hosts.size(); ++i) {

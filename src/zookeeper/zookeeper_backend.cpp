@@ -153,7 +153,7 @@ Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& 
     if (child.starts_with(client_child)) seen.alive->insert(child.substr(client_child.size()));
   }
   seen.holding = *seen.alive;
-  seen.own = client_.session_id();
+  seen.holding.erase(client_.session_id());
   State& state = states_[record];
   const bool known = state.incarnation == incarnation && state.node_version == node.data.version;
   if (!known) state = {++last_version_, incarnation, node.data.version};
@@ -338,7 +338,6 @@ RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& 
     const Snapshot seen = snapshot_from(wanted[i], found[i], page.read);
     page.read.alive->insert(seen.alive->begin(), seen.alive->end());
     page.read.holding.insert(seen.holding.begin(), seen.holding.end());
-    page.read.own = seen.own;
     page.records.push_back({wanted[i], seen.text, {}});
   }
   return page;

@@ -260,6 +260,16 @@ TEST_CASE("database: of several hosts of PostgreSQL one that never answers is pa
   CHECK(result.out == "ran\n");
 }
 
+TEST_CASE("database: of several hosts of PostgreSQL one without a port has the usual one") {
+  if (is_missing<PostgresServer>()) return;
+  std::string url = empty_database<PostgresServer>().tcp_url("postgres");
+  url.insert(url.find('@') + 1, "127.0.0.9,");
+  const auto result = dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "ran\n");
+}
+
 TEST_CASE("database: a client library that cannot be loaded is one line that names its package") {
   const TempDir dir;
   for (const std::string library : {"libpq.so.5", "libmariadb.so.3"}) write_file(dir / library, "");

@@ -321,6 +321,8 @@ TEST_CASE("text that may be a URL is shown without what stands before its last @
   CHECK(redacted("plain\x1b") == "plain\\x1B");
   CHECK(in_quotes("pg://h/d?password=p&x=y") == "\"pg://h/d?password=***&x=y\"");
   CHECK(in_quotes("pg://u:p@h/d?password=p") == "\"pg://***@h/d?password=***\"");
+  CHECK(in_quotes("pg://h/?password=xpassword=y&password=z") ==
+        "\"pg://h/?password=***&password=***\"");
   CHECK(in_quotes("a@b") == "\"a@b\"");
   CHECK(in_quotes("redis://a@b") == "\"redis://***@b\"");
   CHECK(in_quotes(std::string(79, 'x') + "\xc3\xa4x") == "\"" + std::string(79, 'x') + "...\"");
@@ -339,13 +341,13 @@ TEST_CASE("a password in a URL is noticed") {
 }
 
 TEST_CASE("what PostgreSQL's library would quote with its password is refused before") {
-  for (const char* url :
-       {"postgres://app:s3%cret@db/shop", "postgres://s3%cret@db/shop",
-        "postgres://app:s3cret@[::1]5432/shop", "postgres://app:s3cret@[::1/shop",
-        "postgres://app:s3cret@[]/shop", "postgres://app:s3cret@a:b:c/shop",
-        "postgres://app:s3cret/shop", "postgres://h/db?password=s3%cret", "postgres://h/db?s3cret",
-        "postgres://h/db?password=s3%00cret", "postgres://app:s3cret@h/d%b",
-        "postgres://app:s3cret@h,i:x/db", "postgres://h/db?sslrootcert=ca.pem"}) {
+  for (const char* url : {"postgres://app:s3%cret@db/shop", "postgres://s3%cret@db/shop",
+                          "postgres://app:s3cret@[::1]5432/shop", "postgres://app:s3cret@[::1/shop",
+                          "postgres://app:s3cret@[]/shop", "postgres://app:s3cret@a:b:c/shop",
+                          "postgres://app:s3cret/shop", "postgres://h/db?password=s3%cret",
+                          "postgres://h/db?s3cret", "postgres://h/db?password=s3%00cret",
+                          "postgres://app:s3cret@h/d%b", "postgres://app:s3@cret@h/db",
+                          "postgres://app:s3cret@h,i:x/db", "postgres://h/db?sslrootcert=ca.pem"}) {
     CAPTURE(url);
     const std::string line = fault(url);
     CHECK(line != "");

@@ -10,7 +10,7 @@
 
 namespace dlock {
 
-// What the two sides of an AttachDaemon say to each other, each a message of its own. "lost": the
+// The messages between the two sides of an AttachDaemon. "lost": the
 // locks have been lost or given back. An error, told by its kind, one byte, and its line: given
 // back, too.
 inline constexpr char daemon_keeps[] = "keeps";

@@ -52,8 +52,9 @@ class ReleaseNotice {
  public:
   /// Waits until the daemon has taken note, but not for one that is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
-  /// What the engine said to the release. After a yes, returns once the daemon has dropped the key,
-  /// and has ended if it was its last. Not called, it may have been done or not.
+  /// Tells the daemon the engine's answer to the release. After a yes, returns once the daemon has
+  /// dropped the key, and has ended if it was its last. Not called, the release may have been done
+  /// or not.
   void answered(bool yes) const;
 
  private:

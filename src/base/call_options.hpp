@@ -16,14 +16,16 @@ struct CallOptions {
   const Event* sent = nullptr;  ///< raised when a request is on its way
 };
 
+/// The same for a part of the call, which takes no longer than `span`.
+inline CallOptions at_most(milliseconds span, const CallOptions& call_options) {
+  return {std::min(call_options.deadline, later(BootClock::now(), span)), call_options.cancel_fd};
+}
+
 /// The options of one try of so many that are left, which all come to the same: each gets its share
 /// of the time, so that one which never answers leaves some for the others.
 inline CallOptions share_of(const CallOptions& call_options, std::size_t tries) {
-  CallOptions share = call_options;
-  if (share.deadline == never) return share;
-  const auto left = left_until(share.deadline) / static_cast<int>(tries);
-  share.deadline = std::min(later(BootClock::now(), left), call_options.deadline);
-  return share;
+  if (call_options.deadline == never) return {never, call_options.cancel_fd};
+  return at_most(left_until(call_options.deadline) / static_cast<int>(tries), call_options);
 }
 
 }  // namespace dlock

@@ -7,8 +7,6 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "base/wait.hpp"
-#include "rule/table_text.hpp"
 #include "rule/table_views.hpp"
 
 namespace dlock {
@@ -21,6 +19,13 @@ constexpr int releases_per_sweep = 16;
 microseconds clock_since(const Snapshot& seen) {
   const auto passed = passed_since(seen.sent);
   return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
+}
+
+/// Of a record in which this store has a hold.
+bool others_hold(const Snapshot& seen) {
+  constexpr std::string_view hold = "\nhold ";
+  const auto first = seen.text.find(hold);
+  return first != std::string::npos && seen.text.find(hold, first + 1) != std::string::npos;
 }
 
 bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std::string::npos; }
@@ -214,8 +219,7 @@ std::optional<Snapshot> CasStore::last_written(const LockKey& key) const {
   if (has_waiters(over) && !leases_) return std::nullopt;
   // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
   // seem to be later than it is, and another's lease over.
-  const bool alone = over.text.empty() || parse_record(over.text, name()).table.holds.size() == 1;
-  if (!alone) return std::nullopt;
+  if (others_hold(over)) return std::nullopt;
   over.clock = clock_since(over);
   return over;
 }
@@ -284,9 +288,7 @@ Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     const auto heard = backend_->next_message(channel_, until, cancel_fd);
     if (const auto* why = std::get_if<Wake::Reason>(&heard)) return Wake{*why, {}};
     if (auto wake = wake_from(std::get<std::string>(heard), claim)) return *wake;
-    // Others may send messages without end.
-    if (readable(cancel_fd)) return Wake{Wake::Reason::interrupted, {}};
-    if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};
+    if (const auto why = end_of_sleep(until, cancel_fd)) return Wake{*why, {}};
   }
 }
 

@@ -26,11 +26,11 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 
 }  // namespace
 
-/// What the supervisor watches where leases are renewed: the keeper's fd and deadline.
+/// What the supervisor watches where leases are renewed: the renewer's fd and deadline.
 class HeldLocks::LeaseMonitor final : public StopSource {
  public:
-  LeaseMonitor(LeaseRenewer& keeper, milliseconds unconfirmed_grace, const Log& log)
-      : renewer_(keeper), unconfirmed_grace_(unconfirmed_grace), log_(log) {}
+  LeaseMonitor(LeaseRenewer& renewer, milliseconds unconfirmed_grace, const Log& log)
+      : renewer_(renewer), unconfirmed_grace_(unconfirmed_grace), log_(log) {}
   int fd() const override { return renewer_.news_fd(); }
   Deadline look_by() const override { return renewer_.start_by(); }
   bool lost() const override {

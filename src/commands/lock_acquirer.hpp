@@ -16,7 +16,7 @@ namespace dlock {
 /// the way, and signals that end the waiting.
 class LockAcquirer {
  public:
-  /// What differs between them.
+  /// The terms in which the commands differ.
   struct Terms {
     Who who;  ///< what others will see
     Liveness upkeep;

@@ -13,7 +13,7 @@
 
 namespace dlock {
 
-/// What opening a store depends on, of the settings of a command, which outlive it.
+/// The settings of a command that decide which store is opened; they outlive it.
 // NOLINTBEGIN(google-explicit-constructor)
 struct StoreTerms {
   const ServerSettings& settings;

@@ -94,8 +94,7 @@ class RedlockStore::Poll {
 CallOptions RedlockStore::share_of(const CallOptions& call_options, milliseconds ttl) {
   constexpr milliseconds least{200};
   constexpr milliseconds most{1000};
-  const auto share = std::clamp(ttl / 20, least, most);
-  return {std::min(call_options.deadline, later(BootClock::now(), share)), call_options.cancel_fd};
+  return at_most(std::clamp(ttl / 20, least, most), call_options);
 }
 
 Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {

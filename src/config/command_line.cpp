@@ -122,7 +122,7 @@ class ArgParser {
 
   void add(const Option& option, std::optional<std::string> value) {
     if (!option.takes_value() && value) throw_usage(option.shown() + " takes no value");
-    // What a failed acquire has printed.
+    // A failed acquire has printed an empty token.
     const bool token_to_release = command_ == Command::release && option.is("token");
     if (value && value->empty() && !option.has(may_be_empty) && !token_to_release) {
       throw_usage(option.shown() + ": the value is empty");

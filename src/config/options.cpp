@@ -120,7 +120,7 @@ constexpr Option option_table[] = {
     {"version", 'V', no_value, all, "print the version"},
 };
 
-/// What one command means by an option that others have, too, and that means something else there.
+/// The help of an option that means something else to this command than to others.
 struct Wording {
   Command command;
   char option[7];

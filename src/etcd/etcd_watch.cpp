@@ -11,13 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-/// Why a wait is over although what was heard is no news: a server may say that without end.
-std::optional<Wake::Reason> end_of_wait(Deadline until, int cancel_fd) {
-  if (readable(cancel_fd)) return Wake::Reason::interrupted;
-  if (BootClock::now() >= until) return Wake::Reason::due;
-  return std::nullopt;
-}
-
 }  // namespace
 
 void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t after) {
@@ -64,7 +57,7 @@ std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector
       events_.pop_front();
       if (event.revision > after) return event;
     }
-    if (const auto why = again ? end_of_wait(until, cancel_fd) : std::nullopt) return *why;
+    if (const auto why = again ? end_of_sleep(until, cancel_fd) : std::nullopt) return *why;
     const auto line = client_.next_line(until, cancel_fd);
     if (const auto* text = std::get_if<std::string>(&line)) {
       if (!text->empty() && !take_line(*text)) return Wake::Reason::changed;
@@ -111,7 +104,7 @@ std::variant<std::string, Wake::Reason> EtcdBackend::next_event(const WatchedLiv
     EtcdEvent& event = std::get<EtcdEvent>(change);
     // A life is begun without a message.
     if (!event.deleted && event.value.empty()) {
-      if (const auto why = end_of_wait(until, cancel_fd)) return *why;
+      if (const auto why = end_of_sleep(until, cancel_fd)) return *why;
       continue;
     }
     if (!event.deleted && event.key == keys.front().key) return std::move(event.value);

@@ -121,9 +121,7 @@ void LatchFile::save(bool wake) {
     // One at a time: there may be more of them than this process may have files open.
     for (const std::string& mailbox : latch->mailboxes) {
       const Reached reached = reach(directory_, mailbox);
-      // A full FIFO will wake its owner without this byte.
-      if (reached.fd) [[maybe_unused]]
-        const auto written = write(reached.fd.get(), "!", 1);
+      if (reached.fd) write_news(reached.fd, News::own);
     }
   });
 }

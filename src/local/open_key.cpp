@@ -60,9 +60,7 @@ void FifoNotifier::deliver() {
   std::stable_partition(first, open_.end(),
                         [](const auto& each) { return each.second == News::of_others; });
   for (; delivered_ < open_.size(); ++delivered_) {
-    // A full FIFO will wake its owner without this byte.
-    const char byte = static_cast<char>(open_[delivered_].second);
-    [[maybe_unused]] const auto written = write(open_[delivered_].first.get(), &byte, 1);
+    write_news(open_[delivered_].first, open_[delivered_].second);
   }
 }
 

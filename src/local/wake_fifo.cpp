@@ -81,6 +81,12 @@ Reached reach(const Directory& directory, const std::string& mailbox) {
   return reached;
 }
 
+void write_news(const Fd& mailbox, News news) {
+  // A full FIFO will wake its owner without this byte.
+  const char byte = static_cast<char>(news);
+  [[maybe_unused]] const auto written = write(mailbox.get(), &byte, 1);
+}
+
 void remove_mailbox(const Directory& directory, const std::string& mailbox) {
   if (is_mailbox_name(mailbox)) unlinkat(directory.fd(), mailbox.c_str(), 0);
 }

@@ -59,6 +59,9 @@ struct Reached {
 /// Throws Error{host_refused} if this process can open no more files.
 Reached reach(const Directory& directory, const std::string& mailbox);
 
+/// Tells the owner of a mailbox that listens.
+void write_news(const Fd& mailbox, News news);
+
 /// Removes the mailbox of one who has gone.
 void remove_mailbox(const Directory& directory, const std::string& mailbox);
 

@@ -3,8 +3,15 @@
 #include <exception>
 
 #include "base/escape.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
+
+std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {
+  if (readable(cancel_fd)) return Wake::Reason::interrupted;
+  if (BootClock::now() >= until) return Wake::Reason::due;
+  return std::nullopt;
+}
 
 std::string evicted_by_text(const Who& by) {
   const std::string reason = by.label.empty() ? "" : ": " + escaped(by.label);

@@ -45,6 +45,10 @@ struct Wake {
   std::optional<Grant> grant{};
 };
 
+/// The reason to end a sleep between two messages that wake nobody: others may send them without
+/// end. Called by each engine's loop that listens.
+std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd);
+
 /// The options of a renewal, beside its claim.
 struct RenewalTerms {
   std::optional<milliseconds> ttl{};  ///< a new one; else the lease is as long as before

@@ -9,10 +9,6 @@
 namespace dlock {
 namespace {
 
-CallOptions share_of(const CallOptions& call_options, milliseconds share) {
-  return {std::min(call_options.deadline, later(BootClock::now(), share)), call_options.cancel_fd};
-}
-
 RedisTerms for_nodes(RedisTerms terms) {
   terms.may_move = true;
   return terms;
@@ -69,7 +65,7 @@ CallOptions ClusterRouter::RoutedCall::share() const {
   constexpr milliseconds least{100};
   const auto left = left_until(call_options_.deadline);
   const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
-  return share_of(call_options_, std::max(left / static_cast<int>(others), std::min(left, least)));
+  return at_most(std::max(left / static_cast<int>(others), std::min(left, least)), call_options_);
 }
 
 bool ClusterRouter::RoutedCall::arrives(const Try& attempt) {
@@ -147,7 +143,7 @@ void ClusterRouter::RoutedCall::look_elsewhere(const Error& error, const NodeAdd
 /// Half of the time left at most is spent on it, for the request itself needs some.
 bool ClusterRouter::RoutedCall::refreshed(const NodeAddress& avoided) {
   try {
-    cluster_.refresh(avoided, share_of(call_options_, left_until(call_options_.deadline) / 2));
+    cluster_.refresh(avoided, at_most(left_until(call_options_.deadline) / 2, call_options_));
     return true;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) throw;
@@ -241,7 +237,7 @@ void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
     try {
       RedisClient& node = node_at(places[i]);
       const Request slots{"CLUSTER", "SLOTS"};
-      const Reply reply = node.read_here({slots}, share_of(call_options, share)).front();
+      const Reply reply = node.read_here({slots}, at_most(share, call_options)).front();
       take_map(node, reply, places[i]);
       if (!reply.is_error()) return;
       last = server_error(reply, node.name());
@@ -307,7 +303,7 @@ void ClusterRouter::visit_all(const CallOptions& call_options, const Visit& visi
                     " of its slots have no node, so nobody can tell all locks");
   }
   for (const NodeAddress& master : map_.masters()) {
-    visit(node_at(master), share_of(call_options, left_until(call_options.deadline) / 2));
+    visit(node_at(master), at_most(left_until(call_options.deadline) / 2, call_options));
   }
 }
 

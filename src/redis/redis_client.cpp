@@ -148,10 +148,4 @@ std::variant<ChannelMessage, Wake::Reason> RedisClient::next_message(const std::
   return Wake::Reason::due;
 }
 
-std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {
-  if (readable(cancel_fd)) return Wake::Reason::interrupted;
-  if (BootClock::now() >= until) return Wake::Reason::due;
-  return std::nullopt;
-}
-
 }  // namespace dlock

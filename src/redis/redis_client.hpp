@@ -91,7 +91,4 @@ inline bool LinkId::is_open() const {
   return client != nullptr && client->links() == number && client->is_open();
 }
 
-/// Whether what others publish without end has kept a sleeper too long.
-std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd);
-
 }  // namespace dlock

@@ -26,6 +26,13 @@ Lie made_of_truth(std::string name, std::function<FalseReply(const std::string&)
   return {std::move(name), std::move(tell)};
 }
 
+/// Begins in one piece, and goes on without end in many.
+Lie dripping(const char* name, const char* bytes, const char* again) {
+  return made_of_truth(name, [=](const std::string&) {
+    return FalseReply{bytes, Then::repeat, again, drip};
+  });
+}
+
 std::string half(const std::string& truth) { return truth.substr(0, (truth.size() + 1) / 2); }
 
 std::string nested() {
@@ -139,18 +146,9 @@ std::vector<Lie> resp_lies(const Address& other_server) {
       endless("*2147483647\r\n$1\r\n"),
       endless(nested()),
       endless("", "+OK\r\n"),
-      {"an endless line, byte by byte",
-       [](const std::string&) {
-         return FalseReply{"+", Then::repeat, "x", drip};
-       }},
-      {"an endless text, byte by byte",
-       [](const std::string&) {
-         return FalseReply{"$100000\r\n", Then::repeat, "x", drip};
-       }},
-      {"an endless list, byte by byte",
-       [](const std::string&) {
-         return FalseReply{"*4000\r\n", Then::repeat, ":1\r\n", drip};
-       }},
+      dripping("an endless line, byte by byte", "+", "x"),
+      dripping("an endless text, byte by byte", "$100000\r\n", "x"),
+      dripping("an endless list, byte by byte", "*4000\r\n", ":1\r\n"),
       made_of_truth(
           "the reply with large numbers",
           [](const auto& truth) { return FalseReply{with_numbers(truth, "9223372036854775807")}; }),
@@ -195,14 +193,8 @@ std::vector<Lie> blind_lies() {
       endless(std::string("T\x3f\xff\xff\xff", 5)),
       endless("", std::string("N\0\0\0\x0cMabcdef\0", 13)),
       endless(std::string("\xff\xff\xff\x01", 4)),
-      {"an endless header, byte by byte",
-       [](const std::string&) {
-         return FalseReply{"HTTP/1.1 200 OK\r\nX: ", Then::repeat, "x", drip};
-       }},
-      {"an endless body, byte by byte",
-       [](const std::string&) {
-         return FalseReply{"HTTP/1.1 200 OK\r\n\r\n", Then::repeat, " ", drip};
-       }},
+      dripping("an endless header, byte by byte", "HTTP/1.1 200 OK\r\nX: ", "x"),
+      dripping("an endless body, byte by byte", "HTTP/1.1 200 OK\r\n\r\n", " "),
       {"the reply, and more for ever",
        [](const std::string& truth) {
          return FalseReply{truth, Then::repeat, "x", drip};

@@ -4,7 +4,10 @@
 
 #include <map>
 
+#include "rule_support.hpp"
+
 using namespace dlock;
+using dlock::test::claim;
 
 namespace {
 
@@ -29,14 +32,6 @@ struct Rules {
   void pass(milliseconds span) {
     clock += span;
     wall += span;
-  }
-  static Claim claim(const std::string& token, const std::string& owner, std::int64_t limit = 1) {
-    Claim claim;
-    claim.token.text = token;
-    claim.owner.text = owner;
-    claim.limit.owners = limit;
-    claim.ttl = milliseconds(10'000);
-    return claim;
   }
   std::variant<Granted, Refused> ask(const Claim& claim, bool wait = false,
                                      std::optional<Ticket> ticket = {}) {
@@ -73,57 +68,57 @@ std::size_t grants_in(const Heard& heard) {
 
 TEST_CASE("rules: a fence is the wall clock, and one more than the last where that is behind") {
   Rules rules;
-  CHECK(rules.granted(rules.claim("a", "a")).fence.value == 5'000'000);
+  CHECK(rules.granted(claim("a", "a")).fence.value == 5'000'000);
   rules.release("a");
   rules.wall = microseconds(1);
-  CHECK(rules.granted(rules.claim("b", "b")).fence.value == 5'000'001);
+  CHECK(rules.granted(claim("b", "b")).fence.value == 5'000'001);
 }
 
 TEST_CASE("rules: an owner below a holder re-enters with its fence, a stranger does not") {
   Rules rules;
-  const auto outer = rules.granted(rules.claim("t1", "a"));
+  const auto outer = rules.granted(claim("t1", "a"));
   rules.pass(milliseconds(5));
-  CHECK(rules.granted(rules.claim("t2", "a/b")).fence == outer.fence);
+  CHECK(rules.granted(claim("t2", "a/b")).fence == outer.fence);
   CHECK(rules.table.find_hold({"t2"})->owner.text == "a");
-  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Reason::held);
+  CHECK(rules.refused(claim("t3", "ab")).why == Refusal::Reason::held);
   rules.release("t1");
-  CHECK(rules.refused(rules.claim("t3", "ab")).why == Refusal::Reason::held);
+  CHECK(rules.refused(claim("t3", "ab")).why == Refusal::Reason::held);
   rules.release("t2");
-  rules.granted(rules.claim("t3", "ab"));
+  rules.granted(claim("t3", "ab"));
 }
 
 TEST_CASE("rules: who asks for fewer than are inside beside it is told to upgrade, never queued") {
   Rules rules;
-  rules.granted(rules.claim("r1", "a", 0));
-  rules.granted(rules.claim("r2", "b", 0));
-  CHECK(rules.refused(rules.claim("w", "a/x", 1), true).why == Refusal::Reason::upgrade);
+  rules.granted(claim("r1", "a", 0));
+  rules.granted(claim("r2", "b", 0));
+  CHECK(rules.refused(claim("w", "a/x", 1), true).why == Refusal::Reason::upgrade);
   CHECK(rules.table.queue.empty());
-  rules.granted(rules.claim("w", "a/x", 2));
+  rules.granted(claim("w", "a/x", 2));
 }
 
 TEST_CASE("rules: the smallest limit among those inside and the one who asks decides") {
   Rules rules;
-  rules.granted(rules.claim("a", "a", 3));
-  rules.granted(rules.claim("b", "b", 2));
-  CHECK(rules.refused(rules.claim("c", "c", 3)).holds.size() == 2);
+  rules.granted(claim("a", "a", 3));
+  rules.granted(claim("b", "b", 2));
+  CHECK(rules.refused(claim("c", "c", 3)).holds.size() == 2);
   rules.release("b");
-  CHECK(rules.refused(rules.claim("c", "c", 1)).why == Refusal::Reason::held);
-  rules.granted(rules.claim("c", "c", 2));
+  CHECK(rules.refused(claim("c", "c", 1)).why == Refusal::Reason::held);
+  rules.granted(claim("c", "c", 2));
 }
 
 TEST_CASE("rules: the same acquire again is the same hold with a fresh lease") {
   Rules rules;
-  const auto once = rules.granted(rules.claim("a", "a"));
+  const auto once = rules.granted(claim("a", "a"));
   rules.pass(milliseconds(9'000));
-  CHECK(rules.granted(rules.claim("a", "a")) == once);
+  CHECK(rules.granted(claim("a", "a")) == once);
   CHECK(rules.table.holds.size() == 1);
   rules.pass(milliseconds(9'000));
-  CHECK(rules.refused(rules.claim("b", "b")).ask_again == milliseconds(1'000));
+  CHECK(rules.refused(claim("b", "b")).ask_again == milliseconds(1'000));
 }
 
 TEST_CASE("rules: a lease ends, and is neither renewed nor released after that") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
+  rules.granted(claim("a", "a"));
   rules.pass(milliseconds(10'000));
   CHECK(!rules.renew("a"));
   CHECK(rules.release("a") == Released::not_held);
@@ -132,7 +127,7 @@ TEST_CASE("rules: a lease ends, and is neither renewed nor released after that")
 
 TEST_CASE("rules: a renewal without a length takes the grant's own") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
+  rules.granted(claim("a", "a"));
   CHECK(rules.renew("a", milliseconds(50)) == milliseconds(50));
   CHECK(rules.renew("a") == milliseconds(10'000));
 }
@@ -140,19 +135,19 @@ TEST_CASE("rules: a renewal without a length takes the grant's own") {
 TEST_CASE("rules: a clock that goes back costs at most one lease more") {
   Rules rules;
   rules.pass(milliseconds(60'000));
-  rules.granted(rules.claim("a", "a"));
+  rules.granted(claim("a", "a"));
   rules.clock -= std::chrono::seconds(60);
-  CHECK(rules.refused(rules.claim("b", "b")).ask_again == milliseconds(10'000));
+  CHECK(rules.refused(claim("b", "b")).ask_again == milliseconds(10'000));
   rules.pass(milliseconds(10'000));
-  rules.granted(rules.claim("b", "b"));
+  rules.granted(claim("b", "b"));
 }
 
 TEST_CASE(
     "rules: waiters are let in by ticket when the holder leaves, one provisional grant each") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
-  const auto b = rules.refused(rules.claim("b", "b"), true);
-  const auto c = rules.refused(rules.claim("c", "c"), true);
+  rules.granted(claim("a", "a"));
+  const auto b = rules.refused(claim("b", "b"), true);
+  const auto c = rules.refused(claim("c", "c"), true);
   CHECK(b.ahead == 0);
   CHECK(c.ahead == 1);
   CHECK(c.waiting == 2);
@@ -170,29 +165,29 @@ TEST_CASE(
 
 TEST_CASE("rules: a provisional grant that nobody confirms ends after six seconds") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
-  rules.refused(rules.claim("b", "b"), true);
-  rules.refused(rules.claim("c", "c"), true);
+  rules.granted(claim("a", "a"));
+  rules.refused(claim("b", "b"), true);
+  rules.refused(claim("c", "c"), true);
   rules.release("a");
   rules.pass(milliseconds(5'999));
-  rules.refused(rules.claim("c", "c"), true);
+  rules.refused(claim("c", "c"), true);
   rules.pass(milliseconds(1));
-  rules.granted(rules.claim("c", "c"), true);
+  rules.granted(claim("c", "c"), true);
   CHECK(!rules.renew("b"));
 }
 
 TEST_CASE("rules: after a grant that nobody confirmed the next ones last a second, until one is") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
+  rules.granted(claim("a", "a"));
   for (const char* const name : {"b", "c", "d", "e", "f"}) {
-    rules.refused(rules.claim(name, name), true);
+    rules.refused(claim(name, name), true);
   }
   rules.release("a");
   rules.pass(milliseconds(6'000));
-  rules.refused(rules.claim("f", "f"), true);
+  rules.refused(claim("f", "f"), true);
   CHECK(rules.table.find_hold({"c"})->lease == milliseconds(1'000));
   rules.pass(milliseconds(1'000));
-  rules.refused(rules.claim("f", "f"), true);
+  rules.refused(claim("f", "f"), true);
   CHECK(rules.table.find_hold({"d"})->lease == milliseconds(1'000));
   CHECK(rules.renew("d") == milliseconds(10'000));
   rules.release("d");
@@ -202,11 +197,11 @@ TEST_CASE("rules: after a grant that nobody confirmed the next ones last a secon
 TEST_CASE("rules: a grant that nobody confirmed is forgotten after half a minute") {
   for (const int after : {29'999, 30'000}) {
     Rules rules;
-    rules.granted(rules.claim("a", "a"));
-    for (const char* const name : {"b", "c", "d"}) rules.refused(rules.claim(name, name), true);
+    rules.granted(claim("a", "a"));
+    for (const char* const name : {"b", "c", "d"}) rules.refused(claim(name, name), true);
     rules.release("a");
     rules.pass(milliseconds(6'000 + after));
-    rules.refused(rules.claim("d", "d"), true);
+    rules.refused(claim("d", "d"), true);
     CHECK(rules.table.find_hold({"c"})->lease == milliseconds(after < 30'000 ? 1'000 : 6'000));
   }
 }
@@ -214,29 +209,29 @@ TEST_CASE("rules: a grant that nobody confirmed is forgotten after half a minute
 TEST_CASE("rules: a grant that nobody confirmed leaves no floor, one that was used does") {
   for (const bool used : {false, true}) {
     Rules rules;
-    rules.granted(rules.claim("a", "a"));
-    Claim with_floor = rules.claim("b", "b");
+    rules.granted(claim("a", "a"));
+    Claim with_floor = claim("b", "b");
     with_floor.floor = milliseconds(20'000);
     rules.refused(with_floor, true);
     rules.release("a");
     if (used) CHECK(rules.release("b") == Released::yes);
     rules.pass(milliseconds(6'000));
     CHECK(rules.table.live_holds(rules.now()).empty() == !used);
-    CHECK(std::holds_alternative<Granted>(rules.ask(rules.claim("c", "c"))) == !used);
+    CHECK(std::holds_alternative<Granted>(rules.ask(claim("c", "c"))) == !used);
   }
 }
 
 TEST_CASE("rules: a waiter that does not listen, or was silent for 75 s, is passed over") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
-  rules.refused(rules.claim("silent", "s"), true);
+  rules.granted(claim("a", "a"));
+  rules.refused(claim("silent", "s"), true);
   rules.pass(milliseconds(9'000));
   for (int i = 0; i < 8; ++i) {
     rules.renew("a");
     rules.pass(milliseconds(9'000));
   }
-  rules.refused(rules.claim("deaf", "d"), true);
-  rules.refused(rules.claim("c", "c"), true);
+  rules.refused(claim("deaf", "d"), true);
+  rules.refused(claim("c", "c"), true);
   rules.heard.deaf["deaf"] = true;
   rules.heard.said.clear();
   rules.release("a");
@@ -247,43 +242,43 @@ TEST_CASE("rules: a waiter that does not listen, or was silent for 75 s, is pass
 
 TEST_CASE("rules: a request that does not wait is refused while anybody waits, room or not") {
   Rules rules;
-  rules.granted(rules.claim("r", "r", 0));
-  rules.refused(rules.claim("w", "w", 1), true);
-  CHECK(rules.refused(rules.claim("r2", "r2", 0)).ahead == 1);
+  rules.granted(claim("r", "r", 0));
+  rules.refused(claim("w", "w", 1), true);
+  CHECK(rules.refused(claim("r2", "r2", 0)).ahead == 1);
   CHECK(rules.table.find_waiter({"r2"}) == rules.table.queue.end());
 }
 
 TEST_CASE("rules: a ticket that is brought back gives the place back") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
-  const auto b = rules.refused(rules.claim("b", "b"), true);
-  rules.refused(rules.claim("c", "c"), true);
+  rules.granted(claim("a", "a"));
+  const auto b = rules.refused(claim("b", "b"), true);
+  rules.refused(test::claim("c", "c"), true);
   CHECK(rules.release("b") == Released::left_queue);
-  CHECK(rules.refused(rules.claim("b", "b"), true, b.ticket).ahead == 0);
-  CHECK(rules.refused(rules.claim("b", "b"), true).ticket == b.ticket);
+  CHECK(rules.refused(test::claim("b", "b"), true, b.ticket).ahead == 0);
+  CHECK(rules.refused(claim("b", "b"), true).ticket == b.ticket);
 }
 
 TEST_CASE("rules: a released hold stays kept until its floor, without an owner") {
   Rules rules;
-  Claim claim = rules.claim("a", "a");
+  Claim claim = test::claim("a", "a");
   claim.floor = milliseconds(3'000);
   rules.granted(claim);
   rules.pass(milliseconds(1'000));
   CHECK(rules.release("a") == Released::yes);
   CHECK(rules.release("a") == Released::not_held);
-  CHECK(rules.refused(rules.claim("x", "a/b")).ask_again == milliseconds(2'000));
+  CHECK(rules.refused(test::claim("x", "a/b")).ask_again == milliseconds(2'000));
   CHECK(rules.refused(claim).why == Refusal::Reason::gone);
   rules.pass(milliseconds(2'000));
-  rules.granted(rules.claim("x", "a/b"));
+  rules.granted(test::claim("x", "a/b"));
 }
 
 TEST_CASE("rules: a floor outlives the lease, and can be ignored by a release") {
   Rules rules;
-  Claim claim = rules.claim("a", "a");
+  Claim claim = test::claim("a", "a");
   claim.floor = milliseconds(15'000);
   rules.granted(claim);
   rules.pass(milliseconds(10'000));
-  CHECK(rules.refused(rules.claim("b", "b")).holds[0].flag == Flag::kept);
+  CHECK(rules.refused(test::claim("b", "b")).holds[0].flag == Flag::kept);
   rules.pass(milliseconds(5'000));
   rules.granted(claim);
   CHECK(rules.release("a", ReleaseMode::ignore_floor) == Released::yes);
@@ -292,10 +287,10 @@ TEST_CASE("rules: a floor outlives the lease, and can be ignored by a release") 
 
 TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in") {
   Rules rules;
-  const auto a = rules.granted(rules.claim("a", "a", 2));
-  rules.granted(rules.claim("a2", "a/x", 2));
-  rules.granted(rules.claim("b", "b", 2));
-  rules.refused(rules.claim("w", "w", 2), true);
+  const auto a = rules.granted(claim("a", "a", 2));
+  rules.granted(claim("a2", "a/x", 2));
+  rules.granted(claim("b", "b", 2));
+  rules.refused(claim("w", "w", 2), true);
   const Who by{"h", 1, "u", "c", "l"};
   CHECK(rules.table.force(a.fence, by, rules.now(), rules.heard).answer.size() == 2);
   CHECK(grants_in(rules.heard) == 1);
@@ -306,18 +301,18 @@ TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in
 
 TEST_CASE("rules: readers behind a writer come in together once it has gone") {
   Rules rules;
-  rules.granted(rules.claim("w", "w"));
-  for (const char* reader : {"r1", "r2", "r3"}) rules.refused(rules.claim(reader, reader, 0), true);
+  rules.granted(claim("w", "w"));
+  for (const char* reader : {"r1", "r2", "r3"}) rules.refused(claim(reader, reader, 0), true);
   rules.release("w");
   CHECK(grants_in(rules.heard) == 3);
 }
 
 TEST_CASE("rules: no request looks at more than 500 waiters, and says that more are left") {
   Rules rules;
-  rules.granted(rules.claim("a", "a"));
+  rules.granted(claim("a", "a"));
   for (int i = 0; i < 600; ++i) {
     const std::string token = "w" + std::to_string(i);
-    rules.refused(rules.claim(token, token), true);
+    rules.refused(claim(token, token), true);
     rules.heard.deaf[token] = true;
   }
   CHECK(rules.table.release({"a"}, ReleaseMode::normal, rules.now(), rules.heard).more);

@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include "reference/redis_table.hpp"
+#include "rule_support.hpp"
 
 using namespace dlock;
+using dlock::test::claim;
 
 namespace {
 
@@ -53,15 +55,6 @@ struct ServerRules : NodeRules {
     return table.acquire(claim, {wait, {}}, now, told);
   }
 };
-
-Claim claim(const std::string& token, const std::string& owner, std::int64_t limit = 1) {
-  Claim claim;
-  claim.token.text = token;
-  claim.owner.text = owner;
-  claim.limit.owners = limit;
-  claim.ttl = milliseconds(10'000);
-  return claim;
-}
 
 constexpr std::int64_t hour = 3'600'000'000;
 constexpr std::int64_t minute = 60'000'000;

@@ -54,7 +54,7 @@ class HeldLocks::LeaseMonitor final : public StopSource {
 };
 
 void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margin) const {
-  if (stderr_takes_a_line()) tell_margin(log_, key, margin);
+  if (takes_a_line(STDERR_FILENO)) tell_margin(log_, key, margin);
 }
 
 /// The same where the holds live with this process: they end early only if somebody throws them
@@ -245,8 +245,9 @@ HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode,
   const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
   const auto end = release_until_answered(store_, held, mode, until);
   if (const auto* error = std::get_if<Error>(&end)) {
-    troubles.push_back("could not release " + key +
-                       ", which ends with its lease: " + error->what());
+    const bool by_lease = dlock::needs_renewal(store_, claim);
+    troubles.push_back("could not release " + key + ", which ends with " +
+                       (by_lease ? "its lease: " : "this dlock: ") + error->what());
     return GivenBack::unknown;
   }
   const auto& answer = std::get<ReleaseResult>(end);

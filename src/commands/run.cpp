@@ -193,7 +193,7 @@ Terms Run::terms(HeldLocks& holding) {
   terms.keep_running_on_loss = !stops_on_loss();
   terms.wait_tree = settings_.wait_tree;
   terms.on_loss = [&] {
-    loss_is_told_ = stderr_takes_a_line();
+    loss_is_told_ = takes_a_line(STDERR_FILENO);
     if (loss_is_told_) log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
     RunStatus so_far;
     so_far.locks = status_.locks;
@@ -203,7 +203,7 @@ Terms Run::terms(HeldLocks& holding) {
   terms.before_stop = [&] {
     holding.renew_now();
     // A terminal that takes nothing (^S) must not keep dlock from stopping.
-    if (screen_at(STDERR_FILENO).is_terminal && stderr_takes_a_line())
+    if (screen_at(STDERR_FILENO).is_terminal && takes_a_line(STDERR_FILENO))
       log_.notice(holding.stop_text());
   };
   return terms;
@@ -270,15 +270,16 @@ int Run::finished(const Ending& ending, HeldLocks& holding) {
   holding.stop_keeping(ending.loss_noticed);
   if (ending.child.exec_error == ETIME) return lost_before_start(holding);
   if (ending.child.exec_error) return not_started(*ending.child.exec_error, holding);
-  // Nobody may read what is told, and must not keep the lock from others by that. Where it is lost,
-  // its lease ends anyway, and the release may take a while.
+  // Nobody may read what is told, and must not keep the lock from others by that. Where a lock is
+  // lost, that is told at once if it can be: the release may take a while.
   const bool lost = ending.why == Ending::Reason::lost;
-  if (lost) describe(ending, holding);
+  const bool told = lost && takes_a_line(STDERR_FILENO);
+  if (told) describe(ending, holding);
   const bool released = ending.survivors.empty();
   const bool was_lost =
       released && give_back(holding, ReleaseMode::normal) == HeldLocks::GivenBack::was_lost;
   status_.evicted_by = holding.evicted_by();
-  if (!lost) describe(ending, holding);
+  if (!told) describe(ending, holding);
   if (!released) leave_to_expire(ending.survivors, holding);
   if (was_lost && !lost) {
     status_.lost = true;

@@ -107,7 +107,7 @@ class TracingStore final : public Store {
 }  // namespace
 
 void tell_step(const Log& log, const std::string& text) {
-  if (stderr_takes_a_line()) log.detail(text);
+  if (takes_a_line(STDERR_FILENO)) log.detail(text);
 }
 
 StorePtr told(StorePtr store, const Log& log) {

@@ -13,6 +13,8 @@
 namespace dlock {
 namespace {
 
+constexpr milliseconds longest_wait_for_reader{1000};
+
 /// Those of syslog(3).
 enum class Priority { error = 3, warning = 4, info = 6, debug = 7 };
 
@@ -20,6 +22,7 @@ void write_line(Priority priority, const std::string& text) {
   // Asked for before there is a second thread, and once: stderr stays what it is.
   static const bool graded =
       is_journal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));  // NOLINT(concurrency-mt-unsafe)
+  if (priority != Priority::error && !takes_a_line(STDERR_FILENO, longest_wait_for_reader)) return;
   const std::string grade =
       graded ? "<" + std::to_string(static_cast<int>(priority)) + ">" : std::string();
   write_all(STDERR_FILENO, grade + "dlock: " + text + "\n");
@@ -38,6 +41,11 @@ bool write_all(int fd, const std::string& text) {
   while (!rest.empty()) {
     const auto written = write(fd, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) {  // another process has made it non-blocking
+      pollfd reader[] = {{fd, POLLOUT, 0}};
+      poll_until(reader, never);
+      continue;
+    }
     if (written < 0) return false;
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -48,9 +56,9 @@ void print(const std::string& text) {
   if (!write_all(STDOUT_FILENO, text)) throw_errno("cannot write");
 }
 
-bool stderr_takes_a_line() {
-  pollfd reader[] = {{STDERR_FILENO, POLLOUT, 0}};
-  return poll_until(reader, BootClock::now()) > 0;
+bool takes_a_line(int fd, milliseconds at_most) {
+  pollfd reader[] = {{fd, POLLOUT, 0}};
+  return poll_until(reader, later(BootClock::now(), at_most)) > 0;
 }
 
 void Log::error(const std::string& text) const { write_line(Priority::error, text); }

@@ -2,15 +2,18 @@
 
 #include <string>
 
+#include "base/clock.hpp"
+
 namespace dlock {
 
-/// Whether stderr takes a line now; where it does not (a full pipe that nobody reads, ^S), whoever
-/// watches a lease or a child says nothing rather than wait.
-bool stderr_takes_a_line();
+/// Whether `fd` takes a line within `at_most`; where it does not (a full pipe that nobody reads,
+/// ^S), a process that holds a lock or watches a child says nothing rather than wait.
+bool takes_a_line(int fd, milliseconds at_most = milliseconds(0));
 
 /// Lines on stderr, each with "dlock: " in front and written at once. `text` is one line and
 /// already escaped. With -q there are errors and warnings alone. Where stderr is the journal's,
-/// each line begins with its priority, as sd-daemon(3) has it.
+/// each line begins with its priority, as sd-daemon(3) has it. What is not an error is left out
+/// where nobody reads stderr for a second: a lock may have been granted meanwhile.
 class Log {
  public:
   Log(bool quiet, bool verbose) : quiet_(quiet), verbose_(verbose) {}

@@ -45,7 +45,7 @@ void Picture::leave() {
 }
 
 void LiveLine::draw(const std::string& text) {
-  if (!in_foreground(fd_)) return;
+  if (!in_foreground(fd_) || !takes_a_line(fd_)) return;
   const Screen screen = screen_at(fd_);
   const std::string line = screen.fitted(text, screen.columns - std::min(screen.columns, margin));
   write_all(fd_, wiping() + line);
@@ -53,7 +53,7 @@ void LiveLine::draw(const std::string& text) {
 }
 
 void LiveLine::wipe() {
-  if (width_ > 0) write_all(fd_, wiping());
+  if (width_ > 0 && takes_a_line(fd_)) write_all(fd_, wiping());
   width_ = 0;
 }
 

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fd.hpp"
+
+namespace dlock::test {
+
+/// A pipe that holds all it can, and that nobody reads: whoever writes to it stands still.
+struct FullPipe {
+  FullPipe() {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    reader = Fd(ends[0]);
+    writer = Fd(ends[1]);
+    const char bytes[4096] = {};
+    while (write(writer.get(), bytes, sizeof bytes) > 0) {
+    }
+    REQUIRE(fcntl(writer.get(), F_SETFL, 0) == 0);
+  }
+
+  Fd reader;
+  Fd writer;
+};
+
+}  // namespace dlock::test

@@ -30,6 +30,8 @@ constexpr std::chrono::seconds longest_finish = 2 * longest_rest;
 
 constexpr int channel_number = 3;
 constexpr int not_executed = 127;
+/// The signals that do not end the other process.
+constexpr int outlived[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
 
 /// The other process. A message is the facts as `NAME=value`, a NUL behind each.
 class HookCaller {
@@ -46,9 +48,16 @@ class HookCaller {
   }
 
   /// Of all that dlock was given it keeps stderr and the channel, which is `channel`.
-  static void let_go(int channel) {
+  void let_go(int channel) {
     setpgid(0, 0);
     prctl(PR_SET_NAME, "dlock-hook");
+    // It ends with dlock, of which it has to tell yet: what is sent to all of a service or a
+    // session (systemd's SIGTERM) reaches it too, and the reader of stderr may have gone.
+    for (std::size_t i = 0; i < std::size(outlived); ++i) {
+      struct sigaction ignored {};
+      ignored.sa_handler = SIG_IGN;
+      sigaction(outlived[i], &ignored, &on_entry_[i]);
+    }
     // A process that a call leaves behind must not become dlock's child, and so one of COMMAND's
     // tree.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -99,6 +108,9 @@ class HookCaller {
 
   [[noreturn]] void become(const std::string& message) const {
     setpgid(0, 0);
+    for (std::size_t i = 0; i < std::size(outlived); ++i) {
+      sigaction(outlived[i], &on_entry_[i], nullptr);
+    }
     for (std::size_t at = 0; at < message.size();) {
       const std::string fact = message.c_str() + at;
       const auto equals = fact.find('=');
@@ -127,6 +139,7 @@ class HookCaller {
   const std::string command_;
   const Log& log_;
   Deadline last_by_ = never;  ///< set once dlock tells of no more events
+  struct sigaction on_entry_[std::size(outlived)] {};
   bool warned_ = false;
 };
 
@@ -143,8 +156,9 @@ Hook::Hook(const std::string& command, const Log& log) : log_(log) {
   const pid_t pid = fork();
   if (pid == 0) {
     try {
-      HookCaller::let_go(its_end.get());
-      HookCaller(command, log).run();
+      HookCaller caller(command, log);
+      caller.let_go(its_end.get());
+      caller.run();
     } catch (...) {
       _exit(1);  // never into the code of the one that was forked
     }

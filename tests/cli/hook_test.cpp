@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/process.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -187,6 +188,38 @@ TEST_CASE("hook: its failures are one warning, and change neither the job nor it
   }
   CHECK(
       is_one_message(place.dlock({"run", "-q", "-k", "a", "--hook", "exit 3", "--", "true"}).err));
+}
+
+TEST_CASE("hook: what ends all processes of a service leaves it to tell of the release") {
+  on_each_engine([](const Place& place) {
+    auto job =
+        place.start({"run", "-k", "a", "--hook", telling, "--", "sleep", "60"}, there(place));
+    REQUIRE(has_told(place, 1));
+    const auto children = children_of(job.pid()).value();
+    const auto hook = std::find_if(children.begin(), children.end(), [](pid_t child) {
+      return read_file("/proc/" + std::to_string(child) + "/comm") == "dlock-hook\n";
+    });
+    REQUIRE(hook != children.end());
+    for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE}) kill(*hook, signal);
+    job.signal(SIGTERM);
+    CHECK(job.wait().signal == SIGTERM);
+    const auto told = events(place);
+    REQUIRE(told.size() == 2);
+    CHECK(told[1].starts_with("released a "));
+  });
+}
+
+TEST_CASE("hook: its command has the signals that dlock found") {
+  const Place place(Engine::local);
+  const std::string hook = "grep SigIgn /proc/self/status >>ignored";
+  const auto result = place.shell("grep SigIgn /proc/self/status >plain; \"$D\" run -k a --hook '" +
+                                  hook + "' -- true; trap '' TERM; " +
+                                  "grep SigIgn /proc/self/status >plain2; \"$D\" run -k a --hook '" +
+                                  hook + "' -- true");
+  CHECK(result.exit_code == 0);
+  const std::string plain = read_file(place.dir() / "plain"), other = read_file(place.dir() / "plain2");
+  CHECK(plain != other);
+  CHECK(read_file(place.dir() / "ignored") == plain + plain + other + other);
 }
 
 TEST_CASE("hook: a call that does not end is stopped when dlock exits") {

@@ -73,8 +73,11 @@ long exec_failed_by(std::uint64_t error, int channel) {
 /// Returns what it exits with, unless it executes the command.
 long become(Child::Beginning& beginning) {
   raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before the child asked to die with it.
-  if (raw_syscall(SYS_getppid) != beginning.parent) return exec_failed;
+  // The parent may have ended before the child asked to die with it; or it is in another PID
+  // namespace, and hears of this. The channel adds the word that opens the gate.
+  if (raw_syscall(SYS_getppid) != beginning.parent) {
+    return exec_failed_by(beginning.gated ? ESRCH - 1 : ESRCH, beginning.channel);
+  }
   if (beginning.has_own_group) raw_syscall(SYS_setpgid);
   if (beginning.takes_terminal) {
     // SIGTTOU is blocked here: the kernel sends it to a group that does this from the background.

@@ -58,6 +58,8 @@ Signals::Signals() {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard, &chld_on_entry_);
+  // The wait for a file handles it, and exec would make a default of that (local/file_lock.cpp).
+  sigaction(SIGURG, nullptr, &urg_on_entry_);
   pthread_sigmask(SIG_BLOCK, &blocked, &mask_on_entry_);
   fd_ = Fd(signalfd(-1, &heard_, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_) throw_errno("signalfd");
@@ -76,6 +78,7 @@ void Signals::hear_all() {
 
 void Signals::restore_in_child() const {
   if (chld_on_entry_.sa_handler == SIG_IGN) sigaction(SIGCHLD, &chld_on_entry_, nullptr);
+  if (urg_on_entry_.sa_handler == SIG_IGN) sigaction(SIGURG, &urg_on_entry_, nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_on_entry_, nullptr);
 }
 

@@ -43,6 +43,7 @@ class Signals {
   sigset_t heard_{};
   sigset_t mask_on_entry_{};
   struct sigaction chld_on_entry_ {};
+  struct sigaction urg_on_entry_ {};
   Fd fd_;
 };
 

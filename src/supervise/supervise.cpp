@@ -54,7 +54,9 @@ class Supervisor {
   bool loss_noticed_ = false;
   bool stopping_ = false;
   bool look_again_ = false;
-  bool more_ended_ = false;      ///< adopted ones, that are not reaped yet
+  bool more_ended_ = false;  ///< adopted ones, that are not reaped yet
+  /// Came when a deadline was over, which is looked at first.
+  std::optional<Signals::Event> unheard_;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
 };
 
@@ -132,10 +134,14 @@ std::optional<Reason> Supervisor::reason_to_stop() {
 /// deadlines are to be looked at between them.
 void Supervisor::hear_signals() {
   if (more_ended_) reap_adopted();
-  while (const auto event = signals_.take()) {
+  while (const auto event = unheard_ ? std::exchange(unheard_, {}) : signals_.take()) {
     if (event->number != SIGCHLD) {
       // dlock may have been held up since it looked at the deadlines.
-      if (!stopping_ && is_over(BootClock::now())) return;
+      if (!stopping_ && is_over(BootClock::now())) {
+        unheard_ = event;
+        look_again_ = true;
+        return;
+      }
       pass_on(*event);
       continue;
     }

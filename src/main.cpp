@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   dlock::occupy_standard_fds();
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-    dlock::scrub_passwords(argc, argv);
+    dlock::scrub_secrets(argc, argv);
     return dlock::run_dlock(arguments);
   } catch (const dlock::Error& error) {
     log.error(error.what());

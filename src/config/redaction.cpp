@@ -73,7 +73,17 @@ bool holds_password(std::string_view text) {
   return colon < at;
 }
 
-void scrub_passwords(int argc, char** argv) {
+void scrub_secrets(int argc, char** argv) {
+  constexpr std::string_view option = "--token";
+  for (int i = 0; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string_view text = argv[i];
+    char* token = nullptr;
+    if (text == option && i + 1 < argc) token = argv[i + 1];
+    if (text.starts_with(option) && text.substr(option.size()).starts_with('=')) {
+      token = argv[i] + option.size() + 1;
+    }
+    if (token != nullptr) std::fill(token, token + std::strlen(token), '*');
+  }
   for (int i = 0; i < argc; ++i) {
     char* from = std::strstr(argv[i], "://");
     char* to = std::strrchr(argv[i], '@');

@@ -19,8 +19,9 @@ std::string in_quotes(std::string_view text);
 /// Whether a URL brings a password along.
 bool holds_password(std::string_view text);
 
-/// Overwrites what stands before the `@` of every URL in argv, and its `password=`, where `ps`
-/// would show it. Main calls it first thing, after it has copied the strings.
-void scrub_passwords(int argc, char** argv);
+/// Overwrites in argv, where `ps` would show it, the value of every `--token`, what stands before
+/// the `@` of every URL, and its `password=`. Main calls it first thing, after it has copied the
+/// strings.
+void scrub_secrets(int argc, char** argv);
 
 }  // namespace dlock

@@ -143,7 +143,7 @@ class Resolver {
     } else {
       // With a token an operand is a key, whatever is in it.
       for (const std::string& text : line_.operands) {
-        settings.keys.push_back(key_from({text, "--key", ErrorKind::usage}));
+        add_once(settings.keys, key_from({text, "--key", ErrorKind::usage}));
       }
     }
     if (settings.keys.empty() && settings.patterns.empty()) refuse_without_key();

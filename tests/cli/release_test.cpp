@@ -69,6 +69,14 @@ TEST_CASE("release: of several keys all are released, though nobody reads the li
   });
 }
 
+TEST_CASE("release: a key that is named twice counts once") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a");
+    CHECK(place.dlock({"release", "-k", "a", "--token", token, "a", "a"}).exit_code == 0);
+    CHECK(place.is_free("a"));
+  });
+}
+
 TEST_CASE("release: --force says that no lock matches a pattern") {
   on_each_engine([](const Place& place) {
     place.acquired("other");

@@ -362,6 +362,19 @@ TEST_CASE("what PostgreSQL's library would quote with its password is refused be
   }
 }
 
+TEST_CASE("tokens are overwritten in argv, but not behind what ends the options") {
+  std::string words[] = {"dlock",        "renew", "--token", "cron/17", "--token=cron/17", "-k",
+                         "--token-file", "--",    "--token", "cron/17"};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  scrub_secrets(static_cast<int>(argv.size()), argv.data());
+  CHECK(words[2] == "--token");
+  CHECK(words[3] == "*******");
+  CHECK(words[4] == "--token=*******");
+  CHECK(words[6] == "--token-file");
+  CHECK(words[9] == "cron/17");
+}
+
 TEST_CASE("passwords are overwritten in argv, and nothing else") {
   std::string words[] = {"dlock",
                          "run",
@@ -377,7 +390,7 @@ TEST_CASE("passwords are overwritten in argv, and nothing else") {
                          ""};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
-  scrub_passwords(static_cast<int>(argv.size()), argv.data());
+  scrub_secrets(static_cast<int>(argv.size()), argv.data());
   CHECK(words[3] == "redis://**********@db1/0");
   CHECK(words[4] == "--server=redis://*******@db1");
   CHECK(words[5] == "--serverr=rediss://**********@db1");

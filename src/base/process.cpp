@@ -146,7 +146,7 @@ bool send_signal(const Fd& pidfd, int signal) {
 }
 
 const ProcessId& own_process() {
-  static ProcessId self;
+  thread_local ProcessId self;
   if (self.pid != getpid()) self = process_now(getpid());
   return self;
 }

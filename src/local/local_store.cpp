@@ -100,12 +100,14 @@ auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
 std::optional<LockKey> key_inside(const Directory& directory, const std::string& name,
                                   const CallOptions& call_options) {
   auto file = KeyFile::open(directory, name, KeyFile::Use::read, call_options);
+  std::optional<LockKey> key;
   if (file && is_latch_file_name(name)) {
     const auto named = read_latch(*file, now_here(), directory.shown(name));
-    return named ? std::optional(named->key) : std::nullopt;
+    if (named) key = named->key;
+  } else if (file) {
+    key = parse_table(file->read(), directory.shown(name)).key;
   }
-  const auto text = file ? file->read() : std::string_view();
-  return parse_table(text, directory.shown(name)).key;
+  return key && key_fault(key->text) ? std::nullopt : key;
 }
 
 CallOptions call_options_until(Deadline until) {

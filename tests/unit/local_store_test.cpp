@@ -67,6 +67,67 @@ void date_before_boot(const std::string& path) {
   write_file(path, file);
 }
 
+/// Releases a key for which so many dead ones wait, and 30 behind them. False if the machine was so
+/// late that the hand-over may have lapsed.
+bool goes_past_dead(std::size_t dead) {
+  Place place;
+  LocalStore store(place.settings);
+  const Claim held = claim_on("k");
+  REQUIRE(try_lock(store, held));
+  std::deque<LocalStore> queue;
+  std::vector<Claim> claims;
+  for (std::size_t i = 0; i < dead + 30; ++i) {
+    queue.emplace_back(place.settings);
+    claims.push_back(claim_on("k"));
+    REQUIRE(queue.back().acquire(claims.back(), {true, {}}, {}).index() == 1);
+  }
+  for (std::size_t i = 0; i < dead; ++i) queue.pop_front();
+  const Deadline released = BootClock::now();
+  store.release(held, {}, {});
+  CHECK(readable(queue[0].news_fd()));
+  CHECK(readable(queue[1].news_fd()));
+  CHECK(!readable(queue[2].news_fd()));
+  const auto granted = queue[0].renew(claims[dead], {}, {}).grant;
+  if (!granted && may_have_lapsed(released)) return false;
+  CHECK(granted);
+  const auto state = store.inspect({{held.key}, {}}, {})[0];
+  REQUIRE(state.holders.size() == 1);
+  CHECK(state.waiters.size() == 29);
+  CHECK(state.waiters.front().owner == claims[dead + 1].owner.text);
+  CHECK(state.waiters.back().owner == claims.back().owner.text);
+  return true;
+}
+
+/// Lets in a hundred readers with fewer files to open. False if the machine was so late that the
+/// hand-over may have lapsed.
+bool lets_in_many_shared() {
+  Place place;
+  LocalStore store(place.settings);
+  const Claim writer = claim_on("k");
+  REQUIRE(try_lock(store, writer));
+  std::deque<LocalStore> queue;
+  for (int i = 0; i < 100; ++i) {
+    Claim reader = claim_on("k");
+    reader.limit = no_limit;
+    queue.emplace_back(place.settings);
+    queue.back().acquire(reader, {true, {}}, {});
+  }
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  // As many as are open, the next number, and 80 more.
+  const Fd next(dup(STDERR_FILENO));
+  const rlimit few{static_cast<rlim_t>(next.get()) + 80, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const Deadline released = BootClock::now();
+  store.release(writer, {}, {});
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  const auto state = store.inspect({{writer.key}, {}}, {})[0];
+  if (state.holders.size() < 100 && may_have_lapsed(released)) return false;
+  CHECK(state.holders.size() == 100);
+  CHECK(state.waiters.empty());
+  return true;
+}
+
 }  // namespace
 
 TEST_CASE("a free key is granted, a held one refused with who holds it, and then free again") {
@@ -234,10 +295,10 @@ TEST_CASE("the first waiter is told when the lease that blocks it becomes shorte
   REQUIRE(try_lock(store, first));
   const Claim second = claim_on("k");
   REQUIRE(std::holds_alternative<Refusal>(other.acquire(second, {true, {}}, {})));
-  REQUIRE(store.renew(first, {.ttl = milliseconds(300)}, {}).grant);
+  REQUIRE(store.renew(first, {.ttl = milliseconds(10'000)}, {}).grant);
   const Wake wake = other.sleep(second, later(BootClock::now(), milliseconds(25'000)), -1);
   CHECK(wake.why == Wake::Reason::changed);
-  CHECK(wake.ask_again_at <= later(BootClock::now(), milliseconds(300)));
+  CHECK(wake.ask_again_at <= later(BootClock::now(), milliseconds(10'000)));
 }
 
 TEST_CASE("an own directory is made with its parents for its user alone") {
@@ -290,6 +351,22 @@ TEST_CASE("a directory that was named must exist, and its mode decides who may u
   CHECK((info.st_mode & 07777) == 0666);
 }
 
+TEST_CASE("whoever may only read a directory that was named cannot lock a key's file") {
+  TempDir dir;
+  const DirectorySettings settings{dir / "shared", false};
+  REQUIRE(mkdir(settings.path.c_str(), 0700) == 0);
+  for (const auto& [of_directory, of_file] :
+       {std::pair(0755, 0600), std::pair(0775, 0660), std::pair(0750, 0600)}) {
+    REQUIRE(chmod(settings.path.c_str(), of_directory) == 0);
+    const std::string key = std::to_string(of_directory);
+    LocalStore store(settings);
+    REQUIRE(try_lock(store, claim_on(key)));
+    struct stat info {};
+    REQUIRE(stat((settings.path + "/" + key + ".dlock").c_str(), &info) == 0);
+    CHECK((info.st_mode & 07777) == of_file);
+  }
+}
+
 TEST_CASE("users who share a sticky directory wait for and wake one another") {
   if (geteuid() != 0) {
     MESSAGE("skipped: only root can become another user");
@@ -323,55 +400,16 @@ TEST_CASE("an unwritable directory is the host's refusal, named in the message")
 TEST_CASE("a release goes past any number of dead waiters, and tells the one after the first") {
   for (const std::size_t dead : {0u, 1u, 15u, 16u, 17u, 40u, 47u, 48u, 49u, 110u}) {
     CAPTURE(dead);
-    Place place;
-    LocalStore store(place.settings);
-    const Claim held = claim_on("k");
-    REQUIRE(try_lock(store, held));
-    std::deque<LocalStore> queue;
-    std::vector<Claim> claims;
-    for (std::size_t i = 0; i < dead + 30; ++i) {
-      queue.emplace_back(place.settings);
-      claims.push_back(claim_on("k"));
-      REQUIRE(queue.back().acquire(claims.back(), {true, {}}, {}).index() == 1);
-    }
-    for (std::size_t i = 0; i < dead; ++i) queue.pop_front();
-    store.release(held, {}, {});
-    CHECK(readable(queue[0].news_fd()));
-    CHECK(readable(queue[1].news_fd()));
-    CHECK(!readable(queue[2].news_fd()));
-    const auto granted = queue[0].renew(claims[dead], {}, {}).grant;
-    CHECK(granted);
-    const auto state = store.inspect({{held.key}, {}}, {})[0];
-    REQUIRE(state.holders.size() == 1);
-    CHECK(state.waiters.size() == 29);
-    CHECK(state.waiters.front().owner == claims[dead + 1].owner.text);
-    CHECK(state.waiters.back().owner == claims.back().owner.text);
+    bool in_time = false;
+    for (int tries = 0; tries < 5 && !in_time; ++tries) in_time = goes_past_dead(dead);
+    CHECK(in_time);
   }
 }
 
 TEST_CASE("one release lets in more shared waiters than this process may have files open") {
-  Place place;
-  LocalStore store(place.settings);
-  const Claim writer = claim_on("k");
-  REQUIRE(try_lock(store, writer));
-  std::deque<LocalStore> queue;
-  for (int i = 0; i < 100; ++i) {
-    Claim reader = claim_on("k");
-    reader.limit = no_limit;
-    queue.emplace_back(place.settings);
-    queue.back().acquire(reader, {true, {}}, {});
-  }
-  rlimit before{};
-  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
-  // As many as are open, the next number, and 80 more.
-  const Fd next(dup(STDERR_FILENO));
-  const rlimit few{static_cast<rlim_t>(next.get()) + 80, before.rlim_max};
-  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
-  store.release(writer, {}, {});
-  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
-  const auto state = store.inspect({{writer.key}, {}}, {})[0];
-  CHECK(state.holders.size() == 100);
-  CHECK(state.waiters.empty());
+  bool in_time = false;
+  for (int tries = 0; tries < 5 && !in_time; ++tries) in_time = lets_in_many_shared();
+  CHECK(in_time);
 }
 
 TEST_CASE("a file that is no lock is left alone and named") {

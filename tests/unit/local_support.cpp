@@ -60,6 +60,10 @@ Refusal refused(LocalStore& store, const Claim& claim) {
   return std::get<Refusal>(store.acquire(claim, {}, {}));
 }
 
+bool may_have_lapsed(Deadline handed_over) {
+  return passed_since(handed_over) > milliseconds(1500);
+}
+
 Forked::Forked(const std::function<void()>& work) : pid_(fork()) {
   if (pid_ != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);

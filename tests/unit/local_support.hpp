@@ -19,6 +19,10 @@ int wait_for_lock(LocalStore& store, const Claim& claim);
 bool try_lock(LocalStore& store, const Claim& claim);
 Refusal refused(LocalStore& store, const Claim& claim);
 
+/// Whether a hand-over of that moment may have lapsed by now, as one does that is not confirmed for
+/// two seconds: where the machine was so late, a test has to be tried again.
+bool may_have_lapsed(Deadline handed_over);
+
 /// A child process running `work`; killed and reaped at the end if it still runs.
 class Forked {
  public:

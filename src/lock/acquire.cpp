@@ -202,7 +202,7 @@ class Acquisition {
   std::map<LockKey, Deadline> waiting_since_;
   Deadline begun_ = BootClock::now();
   Deadline again_at_{};
-  bool split_ = false;  ///< the votes were; nobody was let in meanwhile
+  bool goes_on_waiting_ = false;  ///< with another token, since before
 };
 
 Acquired Acquisition::run() {
@@ -222,7 +222,7 @@ Acquired Acquisition::run() {
     }
     leave();
     renew_tokens();
-    if (!std::exchange(split_, false)) waiting_since_.clear();
+    if (!std::exchange(goes_on_waiting_, false)) waiting_since_.clear();
     if (!pause()) return Interrupted{};
   }
 }
@@ -270,14 +270,15 @@ bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
   if (refusal.why == Refusal::Reason::gone && waited_ && may_wait()) {
     if (attempt.ticket()) tickets_[claim.key] = *attempt.ticket();
     again_at_ = BootClock::now();
+    goes_on_waiting_ = true;
     return true;
   }
   if (refusal.why != Refusal::Reason::split) return false;
   const auto end = std::max(wait_end_, later(begun_, request_timeout(claim.ttl)));
   again_at_ = later(BootClock::now(), random_up_to(refusal.ask_again_in));
   if (waited_) tickets_[claim.key] = refusal.ticket;
-  split_ = again_at_ < end;
-  return split_;
+  goes_on_waiting_ = again_at_ < end;
+  return goes_on_waiting_;
 }
 
 /// False if interrupted.

@@ -63,7 +63,10 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   Record record_in(const std::string& name, const EtcdEntry& entry) const;
   std::vector<nlohmann::json> operations(const std::string& name, const Snapshot& over,
                                          const Update& update, const CallOptions& call_options);
+  void take_grant(PlaceLease& lease, const EtcdAnswer& answer) const;
   void take_lease(PlaceLease& lease, const EtcdAnswer& answer) const;
+  /// Throws Error{unavailable} if it is none that a lease can have.
+  milliseconds span_of(const EtcdAnswer& answer, const char* name) const;
   void write_more(const std::vector<nlohmann::json>& operations, const CallOptions& call_options);
   void complete_last(RecordPage& page, const CallOptions& call_options);
   /// The next event of `keys` after the revision `after`; opens the stream unless it tells of them

@@ -6,6 +6,8 @@
 #include "base/backoff.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/join.hpp"
+#include "net/resolve.hpp"
 
 namespace dlock {
 namespace {
@@ -80,6 +82,45 @@ EtcdAnswer error_from(const json& error, std::string message) {
   return answer;
 }
 
+/// Nothing if it is not of etcd's gateway, but of a proxy or another product.
+std::optional<EtcdAnswer> answer_in(const HttpCall& call) {
+  constexpr long http_ok = 200;
+  constexpr EtcdCode last_code = EtcdCode::unauthenticated;
+  // An answer that comes as a stream ends with a line for each part, here one.
+  std::string_view text = call.answer;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  auto answer = parse_answer(text);
+  if (!answer) return std::nullopt;
+  const bool is_error = answer->code != EtcdCode::ok;
+  const bool is_of_etcd = is_error ? answer->code <= last_code : call.status == http_ok;
+  if (!is_of_etcd) return std::nullopt;
+  return answer;
+}
+
+/// For people, where answer_in() has nothing.
+std::string other_answer(const HttpCall& call) {
+  const std::string line = call.answer.substr(0, call.answer.find('\n'));
+  return "not the gateway of an etcd 3.4 or later: it answers " + std::to_string(call.status) +
+         (line.empty() ? "" : " " + escaped(line.substr(0, 60)));
+}
+
+/// Whether another server may do it. A member that has just lost the lead says so by a code that
+/// means nothing (etcd-io/etcd#21671).
+bool is_away(const EtcdAnswer& answer) {
+  const bool lost_lead = answer.code == EtcdCode::unknown &&
+                         answer.message.find("not a primary lessor") != std::string::npos;
+  return lost_lead || answer.code == EtcdCode::unavailable;
+}
+
+/// Whether another login may do it: the token is too old, or names an older state of all users and
+/// roles, as tokens of the kind jwt do.
+bool is_of_old_login(const EtcdAnswer& answer) {
+  const bool users_changed =
+      answer.code == EtcdCode::invalid_argument &&
+      answer.message.find("revision of auth store is old") != std::string::npos;
+  return users_changed || answer.code == EtcdCode::unauthenticated;
+}
+
 }  // namespace
 
 std::optional<EtcdAnswer> parse_answer(std::string_view text) {
@@ -92,6 +133,11 @@ std::optional<EtcdAnswer> parse_answer(std::string_view text) {
   if (error != parsed.end() && error->is_string()) {
     return error_from(parsed, error->get<std::string>());
   }
+  // An error of etcd 3.6 has no field of that name.
+  const auto code = parsed.find("code");
+  if (error == parsed.end() && code != parsed.end() && code->is_number_integer()) {
+    return error_from(parsed, text_in(parsed, "message"));
+  }
   const auto result = parsed.find("result");
   EtcdAnswer answer;
   answer.fields = result != parsed.end() && result->is_object() ? *result : parsed;
@@ -99,16 +145,41 @@ std::optional<EtcdAnswer> parse_answer(std::string_view text) {
 }
 
 EtcdClient::EtcdClient(std::vector<Endpoint> servers, std::string shown)
-    : servers_(std::move(servers)), shown_(std::move(shown)), http_(servers_.front().tls) {}
+    : servers_(std::move(servers)),
+      addresses_(servers_.size()),
+      shown_(std::move(shown)),
+      http_(servers_.front().tls) {}
 
 HttpAddress EtcdClient::address_of_request(const std::string& path) const {
   const Endpoint& server = servers_[current_];
-  if (!server.tls) return {"http://" + server.address() + "/v3/" + path};
+  const std::string resolved = addresses_[current_].value_or("");
+  if (!server.tls) return {"http://" + server.address() + "/v3/" + path, {}, resolved};
   const std::string& name = server.tls->server_name;
-  if (name.empty()) return {"https://" + server.address() + "/v3/" + path};
+  if (name.empty()) return {"https://" + server.address() + "/v3/" + path, {}, resolved};
   // The certificate is for this name.
   return {"https://" + name + ":" + std::to_string(server.port) + "/v3/" + path,
-          "::" + server.address()};
+          "::" + server.address(), resolved};
+}
+
+/// In digits, since libcurl would wait for the resolver however long it takes. They are good until
+/// the server fails.
+void EtcdClient::look_up(const CallOptions& call_options) {
+  const Endpoint& server = servers_[current_];
+  if (addresses_[current_]) return;
+  std::vector<std::string> found;
+  resolve(server.host, server.port, call_options,
+          [&](std::vector<std::string> addresses) { found = std::move(addresses); });
+  const auto has = [](const std::string& text, char what) {
+    return text.find(what) != std::string::npos;
+  };
+  // libcurl takes no zone here, and looks up no host that is an address of IPv6.
+  std::erase_if(found, [&](const std::string& address) { return has(address, '%'); });
+  if (has(server.host, ':')) found.clear();
+  const auto in_brackets = [&](const std::string& address) {
+    return has(address, ':') ? "[" + address + "]" : address;
+  };
+  const std::string name = server.host + ":" + std::to_string(server.port) + ":";
+  addresses_[current_] = found.empty() ? "" : name + joined(found, ",", in_brackets);
 }
 
 /// Of several, the one that is asked.
@@ -146,16 +217,26 @@ void EtcdClient::refuse(const EtcdAnswer& failed) const {
   throw Error(denied ? ErrorKind::denied : ErrorKind::unavailable, said, Cause::other_reply);
 }
 
-EtcdAnswer EtcdClient::answer_from(const HttpCall& call) const {
-  // An answer that comes as a stream ends with a line for each part, here one.
-  std::string_view text = call.answer;
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  if (const auto answer = parse_answer(text)) return *answer;
-  throw_unavailable(
-      server_name() + ": not the gateway of an etcd 3.4 or later: it answers " +
-          std::to_string(call.status) +
-          (text.empty() ? "" : " " + escaped(text.substr(0, text.find('\n')).substr(0, 60))),
-      Cause::other_reply);
+void EtcdClient::pass_over(const std::string& why, Cause cause) {
+  is_electing_ = false;
+  trouble_ = Error(ErrorKind::unavailable, server_name() + ": " + why, cause);
+  next_server();
+}
+
+/// Notes why the server has no answer, or says that it cannot answer now; the next one is current
+/// then.
+void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer) {
+  if (answer) {
+    pass_over(escaped(answer->message), Cause::none);
+    is_electing_ = true;
+  } else if (call.code == CURLE_OK) {
+    pass_over(other_answer(call), Cause::other_reply);
+  } else if (is_refused_certificate(call)) {
+    throw Error(ErrorKind::denied, server_name() + ": " + call.trouble, Cause::certificate);
+  } else {
+    addresses_[current_].reset();
+    pass_over(call.trouble, Cause::none);
+  }
 }
 
 /// While others may answer instead, a server gets its share of the time only.
@@ -167,34 +248,33 @@ Deadline EtcdClient::try_until(std::size_t tries, Deadline deadline) const {
   return std::min(deadline, later(BootClock::now(), share));
 }
 
-/// Nothing if the server did not answer, or only that it cannot now; the next one is current then.
+/// Nothing if the server is not found, did not answer, or only that it cannot now; the next one is
+/// current then.
 std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     const std::vector<EtcdRequest>& requests, Repeat repeat, const CallOptions& call_options) {
+  try {
+    look_up(call_options);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unavailable) throw;
+    pass_over(error.what(), error.cause());
+    return std::nullopt;
+  }
+  const bool once = repeat == Repeat::no;
   std::vector<HttpCall> calls;
   for (const EtcdRequest& request : requests)
-    calls.push_back({address_of_request(request.path), request.fields.dump()});
+    calls.push_back({address_of_request(request.path), request.fields.dump(), once});
   http_.post(calls, call_options);
   std::vector<EtcdAnswer> answers;
   for (const HttpCall& call : calls) {
-    if (call.code != CURLE_OK) {
-      trouble_ = server_name() + ": " + call.trouble;
-      is_electing_ = false;
-      if (is_refused_certificate(call)) {
-        throw Error(ErrorKind::denied, trouble_, Cause::certificate);
-      }
-      next_server();
-      if (repeat == Repeat::no && call.may_have_come) throw_unavailable(trouble_);
-      return std::nullopt;
+    std::optional<EtcdAnswer> answer;
+    if (call.code == CURLE_OK) answer = answer_in(call);
+    if (answer && !is_away(*answer)) {
+      answers.push_back(std::move(*answer));
+      continue;
     }
-    EtcdAnswer answer = answer_from(call);
-    if (answer.code == EtcdCode::unavailable) {
-      trouble_ = server_name() + ": " + escaped(answer.message);
-      is_electing_ = true;
-      next_server();
-      if (repeat == Repeat::no) throw_unavailable(trouble_);
-      return std::nullopt;
-    }
-    answers.push_back(std::move(answer));
+    pass_over(call, answer);
+    if (once && call.may_have_come) throw Error(*trouble_);
+    return std::nullopt;
   }
   return answers;
 }
@@ -224,9 +304,7 @@ std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests
     once.deadline = try_until(tries, call_options.deadline);
     auto answers = try_once(requests, repeat, once);
     if (answers) {
-      const bool stale = std::any_of(answers->begin(), answers->end(), [](const auto& answer) {
-        return answer.code == EtcdCode::unauthenticated;
-      });
+      const bool stale = std::any_of(answers->begin(), answers->end(), is_of_old_login);
       if (!stale || new_login) return std::move(*answers);
       new_login = true;
       logged_in_ = false;
@@ -235,7 +313,7 @@ std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests
     }
     const bool all_tried = tries + 1 >= servers_.size();
     if (BootClock::now() >= call_options.deadline || (all_tried && !is_electing_)) {
-      throw_unavailable(trouble_);
+      throw Error(*trouble_);
     }
     if (!all_tried) continue;
     pause(pause_between_rounds, call_options);
@@ -259,6 +337,7 @@ std::variant<std::string, HttpClient::StreamEnd> EtcdClient::next_line(Deadline 
   const auto* end = std::get_if<HttpClient::StreamEnd>(&line);
   if (end != nullptr && *end == HttpClient::StreamEnd::broken) {
     http_.close_stream();
+    addresses_[stream_server_].reset();
     if (stream_server_ == current_) next_server();
   }
   return line;

@@ -8,6 +8,7 @@
 
 #include "base/call_options.hpp"
 #include "base/endpoint.hpp"
+#include "base/error.hpp"
 #include "etcd/http_client.hpp"
 
 namespace dlock {
@@ -15,6 +16,7 @@ namespace dlock {
 /// The codes of gRPC that etcd's gateway answers with, as far as they are told apart.
 enum class EtcdCode : int {
   ok = 0,
+  unknown = 2,
   invalid_argument = 3,
   not_found = 5,
   permission_denied = 7,
@@ -45,7 +47,7 @@ class EtcdClient {
   enum class Repeat { yes, no };
   /// Asks all at once. Without `Repeat::yes` no request is sent twice: if one may have counted,
   /// this throws Error{unavailable}. The answers may be errors of etcd's, but not that it is
-  /// unavailable: then others are asked, until the deadline.
+  /// unavailable, and not another product's: then others are asked, until the deadline.
   std::vector<EtcdAnswer> ask(const std::vector<EtcdRequest>& requests, Repeat repeat,
                               const CallOptions& call_options);
   /// One request; throws what an error means.
@@ -65,22 +67,26 @@ class EtcdClient {
 
  private:
   HttpAddress address_of_request(const std::string& path) const;
+  void look_up(const CallOptions& call_options);
   void log_in(const CallOptions& call_options);
   Deadline try_until(std::size_t tries, Deadline deadline) const;
   std::optional<std::vector<EtcdAnswer>> try_once(const std::vector<EtcdRequest>& requests,
                                                   Repeat repeat, const CallOptions& call_options);
-  EtcdAnswer answer_from(const HttpCall& call) const;
+  void pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer);
+  void pass_over(const std::string& why, Cause cause);
   void next_server() { current_ = (current_ + 1) % servers_.size(); }
   std::string server_name() const;
 
   std::vector<Endpoint> servers_;
+  /// Of each server: where its name leads, as HttpAddress has it; nothing: it is to be looked up.
+  std::vector<std::optional<std::string>> addresses_;
   std::string shown_;
   HttpClient http_;
   std::size_t current_ = 0;
   std::size_t stream_server_ = 0;
   bool logged_in_ = false;
-  std::string trouble_;       ///< the last that kept a server from answering
-  bool is_electing_ = false;  ///< it answered that it is unavailable
+  std::optional<Error> trouble_;  ///< the last that kept a server from answering
+  bool is_electing_ = false;      ///< it answered that it is unavailable
 };
 
 /// One answer of the gateway's; one that begins with `{"result"` or `{"error"` is one of a stream.

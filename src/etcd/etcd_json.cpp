@@ -1,5 +1,6 @@
 #include "etcd/etcd_json.hpp"
 
+#include <algorithm>
 #include <climits>
 
 #include "base/duration.hpp"
@@ -49,6 +50,13 @@ std::int64_t number_in(const json& object, const char* name) {
   if (negative) text.remove_prefix(1);
   const auto number = parse_number(text, 0, INT64_MAX).value_or(0);
   return negative ? -number : number;
+}
+
+std::optional<milliseconds> span_in(const json& object, const char* name) {
+  constexpr std::int64_t thirty_years = 1'000'000'000;
+  const auto seconds = std::max<std::int64_t>(0, number_in(object, name));
+  if (seconds > thirty_years) return std::nullopt;
+  return std::chrono::seconds(seconds);
 }
 
 std::int64_t revision_in(const json& answer) {

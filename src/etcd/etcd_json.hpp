@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.hpp"
+
 namespace dlock {
 
 // The fields of etcd's requests and answers (api/etcdserverpb/rpc.proto). Bytes are base64, numbers
@@ -28,6 +30,9 @@ struct EtcdRange {
 
 /// A number, 0 if it is left out.
 std::int64_t number_in(const nlohmann::json& object, const char* name);
+/// A number of seconds, 0 if it is left out or negative; nothing if it is more than can be reckoned
+/// with.
+std::optional<milliseconds> span_in(const nlohmann::json& object, const char* name);
 /// A text, empty if it is left out or is none.
 std::string text_of(const nlohmann::json& object, const char* name);
 /// Whether it is there, and true.

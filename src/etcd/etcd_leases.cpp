@@ -21,10 +21,6 @@ std::int64_t random_lease_id() {
   return id;
 }
 
-milliseconds seconds_of(const json& answer, const char* name) {
-  return std::max(std::chrono::seconds(0), std::chrono::seconds(number_in(answer, name)));
-}
-
 EtcdRequest about_lease(const char* path, std::int64_t id) {
   return {path, {{"ID", std::to_string(id)}}};
 }
@@ -41,24 +37,36 @@ EtcdRequest grant_request(const PlaceLease& lease) {
 
 PlaceLease EtcdBackend::grant(milliseconds asked, const CallOptions& call_options) {
   PlaceLease lease{random_lease_id(), asked, {}, BootClock::now()};
-  take_lease(lease,
+  take_grant(lease,
              client_.ask({grant_request(lease)}, EtcdClient::Repeat::yes, call_options).front());
   return lease;
 }
 
-/// Notes the answer to the request that granted or renewed a lease.
-void EtcdBackend::take_lease(PlaceLease& lease, const EtcdAnswer& answer) const {
-  // An earlier request of the same call has granted it, and its answer was lost.
+milliseconds EtcdBackend::span_of(const EtcdAnswer& answer, const char* name) const {
+  if (const auto span = span_in(answer.fields, name)) return *span;
+  throw_unavailable(
+      client_.name() + ": an answer that is not etcd's: no lease has such a " + std::string(name),
+      Cause::other_reply);
+}
+
+/// Notes the answer to the request that granted a lease.
+void EtcdBackend::take_grant(PlaceLease& lease, const EtcdAnswer& answer) const {
+  // It exists: an earlier request of the same call has granted it, and its answer was lost.
   if (answer.code == EtcdCode::failed_precondition) {
     lease.length = std::chrono::ceil<std::chrono::seconds>(lease.asked);
     return;
   }
+  take_lease(lease, answer);
+}
+
+/// The same for one that renewed it.
+void EtcdBackend::take_lease(PlaceLease& lease, const EtcdAnswer& answer) const {
   if (answer.code == EtcdCode::not_found) {
     lease.id = 0;
     return;
   }
   if (answer.code != EtcdCode::ok) client_.refuse(answer);
-  lease.length = seconds_of(answer.fields, "TTL");
+  lease.length = span_of(answer, "TTL");
   if (lease.length == milliseconds(0)) lease.id = 0;
 }
 
@@ -79,7 +87,7 @@ Snapshot EtcdBackend::read_with(PlaceLease& lease, const std::string& name,
   const EtcdRequest about = is_new ? grant_request(next) : about_lease("lease/keepalive", next.id);
   const EtcdRequest range{"kv/range", range_fields(name, name + static_cast<char>('\n' + 1))};
   const auto answers = client_.ask({about, range}, EtcdClient::Repeat::yes, call_options);
-  take_lease(next, answers.front());
+  is_new ? take_grant(next, answers.front()) : take_lease(next, answers.front());
   next.sent = sent;
   lease = next;
   if (answers.back().code != EtcdCode::ok) client_.refuse(answers.back());
@@ -110,7 +118,7 @@ std::vector<CasLeases::Left> EtcdBackend::left_of(const std::vector<std::int64_t
     for (const EtcdAnswer& answer : client_.ask(requests, EtcdClient::Repeat::yes, call_options)) {
       const bool known = answer.code == EtcdCode::ok || answer.code == EtcdCode::not_found;
       if (!known) client_.refuse(answer);
-      Left left{seconds_of(answer.fields, "grantedTTL"), seconds_of(answer.fields, "TTL")};
+      Left left{span_of(answer, "grantedTTL"), span_of(answer, "TTL")};
       // It is told in whole seconds, rounded down.
       const bool lives = left.length > milliseconds(0) && number_in(answer.fields, "TTL") >= 0;
       if (lives) left.left = std::min(left.length, left.left + milliseconds(999));

@@ -43,7 +43,7 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     if (error.kind() == ErrorKind::host_refused) throw;
     member.trouble = error.what();
     member.cause = error.cause();
-    member.denied = error.kind() == ErrorKind::denied;
+    member.denied = error.kind() == ErrorKind::denied || error.kind() == ErrorKind::usage;
   }
   return member;
 }

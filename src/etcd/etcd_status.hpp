@@ -16,7 +16,7 @@ struct EtcdMemberStatus {
   std::string address;
   std::string trouble{};  ///< why it has not answered; empty: it has
   Cause cause = Cause::none;
-  bool denied = false;
+  bool denied = false;                      ///< user, password or files of TLS are wrong
   std::chrono::nanoseconds answered_in{0};  ///< the first time, with the connection
   std::chrono::nanoseconds round_trip{0};
   std::string version{};

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
@@ -14,9 +15,11 @@ using nlohmann::json;
 }  // namespace
 
 void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t after) {
+  // etcd's revisions never come near the largest number; what another product says may.
+  const std::int64_t first = std::min(after, INT64_MAX - 1) + 1;
   std::string body;
   for (const WatchedKey& each : keys) {
-    json fields = {{"key", to_base64(each.key)}, {"start_revision", std::to_string(after + 1)}};
+    json fields = {{"key", to_base64(each.key)}, {"start_revision", std::to_string(first)}};
     if (each.only_end) fields["filters"] = {"NOPUT"};
     body += json{{"create_request", fields}}.dump() + "\n";
   }

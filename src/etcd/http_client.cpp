@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
+#include "net/tls_files.hpp"
 
 namespace dlock {
 namespace {
@@ -20,8 +21,8 @@ constexpr std::size_t largest_answers = 6u << 20;
 constexpr std::chrono::seconds longest_poll{3600};
 
 template <typename Value>
-void set_option(CURL* handle, CURLoption option, Value value) {
-  libcurl().curl_easy_setopt(handle, option, value);
+CURLcode set_option(CURL* handle, CURLoption option, Value value) {
+  return libcurl().curl_easy_setopt(handle, option, value);
 }
 
 /// The library leaves its sockets to the command, were it not for this.
@@ -41,19 +42,11 @@ std::set<int> inheritable_descriptors() {
   return found;
 }
 
-/// Whether the request cannot have reached a server.
-bool failed_before_sending(CURLcode code) {
-  switch (code) {
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_CACERT_BADFILE:
-      return true;
-    default:
-      return false;
-  }
+/// Throws what is wrong with the files in the words that Redis under TLS has for it.
+void check_files(const TlsSettings& settings) {
+  const OpenSslPtr<SSL_CTX> context(openssl().SSL_CTX_new(openssl().TLS_client_method()));
+  if (context == nullptr) throw Error(ErrorKind::host_refused, "OpenSSL cannot be set up");
+  load_files(context.get(), settings);
 }
 
 /// More than `Transfer::append` takes, or headers longer than libcurl takes, which it calls a lack
@@ -61,6 +54,9 @@ bool failed_before_sending(CURLcode code) {
 bool is_too_large(CURLcode code) {
   return code == CURLE_WRITE_ERROR || code == CURLE_OUT_OF_MEMORY;
 }
+
+/// By `Transfer::before_sending`, instead of sending it twice.
+bool is_cut_off(CURLcode code) { return code == CURLE_ABORTED_BY_CALLBACK; }
 
 }  // namespace
 
@@ -81,11 +77,23 @@ struct HttpClient::Transfer {
     return size * count;
   }
 
+  /// Called by libcurl whenever it is about to send the request of `transfer`: after a kept
+  /// connection has ended without an answer, once more on another.
+  static int before_sending(void* transfer, char*, char*, int, int) {
+    auto& of = *static_cast<Transfer*>(transfer);
+    if (of.sent && of.once) return CURL_PREREQFUNC_ABORT;
+    of.sent = true;
+    return CURL_PREREQFUNC_OK;
+  }
+
   const std::vector<Transfer*>& under_way;  ///< this one among them
   CurlPtr handle;
   CurlListPtr connect_to;
+  CurlListPtr resolved;
   std::string body;
   std::string answer;
+  bool once = false;
+  bool sent = false;  ///< at least in part
   char trouble[CURL_ERROR_SIZE] = "";
   bool done = false;
   CURLcode code = CURLE_OK;
@@ -96,6 +104,7 @@ HttpClient::HttpClient(std::optional<TlsSettings> tls) : tls_(std::move(tls)) {}
 HttpClient::~HttpClient() { close(); }
 
 void HttpClient::set_authorization(const std::string& value) {
+  close_stream();  // libcurl points to the headers of its request
   authorization_ = value;
   headers_.reset();
 }
@@ -123,29 +132,41 @@ CURLM* HttpClient::multi() {
   return multi_.get();
 }
 
-void HttpClient::encrypt(CURL* handle) const {
+void HttpClient::encrypt(CURL* handle) {
   if (!tls_) return;
+  if (!files_checked_) check_files(*tls_);
+  files_checked_ = true;
   std::error_code none;
   if (!tls_->ca.empty()) {
     const bool folder = std::filesystem::is_directory(tls_->ca, none);
-    set_option(handle, folder ? CURLOPT_CAPATH : CURLOPT_CAINFO, tls_->ca.c_str());
+    // A handle begins with the file and the folder of the system, and trusts either.
+    set_option(handle, CURLOPT_CAPATH, folder ? tls_->ca.c_str() : nullptr);
+    set_option(handle, CURLOPT_CAINFO, folder ? nullptr : tls_->ca.c_str());
   }
   if (tls_->certificate.empty()) return;
   set_option(handle, CURLOPT_SSLCERT, tls_->certificate.c_str());
   set_option(handle, CURLOPT_SSLKEY, tls_->key.c_str());
+  // An encrypted key may have taken its place since, and OpenSSL would ask on the terminal.
+  set_option(handle, CURLOPT_KEYPASSWD, "");
 }
 
-std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, std::string body) {
+std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, std::string body,
+                                                        bool once) {
   auto transfer = std::make_unique<Transfer>(under_way_);
   CURLM* const all = multi();
   transfer->handle.reset(libcurl().curl_easy_init());
   if (transfer->handle == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
   transfer->body = std::move(body);
+  transfer->once = once;
   CURL* const handle = transfer->handle.get();
   set_option(handle, CURLOPT_URL, to.url.c_str());
   if (!to.connect_to.empty()) {
     transfer->connect_to.reset(libcurl().curl_slist_append(nullptr, to.connect_to.c_str()));
     set_option(handle, CURLOPT_CONNECT_TO, transfer->connect_to.get());
+  }
+  if (!to.resolved.empty()) {
+    transfer->resolved.reset(libcurl().curl_slist_append(nullptr, to.resolved.c_str()));
+    set_option(handle, CURLOPT_RESOLVE, transfer->resolved.get());
   }
   set_option(handle, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set_option(handle, CURLOPT_HTTPHEADER, headers_.get());
@@ -153,6 +174,10 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_POSTFIELDS, transfer->body.c_str());
   set_option(handle, CURLOPT_WRITEFUNCTION, &Transfer::append);
   set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(transfer.get()));
+  set_option(handle, CURLOPT_PREREQDATA, static_cast<void*>(transfer.get()));
+  // Before its version 7.80 libcurl does not tell: then it may have been sent whenever it fails.
+  const auto tells = set_option(handle, CURLOPT_PREREQFUNCTION, &Transfer::before_sending);
+  transfer->sent = tells != CURLE_OK;
   set_option(handle, CURLOPT_ERRORBUFFER, transfer->trouble);
   set_option(handle, CURLOPT_NOSIGNAL, 1L);
   set_option(handle, CURLOPT_SOCKOPTFUNCTION, &close_on_exec);
@@ -160,8 +185,8 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_PROXY, "");
   set_option(handle, CURLOPT_TCP_KEEPALIVE, 1L);
   encrypt(handle);
-  libcurl().curl_multi_add_handle(all, handle);
   under_way_.push_back(transfer.get());
+  libcurl().curl_multi_add_handle(all, handle);
   return transfer;
 }
 
@@ -197,8 +222,17 @@ bool HttpClient::wait(Deadline until, int cancel_fd) {
 }
 
 void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_options) {
-  std::vector<std::unique_ptr<Transfer>> transfers;
-  for (HttpCall& call : calls) transfers.push_back(begin(call.to, call.body));
+  // Ends those that were begun, also if another cannot be.
+  struct Begun {
+    HttpClient& client;
+    std::vector<std::unique_ptr<Transfer>> transfers{};
+    ~Begun() {
+      for (auto& each : transfers) client.end(each);
+    }
+  } begun{*this};
+  auto& transfers = begun.transfers;
+  transfers.reserve(calls.size());
+  for (HttpCall& call : calls) transfers.push_back(begin(call.to, call.body, call.once));
   const auto all_done = [&] {
     return std::all_of(transfers.begin(), transfers.end(),
                        [](const auto& each) { return each->done; });
@@ -221,18 +255,18 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
       const std::string said = transfer.trouble;
       call.trouble = !transfer.done            ? "no answer in time"
                      : is_too_large(call.code) ? "an answer that is too large"
+                     : is_cut_off(call.code)   ? "the connection ended before the answer"
                      : said.empty()            ? libcurl().curl_easy_strerror(call.code)
                                                : escaped(said);
-      call.may_have_come = !failed_before_sending(call.code);
+      call.may_have_come = transfer.sent;
     }
-    end(transfers[i]);
   }
   if (interrupted) throw_interrupted();
 }
 
 void HttpClient::open_stream(const HttpAddress& to, const std::string& body) {
   close_stream();
-  stream_ = begin(to, body);
+  stream_ = begin(to, body, false);
 }
 
 void HttpClient::close_stream() { end(stream_); }

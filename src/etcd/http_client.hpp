@@ -18,12 +18,16 @@ namespace dlock {
 struct HttpAddress {
   std::string url;
   std::string connect_to{};  ///< `::HOST:PORT`, if that is not what the URL names
+  /// `HOST:PORT:ADDRESS,...` of the host that is connected to; empty: libcurl looks it up, and
+  /// keeps no deadline then.
+  std::string resolved{};
 };
 
 /// One POST, and what came of it.
 struct HttpCall {
   HttpAddress to;
   std::string body;
+  bool once = false;          ///< it is not sent again if a kept connection ends without an answer
   long status = 0;            ///< 0: there was no answer
   std::string answer{};       ///< its body
   std::string trouble{};      ///< why there was no answer, for people
@@ -40,12 +44,14 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  /// A header for all that follows; empty: none.
+  /// A header for all that follows; empty: none. Closes the stream, which was asked for under
+  /// another one.
   void set_authorization(const std::string& value);
 
   /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
   /// without an answer at the deadline say so; one that would make all answers under way, the
-  /// stream included, more than 6 MiB is too large. Throws Error{interrupted}.
+  /// stream included, more than 6 MiB is too large. Throws Error{interrupted}, and {usage} about
+  /// files that the settings of TLS name.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
   /// Asks for an answer that comes line by line, in place of the one before.
@@ -62,8 +68,8 @@ class HttpClient {
  private:
   struct Transfer;
 
-  std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body);
-  void encrypt(CURL* handle) const;
+  std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body, bool once);
+  void encrypt(CURL* handle);
   void end(std::unique_ptr<Transfer>& transfer);
   /// Lets libcurl work; true if something came to its end.
   bool work();
@@ -72,6 +78,7 @@ class HttpClient {
   CURLM* multi();
 
   std::optional<TlsSettings> tls_;
+  bool files_checked_ = false;  ///< those of tls_
   CurlMultiPtr multi_;
   CurlListPtr headers_;
   std::string authorization_;

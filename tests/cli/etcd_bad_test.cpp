@@ -2,12 +2,17 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "cli/etcd.hpp"
 #include "cli/place.hpp"
 #include "etcd/base64.hpp"
 #include "support/eventually.hpp"
+#include "support/files.hpp"
 #include "support/redis_server.hpp"
 #include "support/tls_files.hpp"
 
@@ -153,6 +158,113 @@ TEST_CASE("etcd: certificates are verified, and a client shows its own") {
     CHECK(refused.exit_code == 77);
     CHECK(is_one_message(refused.err));
   }
+}
+
+TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca names another CA") {
+  if (no_etcd()) return;
+  const TestCa ca, stranger("Another CA");
+  EtcdOptions options;
+  options.tls = EtcdTls{ca.issue("server"), ca.file(), ca.issue("client")};
+  EtcdServers etcd(options);
+  const std::string system = ca.hashed_directory();
+  std::filesystem::copy_file(ca.file(), system + "/ca-certificates.crt");
+  const auto run_with = [&](const std::string& authority) {
+    auto environment = at(etcd.url());
+    environment.env["DLOCK_TLS_CERT"] = options.tls->client.file;
+    environment.env["DLOCK_TLS_KEY"] = options.tls->client.key;
+    if (!authority.empty()) environment.env["DLOCK_TLS_CA"] = authority;
+    environment.env["D"] = dlock_path();
+    environment.env["SYSTEM"] = system;
+    const std::string line =
+        R"(mount --bind "$SYSTEM" /etc/ssl/certs || exit 99; exec "$D" run -k a -- true)";
+    return run({"unshare", "-m", "sh", "-c", line}, clean(environment));
+  };
+  const auto trusted = run_with("");
+  if (trusted.exit_code == 99 || holds(trusted.err, "unshare")) {
+    MESSAGE("skipped: no mount here");
+    return;
+  }
+  CHECK(trusted.exit_code == 0);
+  CHECK(run_with(ca.file()).exit_code == 0);
+  for (const auto& other : {stranger.file(), stranger.hashed_directory()}) {
+    CAPTURE(other);
+    const auto refused = run_with(other);
+    CHECK(refused.exit_code == 77);
+    CHECK(is_one_message(refused.err));
+  }
+}
+
+TEST_CASE("etcd: files of TLS that hold something else are refused by name, 64") {
+  umask(077);  // or dlock warns of keys that others may read
+  const TestCa ca;
+  const Certificate own = ca.issue("client");
+  const TempDir dir;
+  REQUIRE(run({"openssl", "pkey", "-in", own.key, "-aes256", "-passout", "pass:x", "-out",
+               dir / "locked"})
+              .exit_code == 0);
+  write_file(dir / "empty", "");
+  const auto says = [&](const std::string& authority, const std::string& key,
+                        const std::string& what) {
+    CAPTURE(what);
+    auto environment = at("etcds://127.0.0.1:1");
+    environment.env["DLOCK_TLS_CA"] = authority;
+    environment.env["DLOCK_TLS_CERT"] = own.file;
+    environment.env["DLOCK_TLS_KEY"] = key;
+    const auto refused = dlock({"run", "-k", "a", "--", "true"}, environment);
+    CHECK(refused.exit_code == 64);
+    CHECK(is_one_message(refused.err));
+    CHECK(holds(refused.err, what));
+  };
+  says(ca.file(), dir / "locked",
+       "--tls-key: " + dir / "locked" + " holds an encrypted private key");
+  says(ca.file(), own.file, "are --tls-cert and --tls-key swapped?");
+  says(dir / "empty", own.key, "--tls-ca: " + dir / "empty" + " is empty");
+}
+
+/// With a resolver that knows the names of tests.
+ProcessOptions at_test_names(const std::string& hosts) {
+  ProcessOptions options = at("etcd://" + hosts);
+  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
+  return options;
+}
+
+TEST_CASE("etcd: a host that no resolver answers for is given up in time, and at a signal") {
+  const std::vector<std::string> words{"run", "-k", "a", "--", "true"};
+  Process one = start_dlock(words, at_test_names("db.100000.test"));
+  Process two = start_dlock(words, at_test_names("a.100000.test,b.100000.test"));
+  for (Process* each : {&one, &two}) {
+    const auto given_up = each->wait();
+    CHECK(given_up.exit_code == 69);
+    CHECK(is_one_message(given_up.err));
+    CHECK(holds(given_up.err, "took too long"));
+  }
+  Process waiter = start_dlock({"run", "-w", "300", "-t", "300", "-k", "a", "--", "true"},
+                               at_test_names("db.100000.test"));
+  // The second of its threads asks the resolver.
+  const std::filesystem::path threads = "/proc/" + std::to_string(waiter.pid()) + "/task";
+  REQUIRE(eventually([&] {
+    const std::filesystem::directory_iterator all(threads);
+    return std::distance(begin(all), end(all)) > 1;
+  }));
+  waiter.signal(SIGTERM);
+  CHECK(waiter.wait().signal == SIGTERM);
+}
+
+TEST_CASE("etcd: of several hosts one that is not found is passed over, of its addresses one") {
+  if (no_etcd()) return;
+  const std::string port = ":" + std::to_string(one_etcd().endpoint(0).port);
+  const auto lock_at = [&](const std::string& hosts) {
+    return dlock({"run", "-k", "a", "--", "true"}, at_test_names(hosts));
+  };
+  CHECK(lock_at("db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("two.test" + port).exit_code == 0);
+  CHECK(lock_at("gone.1.none.test" + port + ",db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("silent.100000.test" + port + ",db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("db.1.test" + port + ",gone.1.none.test" + port).exit_code == 0);
+  const auto unknown = lock_at("gone.1.none.test" + port);
+  CHECK(unknown.exit_code == 69);
+  CHECK(is_one_message(unknown.err));
+  CHECK(holds(unknown.err, "cannot look up gone.1.none.test"));
 }
 
 }  // namespace

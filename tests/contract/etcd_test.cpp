@@ -10,7 +10,9 @@
 #include "etcd/etcd_backend.hpp"
 #include "support/etcd_servers.hpp"
 #include "support/eventually.hpp"
+#include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/files.hpp"
 
 namespace dlock::test {
 namespace {
@@ -43,18 +45,8 @@ class CountedEtcdClient {
 
   /// Those sent since the last call, by what they ask for, in order on each connection.
   std::string requests() {
-    std::string all;
-    for (const std::string& sent : proxy_.recorded()) {
-      for (auto at = sent.find("POST /v3/"); at != std::string::npos;
-           at = sent.find("POST /v3/", at + 1)) {
-        const auto begin = at + std::string("POST /v3/").size();
-        all += sent.substr(begin, sent.find(' ', begin) - begin) + "\n";
-      }
-    }
     std::string since;
-    std::map<std::string, int> now;
-    std::istringstream lines(all);
-    for (std::string line; std::getline(lines, line);) ++now[line];
+    const auto now = recorded();
     for (const auto& [path, count] : now) {
       const int more = count - counted_[path];
       if (more > 0) since += std::to_string(more) + " " + path + "\n";
@@ -63,7 +55,28 @@ class CountedEtcdClient {
     return since;
   }
 
+  /// Waits until such a request was sent since the last call of requests(). The next one tells it.
+  bool sends(const std::string& path) {
+    return eventually([&] { return recorded()[path] > counted_[path]; });
+  }
+
  private:
+  /// How many of each there were.
+  std::map<std::string, int> recorded() {
+    std::string all;
+    for (const std::string& sent : proxy_.recorded()) {
+      for (auto at = sent.find("POST /v3/"); at != std::string::npos;
+           at = sent.find("POST /v3/", at + 1)) {
+        const auto begin = at + std::string("POST /v3/").size();
+        all += sent.substr(begin, sent.find(' ', begin) - begin) + "\n";
+      }
+    }
+    std::map<std::string, int> counts;
+    std::istringstream lines(all);
+    for (std::string line; std::getline(lines, line);) ++counts[line];
+    return counts;
+  }
+
   FaultProxy proxy_;
   std::map<std::string, int> counted_;
 
@@ -86,7 +99,8 @@ TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
   CHECK(renew(*client.store, claim));
   CHECK(client.requests() == "1 kv/range\n1 lease/keepalive\n");
   CHECK(release(*client.store, claim) == Released::yes);
-  // The lease is not waited for.
+  // The end of the lease is not waited for.
+  CHECK(client.sends("lease/revoke"));
   CHECK(is_one_release(client.requests()));
 }
 
@@ -106,6 +120,7 @@ TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a co
   holder.requests();
   CHECK(release(*holder.store, held) == Released::yes);
   sleeping.join();
+  CHECK(holder.sends("lease/revoke"));
   CHECK(is_one_release(holder.requests()));
   REQUIRE(wake);
   // The command may start on the message.
@@ -197,6 +212,77 @@ TEST_CASE("etcd: a member that stands still is passed over, and a member that wa
     }
   }));
   CHECK(after > before);
+}
+
+TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, is passed over") {
+  if (etcd_is_missing()) return;
+  EtcdServers& etcd = etcd_of_all();
+  const auto answer = [](const std::string& status, const std::string& body) {
+    return say("HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) +
+               "\r\n\r\n" + body);
+  };
+  const std::string lost_lead = R"("message":"not a primary lessor","code":2})";
+  for (const Step& instead :
+       {answer("502 Bad Gateway", "<html><body>no upstream</body></html>\n"),
+        answer("503 Service Unavailable", R"({"message":"no upstream"})"),
+        answer("503 Service Unavailable", R"({"error":{"code":503,"message":"no upstream"}})"),
+        answer("500 Internal Server Error", R"({"error":"not a primary lessor",)" + lost_lead),
+        answer("500 Internal Server Error", "{" + lost_lead)}) {
+    CAPTURE(instead.bytes);
+    FakeServer other({instead}, true);
+    Endpoint first = etcd.endpoint(0);
+    first.port = other.address().port;
+    const auto store = store_at_etcd({first, etcd.endpoint(0)});
+    const Claim claim = claim_on("k");
+    granted(*store, claim);
+    CHECK(other.connections() > 0);
+    CHECK(renew(*store, claim));
+    CHECK(release(*store, claim) == Released::yes);
+  }
+}
+
+TEST_CASE("etcd: a release that has come is told, though its connection ends without the answer") {
+  if (etcd_is_missing()) return;
+  EtcdServers& etcd = etcd_of_all();
+  FaultProxy proxy(Address{"", etcd.endpoint(0).port}, true);
+  Endpoint endpoint = etcd.endpoint(0);
+  endpoint.port = proxy.address().port;
+  const auto store = store_at_etcd({endpoint});
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  proxy.hold(Direction::replies, Whom::open_now);
+  std::optional<Released> outcome;
+  std::thread releasing([&] { outcome = release(*store, claim); });
+  CHECK(eventually([&] { return proxy.held(Direction::replies) > 0; }));
+  proxy.close_connections();
+  releasing.join();
+  CHECK(outcome == Released::yes);
+}
+
+TEST_CASE("etcd: a holder goes on renewing when the users change, and its token is of before") {
+  if (etcd_is_missing()) return;
+  const TempDir dir;
+  write_file(dir / "key", "known to this etcd only");
+  EtcdServers etcd(
+      {1, {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=10m"}, {}});
+  Endpoint server = etcd.endpoint(0);
+  server.user = "root";
+  server.password = "s3cret-of-the-test";
+  const auto new_user = [&](const std::string& name) {
+    return EtcdRequest{"auth/user/add", {{"name", name}, {"password", *server.password}}};
+  };
+  etcd.ask("auth/role/add", {{"name", "root"}});
+  etcd.ask("auth/user/add", new_user("root").fields);
+  etcd.ask("auth/user/grant", {{"user", "root"}, {"role", "root"}});
+  etcd.ask("auth/enable", nlohmann::json::object());
+  const auto store = store_at_etcd({server});
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  EtcdClient administrator({server}, "etcd");
+  administrator.done(new_user("another"), EtcdClient::Repeat::yes, soon());
+  CHECK(renew(*store, claim));
+  administrator.done(new_user("third"), EtcdClient::Repeat::yes, soon());
+  CHECK(release(*store, claim) == Released::yes);
 }
 
 }  // namespace

@@ -50,6 +50,10 @@ TEST_CASE("etcd: an answer is read as it is, in a stream, or as an error") {
   REQUIRE(error);
   CHECK(error->code == EtcdCode::not_found);
   CHECK(error->message == "no");
+  const auto of_later_version = parse_answer(R"({"code":5,"message":"no","details":[]})");
+  REQUIRE(of_later_version);
+  CHECK(of_later_version->code == EtcdCode::not_found);
+  CHECK(of_later_version->message == "no");
   const auto in_stream = parse_answer(R"({"error":{"grpc_code":14,"message":"away"}})");
   REQUIRE(in_stream);
   CHECK(in_stream->code == EtcdCode::unavailable);
@@ -71,6 +75,25 @@ TEST_CASE("etcd: what is no answer of etcd's is none, and of a wrong kind it is 
     CHECK(range_in(answer->fields).count == 0);
     for (const EtcdEvent& event : events_in(answer->fields)) CHECK(event.key.empty());
   }
+}
+
+TEST_CASE("etcd: a time that nobody can reckon with is none, and a negative one is nothing") {
+  const auto span_of = [](const std::string& ttl) {
+    const auto answer = parse_answer("{\"TTL\":" + ttl + "}");
+    REQUIRE(answer);
+    return span_in(answer->fields, "TTL");
+  };
+  CHECK(span_of("\"30\"") == milliseconds(30'000));
+  CHECK(span_of("30") == milliseconds(30'000));
+  for (const char* ended : {"\"-1\"", "-9223372036854775808", "\"-9223372036854775807\"", "[]"}) {
+    CAPTURE(ended);
+    CHECK(span_of(ended) == milliseconds(0));
+  }
+  for (const char* much : {"\"1000000001\"", "9223372036854775807", "\"9223372036854775807\""}) {
+    CAPTURE(much);
+    CHECK(!span_of(much));
+  }
+  CHECK(span_in(nlohmann::json::object(), "TTL") == milliseconds(0));
 }
 
 TEST_CASE("etcd: the versions that may lose leases are known") {

@@ -19,6 +19,7 @@
   EACH(zoo_recv_timeout)                   \
   EACH(zoo_set_debug_level)                \
   EACH(zoo_set_op_init)                    \
+  EACH(zoo_set_servers)                    \
   EACH(zoo_state)                          \
   EACH(zookeeper_close)                    \
   EACH(zookeeper_get_connected_host)       \

@@ -123,7 +123,10 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
     client_.refuse(reply.code, "read and write below " + escaped(directory_));
   }
   if (!replies.front().ok()) client_.refuse(replies.front().code, "set the clock's node");
-  read.clock = milliseconds(replies.front().mtime_ms);
+  const auto clock_ms = replies.front().mtime_ms;
+  const bool tells_time = clock_ms >= 0 && clock_ms <= latest_time / milliseconds(1);
+  if (!tells_time) throw_unavailable(name() + ": it tells no time", Cause::other_reply);
+  read.clock = milliseconds(clock_ms);
   read.revision = replies.front().mzxid;
   read.connection = client_.session_count();
   std::vector<Node> found;

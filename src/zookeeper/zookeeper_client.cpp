@@ -13,7 +13,6 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
-#include "net/resolve.hpp"
 #include "zookeeper/libzookeeper.hpp"
 
 namespace dlock {
@@ -127,6 +126,7 @@ ZooKeeperClient::ZooKeeperClient(std::vector<Endpoint> servers, std::string show
                                  milliseconds session)
     : servers_(std::move(servers)),
       shown_(std::move(shown)),
+      addresses_(servers_, shown_),
       session_(session),
       watches_(std::make_shared<Watches>()) {}
 
@@ -157,34 +157,18 @@ milliseconds ZooKeeperClient::granted_session() const {
   return is_open() ? milliseconds(libzookeeper().zoo_recv_timeout(handle_)) : milliseconds(0);
 }
 
-/// In digits, since the library would wait for the resolver however long it takes.
-std::string ZooKeeperClient::addresses(const CallOptions& call_options) const {
-  std::string list;
-  std::optional<Error> trouble;
-  for (const Endpoint& server : servers_) {
-    const auto add = [&](const std::vector<std::string>& found) {
-      for (const std::string& address : found) {
-        const bool is_v6 = address.find(':') != std::string::npos;
-        if (!list.empty()) list += ',';
-        list += (is_v6 ? "[" + address + "]" : address) + ":" + std::to_string(server.port);
-      }
-    };
-    try {
-      resolve(server.host, server.port, call_options, add);
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::interrupted) throw;
-      trouble = error.reworded(shown_ + ": " + error.what());
-    }
-  }
-  if (list.empty() && trouble) throw Error(*trouble);
-  return list;
+/// The session goes on where the servers are now.
+void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
+  if (!addresses_.look_up_again(call_options)) return;
+  libzookeeper().zoo_set_servers(handle_, addresses_.list().c_str());
+  fd_ = -1;  // closed, maybe: the number may be another's by now
+  failed_connects_ = 0;
 }
 
 void ZooKeeperClient::open(const CallOptions& call_options) {
   close();
-  const std::string list = addresses(call_options);
-  addresses_ = static_cast<int>(std::count(list.begin(), list.end(), ',')) + 1;
-  handle_ = libzookeeper().zookeeper_init(list.c_str(), Watches::call,
+  addresses_.look_up(call_options);
+  handle_ = libzookeeper().zookeeper_init(addresses_.list().c_str(), Watches::call,
                                           static_cast<int>(session_.count()), nullptr, nullptr, 0);
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
   counted_ = reached_ = false;
@@ -236,15 +220,18 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
 void ZooKeeperClient::connect(const CallOptions& call_options) {
   if (handle_ == nullptr || state() == expired_state) open(call_options);
   if (is_open()) return;
+  if (std::exchange(gave_up_, false)) follow_servers(call_options);
   Deadline next_server = later(BootClock::now(), longest_try);
   failed_connects_ = 0;
   while (!is_open()) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
     if (state() == expired_state) open(call_options);
-    const bool none_there = !reached_ && failed_connects_ > addresses_;
+    if (failed_connects_ >= addresses_.count()) follow_servers(call_options);
+    const bool none_there = !reached_ && failed_connects_ > addresses_.count();
     if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");
     if (BootClock::now() >= call_options.deadline) {
+      gave_up_ = true;
       throw_unavailable(
           shown_ + (reached_ ? ": there is a server, but it gives no session: is it a ZooKeeper, "
                                "and do most of its servers run?"

@@ -11,6 +11,7 @@
 
 #include "base/call_options.hpp"
 #include "base/endpoint.hpp"
+#include "zookeeper/zookeeper_addresses.hpp"
 
 struct _zhandle;
 
@@ -100,7 +101,7 @@ class ZooKeeperClient {
   struct Watches;
   struct Batch;
   void open(const CallOptions& call_options);
-  std::string addresses(const CallOptions& call_options) const;
+  void follow_servers(const CallOptions& call_options);
   /// Lets the library work until something happens, or `until`. False: until has passed.
   bool step(Deadline until, const CallOptions& call_options);
   void submit(const ZooKeeperRequest& request, const std::shared_ptr<Batch>& batch,
@@ -112,13 +113,14 @@ class ZooKeeperClient {
 
   std::vector<Endpoint> servers_;
   std::string shown_;
+  ZooKeeperAddresses addresses_;
   milliseconds session_;
   _zhandle* handle_ = nullptr;
   int fd_ = -1;  ///< the library's socket
   int sessions_ = 0;
   bool counted_ = false;  ///< the session of this handle
   int failed_connects_ = 0;
-  int addresses_ = 0;     ///< that the library was given
+  bool gave_up_ = false;  ///< the last connect() did, for want of time
   bool reached_ = false;  ///< a server has taken a connection
   std::shared_ptr<Watches> watches_;
 };

@@ -1,15 +1,93 @@
 // What may be wrong with a ZooKeeper that holds locks, and with what is in it.
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <list>
+#include <optional>
 
 #include "cli/place.hpp"
 #include "cli/zookeeper.hpp"
+#include "support/loop_thread.hpp"
 #include "support/redis_server.hpp"
+#include "support/sockets.hpp"
 
 namespace dlock::test {
 namespace {
 
 using Kind = ZooKeeperRequest::Kind;
+
+/// With a resolver that knows the names of tests.
+ProcessOptions by_name(const std::string& url) {
+  ProcessOptions options = at(url);
+  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
+  return options;
+}
+
+Fd listen_at_second_address(int port) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  REQUIRE(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(fd.get(), 16) == 0);
+  return fd;
+}
+
+/// Makes a server at a port of 127.0.0.1 be at the same of 127.0.0.2, too, until it is destroyed.
+class SecondAddress {
+ public:
+  explicit SecondAddress(int port)
+      : server_{"", port},
+        listener_(listen_at_second_address(port)),
+        thread_([this](std::vector<pollfd>& fds) { return watch(fds); }, [this] { tick(); }) {}
+
+ private:
+  struct Link {
+    Fd client;
+    Fd server;
+  };
+
+  Deadline watch(std::vector<pollfd>& fds) const {
+    fds.push_back({listener_.get(), POLLIN, 0});
+    for (const Link& link : links_) {
+      fds.push_back({link.client.get(), POLLIN, 0});
+      fds.push_back({link.server.get(), POLLIN, 0});
+    }
+    return never;
+  }
+
+  void tick() {
+    while (readable(listener_.get())) {
+      Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!client) break;
+      links_.push_back({std::move(client), connect_to(server_)});
+    }
+    links_.remove_if([](const Link& link) {
+      return !pass_on(link.client, link.server) || !pass_on(link.server, link.client);
+    });
+  }
+
+  /// False at the end of the stream.
+  static bool pass_on(const Fd& from, const Fd& to) {
+    while (readable(from.get())) {
+      char block[4096];
+      const ssize_t n = recv(from.get(), block, sizeof block, 0);
+      if (n <= 0 || !send_all(to.get(), {block, static_cast<std::size_t>(n)})) return false;
+    }
+    return true;
+  }
+
+  Address server_;
+  Fd listener_;
+  std::list<Link> links_;
+  LoopThread thread_;  ///< last, as it uses all of the above
+};
 
 TEST_CASE("zookeeper: nobody there, or another product, is one line and 69") {
   if (no_zookeeper()) return;
@@ -122,6 +200,44 @@ TEST_CASE("zookeeper: doctor tells modes, session, clock and what locks there ar
   three.kill_hard((leader + 2) % 3);
   const auto one = doctor_at(three.url());
   CHECK(holds(finding(one, "session"), "error"));
+}
+
+TEST_CASE("zookeeper: a host that no resolver answers for leaves the others their time") {
+  if (no_zookeeper()) return;
+  const std::string port = ":" + std::to_string(one_zookeeper().endpoint(0).port);
+  const auto lock_at = [&](const std::string& hosts) {
+    return dlock({"run", "-k", "a", "--", "true"}, by_name("zk://" + hosts));
+  };
+  CHECK(lock_at("silent.100000.test" + port + ",db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("gone.1.none.test" + port + ",db.1.test" + port).exit_code == 0);
+  const auto given_up = lock_at("silent.100000.test" + port);
+  CHECK(given_up.exit_code == 69);
+  CHECK(is_one_message(given_up.err));
+  CHECK(holds(given_up.err, "took too long"));
+}
+
+TEST_CASE("zookeeper: a holder follows its servers to other addresses, and keeps its lock") {
+  if (no_zookeeper()) return;
+  ZooKeeperServers& zookeeper = one_zookeeper();
+  const int port = zookeeper.endpoint(0).port;
+  std::optional<SecondAddress> old_address(std::in_place, port);
+  const TempDir dir;
+  write_file(dir / "address", "127.0.0.2");
+  ProcessOptions options = by_name("zk://moved.test:" + std::to_string(port));
+  options.env["NAMES_SHIM_ADDRESS"] = dir / "address";
+  Process holder = start_dlock(
+      {"run", "-k", "a", "-t", "12s", "--", "sh", "-c",
+       "touch '" + (dir / "in") + "'; until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
+      options);
+  REQUIRE(eventually([&] { return std::filesystem::exists(dir / "in"); }));
+  const auto version = [&] { return zookeeper.ask({Kind::get, "/dlock/k:a", "", {}}).version; };
+  write_file(dir / "address", "127.0.0.1");
+  old_address.reset();
+  const auto before = version();
+  // One renewal may have been under way.
+  CHECK(eventually([&] { return version() > before + 1; }));
+  write_file(dir / "end", "");
+  CHECK(holder.wait().exit_code == 0);
 }
 
 }  // namespace

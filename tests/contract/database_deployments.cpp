@@ -158,7 +158,8 @@ class InZooKeeper final : public InDatabase {
   void reset() override { servers_.clear(); }
 
  private:
-  const milliseconds session_{1500};
+  /// A client that is idle sends no signs of life: it may be so for that long on a busy machine.
+  const milliseconds session_{4000};
   ZooKeeperServers servers_;
 };
 

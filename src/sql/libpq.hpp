@@ -8,6 +8,7 @@
 #define DLOCK_LIBPQ_FUNCTIONS(EACH) \
   EACH(PQbackendPID)                \
   EACH(PQclear)                     \
+  EACH(PQconndefaults)              \
   EACH(PQconnectPoll)               \
   EACH(PQconnectStartParams)        \
   EACH(PQconninfoFree)              \

@@ -74,17 +74,15 @@ std::int64_t number_in(const std::optional<std::string>& value) {
 /// A statement that changes one row if, and only if, it has written.
 std::string write_here(const std::string& name, const Snapshot& over, const Update& update,
                        Version next) {
-  if (over.version == 0) {
-    return insert_statement(name, update, next, in_mysql) +
-           " ON DUPLICATE KEY UPDATE version = version";
-  }
+  // ON DUPLICATE KEY would count a row that is there as changed if an option file says so.
+  if (over.version == 0) return insert_statement(name, update, next, in_mysql);
   return update_statement(name, over.version, update, next, in_mysql);
 }
 
 /// Another transaction was faster, and this one undone.
 bool was_overtaken(const MysqlResult& result) {
-  return result.error == ER_LOCK_DEADLOCK || result.error == ER_LOCK_WAIT_TIMEOUT ||
-         result.error == ER_CHECKREAD;
+  return result.error == ER_DUP_ENTRY || result.error == ER_LOCK_DEADLOCK ||
+         result.error == ER_LOCK_WAIT_TIMEOUT || result.error == ER_CHECKREAD;
 }
 
 /// So long it takes at most to begin to wait for another client's lock.
@@ -161,10 +159,12 @@ Snapshot MysqlBackend::state_from(const MysqlResult::Row& row, Deadline sent) {
     throw_unavailable(name() + ": read-only: locks need the primary");
   }
   if (!row[clock_column]) throw_unavailable(name() + ": no answer");
+  const auto clock = parse_number(*row[clock_column], 0, latest_time.count());
+  if (!clock) throw_unavailable(name() + ": it tells no time");
   Snapshot seen;
   seen.sent = sent;
   seen.connection = connection_.count();
-  seen.clock = microseconds(number_in(row[clock_column]));
+  seen.clock = microseconds(*clock);
   return seen;
 }
 
@@ -253,12 +253,14 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
   const auto results = run(write_here(name, over, update, next) + (update.departs ? let_go() : "") +
                                "; " + select_known(name),
                            call_options);
-  if (was_overtaken(results.back())) return read(name, "", call_options);
-  if (results.back().failed()) refuse(results.back());
+  // It has committed by itself, whatever became of the statements behind it.
   if (results.front().affected > 0) {
+    if (update.departs && results.back().failed()) connection_.close();
     if (update.departs) channels_.clear();
     return next;
   }
+  if (was_overtaken(results.back())) return read(name, "", call_options);
+  if (results.back().failed()) refuse(results.back());
   return snapshot_from(results, sent, call_options);
 }
 

@@ -145,7 +145,13 @@ int MysqlConnection::wait(int status, const CallOptions& call_options) {
   throw_unavailable(shown_ + ": no answer in time");
 }
 
-void MysqlConnection::finish(int status, const Continue& go_on, const CallOptions& call_options) {
+void MysqlConnection::carry_out(const Begin& begin, const Continue& go_on,
+                                const CallOptions& call_options) {
+  int status = 0;
+  {
+    const PipeSignalHeld held;
+    status = begin();
+  }
   while (status != 0) {
     const int events = wait(status, call_options);
     const PipeSignalHeld held;
@@ -233,16 +239,13 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
   const unsigned long flags =
       CLIENT_MULTI_STATEMENTS | (verified ? CLIENT_SSL_VERIFY_SERVER_CERT : 0UL);
   MYSQL* connected = nullptr;
-  int status = 0;
-  {
-    const PipeSignalHeld held;
-    status = libmariadb().mysql_real_connect_start(
-        &connected, mysql_, text(host), address_.user ? address_.user->c_str() : nullptr,
-        address_.password ? address_.password->c_str() : nullptr, address_.database.c_str(),
-        static_cast<unsigned>(address_.port), text(address_.socket_path), flags);
-  }
-  finish(
-      status,
+  carry_out(
+      [&] {
+        return libmariadb().mysql_real_connect_start(
+            &connected, mysql_, text(host), address_.user ? address_.user->c_str() : nullptr,
+            address_.password ? address_.password->c_str() : nullptr, address_.database.c_str(),
+            static_cast<unsigned>(address_.port), text(address_.socket_path), flags);
+      },
       [&](int events) {
         const HandshakeLimit limit(answered_fd(), call_options);
         return libmariadb().mysql_real_connect_cont(&connected, mysql_, events);
@@ -282,6 +285,9 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   // Under TLS the library would read until something comes.
   fcntl(fd, F_SETFL, O_NONBLOCK);
+  // An option file may have asked for it: another session would take the place of this one, unseen.
+  constexpr my_bool no = 0;
+  libmariadb().mysql_options(mysql_, MYSQL_OPT_RECONNECT, &no);
   login_id_ = libmariadb().mysql_thread_id(mysql_);
   ++count_;
   at_rest_ = true;
@@ -313,10 +319,9 @@ MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_op
     return result;
   }
   MYSQL_RES* raw = nullptr;
-  finish(
-      libmariadb().mysql_store_result_start(&raw, mysql_),
-      [&](int events) { return libmariadb().mysql_store_result_cont(&raw, mysql_, events); },
-      call_options);
+  carry_out([&] { return libmariadb().mysql_store_result_start(&raw, mysql_); },
+            [&](int events) { return libmariadb().mysql_store_result_cont(&raw, mysql_, events); },
+            call_options);
   const MysqlResultPtr stored(raw);
   if (stored == nullptr) {
     if (libmariadb().mysql_errno(mysql_) != 0) return take_result(true, call_options);
@@ -346,8 +351,10 @@ void MysqlConnection::send(const std::string& statements, const CallOptions& cal
   at_rest_ = false;
   const auto& lib = libmariadb();
   int failed = 0;
-  finish(
-      lib.mysql_send_query_start(&failed, mysql_, statements.c_str(), statements.size()),
+  carry_out(
+      [&] {
+        return lib.mysql_send_query_start(&failed, mysql_, statements.c_str(), statements.size());
+      },
       [&](int events) { return lib.mysql_send_query_cont(&failed, mysql_, events); }, call_options);
   if (failed != 0) broke();
   if (call_options.sent != nullptr) call_options.sent->raise();
@@ -356,18 +363,16 @@ void MysqlConnection::send(const std::string& statements, const CallOptions& cal
 std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_options) {
   const auto& lib = libmariadb();
   my_bool refused = 0;
-  finish(
-      lib.mysql_read_query_result_start(&refused, mysql_),
-      [&](int events) { return lib.mysql_read_query_result_cont(&refused, mysql_, events); },
-      call_options);
+  carry_out([&] { return lib.mysql_read_query_result_start(&refused, mysql_); },
+            [&](int events) { return lib.mysql_read_query_result_cont(&refused, mysql_, events); },
+            call_options);
   std::vector<MysqlResult> results;
   results.push_back(take_result(refused != 0, call_options));
   while (!results.back().failed()) {
     int next = 0;
-    finish(
-        lib.mysql_next_result_start(&next, mysql_),
-        [&](int events) { return lib.mysql_next_result_cont(&next, mysql_, events); },
-        call_options);
+    carry_out([&] { return lib.mysql_next_result_start(&next, mysql_); },
+              [&](int events) { return lib.mysql_next_result_cont(&next, mysql_, events); },
+              call_options);
     if (next < 0) break;
     results.push_back(take_result(next > 0, call_options));
   }

@@ -69,10 +69,11 @@ class MysqlConnection {
   const std::string& name() const { return shown_; }
 
  private:
-  /// What is left to do of a call: answers which events it waits for, 0 if it is done. Takes the
-  /// events that came.
+  /// The beginning of a call, and what is left to do of it: they answer which events it waits for,
+  /// 0 if it is done. The latter takes the events that came.
+  using Begin = std::function<int()>;
   using Continue = std::function<int(int events)>;
-  void finish(int status, const Continue& go_on, const CallOptions& call_options);
+  void carry_out(const Begin& begin, const Continue& go_on, const CallOptions& call_options);
   int wait(int status, const CallOptions& call_options);
   void abandon();
   /// Throws if a call has failed because of its limits.

@@ -122,10 +122,12 @@ Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent
   const auto number = [&](int column) {
     return parse_number(row.value(0, column).value_or(""), 0, INT64_MAX);
   };
+  const auto clock = number(0);
+  if (!clock || *clock > latest_time.count()) throw_unavailable(name() + ": it tells no time");
   Snapshot seen;
   seen.sent = sent;
   seen.connection = connection_.count();
-  seen.clock = microseconds(number(0).value_or(0));
+  seen.clock = microseconds(*clock);
   if (row.value(0, 1) == "t") {
     connection_.close();
     throw_unavailable(name() + ": a standby: locks need the primary");

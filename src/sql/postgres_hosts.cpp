@@ -14,7 +14,7 @@ namespace dlock {
 namespace {
 
 std::string parameter(const PQconninfoOption* options, const char* name) {
-  for (; options->keyword != nullptr; ++options) {
+  for (; options != nullptr && options->keyword != nullptr; ++options) {
     if (std::strcmp(options->keyword, name) == 0)
       return options->val == nullptr ? "" : options->val;
   }
@@ -40,14 +40,21 @@ bool is_socket(const std::string& host) {
 std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options) {
   const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url.c_str(), nullptr));
   if (options == nullptr) return {};
-  const auto hosts = entries(parameter(options.get(), "host"));
-  auto ports = entries(parameter(options.get(), "port"));
+  // The environment, and the service that it names, fill in what the URL leaves out. A service that
+  // the URL names goes before them, and of that one libpq tells nothing.
+  const bool has_service = !parameter(options.get(), "service").empty();
+  const LibPqPtr<PQconninfoOption> defaults(has_service ? nullptr : libpq().PQconndefaults());
+  const auto value = [&](const char* name) {
+    const std::string given = parameter(options.get(), name);
+    return given.empty() ? parameter(defaults.get(), name) : given;
+  };
+  const auto hosts = entries(value("host"));
+  auto ports = entries(value("port"));
   // An empty entry of a list is libpq's own port; given alone, it would leave the URL's list.
   if (ports.size() > 1)
     std::replace(ports.begin(), ports.end(), std::string(), std::string("5432"));
   if (ports.size() == 1) ports.resize(hosts.size(), ports.front());
-  const bool has_addresses =
-      !parameter(options.get(), "hostaddr").empty() || std::getenv("PGHOSTADDR") != nullptr;
+  const bool has_addresses = !value("hostaddr").empty() || std::getenv("PGHOSTADDR") != nullptr;
   const bool all_sockets = std::all_of(hosts.begin(), hosts.end(), is_socket);
   const bool some_empty = std::find(hosts.begin(), hosts.end(), "") != hosts.end();
   if (has_addresses || all_sockets || some_empty || ports.size() != hosts.size()) return {};

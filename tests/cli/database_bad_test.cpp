@@ -337,6 +337,32 @@ TEST_CASE("database: a host that no resolver answers for is given up in time") {
   }
 }
 
+TEST_CASE("database: a host that PostgreSQL's own variables name is looked up in time, too") {
+  const TempDir dir;
+  const std::string silent = "silent.100000.test";
+  write_file(dir / "services", "[locks]\nhost=" + silent + "\n");
+  ProcessOptions by_host = with_names("postgres://u@/db"), by_service = by_host;
+  by_host.env["PGHOST"] = silent;
+  by_service.env["PGSERVICEFILE"] = dir / "services";
+  by_service.env["PGSERVICE"] = "locks";
+  std::vector<Process> all;
+  for (const ProcessOptions& options : {by_host, by_service}) {
+    all.push_back(start_dlock({"run", "-k", "a", "--", "true"}, options));
+  }
+  for (Process& each : all) {
+    const auto given_up = each.wait();
+    CHECK(given_up.exit_code == 69);
+    CHECK(is_one_message(given_up.err));
+    CHECK(holds(given_up.err, "took too long"));
+  }
+  if (is_missing<PostgresServer>()) return;
+  const PostgresServer server({true, {}, ""});
+  ProcessOptions several = with_names("postgres://postgres@/postgres");
+  several.env["PGHOST"] = silent + ",db.1.test";
+  several.env["PGPORT"] = std::to_string(server.port());
+  CHECK(dlock({"run", "-k", "a", "--", "true"}, several).exit_code == 0);
+}
+
 TEST_CASE("database: of several hosts of PostgreSQL one that is not found is passed over") {
   if (is_missing<PostgresServer>()) return;
   const PostgresServer server({true, {}, ""});

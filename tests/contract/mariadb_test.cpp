@@ -1,10 +1,13 @@
 // What locks in MariaDB cost in requests, and that waiters watch each other.
 
+#include <cstdlib>
+
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "sql/mysql_backend.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/files.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace dlock::test {
@@ -61,6 +64,27 @@ class CountedClient {
 
  public:
   StorePtr store;
+};
+
+/// A file of options that the user's clients read, while it lives.
+class OptionFile {
+ public:
+  explicit OptionFile(const std::string& options) {
+    write_file(home_ / ".my.cnf", "[client]\n" + options);
+    setenv("HOME", home_.path().c_str(), 1);
+  }
+  ~OptionFile() { setenv("HOME", before_.c_str(), 1); }
+  OptionFile(const OptionFile&) = delete;
+  OptionFile& operator=(const OptionFile&) = delete;
+
+ private:
+  static std::string home() {
+    const char* const set = std::getenv("HOME");
+    return set == nullptr ? "" : set;
+  }
+
+  TempDir home_;
+  const std::string before_ = home();
 };
 
 }  // namespace
@@ -182,6 +206,9 @@ TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that
     const auto briefly_on = later(BootClock::now(), milliseconds(500));
     CHECK(stores[i]->sleep(claims[i], briefly_on, -1).why == Wake::Reason::due);
   }
+  // A session ends some time after its client has closed it.
+  const auto watcher = store_at(server.address(false));
+  REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == 2; }));
   release(*holder, held);
   CHECK(news(*stores[2], claims[2], Wake::Reason::granted));
   CHECK(release(*stores[2], claims[2]) == Released::yes);
@@ -212,6 +239,20 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
   CHECK(renew(*holder, held));
   holder->suspend(Suspension::rest);
   CHECK(eventually([&] { return server.connections() == 0; }));
+}
+
+TEST_CASE("MariaDB: no option file makes a record that is there look like one just made") {
+  if (no_mariadb()) return;
+  MariaDbServer& server = mariadb();
+  const OptionFile file("return-found-rows=1\nreconnect=1\n");
+  MysqlBackend first(server.address(false), "mariadb"), second(server.address(false), "mariadb");
+  const Snapshot none = second.read("dlock:k:k", "", soon());
+  const auto made =
+      first.write("dlock:k:k", first.read("dlock:k:k", "", soon()), Update{"of the first"}, soon());
+  REQUIRE(std::holds_alternative<Version>(made));
+  const auto late = second.write("dlock:k:k", none, Update{"of the second"}, soon());
+  REQUIRE(std::holds_alternative<Snapshot>(late));
+  CHECK(std::get<Snapshot>(late).text == "of the first");
 }
 
 }  // namespace dlock::test

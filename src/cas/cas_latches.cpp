@@ -16,6 +16,8 @@ constexpr std::chrono::hours arrival_memory{24 * 30};
 constexpr milliseconds poll_pause_at_a_latch{1000};
 constexpr std::string_view arrival_text = "dlock-arrival 1\n";
 constexpr std::size_t generation_bytes = 16;
+/// One in so many looks for old ones, at 50 at most: at some three for each that arrives.
+constexpr int arrivals_per_sweep = 16;
 
 }  // namespace
 
@@ -58,8 +60,15 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
   if (before.version == 0) {
     sweep(latch_record({}), latch_record({}), call_options);
     sweep(prefix_ + "arrival:", prefix_ + "arrival:", call_options);
+    sweep_arrivals(call_options);
   }
   return state;
+}
+
+/// Those behind a random one, for the first of all may be young, and for long.
+void CasStore::sweep_arrivals(const CallOptions& call_options) {
+  const std::string all = prefix_ + "arrival:";
+  sweep(all, all + random_hex(generation_bytes), call_options);
 }
 
 std::optional<LatchState> CasStore::arrive(const LockKey& key, const ArrivalId& id,
@@ -78,7 +87,11 @@ std::optional<LatchState> CasStore::arrive(const LockKey& key, const ArrivalId& 
   };
   rewrite(arrivals_at(*latch) + id.text, "", none, call_options, arrive_once);
   const LatchState state = latch_state(*latch, head, call_options);
-  if (!state.open()) return state;
+  if (!state.open()) {
+    const auto chance = random_up_to(milliseconds(arrivals_per_sweep - 1));
+    if (chance == milliseconds(0)) sweep_arrivals(call_options);
+    return state;
+  }
   rewrite(name, "", head, call_options, [&](const Snapshot& seen, bool) -> std::optional<Update> {
     auto now = latch_in(seen, backend_->name());
     if (!now || now->generation != latch->generation || now->open) return std::nullopt;

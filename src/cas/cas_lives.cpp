@@ -39,15 +39,26 @@ CasStore::~CasStore() {
 }
 
 /// What the change begins with: the record as it is known, or as it is read beside the first
-/// request for the own life.
+/// request for the own life. Another store that renews the same hold may have attached that life to
+/// a lease of its own and ended this one's: then the other lease is renewed.
 Snapshot CasStore::first_read(const Change& how, const std::string& name) {
+  constexpr int most_leases = 4;
   if (how.over) return *how.over;
   if (how.life == nullptr) return backend_->read(name, how.channel, how.call_options);
   PlaceLease& lease = how.life->lease;
-  Snapshot seen = leases_->read_with(lease, name, how.call_options);
-  // The read may have come before the lease ended.
-  if (lease.id == 0) seen.lives->erase(life_name(how.self));
-  return seen;
+  for (int tries = 1;; ++tries) {
+    const std::int64_t before = lease.id;
+    Snapshot seen = leases_->read_with(lease, name, how.call_options);
+    const auto life = seen.lives->find(life_name(how.self));
+    if (lease.id != 0 || life == seen.lives->end()) return seen;
+    if (life->second == before || tries == most_leases) {
+      // The read may have come before the lease ended.
+      seen.lives->erase(life);
+      return seen;
+    }
+    lease = PlaceLease{};
+    lease.id = life->second;
+  }
 }
 
 /// Another client may have begun the life of a hold that this one renews. Otherwise the record, in
@@ -60,6 +71,18 @@ std::optional<Snapshot> CasStore::adopt_lease(const LockKey& key, const Token& t
   if (found == seen.lives->end()) return seen;
   life.lease.id = found->second;
   return std::nullopt;
+}
+
+/// Puts a lease that was granted in the place of one that does not suit; unless both are as long,
+/// for a place may grant none that is shorter.
+void CasStore::take_lease(OwnLife& life, const PlaceLease& granted) {
+  if (life.lease.id != 0 && life.lease.length == granted.length) {
+    life.lease.asked = granted.asked;
+    spare_.push_back(granted.id);
+    return;
+  }
+  if (life.lease.id != 0) life.replaced = life.lease.id;
+  life.lease = granted;
 }
 
 /// Attaches the own entry, if the change leaves one, to a lease of the right length.
@@ -75,10 +98,7 @@ void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const C
   if (waits && life.min_hold.id != 0) spare_.push_back(std::exchange(life.min_hold.id, 0));
   auto wanted = waits ? std::min(waiter->ttl, longest_lease_of_a_waiter) : hold->ttl;
   if (!waits && hold->flag == Flag::held) wanted = hold->lease;
-  if (!suits(life.lease, wanted)) {
-    if (life.lease.id != 0) life.replaced = life.lease.id;
-    life.lease = leases_->grant(wanted, how.call_options);
-  }
+  if (!suits(life.lease, wanted)) take_lease(life, leases_->grant(wanted, how.call_options));
   const std::string name = life_name(how.self);
   const auto there = seen.lives->find(name);
   if (there == seen.lives->end() || there->second != life.lease.id) {

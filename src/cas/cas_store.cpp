@@ -296,18 +296,21 @@ Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
 std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& claim) const {
   const auto kind = take_until(message, ' ');
   if (take_until(message, ' ') != message_tag(claim.token)) return std::nullopt;
-  std::vector<std::int64_t> numbers;
-  while (!message.empty()) {
-    const auto number = parse_number(take_until(message, ' '), 0, INT64_MAX);
-    if (!number) return std::nullopt;
-    numbers.push_back(*number);
+  const auto number = [&](std::int64_t most) {
+    return parse_number(take_until(message, ' '), 0, most);
+  };
+  if (kind == "next") {
+    const auto in = number(longest_span.count());
+    if (!in || !message.empty()) return std::nullopt;
+    return Wake{Wake::Reason::changed, later(BootClock::now(), milliseconds(*in))};
   }
-  if (kind == "next" && numbers.size() == 1) {
-    return Wake{Wake::Reason::changed, later(BootClock::now(), milliseconds(numbers[0]))};
-  }
-  if (kind != "grant" || numbers.size() != 3) return std::nullopt;
-  if (leases_) return granted_by_life(claim, Fence{numbers[2]});
-  const HandOver told{microseconds(numbers[0]), milliseconds(numbers[1]), Fence{numbers[2]}};
+  if (kind != "grant") return std::nullopt;
+  const auto now = number(latest_time.count());
+  const auto lease = number(longest_span.count());
+  const auto fence = number(INT64_MAX);
+  if (!now || !lease || !fence || !message.empty()) return std::nullopt;
+  if (leases_) return granted_by_life(claim, Fence{*fence});
+  const HandOver told{microseconds(*now), milliseconds(*lease), Fence{*fence}};
   const DatedAnswer answer{last_answer_.sent, last_answer_.clock};
   return Wake{Wake::Reason::granted, {}, handed_over_grant(answer, told, told.lease / 2)};
 }

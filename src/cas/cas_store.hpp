@@ -94,9 +94,11 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::optional<Snapshot> last_written(const LockKey& key) const;
   void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
+  void sweep_arrivals(const CallOptions& call_options);
 
   Snapshot first_read(const Change& how, const std::string& name);
   void keep_life(const OpenRecord& record, const Snapshot& seen, const Change& how, Update& update);
+  void take_lease(OwnLife& life, const PlaceLease& granted);
   std::optional<Snapshot> adopt_lease(const LockKey& key, const Token& token, OwnLife& life,
                                       const CallOptions& call_options);
   /// The lease of a grant, by the place's clock as `seen` has it or by its life.

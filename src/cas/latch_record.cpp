@@ -34,7 +34,7 @@ std::optional<LatchRecord> latch_in(const Snapshot& seen, const std::string& whe
   }
   LatchRecord latch;
   const auto count = parse_number(take_until(text, ' '), 1, largest_latch);
-  const auto ends = parse_number(take_until(text, ' '), 0, INT64_MAX);
+  const auto ends = parse_number(take_until(text, ' '), 0, latest_time.count());
   latch.generation = take_until(text, ' ');
   latch.open = text == "open";
   if (!count || !ends || latch.generation.empty() || (!latch.open && text != "closed")) {

@@ -183,6 +183,25 @@ TEST_OF_DATABASES("database: a holder whose table is dropped stops its command")
   CHECK(holds(ended.err, "a: "));
 }
 
+TEST_OF_DATABASES("database: an old arrival is removed, however many young ones come before it") {
+  if (is_missing<Server>()) return;
+  DatabaseServer& server = empty_database<Server>();
+  REQUIRE(run_at(server.url()).exit_code == 0);
+  std::string rows = "('dlock:arrival:ffff:old', 1, 1, 'dlock-arrival 1')";
+  for (int i = 0; i < 60; ++i) {
+    rows += ", ('dlock:arrival:0000:" + std::to_string(i) +
+            "', 1, 9000000000000000, 'dlock-arrival 1')";
+  }
+  server.text("INSERT INTO dlock (name, version, ends, body) VALUES " + rows);
+  int opened = 0;
+  CHECK(eventually([&] {
+    const std::string latch = "l" + std::to_string(++opened);
+    dlock_at(server.url(), {"latch", "open", "-k", latch, "--count", "2", "-t", "60s"});
+    return server.text("SELECT count(*) FROM dlock WHERE ends = 1") == "0\n";
+  }));
+  CHECK(server.text("SELECT count(*) FROM dlock WHERE ends = 9000000000000000") == "60\n");
+}
+
 TEST_OF_DATABASES("database: doctor --schema creates the table, or says why not") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();

@@ -1,0 +1,69 @@
+// Leases of a place without a clock, where several stores renew one hold: the one that acquired it,
+// and the one of the thread that renews it while its client waits for another key.
+
+#include "cas/cas_store.hpp"
+#include "contract/engines.hpp"
+#include "etcd/etcd_backend.hpp"
+#include "etcd/etcd_json.hpp"
+#include "support/etcd_servers.hpp"
+
+namespace dlock::test {
+namespace {
+
+bool no_leases() {
+  if (EtcdServers::is_installed()) return false;
+  MESSAGE("skipped: etcd-server is not installed");
+  return true;
+}
+
+StorePtr another_store_at(const EtcdServers& etcd) {
+  return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(etcd.endpoints(), "etcd"),
+                                    "dlock:");
+}
+
+/// To which the one life is attached that there is.
+std::int64_t lease_of_life(EtcdServers& etcd) {
+  const std::string all(1, '\0');
+  std::int64_t lease = 0;
+  for (const EtcdEntry& entry : range_in(etcd.ask("kv/range", range_fields(all, all))).entries) {
+    if (entry.key.find('\n') != std::string::npos) lease = entry.lease;
+  }
+  return lease;
+}
+
+}  // namespace
+
+TEST_CASE("etcd: a store goes on with the lease to which another one has moved its hold") {
+  if (no_leases()) return;
+  EtcdServers etcd;
+  const auto first = another_store_at(etcd), second = another_store_at(etcd);
+  const Claim claim = claim_on("k");
+  granted(*first, claim);
+  const auto lease = lease_of_life(etcd);
+  RenewalTerms longer;
+  longer.ttl = 3 * long_ttl;
+  REQUIRE(second->renew(claim, longer, soon()).grant);
+  CHECK(lease_of_life(etcd) != lease);
+  CHECK(renew(*first, claim));
+  CHECK(renew(*second, claim));
+  CHECK(release(*first, claim) == Released::yes);
+}
+
+TEST_CASE("etcd: a lease that it makes longer than was asked for serves all stores of a hold") {
+  if (no_leases()) return;
+  // The shortest lease is one and a half times as long as an election.
+  EtcdServers etcd({1, {"--election-timeout", "5000"}, {}});
+  const auto first = another_store_at(etcd), second = another_store_at(etcd);
+  const Claim claim = claim_on("k", milliseconds(2000));
+  granted(*first, claim);
+  const auto lease = lease_of_life(etcd);
+  CHECK(lease != 0);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(renew(*second, claim));
+    CHECK(renew(*first, claim));
+  }
+  CHECK(lease_of_life(etcd) == lease);
+  CHECK(release(*first, claim) == Released::yes);
+}
+
+}  // namespace dlock::test

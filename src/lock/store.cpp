@@ -1,5 +1,6 @@
 #include "lock/store.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include "base/escape.hpp"
@@ -41,6 +42,7 @@ CallOptions short_call() { return {later(BootClock::now(), silence_of_a_dead_ser
 milliseconds drift_allowance(milliseconds lease) { return lease / 100 + milliseconds(2); }
 
 Deadline valid_until(Deadline sent, milliseconds lease) {
+  lease = std::clamp(lease, -longest_span, longest_span);
   return later(sent, lease - drift_allowance(lease));
 }
 

@@ -22,6 +22,13 @@ constexpr milliseconds silence_of_a_dead_server{5000};
 /// How long whoever has no ttl of his own (release, inspect, renew, doctor) waits for an answer.
 CallOptions short_call();
 
+/// The bounds within which a place is believed when it tells of leases and times, so that sums and
+/// differences of them stay in range, in nanoseconds as well. A clock that counts since 1970 comes
+/// to the latest in 2255; the earliest is for a lease that was over when its clock began.
+constexpr milliseconds longest_span{1'000'000'000'000};
+constexpr microseconds earliest_time = -std::chrono::hours(24 * 366);
+constexpr microseconds latest_time{(1LL << 53) - 1};
+
 /// How to ask for a key.
 struct Ask {
   bool wait = false;             ///< join the queue if it is not had

@@ -68,8 +68,10 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   const bool sent_twice = sent_before || connection_.was_sent_twice();
   // It went to another server than it says, which may have done it.
   const bool may_be_done = sent_twice || !replies.back().is_error("NOSCRIPT");
-  if (place(call_options) != server)
-    return run_once(run, by_text, may_be_done, asking, call_options);
+  const bool has_moved = place(call_options) != server;
+  // The link that listened may have ended, and another to the same server stand in its place.
+  if (links() != here.number) subscribed_.clear();
+  if (has_moved) return run_once(run, by_text, may_be_done, asking, call_options);
   if (!listen) return {in_items(std::move(replies.back())), sent_twice, server, here};
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return {reply, sent_twice, server, here};

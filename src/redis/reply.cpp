@@ -86,6 +86,7 @@ std::optional<Reply> ReplyReader::next() {
   Reply reply = parse(std::string_view(bytes_).substr(0, scanned_));
   bytes_.erase(0, scanned_);
   scanned_ = 0;
+  elements_ = 0;
   return reply;
 }
 
@@ -136,6 +137,8 @@ bool ReplyReader::scan_element(std::string_view line) {
   scanned_ += used;
   if (members > 0) {
     if (open_.size() == deepest) not_redis("arrays nested too deep");
+    elements_ += members;
+    if (elements_ > most_elements) not_redis("a reply of more than 262144 elements");
     open_.push_back(members);
   } else {
     close_arrays();

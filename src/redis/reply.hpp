@@ -41,6 +41,9 @@ class ReplyReader {
   static constexpr std::size_t longest_line = 64 * 1024;
   static constexpr std::int64_t longest_bulk = 1024 * 1024;
   static constexpr std::int64_t largest_array = 64 * 1024;
+  /// In all arrays of one reply; each costs some 250 bytes, however short it is. A Cluster in which
+  /// every slot is a range of its own, with a replica, has 213 000 in its answer to CLUSTER SLOTS.
+  static constexpr std::int64_t most_elements = 256 * 1024;
   static constexpr std::size_t deepest = 8;
   static constexpr std::size_t largest_reply = 8 * 1024 * 1024;
 
@@ -58,6 +61,7 @@ class ReplyReader {
   std::string bytes_;
   std::size_t scanned_ = 0;         ///< how much of bytes_ has been checked
   std::vector<std::int64_t> open_;  ///< elements still missing, of each array being read
+  std::int64_t elements_ = 0;       ///< that the arrays of the reply have announced
 };
 
 }  // namespace dlock

@@ -145,10 +145,18 @@ class Reader {
     fields_.remove_prefix(std::min(digits + 1, fields_.size()));
     return value;
   }
-  template <typename Span>
-  Span span() {
-    return Span(number<std::int64_t>());
+  std::int64_t number_within(std::int64_t low, std::int64_t high) {
+    const auto value = number<std::int64_t>();
+    if (value < low || value > high) fail();
+    return value;
   }
+  microseconds time() {
+    return microseconds(number_within(earliest_time.count(), latest_time.count()));
+  }
+  milliseconds span() { return milliseconds(number_within(0, longest_span.count())); }
+  Ticket ticket() { return Ticket{time().count()}; }
+  /// There is room for the next one.
+  Fence fence() { return Fence{number_within(0, INT64_MAX - 1)}; }
   ProcessId process() {
     ProcessId id;
     id.pid = number<pid_t>();
@@ -202,25 +210,25 @@ void read_hold(Reader& in, HoldEntry& hold) {
   const auto place = flag.size() == 1 ? flags.find(flag) : std::string_view::npos;
   if (place == std::string_view::npos) in.fail();
   hold.flag = static_cast<Flag>(place);
-  hold.at = in.span<microseconds>();
-  hold.since = in.span<microseconds>();
-  hold.lease = in.span<milliseconds>();
-  hold.ttl = in.span<milliseconds>();
-  hold.floor = in.span<milliseconds>();
+  hold.at = in.time();
+  hold.since = in.time();
+  hold.lease = in.span();
+  hold.ttl = in.span();
+  hold.floor = in.span();
   hold.limit.owners = in.number<std::int64_t>();
-  hold.fence.value = in.number<std::int64_t>();
+  hold.fence = in.fence();
   hold.who = in.who();
   hold.backing = in.backing();
 }
 
 void read_last(Reader& in, LastGrant& last) {
-  last.fence.value = in.number<std::int64_t>();
-  last.acquired_at = WallTime(in.span<microseconds>());
+  last.fence = in.fence();
+  last.acquired_at = WallTime(in.time());
   last.who = in.who();
 }
 
 void read_latest(Reader& in, LatestClaim& latest) {
-  latest.ticket.value = in.number<std::int64_t>();
+  latest.ticket = in.ticket();
   latest.token.text = in.text();
   latest.owner.text = in.text();
   latest.who = in.who();
@@ -229,11 +237,11 @@ void read_latest(Reader& in, LatestClaim& latest) {
 void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.token.text = in.text();
   waiter.owner.text = in.text();
-  waiter.ticket.value = in.number<std::int64_t>();
-  waiter.seen = in.span<microseconds>();
-  waiter.told = in.span<microseconds>();
-  waiter.ttl = in.span<milliseconds>();
-  waiter.floor = in.span<milliseconds>();
+  waiter.ticket = in.ticket();
+  waiter.seen = in.time();
+  waiter.told = in.time();
+  waiter.ttl = in.span();
+  waiter.floor = in.span();
   waiter.limit.owners = in.number<std::int64_t>();
   waiter.who = in.who();
   waiter.backing = in.backing();
@@ -275,10 +283,10 @@ NamedTable read_table(Reader& in, bool with_more) {
   named.key.text = in.text();
   in.close_line();
   if (in.open_line() != "fence") in.fail();
-  named.table.last_fence.value = in.number<std::int64_t>();
+  named.table.last_fence = in.fence();
   in.close_line();
   if (in.open_line() != "asked") in.fail();
-  named.table.last_ask = microseconds(in.number<std::int64_t>());
+  named.table.last_ask = in.time();
   in.close_line();
   while (true) {
     const auto kind = in.open_line();

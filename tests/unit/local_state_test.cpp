@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "cas/latch_record.hpp"
 #include "local/key_name.hpp"
 #include "local/state_slots.hpp"
 #include "rule/table_text.hpp"
@@ -200,6 +201,45 @@ TEST_CASE("a text that is not wholly a table is refused") {
   std::string wrong_number = text;
   wrong_number.replace(wrong_number.find("fence 18"), 8, "fence x8");
   CHECK_THROWS_AS(parse_table(wrong_number, "file"), Error);
+}
+
+TEST_CASE("a time or a lease that no clock can have told is refused, and not reckoned with") {
+  const auto is_refused = [](const auto& spoil) {
+    LockTable table = full_table();
+    spoil(table);
+    try {
+      parse_record(record_text({"k"}, table), "record");
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::wrong_data;
+    }
+    return false;
+  };
+  CHECK(!is_refused([](LockTable&) {}));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].at = microseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].at = microseconds::min(); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].since = microseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].lease = milliseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].lease = milliseconds(-1); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].ttl = milliseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].floor = milliseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].fence.value = INT64_MAX; }));
+  CHECK(is_refused([](LockTable& table) { table.queue[0].ticket.value = INT64_MAX; }));
+  CHECK(is_refused([](LockTable& table) { table.queue[0].seen = microseconds::min(); }));
+  CHECK(is_refused([](LockTable& table) { table.queue[0].told = microseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.queue[0].ttl = milliseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.latest->ticket.value = INT64_MAX; }));
+  CHECK(is_refused([](LockTable& table) { table.last_fence.value = INT64_MAX; }));
+  CHECK(is_refused([](LockTable& table) { table.last_ask = microseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.last->acquired_at = WallTime::max(); }));
+  Snapshot latch;
+  latch.text = "dlock-latch 1 2 " + std::to_string(INT64_MAX) + " 5f closed\n";
+  CHECK_THROWS_AS(latch_in(latch, "record"), Error);
+}
+
+TEST_CASE("a lease of any length has an end") {
+  const Deadline now = BootClock::now();
+  CHECK(valid_until(now, milliseconds::max()) > later(now, std::chrono::hours(1)));
+  CHECK(valid_until(now, milliseconds::min()) < now);
 }
 
 TEST_CASE("every key has a file name of its own that says which key it is") {

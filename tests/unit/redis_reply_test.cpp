@@ -93,6 +93,26 @@ TEST_CASE("a reply past a bound is refused before it is stored") {
   CHECK_THROWS_AS(feed_much(), Error);
 }
 
+TEST_CASE("a reply of many short elements is refused, and the largest map of a Cluster read") {
+  const auto lists = [](int count, int of_each) {
+    std::string bytes = "*" + std::to_string(count) + "\r\n";
+    for (int list = 0; list < count; ++list) {
+      bytes += "*" + std::to_string(of_each) + "\r\n";
+      for (int i = 0; i < of_each; ++i) bytes += "+\r\n";
+    }
+    return bytes;
+  };
+  CHECK(refused(lists(5, 60'000)));
+  // Every slot is a range of its own, and has a replica.
+  CHECK(read_reply(lists(16'384, 12)).value_or(Reply()).is_array(16'384));
+  // Of each reply anew.
+  ReplyReader reader;
+  for (int i = 0; i < 3; ++i) {
+    reader.feed(lists(2, 60'000));
+    CHECK(reader.next());
+  }
+}
+
 TEST_CASE("every class of server error is told apart, also where Redis 6 wraps it") {
   CHECK(trouble_of("WRONGTYPE Operation against a key") == ErrorKind::wrong_data);
   CHECK(trouble_of("DLOCKDATA x") == ErrorKind::wrong_data);

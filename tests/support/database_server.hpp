@@ -40,7 +40,4 @@ class DatabaseServer {
   virtual void become_standby() = 0;
 };
 
-/// A port of this host that nobody uses yet.
-int unused_port();
-
 }  // namespace dlock::test

@@ -7,7 +7,6 @@
 #include "base/join.hpp"
 #include "etcd/base64.hpp"
 #include "etcd/etcd_json.hpp"
-#include "support/database_server.hpp"
 #include "support/eventually.hpp"
 
 namespace dlock::test {
@@ -19,16 +18,16 @@ constexpr const char* etcd_program = "/usr/bin/etcd";
 
 CallOptions long_enough() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
 
-std::string http_at(int port) { return "http://127.0.0.1:" + std::to_string(port); }
+std::string http_at(const UnusedPort& port) {
+  return "http://127.0.0.1:" + std::to_string(port.number());
+}
 
 }  // namespace
 
 bool EtcdServers::is_installed() { return access(etcd_program, X_OK) == 0; }
 
 EtcdServers::EtcdServers(EtcdOptions options) : options_(std::move(options)) {
-  for (int i = 0; i < options_.members; ++i) {
-    members_.emplace_back("m" + std::to_string(i), unused_port(), unused_port());
-  }
+  for (int i = 0; i < options_.members; ++i) members_.emplace_back("m" + std::to_string(i));
   client_.emplace(endpoints(), "etcd");
   for (std::size_t i = 0; i < members_.size(); ++i) start(i);
   await_leader();
@@ -133,7 +132,7 @@ void EtcdServers::await_leader() {
 Endpoint EtcdServers::endpoint(std::size_t member) const {
   Endpoint endpoint;
   endpoint.host = "127.0.0.1";
-  endpoint.port = members_[member].client_port;
+  endpoint.port = members_[member].client_port.number();
   if (options_.tls) {
     endpoint.tls =
         TlsSettings{options_.tls->ca, options_.tls->client.file, options_.tls->client.key, ""};

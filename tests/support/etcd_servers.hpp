@@ -8,6 +8,7 @@
 #include "base/endpoint.hpp"
 #include "etcd/etcd_client.hpp"
 #include "support/process.hpp"
+#include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 #include "support/tls_files.hpp"
 
@@ -60,11 +61,10 @@ class EtcdServers {
 
  private:
   struct Member {
-    Member(std::string its_name, int its_client_port, int its_peer_port)
-        : name(std::move(its_name)), client_port(its_client_port), peer_port(its_peer_port) {}
+    explicit Member(std::string its_name) : name(std::move(its_name)) {}
     std::string name;
-    int client_port;
-    int peer_port;
+    UnusedPort client_port{};
+    UnusedPort peer_port{};
     TempDir dir{};
     std::optional<Process> process{};
     bool stopped = false;

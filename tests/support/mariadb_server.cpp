@@ -25,8 +25,7 @@ const std::vector<std::string> small_and_fast{
 
 bool MariaDbServer::is_installed() { return access(program, X_OK) == 0; }
 
-MariaDbServer::MariaDbServer(std::vector<std::string> config)
-    : config_(std::move(config)), port_(unused_port()) {
+MariaDbServer::MariaDbServer(std::vector<std::string> config) : config_(std::move(config)) {
   user_.own(dir_.path());
   std::vector<std::string> argv{"mariadb-install-db",
                                 "--no-defaults",
@@ -52,7 +51,7 @@ void MariaDbServer::start() {
                                 "--tmpdir=" + dir_.path(),
                                 "--pid-file=" + (dir_ / "pid"),
                                 "--bind-address=127.0.0.1",
-                                "--port=" + std::to_string(port_),
+                                "--port=" + std::to_string(port_.number()),
                                 "--skip-name-resolve",
                                 "--max-connections=300"};
   argv.insert(argv.end(), small_and_fast.begin(), small_and_fast.end());
@@ -90,7 +89,7 @@ MysqlAddress MariaDbServer::address(bool by_tcp) const {
   MysqlAddress address;
   if (by_tcp) {
     address.host = "127.0.0.1";
-    address.port = port_;
+    address.port = port_.number();
   } else {
     address.socket_path = dir_ / "socket";
   }
@@ -105,7 +104,7 @@ std::string MariaDbServer::url(const std::string& user, const std::string& datab
 }
 
 std::string MariaDbServer::tcp_url(const std::string& login) const {
-  return "mysql://" + login + "@127.0.0.1:" + std::to_string(port_) + "/" + database_name;
+  return "mysql://" + login + "@127.0.0.1:" + std::to_string(port_.number()) + "/" + database_name;
 }
 
 std::vector<MysqlResult> MariaDbServer::query(const std::string& statements) {

@@ -7,6 +7,7 @@
 #include "sql/mysql_connection.hpp"
 #include "support/database_server.hpp"
 #include "support/service_user.hpp"
+#include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
@@ -49,7 +50,7 @@ class MariaDbServer final : public DatabaseServer {
   std::vector<std::string> config_;
   ServiceUser user_{"mysql"};
   TempDir dir_;
-  int port_ = 0;
+  UnusedPort port_;
   std::optional<Process> process_;
   std::optional<MysqlConnection> connection_;
 };

@@ -11,7 +11,6 @@
 #include "base/error.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/sockets.hpp"
 
 namespace dlock::test {
 namespace {
@@ -32,8 +31,8 @@ CallOptions within_seconds() { return {later(BootClock::now(), std::chrono::seco
 
 bool PostgresServer::is_installed() { return !programs().empty(); }
 
-PostgresServer::PostgresServer(PostgresOptions options)
-    : options_(std::move(options)), port_(options_.tcp ? unused_port() : 5432) {
+PostgresServer::PostgresServer(PostgresOptions options) : options_(std::move(options)) {
+  if (options_.tcp) tcp_port_.emplace();
   user_.own(dir_.path());
   const Result made = run({programs() + "/initdb", "-D", dir_ / "data", "-A", "trust", "-U",
                            "postgres", "-N", "-E", "UTF8", "--locale=C", "--no-instructions"},
@@ -43,8 +42,8 @@ PostgresServer::PostgresServer(PostgresOptions options)
   start();
 }
 
-PostgresServer::PostgresServer(const PostgresServer& primary)
-    : options_(primary.options_), port_(options_.tcp ? unused_port() : 5432) {
+PostgresServer::PostgresServer(const PostgresServer& primary) : options_(primary.options_) {
+  if (options_.tcp) tcp_port_.emplace();
   user_.own(dir_.path());
   const Result made =
       run({programs() + "/pg_basebackup", "-D", dir_ / "data", "-R", "-c", "fast", "-N", "-h",
@@ -59,7 +58,7 @@ PostgresServer::~PostgresServer() { kill_hard(); }
 void PostgresServer::start() {
   std::vector<std::string> argv{
       programs() + "/postgres", "-D", dir_ / "data", "-k", dir_.path(), "-p",
-      std::to_string(port_)};
+      std::to_string(port())};
   std::vector<std::string> config{
       "fsync=off", "max_connections=300", "shared_buffers=16MB",
       std::string("listen_addresses=") + (options_.tcp ? "127.0.0.1" : "")};
@@ -120,11 +119,11 @@ void PostgresServer::become_standby() {
 
 std::string PostgresServer::url(const std::string& user, const std::string& database) const {
   return "postgres:///" + (database.empty() ? "postgres" : database) + "?host=" + dir_.path() +
-         "&port=" + std::to_string(port_) + "&user=" + (user.empty() ? "postgres" : user);
+         "&port=" + std::to_string(port()) + "&user=" + (user.empty() ? "postgres" : user);
 }
 
 std::string PostgresServer::tcp_url(const std::string& login) const {
-  return "postgresql://" + login + "@127.0.0.1:" + std::to_string(port_) + "/postgres";
+  return "postgresql://" + login + "@127.0.0.1:" + std::to_string(port()) + "/postgres";
 }
 
 std::vector<PostgresResult> PostgresServer::query(const std::string& statements) {

@@ -8,6 +8,7 @@
 #include "support/database_server.hpp"
 #include "support/process.hpp"
 #include "support/service_user.hpp"
+#include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
@@ -34,7 +35,7 @@ class PostgresServer final : public DatabaseServer {
   std::string tcp_url(const std::string& login) const override;
   std::string password_variable() const override { return "PGPASSWORD"; }
   const std::string& directory() const { return dir_.path(); }
-  int port() const { return port_; }
+  int port() const { return tcp_port_ ? tcp_port_->number() : 5432; }
   pid_t pid() const { return process_->pid(); }
   std::string log() const override { return process_->out(); }
 
@@ -59,7 +60,7 @@ class PostgresServer final : public DatabaseServer {
   PostgresOptions options_;
   ServiceUser user_{"postgres"};
   TempDir dir_;
-  int port_ = 0;
+  std::optional<UnusedPort> tcp_port_;
   std::optional<Process> process_;
   std::optional<PostgresConnection> connection_;
 };

@@ -123,9 +123,21 @@ std::string RedisScene::may_stay(std::vector<std::string> keys) const {
   return sorted(std::move(keys));
 }
 
+namespace {
+
+/// By how much the wall clock is ahead of BootClock. Both are to be read at one moment, and on a
+/// busy machine a lot may come between.
+std::chrono::nanoseconds wall_ahead() {
+  while (true) {
+    const auto before = BootClock::now();
+    const std::chrono::nanoseconds wall = std::chrono::system_clock::now().time_since_epoch();
+    if (BootClock::now() - before <= milliseconds(5)) return wall - before.time_since_epoch();
+  }
+}
+
+}  // namespace
+
 Deadline lease_end(const RedisServer& server, const std::string& key) {
-  const auto before = BootClock::now();
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
   const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
   if (holds.items.size() != 1) throw Error(ErrorKind::bug, "not one hold of " + key);
   std::istringstream fields(holds.items.front().text);
@@ -136,7 +148,7 @@ Deadline lease_end(const RedisServer& server, const std::string& key) {
   long long fence = 0;
   long long lease_ms = 0;
   fields >> flag >> floor_ms >> at_us >> since_us >> fence >> lease_ms;
-  return before + (microseconds(at_us) + milliseconds(lease_ms) - wall);
+  return Deadline(microseconds(at_us) + milliseconds(lease_ms) - wall_ahead());
 }
 
 std::vector<long> order_of(const std::string& log) {

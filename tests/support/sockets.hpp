@@ -25,6 +25,19 @@ Fd bind_to(Address& address);
 /// The same, and it listens.
 Fd listen_at(Address& address);
 
+/// A port of 127.0.0.1 for a server that is told its number. While this lives no other program is
+/// given it, also when the server is down: it is bound, and as nobody listens at it here a server
+/// may bind it, too (SO_REUSEADDR, which servers ask for).
+class UnusedPort {
+ public:
+  UnusedPort() : held_(bind_to(address_)) {}
+  int number() const { return address_.port; }
+
+ private:
+  Address address_;
+  Fd held_;
+};
+
 /// A connected, blocking socket; without a descriptor where nobody listens.
 Fd connect_to(const Address& address);
 

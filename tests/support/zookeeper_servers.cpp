@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "base/join.hpp"
-#include "support/database_server.hpp"
 #include "support/eventually.hpp"
 #include "zookeeper/zookeeper_status.hpp"
 
@@ -26,9 +25,7 @@ bool ZooKeeperServers::is_installed() {
 }
 
 ZooKeeperServers::ZooKeeperServers(ZooKeeperOptions options) : options_(std::move(options)) {
-  for (int i = 0; i < options_.servers; ++i) {
-    servers_.emplace_back(unused_port(), unused_port(), unused_port());
-  }
+  for (int i = 0; i < options_.servers; ++i) servers_.emplace_back();
   client_.emplace(endpoints(), "zk", milliseconds(20'000));
   for (std::size_t i = 0; i < servers_.size(); ++i) start(i);
   await_service();
@@ -38,13 +35,13 @@ void ZooKeeperServers::start(std::size_t number) {
   Server& server = servers_[number];
   {
     std::ofstream file(server.dir / "zoo.cfg");
-    file << "dataDir=" << server.dir.path() << "\nclientPort=" << server.client_port
+    file << "dataDir=" << server.dir.path() << "\nclientPort=" << server.client_port.number()
          << "\nclientPortAddress=127.0.0.1\ntickTime=" << options_.tick.count()
          << "\nmaxSessionTimeout=60000\nadmin.enableServer=false\nmaxClientCnxns=0\n"
             "initLimit=100\nsyncLimit=30\n4lw.commands.whitelist=srvr\n";
     for (std::size_t i = 0; i < servers_.size() && servers_.size() > 1; ++i) {
-      file << "server." << i + 1 << "=127.0.0.1:" << servers_[i].peer_port << ":"
-           << servers_[i].election_port << "\n";
+      file << "server." << i + 1 << "=127.0.0.1:" << servers_[i].peer_port.number() << ":"
+           << servers_[i].election_port.number() << "\n";
     }
     for (const std::string& line : options_.lines) file << line << "\n";
     std::ofstream(server.dir / "myid") << number + 1 << "\n";
@@ -106,7 +103,7 @@ void ZooKeeperServers::await_service() {
 Endpoint ZooKeeperServers::endpoint(std::size_t server) const {
   Endpoint endpoint;
   endpoint.host = "127.0.0.1";
-  endpoint.port = servers_[server].client_port;
+  endpoint.port = servers_[server].client_port.number();
   return endpoint;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/endpoint.hpp"
 #include "support/process.hpp"
+#include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 #include "zookeeper/zookeeper_client.hpp"
 
@@ -53,13 +54,9 @@ class ZooKeeperServers {
 
  private:
   struct Server {
-    Server(int its_client_port, int its_peer_port, int its_election_port)
-        : client_port(its_client_port),
-          peer_port(its_peer_port),
-          election_port(its_election_port) {}
-    int client_port;
-    int peer_port;
-    int election_port;
+    UnusedPort client_port{};
+    UnusedPort peer_port{};
+    UnusedPort election_port{};
     TempDir dir{};
     std::optional<Process> process{};
     bool stopped = false;

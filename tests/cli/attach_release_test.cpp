@@ -90,7 +90,7 @@ TEST_CASE("attach: release waits also for a keeper that is slow to take away wha
 
 TEST_CASE("attach: of two locks one is released, and the other is kept and its loss told") {
   on_each_engine([](const Place& place) {
-    auto script = attached(place, "-k a -k b -t 3s", obedient, say_told);
+    auto script = attached(place, "-k a -k b -t 6s", obedient, say_told);
     CHECK(have_done(place, script, R"("$D" release -k a --token "$T")") == "did 0\n");
     CHECK(place.is_free("a"));
     CHECK(!place.is_free("b"));
@@ -126,7 +126,7 @@ TEST_CASE("attach: a release that the server does not answer is no loss, wheneve
 
 TEST_CASE("attach: a release that went elsewhere leaves the lock kept, and its loss told") {
   on_each_engine([](const Place& place) {
-    auto script = attached(place, "-k a -t 3s", obedient, say_told);
+    auto script = attached(place, "-k a -t 6s", obedient, say_told);
     const std::string elsewhere = R"("$D" release -k a --token "$T" --server "local:$PWD" 2>err)";
     CHECK(have_done(place, script, elsewhere) == "did 79\n");
     CHECK(keepers_of(script.pid()).size() == 1);
@@ -134,7 +134,7 @@ TEST_CASE("attach: a release that went elsewhere leaves the lock kept, and its l
     // It has to be found in place by a renewal of later.
     const auto renewed = [&] {
       const auto state = place.state("a")["holders"].at(0);
-      return place.is_local() || state["held_ms"] > 1500;
+      return place.is_local() || state["held_ms"] > 2500;
     };
     CHECK(eventually(renewed));
     CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
@@ -144,10 +144,10 @@ TEST_CASE("attach: a release that went elsewhere leaves the lock kept, and its l
 
 TEST_CASE("attach: a release that reached no server leaves the lock kept") {
   const Place place(Engine::redis);
-  auto script = attached(place, "-k a -t 3s", obedient, say_told);
+  auto script = attached(place, "-k a -t 6s", obedient, say_told);
   const std::string nowhere = R"("$D" release -k a --token "$T" --server unix:///nowhere 2>err)";
   CHECK(have_done(place, script, nowhere) == "did 69\n");
-  CHECK(eventually([&] { return place.state("a")["holders"].at(0)["held_ms"] > 3500; }));
+  CHECK(eventually([&] { return place.state("a")["holders"].at(0)["held_ms"] > 6500; }));
   CHECK(script.out() == "in\ndid 69\n");
   CHECK(have_done(place, script, R"("$D" release -k a --token "$T")") == "did 0\n");
   CHECK(keepers_leave(script.pid()));
@@ -189,7 +189,7 @@ TEST_CASE("attach: a keeper that gets no descriptor for a visitor waits for one 
 
 TEST_CASE("attach: whoever has another token cannot speak to the keeper") {
   on_each_engine([](const Place& place) {
-    auto script = attached(place, "-k a -t 3s", obedient, say_told);
+    auto script = attached(place, "-k a -t 30s", obedient, say_told);
     CHECK(have_done(place, script, R"("$D" release -k a --token "${T}0" 2>err)") == "did 79\n");
     CHECK(have_done(place, script, R"("$D" release -k other --token "$T" 2>err)") == "did 79\n");
     CHECK(keepers_of(script.pid()).size() == 1);

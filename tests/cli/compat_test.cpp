@@ -58,7 +58,7 @@ TEST_CASE("compat: a refusal names the library, and the wait says that there is 
   options.cwd = place.dir().path();
   const std::string hook = "echo \"$DLOCK_HOLDER\" >holder";
   const auto waited =
-      place.dlock(run_compat("redsync", {"-w", "300ms", "--hook", hook, "--", "true"}), options);
+      place.dlock(run_compat("redsync", {"-w", "2s", "--hook", hook, "--", "true"}), options);
   CHECK(waited.exit_code == 75);
   CHECK(count_lines(waited.err) == 2);
   CHECK(read_file(place.dir() / "holder") ==
@@ -110,8 +110,8 @@ TEST_CASE("compat: a token renews and releases, by another process, in each layo
 TEST_CASE("compat: acquire --attach holds a library's lock for as long as the script lives") {
   const Place place(Engine::redis);
   const auto script = place.shell(
-      "$D acquire -q --compat redis-py -k job -t 3s --attach $$ || exit; "
-      "$D run --compat redis-py -n -k job true; echo $?; sleep 4; "
+      "$D acquire -q --compat redis-py -k job -t 4s --attach $$ || exit; "
+      "$D run --compat redis-py -n -k job true; echo $?; sleep 5; "
       "$D run --compat redis-py -n -k job true; echo $?");
   CHECK(script.out == "75\n75\n");
   CHECK(eventually([&] { return place.server().command({"EXISTS", "job"}).number == 0; }));
@@ -120,7 +120,7 @@ TEST_CASE("compat: acquire --attach holds a library's lock for as long as the sc
 TEST_CASE("compat: a run whose lock was taken from it stops its command and exits 79") {
   const Place place(Engine::redis);
   Process run =
-      place.start(run_compat("redisson", {"-t", "3s", "--", "sh", "-c", "echo in; sleep 60"}));
+      place.start(run_compat("redisson", {"-t", "9s", "--", "sh", "-c", "echo in; sleep 60"}));
   CHECK(eventually([&] { return run.out() == "in\n"; }));
   const auto evicted = place.dlock({"release", "--force", "--compat", "redisson", "-k", "job"});
   CHECK(evicted.exit_code == 0);

@@ -128,7 +128,8 @@ TEST_CASE("latch: who may not wait so long is told how many there are") {
       CHECK(result.exit_code == 75);
       CHECK(result.err == "dlock: build: 2 of 4 have arrived\n");
     }
-    const auto waited = place.dlock(latch("wait", {"-w", "0.2"}));
+    // Long enough to say so when it begins, on a busy machine too.
+    const auto waited = place.dlock(latch("wait", {"-w", "2"}));
     CHECK(waited.exit_code == 75);
     CHECK(waited.err.ends_with("\ndlock: build: 2 of 4 have arrived\n"));
     const auto quiet = place.dlock(latch("wait", {"-q", "-w", "0.2"}));
@@ -294,7 +295,9 @@ TEST_CASE("latch: 200 arrive from 20 processes while answers are lost, and it op
   for (int i = 0; any_runs(); ++i) {
     proxy.close_after(Direction::replies, static_cast<std::size_t>(i % 20));
     if (i % 3 == 0) proxy.duplicate_request();
-    std::this_thread::sleep_for(milliseconds(5));
+    // Later less often, for chance may keep the last few from arriving for a minute.
+    constexpr int often = 600;
+    std::this_thread::sleep_for(milliseconds(i < often ? 5 : 50));
   }
   for (Process& shell : shells) CHECK(shell.wait().exit_code == 0);
   CHECK(place.server().command({"ZCARD", "dlock:{build}:latch"}).number == 201);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,10 @@ void was_served_in_order(const Scene& scene, Line& line);
 
 /// Returns just after a renewal of the only hold of `key`.
 void await_renewal(const RedisServer& server, const std::string& key);
+
+/// Does `harm`, after which no renewal succeeds, just after a renewal of the only hold of `key`,
+/// which must be of 6 s. Says when its lease then ends.
+Deadline lease_end_after(const std::function<void()>& harm, const RedisServer& server,
+                         const std::string& key);
 
 }  // namespace dlock::test

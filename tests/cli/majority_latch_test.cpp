@@ -15,7 +15,7 @@ using Words = std::vector<std::string>;
 
 /// Longer than a request that waits for nobody takes, and shorter than one to a server that is
 /// silent.
-constexpr milliseconds no_time{2500};
+constexpr milliseconds no_time{4500};
 
 Result latch(const Scene& scene, const std::string& key, const std::string& verb, Words more = {}) {
   more.insert(more.begin(), {"latch", verb, "-k", key});

@@ -22,7 +22,7 @@ const char* const script =
 
 std::size_t lines_of_log(const Scene& scene) { return count_lines(read_file(scene.log())); }
 
-/// A job of key k whose command beats.
+/// A job of key k whose command beats, unless it could not have the lock in a sixth of the ttl.
 Process beating(const Scene& scene, const std::string& ttl) {
   Process job = scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", script});
   const bool beats =
@@ -30,6 +30,11 @@ Process beating(const Scene& scene, const std::string& ttl) {
   CAPTURE(job.err());
   REQUIRE(beats);
   return job;
+}
+
+/// The later of the ends that the lease of k has on the servers 3 and 4.
+Deadline last_end(const Fleet& fleet) {
+  return std::max(lease_end(fleet.server(3), "k"), lease_end(fleet.server(4), "k"));
 }
 
 std::string stored_hold(const Fleet& fleet, std::size_t i) {
@@ -118,8 +123,9 @@ TEST_CASE("majority: killing two of five servers, whichever, does not disturb a 
   pairs.resize(std::min<std::size_t>(pairs.size(), static_cast<std::size_t>(runs_of_this_test(3))));
   const auto count = pairs.size();
   Result result = job_while_pairs_fail(pairs);
-  // A lease of two seconds may be lost on a machine that does much else, but not again and again.
-  for (int again = 0; result.exit_code == 79 && again < 2; ++again) {
+  // A lease of two seconds may be lost on a machine that does much else, or not be had in time, but
+  // not again and again.
+  for (int again = 0; (result.exit_code == 79 || result.exit_code == 69) && again < 2; ++again) {
     result = job_while_pairs_fail(pairs);
   }
   CAPTURE(result.err);
@@ -131,10 +137,11 @@ TEST_CASE("majority: killing two of five servers, whichever, does not disturb a 
 /// A job of which three of five servers fail; the other two are as they were.
 void ends_in_time(const FleetScene& scene, Blow blow) {
   const Fleet& fleet = scene.fleet;
-  Process job = beating(scene, "2");
+  Process job = beating(scene, "6");
   REQUIRE(is_renewed(fleet, 3));
-  const Deadline end = std::max(lease_end(fleet.server(3), "k"), lease_end(fleet.server(4), "k"));
   for (std::size_t i = 0; i < 3; ++i) strike(fleet.server(i), blow);
+  // On a busy machine one more renewal may have come before the blows.
+  const Deadline end = last_end(fleet);
   const Result result = job.wait();
   CHECK(result.exit_code == 79);
   CHECK(times(result.err, "dlock: lost k: ") == 1);
@@ -144,7 +151,7 @@ void ends_in_time(const FleetScene& scene, Blow blow) {
 TEST_CASE("majority: that three of five stand still stops the job before its lease ends, 79") {
   const FleetScene scene;
   ends_in_time(scene, Blow::stopped);
-  const Result other = scene.run({"run", "-t", "2", "-k", "k", "--", "echo", "ran"});
+  const Result other = scene.run({"run", "-t", "6", "-k", "k", "--", "echo", "ran"});
   CHECK(other.exit_code == 69);
   CHECK(other.out == "");
   CHECK(times(other.err, "no majority of 5 servers") == 1);
@@ -180,7 +187,7 @@ TEST_CASE("majority: who waits stays in the queue while most servers are out of 
   options.keeping.assign(5, Keeping::aof_always);
   const FleetScene scene(options);
   Process holder = scene.hold("k", "go", {"-t", "60"});
-  Process waiter = scene.queue_up("k", 1, "true", {"-t", "2"});
+  Process waiter = scene.queue_up("k", 1, "true", {"-t", "9"});
   for (std::size_t i = 0; i < 3; ++i) scene.fleet.server(i).kill_hard();
   CHECK(eventually([&] { return times(waiter.err(), "no majority of 5 servers") > 0; }, long_time));
   for (std::size_t i = 0; i < 3; ++i) scene.fleet.server(i).restart();
@@ -193,13 +200,13 @@ TEST_CASE("majority: who waits stays in the queue while most servers are out of 
 /// A lease may last on the others that those three have forgotten.
 TEST_CASE("majority: servers that lost their memory have no vote, neither for holders nor others") {
   const FleetScene scene;
-  Process job = beating(scene, "3");
+  Process job = beating(scene, "6");
   REQUIRE(is_renewed(scene.fleet, 3));
-  const Deadline end =
-      std::max(lease_end(scene.fleet.server(3), "k"), lease_end(scene.fleet.server(4), "k"));
   scene.fleet.server(0).restart();
   scene.fleet.server(1).command({"FLUSHALL"});
   scene.fleet.server(2).restart();
+  // On a busy machine one more renewal may have come before that.
+  const Deadline end = last_end(scene.fleet);
   const Result other = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});
   CHECK(other.out == "");
   CHECK((other.exit_code == 69 || other.exit_code == 75));

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,6 +58,52 @@ bool wait_on_most(const Fleet& fleet, const std::string& key, long long count) {
   return servers > fleet.size() / 2;
 }
 
+/// Those who wait for q on this server, in their order.
+std::vector<std::string> queue_on(const RedisServer& server) {
+  std::vector<std::string> tokens;
+  const Reply waiters = server.command({"ZRANGE", "dlock:{q}:queue", "0", "-1"});
+  for (const Reply& token : waiters.items) tokens.push_back(token.text);
+  return tokens;
+}
+
+std::set<std::string> all_who_wait(const Fleet& fleet) {
+  std::set<std::string> tokens;
+  for (std::size_t i = 0; i < fleet.size(); ++i) {
+    for (const std::string& token : queue_on(fleet.server(i))) tokens.insert(token);
+  }
+  return tokens;
+}
+
+/// On most servers one waits that is none of `others`; with `as_last` behind all of them.
+bool newcomer_waits(const Fleet& fleet, const std::set<std::string>& others, bool as_last) {
+  std::size_t servers = 0;
+  for (std::size_t i = 0; i < fleet.size(); ++i) {
+    const auto tokens = queue_on(fleet.server(i));
+    const auto from = as_last && !tokens.empty() ? tokens.end() - 1 : tokens.begin();
+    const auto is_new = [&](const std::string& token) { return !others.contains(token); };
+    if (std::any_of(from, tokens.end(), is_new)) ++servers;
+  }
+  return servers > fleet.size() / 2;
+}
+
+/// The `count`th who waits for q, behind all others. Each measures the servers' clock for itself,
+/// on a busy machine to some milliseconds: who comes out before another by that starts again.
+Process queue_up_last(const FleetScene& scene, long count) {
+  for (int tries = 0;; ++tries) {
+    const auto others = all_who_wait(scene.fleet);
+    Process waiter = scene.start({"run", "-q", "-k", "q", "--", "sh", "-c",
+                                  "i=" + std::to_string(count) + "; " + majority_tenure});
+    REQUIRE(eventually([&] {
+      return wait_on_most(scene.fleet, "q", count) && newcomer_waits(scene.fleet, others, false);
+    }));
+    if (newcomer_waits(scene.fleet, others, true)) return waiter;
+    REQUIRE(tries < 5);
+    waiter.signal(SIGTERM);
+    waiter.wait();
+    REQUIRE(eventually([&] { return !wait_on_most(scene.fleet, "q", count); }));
+  }
+}
+
 /// Ten wait in order behind a holder, who then leaves.
 void ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
   constexpr long count = 10;
@@ -66,10 +114,7 @@ void ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
   REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
   std::vector<Process> waiters;
   for (long i = 1; i <= count; ++i) {
-    waiters.push_back(scene.start({"run", "-q", "-k", "q", "--", "sh", "-c",
-                                   "i=" + std::to_string(i) + "; " + majority_tenure}));
-    REQUIRE(eventually([&] { return wait_on_most(scene.fleet, "q", i); }));
-    // Each measures the servers' clock for itself, on a busy machine to some milliseconds.
+    waiters.push_back(queue_up_last(scene, i));
     std::this_thread::sleep_for(stretched(milliseconds(5)));
   }
   scene.touch("go");

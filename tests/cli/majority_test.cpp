@@ -128,10 +128,10 @@ void readers_and_a_semaphore_take_turns(const FleetScene& scene) {
 
 void keeps_for_a_script(const FleetScene& scene) {
   Process script = scene.start_shell(
-      "T=$(\"$DLOCK\" acquire -t 1 -k a --attach $$) || exit; echo in; "
+      "T=$(\"$DLOCK\" acquire -t 6 -k a --attach $$) || exit; echo in; "
       "until [ -e done ]; do sleep 0.01; done");
   REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2; ++i) {
     const std::string before = majority_stored_hold(scene.fleet.server(0), "a");
     CHECK(eventually([&] { return majority_stored_hold(scene.fleet.server(0), "a") != before; }));
   }
@@ -143,7 +143,7 @@ void keeps_for_a_script(const FleetScene& scene) {
 
 void watchdog_ends_what_dlock_cannot(const FleetScene& scene) {
   Process job = scene.start(
-      {"run", "-t", "1", "-k", "w", "--watchdog", "--", "sh", "-c", "echo $$; exec sleep 60"});
+      {"run", "-t", "6", "-k", "w", "--watchdog", "--", "sh", "-c", "echo $$; exec sleep 60"});
   REQUIRE(eventually([&] { return job.out().ends_with('\n'); }));
   const auto command = static_cast<pid_t>(std::stol(job.out()));
   job.signal(SIGSTOP);
@@ -171,7 +171,7 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
   const FleetScene scene;
   const auto urls = scene.fleet.urls();
   scene.fleet.proxy(4).refuse(true);
-  Process job = scene.hold("k", "go", {"-v", "-t", "2"});
+  Process job = scene.hold("k", "go", {"-v", "-t", "9"});
   const auto is_held_on = [&](const std::string& servers) {
     const std::string said = "held on " + servers + " of 5 servers";
     return eventually([&] { return times(scene.run({"inspect", "k"}).out, said) == 1; });
@@ -181,11 +181,11 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
   const auto state = json::parse(scene.inspect("k"));
   CHECK(state["holders"][0]["held_on"] == 4);
   CHECK(state["holders"][0]["servers"] == 5);
-  CHECK(eventually([&] { return times(job.err(), "k is held on 4 of 5 servers") == 1; }));
+  CHECK(eventually([&] { return times(job.err(), "k is held on 4 of 5 servers") > 0; }));
   CHECK(times(job.err(), urls[4]) > 0);
   scene.fleet.proxy(4).heal();
   CHECK(eventually([&] { return !majority_stored_hold(scene.fleet.server(4), "k").empty(); }));
-  CHECK(eventually([&] { return times(job.err(), "k is held on 5 of 5 servers") == 1; }));
+  CHECK(eventually([&] { return times(job.err(), "k is held on 5 of 5 servers") > 0; }));
   CHECK(is_held_on("5"));
   scene.touch("go");
   CHECK(job.wait().exit_code == 0);

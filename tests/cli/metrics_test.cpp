@@ -100,7 +100,7 @@ TEST_CASE("metrics: losses are counted from run to run") {
     for (int count = 1; count <= 2; ++count) {
       std::filesystem::remove(place.dir() / "in");
       auto victim = place.start_shell(
-          R"("$D" run -q --metrics job.prom -k a -t 3s -- sh -c 'echo >in; exec sleep 60')");
+          R"("$D" run -q --metrics job.prom -k a -t 6s -- sh -c 'echo >in; exec sleep 60')");
       REQUIRE(wait_for_file(place.dir() / "in"));
       CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
       CHECK(victim.wait().exit_code == 79);
@@ -202,21 +202,25 @@ TEST_CASE("metrics: two jobs with one file never leave half a file") {
   const Place place(Engine::local);
   std::vector<Process> jobs;
   for (const char* key : {"a", "b"}) {
-    jobs.push_back(place.start_shell(
-        std::string("for i in 1 2 3 4 5 6 7 8 9 10; do \"$D\" run --metrics job.prom -k ") + key +
-        " -- true; done; echo >" + key));
+    jobs.push_back(
+        place.start_shell(std::string("until [ -e stop ]; do \"$D\" run --metrics job.prom -k ") +
+                          key + " -- true; echo >>" + key + "; done"));
   }
   const auto path = place.dir() / "job.prom";
   REQUIRE(wait_for_file(path));
-  int whole = 0;
-  while (!std::filesystem::exists(place.dir() / "a") ||
-         !std::filesystem::exists(place.dir() / "b")) {
+  const auto runs = [&](const char* key) {
+    const std::string count = place.dir() / key;
+    return std::filesystem::exists(count) ? count_lines(read_file(count)) : std::size_t{0};
+  };
+  int reads = 0;
+  const bool read_enough = eventually([&] {
     CHECK(written(place).metrics.size() == 8);
-    ++whole;
-  }
+    return ++reads >= 100 && runs("a") >= 10 && runs("b") >= 10;
+  });
+  CHECK(read_enough);
+  write_file(place.dir() / "stop", "");
   for (Process& job : jobs) CHECK(job.wait().err == "");
-  CHECK(whole > 0);
-  CHECK(place.shell("ls -A | sort").out == "a\nb\njob.prom\n");
+  CHECK(place.shell("ls -A | sort").out == "a\nb\njob.prom\nstop\n");
 }
 
 TEST_CASE("metrics: inspect shows holders, waiters, their ages, leases and kinds") {

@@ -105,8 +105,9 @@ TEST_CASE(
 
 TEST_CASE("release: --force --reason tells the holder who evicted it and why") {
   on_each_engine([](const Place& place) {
-    auto victim = place.start_shell(R"("$D" run -k a -t 3s --status-fd 3 -- sleep 60 3>status)");
-    REQUIRE(eventually([&] { return !place.is_free("a"); }));
+    auto victim = place.start_shell(
+        R"("$D" run -k a -t 9s --status-fd 3 -- sh -c 'echo in; exec sleep 60' 3>status)");
+    REQUIRE(eventually([&] { return victim.out() == "in\n"; }));
     const auto token = place.acquired("b");
     const auto evicted = place.dlock({"release", "--force", "--reason", "stuck deploy", "a", "b"});
     CHECK(evicted.exit_code == 0);

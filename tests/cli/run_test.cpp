@@ -99,7 +99,7 @@ TEST_CASE("run: a command that ends at once is never missed, also where SIGCHLD 
 TEST_CASE("run --max-hold: of a command that ignores TERM and its daemon nothing lives on, 124") {
   on_each_engine([](const Place& place) {
     const Result result =
-        place.dlock({"run", "-k", "a", "--max-hold", "500ms", "--grace", "100ms", "--", "sh", "-c",
+        place.dlock({"run", "-k", "a", "--max-hold", "3s", "--grace", "100ms", "--", "sh", "-c",
                      "trap '' TERM INT HUP; (setsid sh -c 'sleep 60 & echo $! $$; wait' &); "
                      "echo $$; while :; do sleep 0.05; done"});
     CHECK(result.exit_code == 124);
@@ -263,12 +263,12 @@ TEST_CASE("run: dies of a signal that its command died of after it was passed on
 TEST_CASE("run: killed with SIGKILL takes its command with it, and the key comes free") {
   on_each_engine([](const Place& place) {
     auto process =
-        place.start({"run", "-k", "a", "-t", "600ms", "--", "sh", "-c", "echo $$; exec sleep 60"});
+        place.start({"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo $$; exec sleep 60"});
     REQUIRE(eventually([&] { return count_lines(process.out()) == 1; }));
     const pid_t command_pid = std::stoi(process.out());
     process.signal(SIGKILL);
     CHECK(eventually([&] { return !is_alive(command_pid); }));
-    const auto next = place.dlock({"run", "-k", "a", "-w", "5", "--", "true"});
+    const auto next = place.dlock({"run", "-k", "a", "-w", "40", "--", "true"});
     CHECK(next.exit_code == 0);
     CHECK(process.wait().signal == SIGKILL);
   });

@@ -50,7 +50,7 @@ std::string url_through(const FakeServer& sentinel) {
   return "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.address().port) + "/locks";
 }
 
-Result try_sentinel_lock(const std::string& url, const std::string& ttl = "2s") {
+Result try_sentinel_lock(const std::string& url, const std::string& ttl = "30s") {
   return dlock({"run", "-n", "-k", "k", "-t", ttl, "--server", url, "--", "echo", "ran"});
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("master and sentinels each have their password, and neither gets the o
   write_file(dir / "s", "of-sentinel\n");
   const std::string url =
       "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port()) + "/locks";
-  const std::vector<std::string> job{"run", "-n", "-k", "k", "-t", "2", "--server", url};
+  const std::vector<std::string> job{"run", "-n", "-k", "k", "-t", "30", "--server", url};
   const auto with = [&](std::vector<std::string> flags) {
     std::vector<std::string> words = job;
     words.insert(words.end(), flags.begin(), flags.end());
@@ -211,9 +211,9 @@ TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
   FakeServer naming = sentinel_naming("127.0.0.1", std::to_string(master.port()));
   const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
   const std::string rest = at(master.port()) + "," + at(silent.address().port) + ",127.0.0.1:1";
-  CHECK(try_sentinel_lock("redis+sentinel://" + rest + "," + at(naming.address().port) + "/locks")
-            .out == "ran\n");
-  const Result none = try_sentinel_lock("redis+sentinel://" + rest + "/locks", "600ms");
+  const std::string one_of_four = rest + "," + at(naming.address().port);
+  CHECK(try_sentinel_lock("redis+sentinel://" + one_of_four + "/locks", "12s").out == "ran\n");
+  const Result none = try_sentinel_lock("redis+sentinel://" + rest + "/locks", "6s");
   CHECK(none.exit_code == 69);
   CHECK(none.err.find("none of 3 sentinels is usable: ") != std::string::npos);
 }
@@ -232,7 +232,7 @@ TEST_CASE("a master that became a replica is left for the new one, also on an op
   second.command({"REPLICAOF", "127.0.0.1", std::to_string(first.port())});
   RedisScene scene;
   scene.go_through(url_through(sentinel));
-  Process holder = scene.hold("k", "go", {"-t", "2"});
+  Process holder = scene.hold("k", "go", {"-t", "9"});
   REQUIRE(eventually([&] { return second.command({"EXISTS", "dlock:{k}"}).number == 1; }));
   second.command({"REPLICAOF", "NO", "ONE"});
   port = second.port();

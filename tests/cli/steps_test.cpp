@@ -29,9 +29,15 @@ const std::string in_a_time = R"( in (\d+\.\dms|\d+s))";
 TEST_CASE("steps: -v tells each step of a run that waits, and how long it took") {
   on_each_engine([](const Place& place) {
     auto holder = place.hold("a");
-    auto waiter = place.start({"run", "-v", "-t", "600ms", "-k", "a", "--", "sleep", "0.5"});
+    ProcessOptions there;
+    there.cwd = place.dir().path();
+    auto waiter = place.start(
+        {"run", "-v", "-t", "6s", "-k", "a", "-c", "until [ -e go ]; do sleep 0.01; done"}, there);
     REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
     holder.signal(SIGTERM);
+    const auto renewed = [&] { return holds(waiter.err(), "renewed a for "); };
+    if (!place.is_local()) CHECK(eventually([&] { return renewed() || !waiter.running(); }));
+    write_file(place.dir() / "go", "");
     const auto result = waiter.wait();
     CHECK(result.exit_code == 0);
     std::vector<std::string> steps{"waiting: a is held by .*",
@@ -42,7 +48,7 @@ TEST_CASE("steps: -v tells each step of a run that waits, and how long it took")
                                    "released a" + in_a_time};
     if (!place.is_local()) {
       steps.insert(steps.begin(), "connected to unix://.*" + in_a_time);
-      steps.insert(steps.end() - 1, "renewed a for 600ms" + in_a_time);
+      steps.insert(steps.end() - 1, "renewed a for 6s" + in_a_time);
     }
     CHECK(tells(result.err, steps));
     CHECK(count_lines(place.dlock({"run", "-k", "b", "--", "true"}).err) == 0);

@@ -55,7 +55,7 @@ TEST_CASE(
   const auto holder = place.hold("a");
   Journal journal;
   place.dlock({"run", "-k", "a", "-n", "--", "true"}, journal.options());
-  place.dlock({"run", "-k", "b", "-v", "--metrics", "/dev/null", "--max-hold", "0.1", "--", "sh",
+  place.dlock({"run", "-k", "b", "-v", "--metrics", "/dev/null", "--max-hold", "3", "--", "sh",
                "-c", "echo its own >&2; exec sleep 60"},
               journal.options());
   place.dlock({"run", "--no-such-flag"}, journal.options());

@@ -86,12 +86,12 @@ TEST_CASE("terminal: ^Z for longer than the ttl, then fg: the command does not r
   const Place place(Engine::redis);
   User user(place);
   user.type(
-      "$D run -k a -t 600ms -- sh -c 'trap \"printf ran-%s again\" TERM CONT; echo read\"\"y; "
+      "$D run -k a -t 6s -- sh -c 'trap \"printf ran-%s again\" TERM CONT; echo read\"\"y; "
       "read x; printf ran-%s again'");
   REQUIRE(user.shows("ready"));
   user.press("\x1a");
   REQUIRE(user.shows("Stopped"));
-  CHECK(place.dlock({"run", "-k", "a", "-w", "20", "--", "true"}).exit_code == 0);
+  CHECK(place.dlock({"run", "-k", "a", "-w", "40", "--", "true"}).exit_code == 0);
   user.type("fg; echo code-$?");
   CHECK(user.shows("code-79"));
   CHECK(user.count("ran-again") == 0);

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include "cli/line.hpp"
 #include "cli/place.hpp"
 #include "support/cgroup.hpp"
 #include "support/eventually.hpp"
@@ -30,8 +31,9 @@ Process start_in(const Place& place, std::vector<std::string> words) {
 TEST_CASE("tree: --wait-tree holds until the last descendant has gone, with the command's code") {
   on_each_engine([](const Place& place) {
     auto process =
-        start_in(place, {"run", "-k", "a", "--wait-tree", "-t", "1s", "-c", leaves_a_daemon});
+        start_in(place, {"run", "-k", "a", "--wait-tree", "-t", "6s", "-c", leaves_a_daemon});
     REQUIRE(eventually([&] { return process.out() == "in\n"; }));
+    for (int i = 0; i < 2 && !place.is_local(); ++i) await_renewal(place.server(), "a");
     CHECK(place.dlock({"run", "-k", "a", "-w", "1200ms", "--", "true"}).exit_code == 75);
     CHECK(process.running());
     write_file(place.dir() / "go", "");
@@ -127,7 +129,7 @@ TEST_CASE("tree: on local: what became root and left the group keeps the lock un
     more.insert(more.begin(), {dlock, "run", "--server", "local:" + user.dir().path(), "-k", "a"});
     return run(user.run_as(more), clean(options));
   };
-  const auto result = run_dlock({"--max-hold", "1500ms", "--grace", "0", "-c",
+  const auto result = run_dlock({"--max-hold", "4s", "--grace", "0", "-c",
                                  "setsid " + user.sleep_as_root() + " & echo $!; wait"});
   REQUIRE(result.exit_code == 124);
   const std::string pid = result.out.substr(0, result.out.find('\n'));

@@ -24,7 +24,8 @@ TEST_CASE("waiting line: shows at a terminal the holder, the place and the time,
     user.resize(140);  // for the process of the command, too
     user.type("$D run -k nightly -- echo ran-inside; echo code-$?");
     REQUIRE(user.shows(wipe + "dlock: waiting for nightly, place 3 of 3: "));
-    REQUIRE(user.shows(wipe + "dlock: waiting 1s for nightly, place 3 of 3: "));
+    // After a second; on a busy machine maybe after two.
+    REQUIRE(user.shows("s for nightly, place 3 of 3: "));
     CHECK(user.shows(" pid " + std::to_string(holder.pid()) + " ("));
     REQUIRE(user.shows(wipe + "dlock: waiting "));
     // Nobody tells a waiter of those who leave before it.
@@ -45,22 +46,22 @@ TEST_CASE("waiting line: wiped at the end of the time, by ^C and by ^Z, and draw
   const Place place(Engine::local);
   const auto holder = place.hold("a");
   Watcher timed(place);
-  timed.type("$D run -k a -w 1.5 -- true; echo code-$?");
+  timed.type("$D run -k a -w 3.5 -- true; echo code-$?");
   Watcher user(place);
   user.type("$D run -k a -- true");
-  REQUIRE(user.shows("dlock: waiting 1s for a"));
+  REQUIRE(user.shows("s for a, "));
   user.press("\x1a");
   REQUIRE(user.shows(wipe));
   CHECK(user.shows("dlock: stopped, and left the queue: "));
   REQUIRE(user.shows("Stopped"));
   user.type("fg");
-  REQUIRE(user.shows("dlock: waiting 1s for a"));
+  REQUIRE(user.shows("s for a, "));
   user.press("\x03");
   REQUIRE(user.shows(wipe));
   user.type("echo code-$?");
   CHECK(user.shows("code-130"));
-  REQUIRE(timed.shows("dlock: waiting 1s for a"));
-  CHECK(timed.shows(wipe + "dlock: not acquired within 1s"));
+  REQUIRE(timed.shows("s for a, "));
+  CHECK(timed.shows(wipe + "dlock: not acquired within "));
   CHECK(timed.shows("code-75"));
 }
 
@@ -70,15 +71,15 @@ TEST_CASE("waiting line: fits the terminal, also one without a size") {
   std::list<Watcher> users;
   for (const int columns : {0, 40, 200}) {
     users.emplace_back(place).resize(static_cast<unsigned short>(columns));
-    users.back().type("$D run -k \u591c\u9593 -w 1.5 -- true; echo code-$?");
+    users.back().type("$D run -k \u591c\u9593 -w 3.5 -- true; echo code-$?");
   }
   for (const std::size_t columns : {80U, 40U, 200U}) {
     CAPTURE(columns);
     Watcher& user = users.front();
     REQUIRE(user.shows("code-75"));
-    const auto at = user.screen().find(wipe + "dlock: waiting 1s for \u591c\u9593");
-    REQUIRE(at != std::string::npos);
-    const auto from = at + wipe.size();
+    const auto told = user.screen().find("s for \u591c\u9593");
+    REQUIRE(told != std::string::npos);
+    const auto from = user.screen().rfind(wipe + "dlock: waiting ", told) + wipe.size();
     const std::string line = user.screen().substr(from, user.screen().find('\r', from) - from);
     CHECK(display_width(line) <= columns - 3);
     CHECK(holds(line, columns == 40 ? "/" : "@"));
@@ -116,7 +117,7 @@ TEST_CASE("waiting line: none for -q, -v, a job in the background, a log, or wit
   CAPTURE(log);
   CHECK(count_lines(log) == 2);
   CHECK(log.starts_with("dlock: waiting: a is held by "));
-  CHECK(holds(log, "\ndlock: not acquired within 1s"));
+  CHECK(holds(log, "\ndlock: not acquired within "));
 }
 
 TEST_CASE("waiting line: says when the server does not answer, and what is said of it is whole") {
@@ -124,7 +125,7 @@ TEST_CASE("waiting line: says when the server does not answer, and what is said 
   const auto holder = place.hold("a");
   Watcher user(place);
   user.type("$D run -k a -- true");
-  REQUIRE(user.shows("dlock: waiting 1s for a"));
+  REQUIRE(user.shows("s for a, "));
   place.server().kill_hard();
   REQUIRE(user.shows("; still waiting, trying again\r\n"));
   REQUIRE(user.shows("for a: the server does not answer"));

@@ -90,7 +90,7 @@ TEST_CASE("zookeeper: a hold outlives its session, and its next renewal puts its
 TEST_CASE("zookeeper: an evicted holder says who evicted it, and stops its command") {
   if (no_zookeeper()) return;
   const std::string url = one_zookeeper().url();
-  CommandInside holder(url, {"-t", "6s"});
+  CommandInside holder(url, {"-t", "15s"});
   CHECK(dlock_at(url, {"release", "--force", "-k", "a", "--reason", "stuck"}).exit_code == 0);
   CHECK(run_at(url).exit_code == 0);
   const auto ended = holder.process.wait(milliseconds(60'000));

@@ -76,11 +76,21 @@ TEST_OF_ENGINES("of several keys all are taken or none") {
 TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  constexpr milliseconds ttl{2000};
-  granted(*store, claim_on("b", ttl * 2));
+  constexpr milliseconds ttl{6000};
+  const Claim blocking = claim_on("b");
+  granted(*store, blocking);
   LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, ttl));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const Fence fence = state_of(*watcher, "a").holders.at(0).fence;
+  // A renewal gives back a third of the lease; what is left may be told a little wrong.
+  constexpr milliseconds told_wrong_by{500};
+  auto least = ttl;
+  REQUIRE(eventually([&] {
+    const auto left = state_of(*watcher, "a").holders.at(0).lease_left.value();
+    least = std::min(least, left);
+    return left > least + told_wrong_by;
+  }));
+  release(*store, blocking);
   const auto held = had(acquiring.result());
   REQUIRE(held.size() == 2);
   CHECK(held[0].grant.fence == fence);
@@ -95,7 +105,7 @@ TEST_OF_ENGINES("if what is had is lost meanwhile, it begins again") {
   const auto store = engine.open(), watcher = engine.open();
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
-  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(3000)));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(6000)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const auto out = store->evict(LockKey{"a"}, std::nullopt, evictor, soon());
   REQUIRE(out.size() == 1);
@@ -142,55 +152,68 @@ TEST_OF_ENGINES("two who want the same two keys in opposite order never dead-loc
 TEST_OF_ENGINES("one who is broken off while waiting leaves nothing held and nothing queued") {
   Engine engine;
   const auto store = engine.open();
-  const Claim blocking = claim_on("b");
-  granted(*store, blocking);
-  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}));
-  REQUIRE(eventually([&] { return is_awaited(*store, "b"); }));
-  acquiring.interrupt();
-  CHECK(std::holds_alternative<Interrupted>(acquiring.result()));
-  CHECK(acquiring.ended() < soon().deadline);
-  CHECK(is_free(*store, "a"));
-  CHECK(state_of(*store, "b").waiters.empty());
-  release(*store, blocking);
-  CHECK(enters(*store, claim_on("b")));
+  bool left_nothing = false;
+  // On a busy machine what is to be released may take longer than there is time.
+  for (int attempt = 0; attempt < 5 && !left_nothing; ++attempt) {
+    const std::string first = "a" + std::to_string(attempt), second = "b" + std::to_string(attempt);
+    const Claim blocking = claim_on(second);
+    granted(*store, blocking);
+    LockAcquirer<Engine> acquiring(engine, claims_on({first, second}));
+    REQUIRE(eventually([&] { return is_awaited(*store, second); }));
+    acquiring.interrupt();
+    CHECK(std::holds_alternative<Interrupted>(acquiring.result()));
+    CHECK(acquiring.ended() < soon().deadline);
+    left_nothing = is_free(*store, first) && state_of(*store, second).waiters.empty();
+    release(*store, blocking);
+    if (left_nothing) CHECK(eventually([&] { return enters(*store, claim_on(second)); }));
+  }
+  CHECK(left_nothing);
 }
 
 TEST_OF_ENGINES("a wait that runs out ends in time, and leaves nothing held and nothing queued") {
   Engine engine;
   const auto store = engine.open();
-  bool left_nothing = false;
-  // On a busy machine what is to be released may take longer than there is time.
-  for (int attempt = 0; attempt < 5 && !left_nothing; ++attempt) {
+  constexpr milliseconds wait{1000};
+  bool ended_well = false;
+  // On a busy machine the time may be over before it waits, and what is to be released may take
+  // longer than there is time.
+  for (int attempt = 0; attempt < 5 && !ended_well; ++attempt) {
     const std::string first = "a" + std::to_string(attempt), second = "b" + std::to_string(attempt);
     granted(*store, claim_on(second));
     const auto before = BootClock::now();
-    LockAcquirer<Engine> acquiring(engine, claims_on({first, second}), milliseconds(200));
+    LockAcquirer<Engine> acquiring(engine, claims_on({first, second}), wait);
     const auto answer = acquiring.result();
     REQUIRE(std::holds_alternative<GaveUp>(answer));
-    CHECK(std::get<GaveUp>(answer).waited);
     CHECK(std::get<GaveUp>(answer).key.text == second);
-    CHECK(acquiring.ended() - before >= milliseconds(200));
-    CHECK(acquiring.ended() - before < stretched(milliseconds(1200)));
-    left_nothing = is_free(*store, first) && state_of(*store, second).waiters.empty();
+    CHECK(acquiring.ended() - before >= wait);
+    const bool in_time = acquiring.ended() - before < stretched(wait * 2);
+    const bool left_nothing = is_free(*store, first) && state_of(*store, second).waiters.empty();
+    ended_well = std::get<GaveUp>(answer).waited && in_time && left_nothing;
   }
-  CHECK(left_nothing);
+  CHECK(ended_well);
 }
 
 TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came in that moment") {
   Engine engine;
   const auto store = engine.open();
-  // A majority has to grant it, on a busy machine as well.
-  constexpr milliseconds ttl{300};
+  // It gives up giving back after half a second, which may be too little on a busy machine.
+  constexpr milliseconds nearly_cut_off{400};
+  int looked = 0;
   for (int i = 0; i < 10; ++i) {
-    const Claim blocking = claim_on("k", ttl);
-    const auto lease = granted(*store, blocking).lease.length;
-    LockAcquirer<Engine> acquiring(engine, claims_on({"k"}), lease);
+    const std::string key = "k" + std::to_string(i);
+    Claim blocking = claim_on(key, milliseconds(300));
+    const auto lease = granted_briefly(*store, blocking).lease.length;
+    const auto before = BootClock::now();
+    LockAcquirer<Engine> acquiring(engine, claims_on({key}), lease);
     const auto answer = acquiring.result();
     const bool had = std::holds_alternative<std::vector<Held>>(answer);
+    if (!had && acquiring.ended() - before >= lease + nearly_cut_off) continue;
+    ++looked;
     // A lease may end a little later than its holder may count on.
-    CHECK((had ? !is_free(*store, "k") : eventually([&] { return is_free(*store, "k"); })));
-    store->evict(LockKey{"k"}, std::nullopt, evictor, soon());
+    CHECK((had ? !is_free(*store, key) : eventually([&] { return is_free(*store, key); })));
+    store->evict(LockKey{key}, std::nullopt, evictor, soon());
   }
+  CHECK(looked > 0);
 }
 
 TEST_OF_ENGINES("an upgrade is refused at once, however long one would wait") {
@@ -207,13 +230,15 @@ TEST_OF_ENGINES("an upgrade is refused at once, however long one would wait") {
 
 TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its lease ends") {
   Engine engine;
+  constexpr milliseconds ttl{300};
+  const auto in_time = engine.longest(ttl) - ttl + stretched(milliseconds(100));
   auto best = milliseconds::max();
   // On a busy machine one attempt may be late for reasons of its own.
-  for (int attempt = 0; attempt < 5 && best >= milliseconds(100); ++attempt) {
+  for (int attempt = 0; attempt < 5 && best >= in_time; ++attempt) {
     const auto store = engine.open();
     const auto before = BootClock::now();
-    const Claim dead = claim_on("k", milliseconds(300));
-    granted(*store, dead);
+    Claim dead = claim_on("k", ttl);
+    granted_briefly(*store, dead);
     LockAcquirer<Engine> acquiring(engine, claims_on({"k"}));
     const auto held = had(acquiring.result());
     const auto waited = std::chrono::floor<milliseconds>(acquiring.ended() - before);
@@ -221,8 +246,7 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its le
     best = std::min(best, waited - dead.ttl);
     release_all(*acquiring.store, held, milliseconds(20'000));
   }
-  CHECK(best <
-        engine.longest(milliseconds(300)) - milliseconds(300) + stretched(milliseconds(100)));
+  CHECK(best < in_time);
 }
 
 TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
@@ -236,6 +260,7 @@ TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
     crowd.emplace_back(engine, claims_on({"k"}));
     REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == i + 1; }));
   }
+  auto turn_began = BootClock::now();
   release(*holder, blocking);
   Fence last;
   while (!crowd.empty()) {
@@ -245,11 +270,14 @@ TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
                           [](const auto& each) { return each.has_ended(); });
       return next != crowd.end();
     }));
-    // Of several servers a waiter with too few of the votes lets a later one go first.
-    if (!engine.by_majority()) CHECK(next == crowd.begin());
+    // Of several servers a waiter with too few of the votes lets a later one go first; of one, on a
+    // busy machine, a waiter that does not listen for a second.
+    const bool none_was_away = BootClock::now() - turn_began < milliseconds(900);
+    if (!engine.by_majority() && none_was_away) CHECK(next == crowd.begin());
     const auto held = had(next->result());
     CHECK(held.at(0).grant.fence > last);
     last = held.at(0).grant.fence;
+    turn_began = BootClock::now();
     CHECK(release_all(*next->store, held, milliseconds(20'000)));
     crowd.erase(next);
   }

@@ -169,24 +169,30 @@ TEST_CASE("compat: each layout has its own key, with a lease, and leaves nothing
     CAPTURE(row.layout);
     const RedisServer server;
     const auto store = compat_store(row.layout, server.address());
-    const Claim claim = claim_on("N", milliseconds(20'000));
-    const Grant grant = granted(*store, claim);
     const bool fenced = std::string(row.layout) == "redisson-fenced";
-    CHECK(grant.fence.value == (fenced ? 1 : 0));
-    CHECK(server.command({"TYPE", row.key}).text == row.type);
-    const auto lease = pttl(server, row.key);
-    CHECK(lease > 0);
-    CHECK(lease <= 20'000);
-    CHECK(release(*store, claim) == Released::yes);
-    CHECK(release(*store, claim) == Released::not_held);
-    const auto left = server.command({"KEYS", "*"}).items;
     const bool signals = std::string(row.layout) == "python-redis-lock";
+    std::vector<Reply> left;
+    bool in_time = false;
+    // On a machine that is slow enough the signal has ended before it is looked for.
+    while (!in_time) {
+      server.command({"FLUSHALL"});
+      const Claim claim = claim_on("N", milliseconds(20'000));
+      const Grant grant = granted(*store, claim);
+      CHECK(grant.fence.value == (fenced ? 1 : 0));
+      CHECK(server.command({"TYPE", row.key}).text == row.type);
+      const auto lease = pttl(server, row.key);
+      CHECK(lease > 0);
+      CHECK(lease <= 20'000);
+      const auto released = BootClock::now();
+      CHECK(release(*store, claim) == Released::yes);
+      left = server.command({"KEYS", "*"}).items;
+      if (signals) CHECK(pttl(server, "lock-signal:N") <= 1000);
+      in_time = BootClock::now() - released <= milliseconds(900);
+      CHECK(release(*store, claim) == Released::not_held);
+      CHECK(server.command({"KEYS", "*"}).items.size() <= left.size());
+    }
     CHECK(left.size() == (fenced || signals ? 1 : 0));
     if (fenced) CHECK(left.at(0).text == "redisson_lock_token:{N}");
-    if (signals) {
-      const auto list = pttl(server, "lock-signal:N");
-      CHECK(list <= 1000);
-    }
   }
 }
 

@@ -95,9 +95,11 @@ TEST_CASE("compat: a waiter whose second connection is cut goes on") {
   occupy(server, row_of("redis-py"), "");
   CompatWaiter waiter("redis-py", server.address());
   CHECK(eventually([&] { return tracks(server); }));
-  server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+  // Redis 6.2 counts the test's own request as well.
+  const long long own = calls_of(server, "client") > 0 ? 1 : 0;
   const auto before = trackings(server);
-  CHECK(eventually([&] { return trackings(server) > before; }));
+  server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+  CHECK(eventually([&] { return trackings(server) > before + own; }));
   server.command({"DEL", "N"});
   CHECK(eventually([&] { return waiter.is_in(); }));
 }

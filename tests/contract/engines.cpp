@@ -6,6 +6,7 @@
 #include "local/key_name.hpp"
 #include "local/local_store.hpp"
 #include "redis/redis_store.hpp"
+#include "support/eventually.hpp"
 
 namespace dlock::test {
 
@@ -86,6 +87,21 @@ Grant granted(Store& store, const Claim& claim, const Ask& ask) {
   return std::get<Grant>(answer);
 }
 
+Grant granted_briefly(Store& store, Claim& claim) {
+  Answer answer;
+  const auto is_had = [&] {
+    answer = store.acquire(claim, {}, soon());
+    const auto* refusal = std::get_if<Refusal>(&answer);
+    if (refusal == nullptr) return true;
+    REQUIRE(refusal->why == Refusal::Reason::split);
+    release(store, claim);
+    claim.token = new_token(claim.owner);
+    return false;
+  };
+  REQUIRE(eventually(is_had));
+  return std::get<Grant>(answer);
+}
+
 Refusal refused(Store& store, const Claim& claim, const Ask& ask) {
   const Answer answer = store.acquire(claim, ask, soon());
   REQUIRE(std::holds_alternative<Refusal>(answer));
@@ -143,17 +159,21 @@ bool let_in(Store& store, Claim& claim) {
   bool queued = true;
   for (auto until = end; BootClock::now() < end;) {
     const Wake wake = queued ? store.sleep(claim, until, -1) : Wake{};
-    if (wake.why == Wake::Reason::granted) return renew(store, claim).has_value();
+    if (wake.why == Wake::Reason::granted) {
+      if (renew(store, claim)) return true;
+      // On a busy machine it may have lapsed before it was confirmed, if it was not said to last.
+      if (wake.grant && BootClock::now() < wake.grant->lease.valid_until) return false;
+    }
     until = std::min(end, wake.ask_again_at);
     if (wake.why == Wake::Reason::changed) continue;
     const Answer answer = store.acquire(claim, {true, ticket}, soon());
     const auto* refusal = std::get_if<Refusal>(&answer);
     if (refusal == nullptr) return true;
     queued = refusal->why != Refusal::Reason::split;
+    if (!queued || refusal->why == Refusal::Reason::held) ticket = refusal->ticket;
     if (!queued) {
       release(store, claim);
       claim.token = new_token(claim.owner);
-      ticket = refusal->ticket;
     }
     until = std::min(end, later(BootClock::now(), refusal->ask_again_in));
   }
@@ -164,6 +184,7 @@ void Listener::waiting(const LockKey& key, const Refusal&) {
   waited_for.push_back(key.text);
   waits_ = true;
 }
+void Listener::still_waiting(const LockKey&, const Refusal&) { listens_ = true; }
 void Listener::let_in(const LockKey&, milliseconds) { ++times_let_in; }
 void Listener::server_lost(const std::string&) { ++times_lost; }
 void Listener::server_back(milliseconds) { ++times_back; }

@@ -112,6 +112,9 @@ inline const Who evictor{"ops1", 42, "root", "dlock", "stuck"};
 
 /// Asks once; the test ends where the answer is another.
 Grant granted(Store& store, const Claim& claim, const Ask& ask = {});
+/// The same for a lease so short that on a busy machine it may end before a majority has granted
+/// it: then the votes are given back, and it asks again under another token.
+Grant granted_briefly(Store& store, Claim& claim);
 Refusal refused(Store& store, const Claim& claim, const Ask& ask = {});
 /// Whether it is had at once.
 bool enters(Store& store, const Claim& claim);
@@ -129,13 +132,14 @@ bool stands_everywhere(Store& store, const std::string& key);
 /// Sleeps in the queue until there is news of the kind `why`, passing over others.
 std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why);
 /// Sleeps until the lock is handed over, and confirms it; asks again where what blocks has ended,
-/// and under another token where the votes of several servers were split.
+/// or what was handed over, and under another token where the votes of several servers were split.
 bool let_in(Store& store, Claim& claim);
 
 /// Counts what acquire() tells.
 class Listener final : public AcquireListener {
  public:
   void waiting(const LockKey& key, const Refusal& refusal) override;
+  void still_waiting(const LockKey& key, const Refusal& refusal) override;
   void let_in(const LockKey& key, milliseconds waited) override;
   void server_lost(const std::string& why) override;
   void server_back(milliseconds away) override;
@@ -143,6 +147,9 @@ class Listener final : public AcquireListener {
   /// Whether acquire() knows that it is in a queue: from then on it outlasts its server. Asked from
   /// another thread, as a server that lists the waiter may not have told it yet.
   bool waits() const { return waits_; }
+  /// Whether it has asked again since, and listens: from then on it hears what ends its sleep, and
+  /// notices that its connection breaks.
+  bool listens() const { return listens_; }
 
   std::vector<std::string> waited_for;
   int times_let_in = 0;
@@ -151,6 +158,7 @@ class Listener final : public AcquireListener {
 
  private:
   std::atomic<bool> waits_ = false;
+  std::atomic<bool> listens_ = false;
 };
 
 /// acquire() in a thread of its own, by a client of its own; may be broken off.

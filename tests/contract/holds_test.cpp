@@ -152,9 +152,9 @@ TEST_OF_ENGINES("whoever shows the token of a hold renews it, also while others 
 TEST_OF_ENGINES("a hold that has expired is gone, and its successor's fence is larger") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();
-  const Claim claim = claim_on("k", milliseconds(500));
+  Claim claim = claim_on("k", milliseconds(500));
   Claim next = claim_on("k");
-  const Grant grant = granted(*store, claim);
+  const Grant grant = granted_briefly(*store, claim);
   CHECK(eventually([&] {
     next.token = new_token(next.owner);
     return enters(*other, next);
@@ -290,7 +290,7 @@ TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, unti
 TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
   Engine engine;
   const auto store = engine.open();
-  Claim claim = claim_on("k", milliseconds(500));
+  Claim claim = claim_on("k", milliseconds(2000));
   claim.floor = milliseconds(4000);
   const auto before = BootClock::now();
   granted(*store, claim);

@@ -81,8 +81,8 @@ TEST_OF_ENGINES("a look changes nothing") {
   const auto store = engine.open(), watcher = engine.open();
   watcher->inspect({{{"k"}}, {"*"}}, soon());
   CHECK(engine.litter() == "");
-  const Claim claim = claim_on("k", milliseconds(500));
-  granted(*store, claim);
+  Claim claim = claim_on("k", milliseconds(500));
+  granted_briefly(*store, claim);
   while (!state_of(*watcher, "k").holders.empty()) {
   }
   CHECK(watcher->inspect({{}, {"*"}}, soon()).empty());

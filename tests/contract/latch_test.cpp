@@ -149,13 +149,21 @@ TEST_OF_ENGINES("opening a latch again changes nothing but its end, which it may
 TEST_OF_ENGINES("waiting at a latch ends in time, with the count as it is then, and when told to") {
   Engine engine;
   const LatchClient client(engine);
-  client.open(3);
-  AtTheLatch short_of_time(engine, milliseconds(400)), interrupted(engine);
-  REQUIRE(eventually([&] { return short_of_time.waits() && interrupted.waits(); }));
-  client.arrived_after("a");
-  const auto result = short_of_time.result();
-  CHECK(result.end == LatchWait::End::timed_out);
-  CHECK(result.state.arrived == 1);
+  client.open(10);
+  AtTheLatch interrupted(engine);
+  REQUIRE(eventually([&] { return interrupted.waits(); }));
+  constexpr milliseconds wait{1000};
+  bool as_it_is = false;
+  // On a busy machine the time may be over before somebody arrives, or the last look be too late.
+  for (int attempt = 1; attempt <= 5 && !as_it_is; ++attempt) {
+    AtTheLatch short_of_time(engine, wait);
+    const bool waits = eventually([&] { return short_of_time.waits(); }, wait);
+    client.arrived_after(std::to_string(attempt));
+    const auto result = short_of_time.result();
+    CHECK(result.end == LatchWait::End::timed_out);
+    as_it_is = waits && result.state.arrived == attempt;
+  }
+  CHECK(as_it_is);
   interrupted.interrupt();
   CHECK(interrupted.result().end == LatchWait::End::interrupted);
   NobodyListens listener;
@@ -273,7 +281,7 @@ TEST_CASE("an arrival whose answer is lost is said again, and counts once") {
   // The request arrives, and the connection ends in place of the answer.
   proxy.drop_replies(1);
   const auto state =
-      latches.arrive(build, {"a"}, {later(BootClock::now(), milliseconds(4000)), -1});
+      latches.arrive(build, {"a"}, {later(BootClock::now(), milliseconds(8000)), -1});
   REQUIRE(state);
   CHECK(state->arrived == 1);
   CHECK(engine.server.command({"ZCARD", "dlock:{build}:latch"}).number == 2);

@@ -139,9 +139,12 @@ TEST_CASE("PgBouncer: waiters poll in transaction mode, in order, and no session
     queue_up(*waiters.back()->store, claims.back());
   }
   waiters[0]->requests();
-  const auto in_a_second = later(BootClock::now(), std::chrono::seconds(1));
-  CHECK(waiters[0]->store->sleep(claims[0], in_a_second, -1).why == Wake::Reason::due);
-  CHECK(waiters[0]->requests() >= 1);
+  const auto has_polled = [&] {
+    const auto in_a_second = later(BootClock::now(), std::chrono::seconds(1));
+    CHECK(waiters[0]->store->sleep(claims[0], in_a_second, -1).why == Wake::Reason::due);
+    return waiters[0]->requests() >= 1;
+  };
+  CHECK(eventually(has_polled));
   release(*holder, held);
   for (std::size_t i = 0; i < waiters.size(); ++i) {
     CHECK(news(*waiters[i]->store, claims[i], Wake::Reason::granted));

@@ -8,7 +8,6 @@
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/resp.hpp"
-#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
@@ -123,8 +122,12 @@ TEST_CASE("an acquire repeated after its reply was lost is one hold") {
   const Claim claim = claim_on("k");
   net.proxy.drop_replies(1);
   CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
-  const auto holders = state_of(*watcher, "k").holders;
-  REQUIRE(holders.size() == 1);
+  std::vector<Holder> holders;
+  // On a busy machine the server may not have done it yet.
+  REQUIRE(eventually([&] {
+    holders = state_of(*watcher, "k").holders;
+    return holders.size() == 1;
+  }));
   CHECK(granted(*store, claim).fence == holders[0].fence);
   CHECK(state_of(*watcher, "k").holders.at(0).holds == 1);
   CHECK(release(*store, claim) == Released::yes);
@@ -136,15 +139,16 @@ TEST_CASE("an acquire repeated after its reply was lost is one hold") {
 TEST_CASE("a renewal and a release repeated after their replies were lost do what was asked") {
   Net net;
   const auto store = net.through_ready(), watcher = net.direct();
-  const Claim claim = claim_on("k", milliseconds(2000));
+  const Claim claim = claim_on("k", milliseconds(20'000));
   granted(*store, claim);
   net.proxy.drop_replies(1);
   CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()), Error);
-  CHECK(*state_of(*watcher, "k").holders.at(0).lease_left > milliseconds(2000));
+  // On a busy machine the server may not have done it yet.
+  CHECK(eventually([&] { return state_of(*watcher, "k").holders.at(0).lease_left > claim.ttl; }));
   CHECK(renew(*store, claim)->lease.length == claim.ttl);
   net.proxy.drop_replies(1);
   CHECK_THROWS_AS(store->release(claim, {}, briefly()), Error);
-  CHECK(state_of(*watcher, "k").holders.empty());
+  CHECK(eventually([&] { return state_of(*watcher, "k").holders.empty(); }));
   CHECK(release(*store, claim) == Released::not_held);
   CHECK(litter_of(net.engine.server) == "");
 }
@@ -266,7 +270,7 @@ TEST_CASE("a waiter whose connection breaks comes back to its place in the queue
   Claim next = claim_on("k"), last = claim_on("k");
   granted(*holder, held);
   LockAcquirer<Net> acquiring(net.opener(), {first});
-  REQUIRE(eventually([&] { return acquiring.listener.waits(); }));
+  REQUIRE(eventually([&] { return acquiring.listener.listens(); }));
   queue_up(*second, next);
   queue_up(*third, last);
   net.proxy.refuse(true);
@@ -298,7 +302,7 @@ TEST_CASE("a waiter gets the lock although the server is restarted meanwhile") {
   const Claim held = claim_on("k");
   const Fence before = granted(*holder, held).fence;
   LockAcquirer<RedisEngine> acquiring(net.engine, {claim_on("k")});
-  REQUIRE(eventually([&] { return acquiring.listener.waits(); }));
+  REQUIRE(eventually([&] { return acquiring.listener.listens(); }));
   server.kill_hard();
   server.restart();
   const auto got = had(acquiring.result());
@@ -322,8 +326,8 @@ TEST_CASE("a thousand dead waiters cost one moment, and no call does more than i
   const auto before = BootClock::now();
   CHECK(release(*holder, held) == Released::yes);
   CHECK(let_in(*living, next));
-  // A moment for those that may be on their way, once for all.
-  CHECK(BootClock::now() - before < stretched(milliseconds(2500)));
+  // A moment for those that may be on their way, once for all: for 32 at a time it would be 31 s.
+  CHECK(BootClock::now() - before < milliseconds(20'000));
   const auto sent = requests_in(net.proxy.recorded().at(0));
   CHECK(std::ranges::count(sent, "EVALSHA tidy") == 2);
   CHECK(state_of(*living, "k").waiters.empty());

@@ -171,7 +171,14 @@ TEST_CASE("a server that always has more is left at the deadline") {
   });
   RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
   const auto brief = [] { return CallOptions{later(BootClock::now(), milliseconds(300)), -1}; };
-  CHECK(std::holds_alternative<Grant>(store.acquire(claim_on("k"), {}, brief())));
+  // On a busy machine even the first answer may come too late.
+  CHECK(eventually([&] {
+    try {
+      return std::holds_alternative<Grant>(store.acquire(claim_on("k"), {}, brief()));
+    } catch (const Error&) {
+      return false;
+    }
+  }));
   grants = false;
   // The deadline may come while the client waits for yet another answer.
   const auto is_left = [&] {

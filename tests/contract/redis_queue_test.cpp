@@ -1,5 +1,7 @@
 // The place of a waiter to which nobody listens, on a server: it may be on its way there.
 
+#include <algorithm>
+
 #include "contract/engines.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
@@ -14,6 +16,16 @@ std::string owner_inside(Store& store, const std::string& key) {
   return state.holders.empty() ? "" : state.holders[0].owner;
 }
 
+/// Waits until somebody is inside.
+std::string first_inside(Store& store, const std::string& key) {
+  std::string owner;
+  REQUIRE(eventually([&] {
+    owner = owner_inside(store, key);
+    return !owner.empty();
+  }));
+  return owner;
+}
+
 }  // namespace
 
 TEST_CASE("a waiter that has asked once goes before one that asks later, however far it is") {
@@ -22,67 +34,93 @@ TEST_CASE("a waiter that has asked once goes before one that asks later, however
   far.delay(Direction::requests, milliseconds(150));
   far.delay(Direction::replies, milliseconds(150));
   const auto holder = engine.open(), watcher = engine.open();
-  const Claim held = claim_on("k"), first = claim_on("k"), second = claim_on("k");
-  granted(*holder, held);
-  Acquirer far_waiter([&] { return redis_store(endpoint_at(far.address())); }, {first});
-  REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == 1; }));
-  // Its second ask, with which it begins to listen, is on the way.
-  release(*holder, held);
-  Acquirer near_waiter(engine, {second});
-  CHECK(eventually([&] { return owner_inside(*watcher, "k") == first.owner.text; }));
-  const auto won = had(far_waiter.result());
-  REQUIRE(won.size() == 1);
-  CHECK(state_of(*watcher, "k").waiters.size() == 1);
-  release(*far_waiter.store, won[0].claim);
-  CHECK(had(near_waiter.result()).size() == 1);
+  bool in_order = false;
+  // On a busy machine it may be there after its moment.
+  for (int attempt = 0; attempt < 5 && !in_order; ++attempt) {
+    const std::string key = "k" + std::to_string(attempt);
+    const Claim held = claim_on(key), first = claim_on(key), second = claim_on(key);
+    granted(*holder, held);
+    Acquirer far_waiter([&] { return redis_store(endpoint_at(far.address())); }, {first});
+    REQUIRE(eventually([&] { return state_of(*watcher, key).waiters.size() == 1; }));
+    // Its second ask, with which it begins to listen, is on the way.
+    release(*holder, held);
+    Acquirer near_waiter(engine, {second});
+    in_order = first_inside(*watcher, key) == first.owner.text;
+    if (!in_order) continue;
+    const auto won = had(far_waiter.result());
+    REQUIRE(won.size() == 1);
+    CHECK(eventually([&] { return state_of(*watcher, key).waiters.size() == 1; }));
+    release(*far_waiter.store, won[0].claim);
+    CHECK(had(near_waiter.result()).size() == 1);
+  }
+  CHECK(in_order);
 }
 
 TEST_CASE("waiters whose connections are cut while the lock is released keep their order") {
   RedisEngine engine;
   const auto holder = engine.open(), watcher = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
   constexpr std::size_t count = 10;
-  std::vector<Claim> claims;
-  std::list<Acquirer> waiters;
-  for (std::size_t i = 0; i < count; ++i) {
-    claims.push_back(claim_on("k"));
-    waiters.emplace_back(engine, std::vector{claims.back()});
-    REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == i + 1; }));
+  std::size_t in_order = 0;
+  // On a busy machine one of them may be back after its moment.
+  for (int attempt = 0; attempt < 5 && in_order < count; ++attempt) {
+    const std::string key = "k" + std::to_string(attempt);
+    const Claim held = claim_on(key);
+    granted(*holder, held);
+    std::vector<Claim> claims;
+    std::list<Acquirer> waiters;
+    for (std::size_t i = 0; i < count; ++i) {
+      claims.push_back(claim_on(key));
+      waiters.emplace_back(engine, std::vector{claims.back()});
+      REQUIRE(eventually([&] { return state_of(*watcher, key).waiters.size() == i + 1; }));
+    }
+    REQUIRE(eventually([&] {
+      return std::all_of(waiters.begin(), waiters.end(),
+                         [](const Acquirer& each) { return each.listener.listens(); });
+    }));
+    engine.server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    release(*holder, held);
+    for (in_order = 0; in_order < count; ++in_order) {
+      const Claim& next = claims[in_order];
+      CAPTURE(in_order);
+      if (first_inside(*watcher, key) != next.owner.text) break;
+      const auto won = had(waiters.front().result());
+      REQUIRE(won.size() == 1);
+      CHECK(won[0].claim.token == next.token);
+      release(*waiters.front().store, next);
+      waiters.pop_front();
+    }
   }
-  REQUIRE(eventually([&] {
-    return engine.server.command({"PUBSUB", "CHANNELS"}).items.size() == count;
-  }));
-  engine.server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
-  release(*holder, held);
-  for (std::size_t i = 0; i < count; ++i) {
-    CAPTURE(i);
-    const auto won = had(waiters.front().result());
-    REQUIRE(won.size() == 1);
-    CHECK(won[0].claim.token == claims[i].token);
-    CHECK(owner_inside(*watcher, "k") == claims[i].owner.text);
-    release(*waiters.front().store, claims[i]);
-    waiters.pop_front();
-  }
+  CHECK(in_order == count);
 }
 
 TEST_CASE("a key that is free for a waiter on its way is free for all after a moment") {
   RedisEngine engine;
   const auto holder = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
-  auto dead = engine.open();
-  queue_up(*dead, claim_on("k"));
-  dead.reset();
-  REQUIRE(eventually([&] {
-    return engine.server.command({"PUBSUB", "CHANNELS", "dlock:{k}*"}).items.empty();
-  }));
-  release(*holder, held);
-  const Refusal refusal = refused(*holder, claim_on("k"));
+  std::string key;
+  Answer answer;
+  Deadline released;
+  int attempt = 0;
+  // On a machine that is slow enough the moment is over.
+  do {
+    key = "k" + std::to_string(attempt++);
+    const Claim held = claim_on(key);
+    granted(*holder, held);
+    auto dead = engine.open();
+    queue_up(*dead, claim_on(key));
+    dead.reset();
+    REQUIRE(eventually([&] {
+      return engine.server.command({"PUBSUB", "CHANNELS"}).items.empty();
+    }));
+    released = BootClock::now();
+    release(*holder, held);
+    answer = holder->acquire(claim_on(key), {}, soon());
+  } while (BootClock::now() - released > milliseconds(900));
+  REQUIRE(std::holds_alternative<Refusal>(answer));
+  const auto& refusal = std::get<Refusal>(answer);
   CHECK(refusal.holders == 0);
   CHECK(refusal.waiting == 1);
   CHECK(refusal.ask_again_in <= milliseconds(1000));
-  CHECK(eventually([&] { return enters(*holder, claim_on("k")); }));
+  CHECK(eventually([&] { return enters(*holder, claim_on(key)); }));
 }
 
 }  // namespace dlock::test

@@ -300,7 +300,7 @@ TEST_CASE("a server out of memory lets holders renew and release, and says why i
 TEST_CASE("what a keeper promises ends before the entry on the server does") {
   RedisEngine engine;
   const auto store = engine.open();
-  const Claim claim = claim_on("k", seconds(3));
+  const Claim claim = claim_on("k", milliseconds(4500));
   LeaseRenewer keeper(*store, {{claim, granted(*store, claim)}});
   const auto wall_at_boot = wall_now().time_since_epoch() - BootClock::now().time_since_epoch();
   std::set<std::string> leases;

@@ -72,7 +72,7 @@ TEST_CASE("a wait that ends before its first line is near has no thread") {
 TEST_CASE("a wait that nobody may change for long has its thread at once") {
   const Stderr written;
   const Log log(false, false);
-  WaitLog lines(log, [](int n) { return milliseconds(35'050 * n); });
+  WaitLog lines(log);
   lines.begin([](milliseconds) { return std::string("held"); });
   const std::string before = threads();
   lines.change_for_long([](milliseconds) { return std::string("away"); });

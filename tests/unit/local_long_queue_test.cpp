@@ -44,9 +44,26 @@ struct LongQueue {
   std::vector<Claim> claims;
 };
 
-}  // namespace
+/// Lets in one after the other. False if the machine was so late that a hand-over may have lapsed.
+bool hands_on(LongQueue& queue) {
+  Deadline handed_over = BootClock::now();
+  queue.let_in();
+  for (std::size_t i = 0; i < queue.stores.size(); ++i) {
+    CHECK(readable(queue.stores[i]->news_fd()));
+    const auto granted = queue.stores[i]->renew(queue.claims[i], {}, {}).grant;
+    if (!granted && may_have_lapsed(handed_over)) return false;
+    REQUIRE(granted);
+    REQUIRE(queue.stores[i]->command_started(queue.claims[i], getpid()));
+    CHECK(queue.state().waiters.size() == queue.stores.size() - i - 1);
+    handed_over = BootClock::now();
+    REQUIRE(queue.release(i) == Released::yes);
+  }
+  CHECK(!queue.state().in_use());
+  return true;
+}
 
-TEST_CASE("a long queue is listed whole, and each of its waiters is handed the lock in turn") {
+/// A queue of a hundred is listed whole, and handed the lock in turn; false as above.
+bool is_listed_and_hands_on() {
   LongQueue queue(100, exclusive);
   CHECK(std::get<Refusal>(queue.holder.acquire(claim_on("k"), {}, {})).waiting == 100);
   CHECK(queue.release(60) == Released::left_queue);
@@ -57,23 +74,33 @@ TEST_CASE("a long queue is listed whole, and each of its waiters is handed the l
     CHECK(listed[i].position == i + 1);
     CHECK(listed[i].owner == queue.claims[i].owner.text);
   }
-  queue.let_in();
-  for (std::size_t i = 0; i < queue.stores.size(); ++i) {
-    CHECK(readable(queue.stores[i]->news_fd()));
-    REQUIRE(queue.stores[i]->renew(queue.claims[i], {}, {}).grant);
-    REQUIRE(queue.stores[i]->command_started(queue.claims[i], getpid()));
-    CHECK(queue.state().waiters.size() == queue.stores.size() - i - 1);
-    REQUIRE(queue.release(i) == Released::yes);
-  }
-  CHECK(!queue.state().in_use());
+  return hands_on(queue);
 }
 
-TEST_CASE("the readers of a long queue come in together, up to the writer among them") {
+/// False as above.
+bool readers_come_in_together() {
   LongQueue queue(120, no_limit, 100);
+  const Deadline handed_over = BootClock::now();
   queue.let_in();
   const auto state = queue.state();
+  if (state.holders.size() < 100 && may_have_lapsed(handed_over)) return false;
   CHECK(state.holders.size() == 100);
   REQUIRE(state.waiters.size() == 20);
   CHECK(state.waiters.front().owner == queue.claims[100].owner.text);
   for (std::size_t i = 0; i < 100; ++i) CHECK(readable(queue.stores[i]->news_fd()));
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("a long queue is listed whole, and each of its waiters is handed the lock in turn") {
+  bool in_time = false;
+  for (int tries = 0; tries < 5 && !in_time; ++tries) in_time = is_listed_and_hands_on();
+  CHECK(in_time);
+}
+
+TEST_CASE("the readers of a long queue come in together, up to the writer among them") {
+  bool in_time = false;
+  for (int tries = 0; tries < 5 && !in_time; ++tries) in_time = readers_come_in_together();
+  CHECK(in_time);
 }

@@ -84,11 +84,16 @@ TEST_CASE("what became root is killed by cgroup where that is delegated") {
   auto words = supervised(shell("setsid " + user.sleep_as_root() + " & echo $!; wait"),
                           {"max-hold=1500", "grace=0"});
   words.front() = user.own_copy(words.front());
-  const auto result = run(user.run_as(words, cgroup.path()));
-  CHECK(result.exit_code == 124);
-  CHECK(says(result, "survivors=0"));
+  // A busy machine may need longer for the start of the command.
+  Result result;
+  for (int tries = 0; tries < 5 && result.out.empty(); ++tries) {
+    result = run(user.run_as(words, cgroup.path()));
+    CHECK(result.exit_code == 124);
+    CHECK(says(result, "survivors=0"));
+    CHECK(folders_in(cgroup.path()) == 0);
+  }
+  REQUIRE_FALSE(result.out.empty());
   CHECK_FALSE(is_alive(std::stoi(result.out)));
-  CHECK(folders_in(cgroup.path()) == 0);
   CHECK(result.duration < stretched(milliseconds(6000)));
 }
 

@@ -9,7 +9,6 @@
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/process.hpp"
-#include "support/stretched.hpp"
 #include "support/supervised.hpp"
 #include "support/temp_dir.hpp"
 
@@ -64,13 +63,15 @@ std::vector<std::string> held_up(const std::string& delay, std::vector<std::stri
 }  // namespace
 
 TEST_CASE("a family that ignores TERM and left its session is dead when the lease ends") {
-  // On a busy machine dlock may be late now and then, and never each time.
+  // On a busy machine dlock may be late now and then, or the family, and never each time.
   bool in_time = false;
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     const auto result = run(supervised(shell(stubborn_family), {"lease=2000", "grace=100"}));
     CHECK(result.exit_code == 79);
+    const std::size_t family = pids(result.out).size();
+    check_all_dead(result.out, family);
+    if (family < 3) continue;
     CHECK(says(result, "lost code=-1 signal=9 error=0 noticed=1 survivors=0"));
-    check_all_dead(result.out, 3);
     in_time = says(result, "in-time=1");
   }
   CHECK(in_time);
@@ -86,14 +87,14 @@ TEST_CASE("descendants in a group of their own are asked to end before they are 
                                "until wait; do :; done\" &"
                                "(trap '' TERM; exec sleep 60) & "
                                "trap 'kill -9 $!; wait; exit 3' TERM; echo ready; wait; wait"),
-                         {"lease=60000", "grace=5000", "lost=" + (dir / "lost")}));
+                         {"lease=60000", "grace=20000", "lost=" + (dir / "lost")}));
   REQUIRE(eventually([&] { return dlock.out() == "ready\nready\n"; }));
   const auto asked = BootClock::now();
   write_file(dir / "lost", "");
   const auto result = dlock.wait(milliseconds(30'000));
   CHECK(result.out == "ready\nready\ndaemon asked\n");
   CHECK(says(result, "lost code=3"));
-  CHECK(BootClock::now() - asked < stretched(milliseconds(4000)));
+  CHECK(BootClock::now() - asked < milliseconds(15'000));
 }
 
 TEST_CASE("the grace goes on for what is left when the command itself has ended") {
@@ -127,32 +128,40 @@ TEST_CASE("a child has the whole grace between TERM and KILL where a lease ends"
 }
 
 TEST_CASE("a child that ends with 0 in the grace has lost the lock all the same") {
-  const auto result = run(supervised(shell(handles_term), {"lease=2400", "grace=2000"}));
+  const auto result = run(supervised(shell(handles_term), {"lease=6000", "grace=3000"}));
   CHECK(result.out == "ready\nasked\n");
   CHECK(result.exit_code == 79);
   CHECK(says(result, "lost code=0 signal=0 error=0 noticed=1"));
 }
 
 TEST_CASE("without a grace the child is killed just before the lease ends, not after it") {
-  const auto result = run(supervised({"sleep", "60"}, {"lease=2000", "grace=0"}));
-  CHECK(says(result, "lost code=-1 signal=9"));
-  CHECK(says(result, "in-time=1"));
-  CHECK(result.duration > milliseconds(1750));
+  // On a busy machine it may be late now and then, and not in each try.
+  bool in_time = false;
+  for (int tries = 0; tries < 5 && !in_time; ++tries) {
+    const auto result = run(supervised({"sleep", "60"}, {"lease=2000", "grace=0"}));
+    CHECK(says(result, "lost code=-1 signal=9"));
+    CHECK(result.duration > milliseconds(1750));
+    in_time = says(result, "in-time=1");
+  }
+  CHECK(in_time);
 }
 
 TEST_CASE("a grace that begins late, as dlock was held up, is cut short by the end of the lease") {
-  const auto begun = BootClock::now();
-  auto dlock = Process(supervised(shell(stubborn_family), {"lease=6000", "grace=4000"}));
-  REQUIRE(eventually([&] { return pids(dlock.out()).size() == 3; }));
-  dlock.signal(SIGSTOP);
-  poll_until({}, later(begun, milliseconds(3500)));
-  dlock.signal(SIGCONT);
-  const bool continued_in_time = BootClock::now() < later(begun, milliseconds(5000));
-  const auto result = dlock.wait(milliseconds(30'000));
-  CHECK(says(result, "lost code=-1 signal=9"));
-  // The test itself may be held up for longer.
-  if (continued_in_time) CHECK(says(result, "in-time=1"));
-  check_all_dead(result.out, 3);
+  // On a busy machine dlock may be late now and then, or the test itself, and not in each try.
+  bool in_time = false;
+  for (int tries = 0; tries < 5 && !in_time; ++tries) {
+    const auto begun = BootClock::now();
+    auto dlock = Process(supervised(shell(stubborn_family), {"lease=6000", "grace=4000"}));
+    REQUIRE(eventually([&] { return pids(dlock.out()).size() == 3; }));
+    dlock.signal(SIGSTOP);
+    poll_until({}, later(begun, milliseconds(3500)));
+    dlock.signal(SIGCONT);
+    const auto result = dlock.wait(milliseconds(30'000));
+    CHECK(says(result, "lost code=-1 signal=9"));
+    check_all_dead(result.out, 3);
+    in_time = says(result, "in-time=1");
+  }
+  CHECK(in_time);
 }
 
 TEST_CASE("renewals move the moment at which the child must stop") {
@@ -168,7 +177,7 @@ TEST_CASE("renewals move the moment at which the child must stop") {
 TEST_CASE("a loss that is told stops the child long before the lease ends") {
   const TempDir dir;
   auto dlock = Process(
-      supervised(shell(handles_term), {"lease=60000", "grace=1000", "lost=" + (dir / "lost")}));
+      supervised(shell(handles_term), {"lease=60000", "grace=10000", "lost=" + (dir / "lost")}));
   REQUIRE(eventually([&] { return dlock.out() == "ready\n"; }));
   write_file(dir / "lost", "");
   const auto result = dlock.wait(milliseconds(30'000));
@@ -177,12 +186,16 @@ TEST_CASE("a loss that is told stops the child long before the lease ends") {
 }
 
 TEST_CASE("a child that may run on after a loss ends as it does, and the loss is said once") {
-  const TempDir dir;
-  const auto script = shell("touch " + (dir / "lost") + "; sleep 0.4; exit 5");
   for (const std::string how : {"lease=200", "lease=60000"}) {
     CAPTURE(how);
-    const auto result =
-        run(supervised(script, {how, "grace=50", "keep=1", "lost=" + (dir / "lost")}));
+    const TempDir dir;
+    // It runs on until the short lease has ended, too.
+    const auto script = shell("touch " + (dir / "lost") + "; while [ ! -e " + (dir / "go") +
+                              " ]; do sleep 0.01; done; sleep 0.4; exit 5");
+    auto dlock = Process(supervised(script, {how, "grace=50", "keep=1", "lost=" + (dir / "lost")}));
+    REQUIRE(eventually([&] { return dlock.err() == "loss\n"; }));
+    write_file(dir / "go", "");
+    const auto result = dlock.wait();
     CHECK(result.exit_code == 5);
     CHECK(result.err.starts_with("loss\nexited code=5 signal=0 error=0 noticed=1"));
   }
@@ -197,8 +210,8 @@ TEST_CASE("max-hold ends the child, with the chosen signal, by SIGKILL if it mus
   for (int tries = 0; tries < 5 && pids(stubborn.out).size() < 3; ++tries) {
     stubborn = run(supervised(shell(stubborn_family), {"max-hold=300", "grace=100"}));
     CHECK(stubborn.exit_code == 124);
-    CHECK(says(stubborn, "max-hold code=-1 signal=9"));
   }
+  CHECK(says(stubborn, "max-hold code=-1 signal=9"));
   check_all_dead(stubborn.out, 3);
 }
 
@@ -206,7 +219,7 @@ TEST_CASE("resumed after the lease, dlock kills the child before it runs another
   // The process that dlock signals acts before dlock goes on.
   auto dlock = Process(held_up(
       "kill:delay_exit=200000",
-      supervised(shell(std::string("echo $$;") + handles_term), {"lease=1500", "grace=200"})));
+      supervised(shell(std::string("echo $$;") + handles_term), {"lease=4000", "grace=200"})));
   REQUIRE(eventually([&] { return dlock.out().ends_with("ready\n"); }));
   const pid_t child = std::stoi(dlock.out());
   // The child first, so that the SIGCONT of dlock is not in the queue after a SIGCHLD.
@@ -217,7 +230,7 @@ TEST_CASE("resumed after the lease, dlock kills the child before it runs another
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
   kill(dlock.pid(), SIGTERM);  // in the queue, but the deadline is older
-  const Deadline past = later(BootClock::now(), milliseconds(1600));
+  const Deadline past = later(BootClock::now(), milliseconds(4100));
   REQUIRE(eventually([&] { return BootClock::now() > past; }));
   dlock.signal(SIGCONT);
   const auto result = dlock.wait();
@@ -242,13 +255,13 @@ TEST_CASE("a child that had ended before a late wake keeps its exit code") {
   const TempDir dir;
   auto dlock = Process(
       supervised(shell("echo $$; while [ ! -e " + (dir / "go") + " ]; do sleep 0.01; done; exit 6"),
-                 {"lease=800", "grace=100"}));
+                 {"lease=4000", "grace=100"}));
   REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
   const pid_t child = std::stoi(dlock.out());
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
   write_file(dir / "go", "");
-  const Deadline past = later(BootClock::now(), milliseconds(900));
+  const Deadline past = later(BootClock::now(), milliseconds(4100));
   REQUIRE(eventually([&] { return BootClock::now() > past && !is_alive(child); }));
   dlock.signal(SIGCONT);
   const auto result = dlock.wait();
@@ -257,12 +270,15 @@ TEST_CASE("a child that had ended before a late wake keeps its exit code") {
 }
 
 TEST_CASE("a stopped child is waited for, and is killed in time when the lease ends") {
-  auto dlock = Process(supervised(shell("echo $$; kill -STOP $$; exit 8"),
-                                  {"lease=1200", "grace=100", "renewals=2"}));
-  const auto result = dlock.wait();
-  CHECK(result.exit_code == 79);
-  CHECK(says(result, "in-time=1"));
-  CHECK(result.duration > milliseconds(1300));
+  // On a busy machine a renewal or dlock may be late now and then, and not in each try.
+  bool as_told = false;
+  for (int tries = 0; tries < 5 && !as_told; ++tries) {
+    const auto result = run(supervised(shell("echo $$; kill -STOP $$; exit 8"),
+                                       {"lease=1200", "grace=100", "renewals=2"}));
+    CHECK(result.exit_code == 79);
+    as_told = says(result, "in-time=1") && result.duration > milliseconds(1300);
+  }
+  CHECK(as_told);
 }
 
 TEST_CASE("what dlock had for children before it was executed is not killed") {

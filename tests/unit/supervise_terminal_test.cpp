@@ -103,7 +103,7 @@ TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it")
   REQUIRE(terminal.shows("stopping"));
   REQUIRE(terminal.shows("Stopped"));
   REQUIRE(terminal.shows("code-148"));
-  terminal.type("bg; sleep 0.2; jobs");  // it reads, so it is stopped again, and the job with it
+  terminal.type("bg; wait %1; jobs");  // it reads, so it is stopped again, and the job with it
   REQUIRE(terminal.shows("stopping"));
   REQUIRE(terminal.shows("Stopped"));
   terminal.type("fg; echo fg-code-$?");
@@ -116,12 +116,12 @@ TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it")
 TEST_CASE("a job continued after its lease is killed before it runs another instruction") {
   ShellTerminal terminal(DLOCK_SUPERVISED);
   terminal.type(
-      "$D lease=700 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
+      "$D lease=3500 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
       "read x'");
   REQUIRE(terminal.shows("ready"));
   terminal.press("\x1a");
   REQUIRE(terminal.shows("Stopped"));
-  terminal.type("sleep 0.8; fg; echo fg-code-$?");
+  terminal.type("sleep 3.6; fg; echo fg-code-$?");
   CHECK(terminal.shows("lost code=-1 signal=9"));
   CHECK(terminal.shows("fg-code-79"));
   CHECK(terminal.count("asked") == 0);

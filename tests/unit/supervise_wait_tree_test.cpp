@@ -48,6 +48,14 @@ bool only_rest_left(const Process& dlock) {
   return left;
 }
 
+/// The command is a zombie, and what it left has come to dlock.
+bool one_is_left(const Process& dlock) {
+  return eventually([&] {
+    const auto children = children_of(dlock.pid()).value();
+    return children.size() == 2 && (!is_alive(children[0]) || !is_alive(children[1]));
+  });
+}
+
 }  // namespace
 
 TEST_CASE("wait-tree: the end is that of the last descendant, the code the child's own") {
@@ -55,10 +63,7 @@ TEST_CASE("wait-tree: the end is that of the last descendant, the code the child
   const auto script =
       shell("(setsid sh -c '" + until(dir / "go") + "; touch " + (dir / "done") + "' &); exit 3");
   auto dlock = Process(supervised(script, {"wait-tree=1"}));
-  REQUIRE(eventually([&] {
-    const auto children = children_of(dlock.pid()).value();
-    return children.size() == 2 && (!is_alive(children[0]) || !is_alive(children[1]));
-  }));
+  REQUIRE(one_is_left(dlock));
   CHECK(dlock.running());
   write_file(dir / "go", "");
   const auto result = dlock.wait();
@@ -98,15 +103,21 @@ TEST_CASE("wait-tree: dlock sleeps while it waits for what is left") {
 }
 
 TEST_CASE("wait-tree: a loss and max-hold stop what is left, and the code says so") {
-  const std::string daemon = "(trap '' TERM; setsid sleep 60 & echo $!) & wait; exit 5";
-  const auto lost = run(supervised(shell(daemon), {"wait-tree=1", "lease=1500", "grace=100"}));
+  const TempDir dir;
+  const auto script = shell("(trap '' TERM; setsid sleep 60 & echo $!) & wait; exit 5");
+  auto dlock = Process(
+      supervised(script, {"wait-tree=1", "lease=60000", "grace=100", "lost=" + (dir / "lost")}));
+  REQUIRE(one_is_left(dlock));
+  write_file(dir / "lost", "");
+  const auto lost = dlock.wait();
   CHECK(lost.exit_code == 79);
   CHECK(says(lost, "lost code=5 signal=0 error=0 noticed=1 survivors=0"));
+  REQUIRE_FALSE(lost.out.empty());
   CHECK_FALSE(is_alive(std::stoi(lost.out)));
-  const auto long_run =
-      run(supervised(shell(daemon), {"wait-tree=1", "max-hold=1000", "grace=10"}));
+  const auto long_run = run(supervised(script, {"wait-tree=1", "max-hold=5000", "grace=10"}));
   CHECK(long_run.exit_code == 124);
   CHECK(says(long_run, "max-hold code=5"));
+  REQUIRE_FALSE(long_run.out.empty());
   CHECK_FALSE(is_alive(std::stoi(long_run.out)));
 }
 

@@ -140,8 +140,7 @@ TEST_CASE("alike: an ignored SIGURG stays so, though the wait for a lock's file 
   const Place place(Engine::local);
   const std::string ignored = "trap '' URG; grep SigIgn /proc/self/status & wait";
   place.acquired("a");
-  const auto result = place.shell(
-      ignored + R"(; "$D" release --force a
+  const auto result = place.shell(ignored + R"(; "$D" release --force a
       exec 3<"${DLOCK_SERVER#local:}/a.dlock"; flock 3
       "$D" run -k a -- grep SigIgn /proc/self/status 3<&- & sleep 0.3
       exec 3<&-; wait $!)");

@@ -16,7 +16,7 @@ run_tests() {
   shift
   rm -f "$(report_of "$preset")"
   # Most tests wait most of the time: many more of them than there are processors.
-  (cd "$root" && ctest --preset "$preset" -j $((3 * $(nproc))) \
+  (cd "$root" && ctest --preset "$preset" -j $((4 * $(nproc))) \
     --output-junit "$(report_of "$preset")" "$@") </dev/null || status=$?
   read_counts "$preset" $((SECONDS - began))
   say "$counts"

@@ -241,8 +241,8 @@ TEST_CASE("resumed after the lease, dlock kills the child before it runs another
 
 TEST_CASE("held up until the lease is over, dlock kills the child and passes no signal on") {
   // The first time that it looks whether the child has ended: between deadline and signal.
-  auto dlock = Process(held_up("waitid:delay_exit=2000000:when=2",
-                               supervised(shell(handles_term), {"lease=1500", "grace=200"})));
+  auto dlock = Process(held_up("waitid:delay_exit=3000000:when=2",
+                               supervised(shell(handles_term), {"lease=3000", "grace=200"})));
   REQUIRE(eventually([&] { return dlock.out() == "ready\n"; }));
   dlock.signal(SIGTERM);
   const auto result = dlock.wait();

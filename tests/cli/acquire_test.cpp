@@ -35,7 +35,7 @@ TEST_CASE("acquire: gives up the hold when the ttl is over") {
       taken = place.dlock({"acquire", "a", "-t", "3s"}).exit_code;
     }
     CHECK(taken == 0);
-    CHECK(eventually([&] { return place.is_free("a"); }));
+    CHECK(eventually([&] { return place.is_free("a"); }, milliseconds(15'000)));
     CHECK(place.dlock({"run", "-n", "-k", "a", "--", "true"}).exit_code == 0);
   });
 }

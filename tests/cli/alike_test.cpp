@@ -135,14 +135,14 @@ TEST_CASE("alike: a signal to dlock does what it does to the plain command, unli
   }
 }
 
-/// As a terminal does it: to the shell and all that it waits for. timeout leaves the group.
 TEST_CASE("alike: an ignored SIGURG stays so, though the wait for a lock's file has used it") {
   const Place place(Engine::local);
   const std::string ignored = "trap '' URG; grep SigIgn /proc/self/status & wait";
   place.acquired("a");
   const auto result = place.shell(ignored + R"(; "$D" release --force a
       exec 3<"${DLOCK_SERVER#local:}/a.dlock"; flock 3
-      "$D" run -k a -- grep SigIgn /proc/self/status 3<&- & sleep 0.3
+      "$D" run -k a -- grep SigIgn /proc/self/status 3<&- &
+      until grep -q -e '-> FLOCK' /proc/locks; do sleep 0.01; done
       exec 3<&-; wait $!)");
   CAPTURE(result.err);
   const auto lines = lines_of(result.out);
@@ -150,6 +150,7 @@ TEST_CASE("alike: an ignored SIGURG stays so, though the wait for a lock's file 
   CHECK(lines.front() == lines.back());
 }
 
+/// As a terminal does it: to the shell and all that it waits for. timeout leaves the group.
 TEST_CASE("alike: INT to the whole job stops a loop of the shell") {
   const Place place(Engine::local);
   for (const auto& each : wrappers(place)) {

@@ -203,7 +203,7 @@ TEST_CASE("attach: a script that ends while dlock waits leaves the queue") {
 
 TEST_CASE("attach: the keeper killed: on this host the lock stays, on a server its lease ends") {
   on_each_engine([](const Place& place) {
-    auto script = attached(place, "-k a -t 6s");
+    auto script = attached(place, place.is_local() ? "-k a -t 2s" : "-k a -t 6s");
     const auto keepers = keepers_of(script.pid());
     REQUIRE(keepers.size() == 1);
     kill(keepers[0], SIGKILL);

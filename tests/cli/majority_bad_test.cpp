@@ -61,7 +61,9 @@ void is_refused(const Result& result, const std::string& said) {
 /// later than it is waited for: then once more.
 void is_refused(const std::function<Result()>& attempt, const std::string& said) {
   Result result = attempt();
-  for (int tries = 1; tries < 20 && result.exit_code != 64; ++tries) result = attempt();
+  for (int tries = 1; tries < 20 && (result.exit_code == 0 || result.exit_code == 69); ++tries) {
+    result = attempt();
+  }
   is_refused(result, said);
 }
 

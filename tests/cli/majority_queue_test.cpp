@@ -97,7 +97,7 @@ Process queue_up_last(const FleetScene& scene, long count) {
       return wait_on_most(scene.fleet, "q", count) && newcomer_waits(scene.fleet, others, false);
     }));
     if (newcomer_waits(scene.fleet, others, true)) return waiter;
-    REQUIRE(tries < 5);
+    REQUIRE(tries < 3);
     waiter.signal(SIGTERM);
     waiter.wait();
     REQUIRE(eventually([&] { return !wait_on_most(scene.fleet, "q", count); }));

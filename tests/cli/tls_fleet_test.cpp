@@ -62,7 +62,12 @@ TEST_CASE("tls: sentinel and master prove themselves, and a master that cannot i
   CHECK(times(stats, "cmdstat_client") == 0);
   CHECK(times(stats, "cmdstat_evalsha") == 0);
 
-  CHECK(eventually([&] { return look(url_of(sentinel), foreign).exit_code == 77; }));
+  // On a busy machine the handshake may not be over in time.
+  int no_sentinel = 69;
+  for (int tries = 0; tries < 5 && no_sentinel == 69; ++tries) {
+    no_sentinel = look(url_of(sentinel), foreign).exit_code;
+  }
+  CHECK(no_sentinel == 77);
 }
 
 TEST_CASE("tls: a Cluster's nodes are reached under TLS, all verbs, and a keeper stays") {

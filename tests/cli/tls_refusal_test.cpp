@@ -35,7 +35,11 @@ void check_looks(const ProcessOptions& environment, const std::vector<Look>& loo
   for (std::size_t i = 0; i < looks.size(); ++i) {
     Result result = processes[i].wait();
     // Of a server that hangs up other words are told where that comes between two steps of ours.
-    for (int tries = 1; !holds(result.err, looks[i].says) && tries < 5; ++tries) {
+    const auto may_differ = [&] {
+      return (result.exit_code == looks[i].code || result.exit_code == 69) &&
+             !holds(result.err, looks[i].says);
+    };
+    for (int tries = 1; may_differ() && tries < 5; ++tries) {
       result = start_look(environment, looks[i]).wait();
     }
     CAPTURE(looks[i].says);
@@ -216,7 +220,7 @@ TEST_CASE(
     CHECK(result.exit_code == 69);
     CHECK(result.out == "");
     CHECK(holds(result.err, "no answer to the TLS handshake in time"));
-    CHECK(result.duration < stretched(milliseconds(4500)));
+    CHECK(result.duration < milliseconds(4500));
   }
 }
 
@@ -235,7 +239,7 @@ TEST_CASE("tls: a server that talks without end has no more time than one that i
              "rediss://127.0.0.1:" + std::to_string(address.port), "--", "echo", "ran"});
   CHECK(result.exit_code == 69);
   CHECK(holds(result.err, "no answer to the TLS handshake in time"));
-  CHECK(result.duration < stretched(milliseconds(4500)));
+  CHECK(result.duration < milliseconds(4500));
 }
 
 }  // namespace dlock::test

@@ -30,8 +30,8 @@ Process start_in(const Place& place, std::vector<std::string> words) {
 
 TEST_CASE("tree: --wait-tree holds until the last descendant has gone, with the command's code") {
   on_each_engine([](const Place& place) {
-    auto process =
-        start_in(place, {"run", "-k", "a", "--wait-tree", "-t", "6s", "-c", leaves_a_daemon});
+    auto process = start_in(place, {"run", "-k", "a", "--wait-tree", "-t",
+                                    place.is_local() ? "1s" : "6s", "-c", leaves_a_daemon});
     REQUIRE(eventually([&] { return process.out() == "in\n"; }));
     for (int i = 0; i < 2 && !place.is_local(); ++i) await_renewal(place.server(), "a");
     CHECK(place.dlock({"run", "-k", "a", "-w", "1200ms", "--", "true"}).exit_code == 75);

@@ -51,9 +51,10 @@ TEST_CASE("a holder without file descriptors to spare goes on holding") {
   on_each_engine([](const Place& place) {
     for (const int most : {10, 11, 12, 13}) {
       CAPTURE(most);
-      // Renewed once. On a busy machine so short a lease may be lost, but not again and again.
+      // It stays for longer than a lease. On a busy machine so short a one may be lost, but not
+      // again and again.
       const std::string script =
-          "ulimit -n " + std::to_string(most) + "; exec \"$D\" run -k k -t 1200ms -- sleep 0.6";
+          "ulimit -n " + std::to_string(most) + "; exec \"$D\" run -k k -t 1200ms -- sleep 1.6";
       Result result = place.shell(script);
       for (int tries = 1; tries < 5 && (result.exit_code == 69 || result.exit_code == 79);
            ++tries) {

@@ -79,7 +79,9 @@ TEST_CASE("waiting line: fits the terminal, also one without a size") {
     REQUIRE(user.shows("code-75"));
     const auto told = user.screen().find("s for \u591c\u9593");
     REQUIRE(told != std::string::npos);
-    const auto from = user.screen().rfind(wipe + "dlock: waiting ", told) + wipe.size();
+    const auto drawn = user.screen().rfind(wipe + "dlock: waiting ", told);
+    REQUIRE(drawn != std::string::npos);
+    const auto from = drawn + wipe.size();
     const std::string line = user.screen().substr(from, user.screen().find('\r', from) - from);
     CHECK(display_width(line) <= columns - 3);
     CHECK(holds(line, columns == 40 ? "/" : "@"));

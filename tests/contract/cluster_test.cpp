@@ -144,6 +144,7 @@ void is_served_once_it_has_moved(const Cluster& cluster) {
   // On a busy machine a node may need longer than its share of the time, and that is told then.
   const auto is_told = [&] {
     const std::string told = error_of([&] { store->renew(held, {}, for_ms(500)); });
+    CHECK(told != "");
     return says(told, "the Cluster is moving the key");
   };
   cluster.begin_move(slot, 0, 2);
@@ -256,7 +257,7 @@ void it_waits_for_a_slot_that_nobody_has(const Cluster& cluster) {
   // On a busy machine a node may need longer than its share of the time, and that is told then.
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     Deadline begun;
-    CHECK(eventually([&] {
+    REQUIRE(eventually([&] {
       begun = BootClock::now();
       const std::string told = error_of([&] { store->acquire(claim, {}, for_ms(300)); });
       return says(told, "the Cluster is down");

@@ -148,7 +148,7 @@ TEST_CASE("a renewal and a release repeated after their replies were lost do wha
   CHECK(renew(*store, claim)->lease.length == claim.ttl);
   net.proxy.drop_replies(1);
   CHECK_THROWS_AS(store->release(claim, {}, briefly()), Error);
-  CHECK(eventually([&] { return state_of(*watcher, "k").holders.empty(); }));
+  CHECK(eventually([&] { return state_of(*watcher, "k").holders.empty(); }, milliseconds(5000)));
   CHECK(release(*store, claim) == Released::not_held);
   CHECK(litter_of(net.engine.server) == "");
 }

@@ -20,7 +20,7 @@ class Hook {
 
   /// Variables of the call's environment; "" takes one out.
   using Facts = std::vector<std::pair<std::string, std::string>>;
-  /// Never blocks. Failures are warned of once.
+  /// Waits for no call. Failures are warned of once.
   void tell(const Facts& facts);
 
   /// No more events: waits for the calls, which end in time by themselves, or for a signal.

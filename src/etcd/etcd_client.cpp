@@ -20,6 +20,8 @@ constexpr milliseconds shortest_try{300};
 /// Between rounds of all servers, while they have no leader.
 constexpr milliseconds pause_between_rounds{100};
 
+constexpr char login_path[] = "auth/authenticate";
+
 /// What went wrong with certificates is for people to mend, on this host or that.
 bool is_refused_certificate(const HttpCall& call) {
   const bool verified = call.code != CURLE_PEER_FAILED_VERIFICATION &&
@@ -226,6 +228,7 @@ void EtcdClient::pass_over(const std::string& why, Cause cause) {
 /// Notes why the server has no answer, or says that it cannot answer now; the next one is current
 /// then.
 void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer) {
+  addresses_[current_].reset();
   if (answer) {
     pass_over(escaped(answer->message), Cause::none);
     is_electing_ = true;
@@ -234,7 +237,6 @@ void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>
   } else if (is_refused_certificate(call)) {
     throw Error(ErrorKind::denied, server_name() + ": " + call.trouble, Cause::certificate);
   } else {
-    addresses_[current_].reset();
     pass_over(call.trouble, Cause::none);
   }
 }
@@ -284,7 +286,7 @@ void EtcdClient::log_in(const CallOptions& call_options) {
   if (logged_in_ || !server.user) return;
   logged_in_ = true;
   const std::vector<EtcdRequest> request{
-      {"auth/authenticate", {{"name", *server.user}, {"password", server.password.value_or("")}}}};
+      {login_path, {{"name", *server.user}, {"password", server.password.value_or("")}}}};
   try {
     const auto answers = ask(request, Repeat::yes, call_options);
     if (answers.front().code != EtcdCode::ok) refuse(answers.front());
@@ -297,6 +299,7 @@ void EtcdClient::log_in(const CallOptions& call_options) {
 
 std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests, Repeat repeat,
                                         const CallOptions& call_options) {
+  const bool is_login = requests.front().path == login_path;
   log_in(call_options);
   bool new_login = false;
   for (std::size_t tries = 0;; ++tries) {
@@ -305,7 +308,7 @@ std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests
     auto answers = try_once(requests, repeat, once);
     if (answers) {
       const bool stale = std::any_of(answers->begin(), answers->end(), is_of_old_login);
-      if (!stale || new_login) return std::move(*answers);
+      if (!stale || new_login || is_login) return std::move(*answers);
       new_login = true;
       logged_in_ = false;
       log_in(call_options);

@@ -57,8 +57,9 @@ class Attempt {
   /// Where it may wait, it is in the queue from then on. With `patient` a server that does not
   /// answer counts as a refusal: it was reached before, and wait() goes on trying.
   End ask_once(int cancel_fd, bool patient);
-  /// After ask_once was refused: stands in the queue.
-  End wait(int cancel_fd);
+  /// After ask_once was refused, or in its place with a ticket: stands in the queue. The listener
+  /// is told that it begins to wait, if it does: with the first answer.
+  End wait(int cancel_fd, bool begins);
   const Refusal& refusal() const { return refusal_; }
   std::optional<Ticket> ticket() const { return ticket_; }
   /// Whether ask_once() may have left it in the queue.
@@ -80,12 +81,15 @@ class Attempt {
   Refusal refusal_;
   std::optional<Ticket> ticket_;
   bool may_be_queued_ = false;
+  bool has_answer_ = false;
+  bool to_announce_ = false;
   Outage outage_;
 };
 
 std::optional<Grant> Attempt::take(const Answer& answer) {
   if (const auto* grant = std::get_if<Grant>(&answer)) return *grant;
   refusal_ = std::get<Refusal>(answer);
+  has_answer_ = true;
   return std::nullopt;
 }
 
@@ -109,7 +113,9 @@ Attempt::End Attempt::ask_once(int cancel_fd, bool patient) {
   return Stop::refused;
 }
 
-Attempt::End Attempt::wait(int cancel_fd) {
+Attempt::End Attempt::wait(int cancel_fd, bool begins) {
+  if (begins && has_answer_) listener_.waiting(claim_.key, refusal_);
+  to_announce_ = begins && !has_answer_;
   return ask_until(
              wait_end_, cancel_fd, outage_, [&] { return ask_and_sleep(cancel_fd); },
              [&] { return ask_last(cancel_fd); })
@@ -136,7 +142,11 @@ std::optional<Attempt::End> Attempt::ask_and_sleep(int cancel_fd) {
   if (grant) return *grant;
   if (!passes(refusal_)) return Stop::refused;
   ticket_ = refusal_.ticket;
-  listener_.still_waiting(claim_.key, refusal_);
+  if (std::exchange(to_announce_, false)) {
+    listener_.waiting(claim_.key, refusal_);
+  } else {
+    listener_.still_waiting(claim_.key, refusal_);
+  }
   return sleep(cancel_fd);
 }
 
@@ -178,7 +188,7 @@ class Acquisition {
   std::optional<Acquired> take_all();
   enum class Waited { granted, stopped, lost_another };
   Waited wait_for(Attempt& attempt, const Claim& claim);
-  Attempt::End wait_renewing(Attempt& attempt);
+  Attempt::End wait_renewing(Attempt& attempt, bool begins);
   Acquired stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim);
   bool may_wait() const { return BootClock::now() < wait_end_; }
   bool begins_anew(const Attempt& attempt, const Claim& claim);
@@ -289,9 +299,10 @@ bool Acquisition::pause() const {
 Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) {
   waited_ = true;
   const auto [since, first] = waiting_since_.try_emplace(claim.key, BootClock::now());
-  if (first && !attempt.server_is_away()) listener_.waiting(claim.key, attempt.refusal());
+  const bool begins = first && !attempt.server_is_away();
   const bool upkeep = !held_.empty() && needs_renewal(store_, held_.front().claim);
-  const auto result = upkeep ? wait_renewing(attempt) : attempt.wait(terms_.cancel_fd);
+  const auto result =
+      upkeep ? wait_renewing(attempt, begins) : attempt.wait(terms_.cancel_fd, begins);
   if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
     const bool told = readable(terms_.cancel_fd);
     if (*stop == Attempt::Stop::interrupted && !told) return Waited::lost_another;
@@ -306,7 +317,7 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
 }
 
 /// Also interrupted where one of those had is lost.
-Attempt::End Acquisition::wait_renewing(Attempt& attempt) {
+Attempt::End Acquisition::wait_renewing(Attempt& attempt, bool begins) {
   const StorePtr second = terms_.open_second();
   LeaseRenewer renewer(*second, held_);
   const int fds[] = {terms_.cancel_fd, renewer.lost_fd()};
@@ -320,7 +331,7 @@ Attempt::End Acquisition::wait_renewing(Attempt& attempt) {
     }
   };
   try {
-    auto result = attempt.wait(interrupt.fd());
+    auto result = attempt.wait(interrupt.fd(), begins);
     take_over();
     return result;
   } catch (...) {

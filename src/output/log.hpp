@@ -20,7 +20,7 @@ class Log {
 
   bool quiet() const { return quiet_; }
   void error(const std::string& text) const;    ///< always
-  void warning(const std::string& text) const;  ///< always
+  void warning(const std::string& text) const;  ///< also with -q
   void notice(const std::string& text) const;   ///< unless -q
   void detail(const std::string& text) const;   ///< with -v
 

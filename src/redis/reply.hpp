@@ -42,7 +42,8 @@ class ReplyReader {
   static constexpr std::int64_t longest_bulk = 1024 * 1024;
   static constexpr std::int64_t largest_array = 64 * 1024;
   /// In all arrays of one reply; each costs some 250 bytes, however short it is. A Cluster in which
-  /// every slot is a range of its own, with a replica, has 213 000 in its answer to CLUSTER SLOTS.
+  /// every slot is a range of its own, with a replica and without host names, has 213 000 in its
+  /// answer to CLUSTER SLOTS.
   static constexpr std::int64_t most_elements = 256 * 1024;
   static constexpr std::size_t deepest = 8;
   static constexpr std::size_t largest_reply = 8 * 1024 * 1024;

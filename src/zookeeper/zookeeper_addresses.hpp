@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,12 +17,12 @@ class ZooKeeperAddresses {
  public:
   /// `shown` stands in front of messages.
   ZooKeeperAddresses(std::vector<Endpoint> servers, std::string shown)
-      : servers_(std::move(servers)), shown_(std::move(shown)) {}
+      : servers_(std::move(servers)), shown_(std::move(shown)), found_(servers_.size()) {}
 
   /// Servers that are not found are left out. Throws Error{unavailable} if none is found.
   void look_up(const CallOptions& call_options);
-  /// The same, once a second at most: servers that were started anew may be found elsewhere. False
-  /// if they are where they were, or the resolver does not say.
+  /// The same, once a second at most: servers that were started anew may be found elsewhere. Those
+  /// that are not found now are taken to be where they were. False if nothing has changed.
   bool look_up_again(const CallOptions& call_options);
 
   /// `ADDRESS:PORT,...` as libzookeeper takes it; in one order, whichever the resolver gives.
@@ -29,10 +30,12 @@ class ZooKeeperAddresses {
   int count() const;
 
  private:
-  std::string found(const CallOptions& call_options) const;
+  /// Throws the last trouble if no server is found now.
+  void find(const CallOptions& call_options);
 
   std::vector<Endpoint> servers_;
   std::string shown_;
+  std::vector<std::set<std::string>> found_;  ///< of each server
   std::string list_;
   Deadline looked_up_{};
 };

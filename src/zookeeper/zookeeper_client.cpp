@@ -157,7 +157,8 @@ milliseconds ZooKeeperClient::granted_session() const {
   return is_open() ? milliseconds(libzookeeper().zoo_recv_timeout(handle_)) : milliseconds(0);
 }
 
-/// The session goes on where the servers are now.
+/// The session goes on where the servers are now. The library takes a list whose hosts it knows,
+/// whatever their ports, for the one it has: servers that share one are not followed.
 void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
   if (!addresses_.look_up_again(call_options)) return;
   libzookeeper().zoo_set_servers(handle_, addresses_.list().c_str());

@@ -139,7 +139,7 @@ class HookCaller {
   const std::string command_;
   const Log& log_;
   Deadline last_by_ = never;  ///< set once dlock tells of no more events
-  struct sigaction on_entry_[std::size(outlived)] {};
+  struct sigaction on_entry_[std::size(outlived)]{};
   bool warned_ = false;
 };
 

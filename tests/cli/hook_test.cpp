@@ -212,12 +212,13 @@ TEST_CASE("hook: what ends all processes of a service leaves it to tell of the r
 TEST_CASE("hook: its command has the signals that dlock found") {
   const Place place(Engine::local);
   const std::string hook = "grep SigIgn /proc/self/status >>ignored";
-  const auto result = place.shell("grep SigIgn /proc/self/status >plain; \"$D\" run -k a --hook '" +
-                                  hook + "' -- true; trap '' TERM; " +
-                                  "grep SigIgn /proc/self/status >plain2; \"$D\" run -k a --hook '" +
-                                  hook + "' -- true");
+  const auto result = place.shell(
+      "grep SigIgn /proc/self/status >plain; \"$D\" run -k a --hook '" + hook +
+      "' -- true; trap '' TERM; " +
+      "grep SigIgn /proc/self/status >plain2; \"$D\" run -k a --hook '" + hook + "' -- true");
   CHECK(result.exit_code == 0);
-  const std::string plain = read_file(place.dir() / "plain"), other = read_file(place.dir() / "plain2");
+  const std::string plain = read_file(place.dir() / "plain"),
+                    other = read_file(place.dir() / "plain2");
   CHECK(plain != other);
   CHECK(read_file(place.dir() / "ignored") == plain + plain + other + other);
 }

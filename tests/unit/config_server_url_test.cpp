@@ -363,8 +363,8 @@ TEST_CASE("what PostgreSQL's library would quote with its password is refused be
 }
 
 TEST_CASE("tokens are overwritten in argv, but not behind what ends the options") {
-  std::string words[] = {"dlock",        "renew", "--token", "cron/17", "--token=cron/17", "-k",
-                         "--token-file", "--",    "--token", "cron/17"};
+  std::string words[] = {"dlock", "renew",        "--token", "cron/17", "--token=cron/17",
+                         "-k",    "--token-file", "--",      "--token", "cron/17"};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   scrub_secrets(static_cast<int>(argv.size()), argv.data());

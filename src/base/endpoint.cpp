@@ -1,5 +1,7 @@
 #include "base/endpoint.hpp"
 
+#include <utility>
+
 #include "base/escape.hpp"
 #include "base/join.hpp"
 
@@ -17,9 +19,13 @@ std::string Endpoint::name() const {
   return scheme + address() + (database == 0 ? "" : "/" + number);
 }
 
+std::string in_brackets(std::string host) {
+  const bool ipv6 = host.find(':') != std::string::npos;
+  return ipv6 ? "[" + std::move(host) + "]" : host;
+}
+
 std::string address_of(std::string_view host, std::string_view port) {
-  const bool ipv6 = host.find(':') != std::string_view::npos;
-  return (ipv6 ? "[" + escaped(host) + "]" : escaped(host)) + ":" + escaped(port);
+  return in_brackets(escaped(host)) + ":" + escaped(port);
 }
 
 bool is_this_host(std::string_view host) {

@@ -35,6 +35,8 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+/// `[::1]`; other than an IPv6 address as it is.
+std::string in_brackets(std::string host);
 /// `host:port`, with brackets around an IPv6 address: escaped.
 std::string address_of(std::string_view host, std::string_view port);
 

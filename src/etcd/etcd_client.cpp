@@ -163,23 +163,17 @@ HttpAddress EtcdClient::address_of_request(const std::string& path) const {
           "::" + server.address(), resolved};
 }
 
-/// In digits, since libcurl would wait for the resolver however long it takes. They are good until
-/// the server fails.
+/// The addresses are good until the server fails.
 void EtcdClient::look_up(const CallOptions& call_options) {
   const Endpoint& server = servers_[current_];
   if (addresses_[current_]) return;
-  std::vector<std::string> found;
-  resolve(server.host, server.port, call_options,
-          [&](std::vector<std::string> addresses) { found = std::move(addresses); });
+  std::vector<std::string> found = resolve_in_digits(server.host, call_options);
   const auto has = [](const std::string& text, char what) {
     return text.find(what) != std::string::npos;
   };
   // libcurl takes no zone here, and looks up no host that is an address of IPv6.
   std::erase_if(found, [&](const std::string& address) { return has(address, '%'); });
   if (has(server.host, ':')) found.clear();
-  const auto in_brackets = [&](const std::string& address) {
-    return has(address, ':') ? "[" + address + "]" : address;
-  };
   const std::string name = server.host + ":" + std::to_string(server.port) + ":";
   addresses_[current_] = found.empty() ? "" : name + joined(found, ",", in_brackets);
 }

@@ -42,13 +42,6 @@ std::set<int> inheritable_descriptors() {
   return found;
 }
 
-/// Throws what is wrong with the files in the words that Redis under TLS has for it.
-void check_files(const TlsSettings& settings) {
-  const OpenSslPtr<SSL_CTX> context(openssl().SSL_CTX_new(openssl().TLS_client_method()));
-  if (context == nullptr) throw Error(ErrorKind::host_refused, "OpenSSL cannot be set up");
-  load_files(context.get(), settings);
-}
-
 /// More than `Transfer::append` takes, or headers longer than libcurl takes, which it calls a lack
 /// of memory.
 bool is_too_large(CURLcode code) {
@@ -134,7 +127,8 @@ CURLM* HttpClient::multi() {
 
 void HttpClient::encrypt(CURL* handle) {
   if (!tls_) return;
-  if (!files_checked_) check_files(*tls_);
+  // libcurl says of a wrong file neither its name nor what it holds.
+  if (!files_checked_) client_context(*tls_);
   files_checked_ = true;
   std::error_code none;
   if (!tls_->ca.empty()) {

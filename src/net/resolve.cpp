@@ -103,4 +103,10 @@ std::vector<SocketAddress> resolve(const std::string& host, int port,
   }
 }
 
+std::vector<std::string> resolve_in_digits(const std::string& host,
+                                           const CallOptions& call_options) {
+  constexpr int any_port = 1;
+  return in_digits(resolve_in_time(host, any_port, call_options));
+}
+
 }  // namespace dlock

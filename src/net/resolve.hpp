@@ -26,4 +26,9 @@ std::vector<SocketAddress> resolve(const std::string& host, int port,
                                    const CallOptions& call_options,
                                    const AddressListener& listener);
 
+/// The same as texts in digits, for a library that would wait for the resolver however long it
+/// takes.
+std::vector<std::string> resolve_in_digits(const std::string& host,
+                                           const CallOptions& call_options);
+
 }  // namespace dlock

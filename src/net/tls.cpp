@@ -25,19 +25,6 @@ std::string certified_form(std::string name) {
   return name;
 }
 
-OpenSslPtr<SSL_CTX> make_context() {
-  const OpenSsl& ssl = openssl();
-  OpenSslPtr<SSL_CTX> context(ssl.SSL_CTX_new(ssl.TLS_client_method()));
-  if (context == nullptr) throw Error(ErrorKind::host_refused, "OpenSSL cannot be set up");
-  // The system may ask for more than we do.
-  const long least = ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nullptr);
-  ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_SET_MIN_PROTO_VERSION,
-                   std::max<long>(least, TLS1_2_VERSION), nullptr);
-  // Without renegotiation a write never has to wait for a read.
-  ssl.SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);
-  return context;
-}
-
 const std::string wants_certificate =
     "the server wants a client certificate: give one by --tls-cert and --tls-key";
 const std::string speaks_old_tls =
@@ -75,9 +62,8 @@ TlsSession::TlsSession(const Endpoint& endpoint)
     : settings_(endpoint.tls.value_or(TlsSettings())),
       expected_(
           certified_form(settings_.server_name.empty() ? endpoint.host : settings_.server_name)),
-      context_(make_context()) {
+      context_(client_context(settings_)) {
   const OpenSsl& api = openssl();
-  load_files(context_.get(), settings_);
   api.SSL_CTX_set_client_cert_cb(context_.get(), &Callbacks::certificate_wanted);
   ssl_.reset(api.SSL_new(context_.get()));
   in_ = api.BIO_new(api.BIO_s_mem());

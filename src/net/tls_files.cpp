@@ -154,17 +154,33 @@ void prove_certificate(SSL_CTX* context, const TlsSettings& settings) {
   }
 }
 
+OpenSslPtr<SSL_CTX> make_context() {
+  const OpenSsl& ssl = openssl();
+  OpenSslPtr<SSL_CTX> context(ssl.SSL_CTX_new(ssl.TLS_client_method()));
+  if (context == nullptr) throw Error(ErrorKind::host_refused, "OpenSSL cannot be set up");
+  // The system may ask for more than we do.
+  const long least = ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nullptr);
+  ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_SET_MIN_PROTO_VERSION,
+                   std::max<long>(least, TLS1_2_VERSION), nullptr);
+  // Without renegotiation a write never has to wait for a read.
+  ssl.SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);
+  return context;
+}
+
 }  // namespace
 
-void load_files(SSL_CTX* context, const TlsSettings& settings) {
+OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings) {
+  OpenSslPtr<SSL_CTX> made = make_context();
+  SSL_CTX* const context = made.get();
   // Else OpenSSL would ask on the terminal.
   openssl().SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   openssl().ERR_clear_error();
   settings.ca.empty() ? trust_system(context) : trust(context, settings.ca);
   openssl().ERR_clear_error();
-  if (settings.certificate.empty()) return;
+  if (settings.certificate.empty()) return made;
   show_certificate(context, settings.certificate);
   prove_certificate(context, settings);
+  return made;
 }
 
 }  // namespace dlock

@@ -193,12 +193,9 @@ std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options)
   // `localhost` without a port means the socket, as everywhere with this library.
   const bool by_socket = address_.host.empty() || (address_.host == "localhost" && !address_.port);
   if (by_socket) return {address_.host};
-  // The library would wait for the resolver however long it takes.
   std::vector<std::string> found;
-  constexpr int any_port = 1;
   try {
-    resolve(address_.host, any_port, call_options,
-            [&](std::vector<std::string> addresses) { found = std::move(addresses); });
+    found = resolve_in_digits(address_.host, call_options);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) throw;
     throw error.reworded(shown_ + ": " + error.what());

@@ -65,13 +65,11 @@ std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOption
       found.push_back({hosts[i], "", ports[i]});
       continue;
     }
-    constexpr int any_port = 1;
     try {
-      resolve(hosts[i], any_port, share_of(call_options, hosts.size() - i),
-              [&](const std::vector<std::string>& addresses) {
-                for (const auto& address : addresses)
-                  found.push_back({hosts[i], address, ports[i]});
-              });
+      for (const std::string& address :
+           resolve_in_digits(hosts[i], share_of(call_options, hosts.size() - i))) {
+        found.push_back({hosts[i], address, ports[i]});
+      }
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       trouble = error;

@@ -41,19 +41,14 @@ void ZooKeeperAddresses::find(const CallOptions& call_options) {
   std::optional<Error> trouble;
   bool any = false;
   for (std::size_t i = 0; i < servers_.size(); ++i) {
-    const std::string port = ":" + std::to_string(servers_[i].port);
-    const auto note = [&](const std::vector<std::string>& addresses) {
-      if (addresses.empty()) return;
-      found_[i].clear();
-      for (const std::string& address : addresses) {
-        const bool is_v6 = address.find(':') != std::string::npos;
-        found_[i].insert((is_v6 ? "[" + address + "]" : address) + port);
-      }
-      any = true;
-    };
     try {
-      resolve(servers_[i].host, servers_[i].port, share_of(call_options, servers_.size() - i),
-              note);
+      std::set<std::string> addresses;
+      for (const std::string& address :
+           resolve_in_digits(servers_[i].host, share_of(call_options, servers_.size() - i))) {
+        addresses.insert(address_of(address, std::to_string(servers_[i].port)));
+      }
+      found_[i] = std::move(addresses);
+      any = true;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       trouble = error.reworded(shown_ + ": " + error.what());

@@ -34,4 +34,6 @@ milliseconds random_up_to(milliseconds most) {
   return milliseconds(number % (static_cast<std::uint64_t>(most.count()) + 1));
 }
 
+bool once_in(int calls) { return random_up_to(milliseconds(calls - 1)) == milliseconds(0); }
+
 }  // namespace dlock

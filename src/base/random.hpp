@@ -14,4 +14,7 @@ std::string random_hex(std::size_t bytes);
 /// fall together.
 milliseconds random_up_to(milliseconds most);
 
+/// True once in so many calls, on average: for what is to be done now and then.
+bool once_in(int calls);
+
 }  // namespace dlock

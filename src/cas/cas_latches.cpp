@@ -88,8 +88,7 @@ std::optional<LatchState> CasStore::arrive(const LockKey& key, const ArrivalId& 
   rewrite(arrivals_at(*latch) + id.text, "", none, call_options, arrive_once);
   const LatchState state = latch_state(*latch, head, call_options);
   if (!state.open()) {
-    const auto chance = random_up_to(milliseconds(arrivals_per_sweep - 1));
-    if (chance == milliseconds(0)) sweep_arrivals(call_options);
+    if (once_in(arrivals_per_sweep)) sweep_arrivals(call_options);
     return state;
   }
   rewrite(name, "", head, call_options, [&](const Snapshot& seen, bool) -> std::optional<Update> {

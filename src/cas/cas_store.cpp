@@ -252,8 +252,7 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
 }
 
 void CasStore::sweep_sometimes(const LockKey& key, const CallOptions& call_options) {
-  if (random_up_to(milliseconds(releases_per_sweep - 1)) != milliseconds(0)) return;
-  sweep(lock_record({}), lock_record(key), call_options);
+  if (once_in(releases_per_sweep)) sweep(lock_record({}), lock_record(key), call_options);
 }
 
 /// A courtesy to the place: that it fails does not change the answer.

@@ -26,7 +26,7 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 
 }  // namespace
 
-/// What the supervisor watches where leases are renewed: the renewer's fd and deadline.
+/// Tells the supervisor the renewer's fd and deadline, where leases are renewed.
 class HeldLocks::LeaseMonitor final : public StopSource {
  public:
   LeaseMonitor(LeaseRenewer& renewer, milliseconds unconfirmed_grace, const Log& log)

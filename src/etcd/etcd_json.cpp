@@ -5,6 +5,7 @@
 
 #include "base/duration.hpp"
 #include "etcd/base64.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 namespace {
@@ -53,9 +54,8 @@ std::int64_t number_in(const json& object, const char* name) {
 }
 
 std::optional<milliseconds> span_in(const json& object, const char* name) {
-  constexpr std::int64_t thirty_years = 1'000'000'000;
   const auto seconds = std::max<std::int64_t>(0, number_in(object, name));
-  if (seconds > thirty_years) return std::nullopt;
+  if (seconds > longest_span / std::chrono::seconds(1)) return std::nullopt;
   return std::chrono::seconds(seconds);
 }
 

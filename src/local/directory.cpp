@@ -108,7 +108,7 @@ void Directory::share(int file) const {
   if (own_) return;
   struct stat info {};
   if (fstat(file, &info) != 0) return;
-  // Whoever may read a file can lock it, and so hold up all who use the key.
+  // A user who may read a file can lock it, and so hold up all who use the key.
   const mode_t of_writers = (mode_ & 0222) << 1;
   mode_t mode = (mode_ & (0222 | of_writers)) | 0600;
   // In a group we are not of, the group's rights would go to a group of ours instead.

@@ -22,7 +22,8 @@ void write_line(Priority priority, const std::string& text) {
   // Asked for before there is a second thread, and once: stderr stays what it is.
   static const bool graded =
       is_journal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));  // NOLINT(concurrency-mt-unsafe)
-  if (priority != Priority::error && !takes_a_line(STDERR_FILENO, longest_wait_for_reader)) return;
+  const Deadline give_up = later(BootClock::now(), longest_wait_for_reader);
+  if (priority != Priority::error && !takes_a_line(STDERR_FILENO, give_up)) return;
   const std::string grade =
       graded ? "<" + std::to_string(static_cast<int>(priority)) + ">" : std::string();
   write_all(STDERR_FILENO, grade + "dlock: " + text + "\n");
@@ -42,8 +43,7 @@ bool write_all(int fd, const std::string& text) {
     const auto written = write(fd, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {  // another process has made it non-blocking
-      pollfd reader[] = {{fd, POLLOUT, 0}};
-      poll_until(reader, never);
+      takes_a_line(fd, never);
       continue;
     }
     if (written < 0) return false;
@@ -56,9 +56,9 @@ void print(const std::string& text) {
   if (!write_all(STDOUT_FILENO, text)) throw_errno("cannot write");
 }
 
-bool takes_a_line(int fd, milliseconds at_most) {
+bool takes_a_line(int fd, Deadline until) {
   pollfd reader[] = {{fd, POLLOUT, 0}};
-  return poll_until(reader, later(BootClock::now(), at_most)) > 0;
+  return poll_until(reader, until) > 0;
 }
 
 void Log::error(const std::string& text) const { write_line(Priority::error, text); }

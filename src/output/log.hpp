@@ -6,9 +6,9 @@
 
 namespace dlock {
 
-/// Whether `fd` takes a line within `at_most`; where it does not (a full pipe that nobody reads,
-/// ^S), a process that holds a lock or watches a child says nothing rather than wait.
-bool takes_a_line(int fd, milliseconds at_most = milliseconds(0));
+/// Whether `fd` takes a line by `until`, at once unless given; where it does not (a full pipe that
+/// nobody reads, ^S), a process that holds a lock or watches a child says nothing rather than wait.
+bool takes_a_line(int fd, Deadline until = {});
 
 /// Lines on stderr, each with "dlock: " in front and written at once. `text` is one line and
 /// already escaped. With -q there are errors and warnings alone. Where stderr is the journal's,

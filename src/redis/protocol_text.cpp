@@ -6,6 +6,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 namespace {
@@ -206,12 +207,11 @@ std::int64_t server_number(std::string_view text, std::int64_t most) {
 }
 
 milliseconds server_span(std::string_view text) {
-  constexpr std::int64_t thirty_years = 1'000'000'000'000;
-  return milliseconds(server_number(text, thirty_years));
+  return milliseconds(server_number(text, longest_span.count()));
 }
 
 microseconds server_clock(std::string_view text) {
-  return microseconds(server_number(text, largest_number));
+  return microseconds(server_number(text, latest_time.count()));
 }
 
 }  // namespace dlock

@@ -10,6 +10,7 @@
 
 #include "chaos/client.hpp"
 #include "chaos/database_pair.hpp"
+#include "support/installed.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/pgbouncer.hpp"
 
@@ -211,18 +212,12 @@ void burn(std::unique_ptr<DatabasePair> of_test) {
 
 TEST_CASE(
     "twenty clients of PostgreSQL under fire: two at once only after a failover, for moments") {
-  if (!PgBouncer::is_installed()) {
-    MESSAGE("skipped: pgbouncer is not installed");
-    return;
-  }
+  if (is_missing<PgBouncer>()) return;
   burn(postgres_pair());
 }
 
 TEST_CASE("twenty clients of MariaDB under fire: two at once only after a failover, for moments") {
-  if (!MariaDbServer::is_installed()) {
-    MESSAGE("skipped: mariadb-server is not installed");
-    return;
-  }
+  if (is_missing<MariaDbServer>()) return;
   burn(mariadb_pair());
 }
 

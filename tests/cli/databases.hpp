@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/dlock_binary.hpp"
+#include "support/installed.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
 
@@ -23,13 +24,6 @@ TYPE_TO_STRING_AS("mariadb", dlock::test::MariaDbServer);
 namespace dlock::test {
 
 inline constexpr const char* password = "s3cret-of-the-test";
-
-template <typename Server>
-bool is_missing() {
-  if (Server::is_installed()) return false;
-  MESSAGE("skipped: the server is not installed");
-  return true;
-}
 
 template <typename Server>
 std::unique_ptr<DatabaseServer> new_server() {

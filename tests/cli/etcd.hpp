@@ -9,12 +9,6 @@
 
 namespace dlock::test {
 
-inline bool no_etcd() {
-  if (EtcdServers::is_installed()) return false;
-  MESSAGE("skipped: etcd-server is not installed");
-  return true;
-}
-
 /// One of a single member for all tests of a process, without keys.
 inline EtcdServers& one_etcd() {
   static EtcdServers etcd;

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "cli/etcd.hpp"
+#include "cli/names.hpp"
 #include "cli/place.hpp"
 #include "etcd/base64.hpp"
 #include "support/eventually.hpp"
@@ -20,7 +21,7 @@ namespace dlock::test {
 namespace {
 
 TEST_CASE("etcd: nobody there, or another product, is one line and 69") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const auto nobody = run_at("etcd://u:pw-of-it@127.0.0.1:1,127.0.0.1:2");
   CHECK(nobody.exit_code == 69);
   CHECK(is_one_message(nobody.err));
@@ -45,7 +46,7 @@ TEST_CASE("etcd: a password without TLS to another host is warned of") {
 }
 
 TEST_CASE("etcd: a user needs the right password, and the rights that doctor prints") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers etcd;
   const auto user = [&](const char* name, const char* role) {
     etcd.ask("auth/user/add", {{"name", name}, {"password", password}});
@@ -99,7 +100,7 @@ TEST_CASE("etcd: a user needs the right password, and the rights that doctor pri
 
 TEST_CASE(
     "etcd: a full database refuses new locks, keeps those that are held, and doctor says so") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers etcd({1, {"--quota-backend-bytes", "1048576"}, {}});
   CommandInside holder(etcd.url(), {"-t", "6s"});
   const std::string much(200'000, 'x');
@@ -122,7 +123,7 @@ TEST_CASE(
 }
 
 TEST_CASE("etcd: a record of a newer dlock, or of none, is left alone") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = one_etcd();
   const auto with_value = [&](const std::string& value) {
     etcd.ask("kv/put", {{"key", to_base64("dlock:k:a")}, {"value", to_base64(value)}});
@@ -137,7 +138,7 @@ TEST_CASE("etcd: a record of a newer dlock, or of none, is left alone") {
 }
 
 TEST_CASE("etcd: certificates are verified, and a client shows its own") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const TestCa ca, stranger("Another CA");
   const Certificate own = ca.issue("client");
   EtcdOptions options;
@@ -161,7 +162,7 @@ TEST_CASE("etcd: certificates are verified, and a client shows its own") {
 }
 
 TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca names another CA") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const TestCa ca, stranger("Another CA");
   EtcdOptions options;
   options.tls = EtcdTls{ca.issue("server"), ca.file(), ca.issue("client")};
@@ -221,26 +222,13 @@ TEST_CASE("etcd: files of TLS that hold something else are refused by name, 64")
   says(dir / "empty", own.key, "--tls-ca: " + dir / "empty" + " is empty");
 }
 
-/// With a resolver that knows the names of tests.
-ProcessOptions at_test_names(const std::string& hosts) {
-  ProcessOptions options = at("etcd://" + hosts);
-  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
-  return options;
-}
-
 TEST_CASE("etcd: a host that no resolver answers for is given up in time, and at a signal") {
   const std::vector<std::string> words{"run", "-k", "a", "--", "true"};
-  Process one = start_dlock(words, at_test_names("db.100000.test"));
-  Process two = start_dlock(words, at_test_names("a.100000.test,b.100000.test"));
-  for (Process* each : {&one, &two}) {
-    const auto given_up = each->wait();
-    CHECK(given_up.exit_code == 69);
-    CHECK(is_one_message(given_up.err));
-    CHECK(holds(given_up.err, "took too long"));
-    CHECK(given_up.duration < milliseconds(15'000));  // the resolver takes 100 s
-  }
+  Process one = start_dlock(words, at_test_names("etcd://db.100000.test"));
+  Process two = start_dlock(words, at_test_names("etcd://a.100000.test,b.100000.test"));
+  for (Process* each : {&one, &two}) check_given_up(each->wait());
   Process waiter = start_dlock({"run", "-w", "300", "-t", "300", "-k", "a", "--", "true"},
-                               at_test_names("db.100000.test"));
+                               at_test_names("etcd://db.100000.test"));
   // The second of its threads asks the resolver.
   const std::filesystem::path threads = "/proc/" + std::to_string(waiter.pid()) + "/task";
   REQUIRE(eventually([&] {
@@ -252,20 +240,13 @@ TEST_CASE("etcd: a host that no resolver answers for is given up in time, and at
 }
 
 TEST_CASE("etcd: of several hosts one that is not found is passed over, of its addresses one") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const std::string port = ":" + std::to_string(one_etcd().endpoint(0).port);
   const auto lock_at = [&](const std::string& hosts) {
-    return dlock({"run", "-k", "a", "--", "true"}, at_test_names(hosts));
+    return dlock({"run", "-k", "a", "--", "true"}, at_test_names("etcd://" + hosts));
   };
-  CHECK(lock_at("db.1.test" + port).exit_code == 0);
   CHECK(lock_at("two.test" + port).exit_code == 0);
-  CHECK(lock_at("gone.1.none.test" + port + ",db.1.test" + port).exit_code == 0);
-  CHECK(lock_at("silent.100000.test" + port + ",db.1.test" + port).exit_code == 0);
-  CHECK(lock_at("db.1.test" + port + ",gone.1.none.test" + port).exit_code == 0);
-  const auto unknown = lock_at("gone.1.none.test" + port);
-  CHECK(unknown.exit_code == 69);
-  CHECK(is_one_message(unknown.err));
-  CHECK(holds(unknown.err, "cannot look up gone.1.none.test"));
+  check_names_passed_over(lock_at, port);
 }
 
 }  // namespace

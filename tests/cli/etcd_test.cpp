@@ -14,7 +14,7 @@ namespace dlock::test {
 namespace {
 
 TEST_CASE("etcd: a lock is taken, renewed, seen and released by commands of their own") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = one_etcd();
   const std::string url = etcd.url();
   const auto taken = dlock_at(url, {"acquire", "-k", "a", "-t", "60s"});
@@ -34,7 +34,7 @@ TEST_CASE("etcd: a lock is taken, renewed, seen and released by commands of thei
 }
 
 TEST_CASE("etcd: a waiter is woken by the release, and by the death of the holder") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
   CommandInside first(url, {"-t", "4s"});
   Process waiter = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "second"}, at(url));
@@ -54,7 +54,7 @@ TEST_CASE("etcd: a waiter is woken by the release, and by the death of the holde
 }
 
 TEST_CASE("etcd: a dead waiter is passed over when its lease has ended") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
   CommandInside holder(url);
   Process dead = start_dlock({"run", "-t", "4s", "-k", "a", "--", "true"}, at(url));
@@ -67,7 +67,7 @@ TEST_CASE("etcd: a dead waiter is passed over when its lease has ended") {
 }
 
 TEST_CASE("etcd: a holder whose lease is revoked by hand stops its command") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = one_etcd();
   CommandInside holder(etcd.url(), {"-t", "6s"});
   etcd.clear();
@@ -75,7 +75,7 @@ TEST_CASE("etcd: a holder whose lease is revoked by hand stops its command") {
 }
 
 TEST_CASE("etcd: an evicted holder says who evicted it, and stops its command") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
   CommandInside holder(url, {"-t", "6s"});
   CHECK(dlock_at(url, {"release", "--force", "-k", "a", "--reason", "stuck"}).exit_code == 0);
@@ -87,7 +87,7 @@ TEST_CASE("etcd: an evicted holder says who evicted it, and stops its command") 
 
 TEST_CASE(
     "etcd: a job that holds a lock keeps it while the leader is killed, and another elected") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers etcd({3, {}, {}});
   CommandInside holder(etcd.url(), {"-t", "15s"});
   Process waiter = start_dlock({"run", "-t", "15s", "-k", "a", "--", "echo", "in"}, at(etcd.url()));
@@ -103,7 +103,7 @@ TEST_CASE(
 }
 
 TEST_CASE("etcd: a holder that is left with a minority stops its command before its lease ends") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers etcd({3, {}, {}});
   CommandInside holder(etcd.url(), {"-t", "6s"});
   const auto before = BootClock::now();
@@ -118,7 +118,7 @@ TEST_CASE("etcd: a holder that is left with a minority stops its command before 
 }
 
 TEST_CASE("etcd: latches and guards live there as well") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
   CHECK(dlock_at(url, {"latch", "open", "-k", "l", "--count", "2", "-t", "60s"}).exit_code == 0);
   Process waiting = start_dlock({"latch", "wait", "-k", "l", "-w", "60s"}, at(url));
@@ -136,7 +136,7 @@ TEST_CASE("etcd: latches and guards live there as well") {
 }
 
 TEST_CASE("etcd: jobs that ask at once with a min-hold run one after another") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
   std::vector<Process> jobs;
   for (int i = 0; i < 4; ++i) {
@@ -153,7 +153,7 @@ TEST_CASE("etcd: jobs that ask at once with a min-hold run one after another") {
 }
 
 TEST_CASE("etcd: the command inherits no descriptor of dlock's") {
-  if (no_etcd()) return;
+  if (is_missing<EtcdServers>()) return;
   const std::vector<std::string> count{"run", "-q", "-k", "a", "--", "sh", "-c", "ls /proc/$$/fd"};
   CHECK(dlock_at(one_etcd().url(), count).out == dlock_at("local:", count).out);
 }

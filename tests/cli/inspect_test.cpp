@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/full_pipe.hpp"
 
 namespace dlock::test {
 namespace {
@@ -212,20 +212,16 @@ TEST_CASE("inspect: 71 when its output cannot be written") {
 TEST_CASE("inspect: a pipe that is full and does not block gets all in the end") {
   const Place place(Engine::local);
   place.acquired("a");
-  int ends[2];
-  REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
-  const Fd reader(ends[0]), writer(ends[1]);
-  std::string filling(4096, '-');
-  while (write(writer.get(), filling.data(), filling.size()) > 0) {
-  }
+  const FullPipe pipe(FullPipe::Writers::try_again);
   ProcessOptions options;
-  options.stdout_fd = writer.get();
+  options.stdout_fd = pipe.writer.get();
   auto inspect = place.start({"inspect", "a", "--json"}, options);
   std::string got;
   CHECK(eventually([&] { return is_in_state('S', inspect.pid()) || !inspect.running(); }));
   CHECK(eventually([&] {
-    const auto length = read(reader.get(), filling.data(), filling.size());
-    if (length > 0) got.append(filling, 0, static_cast<std::size_t>(length));
+    char bytes[4096];
+    const auto length = read(pipe.reader.get(), bytes, sizeof bytes);
+    if (length > 0) got.append(bytes, static_cast<std::size_t>(length));
     return got.ends_with("}\n") || (length < 0 && !inspect.running());
   }));
   CHECK(got.ends_with("}\n"));

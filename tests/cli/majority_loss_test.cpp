@@ -123,8 +123,8 @@ TEST_CASE("majority: killing two of five servers, whichever, does not disturb a 
   pairs.resize(std::min<std::size_t>(pairs.size(), static_cast<std::size_t>(runs_of_this_test(3))));
   const auto count = pairs.size();
   Result result = job_while_pairs_fail(pairs);
-  // A lease of two seconds may be lost on a machine that does much else, or not be had in time, but
-  // not again and again.
+  // On a busy machine the job may lose so short a lease, or not get it in time, but not again and
+  // again.
   for (int again = 0; (result.exit_code == 79 || result.exit_code == 69) && again < 2; ++again) {
     result = job_while_pairs_fail(pairs);
   }

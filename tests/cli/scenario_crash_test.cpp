@@ -108,7 +108,7 @@ void term_at_any_moment(const Scene& scene, bool on_server) {
     const auto told = BootClock::now();
     job.signal(SIGTERM);
     CHECK(job.wait().signal == SIGTERM);
-    // What was not given back in half a second ends with its lease.
+    // A job that could not give the lock back in half a second leaves it to its lease.
     const bool late = on_server && BootClock::now() - told > at_once;
     const bool is_left = late && scene.is_held("k");
     if (is_left) ++left;
@@ -119,7 +119,7 @@ void term_at_any_moment(const Scene& scene, bool on_server) {
   }
   CHECK(none_alive(scene));
   CHECK(!scene.is_held("k"));
-  // Who was late may have left a tombstone, which stays for a minute.
+  // A late job may have left a tombstone, which stays for a minute.
   if (!any_late) CHECK(scene.kept() == scene.may_stay({"k"}));
 }
 

@@ -120,8 +120,8 @@ milliseconds time_past_the_dead(const Scene& scene) {
   return taken;
 }
 
-/// Whoever is dead costs neither a lease nor the two seconds of a grant that nobody confirms: in
-/// one of three tries at least, as a busy machine delays everybody.
+/// A dead waiter costs the next neither a lease nor the two seconds of a grant that nobody
+/// confirms: in one of three tries at least, as a busy machine delays everybody.
 template <typename SomeScene>
 void dead_waiters_delay_nobody(milliseconds at_most) {
   bool soon = false;

@@ -9,12 +9,6 @@
 
 namespace dlock::test {
 
-inline bool no_zookeeper() {
-  if (ZooKeeperServers::is_installed()) return false;
-  MESSAGE("skipped: zookeeper is not installed");
-  return true;
-}
-
 /// One of a single server for all tests of a process, without nodes.
 inline ZooKeeperServers& one_zookeeper() {
   static ZooKeeperServers zookeeper;

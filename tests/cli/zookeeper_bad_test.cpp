@@ -8,6 +8,7 @@
 #include <list>
 #include <optional>
 
+#include "cli/names.hpp"
 #include "cli/place.hpp"
 #include "cli/zookeeper.hpp"
 #include "support/loop_thread.hpp"
@@ -18,13 +19,6 @@ namespace dlock::test {
 namespace {
 
 using Kind = ZooKeeperRequest::Kind;
-
-/// With a resolver that knows the names of tests.
-ProcessOptions by_name(const std::string& url) {
-  ProcessOptions options = at(url);
-  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
-  return options;
-}
 
 Fd listen_at_second_address(int port) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -90,7 +84,7 @@ class SecondAddress {
 };
 
 TEST_CASE("zookeeper: nobody there, or another product, is one line and 69") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const auto nobody = run_at("zk://u:pw-of-it@127.0.0.1:1,127.0.0.1:2");
   CHECK(nobody.exit_code == 69);
   CHECK(is_one_message(nobody.err));
@@ -120,7 +114,7 @@ TEST_CASE("zookeeper: a URL that cannot be meant is refused before anything is a
 }
 
 TEST_CASE("zookeeper: a chroot must be there, and what is below it is dlock's alone") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers& zookeeper = one_zookeeper();
   const auto missing = run_at(zookeeper.url() + "/app");
   CHECK(missing.exit_code == 69);
@@ -132,7 +126,7 @@ TEST_CASE("zookeeper: a chroot must be there, and what is below it is dlock's al
 }
 
 TEST_CASE("zookeeper: a user's nodes are closed to others, and a password elsewhere is warned of") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   // Its nodes are for one user alone to remove.
   ZooKeeperServers zookeeper;
   const std::string pw = password;
@@ -152,7 +146,7 @@ TEST_CASE("zookeeper: a user's nodes are closed to others, and a password elsewh
 }
 
 TEST_CASE("zookeeper: a record of a newer dlock, or of none, is left alone") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers& zookeeper = one_zookeeper();
   CHECK(run_at(zookeeper.url()).exit_code == 0);
   zookeeper.ask({Kind::create, "/dlock/k:a", "", {}});
@@ -173,7 +167,7 @@ TEST_CASE("zookeeper: a record of a newer dlock, or of none, is left alone") {
 }
 
 TEST_CASE("zookeeper: keys of all kinds of bytes are keys there, too") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();
   for (const std::string key : {"/", ".", "..", "a/b", "\xf0\x9f\x94\x92", "%2F", " "}) {
     CAPTURE(key);
@@ -185,7 +179,7 @@ TEST_CASE("zookeeper: keys of all kinds of bytes are keys there, too") {
 }
 
 TEST_CASE("zookeeper: doctor tells modes, session, clock and what locks there are worth") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const auto alone = doctor_at(one_zookeeper().url());
   CHECK(holds(finding(alone, "engine"), "ok ZooKeeper 3."));
   CHECK(holds(finding(alone, "lock"), "ok acquired"));
@@ -203,28 +197,24 @@ TEST_CASE("zookeeper: doctor tells modes, session, clock and what locks there ar
 }
 
 TEST_CASE("zookeeper: a host that no resolver answers for leaves the others their time") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const std::string port = ":" + std::to_string(one_zookeeper().endpoint(0).port);
   const auto lock_at = [&](const std::string& hosts) {
-    return dlock({"run", "-k", "a", "--", "true"}, by_name("zk://" + hosts));
+    return dlock({"run", "-k", "a", "--", "true"}, at_test_names("zk://" + hosts));
   };
   CHECK(lock_at("silent.100000.test" + port + ",db.1.test" + port).exit_code == 0);
   CHECK(lock_at("gone.1.none.test" + port + ",db.1.test" + port).exit_code == 0);
-  const auto given_up = lock_at("silent.100000.test" + port);
-  CHECK(given_up.exit_code == 69);
-  CHECK(is_one_message(given_up.err));
-  CHECK(holds(given_up.err, "took too long"));
-  CHECK(given_up.duration < milliseconds(15'000));  // the resolver takes 100 s
+  check_given_up(lock_at("silent.100000.test" + port));
 }
 
 TEST_CASE("zookeeper: a holder follows its servers to other addresses, and keeps its lock") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers& zookeeper = one_zookeeper();
   const int port = zookeeper.endpoint(0).port;
   std::optional<SecondAddress> old_address(std::in_place, port);
   const TempDir dir;
   write_file(dir / "address", "127.0.0.2");
-  ProcessOptions options = by_name("zk://moved.test:" + std::to_string(port));
+  ProcessOptions options = at_test_names("zk://moved.test:" + std::to_string(port));
   options.env["NAMES_SHIM_ADDRESS"] = dir / "address";
   Process holder = start_dlock(
       {"run", "-k", "a", "-t", "12s", "--", "sh", "-c",

@@ -13,7 +13,7 @@ namespace dlock::test {
 namespace {
 
 TEST_CASE("zookeeper: a lock is taken, renewed, seen and released by commands of their own") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers& zookeeper = one_zookeeper();
   const std::string url = zookeeper.url();
   const auto taken = dlock_at(url, {"acquire", "-k", "a", "-t", "60s"});
@@ -34,7 +34,7 @@ TEST_CASE("zookeeper: a lock is taken, renewed, seen and released by commands of
 
 TEST_CASE(
     "zookeeper: a waiter is woken by the release, and by the end of a dead holder's session") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();
   CommandInside first(url, {"-t", "4s"});
   Process waiter = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "second"}, at(url));
@@ -54,7 +54,7 @@ TEST_CASE(
 }
 
 TEST_CASE("zookeeper: a dead waiter is passed over") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();
   CommandInside holder(url);
   Process dead = start_dlock({"run", "-t", "4s", "-k", "a", "--", "true"}, at(url));
@@ -67,7 +67,7 @@ TEST_CASE("zookeeper: a dead waiter is passed over") {
 }
 
 TEST_CASE("zookeeper: a hold outlives its session, and its next renewal puts its child back") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers& zookeeper = one_zookeeper();
   const auto child = [&] {
     const auto nodes = zookeeper.nodes("/dlock");
@@ -88,7 +88,7 @@ TEST_CASE("zookeeper: a hold outlives its session, and its next renewal puts its
 }
 
 TEST_CASE("zookeeper: an evicted holder says who evicted it, and stops its command") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();
   CommandInside holder(url, {"-t", "15s"});
   CHECK(dlock_at(url, {"release", "--force", "-k", "a", "--reason", "stuck"}).exit_code == 0);
@@ -99,7 +99,7 @@ TEST_CASE("zookeeper: an evicted holder says who evicted it, and stops its comma
 }
 
 TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and another elected") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers zookeeper({3, milliseconds(200), {}});
   const std::string url = zookeeper.url();
   CommandInside holder(url, {"-t", "15s"});
@@ -116,7 +116,7 @@ TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and anoth
 }
 
 TEST_CASE("zookeeper: a holder that is left with a minority stops its command in time") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers zookeeper({3, milliseconds(200), {}});
   CommandInside holder(zookeeper.url(), {"-t", "6s"});
   const auto before = BootClock::now();
@@ -131,7 +131,7 @@ TEST_CASE("zookeeper: a holder that is left with a minority stops its command in
 }
 
 TEST_CASE("zookeeper: latches and guards live there as well, and fences count its changes") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();
   CHECK(dlock_at(url, {"latch", "open", "-k", "l", "--count", "2", "-t", "60s"}).exit_code == 0);
   Process waiting = start_dlock({"latch", "wait", "-k", "l", "-w", "60s"}, at(url));
@@ -157,7 +157,7 @@ TEST_CASE("zookeeper: latches and guards live there as well, and fences count it
 }
 
 TEST_CASE("zookeeper: the command inherits no descriptor of dlock's, also after dead servers") {
-  if (no_zookeeper()) return;
+  if (is_missing<ZooKeeperServers>()) return;
   std::string url = one_zookeeper().url();
   url.insert(url.find("://") + 3, "127.0.0.1:1,127.0.0.1:2,");
   const std::vector<std::string> count{"run", "-q", "-k", "a", "--", "sh", "-c", "ls /proc/$$/fd"};

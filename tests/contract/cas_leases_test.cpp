@@ -6,26 +6,15 @@
 #include "etcd/etcd_backend.hpp"
 #include "etcd/etcd_json.hpp"
 #include "support/etcd_servers.hpp"
+#include "support/installed.hpp"
 
 namespace dlock::test {
 namespace {
 
-bool no_leases() {
-  if (EtcdServers::is_installed()) return false;
-  MESSAGE("skipped: etcd-server is not installed");
-  return true;
-}
-
-StorePtr another_store_at(const EtcdServers& etcd) {
-  return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(etcd.endpoints(), "etcd"),
-                                    "dlock:");
-}
-
 /// To which the one life is attached that there is.
 std::int64_t lease_of_life(EtcdServers& etcd) {
-  const std::string all(1, '\0');
   std::int64_t lease = 0;
-  for (const EtcdEntry& entry : range_in(etcd.ask("kv/range", range_fields(all, all))).entries) {
+  for (const EtcdEntry& entry : etcd.entries()) {
     if (entry.key.find('\n') != std::string::npos) lease = entry.lease;
   }
   return lease;
@@ -34,9 +23,9 @@ std::int64_t lease_of_life(EtcdServers& etcd) {
 }  // namespace
 
 TEST_CASE("etcd: a store goes on with the lease to which another one has moved its hold") {
-  if (no_leases()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers etcd;
-  const auto first = another_store_at(etcd), second = another_store_at(etcd);
+  const auto first = etcd_store(etcd.endpoints()), second = etcd_store(etcd.endpoints());
   const Claim claim = claim_on("k");
   granted(*first, claim);
   const auto lease = lease_of_life(etcd);
@@ -51,10 +40,10 @@ TEST_CASE("etcd: a store goes on with the lease to which another one has moved i
 }
 
 TEST_CASE("etcd: a lease that it makes longer than was asked for serves all stores of a hold") {
-  if (no_leases()) return;
+  if (is_missing<EtcdServers>()) return;
   // The shortest lease is one and a half times as long as an election.
   EtcdServers etcd({1, {"--election-timeout", "5000"}, {}});
-  const auto first = another_store_at(etcd), second = another_store_at(etcd);
+  const auto first = etcd_store(etcd.endpoints()), second = etcd_store(etcd.endpoints());
   const Claim claim = claim_on("k", milliseconds(2000));
   granted(*first, claim);
   const auto lease = lease_of_life(etcd);

@@ -95,10 +95,7 @@ class InEtcd final : public InDatabase {
  public:
   explicit InEtcd(int members) : servers_({members, {}, {}}) {}
 
-  StorePtr open() override {
-    return std::make_unique<CasStore>(
-        std::make_unique<EtcdBackend>(servers_.endpoints(), "etcd://of-the-test"), "dlock:");
-  }
+  StorePtr open() override { return etcd_store(servers_.endpoints()); }
   void freeze(const LockKey&) override {
     for (std::size_t i = 0; i < servers_.size(); ++i) servers_.stop(i);
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cas/cas_store.hpp"
+#include "etcd/etcd_backend.hpp"
 #include "local/key_name.hpp"
 #include "local/local_store.hpp"
 #include "redis/redis_store.hpp"
@@ -21,6 +23,11 @@ Endpoint endpoint_at(const Address& address) {
 StorePtr redis_store(Endpoint endpoint) {
   return std::make_unique<RedisStore>(std::make_unique<FixedEndpoint>(std::move(endpoint)),
                                       RedisTerms{});
+}
+
+StorePtr etcd_store(const std::vector<Endpoint>& members) {
+  return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(members, "etcd://of-the-test"),
+                                    "dlock:");
 }
 
 std::string litter_of(const RedisServer& server) {

@@ -29,6 +29,8 @@ Endpoint endpoint_at(const Address& address);
 
 /// A client of the server at `address`, with the prefix of the shipped defaults.
 StorePtr redis_store(Endpoint endpoint);
+/// The same of members of an etcd.
+StorePtr etcd_store(const std::vector<Endpoint>& members);
 
 /// The names of all that is there and that no key needs for its fence.
 std::string litter_of(const RedisServer& server);

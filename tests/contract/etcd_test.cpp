@@ -14,15 +14,10 @@
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
+#include "support/installed.hpp"
 
 namespace dlock::test {
 namespace {
-
-bool etcd_is_missing() {
-  if (EtcdServers::is_installed()) return false;
-  MESSAGE("skipped: etcd-server is not installed");
-  return true;
-}
 
 EtcdServers& etcd_of_all() {
   static EtcdServers etcd;
@@ -32,14 +27,9 @@ EtcdServers& etcd_of_all() {
 
 /// As clients do that ask again and again.
 void keep_all_alive(EtcdServers& etcd) {
-  const std::string all(1, '\0');
-  for (const EtcdEntry& entry : range_in(etcd.ask("kv/range", range_fields(all, all))).entries) {
+  for (const EtcdEntry& entry : etcd.entries()) {
     if (entry.lease != 0) etcd.ask("lease/keepalive", {{"ID", std::to_string(entry.lease)}});
   }
-}
-
-StorePtr store_at_etcd(const std::vector<Endpoint>& servers) {
-  return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(servers, "etcd"), "dlock:");
 }
 
 /// A client whose requests are counted.
@@ -49,7 +39,7 @@ class CountedEtcdClient {
       : proxy_(Address{"", etcd.endpoint(0).port}, true) {
     Endpoint endpoint = etcd.endpoint(0);
     endpoint.port = proxy_.address().port;
-    store = store_at_etcd({endpoint});
+    store = etcd_store({endpoint});
   }
 
   /// Those sent since the last call, by what they ask for, in order on each connection.
@@ -100,7 +90,7 @@ bool is_one_release(const std::string& requests) {
 }
 
 TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   CountedEtcdClient client(etcd_of_all());
   const Claim claim = claim_on("k");
   granted(*client.store, claim);
@@ -114,7 +104,7 @@ TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
 }
 
 TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a confirmation") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
   CountedEtcdClient holder(etcd), waiter(etcd);
   const Claim held = claim_on("k"), waits = claim_on("k");
@@ -143,7 +133,7 @@ TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a co
 }
 
 TEST_CASE("etcd: a record that is too large for it is refused, and nothing is written") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
   EtcdBackend backend(etcd.endpoints(), "etcd://of-the-test");
   const Snapshot none = backend.read("dlock:k:a", "", soon());
@@ -161,15 +151,15 @@ TEST_CASE("etcd: a record that is too large for it is refused, and nothing is wr
 }
 
 TEST_CASE("etcd: of many readers that are let in together all hear of it") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
-  const auto holder = store_at_etcd(etcd.endpoints());
+  const auto holder = etcd_store(etcd.endpoints());
   // As long as so many need to queue up on a busy machine.
   const Claim held = claim_on("k", std::chrono::minutes(10));
   granted(*holder, held);
   // A transaction of etcd's has room for 128 operations.
   constexpr int many = 150;
-  const auto queue = store_at_etcd(etcd.endpoints());
+  const auto queue = etcd_store(etcd.endpoints());
   std::vector<Claim> readers;
   for (int i = 0; i < many; ++i) {
     readers.push_back(claim_of("r" + std::to_string(i), "k", no_limit));
@@ -192,9 +182,9 @@ TEST_CASE("etcd: of many readers that are let in together all hear of it") {
 }
 
 TEST_CASE("etcd: a member that stands still is passed over, and a member that was killed") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers etcd({3, {}, {}});
-  const auto store = store_at_etcd(etcd.endpoints());
+  const auto store = etcd_store(etcd.endpoints());
   const Claim claim = claim_on("k");
   const Fence before = granted(*store, claim).fence;
   etcd.stop(0);
@@ -229,7 +219,7 @@ TEST_CASE("etcd: a member that stands still is passed over, and a member that wa
 }
 
 TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, is passed over") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
   const auto answer = [](const std::string& status, const std::string& body) {
     return say("HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) +
@@ -246,7 +236,7 @@ TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, 
     FakeServer other({instead}, true);
     Endpoint first = etcd.endpoint(0);
     first.port = other.address().port;
-    const auto store = store_at_etcd({first, etcd.endpoint(0)});
+    const auto store = etcd_store({first, etcd.endpoint(0)});
     const Claim claim = claim_on("k");
     granted(*store, claim);
     CHECK(other.connections() > 0);
@@ -256,12 +246,12 @@ TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, 
 }
 
 TEST_CASE("etcd: a release that has come is told, though its connection ends without the answer") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
   FaultProxy proxy(Address{"", etcd.endpoint(0).port}, true);
   Endpoint endpoint = etcd.endpoint(0);
   endpoint.port = proxy.address().port;
-  const auto store = store_at_etcd({endpoint});
+  const auto store = etcd_store({endpoint});
   const Claim claim = claim_on("k");
   granted(*store, claim);
   proxy.hold(Direction::replies, Whom::open_now);
@@ -272,7 +262,7 @@ TEST_CASE("etcd: a release that has come is told, though its connection ends wit
 }
 
 TEST_CASE("etcd: a holder goes on renewing when the users change, and its token is of before") {
-  if (etcd_is_missing()) return;
+  if (is_missing<EtcdServers>()) return;
   const TempDir dir;
   write_file(dir / "key", "known to this etcd only");
   EtcdServers etcd(
@@ -287,7 +277,7 @@ TEST_CASE("etcd: a holder goes on renewing when the users change, and its token 
   etcd.ask("auth/user/add", new_user("root").fields);
   etcd.ask("auth/user/grant", {{"user", "root"}, {"role", "root"}});
   etcd.ask("auth/enable", nlohmann::json::object());
-  const auto store = store_at_etcd({server});
+  const auto store = etcd_store({server});
   const Claim claim = claim_on("k");
   granted(*store, claim);
   EtcdClient administrator({server}, "etcd");

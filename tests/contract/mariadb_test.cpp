@@ -8,16 +8,11 @@
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
+#include "support/installed.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace dlock::test {
 namespace {
-
-bool no_mariadb() {
-  if (MariaDbServer::is_installed()) return false;
-  MESSAGE("skipped: mariadb-server is not installed");
-  return true;
-}
 
 MariaDbServer& mariadb() {
   static MariaDbServer server;
@@ -90,7 +85,7 @@ class OptionFile {
 }  // namespace
 
 TEST_CASE("MariaDB: an acquire is two round trips, a renewal two, a release and an inspect one") {
-  if (no_mariadb()) return;
+  if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   CountedClient client(server);
   const Claim claim = claim_on("k");
@@ -110,7 +105,7 @@ TEST_CASE("MariaDB: an acquire is two round trips, a renewal two, a release and 
 }
 
 TEST_CASE("MariaDB: a waiter that watches the client before it asks nothing meanwhile") {
-  if (no_mariadb()) return;
+  if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const auto holder = store_at(server.address(false));
   const Claim held = claim_on("k");
@@ -135,7 +130,7 @@ TEST_CASE("MariaDB: a waiter that watches the client before it asks nothing mean
 }
 
 TEST_CASE("MariaDB: the second waiter watches the holder, too, and the third the second") {
-  if (no_mariadb()) return;
+  if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const auto holder = store_at(server.address(false));
   const Claim held = claim_on("k");
@@ -164,7 +159,7 @@ TEST_CASE("MariaDB: the second waiter watches the holder, too, and the third the
 }
 
 TEST_CASE("MariaDB: a waiter polls where it cannot watch, at most twice a second") {
-  if (no_mariadb()) return;
+  if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const auto holder = store_at(server.address(false));
   granted(*holder, claim_on("k"));  // it does not listen
@@ -182,7 +177,7 @@ TEST_CASE("MariaDB: a waiter polls where it cannot watch, at most twice a second
 }
 
 TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that gives up") {
-  if (no_mariadb()) return;
+  if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const auto holder = store_at(server.address(false));
   const Claim held = claim_on("k");
@@ -216,7 +211,7 @@ TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that
 }
 
 TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that finds a waiter") {
-  if (no_mariadb()) return;
+  if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const auto holder = store_at(server.address(false));
   const Claim held = claim_on("k");
@@ -242,7 +237,7 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
 }
 
 TEST_CASE("MariaDB: no option file makes a record that is there look like one just made") {
-  if (no_mariadb()) return;
+  if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const OptionFile file("return-found-rows=1\nreconnect=1\n");
   MysqlBackend first(server.address(false), "mariadb"), second(server.address(false), "mariadb");

@@ -8,22 +8,11 @@
 #include "sql/postgres_backend.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/installed.hpp"
 #include "support/pgbouncer.hpp"
 
 namespace dlock::test {
 namespace {
-
-bool no_postgres() {
-  if (PostgresServer::is_installed()) return false;
-  MESSAGE("skipped: postgresql is not installed");
-  return true;
-}
-
-bool no_pgbouncer() {
-  if (PgBouncer::is_installed()) return false;
-  MESSAGE("skipped: pgbouncer is not installed");
-  return true;
-}
 
 StorePtr postgres_store(const std::string& url) {
   return std::make_unique<CasStore>(
@@ -80,7 +69,7 @@ class CountedPostgresClient {
 }  // namespace
 
 TEST_CASE("PostgreSQL: an acquire is two round trips, a renewal two, a release one") {
-  if (no_postgres()) return;
+  if (is_missing<PostgresServer>()) return;
   PostgresServer server;
   server.query(std::string(postgres_schema()));
   CountedPostgresClient client(server.directory());
@@ -102,7 +91,7 @@ TEST_CASE("PostgreSQL: an acquire is two round trips, a renewal two, a release o
 
 TEST_CASE(
     "PostgreSQL: a waiter asks nothing while it waits, and is told in the write of a release") {
-  if (no_postgres()) return;
+  if (is_missing<PostgresServer>()) return;
   PostgresServer server;
   server.query(std::string(postgres_schema()));
   CountedPostgresClient holder(server.directory()), waiter(server.directory());
@@ -124,7 +113,7 @@ TEST_CASE(
 }
 
 TEST_CASE("PgBouncer: waiters poll in transaction mode, in order, and no session listens") {
-  if (no_pgbouncer()) return;
+  if (is_missing<PgBouncer>()) return;
   PostgresServer server;
   // All clients share one session of the server.
   const PgBouncer pooler(server, "transaction", 1);
@@ -157,7 +146,7 @@ TEST_CASE("PgBouncer: waiters poll in transaction mode, in order, and no session
 }
 
 TEST_CASE("PgBouncer: a hold and a waiter go on when the pooler was killed and started again") {
-  if (no_pgbouncer()) return;
+  if (is_missing<PgBouncer>()) return;
   PostgresServer server;
   PgBouncer pooler(server, "session", 20);
   const auto holder = postgres_store(pooler.url());

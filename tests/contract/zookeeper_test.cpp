@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "contract/engines.hpp"
+#include "support/installed.hpp"
 #include "support/zookeeper_servers.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 
@@ -9,10 +10,7 @@ namespace dlock::test {
 namespace {
 
 TEST_CASE("ZooKeeper: a client that turns to another record and back still hears messages") {
-  if (!ZooKeeperServers::is_installed()) {
-    MESSAGE("skipped: zookeeper is not installed");
-    return;
-  }
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers;
   const auto open = [&] {
     return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
@@ -34,10 +32,7 @@ TEST_CASE("ZooKeeper: a client that turns to another record and back still hears
 }
 
 TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again does not count") {
-  if (!ZooKeeperServers::is_installed()) {
-    MESSAGE("skipped: zookeeper is not installed");
-    return;
-  }
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers;
   const auto open = [&] {
     return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
@@ -60,10 +55,7 @@ TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again
 }
 
 TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept, and a larger one refused in words") {
-  if (!ZooKeeperServers::is_installed()) {
-    MESSAGE("skipped: zookeeper is not installed");
-    return;
-  }
+  if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers;
   ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
   const Snapshot none = backend.read("x:a", "", soon());

@@ -156,21 +156,23 @@ json EtcdServers::ask(const std::string& path, const json& fields) {
 }
 
 void EtcdServers::clear() {
-  const std::string all(1, '\0');
-  for (const EtcdEntry& entry : range_in(ask("kv/range", range_fields(all, all))).entries) {
+  for (const EtcdEntry& entry : entries()) {
     if (entry.lease == 0) continue;
     client_->ask({{"lease/revoke", {{"ID", std::to_string(entry.lease)}}}}, EtcdClient::Repeat::yes,
                  long_enough());
   }
+  const std::string all(1, '\0');
   ask("kv/deleterange", range_fields(all, all));
 }
 
-std::vector<std::string> EtcdServers::keys() {
+std::vector<EtcdEntry> EtcdServers::entries() {
   const std::string all(1, '\0');
+  return range_in(ask("kv/range", range_fields(all, all))).entries;
+}
+
+std::vector<std::string> EtcdServers::keys() {
   std::vector<std::string> names;
-  for (const EtcdEntry& entry : range_in(ask("kv/range", range_fields(all, all))).entries) {
-    names.push_back(entry.key);
-  }
+  for (const EtcdEntry& entry : entries()) names.push_back(entry.key);
   return names;
 }
 

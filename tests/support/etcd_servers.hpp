@@ -7,6 +7,7 @@
 
 #include "base/endpoint.hpp"
 #include "etcd/etcd_client.hpp"
+#include "etcd/etcd_json.hpp"
 #include "support/process.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
@@ -32,6 +33,7 @@ struct EtcdOptions {
 class EtcdServers {
  public:
   /// Whether this machine has one.
+  static constexpr const char* package = "etcd-server";  ///< of Debian
   static bool is_installed();
 
   explicit EtcdServers(EtcdOptions options = {});
@@ -56,6 +58,7 @@ class EtcdServers {
   nlohmann::json ask(const std::string& path, const nlohmann::json& fields);
   /// Removes all keys, and all leases that are known to have some.
   void clear();
+  std::vector<EtcdEntry> entries();
   /// The names of all keys.
   std::vector<std::string> keys();
 

@@ -8,9 +8,12 @@
 
 namespace dlock::test {
 
-/// A pipe that holds all it can, and that nobody reads: whoever writes to it stands still.
+/// A pipe that holds all it can, and that nobody reads: a process that writes to it stands still,
+/// or is told to try again.
 struct FullPipe {
-  FullPipe() {
+  enum class Writers { block, try_again };
+
+  explicit FullPipe(Writers writers = Writers::block) {
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
     reader = Fd(ends[0]);
@@ -18,7 +21,7 @@ struct FullPipe {
     const char bytes[4096] = {};
     while (write(writer.get(), bytes, sizeof bytes) > 0) {
     }
-    REQUIRE(fcntl(writer.get(), F_SETFL, 0) == 0);
+    if (writers == Writers::block) REQUIRE(fcntl(writer.get(), F_SETFL, 0) == 0);
   }
 
   Fd reader;

@@ -18,6 +18,7 @@ namespace dlock::test {
 class MariaDbServer final : public DatabaseServer {
  public:
   /// Whether this machine has one.
+  static constexpr const char* package = "mariadb-server";  ///< of Debian
   static bool is_installed();
 
   /// `config`: further options of mariadbd.

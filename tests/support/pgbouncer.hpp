@@ -15,6 +15,7 @@ namespace dlock::test {
 class PgBouncer {
  public:
   /// Whether this machine has one.
+  static constexpr const char* package = "pgbouncer";  ///< of Debian
   static bool is_installed();
 
   /// In front of the server whose socket lies in `host`. `mode`: `session` or `transaction`;

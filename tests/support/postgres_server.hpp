@@ -24,6 +24,7 @@ struct PostgresOptions {
 class PostgresServer final : public DatabaseServer {
  public:
   /// Whether this machine has one.
+  static constexpr const char* package = "postgresql";  ///< of Debian
   static bool is_installed();
 
   explicit PostgresServer(PostgresOptions options = {});

@@ -25,6 +25,7 @@ struct ZooKeeperOptions {
 class ZooKeeperServers {
  public:
   /// Whether this machine has one.
+  static constexpr const char* package = "zookeeper";  ///< of Debian
   static bool is_installed();
 
   explicit ZooKeeperServers(ZooKeeperOptions options = {});

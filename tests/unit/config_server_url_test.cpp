@@ -362,12 +362,16 @@ TEST_CASE("what PostgreSQL's library would quote with its password is refused be
   }
 }
 
-TEST_CASE("tokens are overwritten in argv, but not behind what ends the options") {
-  std::string words[] = {"dlock", "renew",        "--token", "cron/17", "--token=cron/17",
-                         "-k",    "--token-file", "--",      "--token", "cron/17"};
+std::vector<std::string> scrubbed(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   scrub_secrets(static_cast<int>(argv.size()), argv.data());
+  return words;
+}
+
+TEST_CASE("tokens are overwritten in argv, but not behind what ends the options") {
+  const auto words = scrubbed({"dlock", "renew", "--token", "cron/17", "--token=cron/17", "-k",
+                               "--token-file", "--", "--token", "cron/17"});
   CHECK(words[2] == "--token");
   CHECK(words[3] == "*******");
   CHECK(words[4] == "--token=*******");
@@ -376,21 +380,10 @@ TEST_CASE("tokens are overwritten in argv, but not behind what ends the options"
 }
 
 TEST_CASE("passwords are overwritten in argv, and nothing else") {
-  std::string words[] = {"dlock",
-                         "run",
-                         "--server",
-                         "redis://app:secret@db1/0",
-                         "--server=redis://:secret@db1",
-                         "--serverr=rediss://:se/secret@db1",
-                         "redis://db1:6379",
-                         "mail@host",
-                         "mail@host://x",
-                         "postgres://h/db?password=secret&user=u&sslpassword=s#x",
-                         "a?password=secret",
-                         ""};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  scrub_secrets(static_cast<int>(argv.size()), argv.data());
+  const auto words = scrubbed(
+      {"dlock", "run", "--server", "redis://app:secret@db1/0", "--server=redis://:secret@db1",
+       "--serverr=rediss://:se/secret@db1", "redis://db1:6379", "mail@host", "mail@host://x",
+       "postgres://h/db?password=secret&user=u&sslpassword=s#x", "a?password=secret", ""});
   CHECK(words[3] == "redis://**********@db1/0");
   CHECK(words[4] == "--server=redis://*******@db1");
   CHECK(words[5] == "--serverr=rediss://**********@db1");

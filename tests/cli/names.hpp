@@ -1,0 +1,44 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+
+#include "cli/databases.hpp"
+#include "cli/place.hpp"
+
+// Tests of host names share these. The names shim (tests/shim) says what `ANYTHING.N.test` means.
+
+namespace dlock::test {
+
+/// With a resolver that knows the names of tests.
+inline ProcessOptions at_test_names(const std::string& url) {
+  ProcessOptions options = at(url);
+  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
+  return options;
+}
+
+/// Checks that a command was given up in time whose resolver takes 100 s.
+inline void check_given_up(const Result& result) {
+  CHECK(result.exit_code == 69);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, "took too long"));
+  CHECK(result.duration < milliseconds(15'000));
+}
+
+/// Checks that of several hosts one that is not found is passed over. `lock_at` takes a lock at the
+/// hosts, of a server with this `port` (`:2379`).
+inline void check_names_passed_over(const std::function<Result(const std::string&)>& lock_at,
+                                    const std::string& port) {
+  CHECK(lock_at("db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("gone.1.none.test" + port + ",db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("silent.100000.test" + port + ",db.1.test" + port).exit_code == 0);
+  CHECK(lock_at("db.1.test" + port + ",gone.1.none.test" + port).exit_code == 0);
+  const auto unknown = lock_at("gone.1.none.test" + port);
+  CHECK(unknown.exit_code == 69);
+  CHECK(is_one_message(unknown.err));
+  CHECK(holds(unknown.err, "cannot look up gone.1.none.test"));
+}
+
+}  // namespace dlock::test

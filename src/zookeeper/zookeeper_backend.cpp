@@ -313,8 +313,10 @@ std::vector<std::string> ZooKeeperBackend::names(const std::string& prefix,
                                                  const std::string& after,
                                                  const CallOptions& call_options) {
   Deadline sent{};
-  const auto reply =
-      client_.ask_until_answered({{Kind::get_children, directory_}}, call_options, sent).front();
+  // The server may lag behind the leader, but not behind a write that it has passed on itself.
+  const std::vector<ZooKeeperRequest> requests{{Kind::set, directory_ + "/clock"},
+                                               {Kind::get_children, directory_}};
+  const auto reply = client_.ask_until_answered(requests, call_options, sent).back();
   if (!reply.ok() && reply.code != ZNONODE) {
     client_.refuse(reply.code, "list the nodes below " + escaped(directory_));
   }

@@ -70,5 +70,24 @@ TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept, and a larger one refused 
   CHECK(backend.read("x:a", "", soon()).version == seen.version);
 }
 
+TEST_CASE("ZooKeeper: a list has what was written before, also from a server that lags behind") {
+  if (is_missing<ZooKeeperServers>()) return;
+  ZooKeeperServers servers({3, milliseconds(1000), {}});
+  const std::size_t leader = servers.leader(), follower = (leader + 1) % servers.size();
+  const auto open = [&](std::size_t server) {
+    return ZooKeeperBackend({servers.endpoint(server)}, "zk", "", "x:", milliseconds(40'000));
+  };
+  ZooKeeperBackend reader = open(follower), writer = open(leader);
+  const Snapshot none = reader.read("x:none", "", soon());
+  constexpr int records = 150;
+  servers.stop(follower);
+  for (int i = 0; i < records; ++i) {
+    const auto written = writer.write("x:k:" + std::to_string(i), none, {"an entry"}, soon());
+    REQUIRE(std::holds_alternative<Version>(written));
+  }
+  servers.cont(follower);
+  CHECK(reader.count("x:k:", soon()) == records);
+}
+
 }  // namespace
 }  // namespace dlock::test

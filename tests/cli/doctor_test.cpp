@@ -168,7 +168,8 @@ TEST_CASE("doctor: passwords and users, from none to the least that is enough") 
     rules.insert(rules.begin(), {"ACL", "SETUSER", name, "on", ">pw"});
     REQUIRE(server.command(rules).text == "OK");
   };
-  add("poor", {"~dlock:*", "&dlock:*", "+@all", "-zrank", "-publish", "-info", "-exec"});
+  add("poor",
+      {"~dlock:*", "resetchannels", "&dlock:*", "+@all", "-zrank", "-publish", "-info", "-exec"});
   const Report poor = doctor(url("poor"), {}, "pw");
   CHECK(poor.result.exit_code == 2);
   CHECK(poor.says("rights", "error", "-> ACL SETUSER poor +zrank +publish +exec"));

@@ -116,7 +116,7 @@ TEST_CASE("password: users of the ACL, and a user without a password is refused"
   const std::string address = "@127.0.0.1:" + std::to_string(server.port());
   REQUIRE(server
               .command({"ACL", "SETUSER", "jobs", "on", ">" + std::string(password), "~dlock:*",
-                        "&dlock:*", "+@all", "-@dangerous"})
+                        "resetchannels", "&dlock:*", "+@all", "-@dangerous"})
               .text == "OK");
   REQUIRE(server.command({"ACL", "SETUSER", "reader", "on", "nopass", "~*", "&*", "+@read"}).text ==
           "OK");

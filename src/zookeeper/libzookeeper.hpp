@@ -8,7 +8,7 @@
   EACH(zoo_add_auth)                       \
   EACH(zoo_acreate)                        \
   EACH(zoo_aget)                           \
-  EACH(zoo_aget_children)                  \
+  EACH(zoo_aget_children2)                 \
   EACH(zoo_amulti)                         \
   EACH(zoo_aset)                           \
   EACH(zoo_awget)                          \

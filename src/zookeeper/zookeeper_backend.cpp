@@ -100,6 +100,27 @@ void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
   }
 }
 
+/// Asks for the clock, and for the data and the children of each node, until both are of the same
+/// node: one that was removed and made anew between the two has the version of the one before it.
+std::vector<ZooKeeperReply> ZooKeeperBackend::read_whole(
+    const std::vector<ZooKeeperRequest>& requests, Deadline& sent,
+    const CallOptions& call_options) {
+  while (true) {
+    auto replies = client_.ask_until_answered(requests, call_options, sent);
+    const bool has_directory = replies.front().code != ZNONODE;
+    bool is_torn = false;
+    for (std::size_t i = 1; i + 1 < replies.size(); i += 2) {
+      const ZooKeeperReply &data = replies[i], &children = replies[i + 1];
+      is_torn = is_torn || (data.ok() && children.ok() && data.czxid != children.czxid);
+    }
+    if (has_directory && !is_torn) return replies;
+    if (!has_directory) make_directory(call_options);
+    if (BootClock::now() >= call_options.deadline) {
+      throw_unavailable(name() + ": did not answer in time");
+    }
+  }
+}
+
 /// Reads the records, each before its children: a child is made in the same write as the entry that
 /// names it, so an entry without one has lost it. What `read` has for all of them is set.
 std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<std::string>& names,
@@ -113,11 +134,7 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
     requests.push_back({listens ? Kind::get_and_watch : Kind::get, path_of(each)});
     requests.push_back({Kind::get_children, path_of(each)});
   }
-  auto replies = client_.ask_until_answered(requests, call_options, read.sent);
-  if (replies.front().code == ZNONODE) {
-    make_directory(call_options);
-    replies = client_.ask_until_answered(requests, call_options, read.sent);
-  }
+  auto replies = read_whole(requests, read.sent, call_options);
   for (const ZooKeeperReply& reply : replies) {
     if (reply.ok() || reply.code == ZNONODE) continue;
     client_.refuse(reply.code, "read and write below " + escaped(directory_));

@@ -55,6 +55,8 @@ class ZooKeeperBackend final : public CasBackend {
   std::string own_child(const std::string& name) const;
   std::vector<std::string> names(const std::string& prefix, const std::string& after,
                                  const CallOptions& call_options);
+  std::vector<ZooKeeperReply> read_whole(const std::vector<ZooKeeperRequest>& requests,
+                                         Deadline& sent, const CallOptions& call_options);
   std::vector<Node> nodes(const std::vector<std::string>& names, Snapshot& read,
                           const CallOptions& call_options);
   void listen_to_child(const std::string& name);

@@ -47,6 +47,7 @@ struct Rights {
 
 void take_stat(ZooKeeperReply& reply, const Stat* stat) {
   if (stat == nullptr) return;
+  reply.czxid = stat->czxid;
   reply.mzxid = stat->mzxid;
   reply.mtime_ms = stat->mtime;
   reply.version = stat->version;
@@ -114,9 +115,10 @@ struct ZooKeeperClient::Batch {
     take_stat(reply, stat);
     if (value != nullptr && length > 0) reply.data.assign(value, static_cast<std::size_t>(length));
   }
-  static void got_names(int code, const String_vector* names, const void* data) {
+  static void got_names(int code, const String_vector* names, const Stat* stat, const void* data) {
     std::unique_ptr<const Slot> slot;
     ZooKeeperReply& reply = take(data, code, slot);
+    take_stat(reply, stat);
     if (names == nullptr || code != ZOK) return;
     reply.children.assign(names->data, names->data + names->count);
   }
@@ -303,7 +305,7 @@ void ZooKeeperClient::submit(const ZooKeeperRequest& request, const std::shared_
           lib.zoo_awget(handle_, path, Watches::call, watches_.get(), Batch::got_data, slot.get());
       break;
     case Kind::get_children:
-      code = lib.zoo_aget_children(handle_, path, 0, Batch::got_names, slot.get());
+      code = lib.zoo_aget_children2(handle_, path, 0, Batch::got_names, slot.get());
       break;
     case Kind::set:
       code =

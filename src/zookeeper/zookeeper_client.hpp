@@ -22,6 +22,7 @@ struct ZooKeeperReply {
   int code = 0;  ///< one of zookeeper.h's ZOO_ERRORS
   std::string data;
   std::vector<std::string> children;
+  std::int64_t czxid = 0;     ///< of the change that made the node
   std::int64_t mzxid = 0;     ///< of the last change of the node's data
   std::int64_t mtime_ms = 0;  ///< when that was, by the leader's clock
   std::int32_t version = 0;   ///< of the data: how often it was changed since the node was made
@@ -42,7 +43,8 @@ struct ZooKeeperChange {
   std::int32_t version = -1;  ///< of check, set and remove: only at this one; -1: at any
 };
 
-/// A request; `get` and `set` reply with the node's times, `get_children` with names.
+/// A request; all but `create` and `multi` reply with the node's times, `get_children` with names,
+/// too.
 struct ZooKeeperRequest {
   enum class Kind { get, get_and_watch, get_children, set, create, multi };
   Kind kind = Kind::get;

@@ -1,13 +1,89 @@
 // What the place of records in ZooKeeper does beneath the contract of a store.
 
+#include <sys/socket.h>
+
+#include <functional>
+#include <thread>
+
 #include "base/error.hpp"
 #include "contract/engines.hpp"
 #include "support/installed.hpp"
+#include "support/sockets.hpp"
 #include "support/zookeeper_servers.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 
 namespace dlock::test {
 namespace {
+
+/// Stands before a server, for one client: when the client has read the data of a node and asks for
+/// the node's children, something happens first, once.
+class BetweenReads {
+ public:
+  BetweenReads(const Endpoint& server, std::function<void()> between)
+      : between_(std::move(between)),
+        listener_(listen_at(address_)),
+        server_(connect_to({"", server.port})),
+        thread_([this] { serve(); }) {}
+  ~BetweenReads() {
+    shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  BetweenReads(const BetweenReads&) = delete;
+  BetweenReads& operator=(const BetweenReads&) = delete;
+
+  int port() const { return address_.port; }
+
+ private:
+  static constexpr std::uint32_t get_children2 = 12;
+
+  /// Of four bytes, as ZooKeeper sends it.
+  static std::uint32_t number_at(const std::string& bytes, std::size_t at) {
+    std::uint32_t number = 0;
+    for (std::size_t i = 0; i < 4; ++i) number = number << 8U | std::uint8_t(bytes[at + i]);
+    return number;
+  }
+
+  static std::size_t whole_message(const std::string& bytes) {
+    const std::size_t size = bytes.size() < 12 ? 0 : 4 + number_at(bytes, 0);
+    return size <= bytes.size() ? size : 0;
+  }
+
+  void serve() {
+    const Fd client(accept(listener_.get(), nullptr, nullptr));
+    if (!client) return;
+    std::string asked, answered;
+    std::uint32_t last_answered = 0;
+    while (true) {
+      pollfd fds[] = {{client.get(), POLLIN, 0}, {server_.get(), POLLIN, 0}};
+      poll_until(fds, never);
+      for (const pollfd& fd : fds) {
+        if (fd.revents == 0) continue;
+        const std::string bytes = receive_some(fd.fd);
+        if (bytes.empty()) return;
+        (fd.fd == client.get() ? asked : answered) += bytes;
+        if (fd.fd == server_.get()) send_all(client.get(), bytes);
+      }
+      while (const std::size_t size = whole_message(answered)) {
+        last_answered = number_at(answered, 4);
+        answered.erase(0, size);
+      }
+      while (const std::size_t size = whole_message(asked)) {
+        if (between_ && number_at(asked, 8) == get_children2) {
+          if (last_answered + 1 != number_at(asked, 4)) break;  // the data are not read yet
+          std::exchange(between_, nullptr)();
+        }
+        send_all(server_.get(), asked.substr(0, size));
+        asked.erase(0, size);
+      }
+    }
+  }
+
+  std::function<void()> between_;
+  Address address_;
+  Fd listener_;
+  Fd server_;
+  std::thread thread_;
+};
 
 TEST_CASE("ZooKeeper: a client that turns to another record and back still hears messages") {
   if (is_missing<ZooKeeperServers>()) return;
@@ -52,6 +128,27 @@ TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again
   const auto refused = late.write("x:a", old, {"late"}, soon());
   REQUIRE(std::holds_alternative<Snapshot>(refused));
   CHECK(std::get<Snapshot>(refused).text == "second");
+}
+
+TEST_CASE("ZooKeeper: a record that is removed and made again while it is read is read anew") {
+  if (is_missing<ZooKeeperServers>()) return;
+  ZooKeeperServers servers;
+  ZooKeeperBackend other(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  const auto write = [&](const Update& update) {
+    return std::holds_alternative<Version>(
+        other.write("x:a", other.read("x:a", "", soon()), update, soon()));
+  };
+  REQUIRE(write({"first"}));
+  Update vacant{"nobody"};
+  vacant.vacant_after = Fence{1};
+  BetweenReads between(servers.endpoint(0), [&] { CHECK((write(vacant) && write({"second"}))); });
+  Endpoint endpoint = servers.endpoint(0);
+  endpoint.port = between.port();
+  ZooKeeperBackend late({endpoint}, "zk", "", "x:", milliseconds(20'000));
+  const Snapshot seen = late.read("x:a", "", soon());
+  CHECK(seen.text == "second");
+  CHECK(std::holds_alternative<Version>(late.write("x:a", seen, {"third"}, soon())));
+  CHECK(other.read("x:a", "", soon()).text == "third");
 }
 
 TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept, and a larger one refused in words") {

@@ -238,8 +238,8 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     const auto outcome = record.table.release(claim.token, options.mode, record.now, record);
     record.finish(outcome.more);
     const bool found = outcome.answer != Released::not_held;
-    if (found || !unsure) result.outcome = outcome.answer;
     if (!found) result.evicted_by = record.table.evicted_by(claim.token);
+    if (found || !unsure || result.evicted_by) result.outcome = outcome.answer;
     return found || may_come_after;
   });
   const auto end = result.evicted_by ? LifeEnd::evicted

@@ -16,8 +16,9 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
   while (true) {
     try {
       auto result = store.release(held.claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
-      if (asked_before && result.outcome == Released::not_held) return ReleaseResult{Released::yes};
-      return result;
+      // The request before has released it, unless somebody else did so before both.
+      const bool is_gone = result.outcome == Released::not_held && !result.evicted_by;
+      return asked_before && is_gone ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
       const auto again = later(BootClock::now(), pause);
       const bool may_pass =

@@ -94,8 +94,9 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
   tidy(key, number(reply, 1), call_options);
   if (word(reply, 0) == "released") return {{Released::yes}, reply.link};
   if (word(reply, 0) == "left") return {{Released::left_queue}, reply.link};
-  const auto outcome = reply.sent_twice ? Released::yes : Released::not_held;
-  return {{outcome, evictor_in(reply)}, reply.link};
+  const auto evictor = evictor_in(reply);
+  const bool released_before = reply.sent_twice && !evictor;
+  return {{released_before ? Released::yes : Released::not_held, evictor}, reply.link};
 }
 
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,

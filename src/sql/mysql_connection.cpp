@@ -288,7 +288,6 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   login_id_ = libmariadb().mysql_thread_id(mysql_);
   ++count_;
   at_rest_ = true;
-  commit_each_statement(call_options);
 }
 
 void MysqlConnection::refuse_plain_text() {
@@ -301,10 +300,10 @@ void MysqlConnection::refuse_plain_text() {
   throw_unavailable(shown_ + ": the server speaks no TLS");
 }
 
-void MysqlConnection::commit_each_statement(const CallOptions& call_options) {
+bool MysqlConnection::commits_each_statement() const {
   unsigned status = 0;
   libmariadb().mariadb_get_infov(mysql_, MARIADB_CONNECTION_SERVER_STATUS, &status);
-  if ((status & SERVER_STATUS_AUTOCOMMIT) == 0) query("SET autocommit = 1", call_options);
+  return (status & SERVER_STATUS_AUTOCOMMIT) != 0;
 }
 
 MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_options) {
@@ -358,6 +357,17 @@ void MysqlConnection::send(const std::string& statements, const CallOptions& cal
 }
 
 std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_options) {
+  auto results = receive_all(call_options);
+  // As the server's init_connect may have it, which runs after the login is answered. It commits
+  // what the statements before it have changed.
+  if (!commits_each_statement()) {
+    send("SET autocommit = 1", call_options);
+    if (receive_all(call_options).back().failed()) broke();
+  }
+  return results;
+}
+
+std::vector<MysqlResult> MysqlConnection::receive_all(const CallOptions& call_options) {
   const auto& lib = libmariadb();
   my_bool refused = 0;
   carry_out([&] { return lib.mysql_read_query_result_start(&refused, mysql_); },

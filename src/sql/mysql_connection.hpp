@@ -84,7 +84,8 @@ class MysqlConnection {
   void refuse_dead_socket() const;
   bool log_in(const std::string& host, const CallOptions& call_options);
   void refuse_plain_text();
-  void commit_each_statement(const CallOptions& call_options);
+  bool commits_each_statement() const;
+  std::vector<MysqlResult> receive_all(const CallOptions& call_options);
   MysqlResult take_result(bool failed, const CallOptions& call_options);
   [[noreturn]] void cannot_connect(unsigned error, const std::string& message) const;
   [[noreturn]] void broke();

@@ -1,6 +1,7 @@
 // What locks in MariaDB cost in requests, and that waiters watch each other.
 
 #include <cstdlib>
+#include <future>
 
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
@@ -102,6 +103,48 @@ TEST_CASE("MariaDB: an acquire is two round trips, a renewal two, a release and 
   CHECK(client.requests() == 1);
   CHECK(enters(*client.store, claim_on("other")));
   CHECK(client.requests() == 2);
+}
+
+TEST_CASE("MariaDB: what is written counts, also where the server turns autocommit off") {
+  if (is_missing<MariaDbServer>()) return;
+  std::string setting;
+  SUBCASE("for all") { setting = "--autocommit=0"; }
+  SUBCASE("for each connection, after its login") { setting = "--init-connect=SET autocommit=0"; }
+  MariaDbServer server({setting});
+  server.query(std::string(mysql_schema()));
+  // Not for an administrator.
+  server.make_user("jobs", "pw", true);
+  MysqlAddress address = server.address(false);
+  address.user = "jobs";
+  address.password = "pw";
+  const auto store = store_at(address), other = store_at(address);
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  refused(*other, claim_on("k"));
+  CHECK(renew(*store, claim));
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(enters(*other, claim_on("k")));
+}
+
+TEST_CASE("MariaDB: a holder that was evicted hears of it, though its release came twice") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer& server = mariadb();
+  FaultProxy proxy(Address{server.address(false).socket_path, 0});
+  MysqlAddress address = server.address(false);
+  address.socket_path = proxy.address().path;
+  const auto store = store_at(address), other = store_at(server.address(false));
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  proxy.hold(Direction::requests, Whom::open_now);
+  auto releasing =
+      std::async(std::launch::async, [&] { return store->release(claim, {}, soon()); });
+  CHECK(eventually([&] { return proxy.held(Direction::requests) > 0; }));
+  proxy.drop_held(Direction::requests);
+  proxy.close_connections();
+  const ReleaseResult result = releasing.get();
+  CHECK(result.outcome == Released::not_held);
+  CHECK(result.evicted_by);
 }
 
 TEST_CASE("MariaDB: a waiter that watches the client before it asks nothing meanwhile") {

@@ -1,9 +1,11 @@
 // Redis only: what the network may do to a request, a reply and a waiter.
 
 #include <algorithm>
+#include <future>
 
 #include "base/error.hpp"
 #include "engines.hpp"
+#include "lock/release.hpp"
 #include "redis/protocol_text.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
@@ -151,6 +153,33 @@ TEST_CASE("a renewal and a release repeated after their replies were lost do wha
   CHECK(eventually([&] { return state_of(*watcher, "k").holders.empty(); }, milliseconds(5000)));
   CHECK(release(*store, claim) == Released::not_held);
   CHECK(litter_of(net.engine.server) == "");
+}
+
+TEST_CASE("a holder that was evicted hears of it, also where its first release was lost") {
+  Net net;
+  const auto store = net.through_ready(), other = net.direct();
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  ReleaseResult result;
+  SUBCASE("on a connection that says nothing any more") {
+    net.proxy.black_hole(Direction::requests, Whom::open_now);
+    const auto until = later(BootClock::now(), milliseconds(4000));
+    const auto end = release_until_answered(*store, {claim, {}}, ReleaseMode::normal, until);
+    REQUIRE(std::holds_alternative<ReleaseResult>(end));
+    result = std::get<ReleaseResult>(end);
+  }
+  SUBCASE("on a connection that ends") {
+    net.proxy.hold(Direction::requests, Whom::open_now);
+    auto releasing =
+        std::async(std::launch::async, [&] { return store->release(claim, {}, soon()); });
+    CHECK(eventually([&] { return net.proxy.held(Direction::requests) > 0; }));
+    net.proxy.drop_held(Direction::requests);
+    net.proxy.close_connections();
+    result = releasing.get();
+  }
+  CHECK(result.outcome == Released::not_held);
+  CHECK(result.evicted_by);
 }
 
 TEST_CASE("an acquire that arrives after its unsure release is granted nothing") {

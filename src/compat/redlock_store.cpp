@@ -176,14 +176,15 @@ std::vector<KeyState> RedlockStore::inspect(const Query& query, const CallOption
   std::vector<KeyState> states;
   for (std::size_t i = 0; i < query.keys.size(); ++i) {
     KeyState state{query.keys[i]};
-    int held_on = 0;
+    std::size_t held_on = 0;
     for (const auto& view : views) {
       if (view.at(i).holders.empty()) continue;
       state.holders = view[i].holders;
       ++held_on;
     }
-    // A client that is being refused has some votes for a moment.
-    if (static_cast<std::size_t>(held_on) < majority()) state.holders.clear();
+    // A client that is being refused has some votes for a moment; those that did not answer may
+    // have voted for it, too.
+    if (held_on + poll.failures() < majority()) state.holders.clear();
     states.push_back(std::move(state));
   }
   return states;

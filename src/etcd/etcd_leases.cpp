@@ -118,7 +118,10 @@ std::vector<CasLeases::Left> EtcdBackend::left_of(const std::vector<std::int64_t
     for (const EtcdAnswer& answer : client_.ask(requests, EtcdClient::Repeat::yes, call_options)) {
       const bool known = answer.code == EtcdCode::ok || answer.code == EtcdCode::not_found;
       if (!known) client_.refuse(answer);
-      Left left{span_of(answer, "grantedTTL"), span_of(answer, "TTL")};
+      Left left{span_of(answer, "grantedTTL")};
+      // A leader that is being replaced tells 292 years: it has no end of the lease any more
+      // (etcd-io/etcd issue 17642).
+      left.left = span_in(answer.fields, "TTL").value_or(left.length);
       // It is told in whole seconds, rounded down.
       const bool lives = left.length > milliseconds(0) && number_in(answer.fields, "TTL") >= 0;
       if (lives) left.left = std::min(left.length, left.left + milliseconds(999));

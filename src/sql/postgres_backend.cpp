@@ -195,12 +195,13 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
                                  const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   const auto results =
-      done(select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
-               page_condition(prefix, after, page_rows, dialect),
+      done("SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
+               page_condition(prefix, after, page_rows, dialect) + "; " + select_record(""),
            call_options);
   RecordPage page;
-  page.read = snapshot_from(results.front(), sent);
-  const PostgresResult& rows = results.back();
+  // Who lives is read after the rows: a waiter that comes between the two is in neither.
+  page.read = snapshot_from(results.back(), sent);
+  const PostgresResult& rows = results.front();
   for (int row = 0; row < rows.rows(); ++row) {
     page.records.push_back(
         {from_hex(rows.value(row, 0).value_or("")), from_hex(rows.value(row, 1).value_or(""))});

@@ -245,6 +245,22 @@ TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, 
   }
 }
 
+TEST_CASE(
+    "etcd: a lease that a leader which is being replaced tells no end of has its length left") {
+  const std::string body = R"({"ID":"1","TTL":"9223372036","grantedTTL":"30"})";
+  FakeServer server({say("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) +
+                         "\r\n\r\n" + body)},
+                    true);
+  Endpoint endpoint;
+  endpoint.host = "127.0.0.1";
+  endpoint.port = server.address().port;
+  EtcdBackend etcd({endpoint}, "etcd");
+  const auto left = etcd.leases()->left_of({1}, soon());
+  REQUIRE(left.size() == 1);
+  CHECK(left.front().length == milliseconds(30'000));
+  CHECK(left.front().left == milliseconds(30'000));
+}
+
 TEST_CASE("etcd: a release that has come is told, though its connection ends without the answer") {
   if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();

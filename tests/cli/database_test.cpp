@@ -224,13 +224,23 @@ TEST_OF_DATABASES("database: doctor --schema creates the table, or says why not"
 TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the table empty") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  const auto report = doctor_at(server.url());
+  const std::vector<std::string> sound{"reach", "engine",      "role",     "pooler",
+                                       "tls",   "user",        "table",    "lock",
+                                       "clock", "replication", "timeouts", "connections"};
+  Result report;
+  // To doctor one stall of a busy machine is a slow server; it does not stall each time.
+  eventually([&] {
+    empty_database<Server>();
+    report = doctor_at(server.url());
+    return std::all_of(sound.begin(), sound.end(), [&](const std::string& check) {
+      return finding(report, check).starts_with("ok ");
+    });
+  });
   // The servers of tests do not take the pains to outlive a crash of their host.
   CHECK(report.exit_code == 1);
   CHECK(finding(report, "persistence").starts_with("warning "));
   CHECK(finding(report, "label").starts_with("ok best effort"));
-  for (const std::string check : {"reach", "engine", "role", "pooler", "tls", "user", "table",
-                                  "lock", "replication", "timeouts", "connections", "clock"}) {
+  for (const std::string& check : sound) {
     CAPTURE(check);
     CAPTURE(finding(report, check));
     CHECK(finding(report, check).starts_with("ok "));

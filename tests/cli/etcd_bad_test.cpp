@@ -93,8 +93,12 @@ TEST_CASE("etcd: a user needs the right password, and the rights that doctor pri
   auto environment = at(etcd.url("app@"));
   environment.env["DLOCK_PASSWORD"] = password;
   CHECK(dlock({"run", "-k", "a", "--", "true"}, environment).exit_code == 0);
-  const auto examined = doctor_at(url);
-  CHECK(holds(finding(examined, "lock"), "ok acquired"));
+  Result examined;
+  // To doctor one stall of a busy machine is a slow server; it does not stall each time.
+  CHECK(eventually([&] {
+    examined = doctor_at(url);
+    return holds(finding(examined, "lock"), "ok acquired");
+  }));
   CHECK(holds(finding(examined, "user"), "app"));
 }
 

@@ -180,9 +180,15 @@ TEST_CASE("zookeeper: keys of all kinds of bytes are keys there, too") {
 
 TEST_CASE("zookeeper: doctor tells modes, session, clock and what locks there are worth") {
   if (is_missing<ZooKeeperServers>()) return;
-  const auto alone = doctor_at(one_zookeeper().url());
+  const std::string url = one_zookeeper().url();
+  Result alone;
+  // To doctor one stall of a busy machine is a slow server; it does not stall each time.
+  CHECK(eventually([&] {
+    alone = doctor_at(url);
+    return holds(finding(alone, "lock"), "ok acquired");
+  }));
+  CAPTURE(finding(alone, "lock"));
   CHECK(holds(finding(alone, "engine"), "ok ZooKeeper 3."));
-  CHECK(holds(finding(alone, "lock"), "ok acquired"));
   CHECK(holds(finding(alone, "label"), "as safe as its disk"));
   ZooKeeperServers three({3, milliseconds(200), {}});
   const auto leader = three.leader();

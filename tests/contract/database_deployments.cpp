@@ -1,5 +1,6 @@
 #include "contract/database_deployments.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "support/etcd_servers.hpp"
 #include "support/eventually.hpp"
 #include "support/pgbouncer.hpp"
+#include "support/stretched.hpp"
 #include "support/tls_databases.hpp"
 #include "support/zookeeper_servers.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
@@ -125,7 +127,8 @@ class InEtcd final : public InDatabase {
 
 class InZooKeeper final : public InDatabase {
  public:
-  explicit InZooKeeper(int servers) : servers_({servers, milliseconds(100), {}}) {}
+  /// A server that stands still for less than 30 s, as on a busy machine, stays one of them.
+  explicit InZooKeeper(int servers) : servers_({servers, milliseconds(100), {"syncLimit=300"}}) {}
 
   StorePtr open() override {
     return std::make_unique<CasStore>(
@@ -156,7 +159,7 @@ class InZooKeeper final : public InDatabase {
 
  private:
   /// A client that is idle sends no signs of life: it may be so for that long on a busy machine.
-  const milliseconds session_{4000};
+  const milliseconds session_ = std::min(stretched(milliseconds(4000)), milliseconds(12'000));
   ZooKeeperServers servers_;
 };
 

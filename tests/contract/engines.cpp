@@ -79,7 +79,7 @@ Claim claim_of(const std::string& owner, const std::string& key, Limit limit) {
   return claim;
 }
 
-CallOptions soon() { return {later(BootClock::now(), std::chrono::seconds(5)), -1}; }
+CallOptions soon() { return {later(BootClock::now(), std::chrono::seconds(20)), -1}; }
 RedisOptions under(const ShimClock& clock) {
   RedisOptions options;
   options.env = clock.environment();

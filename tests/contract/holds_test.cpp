@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "engines.hpp"
 #include "support/eventually.hpp"
 
@@ -44,7 +45,7 @@ TEST_OF_ENGINES("a second owner is refused and told who holds it, since when and
   CHECK(holder.limit == exclusive);
   CHECK(holder.acquired_at >= before - milliseconds(2));
   CHECK(holder.acquired_at <= wall_now() + milliseconds(2));
-  CHECK(holder.held < std::chrono::seconds(5));
+  CHECK(holder.held < std::chrono::seconds(30));
   REQUIRE(holder.lease_left);
   CHECK(*holder.lease_left > milliseconds(0));
   CHECK(*holder.lease_left <= long_ttl);
@@ -269,7 +270,7 @@ TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, unti
   Engine engine;
   const auto store = engine.open();
   Claim claim = claim_of("a", "k");
-  claim.floor = milliseconds(2000);
+  claim.floor = milliseconds(6000);
   const auto before = BootClock::now();
   granted(*store, claim);
   CHECK(release(*store, claim) == Released::yes);
@@ -291,10 +292,13 @@ TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
   Engine engine;
   const auto store = engine.open();
   Claim claim = claim_on("k", milliseconds(2000));
-  claim.floor = milliseconds(4000);
+  claim.floor = milliseconds(9000);
   const auto before = BootClock::now();
   granted(*store, claim);
-  CHECK(eventually([&] { return state_of(*store, "k").holders.at(0).kept; }));
+  CHECK(eventually([&] {
+    const auto holders = state_of(*store, "k").holders;
+    return !holders.empty() && holders[0].kept;
+  }));
   CHECK(!renew(*store, claim));
   CHECK(eventually([&] { return enters(*store, claim_on("k")); }));
   CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
@@ -303,8 +307,8 @@ TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
 TEST_OF_ENGINES("a floor outlives the lease of a holder that has renewed it and died") {
   Engine engine;
   const auto store = engine.open();
-  Claim claim = claim_on("k", milliseconds(3000));
-  claim.floor = milliseconds(5000);
+  Claim claim = claim_on("k", milliseconds(6000));
+  claim.floor = milliseconds(9000);
   const auto before = BootClock::now();
   granted(*store, claim);
   REQUIRE(renew(*store, claim));
@@ -324,7 +328,7 @@ TEST_OF_ENGINES("a floor that has passed, or is not to count, frees the key with
   const auto before = BootClock::now();
   granted(*store, claim);
   const auto passed = engine.longest(claim.floor) + milliseconds(10);
-  CHECK(eventually([&] { return BootClock::now() - before > passed; }));
+  poll_until({}, later(before, passed));
   CHECK(release(*store, claim) == Released::yes);
   CHECK(enters(*store, claim_on("k")));
 }

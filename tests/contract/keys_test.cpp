@@ -73,7 +73,7 @@ TEST_OF_ENGINES("inspect groups holds by owner and numbers the waiters") {
   CHECK(state.waiters[1].position == 2);
   CHECK(state.waiters[1].owner == "r");
   CHECK(state.waiters[1].limit == no_limit);
-  CHECK(state.waiters[1].waiting < std::chrono::seconds(5));
+  CHECK(state.waiters[1].waiting < std::chrono::seconds(30));
 }
 
 TEST_OF_ENGINES("a look changes nothing") {
@@ -144,7 +144,8 @@ TEST_OF_ENGINES("hostile keys work, and no two of them are the same lock") {
   for (const std::string& key : hostile_keys) {
     CAPTURE(key);
     REQUIRE(!key_fault(key));
-    claims.push_back(claim_on(key));
+    // As long as all of them need on a busy machine.
+    claims.push_back(claim_on(key, std::chrono::minutes(10)));
     CHECK(enters(*store, claims.back()));
   }
   CHECK(store->inspect({{}, {"*"}}, soon()).size() == hostile_keys.size());

@@ -50,7 +50,7 @@ TEST_OF_ENGINES("a permit that is not renewed expires by itself, and the waiter 
   dead.ttl = milliseconds(300);
   const Fence first = granted(*store, a).fence, second = granted(*store, b).fence;
   const Grant expiring = granted_briefly(*store, dead);
-  LockAcquirer<Engine> next(engine, {claim_of("next", "k", three)}, milliseconds(20'000));
+  LockAcquirer<Engine> next(engine, {claim_of("next", "k", three)}, milliseconds(60'000));
   const auto held = had(next.result());
   CHECK(next.ended() >= expiring.lease.valid_until);
   CHECK(inside(*store) == "a b next ");

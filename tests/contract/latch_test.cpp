@@ -114,7 +114,7 @@ TEST_OF_ENGINES("whoever waits at a latch is woken by the one that opens it") {
   client.arrived_after("b");
   CHECK(first.result().end == LatchWait::End::open);
   CHECK(second.result().state.arrived == 2);
-  CHECK(BootClock::now() - begun < std::chrono::seconds(5));
+  CHECK(BootClock::now() - begun < std::chrono::seconds(20));
 }
 
 TEST_OF_ENGINES("at a latch that was never opened, or has ended, nobody arrives") {

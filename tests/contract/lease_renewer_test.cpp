@@ -25,8 +25,8 @@ bool unharmed_until(const LeaseRenewer& keeper, Deadline until) {
 TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands them back") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  const std::vector<Held> held{take(*store, "a", milliseconds(4500)),
-                               take(*store, "b", milliseconds(5000)),
+  const std::vector<Held> held{take(*store, "a", milliseconds(9000)),
+                               take(*store, "b", milliseconds(9500)),
                                take(*store, "c", milliseconds(30'000))};
   LeaseRenewer keeper(*store, held);
   const auto safe_at_first = keeper.safe_until();
@@ -68,13 +68,13 @@ TEST_OF_ENGINES("a keeper keeps its holds through an outage shorter than the lea
 TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();
-  const Held first = take(*store, "a", milliseconds(6000)), second = take(*store, "b", long_ttl);
+  const Held first = take(*store, "a", milliseconds(12'000)), second = take(*store, "b", long_ttl);
   LeaseRenewer keeper(*store, {second, first});
   const auto end = keeper.safe_until();
   other->evict(LockKey{"a"}, std::nullopt, evictor, soon());
   CHECK(!unharmed_until(keeper, end));
   // By then two renewals were due.
-  CHECK(BootClock::now() < end - milliseconds(1000));
+  CHECK(BootClock::now() < end - milliseconds(2000));
   const auto loss = keeper.loss();
   REQUIRE(loss);
   CHECK(loss->gone);
@@ -113,7 +113,7 @@ TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and 
 TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  const Held held = take(*store, "k", milliseconds(4500));
+  const Held held = take(*store, "k", milliseconds(9000));
   LeaseRenewer keeper(*store, {held});
   int looks = 0, too_late = 0, renewals = 0;
   for (auto last = keeper.safe_until(); renewals < 3; ++looks) {

@@ -1,6 +1,7 @@
 // The queue of one key: who is served next, and what becomes of those who leave.
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/wait.hpp"
 #include "engines.hpp"
@@ -24,6 +25,15 @@ Waiting waiter(Engine& engine, const std::string& key, Limit limit = exclusive) 
   return waiting;
 }
 
+/// One that does nothing is taken for dead after a while, and a busy machine may need longer than
+/// that for so many: so they ask again, as they do in acquire(), while another has the key.
+template <typename Iterator>
+void ask_again(Iterator first, Iterator last, Deadline& asked) {
+  if (BootClock::now() < later(asked, milliseconds(1000))) return;
+  asked = BootClock::now();
+  for (; first != last; ++first) refused(*first->store, first->claim, {true, {}});
+}
+
 bool served(Waiting& waiting) { return let_in(*waiting.store, waiting.claim); }
 bool is_first(const KeyState& state, const Waiting& waiting) {
   return !state.waiters.empty() && state.waiters[0].owner == waiting.claim.owner.text;
@@ -32,10 +42,15 @@ bool is_first(const KeyState& state, const Waiting& waiting) {
 TEST_OF_ENGINES("twenty waiters are served in the order they came") {
   Engine engine;
   const auto holder = engine.open(), watcher = engine.open();
-  const Claim held = claim_on("k");
+  // As long as so many need to queue up on a busy machine.
+  const Claim held = claim_on("k", std::chrono::minutes(10));
   Fence last = granted(*holder, held).fence;
   std::list<Waiting> queue;
-  for (int i = 0; i < 20; ++i) queue.push_back(waiter(engine, "k"));
+  auto asked = BootClock::now();
+  for (int i = 0; i < 20; ++i) {
+    queue.push_back(waiter(engine, "k"));
+    if (!engine.by_majority()) ask_again(queue.begin(), queue.end(), asked);
+  }
   release(*holder, held);
   for (std::size_t left = queue.size(); left > 0; --left) {
     CAPTURE(left);
@@ -46,6 +61,7 @@ TEST_OF_ENGINES("twenty waiters are served in the order they came") {
     CHECK(state.holders[0].fence > last);
     CHECK(state.waiters.size() == left - 1);
     last = state.holders[0].fence;
+    if (!engine.by_majority()) ask_again(std::next(queue.begin()), queue.end(), asked);
     CHECK(release(*queue.front().store, queue.front().claim) == Released::yes);
     queue.pop_front();
   }
@@ -150,14 +166,20 @@ TEST_OF_ENGINES("a superseded waiter is woken, and gives up") {
 }
 
 /// How long it takes until the second waiter has the key when the first never confirms.
+struct PassedOn {
+  milliseconds since_release;
+  milliseconds since_asked;  ///< the first did: where lives have leases, its own is from then
+};
+
 template <typename Engine>
-milliseconds passed_on_after(Engine& engine, milliseconds ttl_of_first,
-                             milliseconds floor_of_first = milliseconds(0)) {
+PassedOn passed_on_after(Engine& engine, milliseconds ttl_of_first,
+                         milliseconds floor_of_first = milliseconds(0)) {
   const auto holder = engine.open(), deaf = engine.open(), watcher = engine.open();
   const Claim held = claim_on("k");
   Claim first = claim_on("k", ttl_of_first);
   first.floor = floor_of_first;
   granted(*holder, held);
+  const auto asked = BootClock::now();
   queue_up(*deaf, first);
   LockAcquirer<Engine> second(engine, {claim_on("k")}, milliseconds(60'000));
   REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == 2; }));
@@ -167,7 +189,8 @@ milliseconds passed_on_after(Engine& engine, milliseconds ttl_of_first,
   REQUIRE(won.size() == 1);
   CHECK(!renew(*deaf, first));
   release(*second.store, won[0].claim);  // for another attempt
-  return std::chrono::floor<milliseconds>(second.ended() - before);
+  return {std::chrono::floor<milliseconds>(second.ended() - before),
+          std::chrono::floor<milliseconds>(second.ended() - asked)};
 }
 
 TEST_OF_ENGINES(
@@ -177,13 +200,13 @@ TEST_OF_ENGINES(
   const auto after = passed_on_after(engine, long_ttl);
   // Where the waiter confirms before its command is started, no command has to outlive a hiccup.
   const auto time = engine.time_to_confirm(long_ttl);
-  CHECK(after >= time - milliseconds(100));
-  CHECK(after < stretched(time + milliseconds(3000)));
+  CHECK(after.since_asked >= time - milliseconds(100));
+  CHECK(after.since_release < stretched(time + milliseconds(3000)));
 }
 
 TEST_OF_ENGINES("a hand-over that is not confirmed leaves nothing of its --min-hold") {
   Engine engine;
-  CHECK(passed_on_after(engine, milliseconds(300), milliseconds(60'000)) <
+  CHECK(passed_on_after(engine, milliseconds(300), milliseconds(60'000)).since_release <
         stretched(milliseconds(5000)));
 }
 
@@ -196,8 +219,8 @@ TEST_OF_ENGINES(
   // On a busy machine one attempt may be late for reasons of its own.
   for (int attempt = 0; attempt < 5 && best >= in_time; ++attempt) {
     const auto after = passed_on_after(engine, ttl);
-    CHECK(after >= ttl - milliseconds(1));
-    best = std::min(best, after);
+    CHECK(after.since_asked >= ttl - milliseconds(1));
+    best = std::min(best, after.since_release);
   }
   CHECK(best < in_time);
 }
@@ -307,7 +330,7 @@ TEST_OF_ENGINES("the first in the queue is told when what blocks it will end soo
   granted(*holder, held);
   const auto first = waiter(engine, "k");
   // It has to last until the news are read on a busy machine, and to end before the wait for them.
-  constexpr milliseconds ttl{4000};
+  constexpr milliseconds ttl{15'000};
   REQUIRE(holder->renew(held, {.ttl = ttl}, soon()).grant);
   const auto wake = news(*first.store, first.claim, Wake::Reason::changed);
   REQUIRE(wake);

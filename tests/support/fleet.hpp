@@ -61,6 +61,9 @@ class FleetScene final : public Scene {
   std::string url() const override { return side_by_side(fleet.urls()); }
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
+  /// A release may still be on its way to a slow server, and a server remembers one that came
+  /// before its vote for a minute.
+  milliseconds time_to_forget() const override { return milliseconds(70'000); }
 
   Fleet fleet;
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <numeric>
@@ -83,6 +84,21 @@ Process Scene::queue_up(const std::string& key, std::size_t count, const std::st
     throw Error(ErrorKind::bug, "did not queue up for " + key + ": " + waiter.err());
   }
   return waiter;
+}
+
+bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys) {
+  const auto is_free = [&](const std::string& key) {
+    return !scene.is_held(key) && scene.waiting(key) == 0;
+  };
+  // Far less than a lease, so that a hold that nobody releases is not taken for one that was.
+  const auto at_most = std::min(milliseconds(10'000), scene.time_to_forget());
+  if (!eventually([&] { return std::all_of(keys.begin(), keys.end(), is_free); }, at_most)) {
+    return false;
+  }
+  const auto no_more_is_kept = [&] { return scene.kept() == scene.may_stay(keys); };
+  const bool all_gone = eventually(no_more_is_kept, scene.time_to_forget());
+  if (!all_gone) std::fprintf(stderr, "kept: %s\n", scene.kept().c_str());
+  return all_gone;
 }
 
 std::string LocalScene::kept() const {

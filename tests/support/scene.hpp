@@ -34,6 +34,8 @@ class Scene {
   virtual std::string kept() const = 0;
   /// What stays of free keys, and nothing else.
   virtual std::string may_stay(std::vector<std::string> keys) const = 0;
+  /// How long more than that may be there after everything was released.
+  virtual milliseconds time_to_forget() const { return milliseconds(0); }
 
   ProcessOptions options() const;
   Process start(const std::vector<std::string>& arguments) const;
@@ -90,6 +92,10 @@ class RedisScene final : public Scene {
  private:
   std::string url_;
 };
+
+/// Whether nobody has or awaits these keys after all was released, and no more than may stay of
+/// them is kept; where a server may be slow, once it has forgotten the rest.
+bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys);
 
 /// When a hold of `key` ends by what the server has stored, on the clock of this process.
 Deadline lease_end(const RedisServer& server, const std::string& key);

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/join.hpp"
 #include "support/eventually.hpp"
+#include "zookeeper/libzookeeper.hpp"
 #include "zookeeper/zookeeper_status.hpp"
 
 namespace dlock::test {
@@ -125,10 +126,22 @@ ZooKeeperReply ZooKeeperServers::ask(const ZooKeeperRequest& request) {
   return reply;
 }
 
+std::vector<std::string> ZooKeeperServers::children(const std::string& path) {
+  using Kind = ZooKeeperRequest::Kind;
+  Deadline sent{};
+  // The server may lag behind the leader, but not behind a write that it has passed on itself.
+  const auto replies = client_->ask_until_answered(
+      {{Kind::set, "/", "", {}}, {Kind::get_children, path, "", {}}}, in_time(), sent);
+  for (const ZooKeeperReply& reply : replies) {
+    // A node of a session that ends may be gone since its parent was listed.
+    if (!reply.ok() && reply.code != ZNONODE) client_->refuse(reply.code, "list " + path);
+  }
+  return replies.back().children;
+}
+
 std::vector<std::string> ZooKeeperServers::nodes(const std::string& path) {
   std::vector<std::string> all;
-  for (const std::string& child :
-       ask({ZooKeeperRequest::Kind::get_children, path, "", {}}).children) {
+  for (const std::string& child : children(path)) {
     const std::string node = (path == "/" ? "" : path) + "/" + child;
     if (node == "/zookeeper") continue;
     all.push_back(node);
@@ -142,6 +155,7 @@ void ZooKeeperServers::clear() {
   const auto all = nodes();
   for (auto node = all.rbegin(); node != all.rend(); ++node) {
     Deadline sent{};
+    // One that has gone by itself is as good as removed: what it replies does not matter.
     client_->ask_until_answered(
         {{ZooKeeperRequest::Kind::multi, "", "", {{ZooKeeperChange::Kind::remove, *node}}}},
         in_time(), sent);

@@ -63,6 +63,8 @@ class ZooKeeperServers {
     bool stopped = false;
   };
 
+  std::vector<std::string> children(const std::string& path);
+
   ZooKeeperOptions options_;
   std::deque<Server> servers_;
   std::optional<ZooKeeperClient> client_;

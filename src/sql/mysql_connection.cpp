@@ -361,7 +361,13 @@ std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_option
   // As the server's init_connect may have it, which runs after the login is answered. It commits
   // what the statements before it have changed.
   if (!commits_each_statement()) {
+    const int of_results = count_;
     send("SET autocommit = 1", call_options);
+    // On a new connection it commits nothing of them: the end of the old one has rolled them back.
+    if (count_ != of_results) {
+      close();
+      throw_unavailable(shown_ + ": the connection broke");
+    }
     if (receive_all(call_options).back().failed()) broke();
   }
   return results;

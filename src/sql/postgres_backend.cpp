@@ -195,13 +195,17 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
                                  const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   const auto results =
-      done("SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
+      done(select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
                page_condition(prefix, after, page_rows, dialect) + "; " + select_record(""),
            call_options);
+  constexpr std::size_t results_of_all = 3;
+  if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
   RecordPage page;
-  // Who lives is read after the rows: a waiter that comes between the two is in neither.
-  page.read = snapshot_from(results.back(), sent);
-  const PostgresResult& rows = results.front();
+  // The clock is read before the rows, however long they are on their way; who lives is read after
+  // them, so that a waiter that comes meanwhile is in neither.
+  page.read = snapshot_from(results.front(), sent);
+  page.read.alive = snapshot_from(results.back(), sent).alive;
+  const PostgresResult& rows = results[1];
   for (int row = 0; row < rows.rows(); ++row) {
     page.records.push_back(
         {from_hex(rows.value(row, 0).value_or("")), from_hex(rows.value(row, 1).value_or(""))});

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <future>
 
+#include "base/error.hpp"
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "sql/mysql_backend.hpp"
@@ -124,6 +125,30 @@ TEST_CASE("MariaDB: what is written counts, also where the server turns autocomm
   CHECK(renew(*store, claim));
   CHECK(release(*store, claim) == Released::yes);
   CHECK(enters(*other, claim_on("k")));
+}
+
+TEST_CASE("MariaDB: what a connection that ends has not committed is not told as done") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer server({"--autocommit=0"});
+  server.query("CREATE TABLE written (number INT)");
+  FaultProxy proxy(Address{server.address(false).socket_path, 0});
+  MysqlAddress address = server.address(false);
+  address.socket_path = proxy.address().path;
+  const std::string insert = "INSERT INTO written VALUES (1)";
+  std::size_t of_login = 0, of_insert = 0;
+  {
+    MysqlConnection connection(address, "mariadb");
+    connection.connect(soon());
+    of_login = proxy.bytes(Direction::replies);
+    connection.query("SET autocommit = 1", soon());
+    const std::size_t before = proxy.bytes(Direction::replies);
+    connection.query(insert, soon());
+    of_insert = proxy.bytes(Direction::replies) - before;
+  }
+  MysqlConnection connection(address, "mariadb");
+  proxy.close_after(Direction::replies, of_login + of_insert);
+  CHECK_THROWS_AS(connection.query(insert, soon()), Error);
+  CHECK(server.text("SELECT count(*) FROM written") == "1\n");
 }
 
 TEST_CASE("MariaDB: a holder that was evicted hears of it, though its release came twice") {

@@ -19,6 +19,12 @@ constexpr const char* server_library = "/usr/share/java/zookeeper.jar";
 
 CallOptions in_time() { return {later(BootClock::now(), std::chrono::seconds(20)), -1}; }
 
+/// The server's mode; empty: it does not answer, or not yet. One that is just coming up may take
+/// a connection and never answer on it, so it is asked anew soon.
+std::string mode_of(const Endpoint& endpoint) {
+  return ask_server(endpoint, {later(BootClock::now(), milliseconds(1000)), -1}).mode;
+}
+
 }  // namespace
 
 bool ZooKeeperServers::is_installed() {
@@ -81,7 +87,7 @@ std::size_t ZooKeeperServers::leader() {
   const bool known = eventually([&] {
     for (std::size_t i = 0; i < servers_.size() && !found; ++i) {
       if (!servers_[i].process || servers_[i].stopped) continue;
-      const std::string mode = ask_server(endpoint(i), in_time()).mode;
+      const std::string mode = mode_of(endpoint(i));
       if (mode == "leader" || mode == "standalone") found = i;
     }
     return found.has_value();
@@ -93,7 +99,7 @@ std::size_t ZooKeeperServers::leader() {
 void ZooKeeperServers::await_service() {
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     if (!servers_[i].process || servers_[i].stopped) continue;
-    const bool up = eventually([&] { return !ask_server(endpoint(i), in_time()).mode.empty(); });
+    const bool up = eventually([&] { return !mode_of(endpoint(i)).empty(); });
     if (!up) {
       throw Error(ErrorKind::host_refused,
                   "ZooKeeper did not come up: " + servers_[i].process->out());

@@ -260,7 +260,8 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its le
 template <typename Engine>
 std::size_t let_in_a_crowd(Engine& engine, const std::string& key, std::size_t size) {
   const auto holder = engine.open(), watcher = engine.open();
-  const Claim blocking = claim_on(key);
+  // As long as so many need to queue up on a busy machine.
+  const Claim blocking = claim_on(key, std::chrono::minutes(10));
   granted(*holder, blocking);
   std::list<LockAcquirer<Engine>> crowd;
   for (std::size_t i = 0; i < size; ++i) {

@@ -61,9 +61,8 @@ class FleetScene final : public Scene {
   std::string url() const override { return side_by_side(fleet.urls()); }
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
-  /// A release may still be on its way to a slow server, and a server remembers one that came
-  /// before its vote for a minute.
-  milliseconds time_to_forget() const override { return milliseconds(70'000); }
+  /// A slow server may not hear of a release, and keeps a waiter that does not ask for two minutes.
+  milliseconds time_to_forget() const override { return milliseconds(130'000); }
 
   Fleet fleet;
 };

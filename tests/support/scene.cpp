@@ -88,7 +88,8 @@ Process Scene::queue_up(const std::string& key, std::size_t count, const std::st
 
 bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys) {
   const auto is_free = [&](const std::string& key) {
-    return !scene.is_held(key) && scene.waiting(key) == 0;
+    return times(scene.inspect(key), "\"holders\":") == 1 && !scene.is_held(key) &&
+           scene.waiting(key) == 0;
   };
   // Far less than a lease, so that a hold that nobody releases is not taken for one that was.
   const auto at_most = std::min(milliseconds(10'000), scene.time_to_forget());

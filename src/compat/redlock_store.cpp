@@ -49,11 +49,14 @@ class RedlockStore::Poll {
     });
   }
 
+  /// Of those that came, from others than `but`.
   template <typename Is>
-  std::size_t count(const Is& is) const {
-    return static_cast<std::size_t>(
-        std::count_if(results_.begin(), results_.end(),
-                      [&](const auto& result) { return result && is(*result); }));
+  std::size_t count(const Is& is, const std::set<std::size_t>& but = {}) const {
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      if (results_[i] && is(*results_[i]) && !but.contains(i)) ++found;
+    }
+    return found;
   }
   std::size_t failures() const {
     return static_cast<std::size_t>(
@@ -102,26 +105,43 @@ Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptio
   const CallOptions share = share_of(call_options, claim.ttl);
   const Ask once{ask.wait, std::nullopt, true};  // nobody sleeps at a single server
   const Poll<Answer> poll(nodes_, [&](Store& node) { return node.acquire(claim, once, share); });
-  const auto votes = poll.count([](const Answer& a) { return std::holds_alternative<Grant>(a); });
+  const auto is_grant = [](const Answer& a) { return std::holds_alternative<Grant>(a); };
+  std::set<std::size_t>& unsure = unsure_[claim.token];
   const Deadline until = valid_until(sent, claim.ttl);
-  if (votes >= majority() && BootClock::now() < until) return Grant{{}, {claim.ttl, until}};
-  const CallOptions back{later(BootClock::now(), time_to_give_votes_back), -1};
-  at_once(nodes_.size(), [&](std::size_t i) {
-    try {
-      nodes_[i]->release(claim, {ReleaseMode::ignore_floor}, back);
-    } catch (const std::exception&) {
-      // Its lease ends by itself.
-    }
-  });
+  const bool in_time = BootClock::now() < until;
+  if (in_time && poll.count(is_grant, unsure) >= majority()) {
+    unsure_.erase(claim.token);
+    return Grant{{}, {claim.ttl, until}};
+  }
+  const bool needs_unsure_votes = in_time && poll.count(is_grant) >= majority();
+  give_votes_back(claim, unsure);
   if (poll.is_interrupted() || poll.failures() >= majority()) poll.fail();
   Refusal refusal;
   refusal.why = Refusal::Reason::split;
   for (const Answer& answer : poll.results()) {
-    if (const auto* held = std::get_if<Refusal>(&answer)) refusal = *held;
+    const auto* held = std::get_if<Refusal>(&answer);
+    if (held != nullptr && !needs_unsure_votes) refusal = *held;
   }
   refusal.unordered = true;
   refusal.ask_again_in = shortest_pause + random_up_to(pause_spread);
   return refusal;
+}
+
+void RedlockStore::give_votes_back(const Claim& claim, std::set<std::size_t>& unsure) {
+  const CallOptions back{later(BootClock::now(), time_to_give_votes_back), -1};
+  std::vector<std::optional<Error>> errors(nodes_.size());
+  at_once(nodes_.size(), [&](std::size_t i) {
+    try {
+      nodes_[i]->release(claim, {ReleaseMode::ignore_floor}, back);
+    } catch (const Error& error) {
+      errors[i] = error;
+    } catch (const std::exception& error) {
+      errors[i] = Error(ErrorKind::bug, error.what());
+    }
+  });
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (errors[i]) unsure.insert(i);
+  }
 }
 
 Wake RedlockStore::sleep(const Claim&, Deadline until, int cancel_fd) {
@@ -148,6 +168,7 @@ Renewed RedlockStore::renew(const Claim& claim, const RenewalTerms& terms,
 
 ReleaseResult RedlockStore::release(const Claim& claim, const ReleaseOptions& how,
                                     const CallOptions& call_options) {
+  unsure_.erase(claim.token);
   const Poll<ReleaseResult> poll(
       nodes_, [&](Store& node) { return node.release(claim, how, call_options); });
   const auto votes =

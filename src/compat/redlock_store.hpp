@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +42,13 @@ class RedlockStore final : public Store {
   /// Of a try: another server may answer where one is silent.
   static CallOptions share_of(const CallOptions& call_options, milliseconds ttl);
 
+  /// After a try that was refused. Adds to `unsure` those that did not answer.
+  void give_votes_back(const Claim& claim, std::set<std::size_t>& unsure);
+
   std::vector<StorePtr> nodes_;
+  /// Of claims that wait: servers to which a release under this token may come yet. It would take
+  /// back a vote that was given since, so theirs does not count, and another token is to be taken.
+  std::map<Token, std::set<std::size_t>> unsure_;
   bool has_told_ = false;
 };
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <regex>
 #include <thread>
 
 #include "base/error.hpp"
+#include "compat/redlock_store.hpp"
 #include "contract/compat_support.hpp"
 #include "support/eventually.hpp"
 
@@ -365,6 +367,39 @@ TEST_CASE("compat: a late release does not touch the lock of the next holder") {
     CHECK(server.command({"EXISTS", row.key}).number == 1);
     CHECK(pttl(server, row.key) > 0);
   }
+}
+
+TEST_CASE("compat: over several servers no vote counts that a late release may yet take back") {
+  RedisServer servers[3];
+  FaultProxy slow(servers[1].address()), late(servers[2].address());
+  std::vector<StorePtr> nodes;
+  for (const Address& at : {servers[0].address(), slow.address(), late.address()}) {
+    nodes.push_back(compat_store("redis-py", at));
+  }
+  RedlockStore store(std::move(nodes));
+  const Claim claim = claim_on("N");
+  for (const int other : {0, 1}) servers[other].command({"SET", "N", "another's", "PX", "600000"});
+  refused(store, claim, {true, {}});  // it has connected to all
+  const auto has_vote = [&] { return servers[2].command({"EXISTS", "N"}).number == 1; };
+  // Its vote is there, and the release that gives it back is on its way.
+  REQUIRE(eventually([&] {
+    slow.hold(Direction::replies, Whom::open_now);
+    auto asking = std::async(std::launch::async, [&] { return refused(store, claim, {true, {}}); });
+    const bool voted = eventually(has_vote, milliseconds(900));
+    late.hold(Direction::requests, Whom::open_now);
+    slow.deliver_held(Direction::replies);
+    asking.get();
+    if (voted && late.held(Direction::requests) > 0) return true;
+    late.heal();
+    return false;
+  }));
+  servers[0].command({"DEL", "N"});
+  CHECK(refused(store, claim, {true, {}}).why == Refusal::Reason::split);
+  const Claim anew = claim_on("N");
+  granted(store, anew, {true, {}});
+  late.deliver_held(Direction::requests);
+  CHECK(renew(store, anew));
+  CHECK(release(store, anew) == Released::yes);
 }
 
 TEST_CASE("compat: --min-hold leaves the key with the rest of the time, and no longer") {

@@ -24,10 +24,12 @@ namespace {
 class HolderOf {
  public:
   explicit HolderOf(const std::string& url)
-      : process(start_dlock({"run", "-k", "a", "-t", "6s", "--", "sh", "-c",
+      : process(start_dlock({"run", "-k", "a", "-t", "12s", "--", "sh", "-c",
                              "touch '" + (dir_ / "in") + "'; exec sleep 300"},
                             at(url))) {
-    REQUIRE(eventually([&] { return std::filesystem::exists(dir_ / "in"); }));
+    const bool has_begun = eventually([&] { return std::filesystem::exists(dir_ / "in"); });
+    CAPTURE(process.err());
+    REQUIRE(has_begun);
   }
 
  private:

@@ -106,18 +106,17 @@ Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptio
   const Ask once{ask.wait, std::nullopt, true};  // nobody sleeps at a single server
   const Poll<Answer> poll(nodes_, [&](Store& node) { return node.acquire(claim, once, share); });
   const auto is_grant = [](const Answer& a) { return std::holds_alternative<Grant>(a); };
-  std::set<std::size_t>& unsure = unsure_[claim.token];
   const Deadline until = valid_until(sent, claim.ttl);
   const bool in_time = BootClock::now() < until;
-  if (in_time && poll.count(is_grant, unsure) >= majority()) {
-    unsure_.erase(claim.token);
+  if (in_time && poll.count(is_grant, unsure_of(claim)) >= majority()) {
     return Grant{{}, {claim.ttl, until}};
   }
   const bool needs_unsure_votes = in_time && poll.count(is_grant) >= majority();
-  give_votes_back(claim, unsure);
+  give_votes_back(claim);
   if (poll.is_interrupted() || poll.failures() >= majority()) poll.fail();
   Refusal refusal;
   refusal.why = Refusal::Reason::split;
+  if (needs_unsure_votes) refusal.reason = "a server may yet carry out an earlier release";
   for (const Answer& answer : poll.results()) {
     const auto* held = std::get_if<Refusal>(&answer);
     if (held != nullptr && !needs_unsure_votes) refusal = *held;
@@ -127,7 +126,12 @@ Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptio
   return refusal;
 }
 
-void RedlockStore::give_votes_back(const Claim& claim, std::set<std::size_t>& unsure) {
+std::set<std::size_t> RedlockStore::unsure_of(const Claim& claim) const {
+  const auto found = unsure_.find({claim.key, claim.token});
+  return found == unsure_.end() ? std::set<std::size_t>() : found->second;
+}
+
+void RedlockStore::give_votes_back(const Claim& claim) {
   const CallOptions back{later(BootClock::now(), time_to_give_votes_back), -1};
   std::vector<std::optional<Error>> errors(nodes_.size());
   at_once(nodes_.size(), [&](std::size_t i) {
@@ -140,7 +144,7 @@ void RedlockStore::give_votes_back(const Claim& claim, std::set<std::size_t>& un
     }
   });
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (errors[i]) unsure.insert(i);
+    if (errors[i]) unsure_[{claim.key, claim.token}].insert(i);
   }
 }
 
@@ -154,21 +158,21 @@ Renewed RedlockStore::renew(const Claim& claim, const RenewalTerms& terms,
   const Deadline sent = BootClock::now();
   const CallOptions share = share_of(call_options, terms.ttl.value_or(claim.ttl));
   const Poll<Renewed> poll(nodes_, [&](Store& node) { return node.renew(claim, terms, share); });
-  const auto votes = poll.count([](const Renewed& each) { return each.grant.has_value(); });
-  if (votes >= majority()) {
+  const auto has_grant = [](const Renewed& each) { return each.grant.has_value(); };
+  if (poll.count(has_grant, unsure_of(claim)) >= majority()) {
     for (const Renewed& each : poll.results()) {
       if (!each.grant) continue;
       const milliseconds length = each.grant->lease.length;
       return {Grant{{}, {length, valid_until(sent, length)}}};
     }
   }
-  if (votes + poll.failures() >= majority()) poll.fail();
+  if (poll.count(has_grant) + poll.failures() >= majority()) poll.fail();
   return {};
 }
 
 ReleaseResult RedlockStore::release(const Claim& claim, const ReleaseOptions& how,
                                     const CallOptions& call_options) {
-  unsure_.erase(claim.token);
+  unsure_.erase({claim.key, claim.token});
   const Poll<ReleaseResult> poll(
       nodes_, [&](Store& node) { return node.release(claim, how, call_options); });
   const auto votes =

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lock/store.hpp"
@@ -42,13 +43,14 @@ class RedlockStore final : public Store {
   /// Of a try: another server may answer where one is silent.
   static CallOptions share_of(const CallOptions& call_options, milliseconds ttl);
 
-  /// After a try that was refused. Adds to `unsure` those that did not answer.
-  void give_votes_back(const Claim& claim, std::set<std::size_t>& unsure);
+  /// After a try that was refused.
+  void give_votes_back(const Claim& claim);
+  /// The servers to which a release of that may come yet. It would take back a vote that was given
+  /// since, so theirs does not count; where it would decide, another token is to be taken.
+  std::set<std::size_t> unsure_of(const Claim& claim) const;
 
   std::vector<StorePtr> nodes_;
-  /// Of claims that wait: servers to which a release under this token may come yet. It would take
-  /// back a vote that was given since, so theirs does not count, and another token is to be taken.
-  std::map<Token, std::set<std::size_t>> unsure_;
+  std::map<std::pair<LockKey, Token>, std::set<std::size_t>> unsure_;
   bool has_told_ = false;
 };
 

@@ -106,7 +106,7 @@ struct Refusal {
   /// One of the first waiters sleeps no longer than this before it asks again: so it notices that
   /// those before it do not confirm what they are granted, where no message may tell it.
   milliseconds longest_sleep_near_head{5000};
-  std::string reason;      ///< of `unready`, for people
+  std::string reason;      ///< of `unready` and maybe of `split`, for people
   bool unordered = false;  ///< of `held`: there is no queue; the first to ask is granted
 };
 

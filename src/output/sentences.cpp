@@ -147,6 +147,7 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
     case Refusal::Reason::unready:
       return name + ": " + refusal.reason;
     case Refusal::Reason::split:
+      if (!refusal.reason.empty()) return name + ": " + refusal.reason;
       return name +
              " is wanted by several clients at once, and none of them has a majority of the " +
              "servers";

@@ -365,7 +365,7 @@ std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_option
     send("SET autocommit = 1", call_options);
     // On a new connection it commits nothing of them: the end of the old one has rolled them back.
     if (count_ != of_results) {
-      close();
+      abandon();
       throw_unavailable(shown_ + ": the connection broke");
     }
     if (receive_all(call_options).back().failed()) broke();

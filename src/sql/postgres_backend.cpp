@@ -118,16 +118,20 @@ void PostgresBackend::note_connection() {
   channels_.clear();
 }
 
+microseconds PostgresBackend::clock_in(const PostgresResult& row) const {
+  const auto clock = parse_number(row.value(0, 0).value_or(""), 0, latest_time.count());
+  if (!clock) throw_unavailable(name() + ": it tells no time");
+  return microseconds(*clock);
+}
+
 Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent) {
   const auto number = [&](int column) {
     return parse_number(row.value(0, column).value_or(""), 0, INT64_MAX);
   };
-  const auto clock = number(0);
-  if (!clock || *clock > latest_time.count()) throw_unavailable(name() + ": it tells no time");
   Snapshot seen;
   seen.sent = sent;
   seen.connection = connection_.count();
-  seen.clock = microseconds(*clock);
+  seen.clock = clock_in(row);
   if (row.value(0, 1) == "t") {
     connection_.close();
     throw_unavailable(name() + ": a standby: locks need the primary");
@@ -195,16 +199,18 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
                                  const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   const auto results =
-      done(select_record("") + "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
+      done("SELECT " + std::string(clock_expression(dialect)) +
+               "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
                page_condition(prefix, after, page_rows, dialect) + "; " + select_record(""),
            call_options);
   constexpr std::size_t results_of_all = 3;
   if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
   RecordPage page;
   // The clock is read before the rows, however long they are on their way; who lives is read after
-  // them, so that a waiter that comes meanwhile is in neither.
-  page.read = snapshot_from(results.front(), sent);
-  page.read.alive = snapshot_from(results.back(), sent).alive;
+  // them, so that a waiter that comes meanwhile is in neither. It is read once in a transaction,
+  // whatever is asked later (monitoring.sgml, "statistics snapshots").
+  page.read = snapshot_from(results.back(), sent);
+  page.read.clock = clock_in(results.front());
   const PostgresResult& rows = results[1];
   for (int row = 0; row < rows.rows(); ++row) {
     page.records.push_back(

@@ -50,6 +50,7 @@ class PostgresBackend final : public CasBackend {
   [[noreturn]] void refuse(const PostgresResult& failed);
   void create_table(const CallOptions& call_options);
   /// A snapshot from a row of clock, standby, pid, living pids, version and body.
+  microseconds clock_in(const PostgresResult& row) const;
   Snapshot snapshot_from(const PostgresResult& row, Deadline sent);
   void note_connection();
 

@@ -58,10 +58,15 @@ class RedlockStore::Poll {
     }
     return found;
   }
-  std::size_t failures() const {
-    return static_cast<std::size_t>(
-        std::count_if(errors_.begin(), errors_.end(), [](const auto& e) { return e.has_value(); }));
+  /// Those that did not answer.
+  std::set<std::size_t> failed() const {
+    std::set<std::size_t> without;
+    for (std::size_t i = 0; i < errors_.size(); ++i) {
+      if (errors_[i]) without.insert(i);
+    }
+    return without;
   }
+  std::size_t failures() const { return failed().size(); }
   /// Those that came.
   std::vector<Result> results() const {
     std::vector<Result> all;
@@ -133,19 +138,9 @@ std::set<std::size_t> RedlockStore::unsure_of(const Claim& claim) const {
 
 void RedlockStore::give_votes_back(const Claim& claim) {
   const CallOptions back{later(BootClock::now(), time_to_give_votes_back), -1};
-  std::vector<std::optional<Error>> errors(nodes_.size());
-  at_once(nodes_.size(), [&](std::size_t i) {
-    try {
-      nodes_[i]->release(claim, {ReleaseMode::ignore_floor}, back);
-    } catch (const Error& error) {
-      errors[i] = error;
-    } catch (const std::exception& error) {
-      errors[i] = Error(ErrorKind::bug, error.what());
-    }
-  });
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (errors[i]) unsure_[{claim.key, claim.token}].insert(i);
-  }
+  const Poll<ReleaseResult> poll(
+      nodes_, [&](Store& node) { return node.release(claim, {ReleaseMode::ignore_floor}, back); });
+  if (poll.failures() > 0) unsure_[{claim.key, claim.token}].merge(poll.failed());
 }
 
 Wake RedlockStore::sleep(const Claim&, Deadline until, int cancel_fd) {

@@ -119,8 +119,8 @@ std::vector<CasLeases::Left> EtcdBackend::left_of(const std::vector<std::int64_t
       const bool known = answer.code == EtcdCode::ok || answer.code == EtcdCode::not_found;
       if (!known) client_.refuse(answer);
       Left left{span_of(answer, "grantedTTL")};
-      // A leader that is being replaced tells 292 years: it has no end of the lease any more
-      // (etcd-io/etcd issue 17642).
+      // Before etcd 3.4.32 and 3.5.14 a leader that is being replaced, and so has no end of the
+      // lease any more, tells 292 years.
       left.left = span_in(answer.fields, "TTL").value_or(left.length);
       // It is told in whole seconds, rounded down.
       const bool lives = left.length > milliseconds(0) && number_in(answer.fields, "TTL") >= 0;

@@ -65,6 +65,17 @@ Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_o
   return answers;
 }
 
+void Nodes::await_stragglers(Deadline until) {
+  const auto next_straggler = [this] {
+    std::size_t node = 0;
+    while (node < size() && (!owes(node) || is_late(node))) ++node;
+    return node;
+  };
+  while (next_straggler() < size() && hear(until, -1)) {
+  }
+  for (auto node = next_straggler(); node < size(); node = next_straggler()) note_late(node);
+}
+
 std::size_t Nodes::owing() const {
   return static_cast<std::size_t>(std::count_if(
       asked_.begin(), asked_.end(), [](const Asked& asked) { return asked.request != 0; }));

@@ -59,6 +59,9 @@ class Nodes {
   /// answered.
   Answers poll(const NodeRequest& request, const CallOptions& call_options, milliseconds linger,
                const std::function<bool(const Answers&)>& enough);
+  /// Hears those that owe a reply and were not late before, until `until`. A node that does not
+  /// reply by then is late: the next call does not wait for it.
+  void await_stragglers(Deadline until);
   bool owes(std::size_t node) const { return asked_[node].request != 0; }
   std::size_t owing() const;  ///< so many nodes have a reply to give
   /// As NodeClients has it; what was asked is forgotten here, too.

@@ -284,24 +284,6 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   }
 }
 
-/// Until those have answered that were not late before: a silent server is waited for once.
-void QuorumStore::await_far_ones(Deadline deadline) {
-  const auto until = std::min(later(BootClock::now(), time_for_a_far_release), deadline);
-  const auto is_expected = [&](std::size_t node) {
-    return nodes_->owes(node) && !nodes_->is_late(node);
-  };
-  const auto any_is = [&] {
-    bool any = false;
-    for (std::size_t i = 0; i < nodes_->size(); ++i) any = any || is_expected(i);
-    return any;
-  };
-  while (any_is() && nodes_->hear(until, -1)) {
-  }
-  for (std::size_t i = 0; i < nodes_->size(); ++i) {
-    if (is_expected(i)) nodes_->note_late(i);
-  }
-}
-
 ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how,
                                    const CallOptions& call_options) {
   const HoldName name{claim.key, claim.token};
@@ -330,7 +312,10 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   counted(answers);
   // A semaphore needs more than a majority; and of a hold of another process nobody here knows.
   const bool each_counts = !ours || found->second.needed() > nodes_->majority();
-  if (each_counts) await_far_ones(call_options.deadline);
+  if (each_counts) {
+    const auto until = later(BootClock::now(), time_for_a_far_release);
+    nodes_->await_stragglers(std::min(until, call_options.deadline));
+  }
   if (acquired && yes < nodes_->majority() && yes + left + no < nodes_->majority())
     nodes_->throw_no_majority_of(answers);
   if (ours) quorum_holds_.erase(found);

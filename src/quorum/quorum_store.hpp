@@ -70,7 +70,6 @@ class QuorumStore final : public Store,
   void on_overtaken(const HoldName& about, std::size_t node) override;
   void on_news(const NodeReply& reply) override;
 
-  void await_far_ones(Deadline deadline);
   QuorumHold& quorum_hold(const HoldName& name, const std::optional<Claim>& claim);
   HoldRound round(const HoldName& name) { return {*nodes_, name, quorum_holds_.at(name)}; }
   QuorumHold& hold_to_renew(const Claim& claim, std::optional<Fence> granted);

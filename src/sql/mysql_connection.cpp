@@ -358,12 +358,12 @@ void MysqlConnection::send(const std::string& statements, const CallOptions& cal
 
 std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_options) {
   auto results = receive_all(call_options);
-  // As the server's init_connect may have it, which runs after the login is answered. It commits
-  // what the statements before it have changed.
+  // The server runs its init_connect after it has answered the login, so the first results tell. To
+  // turn autocommit on commits the changes of the statements before.
   if (!commits_each_statement()) {
     const int of_results = count_;
     send("SET autocommit = 1", call_options);
-    // On a new connection it commits nothing of them: the end of the old one has rolled them back.
+    // A new connection commits none of them: the server rolled them back as the old one ended.
     if (count_ != of_results) {
       abandon();
       throw_unavailable(shown_ + ": the connection broke");

@@ -206,9 +206,9 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
   constexpr std::size_t results_of_all = 3;
   if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
   RecordPage page;
-  // The clock is read before the rows, however long they are on their way; who lives is read after
-  // them, so that a waiter that comes meanwhile is in neither. It is read once in a transaction,
-  // whatever is asked later (monitoring.sgml, "statistics snapshots").
+  // The clock is read before the rows, however long they are on their way, and the living pids
+  // after them, so that each waiter in a row is among them. PostgreSQL reads the pids once in a
+  // transaction, so the first statement must not ask for them.
   page.read = snapshot_from(results.back(), sent);
   page.read.clock = clock_in(results.front());
   const PostgresResult& rows = results[1];

@@ -49,8 +49,9 @@ class PostgresBackend final : public CasBackend {
   /// Throws what a failed result means.
   [[noreturn]] void refuse(const PostgresResult& failed);
   void create_table(const CallOptions& call_options);
-  /// A snapshot from a row of clock, standby, pid, living pids, version and body.
+  /// The clock, which is the first column of a row.
   microseconds clock_in(const PostgresResult& row) const;
+  /// A snapshot from a row of clock, standby, pid, living pids, version and body.
   Snapshot snapshot_from(const PostgresResult& row, Deadline sent);
   void note_connection();
 

@@ -346,8 +346,9 @@ TEST_CASE("majority: a server that grants what it has not got has one vote and n
     }
     return tokens;
   };
-  // It does not wait long for the third of them. Were that a good one, the hold would stand on one
-  // good server alone, and with the liar's help another could be had beside it.
+  // The client does not wait long for the third of them. Were that a good one, one good server
+  // alone would have the hold, and the other one and the liar would grant the key to another
+  // client.
   const auto both_have_it = [&] {
     for (std::size_t i = 0; i < 2; ++i) {
       good.server(i).command({"DEL", "dlock:{k}", "dlock:{k}:fence"});

@@ -196,8 +196,11 @@ TEST_CASE("ZooKeeper: a list has what was written before, also from a server tha
     REQUIRE(comes_to_have(writer, "x:k:" + std::to_string(i), {"an entry"}));
   }
   // It is asked before it has heard of any of them.
-  auto count = std::async(std::launch::async, [&] { return reader.count("x:k:", soon()); });
-  sleep_until(later(BootClock::now(), milliseconds(50)), -1);
+  Event sent;
+  CallOptions call_options = soon();
+  call_options.sent = &sent;
+  auto count = std::async(std::launch::async, [&] { return reader.count("x:k:", call_options); });
+  CHECK(eventually([&] { return sent.raised(); }));
   servers.cont(follower);
   CHECK(count.get() == records);
 }

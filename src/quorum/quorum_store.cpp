@@ -86,10 +86,10 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
     }
     const VoteCount now = count_votes(quorum_hold, BootClock::now());
     const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
-    if (!go_on) return not_had(name, ask);
+    if (!go_on) return not_had(name, ask, !asked.wait);
     // The others see the same votes, and give theirs back meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
-    if (pause >= call_options.deadline) return not_had(name, ask);
+    if (pause >= call_options.deadline) return not_had(name, ask, !asked.wait);
     while (nodes_->hear(pause, call_options.cancel_fd)) {
     }
     round.ask_for_votes(ask, call_options.deadline);
@@ -156,8 +156,9 @@ void QuorumStore::refuse_doubles(const QuorumHold& quorum_hold) const {
   nodes_->refuse_doubles();
 }
 
-/// Why it was not acquired, and what is to become of the votes.
-Answer QuorumStore::not_had(const HoldName& name, const Ask& ask) {
+/// Why it was not acquired, and what is to become of the votes; `for_good`: nobody asks again under
+/// this token, and a vote that is still to come would stand until its lease ends.
+Answer QuorumStore::not_had(const HoldName& name, const Ask& ask, bool for_good) {
   QuorumHold& quorum_hold = quorum_holds_.at(name);
   const auto now = BootClock::now();
   const auto unknown = quorum_hold.unknown();
@@ -169,13 +170,14 @@ Answer QuorumStore::not_had(const HoldName& name, const Ask& ask) {
   if (holding >= quorum_hold.needed()) return split(name);
   Refusal refusal = merged_refusal(quorum_hold);
   const VoteCount count_votes = dlock::count_votes(quorum_hold, now);
+  const bool has_some = count_votes.mine > 0 || (for_good && quorum_hold.awaited() > 0);
   if (refusal.why != Refusal::Reason::held) {
-    if (count_votes.mine > 0) round(name).give_votes_back();
+    if (has_some) round(name).give_votes_back();
     return refusal;
   }
   if (auto unready = too_few_votes(quorum_hold, *nodes_)) return *unready;
   if (count_votes.decided) {
-    if (count_votes.mine == 0) return refusal;
+    if (!has_some) return refusal;
     refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
     // Where leases end, or are given back, the servers follow one another.
     if (!quorum_hold.outvoted_since) quorum_hold.outvoted_since = now;

@@ -75,7 +75,7 @@ class QuorumStore final : public Store,
   QuorumHold& hold_to_renew(const Claim& claim, std::optional<Fence> granted);
   bool take_ticket(QuorumHold& quorum_hold) const;
   static bool comes_after(QuorumHold& quorum_hold);
-  Answer not_had(const HoldName& name, const Ask& ask);
+  Answer not_had(const HoldName& name, const Ask& ask, bool for_good);
   Refusal split(const HoldName& name);
   milliseconds next_pause(const LockKey& key);
   void let_out(const QuorumHold& quorum_hold, const CallOptions& call_options);

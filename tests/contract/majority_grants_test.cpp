@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include "contract/engines.hpp"
 #include "lock/release.hpp"
 #include "support/counted_majority.hpp"
+#include "support/eventually.hpp"
 #include "support/recorded_process.hpp"
 
 namespace dlock::test {
@@ -42,6 +44,12 @@ void contend(const std::vector<Address>& servers, Share& share) {
   }
 }
 
+bool stands_on_all(const std::array<RedisServer, 3>& fleet, const std::string& key) {
+  return std::all_of(fleet.begin(), fleet.end(), [&](const RedisServer& each) {
+    return each.command({"EXISTS", "dlock:{" + key + "}"}).number == 1;
+  });
+}
+
 }  // namespace
 
 TEST_CASE("of ten who want one lock of five servers, four in five have it in one exchange") {
@@ -58,6 +66,36 @@ TEST_CASE("of ten who want one lock of five servers, four in five have it in one
   MESSAGE((contenders * grants_each)
           << " grants, of which " << share.of_one() << " % took one exchange with the servers");
   CHECK(share.of_one() > 80);
+}
+
+TEST_CASE("a claim that does not wait leaves no vote where the answer comes after its refusal") {
+  std::array<RedisServer, 3> fleet;
+  std::vector<Address> servers;
+  for (const RedisServer& each : fleet) {
+    record_process_of(each);
+    servers.push_back(each.address());
+  }
+  Exchanges exchanges(servers.size());
+  const StorePtr holder = counted_majority(servers, exchanges);
+  const StorePtr store = counted_majority(servers, exchanges);
+  const Claim first = claim_on("links");
+  granted(*store, first);
+  REQUIRE(eventually([&] { return stands_on_all(fleet, "links"); }));
+  REQUIRE(release(*store, first) == Released::yes);
+  RedisServer& late = fleet[2];
+  granted(*holder, claim_on("k"));
+  REQUIRE(eventually([&] { return stands_on_all(fleet, "k"); }));
+  late.command({"DEL", "dlock:{k}", "dlock:{k}:fence"});
+  late.stop();
+  CHECK(refused(*store, claim_on("k")).why == Refusal::Reason::held);
+  late.cont();
+  // That it has voted for a moment is seen by the fence that it raised.
+  REQUIRE(eventually([&] { return late.command({"EXISTS", "dlock:{k}:fence"}).number == 1; }));
+  CHECK(eventually(
+      [&] {
+        return late.command({"EXISTS", "dlock:{k}"}).number == 0;
+      },
+      long_ttl / 2));
 }
 
 }  // namespace dlock::test

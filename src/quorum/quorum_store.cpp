@@ -18,9 +18,9 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 /// How often the client with the most votes asks for the rest, before all begin anew.
 constexpr int tries_of_a_leader = 4;
-/// A release that is to reach all servers is sent in that time to one that is farther than the
-/// others, also if a TLS handshake comes first.
-constexpr milliseconds time_for_a_far_release{250};
+/// What is to reach all servers, as a release or an eviction, is sent in that time to one that is
+/// farther than the others, also if a TLS handshake comes first.
+constexpr milliseconds time_for_a_far_server{250};
 
 }  // namespace
 
@@ -315,7 +315,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   // A semaphore needs more than a majority; and of a hold of another process nobody here knows.
   const bool each_counts = !ours || found->second.needed() > nodes_->majority();
   if (each_counts) {
-    const auto until = later(BootClock::now(), time_for_a_far_release);
+    const auto until = later(BootClock::now(), time_for_a_far_server);
     nodes_->await_stragglers(std::min(until, call_options.deadline));
   }
   if (acquired && yes < nodes_->majority() && yes + left + no < nodes_->majority())
@@ -330,7 +330,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
 
 std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
                                        const Who& by, const CallOptions& call_options) {
-  const auto answers = nodes_->poll(Eviction{key, fence, by}, call_options, straggler_wait,
+  const auto answers = nodes_->poll(Eviction{key, fence, by}, call_options, time_for_a_far_server,
                                     [](const Nodes::Answers&) { return false; });
   std::vector<std::vector<Holder>> said;
   for (const auto& heard : answers) {

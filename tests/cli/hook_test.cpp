@@ -118,7 +118,7 @@ TEST_CASE("hook: neither the lock nor the command waits for it, nor does --wait-
 
 TEST_CASE(
     "hook: outlives the command that is stopped, with all it started, when the lock is lost") {
-  for (const char* more : {"-q", "--watchdog"}) {
+  for (const std::string more : {"-q", "--watchdog"}) {
     CAPTURE(more);
     const Place place(Engine::redis);
     const auto hook = blocking(place, "lost");

@@ -43,8 +43,7 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
   std::vector<Error> troubles;
   for (std::size_t i = 0; i < sentinels_.size(); ++i) {
     const auto share = left_until(call_options.deadline) / static_cast<int>(sentinels_.size() - i);
-    const auto patience = sentinels_.size() == 1 ? share : std::min(share, longest_silence);
-    const auto until = later(BootClock::now(), patience);
+    const auto until = later(BootClock::now(), std::min(share, longest_silence));
     try {
       const auto answer = ask(sentinels_[i], {until, call_options.cancel_fd});
       std::swap(sentinels_[0], sentinels_[i]);

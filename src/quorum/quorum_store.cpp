@@ -18,8 +18,8 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 /// How often the client with the most votes asks for the rest, before all begin anew.
 constexpr int tries_of_a_leader = 4;
-/// What is to reach all servers, as a release or an eviction, is sent in that time to one that is
-/// farther than the others, also if a TLS handshake comes first.
+/// What is to reach all servers, such as a release or an eviction, is sent in that time to one that
+/// is farther than the others, also if a TLS handshake comes first.
 constexpr milliseconds time_for_a_far_server{250};
 
 }  // namespace
@@ -170,14 +170,14 @@ Answer QuorumStore::not_had(const HoldName& name, const Ask& ask, bool for_good)
   if (holding >= quorum_hold.needed()) return split(name);
   Refusal refusal = merged_refusal(quorum_hold);
   const VoteCount count_votes = dlock::count_votes(quorum_hold, now);
-  const bool has_some = count_votes.mine > 0 || (for_good && quorum_hold.awaited() > 0);
+  const bool may_have_some = count_votes.mine > 0 || (for_good && quorum_hold.awaited() > 0);
   if (refusal.why != Refusal::Reason::held) {
-    if (has_some) round(name).give_votes_back();
+    if (may_have_some) round(name).give_votes_back();
     return refusal;
   }
   if (auto unready = too_few_votes(quorum_hold, *nodes_)) return *unready;
   if (count_votes.decided) {
-    if (!has_some) return refusal;
+    if (!may_have_some) return refusal;
     refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
     // Where leases end, or are given back, the servers follow one another.
     if (!quorum_hold.outvoted_since) quorum_hold.outvoted_since = now;
@@ -314,10 +314,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   counted(answers);
   // A semaphore needs more than a majority; and of a hold of another process nobody here knows.
   const bool each_counts = !ours || found->second.needed() > nodes_->majority();
-  if (each_counts) {
-    const auto until = later(BootClock::now(), time_for_a_far_server);
-    nodes_->await_stragglers(std::min(until, call_options.deadline));
-  }
+  if (each_counts) await_far_servers(call_options.deadline);
   if (acquired && yes < nodes_->majority() && yes + left + no < nodes_->majority())
     nodes_->throw_no_majority_of(answers);
   if (ours) quorum_holds_.erase(found);
@@ -328,10 +325,15 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   return {without, evicted_by};
 }
 
+void QuorumStore::await_far_servers(Deadline deadline) {
+  nodes_->await_stragglers(std::min(deadline, later(BootClock::now(), time_for_a_far_server)));
+}
+
 std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
                                        const Who& by, const CallOptions& call_options) {
-  const auto answers = nodes_->poll(Eviction{key, fence, by}, call_options, time_for_a_far_server,
+  const auto answers = nodes_->poll(Eviction{key, fence, by}, call_options, straggler_wait,
                                     [](const Nodes::Answers&) { return false; });
+  await_far_servers(call_options.deadline);
   std::vector<std::vector<Holder>> said;
   for (const auto& heard : answers) {
     const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->response) : nullptr;

@@ -76,6 +76,7 @@ class QuorumStore final : public Store,
   bool take_ticket(QuorumHold& quorum_hold) const;
   static bool comes_after(QuorumHold& quorum_hold);
   Answer not_had(const HoldName& name, const Ask& ask, bool for_good);
+  void await_far_servers(Deadline deadline);
   Refusal split(const HoldName& name);
   milliseconds next_pause(const LockKey& key);
   void let_out(const QuorumHold& quorum_hold, const CallOptions& call_options);

@@ -1,15 +1,13 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/databases.hpp"
-#include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
@@ -22,9 +20,8 @@ inline nlohmann::json state_at(const std::string& url, const std::string& key) {
 class CommandInside {
  public:
   explicit CommandInside(const std::string& url, const std::vector<std::string>& options = {})
-      : process(start_dlock(arguments(options), at(url))) {
-    REQUIRE(eventually([&] { return std::filesystem::exists(dir_ / "in"); }));
-  }
+      : process(patient_start([&] { return start_dlock(arguments(options), at(url)); },
+                              [&] { return std::filesystem::exists(dir_ / "in"); })) {}
   void end() { write_file(dir_ / "end", ""); }
 
  private:

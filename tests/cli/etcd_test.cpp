@@ -36,30 +36,30 @@ TEST_CASE("etcd: a lock is taken, renewed, seen and released by commands of thei
 TEST_CASE("etcd: a waiter is woken by the release, and by the death of the holder") {
   if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
-  CommandInside first(url, {"-t", "4s"});
+  CommandInside first(url, {"-t", "9s"});
   Process waiter = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "second"}, at(url));
   REQUIRE(eventually([&] { return waiters(url) == 1; }));
   first.end();
   auto result = waiter.wait(milliseconds(90'000));
   CHECK(result.out == "second\n");
   CHECK(result.duration < std::chrono::seconds(20));
-  CommandInside second(url, {"-t", "4s"});
+  CommandInside second(url, {"-t", "9s"});
   Process next = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "third"}, at(url));
   REQUIRE(eventually([&] { return waiters(url) == 1; }));
   second.process.kill_all();
   result = next.wait(milliseconds(90'000));
   CHECK(result.out == "third\n");
   // By itself it would have looked after 25 s.
-  CHECK(result.duration < std::chrono::seconds(20));
+  CHECK(result.duration < std::chrono::seconds(24));
 }
 
 TEST_CASE("etcd: a dead waiter is passed over when its lease has ended") {
   if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
   CommandInside holder(url);
-  Process dead = start_dlock({"run", "-t", "4s", "-k", "a", "--", "true"}, at(url));
+  Process dead = start_dlock({"run", "-t", "9s", "-k", "a", "--", "true"}, at(url));
   REQUIRE(eventually([&] { return waiters(url) == 1; }));
-  Process living = start_dlock({"run", "-t", "4s", "-k", "a", "--", "echo", "in"}, at(url));
+  Process living = start_dlock({"run", "-t", "9s", "-k", "a", "--", "echo", "in"}, at(url));
   REQUIRE(eventually([&] { return waiters(url) == 2; }));
   dead.kill_all();
   holder.end();

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 std::string sorted(std::vector<std::string> names) {
@@ -66,11 +67,7 @@ Process Scene::hold(const std::string& key, const std::string& until,
   const std::string script =
       "echo >holds-" + until + "; until [ -e " + until + " ]; do sleep 0.01; done";
   arguments.insert(arguments.end(), {"--", "sh", "-c", script});
-  Process holder = start(arguments);
-  if (!wait_for_file(path("holds-" + until), milliseconds(30'000))) {
-    throw Error(ErrorKind::bug, "did not come to hold " + key + ": " + holder.err());
-  }
-  return holder;
+  return patient_start([&] { return start(arguments); }, [&] { return has("holds-" + until); });
 }
 
 Process Scene::queue_up(const std::string& key, std::size_t count, const std::string& script,

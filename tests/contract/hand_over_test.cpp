@@ -166,6 +166,25 @@ TEST_CASE("a hand-over by a server whose clock was set has to be confirmed") {
   }
 }
 
+TEST_CASE("a hand-over drops the waiter behind that has given no sign of life for 75 s") {
+  ShimClock clock;
+  Pair pair(under(clock));
+  const StorePtr silent = pair.engine.open();
+  queue_up(*silent, claim_on("k"));
+  clock.advance(std::chrono::seconds(20));
+  REQUIRE(renew(*pair.holder, pair.held));
+  clock.advance(std::chrono::seconds(20));
+  REQUIRE(renew(*pair.holder, pair.held));
+  clock.advance(std::chrono::seconds(20));
+  REQUIRE(renew(*pair.holder, pair.held));
+  clock.advance(std::chrono::seconds(16));
+  queue_up(*pair.waiter, pair.next);
+  // Now both are told when the lease ends, and the hand-over has nothing else to say.
+  REQUIRE(pair.holder->renew(pair.held, {.ttl = milliseconds(3000)}, soon()).grant);
+  release(*pair.holder, pair.held);
+  CHECK(state_of(*pair.holder, "k").waiters.empty());
+}
+
 TEST_CASE("a hand-over that replicas must have has to be confirmed") {
   RedisEngine engine;
   const auto holder = engine.open();

@@ -28,9 +28,11 @@ if only_hold and guard_end == 0 then
   local latest = now + (lease + told_slack) * 1000
   for i = 2, #line do
     local waiter = call('HGET', KEYS[3], line[i]) or ''
-    local told, other = string.match(waiter, '^%d+ (%d+) [^ !]%S* %S+ %d+ %d+ %d+ %d+ (%S+)')
+    local last, told, other =
+      string.match(waiter, '^(%d+) (%d+) [^ !]%S* %S+ %d+ %d+ %d+ %d+ (%S+)')
     told = tonumber(told or 0)
     ready = ready and told > now and told <= latest and string.sub(other, 1, #owner) ~= owner
+      and tonumber(last) >= now - longest_silence
   end
   if ready then
     local fence = next_fence(tonumber(proposal))

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -44,12 +45,16 @@ class WakeCounter {
   int wakes(std::size_t index) const { return seen_.at(index).wakes; }
 
  private:
-  /// A wake-up is over when its process sleeps again, or it would count for two steps.
+  /// A wake-up is over when its process sleeps again, or it would count for two steps. One that has
+  /// no processor yet is awake.
   void await_quiet(milliseconds span) const {
     REQUIRE(eventually([&] {
       const std::vector<long> before = all();
       std::this_thread::sleep_for(span);
-      return all() == before;
+      const bool asleep = std::all_of(seen_.begin(), seen_.end(), [](const Seen& each) {
+        return !is_alive(each.pid) || is_in_state('S', each.pid);
+      });
+      return asleep && all() == before;
     }));
   }
 

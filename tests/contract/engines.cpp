@@ -88,8 +88,25 @@ RedisOptions under(const ShimClock& clock) {
 
 CallOptions briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
 
+namespace {
+
+/// A server of several that stands still for a moment, or an election, costs an answer, and the
+/// same request may be repeated.
+Answer answer_to(Store& store, const Claim& claim, const Ask& ask) {
+  const Deadline until = soon().deadline;
+  while (true) {
+    try {
+      return store.acquire(claim, ask, soon());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable || BootClock::now() >= until) throw;
+    }
+  }
+}
+
+}  // namespace
+
 Grant granted(Store& store, const Claim& claim, const Ask& ask) {
-  const Answer answer = store.acquire(claim, ask, soon());
+  const Answer answer = answer_to(store, claim, ask);
   REQUIRE(std::holds_alternative<Grant>(answer));
   return std::get<Grant>(answer);
 }
@@ -97,7 +114,7 @@ Grant granted(Store& store, const Claim& claim, const Ask& ask) {
 Grant granted_briefly(Store& store, Claim& claim) {
   Answer answer;
   const auto is_had = [&] {
-    answer = store.acquire(claim, {}, soon());
+    answer = answer_to(store, claim, {});
     const auto* refusal = std::get_if<Refusal>(&answer);
     if (refusal == nullptr) return true;
     REQUIRE(refusal->why == Refusal::Reason::split);
@@ -110,13 +127,13 @@ Grant granted_briefly(Store& store, Claim& claim) {
 }
 
 Refusal refused(Store& store, const Claim& claim, const Ask& ask) {
-  const Answer answer = store.acquire(claim, ask, soon());
+  const Answer answer = answer_to(store, claim, ask);
   REQUIRE(std::holds_alternative<Refusal>(answer));
   return std::get<Refusal>(answer);
 }
 
 bool enters(Store& store, const Claim& claim) {
-  const Answer answer = store.acquire(claim, {}, soon());
+  const Answer answer = answer_to(store, claim, {});
   const auto* refusal = std::get_if<Refusal>(&answer);
   // Votes that were split stay with the claim until it gives them back.
   if (refusal != nullptr && refusal->why == Refusal::Reason::split) release(store, claim);
@@ -176,7 +193,7 @@ bool let_in(Store& store, Claim& claim) {
     }
     until = std::min(end, wake.ask_again_at);
     if (wake.why == Wake::Reason::changed) continue;
-    const Answer answer = store.acquire(claim, {true, ticket}, soon());
+    const Answer answer = answer_to(store, claim, {true, ticket});
     const auto* refusal = std::get_if<Refusal>(&answer);
     if (refusal == nullptr) return true;
     queued = refusal->why != Refusal::Reason::split;

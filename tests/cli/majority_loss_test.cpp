@@ -50,7 +50,7 @@ bool is_renewed(const Fleet& fleet, std::size_t i) {
         const std::string now = stored_hold(fleet, i);
         return !now.empty() && now != before;
       },
-      milliseconds(5000));
+      milliseconds(15'000));
 }
 
 /// What becomes of a server: kill -9, or that it stands still.
@@ -100,7 +100,7 @@ Result job_while_pairs_fail(const std::vector<Pair>& pairs) {
   FleetOptions options;
   options.keeping.assign(5, Keeping::aof_always);
   const FleetScene scene(options);
-  Process job = beating(scene, "2");
+  Process job = beating(scene, "4");
   const bool lives = std::all_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
     return goes_on_without(scene.fleet, job, pair);
   });

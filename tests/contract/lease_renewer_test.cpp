@@ -48,7 +48,7 @@ TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands
 TEST_OF_ENGINES("a keeper keeps its holds through an outage shorter than the lease") {
   Engine engine;
   const auto store = engine.open();
-  const Held held = take(*store, "k", milliseconds(6000));
+  const Held held = take(*store, "k", milliseconds(9000));
   LeaseRenewer keeper(*store, {held});
   engine.freeze(held.claim.key);
   CHECK(eventually([&] { return keeper.loss().has_value(); }));

@@ -18,8 +18,8 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 /// How often the client with the most votes asks for the rest, before all begin anew.
 constexpr int tries_of_a_leader = 4;
-/// What is to reach all servers, such as a release or an eviction, is sent in that time to one that
-/// is farther than the others, also if a TLS handshake comes first.
+/// In this time the client sends a release or an eviction to a server that is farther than the
+/// others, also if a TLS handshake comes first.
 constexpr milliseconds time_for_a_far_server{250};
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
+#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
@@ -35,9 +36,6 @@ std::vector<std::vector<std::string>> all_commands() {
           {"inspect"}};
 }
 
-/// What a busy machine may take on top of the time that dlock gives a server.
-constexpr milliseconds for_the_machine{3000};
-
 void check_fails(const std::string& url, const std::vector<std::string>& words, int code,
                  const std::string& says, milliseconds within) {
   ProcessOptions options;
@@ -51,7 +49,7 @@ void check_fails(const std::string& url, const std::vector<std::string>& words, 
   CHECK(is_one_message(result.err));
   CHECK(holds(result.err, url.substr(0, url.find('?'))));
   CHECK(holds(result.err, says));
-  CHECK(result.duration < within + for_the_machine);
+  CHECK(result.duration < stretched(within));
 }
 
 void check_all_fail(const std::string& url, int code, const std::string& says,

@@ -21,7 +21,8 @@ class CommandInside {
  public:
   explicit CommandInside(const std::string& url, const std::vector<std::string>& options = {})
       : process(patient_start([&] { return start_dlock(arguments(options), at(url)); },
-                              [&] { return std::filesystem::exists(dir_ / "in"); })) {}
+                              [&] { return std::filesystem::exists(dir_ / "in"); },
+                              "the command did not begin")) {}
   void end() { write_file(dir_ / "end", ""); }
 
  private:

@@ -90,8 +90,8 @@ CallOptions briefly() { return {later(BootClock::now(), milliseconds(150)), -1};
 
 namespace {
 
-/// A server of several that stands still for a moment, or an election, costs an answer, and the
-/// same request may be repeated.
+/// Asks once more where no server answered: one of several that stands still for a moment, or an
+/// election, costs an answer.
 Answer answer_to(Store& store, const Claim& claim, const Ask& ask) {
   const Deadline until = soon().deadline;
   while (true) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include "contract/engines.hpp"
@@ -44,7 +45,17 @@ void contend(const std::vector<Address>& servers, Share& share) {
   }
 }
 
-bool stands_on_all(const std::array<RedisServer, 3>& fleet, const std::string& key) {
+/// Where they listen. They vote at once.
+std::vector<Address> ready(std::span<const RedisServer> fleet) {
+  std::vector<Address> servers;
+  for (const RedisServer& each : fleet) {
+    record_process_of(each);
+    servers.push_back(each.address());
+  }
+  return servers;
+}
+
+bool stands_on_all(std::span<const RedisServer> fleet, const std::string& key) {
   return std::all_of(fleet.begin(), fleet.end(), [&](const RedisServer& each) {
     return each.command({"EXISTS", "dlock:{" + key + "}"}).number == 1;
   });
@@ -54,11 +65,7 @@ bool stands_on_all(const std::array<RedisServer, 3>& fleet, const std::string& k
 
 TEST_CASE("of ten who want one lock of five servers, four in five have it in one exchange") {
   std::array<RedisServer, 5> fleet;
-  std::vector<Address> servers;
-  for (const RedisServer& each : fleet) {
-    record_process_of(each);
-    servers.push_back(each.address());
-  }
+  const std::vector<Address> servers = ready(fleet);
   Share share;
   std::vector<std::thread> threads;
   for (int i = 0; i < contenders; ++i) threads.emplace_back([&] { contend(servers, share); });
@@ -70,11 +77,7 @@ TEST_CASE("of ten who want one lock of five servers, four in five have it in one
 
 TEST_CASE("a claim that does not wait leaves no vote where the answer comes after its refusal") {
   std::array<RedisServer, 3> fleet;
-  std::vector<Address> servers;
-  for (const RedisServer& each : fleet) {
-    record_process_of(each);
-    servers.push_back(each.address());
-  }
+  const std::vector<Address> servers = ready(fleet);
   Exchanges exchanges(servers.size());
   const StorePtr holder = counted_majority(servers, exchanges);
   const StorePtr store = counted_majority(servers, exchanges);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/error.hpp"
 #include "support/eventually.hpp"
 #include "support/process.hpp"
@@ -8,18 +10,20 @@ namespace dlock::test {
 
 /// The run that `start()` starts, once `begun()` has come true. On a busy machine a first request
 /// may take longer than a short lease leaves it: a run that has found no server is started anew.
-/// Error with what the run wrote where it ended otherwise, or took longer than 30 s.
+/// Error with `failure` and what the run wrote where it ended otherwise, or took longer than 30 s.
 template <typename Start, typename Begun>
-Process patient_start(Start start, Begun begun) {
-  constexpr int without_server = 69;
+Process patient_start(Start start, Begun begun, const std::string& failure) {
   constexpr int most_tries = 5;
   for (int tries = 1;; ++tries) {
     Process process = start();
-    eventually([&] { return begun() || !process.running(); });
-    if (begun()) return process;
-    const bool again =
-        !process.running() && process.wait().exit_code == without_server && tries < most_tries;
-    if (!again) throw Error(ErrorKind::bug, "the command did not begin: " + process.err());
+    bool has_begun = false;
+    eventually([&] { return (has_begun = begun()) || !process.running(); });
+    if (has_begun || begun()) return process;
+    const bool found_no_server =
+        !process.running() && process.wait().exit_code == static_cast<int>(ErrorKind::unavailable);
+    if (!found_no_server || tries == most_tries) {
+      throw Error(ErrorKind::bug, failure + ": " + process.err());
+    }
   }
 }
 

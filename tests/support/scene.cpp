@@ -67,7 +67,8 @@ Process Scene::hold(const std::string& key, const std::string& until,
   const std::string script =
       "echo >holds-" + until + "; until [ -e " + until + " ]; do sleep 0.01; done";
   arguments.insert(arguments.end(), {"--", "sh", "-c", script});
-  return patient_start([&] { return start(arguments); }, [&] { return has("holds-" + until); });
+  return patient_start([&] { return start(arguments); }, [&] { return has("holds-" + until); },
+                       "did not come to hold " + key);
 }
 
 Process Scene::queue_up(const std::string& key, std::size_t count, const std::string& script,
@@ -76,11 +77,8 @@ Process Scene::queue_up(const std::string& key, std::size_t count, const std::st
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   arguments.insert(arguments.end(),
                    {"--", "sh", "-c", "i=" + std::to_string(count) + "; " + script});
-  Process waiter = start(arguments);
-  if (!eventually([&] { return waiting(key) == count; }, milliseconds(30'000))) {
-    throw Error(ErrorKind::bug, "did not queue up for " + key + ": " + waiter.err());
-  }
-  return waiter;
+  return patient_start([&] { return start(arguments); }, [&] { return waiting(key) == count; },
+                       "did not queue up for " + key);
 }
 
 bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys) {

@@ -62,27 +62,8 @@ class Idle : public Member {
   Standing standing() const override { return {}; }
 };
 
-/// Hears of an eviction only after this long, unless it is interrupted before.
-class Far final : public Idle {
- public:
-  Far(milliseconds way, std::atomic<bool>& evicted) : way_(way), evicted_(evicted) {}
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions& call_options) override {
-    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
-    if (poll_until(fds, later(BootClock::now(), way_)) > 0) {
-      throw Error(ErrorKind::interrupted, "interrupted");
-    }
-    evicted_ = true;
-    return {};
-  }
-
- private:
-  milliseconds way_;
-  std::atomic<bool>& evicted_;
-};
-
 /// Answers a release after so long, unless it is interrupted, and everything else at once. It takes
-/// a moment until the release is on its way, or longer where the server is far.
+/// a moment until a release or an eviction is on its way, or longer where the server is far.
 class Slow final : public Idle {
  public:
   Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released,
@@ -91,20 +72,30 @@ class Slow final : public Idle {
 
   ReleaseResult release(const Claim&, const ReleaseOptions&,
                         const CallOptions& call_options) override {
-    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
-    if (poll_until(fds, later(BootClock::now(), is_sent_after_)) > 0) {
-      throw Error(ErrorKind::interrupted, "interrupted");
-    }
-    sent_ = true;
+    send(call_options);
     call_options.sent->raise();
-    if (poll_until(fds, later(BootClock::now(), takes_)) > 0) {
-      throw Error(ErrorKind::interrupted, "interrupted");
-    }
+    pass(takes_, call_options);
     released_ = true;
     return {Released::yes};
   }
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
+                            const CallOptions& call_options) override {
+    send(call_options);
+    return {};
+  }
 
  private:
+  void send(const CallOptions& call_options) {
+    pass(is_sent_after_, call_options);
+    sent_ = true;
+  }
+  static void pass(milliseconds time, const CallOptions& call_options) {
+    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}};
+    if (poll_until(fds, later(BootClock::now(), time)) > 0) {
+      throw Error(ErrorKind::interrupted, "interrupted");
+    }
+  }
+
   milliseconds takes_;
   milliseconds is_sent_after_;
   std::atomic<bool>& sent_;
@@ -206,6 +197,25 @@ const Vote waiting_vote{Claim(), {true, {}}, Fence{1}};
 
 Deadline soon() { return later(BootClock::now(), long_time); }
 
+/// Whether a store of three members sends what `ask` asks it to the third, which is so far.
+template <typename Request>
+bool is_sent_to_a_far_member(milliseconds way, Request ask) {
+  std::atomic<bool> sent[3] = {}, released[3] = {};
+  // On a busy machine the far one may be later than it is waited for, and not each time.
+  return eventually([&] {
+    QuorumStore store(std::make_unique<ThreadedNodeClients>([&] {
+      std::vector<std::unique_ptr<Member>> members;
+      for (const int i : {0, 1, 2}) {
+        members.push_back(std::make_unique<Slow>(milliseconds(0), sent[i], released[i],
+                                                 i == 2 ? way : milliseconds(0)));
+      }
+      return members;
+    }));
+    ask(store);
+    return sent[2].load();
+  });
+}
+
 std::size_t entries(const char* directory) {
   const std::filesystem::directory_iterator all(directory);
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
@@ -228,36 +238,14 @@ TEST_CASE("council: who leaves sees a release on its way to a member that never 
 }
 
 TEST_CASE("council: a release is sent to a member that is farther than the others, too") {
-  std::atomic<bool> sent[3] = {}, released[3] = {};
-  // On a busy machine the far one may be later than it is waited for, and not each time.
-  CHECK(eventually([&] {
-    QuorumStore store(std::make_unique<ThreadedNodeClients>([&] {
-      std::vector<std::unique_ptr<Member>> members;
-      for (const int i : {0, 1, 2}) {
-        const milliseconds way(i == 2 ? 60 : 0);
-        members.push_back(std::make_unique<Slow>(milliseconds(0), sent[i], released[i], way));
-      }
-      return members;
-    }));
-    const Claim claim = claim_named({"k"}, {"t"});
-    CHECK(store.release(claim, {}, {soon(), -1}).outcome == Released::yes);
-    return sent[2].load();
+  CHECK(is_sent_to_a_far_member(milliseconds(60), [](QuorumStore& store) {
+    CHECK(store.release(claim_named({"k"}, {"t"}), {}, {soon(), -1}).outcome == Released::yes);
   }));
 }
 
 TEST_CASE("council: an eviction is sent to a member that is farther than the others, too") {
-  std::atomic<bool> evicted[3] = {};
-  // On a busy machine the far one may be later than it is waited for, and not each time.
-  CHECK(eventually([&] {
-    QuorumStore store(std::make_unique<ThreadedNodeClients>([&] {
-      std::vector<std::unique_ptr<Member>> members;
-      for (const int i : {0, 1, 2}) {
-        members.push_back(std::make_unique<Far>(milliseconds(i == 2 ? 150 : 0), evicted[i]));
-      }
-      return members;
-    }));
+  CHECK(is_sent_to_a_far_member(milliseconds(150), [](QuorumStore& store) {
     store.evict({"k"}, std::nullopt, Who(), {soon(), -1});
-    return evicted[2].load();
   }));
 }
 

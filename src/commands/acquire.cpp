@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "commands/commands.hpp"
+#include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
 #include "lock/release.hpp"
@@ -52,6 +53,7 @@ class Acquire {
  private:
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_keeper(const std::vector<Held>& held);
+  std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
   int abandoned();
   void give_all_back(const std::vector<Held>& held);
   void die_if_told(const std::vector<Held>& held);
@@ -86,6 +88,9 @@ int Acquire::operator()() {
   if (script_) {
     const int code = start_keeper(result.held);
     if (code != 0) return code;
+  } else if (const auto lost = lost_meanwhile(result.held)) {
+    log_.error(*lost + "; no token is printed");
+    return static_cast<int>(ExitCode::lost);
   }
   if (!settings_.quiet) {
     const auto text = report(settings_, result.held, acquiring_.fences(result.held));
@@ -117,6 +122,20 @@ int Acquire::start_keeper(const std::vector<Held>& held) {
     if (start == AttachDaemon::Start::lost) return lost_already();
     die_if_told(held);
     if (start == AttachDaemon::Start::keeps) return 0;
+  }
+}
+
+/// Where dlock stood still before it read the answer, the lease may be nearly over by now, or the
+/// lock another's: the caller gets two thirds of it at least, or no token. A keeper looks itself.
+std::optional<std::string> Acquire::lost_meanwhile(const std::vector<Held>& held) {
+  try {
+    HeldLocks holding(acquiring_.store(), held, log_);
+    if (holding.ready_to_start(settings_.ttl / 3)) return std::nullopt;
+    give_all_back(held);
+    return holding.loss_text();
+  } catch (const Error&) {
+    give_all_back(held);
+    throw;
   }
 }
 

@@ -3,6 +3,7 @@
 #include "attach/release_socket.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/wait.hpp"
 #include "commands/commands.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
@@ -33,11 +34,31 @@ ExitCode throw_out(Store& store, const ReleaseSettings& settings, const LockKey&
   return ExitCode::lost;
 }
 
+/// Where the answer to a request that was sent is lost, the engine may have released: it is asked
+/// once more, and then the hold is gone by the first request, or by the end of its lease.
+ReleaseResult release_for_certain(Store& store, const Claim& claim, const Log& log) {
+  const CallOptions both = short_call();
+  CallOptions first = share_of(both, 2);
+  const Event sent;
+  first.sent = &sent;
+  try {
+    return store.release(claim, {}, first);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unavailable || !sent.raised()) throw;
+  }
+  const auto second = store.release(claim, {}, both);
+  if (second.outcome != Released::not_held || second.evicted_by) return second;
+  log.notice(
+      escaped(claim.key.text) +
+      ": the server's first answer was lost; by the second the token holds nothing any more");
+  return {Released::yes};
+}
+
 ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockKey& key,
                       const Log& log) {
   const Token& token = *settings.token;
   const ReleaseNotice notice(token, key);
-  const auto [outcome, by] = store.release(claim_named(key, token), {}, short_call());
+  const auto [outcome, by] = release_for_certain(store, claim_named(key, token), log);
   const bool was_held = outcome != Released::not_held;
   notice.answered(was_held);
   if (settings.json && !settings.quiet) print(released_json(key, was_held, by));

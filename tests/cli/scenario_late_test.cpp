@@ -1,0 +1,132 @@
+// What dlock hears too late, or never: a grant that lies unread while its lease ends, and a release
+// without an answer.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "support/fault_proxy.hpp"
+#include "support/scene.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// The server has the script, so that one request is one reply.
+void send_the_script(const RedisScene& scene) {
+  REQUIRE(scene.run({"run", "-q", "-k", "warm", "--", "true"}).exit_code == 0);
+}
+
+/// How the command ended that was stopped before it read its grant of "k", and went on when another
+/// had the lock; which that one kept.
+Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words) {
+  send_the_script(scene);
+  FaultProxy proxy(scene.server.address());
+  proxy.hold(Direction::replies);
+  scene.go_through(proxy.url());
+  Process late = scene.start(words);
+  // To the connection's name, and to the script.
+  REQUIRE(eventually([&] { return proxy.held(Direction::replies) == 2; }));
+  late.signal(SIGSTOP);
+  late.wait_until_stopped();
+  proxy.deliver_held(Direction::replies);
+  scene.go_through(scene.server.url());
+  Process next = scene.hold("k", "go");
+  const std::string before = scene.server.command({"HKEYS", "dlock:{k}"}).items.at(0).text;
+  late.signal(SIGCONT);
+  const Result result = late.wait();
+  const Reply after = scene.server.command({"HKEYS", "dlock:{k}"});
+  CHECK(after.items.size() == 1);
+  CHECK(after.items.at(0).text == before);
+  scene.touch("go");
+  CHECK(next.wait().exit_code == 0);
+  CHECK(scene.kept() == scene.may_stay({"k", "warm"}));
+  return result;
+}
+
+/// The same, where the machine was quick enough for dlock to be stopped before it gave up.
+Result late(const std::vector<std::string>& words, RedisScene& scene) {
+  Result result = grant_read_late(scene, words);
+  for (int tries = 1; result.exit_code == 69 && tries < 3; ++tries) {
+    scene.go_through(scene.server.url());
+    remove(scene.path("go").c_str());
+    result = grant_read_late(scene, words);
+  }
+  return result;
+}
+
+std::string token_of(const RedisScene& scene) {
+  const Result acquired = scene.run({"acquire", "-n", "-t", "60", "k"});
+  REQUIRE(acquired.exit_code == 0);
+  return acquired.out.substr(0, acquired.out.find('\n'));
+}
+
+bool is_free(const RedisScene& scene) { return !scene.is_held("k"); }
+
+}  // namespace
+
+TEST_CASE("a grant that run reads after its lease: 79, and the command is not started") {
+  RedisScene scene;
+  const Result result = late({"run", "-t", "6", "-k", "k", "--", "touch", "ran"}, scene);
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "no longer has it; COMMAND was not started\n") == 1);
+  CHECK_FALSE(scene.has("ran"));
+}
+
+TEST_CASE("a grant that acquire reads after its lease: 79, and no token") {
+  RedisScene scene;
+  const Result result = late({"acquire", "-t", "6", "k"}, scene);
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "no longer has it; no token is printed\n") == 1);
+  CHECK(result.out == "");
+}
+
+TEST_CASE("release: what was done though its answer was lost is told as done, in one line") {
+  RedisScene scene;
+  const std::string token = token_of(scene);
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  // To the connection's name, and to the release.
+  proxy.drop_replies(2);
+  const Result result = scene.run({"release", "k", "--token", token});
+  CHECK(result.exit_code == 0);
+  CHECK(times(result.err, "k: the server's first answer was lost; by the second") == 1);
+  CHECK(times(result.err, "\n") == 1);
+  CHECK(is_free(scene));
+  CHECK(scene.run({"release", "k", "--token", token}).exit_code == 79);
+}
+
+TEST_CASE("renew: what was done though its answer was lost is done again, and the lock is held") {
+  RedisScene scene;
+  const std::string token = token_of(scene);
+  FaultProxy proxy(scene.server.address());
+  proxy.drop_replies(2);
+  scene.go_through(proxy.url());
+  const Result unknown = scene.run({"renew", "k", "--token", token});
+  CHECK(unknown.exit_code == 69);
+  CHECK(times(unknown.err, "\n") == 1);
+  CHECK(scene.run({"renew", "k", "--token", token}).exit_code == 0);
+  CHECK(scene.run({"release", "k", "--token", token}).exit_code == 0);
+}
+
+TEST_CASE("a server that never answers the release: the command's exit code, and one line") {
+  for (const int code : {0, 3}) {
+    RedisScene scene;
+    Process job = scene.start(
+        {"run", "-t", "60", "-k", "k", "--", "sh", "-c",
+         "echo >begun; until [ -e go ]; do sleep 0.01; done; exit " + std::to_string(code)});
+    REQUIRE(eventually([&] { return scene.has("begun"); }));
+    scene.server.stop();
+    scene.touch("go");
+    const Result result = job.wait();
+    CHECK(result.exit_code == code);
+    CHECK(times(result.err, "could not release k, which ends with its lease: ") == 1);
+    CHECK(times(result.err, "\n") == 1);
+    scene.server.cont();
+    // The request lies in the server's socket.
+    CHECK(eventually([&] { return is_free(scene); }));
+  }
+}
+
+}  // namespace dlock::test

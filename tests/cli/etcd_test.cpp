@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "cli/etcd.hpp"
 #include "cli/place.hpp"
@@ -72,6 +74,38 @@ TEST_CASE("etcd: a holder whose lease is revoked by hand stops its command") {
   CommandInside holder(etcd.url(), {"-t", "6s"});
   etcd.clear();
   CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
+}
+
+/// The leases that keys have now.
+std::set<std::int64_t> leases_in(EtcdServers& etcd) {
+  std::set<std::int64_t> leases;
+  for (const EtcdEntry& entry : etcd.entries()) leases.insert(entry.lease);
+  return leases;
+}
+
+TEST_CASE("etcd: a waiter whose lease is revoked by hand queues again, and is let in") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers& etcd = one_etcd();
+  const std::string url = etcd.url();
+  CommandInside holder(url, {"-t", "60s"});
+  const auto before = leases_in(etcd);
+  Process waiter = start_dlock({"run", "-t", "60s", "-k", "a", "--", "echo", "in"}, at(url));
+  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  std::set<std::int64_t> revoked;
+  for (const std::int64_t lease : leases_in(etcd)) {
+    if (before.contains(lease)) continue;
+    revoked.insert(lease);
+    etcd.ask("lease/revoke", {{"ID", std::to_string(lease)}});
+  }
+  REQUIRE(revoked.size() == 1);
+  REQUIRE(eventually([&] {
+    const auto now = leases_in(etcd);
+    return std::any_of(now.begin(), now.end(), [&](std::int64_t lease) {
+      return !before.contains(lease) && !revoked.contains(lease);
+    });
+  }));
+  holder.end();
+  CHECK(waiter.wait(milliseconds(90'000)).out == "in\n");
 }
 
 TEST_CASE("etcd: an evicted holder says who evicted it, and stops its command") {

@@ -242,4 +242,23 @@ TEST_CASE("majority: servers that have run for two minutes have a vote from the 
   CHECK(scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"}).out == "ran\n");
 }
 
+TEST_CASE("majority: the clock of one of three servers jumps, and a job keeps its lock") {
+  for (const std::chrono::seconds jump : {std::chrono::seconds(60), std::chrono::seconds(-60)}) {
+    CAPTURE(jump.count());
+    FleetOptions options;
+    options.servers = 3;
+    options.clocked = {0};
+    const FleetScene scene(options);
+    Process job = beating(scene, "9");
+    scene.fleet.clock(0).advance(jump);
+    CHECK(scene.run({"run", "-n", "-k", "k", "--", "true"}).exit_code == 75);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(is_renewed(scene.fleet, i));
+    CHECK(job.running());
+    job.signal(SIGTERM);
+    const Result result = job.wait();
+    CHECK(result.signal == SIGTERM);
+    CHECK(times(result.err, "lost") == 0);
+  }
+}
+
 }  // namespace dlock::test

@@ -30,10 +30,15 @@ TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the nex
   late.signal(SIGSTOP);
   late.wait_until_stopped();
   kill(command, SIGSTOP);
-  Process next = scene.hold("k", "go");
-  const std::string held = scene.inspect("k"), beats = read_file(scene.path("beats"));
-  const Result wrote = scene.run(
-      {"guard", "--state", "fence", "-c", "true", "--fence", std::to_string(late_fence + 1)});
+  Process next = scene.start({"run", "-k", "k", "--", "sh", "-c",
+                              "echo $DLOCK_FENCE >next; until [ -e go ]; do sleep 0.01; done"});
+  const std::int64_t next_fence = fence_in(scene, "next");
+  CHECK(next_fence > late_fence);
+  const std::string held = "\"fence\":" + std::to_string(next_fence);
+  const std::string before = scene.inspect("k"), beats = read_file(scene.path("beats"));
+  CHECK(times(before, held) == 1);
+  const Result wrote =
+      scene.run({"guard", "--state", "fence", "-c", "true", "--fence", std::to_string(next_fence)});
   CHECK(wrote.exit_code == 0);
   // The one first to run again is dlock; its command stands still until dlock has killed it.
   late.signal(SIGCONT);
@@ -41,8 +46,9 @@ TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the nex
   CHECK(result.exit_code == 79);
   CHECK(!is_alive(command));
   CHECK(read_file(scene.path("beats")) == beats);
-  CHECK(times(scene.inspect("k"), "\"holds\":1") == 1);
-  CHECK(times(held, "\"holds\":1") == 1);
+  const std::string after = scene.inspect("k");
+  CHECK(times(after, held) == 1);
+  CHECK(times(after, "\"holds\":1") == 1);
   const Result too_late = scene.run({"guard", "--state", "fence", "-c", "echo >overwritten",
                                      "--fence", std::to_string(late_fence)});
   CHECK(too_late.exit_code == 79);

@@ -68,6 +68,23 @@ TEST_CASE("waiting: -w gives up with 75 in time, having said so when it began") 
   });
 }
 
+TEST_CASE(
+    "waiting: twenty with -w give up with 75, none before its time, and none is left queued") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("a");
+    std::vector<Process> all;
+    for (int i = 0; i < 20; ++i)
+      all.push_back(place.start({"run", "-k", "a", "-w", "3", "--", "true"}));
+    for (Process& each : all) {
+      const auto result = each.wait();
+      CAPTURE(result.err);
+      CHECK(result.exit_code == 75);
+      CHECK(result.duration >= milliseconds(3000));
+    }
+    CHECK(place.waiters("a") == 0);
+  });
+}
+
 TEST_CASE("waiting: what is said on giving up is not older than that moment") {
   on_each_engine([](const Place& place) {
     long age = 0;

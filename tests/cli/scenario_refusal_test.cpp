@@ -1,0 +1,142 @@
+// A server that answers, but refuses what a holder asks of it.
+
+#include <doctest/doctest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "support/lying_relay.hpp"
+#include "support/scene.hpp"
+#include "support/sentinels.hpp"
+
+namespace dlock::test {
+namespace {
+
+const std::vector<std::string> refusals{
+    "-LOADING Redis is loading the dataset in memory",
+    "-BUSY Redis is busy running a script",
+    "-NOREPLICAS Not enough good replicas to write.",
+    "-READONLY You can't write against a read only replica.",
+    "-MASTERDOWN Link with MASTER is down",
+    "-TRYAGAIN Multiple keys request during rehashing of slot",
+    "-CLUSTERDOWN The cluster is down",
+    "-MISCONF Redis is configured to save RDB snapshots",
+    "-OOM command not allowed when used memory > 'maxmemory'.",
+    "-NOPERM this user has no permissions to run the 'evalsha' command",
+};
+
+/// A holder of "k" whose server answers with `refusal` from its first renewal on, or to that one.
+struct Refused {
+  Refused(const std::string& refusal, bool goes_on)
+      : lie{refusal, [refusal](const std::string&) { return FalseReply{refusal + "\r\n"}; }} {
+    // The server has the script then, so that one request is one reply: the first two are to the
+    // connection's name, and the grant.
+    REQUIRE(scene.run({"run", "-q", "-k", "warm", "--", "true"}).exit_code == 0);
+    LiePlan plan;
+    plan.lie = &lie;
+    plan.at = 3;
+    plan.goes_on = goes_on;
+    relay = std::make_unique<LyingRelay>(std::vector<Address>{scene.server.address()}, plan);
+    scene.go_through(relay->addresses().front().url());
+    holder.emplace(scene.start({"run", "-t", "6", "-k", "k", "--", "sh", "-c",
+                                "\"$STAMP\" \"$LOG\" start k 1; until [ -e go ]; do \"$STAMP\" "
+                                "\"$LOG\" beat k 1; sleep 0.02; done"}));
+    REQUIRE(eventually([&] { return !read_file(scene.log()).empty() || !holder->running(); }));
+    scene.go_through(scene.server.url());
+    if (holder->running()) end = lease_end(scene.server, "k");
+  }
+  Refused(const Refused&) = delete;
+  Refused& operator=(const Refused&) = delete;
+
+  Lie lie;
+  RedisScene scene;
+  std::unique_ptr<LyingRelay> relay;
+  std::optional<Process> holder;
+  Deadline end{};  ///< of the lease that the server granted
+};
+
+}  // namespace
+
+/// The server carries the renewals out meanwhile, and the relay refuses: dlock must not count on
+/// it.
+TEST_CASE("every renewal is refused, whatever the reason: dead before the lease ends, 79") {
+  std::deque<Refused> all;
+  for (const std::string& refusal : refusals) all.emplace_back(refusal, true);
+  for (Refused& each : all) {
+    const Result result = each.holder->wait();
+    CAPTURE(each.lie.name);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 79);
+    CHECK(times(result.err, "dlock: lost k: ") == 1);
+    CHECK(tenures(each.scene.log()).back().end_ns < each.end.time_since_epoch().count());
+  }
+}
+
+TEST_CASE(
+    "one renewal is refused, whatever the reason: the next one is not, and the command goes on") {
+  std::deque<Refused> all;
+  for (const std::string& refusal : refusals) all.emplace_back(refusal, false);
+  for (Refused& each : all) {
+    CAPTURE(each.lie.name);
+    // Two renewals on, and so beyond the first lease.
+    CHECK(eventually([&] {
+      return !each.holder->running() ||
+             lease_end(each.scene.server, "k") > each.end + milliseconds(4500);
+    }));
+    each.scene.touch("go");
+    const Result result = each.holder->wait();
+    CHECK(result.exit_code == 0);
+    CHECK(result.err == "");
+  }
+}
+
+namespace {
+
+/// A master that takes writes only with a replica in step, and that replica.
+class WatchedMaster final : public Scene {
+ public:
+  std::string url() const override { return to_; }
+  std::string kept() const override { return ""; }
+  std::string may_stay(std::vector<std::string>) const override { return ""; }
+  void go_to(const RedisServer& server) { to_ = server.tcp_url(); }
+
+  mutable Sentinels fleet{{1, 1, {"min-replicas-to-write 1", "min-replicas-max-lag 1"}, {}, ""}};
+
+ private:
+  std::string to_ = fleet.master().tcp_url();
+};
+
+}  // namespace
+
+TEST_CASE("a master cut off from its replicas grants and renews nothing: 79, then the new one") {
+  WatchedMaster scene;
+  RedisServer& master = scene.fleet.master();
+  RedisServer& replica = *scene.fleet.replicas().front();
+  Process holder = scene.start({"run", "-t", "9", "-k", "k", "--", "sh", "-c",
+                                "echo $DLOCK_FENCE >fence; \"$STAMP\" \"$LOG\" start k 1; while :; "
+                                "do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.02; done"});
+  REQUIRE(eventually([&] { return scene.has("log") && !read_file(scene.log()).empty(); }));
+  replica.stop();
+  const Result lost = holder.wait();
+  CAPTURE(lost.err);
+  CHECK(lost.exit_code == 79);
+  const Result refused = scene.run({"run", "-n", "-t", "30", "-k", "other", "--", "touch", "ran"});
+  CHECK(refused.exit_code == 69);
+  CHECK(times(refused.err, "too few replicas") == 1);
+  CHECK_FALSE(scene.has("ran"));
+  master.stop();
+  replica.cont();
+  replica.command({"REPLICAOF", "NO", "ONE"});
+  replica.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+  scene.go_to(replica);
+  const Result next = scene.run({"run", "-k", "k", "--", "sh", "-c",
+                                 "echo $DLOCK_FENCE >next; \"$STAMP\" \"$LOG\" start k 2; "
+                                 "\"$STAMP\" \"$LOG\" end k 2"});
+  CHECK(next.exit_code == 0);
+  CHECK(std::stoll(read_file(scene.path("next"))) > std::stoll(read_file(scene.path("fence"))));
+  CHECK(overlaps(scene.log()).empty());
+  master.cont();
+}
+
+}  // namespace dlock::test

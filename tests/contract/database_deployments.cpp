@@ -43,11 +43,13 @@ class InDatabase : public Deployment {
     }
     return names;
   }
-  /// A session ends some time after its client has closed it.
+  /// A session ends some time after its client has closed it; and a lease of etcd that nobody could
+  /// revoke in the moment that a client takes for it, after half a minute and an election.
   void await_waiters(const std::string& key, std::size_t count) override {
     if (!sees_deaths()) return;
     const auto store = open();
-    REQUIRE(eventually([&] { return state_of(*store, key).waiters.size() == count; }));
+    REQUIRE(eventually([&] { return state_of(*store, key).waiters.size() == count; },
+                       milliseconds(90'000)));
   }
   virtual void reset() = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,12 +14,15 @@
 
 #include "base/error.hpp"
 #include "cli/lied_to.hpp"
+#include "support/chance.hpp"
 #include "support/dlock_binary.hpp"
 #include "support/fake_server.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Of the lies each point gets one of so many in a quick run, and its neighbours the others.
 constexpr std::size_t stride = 12;
@@ -179,25 +183,32 @@ struct Trial {
   LiePlan plan;
 };
 
-/// Runs them, many at once, as most of them mostly wait; how many dlock complained of.
-std::size_t run_trials(const std::vector<Trial>& trials, std::vector<std::string>& faults) {
-  const int threads = tells_all_lies() ? 40 : 20;
+struct Trials {
+  std::size_t done = 0, complained = 0;
+  std::vector<std::string> faults;
+};
+
+/// Runs them in turn, many at once, as most of them mostly wait, and begins none after `end`.
+Trials run_trials(const std::vector<Trial>& trials, Clock::time_point end) {
+  const int threads = tells_all_lies() ? 60 : 20;
   std::mutex mutex;
-  std::atomic<std::size_t> next = 0, complained = 0;
+  Trials all;
+  std::atomic<std::size_t> next = 0;
   std::vector<std::thread> running;
   for (int i = 0; i < threads; ++i) {
     running.emplace_back([&] {
       const auto place = new_lied_to();
-      for (std::size_t mine = next++; mine < trials.size(); mine = next++) {
+      for (std::size_t mine = next++; mine < trials.size() && Clock::now() < end; mine = next++) {
         const Told told = lie_to(*trials[mine].command, trials[mine].plan, *place);
-        complained += told.complained ? 1 : 0;
         const std::scoped_lock lock(mutex);
-        faults.insert(faults.end(), told.faults.begin(), told.faults.end());
+        ++all.done;
+        all.complained += told.complained ? 1 : 0;
+        all.faults.insert(all.faults.end(), told.faults.begin(), told.faults.end());
       }
     });
   }
   for (std::thread& thread : running) thread.join();
-  return complained;
+  return all;
 }
 
 /// Every lie at every point of the command, or each at every twelfth.
@@ -240,11 +251,16 @@ TEST_CASE("hostile server: one false reply at any point of any command breaks no
     add_trials(each, place->plan(), honest.replies, lies, trials);
   }
   for (const std::string& fault : faults) CHECK_MESSAGE(false, "where nobody lies: " << fault);
-  faults.clear();
-  const std::size_t complained = run_trials(trials, faults);
-  MESSAGE(trials.size() << " lies, of which dlock named " << complained);
-  for (const std::string& fault : faults) CHECK_MESSAGE(false, fault);
-  CHECK(complained > trials.size() / 10);
+  const std::uint64_t seed = seed_of_this_run();
+  Chance chance(seed);
+  std::shuffle(trials.begin(), trials.end(), chance.engine());
+  const auto length = length_of_this_run(std::chrono::hours(1));
+  const Trials told = run_trials(trials, Clock::now() + length);
+  MESSAGE(told.done << " of " << trials.size() << " lies told, dlock named " << told.complained
+                    << ", seed " << seed);
+  for (const std::string& fault : told.faults) CHECK_MESSAGE(false, fault);
+  CHECK(told.done > 0);
+  CHECK(told.complained > told.done / 10);
   // Only a Cluster, and a Sentinel that names it, sends a client to another server.
   if (one_redis || place->needed() > 1) CHECK(other_server.connections() == 0);
 }

@@ -49,9 +49,9 @@ class LeaseRenewer : private LeaseListener {
   int lost_fd() const { return lost_.fd(); }
   bool lost() const { return lost_.raised(); }
   /// Readable then, too, when safe_until() has become earlier, and when the thread has ended; until
-  /// the news are taken. While there is no thread: when the clock was set, so that start() has to
-  /// be called.
-  int news_fd() const { return started() ? news_.fd() : steps_.fd(); }
+  /// the news are taken, also those of a thread that has ended before this was called. Else, while
+  /// there is no thread: when the clock was set, so that start() has to be called.
+  int news_fd() const { return started() || news_.raised() ? news_.fd() : steps_.fd(); }
   void take_news() const { news_.clear(); }
   /// Until then all holds are ours, whatever happens; `never` if none has a lease.
   Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }

@@ -97,6 +97,19 @@ TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
   CHECK(state_of(*other, "a").holders.empty());
 }
 
+TEST_OF_ENGINES("a keeper whose thread has ended with its hold gone has news of that") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  Held held = take(*store, "k", milliseconds(9000));
+  other->evict(LockKey{"k"}, std::nullopt, evictor, soon());
+  held.grant.confirmed = false;  // so that a renewal is due at once
+  const auto before = settled_thread_count();
+  const LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
+  REQUIRE(eventually([&] { return keeper.lost(); }));
+  REQUIRE(eventually([&] { return settled_thread_count() <= before; }));
+  CHECK(readable(keeper.news_fd()));
+}
+
 TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and not before") {
   Engine engine;
   bool in_time = false;

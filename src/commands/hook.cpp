@@ -58,6 +58,10 @@ class HookCaller {
       ignored.sa_handler = SIG_IGN;
       sigaction(outlived[i], &ignored, &on_entry_[i]);
     }
+    // Ignored, it would have the kernel reap a call before its end is read.
+    struct sigaction standard {};
+    standard.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &standard, &chld_on_entry_);
     // A process that a call leaves behind must not become dlock's child, and so one of COMMAND's
     // tree.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -111,6 +115,7 @@ class HookCaller {
     for (std::size_t i = 0; i < std::size(outlived); ++i) {
       sigaction(outlived[i], &on_entry_[i], nullptr);
     }
+    sigaction(SIGCHLD, &chld_on_entry_, nullptr);
     for (std::size_t at = 0; at < message.size();) {
       const std::string fact = message.c_str() + at;
       const auto equals = fact.find('=');
@@ -140,6 +145,7 @@ class HookCaller {
   const Log& log_;
   Deadline last_by_ = never;  ///< set once dlock tells of no more events
   struct sigaction on_entry_[std::size(outlived)]{};
+  struct sigaction chld_on_entry_ {};
   bool warned_ = false;
 };
 

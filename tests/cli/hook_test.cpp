@@ -190,6 +190,17 @@ TEST_CASE("hook: its failures are one warning, and change neither the job nor it
       is_one_message(place.dlock({"run", "-q", "-k", "a", "--hook", "exit 3", "--", "true"}).err));
 }
 
+TEST_CASE(
+    "hook: its failure is told, also where whoever started dlock ignored the end of children") {
+  const Place place(Engine::local);
+  ProcessOptions options = there(place);
+  options.before_exec = [] { ::signal(SIGCHLD, SIG_IGN); };
+  const auto result =
+      place.start({"run", "-q", "-k", "a", "--hook", "exit 3", "--", "true"}, options).wait();
+  CHECK(result.exit_code == 0);
+  CHECK(holds(result.err, "dlock: warning: the command of --hook exited with 3"));
+}
+
 TEST_CASE("hook: what ends all processes of a service leaves it to tell of the release") {
   on_each_engine([](const Place& place) {
     auto job =

@@ -75,7 +75,7 @@ class Run {
                    std::optional<Watchdog>& watchdog);
   void keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
-  Terms terms(HeldLocks& holding);
+  Terms terms(HeldLocks& holding, const std::optional<Watchdog>& watchdog);
   Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
   int lost_before_start(HeldLocks& holding);
@@ -135,8 +135,9 @@ int Run::hold_and_run(std::vector<Held> held) {
     throw;
   }
   keep_or_stop(*child, holding, watchdog);
-  Ending ending = supervise(*child, signals_, terms(holding));
+  Ending ending = supervise(*child, signals_, terms(holding, watchdog));
   if (watchdog) watchdog->dismiss();
+  // It may have begun since the end was looked at.
   if (watchdog && watchdog->has_killed()) ending.why = Ending::Reason::lost;
   status_.held = passed_since(granted);
   return finished(ending, holding);
@@ -183,7 +184,7 @@ void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>
   }
 }
 
-Terms Run::terms(HeldLocks& holding) {
+Terms Run::terms(HeldLocks& holding, const std::optional<Watchdog>& watchdog) {
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;
@@ -192,6 +193,7 @@ Terms Run::terms(HeldLocks& holding) {
   terms.loss = holding.stop_source();
   terms.keep_running_on_loss = !stops_on_loss();
   terms.wait_tree = settings_.wait_tree;
+  if (watchdog) terms.killed_for_lease = [&] { return watchdog->has_killed(); };
   terms.on_loss = [&] {
     loss_is_told_ = takes_a_line(STDERR_FILENO);
     if (loss_is_told_) log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");

@@ -26,6 +26,10 @@ constexpr int silenced_signals[] = {SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
 /// Without effect on a process that does not ask for them, so only a child is told.
 constexpr int child_signals[] = {SIGWINCH, SIGCONT, SIGCHLD, SIGURG};
 
+/// Sent by the kernel, they come from a key or the size of the terminal, and to its whole
+/// foreground group. HUP is sent to the leader of a session alone, when the terminal has gone.
+constexpr int typed_signals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGWINCH};
+
 bool is_one_of(std::span<const int> signals, int signal) {
   return std::find(signals.begin(), signals.end(), signal) != signals.end();
 }
@@ -68,7 +72,9 @@ Signals::Signals() {
 std::optional<Signals::Event> Signals::take() {
   signalfd_siginfo info{};
   if (read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
-  return Event{static_cast<int>(info.ssi_signo), info.ssi_code == SI_KERNEL};
+  const int number = static_cast<int>(info.ssi_signo);
+  const bool typed = is_one_of(typed_signals, number) && info.ssi_code == SI_KERNEL;
+  return Event{number, typed};
 }
 
 void Signals::hear_all() {

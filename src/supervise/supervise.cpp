@@ -39,6 +39,7 @@ class Supervisor {
   void pass_on_to_rest(const Signals::Event& event);
   void continue_child();
   void stop_with_child(int signal);
+  void give_up_terminal();
 
   Ending ended_by_itself(const ChildEnd& end) const;
   Ending stop(Reason why);
@@ -57,6 +58,7 @@ class Supervisor {
   bool more_ended_ = false;  ///< adopted ones, that are not reaped yet
   /// Came when a deadline was over, which is looked at first.
   std::optional<Signals::Event> unheard_;
+  bool told_of_no_terminal_ = false;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
 };
 
@@ -66,6 +68,7 @@ Ending Supervisor::run() {
     // After a suspend, a SIGSTOP or a freeze the deadlines come first: before a signal is passed
     // on and before the child is continued.
     const auto reason = reason_to_stop();
+    if (terms_.killed_for_lease && terms_.killed_for_lease()) return stop(Reason::lost);
     if (const auto ended = end()) return ended_by_itself(*ended);
     if (reason) return stop(*reason);
     hear_signals();
@@ -191,10 +194,20 @@ void Supervisor::stop_with_child(int signal) {
   terminal.take_back();
   if (terms_.before_stop) terms_.before_stop();
   // That took its time: a shell that has brought the job forward meanwhile will not do so again.
-  if (wants_terminal && terminal.give()) return child_.send(SIGCONT);
-  const bool was_stopped = stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
+  const bool in_front = wants_terminal && terminal.give();
+  const bool was_stopped =
+      !in_front && stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
   // Nobody would ever continue us, nor the child; this way it passes the deadlines, too.
-  if (!was_stopped && had_terminal) raise(SIGCONT);
+  if (in_front || (!was_stopped && had_terminal)) raise(SIGCONT);
+  if (!in_front && !was_stopped && !had_terminal) give_up_terminal();
+}
+
+/// What the kernel does to a stopped process group that is left without a shell: without dlock the
+/// child would have failed to read. Once, for one that ignores HUP would be stopped again at once.
+void Supervisor::give_up_terminal() {
+  if (std::exchange(told_of_no_terminal_, true)) return;
+  child_.send(SIGHUP);
+  child_.send(SIGCONT);
 }
 
 Ending Supervisor::ended_by_itself(const ChildEnd& end) const {

@@ -54,6 +54,9 @@ struct Terms {
   /// Called once, when a loss is noticed and the child runs on. A loss that stops it is told by
   /// the Ending alone: a message that blocks (a full pipe) must not delay the kill.
   std::function<void()> on_loss;
+  /// Whether another process has begun to kill the child, and all it started, for the lease that is
+  /// over: its end is then no end of its own, and what is left is killed here, too.
+  std::function<bool()> killed_for_lease;
   /// Called before dlock stops with its child (^Z): renew, for nobody will meanwhile.
   std::function<void()> before_stop;
 };

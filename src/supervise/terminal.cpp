@@ -46,7 +46,7 @@ void Terminal::take_back() {
 }
 
 void Terminal::reset_modes() const {
-  if (modes_) tcsetattr(fd(), TCSANOW, &*modes_);
+  if (modes_ && tcgetpgrp(fd()) == own_group_) tcsetattr(fd(), TCSANOW, &*modes_);
 }
 
 }  // namespace dlock

@@ -39,7 +39,7 @@ class Terminal {
   /// Puts dlock's group back into the foreground, if it was given away.
   void take_back();
   /// The modes as they were at the start, after a child that was stopped and may not have cleaned
-  /// up.
+  /// up; unless the terminal is somebody else's by now.
   void reset_modes() const;
 
  private:

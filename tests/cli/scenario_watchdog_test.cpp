@@ -54,10 +54,13 @@ std::int64_t last_beat(const Scene& scene) {
   return all.empty() ? 0 : all.back().end_ns;
 }
 
+bool has_text(const Scene& scene, const std::string& name) {
+  return scene.has(name) && !read_file(scene.path(name)).empty();
+}
+
 void takes_the_group_along(const Scene& scene) {
   Process dlock = start_guarded(scene, "sleep 61 & echo $! >helper; wait");
-  REQUIRE(
-      eventually([&] { return scene.has("helper") && !read_file(scene.path("helper")).empty(); }));
+  REQUIRE(eventually([&] { return has_text(scene, "helper"); }));
   const pid_t helper = std::stoi(read_file(scene.path("helper")));
   const pid_t watchdog = awaited_watchdog_of(dlock.pid());
   REQUIRE(watchdog != 0);
@@ -95,6 +98,33 @@ TEST_CASE("watchdog: only dlock is stopped: nothing of the command outlives the 
   bool in_time = false;
   for (int tries = 0; !in_time && tries < 3; ++tries) in_time = ends_before_the_lease();
   CHECK(in_time);
+}
+
+TEST_CASE(
+    "watchdog: dlock that wakes in the middle of the kill leaves nothing of the command, 79") {
+  RedisScene scene;
+  Process dlock = start_guarded(scene, "setsid sleep 61 & echo $! >helper; echo $$ >command; wait",
+                                {"-t", "6s"});
+  REQUIRE(eventually([&] { return has_text(scene, "helper") && has_text(scene, "command"); }));
+  const pid_t helper = std::stoi(read_file(scene.path("helper")));
+  const pid_t command = std::stoi(read_file(scene.path("command")));
+  const std::string watchdog = std::to_string(awaited_watchdog_of(dlock.pid()));
+  // The command's group is killed first, and then each other process, which takes its pidfd.
+  Process slow({"strace", "-qq", "-o", "/dev/null", "-p", watchdog, "-e", "trace=pidfd_open", "-e",
+                "inject=pidfd_open:delay_enter=3000000"});
+  const auto traced = [&] {
+    return read_file("/proc/" + watchdog + "/status").find("TracerPid:\t0\n") == std::string::npos;
+  };
+  eventually([&] { return traced() || !slow.running(); });
+  // Where strace may not trace, the watchdog has done it all by then.
+  dlock.signal(SIGSTOP);
+  dlock.wait_until_stopped();
+  REQUIRE(eventually([&] { return !is_alive(command); }));
+  dlock.signal(SIGCONT);
+  const Result result = dlock.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "COMMAND was stopped") == 1);
+  CHECK(!is_alive(helper));
 }
 
 TEST_CASE("watchdog: a command that ended by itself before the lease keeps its exit code") {

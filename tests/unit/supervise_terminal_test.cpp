@@ -199,6 +199,31 @@ TEST_CASE("a job that is brought forward while it is about to stop for the termi
   CHECK(terminal.shows("<hello>"));
 }
 
+TEST_CASE("a job without a shell that wants to read from the terminal ends, as without dlock") {
+  ShellTerminal terminal(DLOCK_SUPERVISED);
+  // What the inner shell leaves behind is nobody's job.
+  terminal.type("sh -c '\"$D\" -- sh -c \"read x </dev/tty; echo got\" &'");
+  CHECK(terminal.shows("signalled code=-1 signal=1"));
+}
+
+TEST_CASE("a job in the background that is stopped leaves the modes of the terminal alone") {
+  const TempDir directory;
+  const std::string lost = directory / "lost", done = directory / "done";
+  ShellTerminal terminal(DLOCK_SUPERVISED);
+  terminal.type("$D lost=" + lost + " -- sh -c 'echo read\"\"y; exec sleep 60'");
+  REQUIRE(terminal.shows("ready"));
+  terminal.press("\x1a");
+  REQUIRE(terminal.shows("Stopped"));
+  terminal.type("bg; sh -c 'stty -icanon; echo raw-$((1+1)); until [ -e " + done +
+                " ]; do sleep 0.02; done; stty -a; echo told-$((1+1))'");
+  REQUIRE(terminal.shows("raw-2"));
+  std::ofstream(lost).close();
+  REQUIRE(terminal.shows("lost code=-1"));
+  std::ofstream(done).close();
+  CHECK(terminal.shows("-icanon"));
+  CHECK(terminal.shows("told-2"));
+}
+
 TEST_CASE("a shell below dlock has job control, and sees the window change") {
   ShellTerminal terminal(DLOCK_SUPERVISED);
   terminal.type("$D -- bash --norc --noprofile --noediting -i");
@@ -247,6 +272,27 @@ TEST_CASE("a child of a session leader, whom nobody could continue, survives ^Z"
   int status = -1;
   waitpid(dlock, &status, 0);
   CHECK(status == 0);
+}
+
+TEST_CASE("a terminal that goes away ends the child of a session leader that shares its group") {
+  const TempDir directory;
+  const std::string ready = directory / "ready", told = directory / "told";
+  int master = -1;
+  const pid_t dlock = forkpty(&master, nullptr, nullptr, nullptr);
+  if (dlock == 0) {
+    dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+    const std::string script =
+        "trap 'echo >" + told + "; exit' HUP; echo >" + ready + "; while :; do sleep 0.02; done";
+    execl(DLOCK_SUPERVISED, "supervised", "--", "sh", "-c", script.c_str(), nullptr);
+    _exit(127);
+  }
+  Fd terminal(master);
+  REQUIRE(eventually([&] { return access(ready.c_str(), F_OK) == 0; }));
+  terminal.reset();
+  const bool heard = eventually([&] { return access(told.c_str(), F_OK) == 0; });
+  CHECK(heard);
+  if (!heard) kill(dlock, SIGTERM);
+  waitpid(dlock, nullptr, 0);
 }
 
 }  // namespace dlock::test

@@ -66,6 +66,19 @@ TEST_CASE("a hand-over tells fence and lease, and the lease ends before that on 
   CHECK(renewed->fence == grant->fence);
 }
 
+TEST_CASE(
+    "a server that refuses writes tells no waiter of a grant, and the holder keeps the lock") {
+  Pair pair;
+  pair.engine.server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  CHECK_THROWS_AS(pair.holder->release(pair.held, {}, soon()), Error);
+  const auto heard = pair.waiter->sleep(pair.next, later(BootClock::now(), milliseconds(300)), -1);
+  CHECK(heard.why != Wake::Reason::granted);
+  pair.engine.server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+  CHECK(renew(*pair.holder, pair.held));
+  CHECK(release(*pair.holder, pair.held) == Released::yes);
+  CHECK(pair.told());
+}
+
 TEST_CASE("a hand-over that was read too late has to be confirmed") {
   Pair pair;
   release(*pair.holder, pair.held);

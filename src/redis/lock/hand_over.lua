@@ -36,6 +36,8 @@ if only_hold and guard_end == 0 then
   end
   if ready then
     local fence = next_fence(tonumber(proposal))
+    -- A server that refuses writes does so before the waiter is told of a grant.
+    call('HDEL', key, '')
     local heard = redis.pcall('PUBLISH', key .. ':' .. channel,
       'grant ' .. stamp .. ' ' .. lease .. ' ' .. fence .. ' ' .. ARGV[3])
     if type(heard) == 'number' and heard > 0 then

@@ -130,6 +130,9 @@ local function let_in(self)
         local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
         local lease = has_lapsed and doubted_lease or provisional_lease
         hold.lease, hold.flag = math.min(lease, hold.ttl), 'p'
+        -- A server that refuses writes, or is full, does so before the waiter is told of a grant; all
+        -- but an acquire have written by now.
+        if op == 'acquire' then call('HSET', KEYS[3], head, value) end
         local heard = tell(waiter.channel,
           string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3]))
         if heard < 0 then return 0 end

@@ -76,6 +76,12 @@ void Nodes::await_stragglers(Deadline until) {
   for (auto node = next_straggler(); node < size(); node = next_straggler()) note_late(node);
 }
 
+bool Nodes::owes_about_another(const HoldName& name) const {
+  return std::any_of(asked_.begin(), asked_.end(), [&](const Asked& asked) {
+    return asked.request != 0 && asked.about && *asked.about != name;
+  });
+}
+
 std::size_t Nodes::owing() const {
   return static_cast<std::size_t>(std::count_if(
       asked_.begin(), asked_.end(), [](const Asked& asked) { return asked.request != 0; }));

@@ -63,6 +63,8 @@ class Nodes {
   /// reply by then is late: the next call does not wait for it.
   void await_stragglers(Deadline until);
   bool owes(std::size_t node) const { return asked_[node].request != 0; }
+  /// Whether a node has a reply to give about another hold than this.
+  bool owes_about_another(const HoldName& name) const;
   std::size_t owing() const;  ///< so many nodes have a reply to give
   /// As NodeClients has it; what was asked is forgotten here, too.
   void begin_anew();

@@ -22,6 +22,10 @@ constexpr int tries_of_a_leader = 4;
 /// others, also if a TLS handshake comes first.
 constexpr milliseconds time_for_a_far_server{250};
 
+Deadline half_of_the_time(const CallOptions& call_options) {
+  return later(BootClock::now(), left_until(call_options.deadline) / 2);
+}
+
 }  // namespace
 
 QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes,
@@ -248,6 +252,8 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   const HoldName name{claim.key, claim.token};
   QuorumHold& quorum_hold = hold_to_renew(claim, terms.granted);
   HoldRound round = this->round(name);
+  // What a far server has to say of another hold would never be heard: each renewal is of all.
+  if (nodes_->owes_about_another(name)) await_far_servers(half_of_the_time(call_options));
   nodes_->hear_arrived();
   const bool asked_before = quorum_hold.round > 1;
   if (quorum_hold.acquired && asked_before) quorum_hold.margin = margin_of(quorum_hold, *nodes_);

@@ -261,4 +261,22 @@ TEST_CASE("majority: the clock of one of three servers jumps, and a job keeps it
   }
 }
 
+TEST_CASE("majority: a server that is always the last to answer gets both of two holds back") {
+  FleetOptions options;
+  options.servers = 3;
+  const FleetScene scene(options);
+  scene.fleet.proxy(2).delay(Direction::replies, milliseconds(150));
+  Process job = scene.hold("a", "go", {"-k", "b", "-t", "9"});
+  RedisServer& last = scene.fleet.server(2);
+  const auto has = [&](const std::string& key) {
+    return last.command({"EXISTS", "dlock:{" + key + "}"}).number == 1;
+  };
+  CHECK(eventually([&] { return has("a") && has("b"); }));
+  last.command({"DEL", "dlock:{a}", "dlock:{b}"});
+  CHECK(eventually([&] { return has("a") && has("b"); }));
+  scene.touch("go");
+  const Result result = job.wait();
+  CHECK(result.exit_code == 0);
+}
+
 }  // namespace dlock::test

@@ -268,13 +268,23 @@ void CasStore::sweep(const std::string& prefix, const std::string& after,
 std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                     const CallOptions& call_options) {
   std::vector<Holder> evicted;
+  std::vector<HoldEntry> meant;
+  const auto force = [&](OpenRecord& record, std::optional<Fence> which) {
+    auto outcome = record.table.force(which, by, record.now, record);
+    record.finish(outcome.more);
+    return std::move(outcome.answer);
+  };
   change({key, Token{}, {}, {}, false, nullptr, false, call_options},
          [&](OpenRecord& record, bool unsure) {
-           const auto outcome = record.table.force(fence, by, record.now, record);
-           record.finish(outcome.more);
-           if (!outcome.answer.empty() || !unsure)
-             evicted = holders_from(outcome.answer, record.now);
-           return !outcome.answer.empty();
+           if (!unsure) {
+             meant = force(record, fence);
+             evicted = holders_from(meant, record.now);
+             return !meant.empty();
+           }
+           // The write before may be done: then another holds the key by now, whom nobody meant.
+           bool any = false;
+           for (const HoldEntry& hold : meant) any = !force(record, hold.fence).empty() || any;
+           return any;
          });
   own_.erase(key);
   return evicted;

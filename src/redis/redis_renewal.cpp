@@ -101,10 +101,29 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
 
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
+  const bool may_be_sent_twice =
+      servers_->was_reached() || terms_.may_move || servers_->is_cluster();
+  if (fence || !may_be_sent_twice) return evict_once(key, fence, by, call_options).first;
+  // The second copy would evict whoever holds the key by then, whom nobody meant: so it names them.
+  std::vector<Holder> evicted;
+  for (const KeyState& state : inspect({{key}, {}}, call_options)) {
+    for (const Holder& holder : state.holders) {
+      auto [out, sent_twice] = evict_once(key, holder.fence, by, call_options);
+      if (out.empty() && sent_twice) out.push_back(holder);
+      std::move(out.begin(), out.end(), std::back_inserter(evicted));
+    }
+  }
+  return evicted;
+}
+
+std::pair<std::vector<Holder>, bool> RedisStore::evict_once(const LockKey& key,
+                                                            std::optional<Fence> fence,
+                                                            const Who& by,
+                                                            const CallOptions& call_options) {
   const std::string which = fence ? std::to_string(fence->value) : "";
-  const Reply reply = run(key, {"force", "", which, packed_who(by)}, call_options);
+  const ScriptReply reply = run(key, {"force", "", which, packed_who(by)}, call_options);
   tidy(key, number(reply, 2), call_options);
-  return holders_from(reply, 3, number(reply, 1));
+  return {holders_from(reply, 3, number(reply, 1)), reply.sent_twice};
 }
 
 }  // namespace dlock

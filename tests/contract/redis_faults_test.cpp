@@ -155,6 +155,38 @@ TEST_CASE("a renewal and a release repeated after their replies were lost do wha
   CHECK(litter_of(net.engine.server) == "");
 }
 
+TEST_CASE("an eviction repeated after its reply was lost evicts nobody who came in between") {
+  Net net;
+  const auto store = net.through_ready(), holder = net.direct(), waiter = net.direct();
+  const Claim held = claim_on("k");
+  Claim next = claim_on("k");
+  granted(*holder, held);
+  queue_up(*waiter, next);
+  // Its own look at the holders goes through.
+  net.proxy.hold(Direction::replies);
+  auto evicted = std::async(std::launch::async,
+                            [&] { return store->evict(held.key, std::nullopt, evictor, soon()); });
+  const auto is_held = [&] {
+    const auto holders = state_of(*net.direct(), "k").holders;
+    return holders.size() == 1 && holders[0].owner == held.owner.text;
+  };
+  while (is_held()) {
+    REQUIRE(eventually([&] { return net.proxy.held(Direction::replies) > 0; }));
+    if (is_held()) {
+      net.proxy.deliver_held(Direction::replies);
+      net.proxy.hold(Direction::replies);
+    }
+  }
+  CHECK(let_in(*waiter, next));
+  net.proxy.drop_held(Direction::replies);
+  net.proxy.close_connections();
+  const auto told = evicted.get();
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].owner == held.owner.text);
+  CHECK(renew(*waiter, next));
+  CHECK(release(*waiter, next) == Released::yes);
+}
+
 TEST_CASE("a holder that was evicted hears of it, also where its first release was lost") {
   Net net;
   const auto store = net.through_ready(), other = net.direct();

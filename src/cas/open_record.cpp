@@ -180,7 +180,9 @@ bool OpenRecord::changed() const {
 Update OpenRecord::update() const {
   Update update{record_text(key_, table), now.lease_clock + bare_record_life, wakeups_};
   if (table.last_fence.value != 0) update.ends = now.lease_clock + fence_memory;
-  if (table.holds.empty() && table.queue.empty()) update.vacant_after = table.last_fence;
+  // Else an older waiter for the latest could come back, and find nobody newer.
+  const bool is_vacant = table.holds.empty() && table.queue.empty() && !table.latest;
+  if (is_vacant) update.vacant_after = table.last_fence;
   for (const HoldEntry& hold : table.holds) {
     const auto lasts = std::max(hold.at + hold.lease, hold.since + hold.floor);
     update.ends = std::max(update.ends, lasts + fence_memory);

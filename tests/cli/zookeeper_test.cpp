@@ -87,6 +87,29 @@ TEST_CASE("zookeeper: a hold outlives its session, and its next renewal puts its
   CHECK(holder.process.wait().exit_code == 0);
 }
 
+TEST_CASE(
+    "zookeeper: a deployment that stood still does not run after a newer one that has ended") {
+  if (is_missing<ZooKeeperServers>()) return;
+  const std::string url = one_zookeeper().url();
+  CommandInside present(url);
+  const auto deploy = [&](const std::string& word) {
+    return start_dlock({"run", "-k", "a", "--latest", "-t", "9s", "--", "echo", word}, at(url));
+  };
+  Process older = deploy("1");
+  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  older.signal(SIGSTOP);
+  // Its session ends, and with it its place.
+  REQUIRE(eventually([&] { return waiters(url) == 0; }, milliseconds(60'000)));
+  Process newer = deploy("2");
+  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  present.end();
+  CHECK(newer.wait(milliseconds(90'000)).out == "2\n");
+  older.signal(SIGCONT);
+  const auto late = older.wait(milliseconds(90'000));
+  CHECK(late.exit_code == 75);
+  CHECK(late.out == "");
+}
+
 TEST_CASE("zookeeper: an evicted holder says who evicted it, and stops its command") {
   if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();

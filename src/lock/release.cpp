@@ -32,13 +32,16 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
 }
 
 bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_most) {
-  const auto until = later(BootClock::now(), at_most);
-  bool answered = true;
+  auto until = later(BootClock::now(), at_most);
+  bool all_answered = true;
   for (const Held& each : held) {
     const auto end = release_until_answered(store, each, ReleaseMode::ignore_floor, until);
-    answered = answered && std::holds_alternative<ReleaseResult>(end);
+    const bool answered = std::holds_alternative<ReleaseResult>(end);
+    // An engine that is only far, or stood still for a moment, hears of all of them.
+    if (answered || all_answered) until = later(BootClock::now(), at_most);
+    all_answered = all_answered && answered;
   }
-  return answered;
+  return all_answered;
 }
 
 }  // namespace dlock

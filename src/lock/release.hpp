@@ -14,7 +14,8 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
                                                           ReleaseMode mode, Deadline until);
 
 /// Releases whatever these claims hold or wait for, without their min-hold; repeats until answered,
-/// for `at_most` in all. True if the engine answered for all.
+/// for `at_most` each as long as it answers, and once more after the first that it does not answer
+/// for. True if it answered for all.
 bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_most);
 
 }  // namespace dlock

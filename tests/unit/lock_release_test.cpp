@@ -1,0 +1,78 @@
+// Giving several locks back to an engine that is far away, or stood still for a moment.
+
+#include "lock/release.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "base/error.hpp"
+#include "base/wait.hpp"
+
+namespace dlock::test {
+namespace {
+
+/// Takes `time_to_answer` for a release, and has not heard of one that had no time left.
+class FarStore final : public Store {
+ public:
+  explicit FarStore(milliseconds time_to_answer) : time_to_answer_(time_to_answer) {}
+
+  ReleaseResult release(const Claim& claim, const ReleaseOptions&,
+                        const CallOptions& call_options) override {
+    if (left_until(call_options.deadline) == milliseconds(0)) throw silent();
+    released.insert(claim.key);
+    const auto answered =
+        later(BootClock::now(), std::exchange(stands_still, {}) + time_to_answer_);
+    sleep_until(std::min(answered, call_options.deadline), -1);
+    if (answered > call_options.deadline) throw silent();
+    return {Released::yes};
+  }
+  Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
+  Wake sleep(const Claim&, Deadline, int) override { return {}; }
+  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override { return {}; }
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
+                            const CallOptions&) override {
+    return {};
+  }
+  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
+  std::string name() const override { return "far"; }
+
+  std::set<LockKey> released;
+  milliseconds stands_still{0};
+
+ private:
+  static Error silent() { return {ErrorKind::unavailable, "no answer in time"}; }
+
+  milliseconds time_to_answer_;
+};
+
+std::vector<Held> nine_holds() {
+  std::vector<Held> held(9);
+  for (std::size_t i = 0; i < held.size(); ++i) held[i].claim.key.text = "k" + std::to_string(i);
+  return held;
+}
+
+}  // namespace
+
+TEST_CASE("release_all: a far engine hears of every lock, however many there are") {
+  FarStore store(milliseconds(100));
+  CHECK(release_all(store, nine_holds(), milliseconds(500)));
+  CHECK(store.released.size() == 9);
+}
+
+TEST_CASE("release_all: an engine that stood still for a moment hears of every lock") {
+  FarStore store(milliseconds(1));
+  store.stands_still = milliseconds(700);
+  CHECK_FALSE(release_all(store, nine_holds(), milliseconds(500)));
+  CHECK(store.released.size() == 9);
+}
+
+TEST_CASE(
+    "release_all: an engine that never answers is waited for twice as long, not once a lock") {
+  FarStore store(milliseconds(60'000));
+  const auto begun = BootClock::now();
+  CHECK_FALSE(release_all(store, nine_holds(), milliseconds(500)));
+  CHECK(BootClock::now() - begun < milliseconds(4000));
+}
+
+}  // namespace dlock::test

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -51,6 +52,7 @@ class Acquire {
   int operator()();
 
  private:
+  LockAcquirer::Result acquire();
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_keeper(const std::vector<Held>& held);
   std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
@@ -76,8 +78,26 @@ std::optional<WatchedProcess> Acquire::script_of(const AcquireSettings& settings
   }
 }
 
+/// Whoever releases the lock by its token knows of no request of this process that is still under
+/// way, and would take the free key for nobody: the owner enters once more with another token, and
+/// the one of that request is given back here.
+LockAcquirer::Result Acquire::acquire() {
+  constexpr int most_tries = 3;
+  auto result = acquiring_.acquire();
+  for (int tries = 1; tries < most_tries; ++tries) {
+    const auto late = [this](const Held& each) {
+      return acquiring_.store().may_be_taken_late(each.claim);
+    };
+    if (std::none_of(result.held.begin(), result.held.end(), late)) break;
+    auto again = acquiring_.acquire();
+    give_all_back(result.held);
+    result = std::move(again);
+  }
+  return result;
+}
+
 int Acquire::operator()() {
-  const auto result = acquiring_.acquire();
+  const auto result = acquire();
   if (result.signal) acquiring_.die_of(*result.signal);
   if (result.abandoned) return abandoned();
   if (result.gave_up) {

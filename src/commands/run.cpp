@@ -137,7 +137,6 @@ int Run::hold_and_run(std::vector<Held> held) {
   keep_or_stop(*child, holding, watchdog);
   Ending ending = supervise(*child, signals_, terms(holding, watchdog));
   if (watchdog) watchdog->dismiss();
-  // It may have begun since the end was looked at.
   if (watchdog && watchdog->has_killed()) ending.why = Ending::Reason::lost;
   status_.held = passed_since(granted);
   return finished(ending, holding);

@@ -90,6 +90,9 @@ class TracingStore final : public Store {
   void suspend(Suspension why) override { store_->suspend(why); }
   HostView* host_view() override { return store_->host_view(); }
   std::vector<Error> take_troubles() override { return store_->take_troubles(); }
+  bool may_be_taken_late(const Claim& claim) const override {
+    return store_->may_be_taken_late(claim);
+  }
   std::string name() const override { return store_->name(); }
 
  private:

@@ -169,6 +169,10 @@ class Store {
   /// name, without free keys and doubles.
   virtual std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) = 0;
 
+  /// Whether a request for this claim is under way without an answer, on a connection that was
+  /// given up, and may yet take the key after it was released elsewhere.
+  virtual bool may_be_taken_late(const Claim&) const { return false; }
+
   /// Until the next request.
   virtual void suspend(Suspension) {}
 

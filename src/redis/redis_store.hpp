@@ -36,6 +36,9 @@ class RedisStore final : public Member {
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  bool may_be_taken_late(const Claim& claim) const override {
+    return unanswered_.contains({claim.key, claim.token});
+  }
   std::string name() const override { return servers_->name(); }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
@@ -116,6 +119,10 @@ class RedisStore final : public Member {
   /// The result, and the link on which it came.
   std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
                                                 const CallOptions& call_options);
+
+  /// Who was evicted, and whether the request was sent twice, so that the first may have done it.
+  std::pair<std::vector<Holder>, bool> evict_once(const LockKey& key, std::optional<Fence> fence,
+                                                  const Who& by, const CallOptions& call_options);
 
   /// The last part of the channel on which a token hears of its key: random, for the token itself
   /// must not show, and one a token, for the script must never publish to the one who asks.

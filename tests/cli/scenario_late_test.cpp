@@ -129,4 +129,39 @@ TEST_CASE("a server that never answers the release: the command's exit code, and
   }
 }
 
+TEST_CASE(
+    "a late copy of a request of acquire takes no lock that was released by its token since") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  Process holder = scene.hold("k", "go");
+  scene.go_through(proxy.url());
+  Process acquiring = scene.start({"acquire", "-w", "60", "-t", "6", "k"});
+  const auto channel = [&] {
+    const Reply channels = scene.server.command({"PUBSUB", "CHANNELS", "*{k}:*"});
+    return channels.items.size() == 1 ? channels.items[0].text : "";
+  };
+  REQUIRE(eventually([&] { return !channel().empty(); }));
+  // It asks again, and that never gets out of the net; another connection does.
+  proxy.hold(Direction::requests, Whom::open_now);
+  const int before = proxy.connections();
+  scene.server.command({"PUBLISH", channel(), "next 0"});
+  REQUIRE(eventually([&] { return proxy.connections() > before && !channel().empty(); }));
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  const Result acquired = acquiring.wait();
+  CHECK(acquired.exit_code == 0);
+  scene.go_through(scene.server.url());
+  const std::string token = acquired.out.substr(0, acquired.out.find('\n'));
+  CHECK(scene.run({"release", "k", "--token", token}).exit_code == 0);
+  const auto scripts_run = [&] {
+    const std::string stats = scene.server.command({"INFO", "commandstats"}).text;
+    const std::string name = "cmdstat_evalsha:calls=";
+    return std::stol(stats.substr(stats.find(name) + name.size()));
+  };
+  const long before_it = scripts_run();
+  proxy.deliver_held(Direction::requests);
+  REQUIRE(eventually([&] { return scripts_run() > before_it; }));
+  CHECK(is_free(scene));
+}
+
 }  // namespace dlock::test

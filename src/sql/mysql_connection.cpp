@@ -2,7 +2,6 @@
 
 #include <errmsg.h>
 #include <fcntl.h>
-#include <mysqld_error.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -19,6 +18,7 @@
 #include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
+#include "sql/mysql_error.hpp"
 #include "sql/pipe_signal_held.hpp"
 
 namespace dlock {
@@ -46,33 +46,6 @@ class HandshakeLimit {
   Fd socket_;  ///< open for as long as the thread may shut it down
   std::thread thread_;
 };
-
-bool refuses_login(unsigned error) {
-  constexpr unsigned account_is_locked[] = {ER_ACCOUNT_HAS_BEEN_LOCKED, 3118};  // MariaDB, MySQL
-  switch (error) {
-    case ER_ACCESS_DENIED_ERROR:
-    case ER_ACCESS_DENIED_NO_PASSWORD_ERROR:
-    case ER_DBACCESS_DENIED_ERROR:
-    case ER_HOST_NOT_PRIVILEGED:
-    case ER_MUST_CHANGE_PASSWORD_LOGIN:
-    case CR_SSL_CONNECTION_ERROR:
-    case CR_AUTH_PLUGIN_CANNOT_LOAD:
-      return true;
-    default:
-      return error == account_is_locked[0] || error == account_is_locked[1];
-  }
-}
-
-/// Whether another address of the same host may do.
-bool was_not_reached(unsigned error) {
-  return error == CR_CONN_HOST_ERROR || error == CR_CONNECTION_ERROR || error == CR_SERVER_LOST;
-}
-
-/// Whether the library gave an error that number, not the server.
-bool is_of_library(unsigned error) {
-  constexpr unsigned of_mariadb = 5000;
-  return (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR) || error >= of_mariadb;
-}
 
 short poll_events(int status) {
   short events = 0;
@@ -104,11 +77,6 @@ void MysqlConnection::abandon() {
   const int fd = answered_fd();
   if (fd >= 0) shutdown(fd, SHUT_RDWR);
   close();
-}
-
-void MysqlConnection::cannot_connect(unsigned error, const std::string& message) const {
-  throw Error(refuses_login(error) ? ErrorKind::denied : ErrorKind::unavailable,
-              shown_ + ": " + escaped(message));
 }
 
 void MysqlConnection::broke() {
@@ -274,9 +242,14 @@ void MysqlConnection::connect(const CallOptions& call_options) {
     error = libmariadb().mysql_errno(mysql_);
     message = libmariadb().mysql_error(mysql_);
     abandon();
-    if (!was_not_reached(error)) break;
+    if (!was_not_reached(error, message)) break;
   }
-  if (!is_open()) cannot_connect(error, message);
+  if (!is_open()) {
+    const Error refused = connect_error(error, message, address_, shown_);
+    // A file of TLS was good when we began: now it is being replaced.
+    if (refused.kind() == ErrorKind::usage && count_ > 0) throw_unavailable(refused.what());
+    throw refused;
+  }
   refuse_plain_text();
   const int fd = answered_fd();
   fcntl(fd, F_SETFD, FD_CLOEXEC);

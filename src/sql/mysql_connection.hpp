@@ -49,8 +49,9 @@ class MysqlConnection {
   MysqlConnection& operator=(const MysqlConnection&) = delete;
 
   /// Sends statements in one message; their results, up to the first that failed. Throws
-  /// Error{unavailable} or Error{denied} if there is no connection to be had, and
-  /// Error{unavailable} if it breaks: then the statements may have been done.
+  /// Error{unavailable}, Error{denied}, or where a file for TLS is wrong Error{usage}, if there
+  /// is no connection to be had, and Error{unavailable} if it breaks: then the statements may have
+  /// been done.
   std::vector<MysqlResult> query(const std::string& statements, const CallOptions& call_options);
 
   /// The same in two steps: in between answered_fd() becomes readable.
@@ -87,7 +88,6 @@ class MysqlConnection {
   bool commits_each_statement() const;
   std::vector<MysqlResult> receive_all(const CallOptions& call_options);
   MysqlResult take_result(bool failed, const CallOptions& call_options);
-  [[noreturn]] void cannot_connect(unsigned error, const std::string& message) const;
   [[noreturn]] void broke();
 
   MysqlAddress address_;

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/wait.hpp"
+#include "sql/tls_error.hpp"
 
 namespace dlock {
 namespace {
@@ -42,6 +43,12 @@ ConnectError read_connect_error(std::string_view said) {
   return error;
 }
 
+/// libpq tells of a try without TLS after the one with it, or before.
+std::string_view last_try(std::string_view said) {
+  const auto at = said.rfind("connection to server ");
+  return at == std::string_view::npos ? said : said.substr(at);
+}
+
 void ignore_notice(void*, const PGresult*) {}
 
 }  // namespace
@@ -65,10 +72,16 @@ std::string PostgresResult::field(int code) const {
 void PostgresConnection::cannot_connect() {
   const LibPqPtr<PGconn> failed = std::move(connection_);
   const ConnectError error = read_connect_error(libpq().PQerrorMessage(failed.get()));
+  const std::string said = terms_.shown + ": " + escaped(error.text);
   const bool refused = error.sqlstate.starts_with("28") || error.sqlstate == "42501" ||
                        libpq().PQconnectionNeedsPassword(failed.get()) != 0;
-  throw Error(refused ? ErrorKind::denied : ErrorKind::unavailable,
-              terms_.shown + ": " + escaped(error.text));
+  if (refused) throw Error(ErrorKind::denied, said);
+  if (!error.sqlstate.empty()) throw_unavailable(said);
+  // Of TLS libpq names no state.
+  const ErrorKind kind = tls_error_kind(last_try(error.text));
+  // A file was good when we began: now it is being replaced.
+  if (kind == ErrorKind::usage && count_ > 0) throw_unavailable(said);
+  throw Error(kind, said, kind == ErrorKind::denied ? Cause::certificate : Cause::none);
 }
 
 void PostgresConnection::broke() {
@@ -118,7 +131,10 @@ void PostgresConnection::connect(const CallOptions& call_options) {
     try {
       return connect_to(&hosts[i], share_of(call_options, left));
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::unavailable || left == 1) throw;
+      // Another host may have a certificate that is trusted.
+      const bool may_pass =
+          error.kind() == ErrorKind::unavailable || error.cause() == Cause::certificate;
+      if (!may_pass || left == 1) throw;
     }
   }
 }

@@ -15,7 +15,6 @@
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
-#include "support/tls_databases.hpp"
 
 namespace dlock::test {
 namespace {
@@ -241,25 +240,6 @@ TEST_CASE("database: a standby is passed over, and after its promotion knows the
   CHECK(held() == 0);
 }
 
-TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL says so") {
-  if (is_missing<Server>()) return;
-  const TestCa ca, other("Other CA");
-  using Database = TlsDatabase<Server>;
-  const Database good(ca, ca.issue("good", Database::names));
-  CHECK(run_at(good.url(ca.file())).exit_code == 0);
-  CHECK(holds(finding(doctor_at(good.url(ca.file())), "tls"), "TLSv1"));
-  const Database misnamed(ca, ca.issue("misnamed", "DNS:elsewhere.test"));
-  const Database expired(ca, ca.issue("expired", Database::names, -1));
-  for (const std::string& url : {good.url(other.file()), misnamed.url(ca.file()),
-                                 expired.url(ca.file()), good.url("/nowhere")}) {
-    CAPTURE(url);
-    const auto refused = run_at(url);
-    CHECK((refused.exit_code == 69 || refused.exit_code == 77));
-    CHECK(is_one_message(refused.err));
-    CHECK(doctor_at(url).exit_code == 2);
-  }
-}
-
 TEST_CASE("database: a holder whose grant a failover has forgotten stops at its next renewal") {
   if (is_missing<PostgresServer>()) return;
   PostgresServer primary;
@@ -287,35 +267,6 @@ TEST_CASE("database: a holder whose grant a failover has forgotten stops at its 
   CHECK(ended.exit_code == 79);
   // The answer of the new primary, not the end of the lease.
   CHECK(holds(ended.err, "no longer has it"));
-}
-
-/// A server that offers TLS, and says no more once the client begins it.
-FakeServer silent_in_handshake(bool postgres) {
-  if (postgres) return FakeServer({say("S"), silence()}, true);
-  using namespace std::string_literals;
-  const std::string greeting = "\x0a"s + "5.5.5-10.11.6-MariaDB\0"s + "\7\0\0\0"s + "12345678\0"s +
-                               "\xfe\xff\x2d\2\0\xbf\x81\x15"s + std::string(10, '\0') +
-                               "123456789012\0"s + "mysql_native_password\0"s;
-  const std::string header{static_cast<char>(greeting.size()), '\0', '\0', '\0'};
-  return FakeServer({silence()}, true, say(header + greeting));
-}
-
-TEST_OF_DATABASES("database: a server that falls silent in a TLS handshake is given up in time") {
-  const bool postgres = std::is_same_v<Server, PostgresServer>;
-  FakeServer server = silent_in_handshake(postgres);
-  const std::string at = "://u@127.0.0.1:" + std::to_string(server.address().port) + "/db?";
-  const std::string url =
-      postgres ? "postgres" + at + "sslmode=require" : "mysql" + at + "ssl-mode=REQUIRED";
-  const auto given_up = run_at(url);
-  CHECK(given_up.exit_code == 69);
-  CHECK(is_one_message(given_up.err));
-  CHECK(holds(given_up.err, "no answer in time"));
-  const int before = server.connections();
-  Process waiter = start_dlock({"run", "-w", "300", "-k", "a", "--", "true"}, dlock::test::at(url));
-  REQUIRE(eventually([&] { return server.connections() > before; }));
-  waiter.signal(SIGTERM);
-  const auto stopped = waiter.wait();
-  CHECK(stopped.signal == SIGTERM);
 }
 
 TEST_CASE("database: a host that no resolver answers for is given up in time") {

@@ -110,9 +110,10 @@ std::optional<LockKey> key_inside(const Directory& directory, const std::string&
   return key && key_fault(key->text) ? std::nullopt : key;
 }
 
-CallOptions call_options_until(Deadline until) {
+CallOptions call_options_until(Deadline until, int cancel_fd) {
   const auto now = BootClock::now();
-  return CallOptions{std::clamp(until, later(now, shortest_call), later(now, longest_call)), -1};
+  return CallOptions{std::clamp(until, later(now, shortest_call), later(now, longest_call)),
+                     cancel_fd};
 }
 
 }  // namespace
@@ -185,7 +186,14 @@ LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call
 Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   while (true) {
     mailbox_.take();  // before the look, so that whatever comes after it is still there to poll
-    const KeyView seen = look(claim, call_options_until(until));
+    KeyView seen;
+    try {
+      seen = look(claim, call_options_until(until, cancel_fd));
+    } catch (const Error& error) {
+      // Another process may be inside the file for long.
+      if (error.kind() != ErrorKind::interrupted) throw;
+      return Wake{Wake::Reason::interrupted, {}};
+    }
     if (seen.news) return *seen.news;
     if (seen.watch.first && seen.ends_at && later(*seen.ends_at, noteworthy) < until) {
       return Wake{Wake::Reason::changed, *seen.ends_at};
@@ -321,7 +329,7 @@ bool LocalStore::change_backing(const Claim& claim,
                                 const std::function<void(HolderIdentity&)>& change) {
   if (claim.upkeep == Liveness::renewal) return true;
   auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token,
-                           call_options_until(never));
+                           call_options_until(never, -1));
   HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
   if (own == nullptr || !own->inside()) return false;
   change(own->backing);

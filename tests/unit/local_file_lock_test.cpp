@@ -3,10 +3,8 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -16,6 +14,7 @@
 #include "base/fd.hpp"
 #include "base/wait.hpp"
 #include "support/eventually.hpp"
+#include "support/file_locks.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;
@@ -31,19 +30,8 @@ class LockedFile {
     const Fd fd = open();
     return flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
   }
-  /// How many wait for it, as the kernel counts them.
-  long queued() const {
-    struct stat info {};
-    REQUIRE(stat(path_.c_str(), &info) == 0);
-    const std::string inode = ":" + std::to_string(info.st_ino) + " ";
-    std::ifstream locks("/proc/locks");
-    long count = 0;
-    for (std::string line; std::getline(locks, line);) {
-      const bool waits = line.find("->") != std::string::npos;
-      if (waits && line.find(inode) != std::string::npos) ++count;
-    }
-    return count;
-  }
+  /// How many wait for it.
+  long queued() const { return queued_at_file(path_); }
 
  private:
   TempDir dir_;

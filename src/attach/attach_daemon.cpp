@@ -87,7 +87,9 @@ bool AttachDaemon::commit() {
 void AttachDaemon::dismiss() {
   constexpr milliseconds time_to_end{1000};
   shutdown(channel_.get(), SHUT_WR);
-  const Deadline until = later(BootClock::now(), time_to_give_back + time_to_end);
+  // As release_all() may take, but that it hardly ever does.
+  const auto for_all = time_to_give_back * static_cast<int>(held_.size() + 1);
+  const Deadline until = later(BootClock::now(), for_all + time_to_end);
   pollfd fds[] = {{channel_.get(), POLLIN, 0}};
   std::string last;
   while (poll_until(fds, until) > 0) {

@@ -28,6 +28,11 @@ bool others_hold(const Snapshot& seen) {
   return first != std::string::npos && seen.text.find(hold, first + 1) != std::string::npos;
 }
 
+/// What counts as sent is the write.
+CallOptions of_a_read(const CallOptions& call_options) {
+  return {call_options.deadline, call_options.cancel_fd};
+}
+
 bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std::string::npos; }
 
 }  // namespace
@@ -65,7 +70,7 @@ Snapshot CasStore::rewrite(
                          BootClock::now() < call_options.deadline;
       if (!again) throw;
       unsure = true;
-      seen = backend_->read(name, channel, call_options);
+      seen = backend_->read(name, channel, of_a_read(call_options));
       continue;
     }
     pause(random_up_to(pauses.next()), call_options);
@@ -88,7 +93,9 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
     update.departs = how.departs;
     return update;
   };
-  return rewrite(name, how.channel, first_read(how, name), how.call_options, make);
+  Change reading = how;
+  reading.call_options = of_a_read(how.call_options);
+  return rewrite(name, how.channel, first_read(reading, name), how.call_options, make);
 }
 
 Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {

@@ -73,7 +73,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
     bool departs = false;            ///< as Update has it
     OwnLife* life = nullptr;         ///< of `self`: begun or renewed beside the first read
     bool names_connection = false;   ///< as Update has it
-    const CallOptions& call_options;
+    CallOptions call_options;
   };
   /// One try: `unsure` if an earlier try of the same change may have counted. True if the record
   /// must be written although it stays as it is.

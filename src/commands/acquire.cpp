@@ -53,11 +53,12 @@ class Acquire {
 
  private:
   LockAcquirer::Result acquire();
+  LockAcquirer::Result enter_once_more(LockAcquirer::Result before);
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_keeper(const std::vector<Held>& held);
   std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
   int abandoned();
-  void give_all_back(const std::vector<Held>& held);
+  bool give_all_back(const std::vector<Held>& held);
   void die_if_told(const std::vector<Held>& held);
   int lost_already();
 
@@ -78,9 +79,9 @@ std::optional<WatchedProcess> Acquire::script_of(const AcquireSettings& settings
   }
 }
 
-/// Whoever releases the lock by its token knows of no request of this process that is still under
-/// way, and would take the free key for nobody: the owner enters once more with another token, and
-/// the one of that request is given back here.
+/// A request of this process that is still under way would take the key for nobody after `dlock
+/// release`, which knows nothing of it. So the owner enters once more, with another token, and the
+/// one of that request is given back here.
 LockAcquirer::Result Acquire::acquire() {
   constexpr int most_tries = 3;
   auto result = acquiring_.acquire();
@@ -89,11 +90,25 @@ LockAcquirer::Result Acquire::acquire() {
       return acquiring_.store().may_be_taken_late(each.claim);
     };
     if (std::none_of(result.held.begin(), result.held.end(), late)) break;
-    auto again = acquiring_.acquire();
-    give_all_back(result.held);
-    result = std::move(again);
+    result = enter_once_more(std::move(result));
   }
   return result;
+}
+
+LockAcquirer::Result Acquire::enter_once_more(LockAcquirer::Result before) {
+  LockAcquirer::Result again;
+  try {
+    again = acquiring_.acquire();
+  } catch (const std::exception&) {
+    give_all_back(before.held);
+    throw;
+  }
+  if (give_all_back(before.held) || again.held.empty()) return again;
+  // What is held twice would outlast a release by one of its tokens.
+  give_all_back(again.held);
+  throw Error(ErrorKind::unavailable, acquiring_.store().name() +
+                                          " did not say that it released an earlier request: no "
+                                          "token is printed");
 }
 
 int Acquire::operator()() {
@@ -146,7 +161,8 @@ int Acquire::start_keeper(const std::vector<Held>& held) {
 }
 
 /// Where dlock stood still before it read the answer, the lease may be nearly over by now, or the
-/// lock another's: the caller gets two thirds of it at least, or no token. A keeper looks itself.
+/// lock another's: a lease of which less than two thirds are left is renewed. A keeper looks
+/// itself.
 std::optional<std::string> Acquire::lost_meanwhile(const std::vector<Held>& held) {
   try {
     HeldLocks holding(acquiring_.store(), held, log_);
@@ -167,9 +183,11 @@ void Acquire::die_if_told(const std::vector<Held>& held) {
   }
 }
 
-void Acquire::give_all_back(const std::vector<Held>& held) {
-  if (daemon_) return daemon_->dismiss();
-  release_all(acquiring_.store(), held, time_to_give_back);
+/// Whether the engine, or the daemon, has answered for all.
+bool Acquire::give_all_back(const std::vector<Held>& held) {
+  if (!daemon_) return release_all(acquiring_.store(), held, time_to_give_back);
+  daemon_->dismiss();
+  return true;
 }
 
 /// 75, as for all who did not come to hold it: a shell that had wanted the lock has gone, but it is

@@ -13,6 +13,9 @@
 namespace dlock {
 namespace {
 
+/// On a new connection.
+constexpr milliseconds time_for_a_second_request{2000};
+
 ExitCode throw_out(Store& store, const ReleaseSettings& settings, const LockKey& key,
                    const Log& log) {
   const auto fence = settings.fence;
@@ -34,19 +37,23 @@ ExitCode throw_out(Store& store, const ReleaseSettings& settings, const LockKey&
   return ExitCode::lost;
 }
 
+/// Whether the engine may have done what it was asked although no answer came.
+bool may_be_done(const Error& error, const Event& sent) {
+  return error.kind() == ErrorKind::unavailable && sent.raised() && !is_reply(error.cause());
+}
+
 /// Where the answer to a request that was sent is lost, the engine may have released: it is asked
 /// once more, and then the hold is gone by the first request, or by the end of its lease.
 ReleaseResult release_for_certain(Store& store, const Claim& claim, const Log& log) {
-  const CallOptions both = short_call();
-  CallOptions first = share_of(both, 2);
   const Event sent;
+  CallOptions first = short_call();
   first.sent = &sent;
   try {
     return store.release(claim, {}, first);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::unavailable || !sent.raised()) throw;
+    if (!may_be_done(error, sent)) throw;
   }
-  const auto second = store.release(claim, {}, both);
+  const auto second = store.release(claim, {}, at_most(time_for_a_second_request, short_call()));
   if (second.outcome != Released::not_held || second.evicted_by) return second;
   log.notice(
       escaped(claim.key.text) +

@@ -65,7 +65,10 @@ CallOptions ClusterRouter::RoutedCall::share() const {
   constexpr milliseconds least{100};
   const auto left = left_until(call_options_.deadline);
   const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
-  return at_most(std::max(left / static_cast<int>(others), std::min(left, least)), call_options_);
+  const auto longest = std::max(left / static_cast<int>(others), std::min(left, least));
+  CallOptions part = at_most(longest, call_options_);
+  part.sent = call_options_.sent;
+  return part;
 }
 
 bool ClusterRouter::RoutedCall::arrives(const Try& attempt) {

@@ -26,9 +26,8 @@ constexpr int silenced_signals[] = {SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
 /// Without effect on a process that does not ask for them, so only a child is told.
 constexpr int child_signals[] = {SIGWINCH, SIGCONT, SIGCHLD, SIGURG};
 
-/// Sent by the kernel, they come from a key or the size of the terminal, and to its whole
-/// foreground group. HUP is sent to the leader of a session alone, when the terminal has gone.
-constexpr int typed_signals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGWINCH};
+/// Sent by the kernel, they come from the terminal, and to its whole foreground group.
+constexpr int terminal_signals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGWINCH, SIGHUP};
 
 bool is_one_of(std::span<const int> signals, int signal) {
   return std::find(signals.begin(), signals.end(), signal) != signals.end();
@@ -73,8 +72,11 @@ std::optional<Signals::Event> Signals::take() {
   signalfd_siginfo info{};
   if (read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
   const int number = static_cast<int>(info.ssi_signo);
-  const bool typed = is_one_of(typed_signals, number) && info.ssi_code == SI_KERNEL;
-  return Event{number, typed};
+  // A terminal that goes away tells the leader of the session alone.
+  const bool told_alone = number == SIGHUP && getsid(0) == getpid();
+  const bool from_terminal =
+      info.ssi_code == SI_KERNEL && is_one_of(terminal_signals, number) && !told_alone;
+  return Event{number, from_terminal};
 }
 
 void Signals::hear_all() {

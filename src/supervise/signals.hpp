@@ -25,7 +25,7 @@ class Signals {
 
   struct Event {
     int number;
-    bool from_terminal;  ///< typed (^C, ^\, ^Z), or its size: sent to the whole foreground group
+    bool from_terminal;  ///< such as ^C, ^\, ^Z: sent to the whole foreground group
   };
 
   /// Readable while there is something to take.

@@ -39,7 +39,7 @@ class Supervisor {
   void pass_on_to_rest(const Signals::Event& event);
   void continue_child();
   void stop_with_child(int signal);
-  void give_up_terminal();
+  void go_on_without_terminal(bool wants_terminal);
 
   Ending ended_by_itself(const ChildEnd& end) const;
   Ending stop(Reason why);
@@ -199,14 +199,16 @@ void Supervisor::stop_with_child(int signal) {
       !in_front && stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
   // Nobody would ever continue us, nor the child; this way it passes the deadlines, too.
   if (in_front || (!was_stopped && had_terminal)) raise(SIGCONT);
-  if (!in_front && !was_stopped && !had_terminal) give_up_terminal();
+  if (!in_front && !was_stopped && !had_terminal) go_on_without_terminal(wants_terminal);
 }
 
-/// What the kernel does to a stopped process group that is left without a shell: without dlock the
-/// child would have failed to read. Once, for one that ignores HUP would be stopped again at once.
-void Supervisor::give_up_terminal() {
-  if (std::exchange(told_of_no_terminal_, true)) return;
-  child_.send(SIGHUP);
+/// Nobody can continue the job: without dlock the kernel would not have stopped the child, and
+/// where it wanted the terminal it would have failed. HUP and CONT are what the kernel sends to a
+/// stopped process group that is left without a shell. Once, for a child that ignores HUP would be
+/// stopped again at once.
+void Supervisor::go_on_without_terminal(bool wants_terminal) {
+  if (wants_terminal && std::exchange(told_of_no_terminal_, true)) return;
+  if (wants_terminal) child_.send(SIGHUP);
   child_.send(SIGCONT);
 }
 

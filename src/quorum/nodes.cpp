@@ -65,13 +65,13 @@ Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_o
   return answers;
 }
 
-void Nodes::await_stragglers(Deadline until) {
+void Nodes::await_stragglers(const CallOptions& call_options) {
   const auto next_straggler = [this] {
     std::size_t node = 0;
     while (node < size() && (!owes(node) || is_late(node))) ++node;
     return node;
   };
-  while (next_straggler() < size() && hear(until, -1)) {
+  while (next_straggler() < size() && hear(call_options.deadline, call_options.cancel_fd)) {
   }
   for (auto node = next_straggler(); node < size(); node = next_straggler()) note_late(node);
 }

@@ -59,9 +59,9 @@ class Nodes {
   /// answered.
   Answers poll(const NodeRequest& request, const CallOptions& call_options, milliseconds linger,
                const std::function<bool(const Answers&)>& enough);
-  /// Hears those that owe a reply and were not late before, until `until`. A node that does not
-  /// reply by then is late: the next call does not wait for it.
-  void await_stragglers(Deadline until);
+  /// Hears those that owe a reply and were not late before, until the deadline. A node that does
+  /// not reply by then is late: the next call does not wait for it.
+  void await_stragglers(const CallOptions& call_options);
   bool owes(std::size_t node) const { return asked_[node].request != 0; }
   /// Whether a node has a reply to give about another hold than this.
   bool owes_about_another(const HoldName& name) const;

@@ -22,10 +22,6 @@ constexpr int tries_of_a_leader = 4;
 /// others, also if a TLS handshake comes first.
 constexpr milliseconds time_for_a_far_server{250};
 
-Deadline half_of_the_time(const CallOptions& call_options) {
-  return later(BootClock::now(), left_until(call_options.deadline) / 2);
-}
-
 }  // namespace
 
 QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes,
@@ -61,8 +57,13 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   // The first ask fixes the place alone: queued up, it would count as one that others wait for.
   const Ask ask{asked.wait && !asked.asks_again, asked.ticket};
   if (ask.wait) waiting_ = name;
-  if (quorum_hold.asked_first == Deadline{}) quorum_hold.asked_first = BootClock::now();
-  if (ask.ticket && ask.ticket->value != 0) quorum_hold.ticket = ask.ticket;
+  const bool is_new = quorum_hold.asked_first == Deadline{};
+  if (is_new) quorum_hold.asked_first = BootClock::now();
+  if (ask.ticket && ask.ticket->value != 0) {
+    quorum_hold.ticket = ask.ticket;
+    // It comes back under another token, and is as old as it was.
+    quorum_hold.queued = quorum_hold.queued || is_new;
+  }
   bool has_ticket = take_ticket(quorum_hold);
   if (quorum_hold.count(State::returned) > 0) return split(name);
   ++quorum_hold.round;
@@ -253,7 +254,10 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   QuorumHold& quorum_hold = hold_to_renew(claim, terms.granted);
   HoldRound round = this->round(name);
   // What a far server has to say of another hold would never be heard: each renewal is of all.
-  if (nodes_->owes_about_another(name)) await_far_servers(half_of_the_time(call_options));
+  if (nodes_->owes_about_another(name)) {
+    const auto longest = std::min(left_until(call_options.deadline) / 2, time_for_a_far_server);
+    nodes_->await_stragglers(at_most(longest, call_options));
+  }
   nodes_->hear_arrived();
   const bool asked_before = quorum_hold.round > 1;
   if (quorum_hold.acquired && asked_before) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
@@ -332,7 +336,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
 }
 
 void QuorumStore::await_far_servers(Deadline deadline) {
-  nodes_->await_stragglers(std::min(deadline, later(BootClock::now(), time_for_a_far_server)));
+  nodes_->await_stragglers(at_most(time_for_a_far_server, {deadline, -1}));
 }
 
 std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,

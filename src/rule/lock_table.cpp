@@ -100,7 +100,8 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     own = find_hold(claim.token);
     return finish(Granted{own->fence, own->lease});
   }
-  if (claim.latest && op.is_superseded(ask.ticket)) return refuse(Refusal::Reason::superseded);
+  if (claim.latest && op.is_superseded(ask.ticket, claim.owner))
+    return refuse(Refusal::Reason::superseded);
   const WaiterEntry asker = waiter_of(claim, backing, op.now());
   const auto verdict = op.rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {

@@ -127,11 +127,12 @@ void TableTransaction::unqueue(const Token& token) {
   if (place != table_.queue.end()) table_.queue.erase(place);
 }
 
-/// A client that brings a ticket was in the queue before.
-bool TableTransaction::is_superseded(std::optional<Ticket> ticket) const {
+/// A client that brings a ticket was in the queue before; with the same ticket the same owner has
+/// come again, under another token.
+bool TableTransaction::is_superseded(std::optional<Ticket> ticket, const Owner& owner) const {
   if (!table_.latest || !ticket || table_.latest->token == self_) return false;
   if (*ticket != table_.latest->ticket) return *ticket < table_.latest->ticket;
-  return self_ < table_.latest->token;
+  return owner != table_.latest->owner && self_ < table_.latest->token;
 }
 
 Ticket TableTransaction::newest_ticket(std::optional<Ticket> ticket) const {

@@ -30,8 +30,8 @@ class TableTransaction {
   void confirm(HoldEntry& own, milliseconds lease) const;
   void join(WaiterEntry asker, std::optional<Ticket> ticket);
   void unqueue(const Token& token);
-  /// Whether a newer claim with `latest` than the one that asks is known.
-  bool is_superseded(std::optional<Ticket> ticket) const;
+  /// Whether a newer claim with `latest` than the one that asks, of this owner, is known.
+  bool is_superseded(std::optional<Ticket> ticket, const Owner& owner) const;
   /// Where a claim with `latest` stands that brings this ticket, or none.
   Ticket newest_ticket(std::optional<Ticket> ticket) const;
   /// `newer` is the newest. The one before it leaves the queue, and asks why.

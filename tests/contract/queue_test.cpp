@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "base/wait.hpp"
 #include "engines.hpp"
@@ -165,15 +166,47 @@ TEST_OF_ENGINES("a superseded waiter is woken, and gives up") {
   newer.interrupt();
 }
 
+TEST_OF_ENGINES("a latest claim that comes back under another token is as old as it was") {
+  Engine engine;
+  const auto holder = engine.open(), older = engine.open(), newer = engine.open();
+  granted(*holder, claim_on("k"));
+  Claim old = latest_claim("old"), fresh = latest_claim("new");
+  const Ticket ticket = queue_up(*older, old);
+  release(*older, old);
+  queue_up(*newer, fresh);
+  old.token = new_token(old.owner);
+  CHECK(refused(*older, old, {true, ticket}).why == Refusal::Reason::superseded);
+  const KeyState state = state_of(*holder, "k");
+  REQUIRE(state.waiters.size() == 1);
+  CHECK(state.waiters[0].who.label == "new");
+}
+
+TEST_OF_ENGINES("a latest claim that comes back under another token is not superseded by itself") {
+  Engine engine;
+  const auto holder = engine.open();
+  granted(*holder, claim_on("k"));
+  // Whichever of the two tokens is the larger.
+  for (int i = 0; i < 4; ++i) {
+    const auto waiting = engine.open();
+    Claim claim = latest_claim("once");
+    const Ticket ticket = queue_up(*waiting, claim);
+    release(*waiting, claim);
+    claim.token = new_token(claim.owner);
+    CHECK(refused(*waiting, claim, {true, ticket}).why == Refusal::Reason::held);
+    release(*waiting, claim);
+  }
+}
+
 /// How long it takes until the second waiter has the key when the first never confirms.
 struct PassedOn {
   milliseconds since_release;
   milliseconds since_asked;  ///< the first did: where lives have leases, its own is from then
 };
 
+/// Nothing where the first was no longer in the queue when the second came.
 template <typename Engine>
-PassedOn passed_on_after(Engine& engine, milliseconds ttl_of_first,
-                         milliseconds floor_of_first = milliseconds(0)) {
+std::optional<PassedOn> passed_on_after(Engine& engine, milliseconds ttl_of_first,
+                                        milliseconds floor_of_first = milliseconds(0)) {
   const auto holder = engine.open(), deaf = engine.open(), watcher = engine.open();
   const Claim held = claim_on("k");
   Claim first = claim_on("k", ttl_of_first);
@@ -182,15 +215,25 @@ PassedOn passed_on_after(Engine& engine, milliseconds ttl_of_first,
   const auto asked = BootClock::now();
   queue_up(*deaf, first);
   LockAcquirer<Engine> second(engine, {claim_on("k")}, milliseconds(60'000));
-  REQUIRE(eventually([&] { return state_of(*watcher, "k").waiters.size() == 2; }));
+  bool both = false;
+  // Where waiters have leases, a busy machine may let a short one end before that.
+  REQUIRE(eventually([&] {
+    const auto waiters = state_of(*watcher, "k").waiters;
+    const bool first_waits = std::any_of(waiters.begin(), waiters.end(), [&](const Waiter& each) {
+      return each.owner == first.owner.text;
+    });
+    both = first_waits && waiters.size() == 2;
+    return both || (!first_waits && !waiters.empty()) || second.has_ended();
+  }));
   const auto before = BootClock::now();
   release(*holder, held);
   const auto won = had(second.result());
   REQUIRE(won.size() == 1);
   CHECK(!renew(*deaf, first));
   release(*second.store, won[0].claim);  // for another attempt
-  return {std::chrono::floor<milliseconds>(second.ended() - before),
-          std::chrono::floor<milliseconds>(second.ended() - asked)};
+  if (!both) return std::nullopt;
+  return PassedOn{std::chrono::floor<milliseconds>(second.ended() - before),
+                  std::chrono::floor<milliseconds>(second.ended() - asked)};
 }
 
 /// The time that is not to be too short. Where lives have leases, that of the first counts from
@@ -205,17 +248,23 @@ TEST_OF_ENGINES(
     "a hand-over that is not confirmed passes on after six seconds, or two, or the waiter's "
     "lease") {
   Engine engine;
-  const auto after = passed_on_after(engine, long_ttl);
+  std::optional<PassedOn> after;
+  for (int attempt = 0; attempt < 5 && !after; ++attempt) after = passed_on_after(engine, long_ttl);
+  REQUIRE(after);
   // Where the waiter confirms before its command is started, no command has to outlive a hiccup.
   const auto time = engine.time_to_confirm(long_ttl);
-  CHECK(at_least(engine, after) >= time - milliseconds(100));
-  CHECK(after.since_release < stretched(time + milliseconds(3000)));
+  CHECK(at_least(engine, *after) >= time - milliseconds(100));
+  CHECK(after->since_release < stretched(time + milliseconds(3000)));
 }
 
 TEST_OF_ENGINES("a hand-over that is not confirmed leaves nothing of its --min-hold") {
   Engine engine;
-  CHECK(passed_on_after(engine, milliseconds(300), milliseconds(60'000)).since_release <
-        stretched(milliseconds(5000)));
+  std::optional<PassedOn> after;
+  for (int attempt = 0; attempt < 5 && !after; ++attempt) {
+    after = passed_on_after(engine, milliseconds(300), milliseconds(60'000));
+  }
+  REQUIRE(after);
+  CHECK(after->since_release < stretched(milliseconds(5000)));
 }
 
 TEST_OF_ENGINES(
@@ -227,8 +276,9 @@ TEST_OF_ENGINES(
   // On a busy machine one attempt may be late for reasons of its own.
   for (int attempt = 0; attempt < 5 && best >= in_time; ++attempt) {
     const auto after = passed_on_after(engine, ttl);
-    CHECK(at_least(engine, after) >= ttl - milliseconds(1));
-    best = std::min(best, after.since_release);
+    if (!after) continue;
+    CHECK(at_least(engine, *after) >= ttl - milliseconds(1));
+    best = std::min(best, after->since_release);
   }
   CHECK(best < in_time);
 }

@@ -30,7 +30,9 @@ class RedisTransaction {
   void agree(const Owner& owner, Fence fence);
   void join(const WaiterEntry& asker, std::optional<Ticket> ticket, const WaiterNotes& notes);
   void unqueue(const Token& token) { rule_.unqueue(token); }
-  bool is_superseded(std::optional<Ticket> ticket) const { return rule_.is_superseded(ticket); }
+  bool is_superseded(std::optional<Ticket> ticket, const Owner& owner) const {
+    return rule_.is_superseded(ticket, owner);
+  }
   Ticket newest_ticket(std::optional<Ticket> ticket) const { return rule_.newest_ticket(ticket); }
   /// As the rule does it; but a waiter with a reservation stays, as the other nodes hold it.
   void supersede(const WaiterEntry& newer, Ticket ticket);

@@ -57,7 +57,7 @@ local function acquire()
   end
   local latest, ticket = ARGV[10] == 'latest', tonumber(ARGV[7] or '')
   local older = latest and newest()
-  if is_superseded(older, ticket) then
+  if is_superseded(older, ticket, asked.owner) then
     unqueue(token)
     return superseded(older, settle())
   end

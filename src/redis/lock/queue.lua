@@ -81,9 +81,11 @@ local function newest()
 end
 
 -- Whoever brings a ticket stood in the queue, or orders the waiters of a quorum.
-local function is_superseded(older, ticket)
+-- With the same ticket the same owner has come again, under another token.
+local function is_superseded(older, ticket, owner)
   if not older or not ticket or older.id == token then return false end
-  return ticket < older.ticket or (ticket == older.ticket and token < older.id)
+  return ticket < older.ticket or
+    (ticket == older.ticket and owner ~= older.owner and token < older.id)
 end
 
 -- This request is the newest. The one before it leaves the queue, and asks why; but not one that

@@ -101,10 +101,9 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
 
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
-  const bool may_be_sent_twice =
-      servers_->was_reached() || terms_.may_move || servers_->is_cluster();
-  if (fence || !may_be_sent_twice) return evict_once(key, fence, by, call_options).first;
-  // The second copy would evict whoever holds the key by then, whom nobody meant: so it names them.
+  if (fence) return evict_once(key, fence, by, call_options).first;
+  // A request that is sent twice would evict whoever holds the key by then, whom nobody meant: so
+  // it names them.
   std::vector<Holder> evicted;
   for (const KeyState& state : inspect({{key}, {}}, call_options)) {
     for (const Holder& holder : state.holders) {

@@ -213,9 +213,11 @@ void EtcdClient::refuse(const EtcdAnswer& failed) const {
   throw Error(denied ? ErrorKind::denied : ErrorKind::unavailable, said, Cause::other_reply);
 }
 
-void EtcdClient::pass_over(const std::string& why, Cause cause) {
+void EtcdClient::pass_over(const std::string& why, Cause cause, ErrorKind kind) {
   is_electing_ = false;
-  trouble_ = Error(ErrorKind::unavailable, server_name() + ": " + why, cause);
+  trouble_ = Error(kind, server_name() + ": " + why, cause);
+  // What this server does not answer it may not tell of on its stream, either.
+  if (stream_server_ == current_) http_.close_stream();
   next_server();
 }
 
@@ -229,7 +231,7 @@ void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>
   } else if (call.code == CURLE_OK) {
     pass_over(other_answer(call), Cause::other_reply);
   } else if (is_refused_certificate(call)) {
-    throw Error(ErrorKind::denied, server_name() + ": " + call.trouble, Cause::certificate);
+    pass_over(call.trouble, Cause::certificate, ErrorKind::denied);
   } else {
     pass_over(call.trouble, Cause::none);
   }
@@ -295,7 +297,7 @@ std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests
                                         const CallOptions& call_options) {
   const bool is_login = requests.front().path == login_path;
   log_in(call_options);
-  bool new_login = false;
+  bool new_login = false, each_refuses = true;
   for (std::size_t tries = 0;; ++tries) {
     CallOptions once = call_options;
     once.deadline = try_until(tries, call_options.deadline);
@@ -308,8 +310,11 @@ std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests
       log_in(call_options);
       continue;
     }
+    each_refuses = each_refuses && trouble_->kind() == ErrorKind::denied;
     const bool all_tried = tries + 1 >= servers_.size();
     if (BootClock::now() >= call_options.deadline || (all_tried && !is_electing_)) {
+      // One that is away now may answer later.
+      if (!each_refuses) throw_unavailable(trouble_->what(), trouble_->cause());
       throw Error(*trouble_);
     }
     if (!all_tried) continue;

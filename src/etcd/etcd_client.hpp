@@ -73,7 +73,7 @@ class EtcdClient {
   std::optional<std::vector<EtcdAnswer>> try_once(const std::vector<EtcdRequest>& requests,
                                                   Repeat repeat, const CallOptions& call_options);
   void pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer);
-  void pass_over(const std::string& why, Cause cause);
+  void pass_over(const std::string& why, Cause cause, ErrorKind kind = ErrorKind::unavailable);
   void next_server() { current_ = (current_ + 1) % servers_.size(); }
   std::string server_name() const;
 

@@ -136,6 +136,8 @@ void HttpClient::encrypt(CURL* handle) {
     // A handle begins with the file and the folder of the system, and trusts either.
     set_option(handle, CURLOPT_CAPATH, folder ? tls_->ca.c_str() : nullptr);
     set_option(handle, CURLOPT_CAINFO, folder ? nullptr : tls_->ca.c_str());
+    // The file may be replaced while a lock is held; libcurl would keep what was in it for a day.
+    set_option(handle, CURLOPT_CA_CACHE_TIMEOUT, 0L);
   }
   if (tls_->certificate.empty()) return;
   set_option(handle, CURLOPT_SSLCERT, tls_->certificate.c_str());
@@ -177,7 +179,10 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_SOCKOPTFUNCTION, &close_on_exec);
   // Not through what http_proxy names: that is for the web.
   set_option(handle, CURLOPT_PROXY, "");
+  // As dlock's own sockets: a stream that has died without a word is given up within a minute.
   set_option(handle, CURLOPT_TCP_KEEPALIVE, 1L);
+  set_option(handle, CURLOPT_TCP_KEEPIDLE, 15L);
+  set_option(handle, CURLOPT_TCP_KEEPINTVL, 5L);
   encrypt(handle);
   under_way_.push_back(transfer.get());
   libcurl().curl_multi_add_handle(all, handle);

@@ -10,6 +10,7 @@
 #include "cli/etcd.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/files.hpp"
 
 namespace dlock::test {
@@ -108,6 +109,26 @@ TEST_CASE("etcd: a waiter whose lease is revoked by hand queues again, and is le
   CHECK(waiter.wait(milliseconds(90'000)).out == "in\n");
 }
 
+TEST_CASE("etcd: a waiter whose stream has died without a word hears of the release all the same") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers& etcd = one_etcd();
+  FaultProxy proxy(Address{"", etcd.endpoint(0).port}, true);
+  CommandInside holder(etcd.url(), {"-t", "60s"});
+  Process waiter = start_dlock({"run", "-t", "9s", "-k", "a", "--", "echo", "in"},
+                               at("etcd://127.0.0.1:" + std::to_string(proxy.address().port)));
+  REQUIRE(eventually([&] { return waiters(etcd.url()) == 1; }));
+  const int before = proxy.connections();
+  proxy.black_hole(Direction::requests, Whom::open_now);
+  proxy.black_hole(Direction::replies, Whom::open_now);
+  // Its life is renewed on a new connection, and another one has the stream.
+  REQUIRE(eventually([&] { return proxy.connections() >= before + 2 || !waiter.running(); }));
+  const auto released = BootClock::now();
+  holder.end();
+  CHECK(waiter.wait(milliseconds(90'000)).out == "in\n");
+  // By itself it would have looked after 25 s.
+  CHECK(BootClock::now() - released < milliseconds(15'000));
+}
+
 TEST_CASE("etcd: an evicted holder says who evicted it, and stops its command") {
   if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
@@ -175,7 +196,7 @@ TEST_CASE("etcd: jobs that ask at once with a min-hold run one after another") {
   std::vector<Process> jobs;
   for (int i = 0; i < 4; ++i) {
     jobs.push_back(start_dlock(
-        {"run", "-t", "6s", "--min-hold", "2s", "-k", "a", "--", "sh", "-c", "echo in; sleep 3"},
+        {"run", "-t", "12s", "--min-hold", "2s", "-k", "a", "--", "sh", "-c", "echo in; sleep 5"},
         at(url)));
   }
   for (Process& job : jobs) {

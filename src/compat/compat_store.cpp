@@ -48,7 +48,7 @@ Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOption
     const std::string key = driver_->key_of(claim.key);
     // A release between the reading and the listening would wake no waiter.
     if (is_held && begins_to_wait &&
-        news_.listen(last.link, key, driver_->channel(key), call_options)) {
+        news_.listen(last.link, key, driver_->channels(key), call_options)) {
       last = take(claim, call_options);
     }
     if (auto* refusal = std::get_if<Refusal>(&last.answer)) {
@@ -140,8 +140,9 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
   if (granted != granted_.end() && how.mode == ReleaseMode::normal) {
     const milliseconds rest = granted->second.floor - passed_since(granted->second.at);
     if (rest > milliseconds(0)) {
-      const bool kept = renew(claim, {.ttl = rest}, call_options).grant.has_value();
-      return {kept ? Released::yes : Released::not_held};
+      const Reply kept = run(key, driver_->keep(driver_->key_of(key), name, rest), call_options);
+      const bool is_kept = has_verdict(kept) && kept.items[0].integer == 1;
+      return {is_kept ? Released::yes : Released::not_held};
     }
   }
   const ScriptReply answer = run(key, driver_->release(driver_->key_of(key), name), call_options);
@@ -154,11 +155,19 @@ std::vector<Holder> CompatStore::evict(const LockKey& key, std::optional<Fence>,
                                        const CallOptions& call_options) {
   driver_->check_name(key);
   const std::string name = driver_->key_of(key);
-  const Reply answer = run(key, driver_->evict(name), call_options);
+  const Reply seen = run(key, driver_->evict(name, ""), call_options);
+  refuse_other_kinds(key, seen);
+  constexpr std::size_t of_a_victim = 4;
+  if (!seen.is_array(of_a_victim)) return {};
+  Holder victim = driver_->holder_in(name, seen);
+  const std::string victims_name = seen.items.back().text;
+  if (victims_name.empty()) throw_unavailable(this->name() + ": unexpected answer");
+  const ScriptReply answer = run(key, driver_->evict(name, victims_name), call_options);
+  // Whatever the key is by then: the first of two copies may have done it.
+  if (answer.sent_twice) return {std::move(victim)};
   refuse_other_kinds(key, answer);
-  constexpr std::size_t of_a_holder = 3;
-  if (!answer.is_array(of_a_holder)) return {};
-  return {driver_->holder_in(name, answer)};
+  if (!has_verdict(answer) || answer.items[0].integer != 1) return {};
+  return {std::move(victim)};
 }
 
 std::vector<KeyState> CompatStore::inspect(const Query& query, const CallOptions& call_options) {

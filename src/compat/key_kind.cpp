@@ -1,6 +1,7 @@
 #include "compat/key_kind.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -35,33 +36,53 @@ std::optional<ForeignLock> in_string(const Look& look) {
   return lock;
 }
 
-std::vector<std::string> fields_of(const Reply& page) {
-  std::vector<std::string> fields;
+/// The fields of a page of HSCAN, and their values.
+std::vector<std::pair<std::string, std::string>> fields_of(const Reply& page) {
+  std::vector<std::pair<std::string, std::string>> fields;
   if (!page.is_array(2)) return fields;
   const auto& items = page.items[1].items;
-  for (std::size_t i = 0; i < items.size(); i += 2) fields.push_back(items[i].text);
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    fields.emplace_back(items[i].text, items[i + 1].text);
+  }
   return fields;
+}
+
+bool is_read_write_lock(const std::vector<std::pair<std::string, std::string>>& fields) {
+  constexpr std::string_view writer = ":write";
+  bool has_mode = false;
+  for (const auto& [field, value] : fields) {
+    if (field == "mode") {
+      has_mode = value == "read" || value == "write";
+      if (!has_mode) return false;
+      continue;
+    }
+    std::string_view owner = field;
+    if (owner.ends_with(writer)) owner.remove_suffix(writer.size());
+    if (!is_redisson_owner(owner)) return false;
+  }
+  return has_mode && fields.size() > 1;
 }
 
 std::optional<ForeignLock> in_hash(const Look& look) {
   const auto fields = fields_of(look.replies[1]);
-  const auto any = [&](const auto& holds) {
-    return std::any_of(fields.begin(), fields.end(), holds);
+  const auto any_ends_with = [&](std::string_view end) {
+    return std::any_of(fields.begin(), fields.end(),
+                       [&](const auto& field) { return field.first.ends_with(end); });
   };
   const auto lock = [&](const char* kind, const char* library) {
     return ForeignLock{kind, foreign_holder(library, look.replies[0])};
   };
-  const auto is_mode = [](const std::string& field) { return field == "mode"; };
-  const auto is_writer = [](const std::string& field) { return field.ends_with(":write"); };
-  const auto is_timed = [](const std::string& field) { return field.ends_with(":expire_time"); };
   if (look.name.ends_with(":LOCKED")) return lock("lock of a job", "sidekiq-unique-jobs");
-  if (any(is_timed)) return lock("multi-lock", "Redisson");
-  if (any(is_mode)) {
-    ForeignLock seen = lock(any(is_writer) ? "write lock" : "read lock", "Redisson");
-    if (!any(is_writer)) seen.holder.limit = no_limit;
+  if (any_ends_with(":expire_time")) return lock("multi-lock", "Redisson");
+  if (is_read_write_lock(fields)) {
+    const bool has_writer = any_ends_with(":write");
+    ForeignLock seen = lock(has_writer ? "write lock" : "read lock", "Redisson");
+    if (!has_writer) seen.holder.limit = no_limit;
     return seen;
   }
-  if (fields.size() == 1 && is_redisson_owner(fields[0])) return lock("lock", "Redisson or dlock");
+  if (fields.size() == 1 && is_redisson_owner(fields[0].first)) {
+    return lock("lock", "Redisson or dlock");
+  }
   return std::nullopt;
 }
 

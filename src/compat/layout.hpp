@@ -19,7 +19,7 @@ enum class LayoutKind {
 /// What a release tells the waiters of a library.
 enum class ReleaseSignal {
   none,
-  channel,  ///< the name of the key, published on `REGISTRY-channel:KEY`
+  channel,  ///< the name of the key, published on `REGISTRY-channel:KEY` and `REGISTRY-channel`
   list,     ///< an element in the list `lock-signal:N`, for a second
 };
 

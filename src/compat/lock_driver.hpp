@@ -46,18 +46,27 @@ class LockDriver {
   virtual ScriptRun renew(const std::string& key, const HoldMark& name, milliseconds ttl) const = 0;
   /// Answers 1 or 0. The waiters of the library are told.
   virtual ScriptRun release(const std::string& key, const HoldMark& name) const = 0;
-  /// Answers {1, PTTL, what was found}, or {0}, or {-1, what it is}. The waiters are told, too.
-  virtual ScriptRun evict(const std::string& key) const = 0;
+  /// As release(), of a hold that is kept for `rest`: as renew(), and waiters that sleep for as
+  /// long as the lease was are told, where they look at it anew.
+  virtual ScriptRun keep(const std::string& key, const HoldMark& name, milliseconds rest) const {
+    return renew(key, name, rest);
+  }
+  /// With no victim it changes nothing, and answers {1, PTTL, what is found, the name of the
+  /// victim}, or {0}, or {-1, what it is}. With that name it answers {1} or, where another holds
+  /// the key by then, {0}; the waiters are told, too. A request that is sent twice would otherwise
+  /// evict whoever came in between.
+  virtual ScriptRun evict(const std::string& key, const std::string& victim) const = 0;
   /// Plain requests that change nothing. The first is the PTTL.
   virtual std::vector<Request> look(const std::string& key) const = 0;
   /// The holder that the replies to look() show, none of them an error; nothing where the key is
   /// free. Throws Error{wrong_data} where it is no lock of this layout.
   virtual std::optional<Holder> seen_in(const std::string& key,
                                         const std::vector<Reply>& replies) const = 0;
-  /// The holder behind {.., PTTL, what is found}.
+  /// The holder behind {.., PTTL, what is found, ..}.
   virtual Holder holder_in(const std::string& key, const Reply& answer) const = 0;
-  /// The channel on which the library tells of a release; empty where there is none.
-  virtual std::string channel(const std::string&) const { return ""; }
+  /// The channels on which the library tells of a release; none where it does not. The first is of
+  /// this key alone, and on the others its name is what is told.
+  virtual std::vector<std::string> channels(const std::string&) const { return {}; }
 
  protected:
   bool cluster() const { return cluster_; }

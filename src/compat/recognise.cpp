@@ -129,7 +129,10 @@ std::optional<Recognised> recognise_string(std::string_view key, std::string_vie
   if (padded && is_made_of(value.substr(0, 22), base64, 22)) {
     return Recognised{"redsync", "", std::nullopt};
   }
-  if (is_made_of(value, base64, 24)) return Recognised{"python-redis-lock", "", std::nullopt};
+  // Of other keys 24 letters may be anything.
+  if (key.starts_with("lock:") && is_made_of(value, base64, 24)) {
+    return Recognised{"python-redis-lock", "", std::nullopt};
+  }
   if (is_made_of(value, upper_hex, 40)) return Recognised{"redlock-cpp", "", std::nullopt};
   if (is_made_of(value, alphanumeric, 16)) return Recognised{"Laravel", "", std::nullopt};
   if (is_made_of(value, alphanumeric, 20)) return Recognised{"redis-plus-plus", "", std::nullopt};

@@ -44,11 +44,17 @@ class RedissonDriver final : public LockDriver {
             {key},
             {name.proof, channel(key), cluster() ? "1" : "0"}};
   }
-  ScriptRun evict(const std::string& key) const override {
+  ScriptRun keep(const std::string& key, const HoldMark& name, milliseconds rest) const override {
+    ScriptRun run = renew(key, name, rest);
+    run.arguments.push_back(channel(key));
+    run.arguments.push_back(cluster() ? "1" : "0");
+    return run;
+  }
+  ScriptRun evict(const std::string& key, const std::string& victim) const override {
     return {redisson_evict,
             redisson_evict_sha1,
             {key, beside(key, "redisson_lock_queue")},
-            {channel(key), cluster() ? "1" : "0"}};
+            {victim, channel(key), cluster() ? "1" : "0"}};
   }
   std::vector<Request> look(const std::string& key) const override {
     return {{"PTTL", key}, {"HLEN", key}, {"HSCAN", key, "0", "COUNT", "2"}};
@@ -58,11 +64,14 @@ class RedissonDriver final : public LockDriver {
   Holder holder_in(const std::string&, const Reply& answer) const override {
     return foreign_holder(library, answer.items.at(1));
   }
-  std::string channel(const std::string& key) const override {
-    return beside(key, "redisson_lock__channel");
+  std::vector<std::string> channels(const std::string& key) const override {
+    return {channel(key)};
   }
 
  private:
+  static std::string channel(const std::string& key) {
+    return beside(key, "redisson_lock__channel");
+  }
   /// The name of a key or channel beside the lock's: in the same slot, if the lock's name allows.
   static std::string beside(const std::string& key, const std::string& prefix) {
     const bool has_brace = key.find('{') != std::string::npos;
@@ -73,7 +82,7 @@ class RedissonDriver final : public LockDriver {
 void RedissonDriver::check_name(const LockKey& key) const {
   if (!cluster()) return;
   const auto open = key.text.find('{');
-  const auto close = key.text.find('}');
+  const auto close = key.text.find('}', open == std::string::npos ? 0 : open);
   const bool has_tag = open != std::string::npos && close != std::string::npos && close > open + 1;
   if (has_tag || (open == std::string::npos && close == std::string::npos)) return;
   throw_usage(

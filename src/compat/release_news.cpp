@@ -15,38 +15,41 @@ constexpr milliseconds between_set_ups{1000};
 
 }  // namespace
 
-bool ReleaseNews::is_set_up_for(const LinkId& link, const std::string& channel) const {
-  const bool same = link_ == link && channel_ == channel;
+bool ReleaseNews::is_set_up_for(const LinkId& link,
+                                const std::vector<std::string>& channels) const {
+  const bool same = link_ == link && channels_ == channels;
   const bool is_broken = listener_ && !listener_->is_open();
   return same && (!is_broken || BootClock::now() < again_at_);
 }
 
-bool ReleaseNews::listen(const LinkId& link, const std::string& key, const std::string& channel,
+bool ReleaseNews::listen(const LinkId& link, const std::string& key,
+                         const std::vector<std::string>& channels,
                          const CallOptions& call_options) {
   key_ = key;
-  if (is_set_up_for(link, channel)) return false;
+  if (is_set_up_for(link, channels)) return false;
   close();
+  channels_ = channels;
   RedisClient& client = *link.client;
   try {
     const auto until = std::min(call_options.deadline, later(BootClock::now(), longest_set_up));
-    open(client, channel, {until, call_options.cancel_fd});
+    open(client, {until, call_options.cancel_fd});
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) throw;
     tracks_ = hears_ = false;
   }
   link_ = {&client, client.links()};
-  channel_ = channel;
   again_at_ = later(BootClock::now(), between_set_ups);
   return works();
 }
 
-void ReleaseNews::open(RedisClient& client, const std::string& channel,
-                       const CallOptions& call_options) {
+void ReleaseNews::open(RedisClient& client, const CallOptions& call_options) {
   listener_.emplace(std::make_unique<FixedEndpoint>(client.connect(call_options)));
   std::vector<Request> requests{{"CLIENT", "ID"}, {"SUBSCRIBE", invalidations}};
-  if (!channel.empty()) requests.push_back({"SUBSCRIBE", channel});
+  for (const std::string& channel : channels_) requests.push_back({"SUBSCRIBE", channel});
   const auto replies = listener_->exchange(requests, call_options);
-  hears_ = !channel.empty() && !replies.back().is_error();
+  // A release may be told on one of them alone.
+  hears_ = !channels_.empty() && std::none_of(replies.begin() + 2, replies.end(),
+                                              [](const Reply& reply) { return reply.is_error(); });
   if (!replies[0].is_error() && !replies[1].is_error()) {
     track(client, replies[0].integer, call_options);
   }
@@ -62,8 +65,9 @@ void ReleaseNews::track(RedisClient& client, std::int64_t listener,
 
 bool ReleaseNews::concerns_us(const Published& message) const {
   // The server tells of no key when it has dropped all of them.
-  const bool tracked = message.channel == invalidations;
-  return tracked ? message.payload.empty() || message.payload == key_ : message.channel == channel_;
+  const bool dropped_all = message.channel == invalidations && message.payload.empty();
+  const bool is_of_key = !channels_.empty() && message.channel == channels_.front();
+  return dropped_all || is_of_key || message.payload == key_;
 }
 
 Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {

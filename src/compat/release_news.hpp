@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "redis/redis_client.hpp"
 #include "redis/redis_connection.hpp"
@@ -14,10 +15,11 @@ namespace dlock {
 /// by anybody and an expiry. A server that can do neither is polled.
 class ReleaseNews {
  public:
-  /// Listens for `key`, as read by the client of `link` from now on, and on `channel` unless it is
-  /// empty; what came before is forgotten. Returns whether it has just begun to, so that the key
-  /// has to be read once more. Trouble is no error: then the waiter polls.
-  bool listen(const LinkId& link, const std::string& key, const std::string& channel,
+  /// Listens for `key`, as read by the client of `link` from now on, and on `channels`, as the
+  /// driver of the layout has them; what came before is forgotten. Returns whether it has just
+  /// begun to, so that the key has to be read once more. Trouble is no error: then the waiter
+  /// polls.
+  bool listen(const LinkId& link, const std::string& key, const std::vector<std::string>& channels,
               const CallOptions& call_options);
   /// Whether a change of the key wakes.
   bool works() const { return tracks_ || hears_; }
@@ -27,15 +29,15 @@ class ReleaseNews {
   void close();
 
  private:
-  bool is_set_up_for(const LinkId& link, const std::string& channel) const;
-  void open(RedisClient& client, const std::string& channel, const CallOptions& call_options);
+  bool is_set_up_for(const LinkId& link, const std::vector<std::string>& channels) const;
+  void open(RedisClient& client, const CallOptions& call_options);
   void track(RedisClient& client, std::int64_t listener, const CallOptions& call_options);
   bool concerns_us(const Published& message) const;
   Wake::Reason paced(Deadline until, int cancel_fd);
 
   std::optional<RedisConnection> listener_;
   std::string key_;
-  std::string channel_;
+  std::vector<std::string> channels_;
   LinkId link_;          ///< on which the key is read
   bool tracks_ = false;  ///< the server tells of changes
   bool hears_ = false;   ///< the library does

@@ -34,7 +34,7 @@ class StringDriver final : public LockDriver {
     return {string_renew, string_renew_sha1, {key}, {name.proof, std::to_string(ttl.count())}};
   }
   ScriptRun release(const std::string& key, const HoldMark& name) const override;
-  ScriptRun evict(const std::string& key) const override;
+  ScriptRun evict(const std::string& key, const std::string& victim) const override;
   std::vector<Request> look(const std::string& key) const override {
     return {{"PTTL", key}, {"GETRANGE", key, "0", "199"}};
   }
@@ -47,15 +47,19 @@ class StringDriver final : public LockDriver {
   Holder holder_in(const std::string& key, const Reply& answer) const override {
     return holder_of(key, answer.items.at(1), answer.items.at(2).text);
   }
-  std::string channel(const std::string& key) const override {
-    if (layout().row->signal != ReleaseSignal::channel) return "";
-    return layout().part + "-channel:" + key;
+  std::vector<std::string> channels(const std::string& key) const override {
+    if (layout().row->signal != ReleaseSignal::channel) return {};
+    // Spring Integration up to 6.4.7, and 6.5.0 to 6.5.2, listens to one channel for all keys.
+    const std::string of_all_keys = layout().part + "-channel";
+    return {of_all_keys + ":" + key, of_all_keys};
   }
 
  private:
   static Holder holder_of(const std::string& key, const Reply& pttl, const std::string& value);
   /// The list that tells waiters, behind the key.
   std::vector<std::string> keys(const std::string& key) const;
+  /// `first`, and the channels that tell waiters.
+  std::vector<std::string> with_channels(std::string first, const std::string& key) const;
 };
 
 void StringDriver::check_name(const LockKey& key) const {
@@ -82,16 +86,23 @@ std::vector<std::string> StringDriver::keys(const std::string& key) const {
   return {key, "lock-signal:" + key.substr(std::string(layout().row->before).size())};
 }
 
+std::vector<std::string> StringDriver::with_channels(std::string first,
+                                                     const std::string& key) const {
+  std::vector<std::string> arguments = channels(key);
+  arguments.insert(arguments.begin(), std::move(first));
+  return arguments;
+}
+
 ScriptRun StringDriver::release(const std::string& key, const HoldMark& name) const {
   if (layout().row->signal == ReleaseSignal::none) {
     return {string_release, string_release_sha1, {key}, {name.proof}};
   }
-  return {
-      string_release_telling, string_release_telling_sha1, keys(key), {name.proof, channel(key)}};
+  return {string_release_telling, string_release_telling_sha1, keys(key),
+          with_channels(name.proof, key)};
 }
 
-ScriptRun StringDriver::evict(const std::string& key) const {
-  return {string_evict, string_evict_sha1, keys(key), {channel(key)}};
+ScriptRun StringDriver::evict(const std::string& key, const std::string& victim) const {
+  return {string_evict, string_evict_sha1, keys(key), with_channels(victim, key)};
 }
 
 Holder StringDriver::holder_of(const std::string& key, const Reply& pttl,

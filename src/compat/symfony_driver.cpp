@@ -31,8 +31,8 @@ class SymfonyDriver final : public LockDriver {
   ScriptRun release(const std::string& key, const HoldMark& name) const override {
     return {symfony_release, symfony_release_sha1, {key}, {name.proof}};
   }
-  ScriptRun evict(const std::string& key) const override {
-    return {symfony_evict, symfony_evict_sha1, {key}, {}};
+  ScriptRun evict(const std::string& key, const std::string& victim) const override {
+    return {symfony_evict, symfony_evict_sha1, {key}, {victim}};
   }
   std::vector<Request> look(const std::string& key) const override {
     return {{"PTTL", key}, {"ZRANGE", key, "0", "1"}};

@@ -19,6 +19,8 @@ class EndpointResolver {
   /// Whether the server may be another next time: then trouble with it is worth another look for as
   /// long as there is time.
   virtual bool may_move() const = 0;
+  /// Called where what find() said could not be used, or find() knew nothing.
+  virtual void came_to_nothing() {}
   /// What people call it; escaped, without credentials.
   virtual std::string name() const = 0;
 };

@@ -83,6 +83,7 @@ auto RedisConnection::persist(const CallOptions& call_options, const Body& body)
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       close();
+      if (!old_link) route_->came_to_nothing();
       const bool worth_it = old_link || route_->may_move();
       const bool in_time = old_link ? left_until(call_options.deadline) > milliseconds(0)
                                     : pauses.fits(call_options.deadline);

@@ -63,6 +63,10 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
   throw worst.reworded((troubles.size() > 1 ? many : "") + worst.what());
 }
 
+void SentinelResolver::came_to_nothing() {
+  std::rotate(sentinels_.begin(), std::next(sentinels_.begin()), sentinels_.end());
+}
+
 SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
                                                const CallOptions& call_options) {
   RedisConnection connection(std::make_unique<FixedEndpoint>(sentinel));

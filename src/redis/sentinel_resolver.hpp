@@ -19,6 +19,9 @@ class SentinelResolver final : public EndpointResolver {
 
   Endpoint find(const CallOptions& call_options) override;
   bool may_move() const override { return true; }
+  /// Another sentinel is asked first then: this one may be cut off from the others, and name a
+  /// master of before.
+  void came_to_nothing() override;
   std::string name() const override { return name_; }
 
  private:

@@ -65,6 +65,8 @@ constexpr Meaning phrases[] = {
      "the user may not do this: its ACL lacks a command", Cause::acl},
     {"can't access at least one of the keys", ErrorKind::denied,
      "the user may not do this: its ACL lacks the key", Cause::acl},
+    {"can't publish to the channel", ErrorKind::denied,
+     "the user may not do this: its ACL lacks the channel", Cause::acl},
     {"DB index is out of range", ErrorKind::unavailable, "the server has no such database",
      Cause::no_such_database},
     {"invalid DB index", ErrorKind::unavailable, "the server has no such database",

@@ -73,7 +73,8 @@ void SlotMap::learn(const Reply& reply, const NodeAddress& asked) {
       if (const auto replica = node_in(range.items[i], asked)) add(told.nodes_, *replica);
     }
   }
-  *this = std::move(told);
+  // A node that has forgotten the others knows less than this map.
+  if (!told.ranges_.empty() || ranges_.empty()) *this = std::move(told);
 }
 
 std::optional<NodeAddress> SlotMap::owner(int slot) const {

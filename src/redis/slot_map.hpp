@@ -17,8 +17,9 @@ int slot_of(std::string_view name);
 /// Which node of a Cluster has which slot, as far as it was told. A plain value.
 class SlotMap {
  public:
-  /// Takes the answer to CLUSTER SLOTS, in place of all that was known; `asked` stands for nodes
-  /// that do not know their own host. Throws Error{unavailable} where the answer is none.
+  /// Takes the answer to CLUSTER SLOTS, in place of all that was known, unless it tells of no slot;
+  /// `asked` stands for nodes that do not know their own host. Throws Error{unavailable} where the
+  /// answer is none.
   void learn(const Reply& reply, const NodeAddress& asked);
   /// One slot has another node than the last answer said.
   void move(int slot, const NodeAddress& node) { moved_[slot] = node; }

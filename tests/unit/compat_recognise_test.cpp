@@ -16,6 +16,7 @@ TEST_CASE("a lock's value tells its library, as far as the libraries differ") {
   CHECK(library_of("k", "c1b7f6a0e58c4f0e8b1d2a3c4d5e6f70") == "node-redlock or redlock-universal");
   CHECK(library_of("k", "Yc3Rq1p8m0Vn5t7x9z2b4A==") == "redsync");
   CHECK(library_of("lock:k", "q0V3s9T0m1n2b3v4c5x6z7l8") == "python-redis-lock");
+  CHECK(library_of("session:k", "q0V3s9T0m1n2b3v4c5x6z7l8") == "");
   CHECK(library_of("redlock:k", "0b0f5f7e-6c1c-4c8e-8f3a-3f1d5a9b7c21") ==
         "RedLock.net or pottery");
   CHECK(library_of("mutex:k", "0b0f5f7e-6c1c-4c8e-8f3a-3f1d5a9b7c21") == "redis-semaphore");

@@ -58,6 +58,9 @@ TEST_CASE("a slot map says who has a slot, and what one of them said since goes 
   CHECK(map.owner(9) == NodeAddress{"10.0.0.1", 1});
   CHECK(map.owner(10) == NodeAddress{"::1", 3});
   CHECK(map.nodes().size() == 3);
+  // As one that has lost its configuration says.
+  map.learn(list({}), asked);
+  CHECK(map.owner(9) == NodeAddress{"10.0.0.1", 1});
   CHECK(map.masters().size() == 2);
   map.move(9, {"other", 4});
   CHECK(map.owner(9) == NodeAddress{"other", 4});

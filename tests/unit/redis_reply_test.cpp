@@ -129,6 +129,8 @@ TEST_CASE("every class of server error is told apart, also where Redis 6 wraps i
   CHECK(
       trouble_of("ERR Error running script (call to f_1): @user_script: 1: The user executing the "
                  "script can't run this command or subcommand") == ErrorKind::denied);
+  CHECK(trouble_of("ERR The user executing the script can't publish to the channel mentioned in "
+                   "the command script: cea6, on @user_script:1.") == ErrorKind::denied);
   CHECK(trouble_of("ERR something new") == ErrorKind::unavailable);
 }
 

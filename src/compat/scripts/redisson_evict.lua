@@ -1,5 +1,5 @@
--- KEYS: the lock, the queue of a fair lock of its name. ARGV: the channel that tells waiters, and 1
--- in a Cluster.
+-- KEYS: the lock, the queue of a fair lock of its name. ARGV: the name of the victim, as a run with
+-- none has told it, the channel that tells waiters, and 1 in a Cluster.
 if redis.call('EXISTS', KEYS[2]) == 1 then return {-1, 'a Redisson fair lock'} end
 if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return {-1, 'a Redisson read/write lock'} end
 local fields = redis.call('HLEN', KEYS[1])
@@ -9,8 +9,13 @@ local field = redis.call('HKEYS', KEYS[1])[1]
 if not string.find(field, '^[%x-]+:%-?%d+$') then
   return {-1, 'a hash that no client of Redisson wrote'}
 end
-local lease = redis.call('PTTL', KEYS[1])
+local victim = redis.sha1hex(field)
+if ARGV[1] == '' then
+  return {1, redis.call('PTTL', KEYS[1]), string.sub(field, 1, 200), victim}
+end
+if victim ~= ARGV[1] then return {0} end
+-- Who may not publish is refused here, and nothing has changed.
+redis.call('PUBLISH', ARGV[2], '0')
+if ARGV[3] == '1' then redis.pcall('SPUBLISH', ARGV[2], '0') end
 redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', ARGV[1], '0')
-if ARGV[2] == '1' then redis.pcall('SPUBLISH', ARGV[1], '0') end
-return {1, lease, string.sub(field, 1, 200)}
+return {1}

@@ -4,7 +4,10 @@ if redis.call('EXISTS', KEYS[2]) == 1 then return {-1, 'a Redisson fair lock'} e
 local is_free = redis.call('EXISTS', KEYS[1]) == 0
 if is_free or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HSET', KEYS[1], ARGV[1], 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  -- A late copy of a take may find its lease renewed, and does not cut it short.
+  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  end
   if not KEYS[3] then return {1, 0} end
   return {1, is_free and redis.call('INCR', KEYS[3]) or tonumber(redis.call('GET', KEYS[3]))}
 end

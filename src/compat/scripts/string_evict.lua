@@ -1,12 +1,19 @@
--- KEYS: the lock, and the list that tells waiters, if one does. ARGV: the channel that does.
-local lease = redis.call('PTTL', KEYS[1])
-local found = redis.call('GETRANGE', KEYS[1], 0, 199)
-if redis.call('DEL', KEYS[1]) == 0 then return {0} end
-if ARGV[1] ~= '' then
-  redis.call('PUBLISH', ARGV[1], KEYS[1])
-elseif KEYS[2] then
+-- KEYS: the lock, and the list that tells waiters, if one does. ARGV: the name of the victim, as a
+-- run with none has told it, and the channels that tell waiters.
+local value = redis.call('GET', KEYS[1])
+if not value then return {0} end
+local victim = redis.sha1hex(value)
+if ARGV[1] == '' then
+  return {1, redis.call('PTTL', KEYS[1]), string.sub(value, 1, 200), victim}
+end
+if victim ~= ARGV[1] then return {0} end
+-- Who may not publish on the first is refused here, and nothing has changed; the others are for old
+-- versions of a library.
+for i = 2, #ARGV do (i == 2 and redis.call or redis.pcall)('PUBLISH', ARGV[i], KEYS[1]) end
+redis.call('DEL', KEYS[1])
+if KEYS[2] then
   redis.call('DEL', KEYS[2])
   redis.call('LPUSH', KEYS[2], 1)
   redis.call('PEXPIRE', KEYS[2], 1000)
 end
-return {1, lease, found}
+return {1}

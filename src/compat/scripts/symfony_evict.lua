@@ -1,4 +1,4 @@
--- KEYS: the lock.
+-- KEYS: the lock. ARGV: the victims, as a run with none has told them.
 -- A set with other members is not Symfony's: of its members none may be taken for a lease that ended.
 local function is_foreign(members)
   for _, member in ipairs(members) do
@@ -9,9 +9,16 @@ local function is_foreign(members)
   return false
 end
 
-local found = redis.call('ZRANGE', KEYS[1], 0, 1)
+local found = redis.call('ZRANGE', KEYS[1], 0, -1)
 if not found[1] then return {0} end
 if is_foreign(found) then return {-1, 'a sorted set that Symfony did not write'} end
-local lease = redis.call('PTTL', KEYS[1])
-redis.call('DEL', KEYS[1])
-return {1, lease, string.sub(found[1], 1, 200), string.sub(found[2] or '', 1, 200)}
+if ARGV[1] == '' then
+  return {1, redis.call('PTTL', KEYS[1]), found[1], found[2] or '', table.concat(found, ' ')}
+end
+local removed = 0
+for member in string.gmatch(ARGV[1], '%S+') do
+  if member ~= '__write__' then removed = removed + redis.call('ZREM', KEYS[1], member) end
+end
+-- The mark stands for the one who holds alone, and may be all that is left of it.
+if removed > 0 or #found == 1 then removed = removed + redis.call('ZREM', KEYS[1], '__write__') end
+return {removed > 0 and 1 or 0}

@@ -15,8 +15,10 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-if redis.call('ZSCORE', KEYS[1], ARGV[1]) or redis.call('ZCARD', KEYS[1]) == 0 then
-  local lease_end = string.format('%.0f', now + ARGV[2])
+local held_until = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if held_until or redis.call('ZCARD', KEYS[1]) == 0 then
+  -- A late copy of a take may find its lease renewed, and does not cut it short.
+  local lease_end = string.format('%.0f', math.max(now + ARGV[2], tonumber(held_until or 0)))
   redis.call('ZADD', KEYS[1], lease_end, ARGV[1], lease_end, '__write__')
   redis.call('PEXPIREAT', KEYS[1], lease_end)
   return {1, 0}

@@ -1,0 +1,206 @@
+// The keys of other libraries: what a request does that arrives late, twice or without its rights.
+
+#include <chrono>
+#include <future>
+
+#include "base/error.hpp"
+#include "compat/key_kind.hpp"
+#include "compat/redlock_store.hpp"
+#include "contract/compat_support.hpp"
+#include "support/eventually.hpp"
+
+namespace dlock::test {
+namespace {
+
+long long time_left(const RedisServer& server, const std::string& key) {
+  return server.command({"PTTL", key}).number;
+}
+
+bool exists(const RedisServer& server, const std::string& key) {
+  return server.command({"EXISTS", key}).number == 1;
+}
+
+RedisClient client_of(const RedisServer& server) {
+  return RedisClient(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
+}
+
+}  // namespace
+
+TEST_CASE("compat: an eviction that arrives once more evicts nobody who came in between") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    FaultProxy proxy(server.address());
+    const auto store = compat_store(row.layout, proxy.address());
+    const auto holder = compat_store(row.layout, server.address());
+    const Claim held = claim_on("N"), next = claim_on("N");
+    granted(*holder, held);
+    CHECK(store->evict(held.key, {}, evictor, soon()).size() == 1);
+    CHECK(!exists(server, row.key));
+    granted(*holder, next);
+    replay(server.address(), proxy.recorded().at(0));
+    CHECK(holder->renew(next, {.granted = Fence{}}, soon()).grant);
+    CHECK(release(*holder, next) == Released::yes);
+  }
+}
+
+TEST_CASE("compat: an eviction repeated after its reply was lost tells whom it evicted") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    FaultProxy proxy(server.address());
+    const auto store = compat_store(row.layout, proxy.address());
+    const auto holder = compat_store(row.layout, server.address());
+    const Claim held = claim_on("N"), next = claim_on("N");
+    // Now there is a connection, and the server knows the script.
+    granted(*holder, held);
+    CHECK(store->evict(held.key, {}, evictor, soon()).size() == 1);
+    granted(*holder, held);
+    // Its look at the holder goes through.
+    proxy.hold(Direction::replies);
+    auto evicting =
+        std::async(std::launch::async, [&] { return store->evict(held.key, {}, evictor, soon()); });
+    while (exists(server, row.key)) {
+      REQUIRE(eventually([&] { return proxy.held(Direction::replies) > 0; }));
+      if (exists(server, row.key)) {
+        proxy.deliver_held(Direction::replies);
+        proxy.hold(Direction::replies);
+      }
+    }
+    granted(*holder, next);
+    proxy.drop_held(Direction::replies);
+    proxy.close_connections();
+    const auto evicted = evicting.get();
+    REQUIRE(evicted.size() == 1);
+    CHECK(evicted[0].library != "");
+    CHECK(holder->renew(next, {.granted = Fence{}}, soon()).grant);
+    CHECK(release(*holder, next) == Released::yes);
+  }
+}
+
+TEST_CASE("compat: an eviction over several servers is one at each, and comes to an end") {
+  RedisServer servers[3];
+  std::vector<StorePtr> nodes;
+  for (const RedisServer& server : servers) {
+    nodes.push_back(compat_store("redis-py", server.address()));
+  }
+  RedlockStore store(std::move(nodes));
+  const Claim claim = claim_on("N");
+  granted(store, claim);
+  CHECK(store.evict(claim.key, {}, evictor, soon()).size() == 1);
+  for (const RedisServer& server : servers) CHECK(!exists(server, "N"));
+  CHECK(store.evict(claim.key, {}, evictor, soon()).empty());
+}
+
+TEST_CASE("compat: a shared lock of Symfony's is evicted with all who hold it") {
+  const RedisServer server;
+  const auto store = compat_store("symfony", server.address());
+  const std::string first = "q0V3s9T0m1n2b3v4c5x6z7l8k9j0h1g2f3d4s5a6p7o=";
+  const std::string second = "z0V3s9T0m1n2b3v4c5x6z7l8k9j0h1g2f3d4s5a6p7o=";
+  server.command({"ZADD", "N", "9999999999998", first, "9999999999999", second});
+  CHECK(store->evict({"N"}, {}, evictor, soon()).size() == 1);
+  CHECK(!exists(server, "N"));
+}
+
+TEST_CASE("compat: a late copy of a take does not cut a lease short that was renewed since") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    const RedisServer server;
+    const auto store = compat_store(row.layout, server.address());
+    const Claim claim = claim_on("N", milliseconds(20'000));
+    granted(*store, claim);
+    CHECK(store->renew(claim, {.ttl = milliseconds(600'000)}, soon()).grant);
+    granted(*store, claim);
+    CHECK(time_left(server, row.key) > 400'000);
+    if (std::string(row.type) != "zset") continue;
+    // The member has an end of its own.
+    const auto scores = server.command({"ZRANGE", "N", "0", "-1", "WITHSCORES"}).items;
+    REQUIRE(scores.size() == 4);
+    const auto now = std::chrono::duration_cast<milliseconds>(wall_now().time_since_epoch());
+    CHECK(std::stoll(scores[1].text) > (now + milliseconds(400'000)).count());
+  }
+}
+
+TEST_CASE("compat: who may not publish is refused before anything is deleted") {
+  for (const char* layout : {"spring:registry", "redisson", "redisson-fenced"}) {
+    CAPTURE(layout);
+    const std::string key = std::string(layout) == "spring:registry" ? "registry:N" : "N";
+    const RedisServer server;
+    const auto store = compat_store(layout, server.address());
+    const Claim claim = claim_on("N");
+    granted(*store, claim);
+    server.command({"ACL", "SETUSER", "default", "resetchannels"});
+    const auto is_denied = [&](const auto& action) {
+      try {
+        action();
+        FAIL("it did not fail");
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::denied);
+      }
+      CHECK(exists(server, key));
+    };
+    is_denied([&] { store->release(claim, {}, soon()); });
+    is_denied([&] { store->evict(claim.key, {}, evictor, soon()); });
+    server.command({"ACL", "SETUSER", "default", "allchannels"});
+    CHECK(release(*store, claim) == Released::yes);
+    CHECK(!exists(server, key));
+  }
+}
+
+TEST_CASE("compat: a release that keeps a lock of Redisson's for a while has waiters look again") {
+  const RedisServer server;
+  RedisConnection listener(std::make_unique<FixedEndpoint>(endpoint_at(server.address())));
+  const std::vector<Request> subscribe{{"SUBSCRIBE", "redisson_lock__channel:{N}"}};
+  listener.exchange(subscribe, soon());
+  for (const char* layout : {"redisson", "redisson-fenced"}) {
+    CAPTURE(layout);
+    server.command({"FLUSHALL"});
+    const auto store = compat_store(layout, server.address());
+    Claim claim = claim_on("N", milliseconds(600'000));
+    claim.floor = milliseconds(300'000);
+    granted(*store, claim);
+    CHECK(release(*store, claim) == Released::yes);
+    const auto message = listener.next_message(soon());
+    REQUIRE(message);
+    CHECK(message->payload == "0");
+    CHECK(time_left(server, "N") > 0);
+    CHECK(time_left(server, "N") <= 300'000);
+  }
+}
+
+TEST_CASE("compat: in a Cluster the braces that count in Redisson's names are the first pair") {
+  const auto driver = driver_of(parse_layout("redisson"), true);
+  for (const char* name : {"plain", "a{b}c", "a}b{c}", "}{a}{}"}) {
+    CAPTURE(name);
+    CHECK_NOTHROW(driver->check_name({name}));
+  }
+  for (const char* name : {"a}", "a{", "{}a", "a}b{", "{}{a}"}) {
+    CAPTURE(name);
+    CHECK_THROWS_AS(driver->check_name({name}), Error);
+  }
+}
+
+TEST_CASE("compat: a hash with a mode is a lock of Redisson's only where all else are owners") {
+  const RedisServer server;
+  RedisClient client = client_of(server);
+  const std::string owner = "0b0f5f7e-6c1c-4c8e-8f3a-3f1d5a9b7c21:33";
+  const auto kind_of = [&](const std::vector<std::string>& fields) {
+    std::vector<std::string> set{"HSET", "hash"};
+    set.insert(set.end(), fields.begin(), fields.end());
+    server.command({"DEL", "hash"});
+    server.command(set);
+    const auto lock = foreign_locks(client, "hash", {"hash"}, soon()).at(0);
+    return lock ? lock->kind : "";
+  };
+  CHECK(kind_of({"mode", "read", owner, "1"}) == "read lock");
+  CHECK(kind_of({"mode", "write", owner + ":write", "1"}) == "write lock");
+  CHECK(kind_of({"mode", "write", owner + ":write", "1", owner, "1"}) == "write lock");
+  CHECK(kind_of({"mode", "dark", "lang", "en"}) == "");
+  CHECK(kind_of({"mode", "read", "lang", "en"}) == "");
+  CHECK(kind_of({"mode", "dark", owner, "1"}) == "");
+  CHECK(kind_of({"mode", "read"}) == "");
+  CHECK(kind_of({"lang", "en", "file:write", "1"}) == "");
+  CHECK(kind_of({owner, "1"}) == "lock");
+}
+
+}  // namespace dlock::test

@@ -174,6 +174,8 @@ _dlock_wanted() {
 # Offers the keys on the server that the words of the line lead to.
 _dlock_offer_keys() {
   local line key start='{"key":"'
+  # In the arguments of timeout everybody would see a URL's password.
+  if [[ -n $server_urls ]]; then local -x DLOCK_SERVER=$server_urls; fi
   while IFS= read -r line; do
     _dlock_wanted "$line" || continue
     line=${line#"$start"}
@@ -227,12 +229,12 @@ _dlock_offer_values() {
 
 # Reads the words of the command up to the cursor, as dlock does: the option whose value stands at
 # the cursor, in `option`; the index of the first word of COMMAND, in `command_at`; what leads to
-# the server, in `server_words`; whether a "--" has ended the options, in `ended`; how many operands
-# there are already, in `operands`.
+# the server, in `server_words`, but its URLs in `server_urls`; whether a "--" has ended the
+# options, in `ended`; how many operands there are already, in `operands`.
 _dlock_read_options() {
   local i word value runs=''
   [[ $operand_kind == command ]] && runs=yes
-  option='' command_at='' ended='' operands=0 server_words=()
+  option='' command_at='' ended='' operands=0 server_words=() server_urls=''
   for ((i = 2; i < ${#words[@]} - 1; i++)); do
     word=${words[i]}
     if [[ $word == -- && -z $ended ]]; then
@@ -257,7 +259,12 @@ _dlock_read_options() {
 }
 
 _dlock_lead() {
-  if [[ " $_dlock_leads " == *[[:space:]]"$1"[[:space:]]* ]]; then server_words+=("$1=$2"); fi
+  if [[ $1 == --server && -n $2 ]]; then
+    # As the variable parts them.
+    server_urls+=${server_urls:+ }${2// /%20}
+  elif [[ " $_dlock_leads " == *[[:space:]]"$1"[[:space:]]* ]]; then
+    server_words+=("$1=$2")
+  fi
 }
 
 # Whether the word behind this one is its value: --wait, -w, -nw; the option itself in $REPLY.
@@ -295,6 +302,7 @@ _dlock_offer_command() {
 
 _dlock() {
   local -a words origins server_words
+  local server_urls=''
   local kept option command_at ended operands operand_kind options opened='' current command program
   local REPLY
   COMPREPLY=()

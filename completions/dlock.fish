@@ -91,10 +91,22 @@ function __dlock_keys
     test "$words[2]" = latch; and set wanted '^(?=.*,"latch":\{)'
     set -l read (__dlock_read)
     set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
-    timeout 0.15 $program inspect --json $read[2..] </dev/null 2>/dev/null |
+    set -l urls
+    set -l others
+    for lead in $read[2..]
+        if string match -qr -- '^--server=.' $lead
+            set -a urls (string replace -- '--server=' '' $lead | string replace -a ' ' '%20')
+        else
+            set -a others $lead
+        end
+    end
+    # In the arguments of timeout everybody would see a URL's password.
+    set -q urls[1]; and set -lx DLOCK_SERVER "$urls"
+    for key in (timeout 0.15 $program inspect --json $others </dev/null 2>/dev/null |
         string match -r -- "$wanted.*" |
-        string match -rg '^\{"key":"((?:[^"\\\\]|\\\\["\\\\])*)","holders":' |
-        string replace -a '\\"' '"' | string replace -a '\\\\' '\\'
+        string match -rg '^\{"key":"((?:[^"\\\\]|\\\\(?:["\\\\]|u(?!00)[0-9a-f]{4}))*)","holders":')
+        printf '%b\n' $key
+    end
 end
 
 # An operand that begins with a "-" would be read as an option.

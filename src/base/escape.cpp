@@ -10,13 +10,6 @@ unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
 }
 
-bool shows_as_itself(std::uint32_t c) {
-  if (c < 0x20 || (c >= 0x7F && c <= 0x9F)) return false;
-  if (c == 0x200E || c == 0x200F || c == 0x061C) return false;  // direction marks
-  if (c >= 0x2028 && c <= 0x202E) return false;                 // line separators, embeddings
-  return c < 0x2066 || c > 0x2069;                              // isolates
-}
-
 void append_hex(std::string& out, const char* lead, unsigned byte) {
   static constexpr char digits[] = "0123456789ABCDEF";
   out += lead;
@@ -41,6 +34,13 @@ int hex_value(char c) {
 }
 
 }  // namespace
+
+bool shows_as_itself(std::uint32_t c) {
+  if (c < 0x20 || (c >= 0x7F && c <= 0x9F)) return false;
+  if (c == 0x200E || c == 0x200F || c == 0x061C) return false;  // direction marks
+  if (c >= 0x2028 && c <= 0x202E) return false;                 // line separators, embeddings
+  return c < 0x2066 || c > 0x2069;                              // isolates
+}
 
 std::optional<CodePoint> first_code_point(std::string_view text) {
   const unsigned lead = byte_at(text, 0);

@@ -24,6 +24,10 @@ struct CodePoint {
 /// (Unicode 15, table 3-7).
 std::optional<CodePoint> first_code_point(std::string_view text);
 
+/// Whether a code point neither steers a terminal nor breaks or turns a line: escaped() leaves it
+/// as it is.
+bool shows_as_itself(std::uint32_t code_point);
+
 /// Whether `text` is UTF-8 throughout: no overlong forms, surrogates or values above U+10FFFF.
 bool is_utf8(std::string_view text);
 

@@ -86,7 +86,8 @@ void write_status(std::optional<int> fd, const RunStatus& status, const Log& log
 
 void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
                    const RunStatus& status, const Log& log) {
-  if (!file) return;
+  // Without a key there is nothing to tell, and the file of the run before stays.
+  if (!file || keys.empty()) return;
   try {
     replace_metrics_file(*file, [&](std::string_view before) {
       return run_metrics(keys, status, wall_now(), before);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <map>
 #include <optional>
@@ -93,6 +94,7 @@ class Watch {
   void hear();
   std::string heading(const Screen& screen) const;
   void write(const std::string& text);
+  bool is_written(const std::string& text);
   [[noreturn]] void end(int signal);
 
   const InspectSettings& settings_;
@@ -165,7 +167,7 @@ void Watch::draw() {
   if (away_since_) text += line(trouble_ + "; trying again", Tone::bad);
   text += "\n" + inspect_text(settings_, states, screen);
   if (states.empty()) text += "no locks\n";
-  if (!picture_->draw(text, screen)) end(SIGHUP);
+  if (!is_written(picture_->drawing(text, screen))) end(SIGHUP);
 }
 
 void Watch::print_changes() {
@@ -210,16 +212,36 @@ void Watch::hear() {
 }
 
 void Watch::write(const std::string& text) {
-  if (write_all(STDOUT_FILENO, text)) return;
+  if (is_written(text)) return;
   if (errno == EPIPE) end(SIGPIPE);
   throw_errno("cannot write");
+}
+
+/// Writes no more at once than a pipe takes without standing still, so that signals are heard also
+/// while nobody reads. False, with errno, if it cannot be written.
+bool Watch::is_written(const std::string& text) {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    pollfd fds[] = {{signals_.fd(), POLLIN, 0}, {STDOUT_FILENO, POLLOUT, 0}};
+    poll_until(fds, never);
+    if (fds[0].revents != 0) hear();
+    // A stop has left the picture: the rest of it would stand on the first screen.
+    if (picture_ && !picture_->drawn()) return true;
+    if (fds[1].revents == 0) continue;
+    const auto written =
+        ::write(STDOUT_FILENO, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF));
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (written < 0) return false;
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
 }
 
 /// What was seen last stays on the terminal.
 void Watch::end(int signal) {
   if (picture_) {
     picture_.reset();
-    if (reached_ && in_foreground(STDOUT_FILENO)) {
+    if (reached_ && in_foreground(STDOUT_FILENO) && takes_a_line(STDOUT_FILENO)) {
       write_all(STDOUT_FILENO, inspect_text(settings_, states_now(), screen_at(STDOUT_FILENO)));
     }
   }

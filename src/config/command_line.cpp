@@ -15,6 +15,17 @@ void refuse_if_of_flock(const std::string& spelled) {
   if (instead) throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
 }
 
+/// The name of a flag, for a message. A URL that came in its place, without a `=` before it, may
+/// have a password with a `=`, so it is redacted before it is cut.
+std::string shown_flag(const std::string& argument) {
+  constexpr std::string_view of_names =
+      "-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const auto name = argument.substr(0, argument.find('='));
+  if (name.find_first_not_of(of_names) == std::string::npos) return redacted(name);
+  const auto shown = redacted(argument);
+  return shown.substr(0, shown.find('='));
+}
+
 /// Cuts the arguments of one command into options and operands, by the table of options.
 class ArgParser {
  public:
@@ -64,7 +75,7 @@ class ArgParser {
     const std::string& argument = arguments_[next_++];
     const auto equals = argument.find('=');
     const std::string spelled = argument.substr(0, equals);
-    const Option& found = known(spelled, "");
+    const Option& found = known(spelled, shown_flag(argument));
     if (equals != std::string::npos) {
       add(found, argument.substr(equals + 1));
     } else {
@@ -76,9 +87,9 @@ class ArgParser {
   void take_cluster() {
     const std::string& cluster = arguments_[next_++];
     for (std::size_t i = 1; i < cluster.size(); ++i) {
-      const std::string where = cluster.size() > 2 ? " in " + redacted(cluster) : "";
       const std::string spelled = std::string("-") + cluster[i];
-      const Option& found = known(spelled, where);
+      const std::string where = cluster.size() > 2 ? " in " + redacted(cluster) : "";
+      const Option& found = known(spelled, redacted(spelled) + where);
       if (found.takes_value()) {
         return add(found, i + 1 < cluster.size() ? cluster.substr(i + 1) : value_behind(found));
       }
@@ -93,11 +104,11 @@ class ArgParser {
     return arguments_[next_++];
   }
 
-  const Option& known(const std::string& spelled, const std::string& where) const {
+  const Option& known(const std::string& spelled, const std::string& shown) const {
     const Option* found = find_option(spelled, command_);
     refuse_if_of_flock(spelled);
     if (found == nullptr) {
-      throw_usage("unknown flag " + redacted(spelled) + where + suggestion_for(spelled));
+      throw_usage("unknown flag " + shown + suggestion_for(spelled));
     }
     if (found->belongs_to(command_)) return *found;
     std::string others;
@@ -167,7 +178,7 @@ CommandLine before_command(const std::string& argument) {
   line.version = alone && option->is("version");
   if (!line.help && !line.version) {
     refuse_if_of_flock(spelled);
-    throw_usage(redacted(spelled) + " comes before the command of dlock" +
+    throw_usage(shown_flag(argument) + " comes before the command of dlock" +
                 where_it_belongs(option));
   }
   return line;

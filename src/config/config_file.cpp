@@ -17,6 +17,7 @@ namespace dlock {
 namespace {
 
 constexpr std::size_t largest_config_file = 1 << 20;
+constexpr const char* expected = "expected \"name = value\"";
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
@@ -25,23 +26,38 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(from, text.find_last_not_of(blanks) + 1 - from);
 }
 
-void check_name(const std::string& place, const std::string& name) {
+/// Whether `line`, whose `name` ends at `equals`, looks like one that was written without the
+/// `name =`: then the first `=` may stand inside of a password, in base64 for one.
+bool may_show_password(std::string_view line, std::size_t equals, std::string_view name) {
+  if (name.find_first_of(":@/") != std::string_view::npos) return true;
+  const auto blank = name.find_first_of(" \t\r");
+  const auto word = name.substr(0, blank);
+  const std::vector<std::string> secrets = {"password", "server"};
+  const bool is_secret = std::find(secrets.begin(), secrets.end(), word) != secrets.end() ||
+                         !did_you_mean(word, secrets).empty();
+  if (blank != std::string_view::npos && is_secret) return true;
+  const bool is_padding = line.find_first_not_of('=', equals) == std::string_view::npos;
+  return is_padding && name.size() == equals && equals > 0;
+}
+
+void check_name(const SourcedValue& whole, std::string_view line, std::size_t equals,
+                const std::string& name) {
   std::vector<std::string> names;
   for (const Option& each : options()) {
     if (each.has(in_files)) names.emplace_back(each.name);
   }
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  throw Error(ErrorKind::configuration,
-              place + ": unknown setting " + in_quotes(name) + did_you_mean(name, names));
+  if (may_show_password(line, equals, name)) whole.refuse(expected);
+  whole.refuse("unknown setting " + in_quotes(name) + did_you_mean(name, names));
 }
 
 FileEntry parse_line(const std::string& place, std::string_view line) {
   const SourcedValue whole{"", place, ErrorKind::configuration};
   if (line.find('\0') != std::string_view::npos) whole.refuse("the line holds a NUL");
   const auto equals = line.find('=');
-  if (equals == std::string_view::npos) whole.refuse("expected \"name = value\"");
+  if (equals == std::string_view::npos) whole.refuse(expected);
   const std::string name(trimmed(line.substr(0, equals)));
-  check_name(place, name);
+  check_name(whole, line, equals, name);
   const SourcedValue value{std::string(trimmed(line.substr(equals + 1))), place + ": " + name,
                            ErrorKind::configuration};
   if (value.text.empty()) value.refuse("the value is empty");

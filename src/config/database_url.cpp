@@ -1,10 +1,13 @@
 #include "config/database_url.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "base/cut.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/join.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
 #include "config/url_parts.hpp"
@@ -21,9 +24,9 @@ void refuse_fragment(std::string_view rest) {
 std::string shown_address(std::string_view query) {
   std::string shown;
   while (!query.empty()) {
-    const auto parameter = take_until(query, '&');
+    const std::string parameter = percent_decoded(take_until(query, '&'));
     if (!parameter.starts_with("host=") && !parameter.starts_with("port=")) continue;
-    shown += (shown.empty() ? "?" : "&") + escaped(percent_decoded(parameter));
+    shown += (shown.empty() ? "?" : "&") + escaped(parameter);
   }
   return shown;
 }
@@ -53,13 +56,59 @@ std::string path_from(const std::string& name, std::string value) {
   throw_usage(name + " is not an absolute path: \"" + redacted(value) + "\"");
 }
 
-void check_postgres_parameters(std::string_view query) {
+/// The parameters of libpq 18 and of those before it. `ssl` and `requiressl` stand for an sslmode:
+/// https://www.postgresql.org/docs/18/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+constexpr std::string_view postgres_parameters =
+    "host hostaddr port dbname user password passfile require_auth channel_binding "
+    "connect_timeout client_encoding options application_name fallback_application_name "
+    "keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout "
+    "replication gssencmode sslmode ssl requiressl sslnegotiation sslcompression sslcert sslkey "
+    "sslkeylogfile sslpassword sslcertmode sslrootcert sslcrl sslcrldir sslsni requirepeer "
+    "ssl_min_protocol_version ssl_max_protocol_version min_protocol_version "
+    "max_protocol_version krbsrvname gsslib gssdelegation scram_client_key scram_server_key "
+    "service servicefile target_session_attrs load_balance_hosts oauth_issuer oauth_client_id "
+    "oauth_client_secret oauth_scope";
+
+void check_postgres_name(const std::string& name, bool behind_password) {
+  std::vector<std::string> known;
+  for (auto rest = postgres_parameters; !rest.empty();) known.emplace_back(take_until(rest, ' '));
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  // It may be the rest of the password.
+  if (behind_password) {
+    throw_usage("after the password an unknown parameter follows: an & in a password is %26");
+  }
+  throw_usage("\"" + redacted(name) + "\" after the ? is unknown" + did_you_mean(name, known));
+}
+
+/// libpq would refuse these on each connection, as if the server could not be reached.
+void check_postgres_value(const std::string& name, const std::string& value) {
+  const auto is_one_of = [&](const std::vector<std::string>& values) {
+    if (std::find(values.begin(), values.end(), value) != values.end()) return;
+    throw_usage("invalid " + name + " \"" + redacted(value) + "\" (" + joined(values, ", ") + ")");
+  };
+  if (name == "sslmode") {
+    is_one_of({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"});
+  } else if (name == "target_session_attrs") {
+    is_one_of({"any", "read-write", "read-only", "primary", "standby", "prefer-standby"});
+  } else if (name == "ssl") {
+    is_one_of({"true"});
+  }
+}
+
+/// Whether one of the parameters is the password of the user.
+bool check_postgres_parameters(std::string_view query) {
+  bool has_password = false;
+  bool behind_password = false;
   while (!query.empty()) {
     auto value = take_until(query, '&');
     const bool has_value = value.find('=') != std::string_view::npos;
     if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
-    const std::string name(take_until(value, '='));
-    const std::string path = decoded(value, redacted(name));
+    const std::string name = decoded(take_until(value, '='), "the name of a parameter");
+    check_postgres_name(name, behind_password);
+    const std::string path = decoded(value, name);
+    check_postgres_value(name, path);
+    has_password = has_password || name == "password";
+    behind_password = behind_password || name.ends_with("password");
     constexpr std::string_view files[] = {"sslrootcert", "sslcert",   "sslkey",
                                           "sslcrl",      "sslcrldir", "passfile"};
     const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);
@@ -67,6 +116,7 @@ void check_postgres_parameters(std::string_view query) {
     const bool is_key_id = name == "sslkey" && path.find(':') < path.find('/');
     if (is_file && path != "system" && !path.empty() && !is_key_id) path_from(name, path);
   }
+  return has_password;
 }
 
 /// `user:pw@` or `user@`, cut off the front of `authority`.
@@ -161,9 +211,7 @@ SqlTarget parse_postgres_url(std::string_view text, std::string_view rest) {
   const auto path = cut_until(rest, "?");
   decoded(path, "the database");
   if (!rest.empty()) rest.remove_prefix(1);
-  check_postgres_parameters(rest);
-  target.has_password =
-      target.has_password || ("&" + std::string(rest)).find("&password=") != std::string::npos;
+  target.has_password |= check_postgres_parameters(rest);
   target.shown = "postgres://" + escaped(percent_decoded(authority)) +
                  escaped(percent_decoded(path)) + shown_address(rest);
   return target;

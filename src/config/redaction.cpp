@@ -24,14 +24,17 @@ struct Span {
   std::size_t end;
 };
 
-/// The values of `password=` and `sslpassword=` behind the `?` of a URL.
+/// The values of `password=` and `sslpassword=` behind the `?` of a URL, in whose names libpq reads
+/// percent-encoding, too.
 std::vector<Span> query_passwords(std::string_view url) {
-  constexpr std::string_view name = "password=";
   std::vector<Span> found;
   const auto query = url.find('?');
   if (query == std::string_view::npos || url.find("://") > query) return found;
-  for (auto at = url.find(name, query); at != std::string_view::npos; at = url.find(name, at)) {
-    at += name.size();
+  for (auto at = url.find('=', query); at != std::string_view::npos; at = url.find('=', at)) {
+    const auto begin = url.find_last_of("?&#", at) + 1;
+    const std::string name = percent_decoded(url.substr(begin, at - begin));
+    ++at;
+    if (!name.ends_with("password")) continue;
     found.push_back({at, std::min(url.find_first_of("&#", at), url.size())});
     at = found.back().end;
   }

@@ -210,6 +210,7 @@ class Resolver {
       throw_usage("missing resource: --state FILE or --state-key NAME");
     }
     if (settings.state) refuse_flags(sources_, flags_about_a_server, "goes with --state-key");
+    if (settings.state) refuse_flags(sources_, {"prefix"}, "goes with --state-key");
     settings.fence = guarded_fence();
     if (!settings.state) resolve_server(settings);
   }

@@ -20,7 +20,7 @@ constexpr const char* asked_of_mysql[] = {
     "'group_replication_single_primary_mode', "
     "'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')",
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected', "
-    "'wsrep_cluster_size')",
+    "'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')",
     "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')",
     "SELECT 'user', CURRENT_USER() UNION ALL SELECT 'session', CONNECTION_ID() UNION ALL "
     "SELECT 'table', engine FROM information_schema.tables WHERE table_schema = DATABASE() AND "

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/escape.hpp"
 #include "doctor/judge_database.hpp"
 #include "doctor/words.hpp"
@@ -60,9 +62,13 @@ Finding judge_log_of_mysql(const DatabaseFacts& facts) {
     return warn(name, "innodb_flush_method nosync: a crash of its host forgets locks",
                 "another innodb_flush_method in its my.cnf");
   }
-  if (facts.settings.text("innodb_doublewrite") && !is_set(facts, "innodb_doublewrite")) {
-    return warn(name, "innodb_doublewrite off: a crash of its host may damage the table",
-                "innodb_doublewrite = 1 in its my.cnf");
+  const std::string doublewrite = shown(facts, "innodb_doublewrite");
+  // DETECT_ONLY finds a torn page, but has no copy to mend it by.
+  if (!doublewrite.empty() &&
+      (!is_set(facts, "innodb_doublewrite") || doublewrite == "DETECT_ONLY")) {
+    return warn(name,
+                "innodb_doublewrite " + doublewrite + ": a crash of its host may damage the table",
+                "innodb_doublewrite = ON in its my.cnf");
   }
   if (is_set(facts, "log_bin") && shown(facts, "sync_binlog") != "1") {
     return warn(name,
@@ -109,6 +115,24 @@ bool has_several_primaries(const DatabaseFacts& facts) {
          (in_group(facts) && !is_set(facts, "group_replication_single_primary_mode"));
 }
 
+/// Semi-synchronous replication as it is set, and as it works: it falls back to asynchronous where
+/// no replica confirms in time.
+enum class SemiSync { off, fallen_back, on };
+
+SemiSync semi_sync(const DatabaseFacts& facts) {
+  // By the older name of the primary and by the newer one.
+  constexpr const char* names[][2] = {
+      {"rpl_semi_sync_master_enabled", "Rpl_semi_sync_master_status"},
+      {"rpl_semi_sync_source_enabled", "Rpl_semi_sync_source_status"}};
+  SemiSync found = SemiSync::off;
+  for (const auto& [enabled, status] : names) {
+    if (!is_set(facts, enabled)) continue;
+    const bool works = !facts.settings.text(status) || is_set(facts, status);
+    found = std::max(found, works ? SemiSync::on : SemiSync::fallen_back);
+  }
+  return found;
+}
+
 Finding judge_replicas_of_mysql(const DatabaseFacts& facts) {
   const std::string name = "replication";
   if (has_several_primaries(facts)) {
@@ -120,8 +144,15 @@ Finding judge_replicas_of_mysql(const DatabaseFacts& facts) {
             ": each node times leases by its own clock",
         "let all clients name one node in --server");
   }
-  if (is_set(facts, "rpl_semi_sync_master_enabled") ||
-      is_set(facts, "rpl_semi_sync_source_enabled")) {
+  if (semi_sync(facts) == SemiSync::fallen_back) {
+    return warn(name,
+                "semi-synchronous, but fallen back to asynchronous, as no replica confirms in "
+                "time: a failover may lose the last commits, and then two run until the first "
+                "holder's next renewal",
+                "see that a semi-synchronous replica is connected and keeps up, " +
+                    std::string(use_fences));
+  }
+  if (semi_sync(facts) == SemiSync::on) {
     return good(name,
                 "semi-synchronous: a failover keeps locks, unless the replicas were late before");
   }

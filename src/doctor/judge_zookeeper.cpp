@@ -19,6 +19,27 @@ const ZooKeeperServerFacts* first_reached(const ZooKeeperFacts& facts) {
   return found == facts.servers.end() ? nullptr : &*found;
 }
 
+/// Whether any server told its mode.
+bool tells_mode(const ZooKeeperFacts& facts) {
+  return std::any_of(facts.servers.begin(), facts.servers.end(),
+                     [](const auto& each) { return !each.mode.empty(); });
+}
+
+/// Whether the server has lost the others.
+bool is_cut_off(const ZooKeeperServerFacts& server) {
+  return server.mode.empty() && server.refusal.find("not currently serving") != std::string::npos;
+}
+
+std::string mode_text(const ZooKeeperServerFacts& server) {
+  if (!server.mode.empty()) return escaped(server.mode);
+  return is_cut_off(server) ? "does not serve" : "does not tell its mode";
+}
+
+/// Why no mode is told.
+std::string why_untold(const ZooKeeperServerFacts& server) {
+  return server.refusal.empty() ? "srvr" : "srvr: " + escaped(server.refusal);
+}
+
 bool is_standalone(const ZooKeeperFacts& facts) {
   return std::any_of(facts.servers.begin(), facts.servers.end(),
                      [](const auto& each) { return each.mode == "standalone"; });
@@ -47,10 +68,7 @@ Finding judge_zookeeper_engine(const ZooKeeperFacts& facts) {
   for (const ZooKeeperServerFacts& each : facts.servers) {
     if (!each.version.empty()) versions.insert(each.version);
   }
-  if (versions.empty()) {
-    const std::string& refusal = first_reached(facts)->refusal;
-    return not_told(name, refusal.empty() ? "srvr" : "srvr: " + escaped(refusal));
-  }
+  if (versions.empty()) return not_told(name, why_untold(*first_reached(facts)));
   std::string text = "ZooKeeper";
   for (const std::string& version : versions) {
     text += (version == *versions.begin() ? " " : ", ") + escaped(version);
@@ -84,15 +102,12 @@ Finding judge_zookeeper_servers(const ZooKeeperFacts& facts) {
   std::string text;
   for (const ZooKeeperServerFacts& each : facts.servers) {
     if (!each.unreachable.empty()) continue;
-    text += (text.empty() ? "" : ", ") + each.address + " " +
-            (each.mode.empty() ? "does not serve" : escaped(each.mode));
+    text += (text.empty() ? "" : ", ") + each.address + " " + mode_text(each);
   }
-  const bool cut_off =
-      std::any_of(facts.servers.begin(), facts.servers.end(), [](const auto& each) {
-        return each.unreachable.empty() && each.mode.empty() && !each.refusal.empty() &&
-               each.refusal.find("not currently serving") != std::string::npos;
-      });
-  if (cut_off) return warn(name, text, "see its log, and its network to the others");
+  if (std::any_of(facts.servers.begin(), facts.servers.end(), is_cut_off)) {
+    return warn(name, text, "see its log, and its network to the others");
+  }
+  if (!tells_mode(facts)) return not_told(name, why_untold(*first_reached(facts)));
   return good(name, text);
 }
 
@@ -120,6 +135,7 @@ Finding judge_zookeeper_lock(const ZooKeeperFacts& facts) {
 }  // namespace
 
 std::string zookeeper_label(const ZooKeeperFacts& facts) {
+  if (!tells_mode(facts)) return "best effort: whether a majority keeps the locks is not known";
   return is_standalone(facts) ? "as safe as its disk" : "safe while a majority lives";
 }
 

@@ -14,7 +14,7 @@ struct ZooKeeperServerFacts {
   Fault unreachable{};  ///< empty if it answered
   std::chrono::nanoseconds answered_in{0};
   std::string version{};  ///< empty: not told
-  std::string mode{};     ///< empty: it does not serve
+  std::string mode{};     ///< empty: it does not serve, or does not tell
   std::string refusal{};  ///< what it said in place of that
 };
 

@@ -1,7 +1,11 @@
 #include "output/json.hpp"
 
+#include <cstdint>
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "base/escape.hpp"
 #include "output/kinds.hpp"
 
 namespace dlock {
@@ -9,9 +13,35 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Text from others may be no UTF-8; JSON must be.
+/// As JSON escapes it: outside of the basic plane by two surrogates.
+void append_json_escape(std::string& out, std::uint32_t code_point) {
+  constexpr std::uint32_t first_above = 0x10000;
+  char text[16];
+  if (code_point < first_above) {
+    std::snprintf(text, sizeof text, "\\u%04x", code_point);
+  } else {
+    const std::uint32_t above = code_point - first_above;
+    std::snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD800 | above >> 10,
+                  0xDC00 | (above & 0x3FF));
+  }
+  out += text;
+}
+
+/// Text from others may be no UTF-8; JSON must be. And it may steer the terminal that shows it, by
+/// characters that JSON allows as they are: those are escaped, which leaves the value the same.
 std::string line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto point = first_code_point(rest).value();
+    if (shows_as_itself(point.value)) {
+      out += rest.substr(0, point.bytes);
+    } else {
+      append_json_escape(out, point.value);
+    }
+    rest.remove_prefix(point.bytes);
+  }
+  return out + "\n";
 }
 
 Json limit_json(Limit limit) { return limit.unlimited() ? Json(nullptr) : Json(limit.owners); }

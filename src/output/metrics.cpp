@@ -20,10 +20,22 @@ constexpr const char last_success[] = "dlock_last_success_timestamp_seconds";
 constexpr const char last_fence[] = "dlock_last_fence";
 constexpr const char losses[] = "dlock_losses_total";
 
+/// Whether a terminal may be shown `text`, but for its tabs and line feeds.
+bool shows_as_it_is(std::string_view text) {
+  while (!text.empty()) {
+    const auto point = first_code_point(text);
+    if (!point) return false;
+    const bool is_blank = point->value == '\n' || point->value == '\t';
+    if (!is_blank && !shows_as_itself(point->value)) return false;
+    text.remove_prefix(point->bytes);
+  }
+  return true;
+}
+
 /// A label's value within its quotes.
 std::string in_label(const std::string& key) {
   std::string out;
-  for (const char c : is_utf8(key) ? key : escaped(key)) {
+  for (const char c : shows_as_it_is(key) ? key : escaped(key)) {
     if (c == '\\' || c == '"') out += '\\';
     out += c == '\n' ? "\\n" : std::string(1, c);
   }

@@ -10,8 +10,9 @@
 namespace dlock {
 
 /// Text in the exposition format of Prometheus, version 0.0.4: times in seconds, a HELP and a TYPE
-/// line before the samples of each metric. The label `key` is the key itself, except that bytes
-/// that are not UTF-8, which the format has no room for, show as `inspect` shows them.
+/// line before the samples of each metric. The label `key` is the key itself, unless it holds bytes
+/// that are not UTF-8, which the format has no room for, or what would steer a terminal: then it is
+/// as `inspect` shows it.
 
 /// The text that `run --metrics` writes when the run with these keys ends at `end`. `before` is the
 /// text of the run before, "" if there is none: from it come the time of the last success, the

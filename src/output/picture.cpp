@@ -20,8 +20,8 @@ constexpr const char* clear_below = "\x1b[J";
 
 }  // namespace
 
-bool Picture::draw(const std::string& lines, const Screen& screen) {
-  if (!in_foreground(fd_)) return true;
+std::string Picture::drawing(const std::string& lines, const Screen& screen) {
+  if (!in_foreground(fd_)) return "";
   std::vector<std::string> rows;
   for (std::string_view left = lines; !left.empty();) rows.emplace_back(take_until(left, '\n'));
   if (rows.size() > screen.rows) {
@@ -36,11 +36,12 @@ bool Picture::draw(const std::string& lines, const Screen& screen) {
   }
   if (rows.size() < screen.rows) text += std::string("\r\n") + clear_below;
   drawn_ = true;
-  return write_all(fd_, text);
+  return text;
 }
 
 void Picture::leave() {
-  if (drawn_) write_all(fd_, first_screen);
+  constexpr milliseconds patience{200};
+  if (drawn_ && takes_a_line(fd_, later(BootClock::now(), patience))) write_all(fd_, first_screen);
   drawn_ = false;
 }
 

@@ -16,11 +16,12 @@ class Picture {
   Picture& operator=(const Picture&) = delete;
   ~Picture() { leave(); }
 
-  /// In place of what is there: lines, each as wide as `screen` at most. What is too high is cut
-  /// below. False, with errno, if it cannot be written.
-  bool draw(const std::string& lines, const Screen& screen);
-  /// Until the next drawing.
+  /// What is to be written to draw in place of what is there: lines, each as wide as `screen` at
+  /// most. What is too high is cut below. Empty while the job is not in front.
+  std::string drawing(const std::string& lines, const Screen& screen);
+  /// Until the next drawing. A terminal that takes nothing (^S) is left as it is.
   void leave();
+  bool drawn() const { return drawn_; }
 
  private:
   int fd_;

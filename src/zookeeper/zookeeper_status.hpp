@@ -17,8 +17,8 @@ struct ZooKeeperServerStatus {
   Cause cause = Cause::none;
   std::chrono::nanoseconds answered_in{0};  ///< with the connection
   std::string version{};                    ///< empty: not told
-  std::string
-      mode{};  ///< `leader`, `follower`, `observer` or `standalone`; empty: it does not serve
+  /// `leader`, `follower`, `observer` or `standalone`; empty: it does not serve, or does not tell.
+  std::string mode{};
   std::string refusal{};  ///< what it said in place of that
 };
 

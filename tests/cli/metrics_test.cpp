@@ -95,6 +95,17 @@ TEST_CASE("metrics: a run that fails keeps the time of the last success and the 
   CHECK(refused.at(success, of("a")) == good.at(success, of("a")));
 }
 
+TEST_CASE("metrics: a run without a key leaves the file of the run before as it was") {
+  const Place place(Engine::local);
+  write_file(place.dir() / "job.prom", "before\n");
+  const auto result = place.shell(R"("$D" run --metrics job.prom -- true)");
+  CHECK(result.exit_code == 64);
+  CHECK(is_one_message(result.err));
+  CHECK(read_file(place.dir() / "job.prom") == "before\n");
+  CHECK(place.shell(R"("$D" run --metrics new.prom -- true)").exit_code == 64);
+  CHECK(place.shell("ls -A").out == "job.prom\n");
+}
+
 TEST_CASE("metrics: losses are counted from run to run") {
   on_each_engine([](const Place& place) {
     for (int count = 1; count <= 2; ++count) {

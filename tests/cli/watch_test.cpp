@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cli/line.hpp"
 #include "cli/live_support.hpp"
@@ -118,6 +121,31 @@ TEST_CASE("watch: ends quietly once nobody reads, though nothing changes") {
     CHECK(result.err == "");
     CHECK(eventually([&] { return read_file(place.dir() / "code") == "141\n"; }));
   });
+}
+
+TEST_CASE("watch: a signal ends it also while its reader stands still") {
+  const Place place(Engine::local);
+  for (int i = 10; i < 50; ++i) place.acquired("key-" + std::to_string(i));
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--json"}, std::vector<std::string>{}}) {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const Fd reader(ends[0]), writer(ends[1]);
+    const int size = fcntl(writer.get(), F_SETPIPE_SZ, 4096);
+    REQUIRE(size > 0);
+    ProcessOptions options;
+    options.stdout_fd = writer.get();
+    std::vector<std::string> words{"inspect", "--watch"};
+    words.insert(words.end(), more.begin(), more.end());
+    auto watching = place.start(words, options);
+    REQUIRE(eventually([&] {
+      int held = 0;
+      return ioctl(reader.get(), FIONREAD, &held) == 0 && held > 0 &&
+             is_in_state('S', watching.pid());
+    }));
+    watching.signal(SIGTERM);
+    CHECK(watching.wait().signal == SIGTERM);
+  }
 }
 
 TEST_CASE("watch: a server that goes away is one line, and when it is back the watch goes on") {

@@ -1,12 +1,14 @@
-// What users write and what dlock shows of it: durations, numbers, keys, escaping, JSON.
+// What users write and what dlock shows of it: durations, numbers, keys, escaping, JSON, metrics.
 
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/escape.hpp"
 #include "fuzz/fuzz.hpp"
 #include "output/json.hpp"
+#include "output/metrics.hpp"
 
 namespace dlock::fuzz {
 namespace {
@@ -43,6 +45,13 @@ Who who_of(Pieces& pieces) {
   return who;
 }
 
+void check_metrics(const KeyState& state) {
+  std::string text = inspect_metrics({state});
+  std::erase(text, '\t');
+  std::string_view rest = text;
+  while (!rest.empty()) check_shown(take_until(rest, '\n'));
+}
+
 void check_json(std::string_view text) {
   Pieces pieces(text);
   KeyState state;
@@ -67,7 +76,9 @@ void check_json(std::string_view text) {
     promise(nlohmann::json::accept(line), "what is printed with --json is JSON", line);
     const auto end = line.find('\n');
     promise(end == std::string::npos || end + 1 == line.size(), "JSON is one line");
+    check_shown(std::string_view(line).substr(0, end));
   }
+  check_metrics(state);
 }
 
 }  // namespace

@@ -317,6 +317,12 @@ TEST_CASE("what is shown of the command line is escaped and holds no password") 
     CHECK_FALSE(refusal(arguments).empty());
     CHECK(refusal(arguments).find("secret") == std::string::npos);
   }
+  CHECK(refusal({"run", "--sever:redis://:c2Vj==@host"}) ==
+        "unknown flag --sever:redis://***@host");
+  CHECK(refusal({"--sever:redis://:c2Vj==@host"})
+            .starts_with("--sever:redis://***@host comes before the command"));
+  CHECK(refusal({"run", "--redis://:c2Vj==@h?x=1"}).find("c2Vj") == std::string::npos);
+  CHECK(refusal({"run", "--labl=me@host"}) == "unknown flag --labl: did you mean --label?");
 }
 
 }  // namespace

@@ -54,6 +54,15 @@ TEST_CASE("a line that is no setting is an error") {
   CHECK(place.file_error(a_run) == file + ":2: expected \"name = value\"");
   place.system("redis://:secret@h");
   CHECK(place.file_error(a_run).find("secret") == std::string::npos);
+  for (const char* line :
+       {"redis://:c2VjcmV0cGFzcw==@host", "password: c2Vj=", "password c2Vj=", "Password c2Vj = x",
+        "passwd c2Vj==", "sever redis c2Vj=", "c2VjcmV0cGFzcw==", "app@c2Vj = 5"}) {
+    CAPTURE(line);
+    place.system(line);
+    CHECK(place.file_error(a_run) == file + ":1: expected \"name = value\"");
+  }
+  place.system("wiat =");
+  CHECK(place.file_error(a_run).ends_with("unknown setting \"wiat\": did you mean wait?"));
   place.system("ttl = \n");
   CHECK(place.file_error(a_run) == file + ":1: ttl: the value is empty");
   place.system(std::string("label = a\0b", 11));

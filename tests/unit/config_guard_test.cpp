@@ -49,6 +49,9 @@ TEST_CASE("guard has one resource, a file or a name") {
   CHECK(refused({"--state", "f", "--server", "local:"}) == "--server: goes with --state-key");
   CHECK(refused({"--state", "f", "--password-file", "/x"}) ==
         "--password-file: goes with --state-key");
+  for (const char* prefix : {"app:", "{x}"}) {
+    CHECK(refused({"--state", "f", "--prefix", prefix}) == "--prefix: goes with --state-key");
+  }
   CHECK(refused({"--state", "f", "-k", "n"}).starts_with("-k is not a flag of guard"));
   CHECK(place.usage_error({"guard", "--state", "f", "--fence", "1"})
             .starts_with("missing command: dlock guard "));

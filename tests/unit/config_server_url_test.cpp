@@ -229,7 +229,7 @@ TEST_CASE("a PostgreSQL URL goes to libpq as it is, and is shown without login a
   const auto parsed = [](const std::string& url) {
     return std::get<SqlTarget>(parse_server_url(url));
   };
-  const std::string url = "postgres://app:sekret@db1,db2:5433/shop?sslmode=verify-full&x=%20";
+  const std::string url = "postgres://app:sekret@db1,db2:5433/shop?sslmode=verify-full&options=%20";
   CHECK(parsed(url).url == url);
   CHECK(parsed(url).shown == "postgres://db1,db2:5433/shop");
   CHECK(parsed(url).has_password);
@@ -354,7 +354,7 @@ TEST_CASE("what PostgreSQL's library would quote with its password is refused be
     CHECK(line.find("s3") == std::string::npos);
   }
   for (const char* url :
-       {"postgres://u:p%25@[::1]:5432,h:5433,i/db?x=%20", "postgres://%2Frun%2Fpg/db",
+       {"postgres://u:p%25@[::1]:5432,h:5433,i/db?options=%20", "postgres://%2Frun%2Fpg/db",
         "postgres://h:/db", "postgresql:///db?host=/run/pg",
         "postgres://h/db?sslrootcert=system&sslkey=/etc/key"}) {
     CAPTURE(url);

@@ -116,6 +116,9 @@ TEST_CASE("doctor: a database that may forget what it commits is told so, settin
   CHECK(warns(mysql_with({{"innodb_flush_log_at_trx_commit", "0"}}), "a crash of the server"));
   CHECK(warns(mysql_with({{"innodb_flush_method", "nosync"}}), "nosync"));
   CHECK(warns(mysql_with({{"innodb_doublewrite", "OFF"}}), "innodb_doublewrite"));
+  CHECK(warns(mysql_with({{"innodb_doublewrite", "DETECT_ONLY"}}), "innodb_doublewrite = ON"));
+  CHECK(says(mysql_with({{"innodb_doublewrite", "DETECT_AND_RECOVER"}}), "persistence", Level::ok,
+             "outlive a crash"));
   CHECK(warns(mysql_with({{"log_bin", "ON"}}), "sync_binlog = 1"));
   CHECK(says(mysql_with({{"table", "MyISAM"}}), "persistence", Level::error, "ENGINE=InnoDB"));
   CHECK(says(postgres_with({{"synchronous_commit", "off"}}), "persistence", Level::ok,
@@ -142,6 +145,13 @@ TEST_CASE("doctor: what a failover of a database may lose is said") {
                     "may lose the last commits"));
   CHECK(replication(mysql_with({{"rpl_semi_sync_master_enabled", "ON"}}), Level::ok,
                     "semi-synchronous"));
+  for (const std::string name : {"master", "source"}) {
+    Said semi{{"rpl_semi_sync_" + name + "_enabled", "ON"},
+              {"Rpl_semi_sync_" + name + "_status", "ON"}};
+    CHECK(replication(mysql_with(semi), Level::ok, "semi-synchronous"));
+    semi["Rpl_semi_sync_" + name + "_status"] = "OFF";
+    CHECK(replication(mysql_with(semi), Level::warning, "fallen back to asynchronous"));
+  }
   const DatabaseFacts galera = mysql_with({{"wsrep_on", "ON"}, {"wsrep_cluster_size", "3"}});
   CHECK(replication(galera, Level::warning, "name one node"));
   CHECK(database_label(galera).starts_with("best effort"));

@@ -24,6 +24,20 @@ TEST_CASE("metrics of keys that no dlock writes are well-formed, each key once")
   CHECK(holders.contains({{"key", "\\x80\""}}));
 }
 
+TEST_CASE("metrics hold nothing that steers a terminal") {
+  for (const auto& [text, label] : {std::pair<std::string, std::string>{"\x1b[2J", "\\x1B[2J"},
+                                    {"\xc2\x9b", "\\xC2\\x9B"},
+                                    {"a\\\x7f", "a\\\\\\x7F"},
+                                    {"\xe2\x80\xae", "\\xE2\\x80\\xAE"},
+                                    {"tab\t\u00fc\\", "tab\t\u00fc\\"}}) {
+    const std::string shown = inspect_metrics({KeyState{LockKey{text}}});
+    CAPTURE(shown);
+    CHECK(parse_exposition(shown).has("dlock_holders", {{"key", label}}));
+    CHECK(shown.find('\x1b') == std::string::npos);
+    CHECK(shown.find("\xc2\x9b") == std::string::npos);
+  }
+}
+
 TEST_CASE("metrics of nothing are nothing") { CHECK(inspect_metrics({}) == ""); }
 
 TEST_CASE("metrics show the oldest and the shortest of several holders") {

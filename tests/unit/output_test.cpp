@@ -182,6 +182,13 @@ TEST_CASE("output: JSON stays JSON whatever others wrote") {
   CHECK(text.find('\x1b') == std::string::npos);
   const auto object = nlohmann::json::parse(text);
   CHECK(object["holders"][0]["user"].get<std::string>().starts_with("\x1b[2Jx\n"));
+  CHECK(is_plain(text.substr(0, text.size() - 1)));
+  const std::string steering = "\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\u00fc\U0001f512";
+  state = KeyState{LockKey{steering}};
+  CHECK(key_json(state) ==
+        "{\"key\":\"\\u001b[2J\\u007f\\u009b\\u202e\\u2028\u00fc\U0001f512\""
+        ",\"holders\":[],\"waiters\":[]}\n");
+  CHECK(nlohmann::json::parse(key_json(state))["key"] == steering);
   RunStatus status;
   status.outcome = "error";
   status.reason = hostile;

@@ -1,0 +1,73 @@
+#include <doctest/doctest.h>
+
+#include "doctor/judge_zookeeper.hpp"
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string not_allowed = "srvr is not executed because it is not in the whitelist.";
+const std::string not_serving = "This ZooKeeper instance is not currently serving requests";
+
+/// z1, z2, ..., each by its mode, or by what it said in place of that.
+ZooKeeperFacts servers(const std::vector<std::string>& said) {
+  ZooKeeperFacts facts;
+  for (const std::string& each : said) {
+    ZooKeeperServerFacts server{"z" + std::to_string(facts.servers.size() + 1) + ":2181"};
+    server.answered_in = 1ms;
+    if (each.find(' ') != std::string::npos) {
+      server.refusal = each;
+    } else {
+      server.version = "3.8.0";
+      server.mode = each;
+    }
+    facts.servers.push_back(server);
+  }
+  facts.session = facts.session_asked = 20s;
+  facts.round_trip = 1ms;
+  facts.here = true;
+  facts.tried = true;
+  return facts;
+}
+
+Finding found(const ZooKeeperFacts& facts, const std::string& check) {
+  for (const Finding& each : judge_zookeeper(facts, 30s)) {
+    CHECK((each.level == Level::ok) == each.advice.empty());
+    if (each.check == check) return each;
+  }
+  return {Level::ok, "", "no such check", ""};
+}
+
+TEST_CASE("doctor: a ZooKeeper is worth what the modes of its servers tell") {
+  const ZooKeeperFacts alone = servers({"standalone"});
+  CHECK(found(alone, "quorum").text == "one server, whose failure nothing survives");
+  CHECK(found(alone, "label").text == "as safe as its disk");
+  const ZooKeeperFacts three = servers({"follower", "leader", "follower"});
+  CHECK(found(three, "quorum").text == "z1:2181 follower, z2:2181 leader, z3:2181 follower");
+  CHECK(found(three, "quorum").level == Level::ok);
+  CHECK(found(three, "label").text == "safe while a majority lives");
+}
+
+TEST_CASE("doctor: a ZooKeeper server that has lost the others is warned of") {
+  const Finding quorum = found(servers({"leader", not_serving, "follower"}), "quorum");
+  CHECK(quorum.level == Level::warning);
+  CHECK(quorum.text == "z1:2181 leader, z2:2181 does not serve, z3:2181 follower");
+}
+
+TEST_CASE("doctor: a ZooKeeper server that may not tell its mode is not said to be down") {
+  const ZooKeeperFacts silent = servers({not_allowed, not_allowed});
+  const Finding quorum = found(silent, "quorum");
+  CHECK(quorum.level == Level::ok);
+  CHECK_FALSE(quorum.told);
+  CHECK(quorum.text == "not told (srvr: " + not_allowed + ")");
+  CHECK_FALSE(found(silent, "engine").told);
+  CHECK(found(silent, "label").text ==
+        "best effort: whether a majority keeps the locks is not known");
+  const ZooKeeperFacts one_tells = servers({not_allowed, "follower"});
+  CHECK(found(one_tells, "quorum").text == "z1:2181 does not tell its mode, z2:2181 follower");
+  CHECK(found(one_tells, "label").text == "safe while a majority lives");
+}
+
+}  // namespace
+}  // namespace dlock

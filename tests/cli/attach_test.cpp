@@ -12,6 +12,7 @@
 #include "cli/line.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -48,17 +49,14 @@ TEST_CASE("attach: the lock is the script's until it ends, however it ends") {
 
 TEST_CASE("attach: on a server the lease is renewed many times, on this host there is none") {
   on_each_engine([](const Place& place) {
-    auto script = attached(place, "-k a -t 4s");
+    auto script = attached(place, "-k a -t 9s");
     const auto before = place.state("a")["holders"].at(0);
     CHECK(before["lease_left_ms"].is_null() == place.is_local());
     if (place.is_local()) {
       CHECK(end_script(script));
       return;
     }
-    CHECK(eventually([&] {
-      const auto holders = place.state("a")["holders"];
-      return holders.empty() || holders[0]["held_ms"] > 6000;
-    }));
+    CHECK(is_renewed_twice(place, "a"));
     const auto holders = place.state("a")["holders"];
     REQUIRE(holders.size() == 1);
     CHECK(holders[0]["fence"] == before["fence"]);
@@ -151,21 +149,27 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("attach: a server that is cut off has the script told before the lease ends") {
+/// Whether the script was told in time.
+bool is_told_before_the_lease_ends() {
   const Place place(Engine::redis);
   auto script = attached(place, "-k a -t 6s");
   const auto end = lease_end_after([&] { place.server().stop(); }, place.server(), "a");
   CHECK(script.wait().signal == SIGTERM);
-  CHECK(BootClock::now() < end);
+  const bool in_time = BootClock::now() < end;
   place.server().cont();
   CHECK(eventually([&] { return place.is_free("a"); }));
   CHECK(keepers_leave(script.pid()));
+  return in_time;
+}
+
+TEST_CASE("attach: a server that is cut off has the script told before the lease ends") {
+  CHECK(in_one_of(3, is_told_before_the_lease_ends));
 }
 
 TEST_CASE("attach: a server that is cut off once more has the script told once more") {
   const Place place(Engine::redis);
   auto script =
-      attached(place, "-k a -t 6s", "while :; do sleep 0.01; done", "trap 'echo told' TERM");
+      attached(place, "-k a -t 15s", "while :; do sleep 0.01; done", "trap 'echo told' TERM");
   std::string told = "in\n";
   for (int outage = 0; outage < 2; ++outage) {
     CAPTURE(outage);
@@ -175,7 +179,7 @@ TEST_CASE("attach: a server that is cut off once more has the script told once m
     place.server().cont();
     REQUIRE(eventually([&] {
       const auto holders = place.state("a")["holders"];
-      return holders.empty() || holders[0]["lease_left_ms"] > 4000;
+      return holders.empty() || holders[0]["lease_left_ms"] > 11'000;
     }));
     CHECK(!place.is_free("a"));
   }

@@ -6,8 +6,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/error.hpp"
 #include "support/eventually.hpp"
+#include "support/growth.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 
@@ -33,13 +34,21 @@ bool keepers_leave(pid_t pid) {
   return eventually([&] { return keepers_of(pid).empty(); });
 }
 
+bool is_renewed_twice(const Place& place, const std::string& key) {
+  return grows_twice([&]() -> std::optional<long long> {
+    const auto holders = place.state(key)["holders"];
+    if (holders.empty()) return std::nullopt;
+    return holders[0]["lease_left_ms"].get<long long>();
+  });
+}
+
 Process attached(const Place& place, const std::string& options, const std::string& then,
                  const std::string& first) {
-  Process script = place.start_shell(first + "\nT=$(\"$D\" acquire " + options +
-                                     " --attach $$) || exit\nexport T\necho in\n" + then);
-  const bool in = eventually([&] { return script.out().starts_with("in\n"); });
-  if (!in) throw Error(ErrorKind::bug, "not acquired: " + script.err());
-  return script;
+  const std::string script = first + "\nT=$(\"$D\" acquire " + options +
+                             " --attach $$) || exit\nexport T\necho in\n" + then;
+  return patient_start([&] { return place.start_shell(script); },
+                       [](const Process& shell) { return shell.out().starts_with("in\n"); },
+                       "not acquired");
 }
 
 bool end_script(Process& script) {

@@ -11,6 +11,8 @@
 #include "support/cluster.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/growth.hpp"
+#include "support/patient_start.hpp"
 #include "support/sentinels.hpp"
 
 namespace dlock::test {
@@ -109,11 +111,22 @@ TEST_CASE("compat: a token renews and releases, by another process, in each layo
 
 TEST_CASE("compat: acquire --attach holds a library's lock for as long as the script lives") {
   const Place place(Engine::redis);
-  const auto script = place.shell(
-      "$D acquire -q --compat redis-py -k job -t 4s --attach $$ || exit; "
-      "$D run --compat redis-py -n -k job true; echo $?; sleep 5; "
-      "$D run --compat redis-py -n -k job true; echo $?");
-  CHECK(script.out == "75\n75\n");
+  Process script = patient_start(
+      [&] {
+        return place.start_shell(
+            "$D acquire -q --compat redis-py -k job -t 15s --attach $$ || exit; "
+            "$D run --compat redis-py -n -k job true; echo $?; "
+            "until [ -e go ]; do sleep 0.02; done; "
+            "$D run --compat redis-py -n -k job true; echo $?");
+      },
+      [](const Process& process) { return process.out() == "75\n"; },
+      "the script did not come to hold the lock");
+  CHECK(grows_twice([&] {
+    const auto left = place.server().command({"PTTL", "job"}).number;
+    return left < 0 ? std::nullopt : std::optional(left);
+  }));
+  write_file(place.dir() / "go", "");
+  CHECK(script.wait().out == "75\n75\n");
   CHECK(eventually([&] { return place.server().command({"EXISTS", "job"}).number == 0; }));
 }
 
@@ -225,7 +238,7 @@ TEST_CASE("compat: in a Cluster each layout works, and names whose keys would pa
 }
 
 TEST_CASE("compat: behind Sentinel a run keeps the library's lock, and waits for it") {
-  Sentinels fleet;
+  Sentinels fleet{{2, 3, {}, {"sentinel down-after-milliseconds locks 600000"}, ""}};
   const auto start = [&](const std::string& script) {
     return start_dlock(run_compat("redisson", {"--server", fleet.url(), "--", "sh", "-c", script}));
   };

@@ -66,8 +66,10 @@ bool outlives_a_hiccup() {
   if (BootClock::now() - released > milliseconds(2200)) return false;
   std::this_thread::sleep_for(milliseconds(5000));
   scene.touch("end");
-  CHECK(next.wait().exit_code == 0);
-  return true;
+  // The attempt may be late, too, and then the lock is lost.
+  const int code = next.wait().exit_code;
+  CHECK((code == 0 || code == 79));
+  return code == 0;
 }
 
 /// Whether the command started; then it was told of the server.

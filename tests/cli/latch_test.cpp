@@ -44,7 +44,7 @@ TEST_CASE("latch: four arrive, and the one that waits goes on") {
     }
     CHECK(waits.running());
     CHECK(holds(place.dlock(latch("arrive", {"-v"})).err, "build: 4 of 4 have arrived"));
-    const auto end = waits.wait(milliseconds(5000));
+    const auto end = waits.wait(milliseconds(20'000));
     CHECK(end.exit_code == 0);
     CHECK(end.out == "");
     CHECK(holds(end.err, "dlock: build is open after "));
@@ -178,7 +178,7 @@ TEST_CASE("latch: a signal ends the waiting as it ends acquire, and a stop only 
     stopped.wait_until_stopped();
     place.dlock(latch("arrive", {}));
     stopped.signal(SIGCONT);
-    CHECK(stopped.wait(milliseconds(5000)).exit_code == 0);
+    CHECK(stopped.wait(milliseconds(20'000)).exit_code == 0);
     if (place.is_local()) return;
     CHECK(place.server().command({"KEYS", "*"}).items.size() == 1);
   });
@@ -307,7 +307,7 @@ TEST_CASE("latch: 200 arrive from 20 processes while answers are lost, and it op
   const auto last = json::parse(place.dlock(latch("arrive", {"--json"})).out);
   CHECK(last["arrived"] == 201);
   CHECK(last["open"] == true);
-  CHECK(waits.wait(milliseconds(5000)).exit_code == 0);
+  CHECK(waits.wait(milliseconds(20'000)).exit_code == 0);
   const auto published = place.server().command({"INFO", "commandstats"}).text;
   CHECK(holds(published, "cmdstat_publish:calls=1,"));
 }

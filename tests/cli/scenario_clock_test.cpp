@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "support/clock_control.hpp"
+#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -15,13 +16,15 @@ using std::chrono::hours;
 Process hold_under(const RedisScene& scene, const ShimClock& clock) {
   ProcessOptions options = scene.options();
   options.env.merge(clock.environment());
-  Process holder({DLOCK_BINARY, "run", "-k", "k", "-t", "6", "--grace", "0.1", "--status-fd", "1",
-                  "--", "sh", "-c",
-                  "\"$STAMP\" \"$LOG\" start k 1; until [ -e go ]; do sleep 0.02; "
-                  "done; \"$STAMP\" \"$LOG\" end k 1"},
-                 options);
-  REQUIRE(eventually([&] { return scene.has("log") && !read_file(scene.log()).empty(); }));
-  return holder;
+  return patient_start(
+      [&] {
+        return Process({DLOCK_BINARY, "run", "-k", "k", "-t", "6", "--grace", "0.1", "--status-fd",
+                        "1", "--", "sh", "-c",
+                        "\"$STAMP\" \"$LOG\" start k 1; until [ -e go ]; do sleep 0.02; "
+                        "done; \"$STAMP\" \"$LOG\" end k 1"},
+                       options);
+      },
+      [&] { return !read_file(scene.log()).empty(); }, "the holder did not begin");
 }
 
 std::string stored_hold(const RedisScene& scene) {
@@ -81,10 +84,13 @@ TEST_CASE("the server's clock jumps forward: the holder is told with its next re
   RedisOptions options;
   options.env = clock.environment();
   RedisScene scene(options);
-  Process holder = scene.start({"run", "-t", "6", "-k", "k", "--", "sh", "-c",
-                                "echo $DLOCK_FENCE >fence; while :; do sleep 0.02; done"});
-  REQUIRE(
-      eventually([&] { return scene.has("fence") && !read_file(scene.path("fence")).empty(); }));
+  Process holder = patient_start(
+      [&] {
+        return scene.start({"run", "-t", "6", "-k", "k", "--", "sh", "-c",
+                            "echo $DLOCK_FENCE >fence; while :; do sleep 0.02; done"});
+      },
+      [&] { return scene.has("fence") && !read_file(scene.path("fence")).empty(); },
+      "the holder did not begin");
   clock.advance(std::chrono::minutes(1));
   Process next = scene.start({"run", "-k", "k", "--", "sh", "-c",
                               "echo $DLOCK_FENCE >next; until [ -e go ]; do sleep 0.01; done"});

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/line.hpp"
+#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 // What a single server may do to the keys of a lock, beside forgetting all of them.
@@ -16,10 +17,12 @@ constexpr const char* until_go = "echo $DLOCK_FENCE >fence; until [ -e go ]; do 
 
 /// A job that holds the key when this returns.
 Process held(const RedisScene& scene, const std::string& ttl) {
-  Process job = scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", until_go});
-  REQUIRE(
-      eventually([&] { return scene.has("fence") && !read_file(scene.path("fence")).empty(); }));
-  return job;
+  return patient_start(
+      [&] {
+        return scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", until_go});
+      },
+      [&] { return scene.has("fence") && !read_file(scene.path("fence")).empty(); },
+      "the job did not begin");
 }
 
 std::int64_t fence_of_job(const RedisScene& scene) {

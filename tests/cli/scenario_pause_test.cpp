@@ -3,14 +3,28 @@
 
 #include <string>
 
+#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {
 
+bool has_line(const RedisScene& scene, const std::string& name) {
+  return scene.has(name) && !read_file(scene.path(name)).empty();
+}
+
+/// A `run` of k, with a short lease, whose command has written to the file `name`.
+Process started(const RedisScene& scene, const std::string& script, const std::string& name) {
+  return patient_start(
+      [&] {
+        return scene.start({"run", "-t", "6s", "-k", "k", "--", "sh", "-c", script});
+      },
+      [&] { return has_line(scene, name); }, "the command did not begin");
+}
+
 /// The fence that a command has written to a file.
 std::int64_t fence_in(const RedisScene& scene, const std::string& name) {
-  REQUIRE(eventually([&] { return scene.has(name) && !read_file(scene.path(name)).empty(); }));
+  REQUIRE(eventually([&] { return has_line(scene, name); }));
   return std::stoll(read_file(scene.path(name)));
 }
 
@@ -22,9 +36,9 @@ pid_t pid_in(const RedisScene& scene, const std::string& name) {
 
 TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the next is undisturbed") {
   RedisScene scene;
-  Process late = scene.start(
-      {"run", "-t", "6s", "-k", "k", "--", "sh", "-c",
-       "echo $$ >pid; echo $DLOCK_FENCE >late; while :; do echo >>beats; sleep 0.005; done"});
+  Process late = started(
+      scene, "echo $$ >pid; echo $DLOCK_FENCE >late; while :; do echo >>beats; sleep 0.005; done",
+      "late");
   const std::int64_t late_fence = fence_in(scene, "late");
   const pid_t command = pid_in(scene, "pid");
   late.signal(SIGSTOP);
@@ -59,8 +73,8 @@ TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the nex
 
 TEST_CASE("a command that stands still keeps its lock for as long as dlock runs") {
   RedisScene scene;
-  Process holder = scene.start({"run", "-t", "6s", "-k", "k", "--", "sh", "-c",
-                                "echo $$ >pid; until [ -e go ]; do sleep 0.01; done; exit 3"});
+  Process holder =
+      started(scene, "echo $$ >pid; until [ -e go ]; do sleep 0.01; done; exit 3", "pid");
   const pid_t command = pid_in(scene, "pid");
   kill(command, SIGSTOP);
   const Deadline end = lease_end(scene.server, "k");

@@ -94,14 +94,14 @@ TEST_CASE("waiting line: fits the terminal, also one without a size") {
 TEST_CASE("waiting line: none for -q, -v, a job in the background, a log, or without TERM") {
   const Place place(Engine::local);
   const auto holder = place.hold("a");
-  const std::string waits = "$D run -k a -w 1.4 -- true";
+  const std::string waits = "$D run -k a -w 3.5 -- true";
   std::list<Watcher> users;
   const auto silent = [&](const std::string& command, const std::string& term = "xterm") {
     users.emplace_back(place, std::map<std::string, std::string>{{"TERM", term}});
     users.back().type(command + "; echo code-$?");
   };
-  silent("$D run -q -k a -w 1.4 -- true");
-  silent("$D run -v -k a -w 1.4 -- true");
+  silent("$D run -q -k a -w 3.5 -- true");
+  silent("$D run -v -k a -w 3.5 -- true");
   silent(waits, "dumb");
   silent(waits, "");
   silent("(unset TERM; " + waits + ")");

@@ -1,16 +1,30 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 
+#include <filesystem>
 #include <regex>
+#include <set>
 
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
+#include "support/file_locks.hpp"
 #include "support/files.hpp"
 #include "support/full_pipe.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
+
+/// The FIFOs at which those who use a lock directory listen.
+std::set<std::string> mailboxes_in(const std::string& directory) {
+  std::set<std::string> all;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().filename().string().starts_with(".wait-")) all.insert(entry.path());
+  }
+  return all;
+}
 
 Result try_run(const Place& place, std::vector<std::string> options) {
   options.insert(options.begin(), "run");
@@ -190,6 +204,32 @@ TEST_CASE("waiting: a signal ends it as it ends any program, and leaves nothing 
   });
 }
 
+TEST_CASE("waiting: a signal ends it also while another process is inside the key's file") {
+  const Place place(Engine::local);
+  const auto holder = place.hold("a");
+  const std::string locks = place.url().substr(std::string("local:").size());
+  const auto of_holder = mailboxes_in(locks);
+  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"});
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  std::set<std::string> of_waiter = mailboxes_in(locks);
+  for (const std::string& each : of_holder) of_waiter.erase(each);
+  REQUIRE(of_waiter.size() == 1);
+  const std::string path = locks + "/a.dlock";
+  Fd inside(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(flock(inside.get(), LOCK_EX) == 0);
+  // As a hand-over does: the waiter looks at its key.
+  write_file(*of_waiter.begin(), "!");
+  REQUIRE(eventually([&] { return queued_at_file(path) == 1; }));
+  const Deadline told = BootClock::now();
+  waiter.signal(SIGTERM);
+  const auto result = waiter.wait();
+  CHECK(passed_since(told) < stretched(milliseconds(2500)));
+  CHECK(result.signal == SIGTERM);
+  CHECK(result.out == "");
+  inside.reset();
+  CHECK(place.waiters("a") == 0);
+}
+
 TEST_CASE("waiting: a signal without a name ends it like any other, and the status tells it") {
   on_each_engine([](const Place& place) {
     const auto holder = place.hold("a");
@@ -223,7 +263,7 @@ TEST_CASE("waiting: killed waiters delay nobody") {
     };
     if (!place.is_local()) REQUIRE(eventually([&] { return listening() == 1; }));
     holder.signal(SIGTERM);
-    CHECK(last.wait(milliseconds(5000)).out == "ran\n");
+    CHECK(last.wait(stretched(milliseconds(5000))).out == "ran\n");
   });
 }
 

@@ -212,6 +212,7 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   keeper.start();
   CHECK(eventually([&] { return keeper.safe_until() > held.grant.lease.valid_until; }));
   CHECK(eventually([&] { return keeper.start_by() != never; }));
+  keeper.take_news();  // that the thread has ended
   CHECK(readable(keeper.news_fd()) == false);
   keeper.start_to_stay();
   CHECK(keeper.start_by() == never);

@@ -195,6 +195,8 @@ namespace {
 Duel::Outcome one_duel(const std::function<void(Duel&)>& story, const Rules& rules,
                        std::unique_ptr<Arena>& arena, std::uint64_t seed, const std::string& key) {
   constexpr int attempts = 10;
+  constexpr int may_be_late = 2;
+  int late = 0;
   Duel::Outcome outcome;
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     try {
@@ -204,6 +206,9 @@ Duel::Outcome one_duel(const std::function<void(Duel&)>& story, const Rules& rul
       story(duel);
       outcome = duel.outcome();
       arena->proxy.heal();
+      // A busy machine may make dlock late for a short lease, and not again and again.
+      const bool is_late = rules.apart && outcome.margin <= std::chrono::nanoseconds(0);
+      if (is_late && outcome.late_taken == 0 && ++late <= may_be_late) throw TooSlow();
       return outcome;
     } catch (const TooSlow&) {
       outcome.trouble = "the machine is too slow for this test";

@@ -26,6 +26,7 @@ struct Arena {
 struct Rules {
   bool in_freezer = false;   ///< the first is in a control group
   bool with_daemon = false;  ///< the first's command has started a daemon; neither heeds TERM
+  bool apart = false;  ///< a duel in which the first is late is fought anew, three times at most
 };
 
 /// Two runs of one key, whose commands write to one resource for as long as they live: the first

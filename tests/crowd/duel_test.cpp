@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace dlock::test {
 namespace {
@@ -22,7 +23,9 @@ void check_fenced(const Outcomes& outcomes) {
 }
 
 /// Nothing of an old holder ran when the next was granted.
-void check_apart(const Outcomes& outcomes) {
+void check_apart(const std::function<void(Duel&)>& story, Rules rules = {}) {
+  rules.apart = true;
+  const Outcomes outcomes = duels(story, rules);
   check_fenced(outcomes);
   std::vector<double> margins;
   for (const Duel::Outcome& outcome : outcomes) {
@@ -50,36 +53,36 @@ Direction any_direction(Chance& chance) {
 }  // namespace
 
 TEST_CASE("the server stops for a while: the command never runs beside the next holder's") {
-  check_apart(duels([](Duel& duel) {
+  check_apart([](Duel& duel) {
     duel.pause(0, 1.5);
     duel.arena().scene.server.stop();
     duel.pause(0.2, 2);
     duel.arena().scene.server.cont();
     duel.pause(0, 1);
     duel.end_first();
-  }));
+  });
 }
 
 TEST_CASE("the connection is a black hole: the command never runs beside the next holder's") {
-  check_apart(duels([](Duel& duel) {
+  check_apart([](Duel& duel) {
     duel.pause(0, 1.5);
     duel.arena().proxy.black_hole(any_direction(duel.chance()));
     duel.first_loses();
-  }));
+  });
 }
 
 TEST_CASE("a daemon below a command that ignores TERM never runs beside the next holder's") {
-  check_apart(duels(
+  check_apart(
       [](Duel& duel) {
         duel.pause(0, 1.5);
         duel.arena().proxy.black_hole(any_direction(duel.chance()));
         duel.first_loses();
       },
-      {.with_daemon = true}));
+      {.with_daemon = true});
 }
 
 TEST_CASE("only the command is stopped for longer than the ttl: the lock stays held") {
-  check_apart(duels([](Duel& duel) {
+  check_apart([](Duel& duel) {
     duel.pause(0, 1.5);
     duel.signal_command(SIGSTOP);
     duel.pause(1.1, 2);
@@ -87,7 +90,7 @@ TEST_CASE("only the command is stopped for longer than the ttl: the lock stays h
     duel.signal_command(SIGCONT);
     duel.pause(0, 0.5);
     duel.end_first();
-  }));
+  });
 }
 
 TEST_CASE("the hold is deleted or thrown out: the command ends, and what it writes is refused") {
@@ -114,7 +117,7 @@ TEST_CASE("only dlock is stopped for longer than the ttl: what its command write
 }
 
 TEST_CASE("dlock and command are stopped, dlock wakes first: the command does not run again") {
-  check_apart(duels([](Duel& duel) {
+  check_apart([](Duel& duel) {
     duel.pause(0, 1.5);
     stop_dlock(duel);
     duel.signal_command(SIGSTOP);
@@ -122,7 +125,7 @@ TEST_CASE("dlock and command are stopped, dlock wakes first: the command does no
     duel.pause(0, 0.5);
     duel.first().signal(SIGCONT);
     duel.first_loses();
-  }));
+  });
 }
 
 TEST_CASE("dlock and command are stopped, the command wakes first: what it writes is refused") {

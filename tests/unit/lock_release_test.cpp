@@ -21,8 +21,7 @@ class FarStore final : public Store {
                         const CallOptions& call_options) override {
     if (left_until(call_options.deadline) == milliseconds(0)) throw silent();
     released.insert(claim.key);
-    const auto answered =
-        later(BootClock::now(), std::exchange(stands_still, {}) + time_to_answer_);
+    const auto answered = later(std::max(BootClock::now(), still_until), time_to_answer_);
     sleep_until(std::min(answered, call_options.deadline), -1);
     if (answered > call_options.deadline) throw silent();
     return {Released::yes};
@@ -38,7 +37,7 @@ class FarStore final : public Store {
   std::string name() const override { return "far"; }
 
   std::set<LockKey> released;
-  milliseconds stands_still{0};
+  Deadline still_until{};
 
  private:
   static Error silent() { return {ErrorKind::unavailable, "no answer in time"}; }
@@ -62,7 +61,7 @@ TEST_CASE("release_all: a far engine hears of every lock, however many there are
 
 TEST_CASE("release_all: an engine that stood still for a moment hears of every lock") {
   FarStore store(milliseconds(1));
-  store.stands_still = milliseconds(700);
+  store.still_until = later(BootClock::now(), milliseconds(700));
   CHECK_FALSE(release_all(store, nine_holds(), milliseconds(500)));
   CHECK(store.released.size() == 9);
 }

@@ -8,6 +8,7 @@
 #include "base/wait.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/process.hpp"
 #include "support/supervised.hpp"
 #include "support/temp_dir.hpp"
@@ -128,10 +129,12 @@ TEST_CASE("a child has the whole grace between TERM and KILL where a lease ends"
 }
 
 TEST_CASE("a child that ends with 0 in the grace has lost the lock all the same") {
-  const auto result = run(supervised(shell(handles_term), {"lease=6000", "grace=3000"}));
-  CHECK(result.out == "ready\nasked\n");
-  CHECK(result.exit_code == 79);
-  CHECK(says(result, "lost code=0 signal=0 error=0 noticed=1"));
+  // On a busy machine the child may be late for its trap, or for its end, and not in each try.
+  CHECK(in_one_of(5, [] {
+    const auto result = run(supervised(shell(handles_term), {"lease=6000", "grace=3000"}));
+    CHECK(result.exit_code == 79);
+    return result.out == "ready\nasked\n" && says(result, "lost code=0 signal=0 error=0 noticed=1");
+  }));
 }
 
 TEST_CASE("without a grace the child is killed just before the lease ends, not after it") {
@@ -152,7 +155,9 @@ TEST_CASE("a grace that begins late, as dlock was held up, is cut short by the e
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     const auto begun = BootClock::now();
     auto dlock = Process(supervised(shell(stubborn_family), {"lease=6000", "grace=4000"}));
-    REQUIRE(eventually([&] { return pids(dlock.out()).size() == 3; }));
+    const auto family_is_there = [&] { return pids(dlock.out()).size() == 3; };
+    if (!eventually([&] { return family_is_there() || !dlock.running(); })) continue;
+    if (!family_is_there()) continue;
     dlock.signal(SIGSTOP);
     poll_until({}, later(begun, milliseconds(3500)));
     dlock.signal(SIGCONT);
@@ -215,20 +220,30 @@ TEST_CASE("max-hold ends the child, with the chosen signal, by SIGKILL if it mus
   check_all_dead(stubborn.out, 3);
 }
 
-TEST_CASE("resumed after the lease, dlock kills the child before it runs another instruction") {
+namespace {
+
+/// Whether dlock and its child were stopped before dlock had to act; then it resumed after the
+/// lease, and killed the child before that ran another instruction.
+bool is_resumed_after_the_lease() {
   // The process that dlock signals acts before dlock goes on.
-  auto dlock = Process(held_up(
+  const auto words = held_up(
       "kill:delay_exit=200000",
-      supervised(shell(std::string("echo $$;") + handles_term), {"lease=4000", "grace=200"})));
-  REQUIRE(eventually([&] { return dlock.out().ends_with("ready\n"); }));
+      supervised(shell(std::string("echo $$;") + handles_term), {"lease=4000", "grace=200"}));
+  const auto begun = BootClock::now();
+  auto dlock = Process(words);
+  const auto is_ready = [&] { return dlock.out().ends_with("ready\n"); };
+  REQUIRE(eventually([&] { return is_ready() || !dlock.running(); }));
+  if (!is_ready()) return false;
   const pid_t child = std::stoi(dlock.out());
   // The child first, so that the SIGCONT of dlock is not in the queue after a SIGCHLD.
   kill(child, SIGSTOP);
-  REQUIRE(eventually([&] {
+  const auto both_are_quiet = [&] {
     return is_in_state('T', child) && has_heard_all(dlock.pid()) && is_in_state('S', dlock.pid());
-  }));
+  };
+  REQUIRE(eventually([&] { return both_are_quiet() || !dlock.running(); }));
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
+  if (BootClock::now() - begun > milliseconds(3700)) return false;
   kill(dlock.pid(), SIGTERM);  // in the queue, but the deadline is older
   const Deadline past = later(BootClock::now(), milliseconds(4100));
   REQUIRE(eventually([&] { return BootClock::now() > past; }));
@@ -237,18 +252,36 @@ TEST_CASE("resumed after the lease, dlock kills the child before it runs another
   CHECK(result.exit_code == 79);
   CHECK(says(result, "lost code=-1 signal=9"));
   CHECK(result.out.find("asked") == std::string::npos);
+  return true;
 }
 
-TEST_CASE("held up until the lease is over, dlock kills the child and passes no signal on") {
+/// Whether the signal came before the lease was over; then dlock, held up until it was, killed the
+/// child and did not pass the signal on.
+bool is_signalled_and_held_up() {
   // The first time that it looks whether the child has ended: between deadline and signal.
-  auto dlock = Process(held_up("waitid:delay_exit=3000000:when=2",
-                               supervised(shell(handles_term), {"lease=3000", "grace=200"})));
-  REQUIRE(eventually([&] { return dlock.out() == "ready\n"; }));
+  const auto words = held_up("waitid:delay_exit=3000000:when=2",
+                             supervised(shell(handles_term), {"lease=3000", "grace=200"}));
+  const auto begun = BootClock::now();
+  auto dlock = Process(words);
+  const auto is_ready = [&] { return dlock.out() == "ready\n"; };
+  REQUIRE(eventually([&] { return is_ready() || !dlock.running(); }));
   dlock.signal(SIGTERM);
+  if (!is_ready() || BootClock::now() - begun > milliseconds(2700)) return false;
   const auto result = dlock.wait();
   CHECK(result.exit_code == 79);
   CHECK(says(result, "lost code=-1 signal=9"));
   CHECK(result.out == "ready\n");
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("resumed after the lease, dlock kills the child before it runs another instruction") {
+  CHECK(in_one_of(5, is_resumed_after_the_lease));
+}
+
+TEST_CASE("held up until the lease is over, dlock kills the child and passes no signal on") {
+  CHECK(in_one_of(5, is_signalled_and_held_up));
 }
 
 TEST_CASE("a child that had ended before a late wake keeps its exit code") {

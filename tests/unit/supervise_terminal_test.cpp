@@ -116,12 +116,12 @@ TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it")
 TEST_CASE("a job continued after its lease is killed before it runs another instruction") {
   ShellTerminal terminal(DLOCK_SUPERVISED);
   terminal.type(
-      "$D lease=3500 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
+      "$D lease=6000 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
       "read x'");
   REQUIRE(terminal.shows("ready"));
   terminal.press("\x1a");
   REQUIRE(terminal.shows("Stopped"));
-  terminal.type("sleep 3.6; fg; echo fg-code-$?");
+  terminal.type("sleep 6.1; fg; echo fg-code-$?");
   CHECK(terminal.shows("lost code=-1 signal=9"));
   CHECK(terminal.shows("fg-code-79"));
   CHECK(terminal.count("asked") == 0);

@@ -28,7 +28,7 @@ bool others_hold(const Snapshot& seen) {
   return first != std::string::npos && seen.text.find(hold, first + 1) != std::string::npos;
 }
 
-/// What counts as sent is the write.
+/// The write alone counts as sent.
 CallOptions of_a_read(const CallOptions& call_options) {
   return {call_options.deadline, call_options.cancel_fd};
 }

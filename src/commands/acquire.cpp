@@ -104,7 +104,7 @@ LockAcquirer::Result Acquire::enter_once_more(LockAcquirer::Result before) {
     throw;
   }
   if (give_all_back(before.held) || again.held.empty()) return again;
-  // What is held twice would outlast a release by one of its tokens.
+  // A lock that is held twice outlasts a release by one of its tokens.
   give_all_back(again.held);
   throw Error(ErrorKind::unavailable, acquiring_.store().name() +
                                           " did not say that it released an earlier request: no "

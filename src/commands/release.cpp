@@ -53,7 +53,7 @@ ReleaseResult release_for_certain(Store& store, const Claim& claim, const Log& l
   } catch (const Error& error) {
     if (!may_be_done(error, sent)) throw;
   }
-  const auto second = store.release(claim, {}, at_most(time_for_a_second_request, short_call()));
+  auto second = store.release(claim, {}, at_most(time_for_a_second_request, short_call()));
   if (second.outcome != Released::not_held || second.evicted_by) return second;
   log.notice(
       escaped(claim.key.text) +

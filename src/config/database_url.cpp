@@ -56,8 +56,8 @@ std::string path_from(const std::string& name, std::string value) {
   throw_usage(name + " is not an absolute path: \"" + redacted(value) + "\"");
 }
 
-/// The parameters of libpq 18 and of those before it. `ssl` and `requiressl` stand for an sslmode:
-/// https://www.postgresql.org/docs/18/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+/// The parameters of libpq 18, of those before it, and one of the next. `ssl` and `requiressl`
+/// stand for an sslmode: https://www.postgresql.org/docs/18/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 constexpr std::string_view postgres_parameters =
     "host hostaddr port dbname user password passfile require_auth channel_binding "
     "connect_timeout client_encoding options application_name fallback_application_name "
@@ -67,7 +67,7 @@ constexpr std::string_view postgres_parameters =
     "ssl_min_protocol_version ssl_max_protocol_version min_protocol_version "
     "max_protocol_version krbsrvname gsslib gssdelegation scram_client_key scram_server_key "
     "service servicefile target_session_attrs load_balance_hosts oauth_issuer oauth_client_id "
-    "oauth_client_secret oauth_scope";
+    "oauth_client_secret oauth_scope oauth_ca_file";
 
 void check_postgres_name(const std::string& name, bool behind_password) {
   std::vector<std::string> known;
@@ -77,7 +77,10 @@ void check_postgres_name(const std::string& name, bool behind_password) {
   if (behind_password) {
     throw_usage("after the password an unknown parameter follows: an & in a password is %26");
   }
-  throw_usage("\"" + redacted(name) + "\" after the ? is unknown" + did_you_mean(name, known));
+  // A newer libpq may know more, but nothing that looks so like these.
+  const std::string guess = did_you_mean(name, known);
+  if (!guess.empty() || name.empty())
+    throw_usage("\"" + redacted(name) + "\" after the ? is unknown" + guess);
 }
 
 /// libpq would refuse these on each connection, as if the server could not be reached.

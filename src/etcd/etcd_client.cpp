@@ -31,6 +31,11 @@ bool is_refused_certificate(const HttpCall& call) {
   return !verified || wanted;
 }
 
+/// A file of TLS that was good when we began is being replaced where this comes later.
+bool is_of_a_file(const HttpCall& call) {
+  return call.code == CURLE_SSL_CERTPROBLEM || call.code == CURLE_SSL_CACERT_BADFILE;
+}
+
 std::string text_in(const json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -216,7 +221,7 @@ void EtcdClient::refuse(const EtcdAnswer& failed) const {
 void EtcdClient::pass_over(const std::string& why, Cause cause, ErrorKind kind) {
   is_electing_ = false;
   trouble_ = Error(kind, server_name() + ": " + why, cause);
-  // What this server does not answer it may not tell of on its stream, either.
+  // A server that does not answer may be silent on its stream, too.
   if (stream_server_ == current_) http_.close_stream();
   next_server();
 }
@@ -230,7 +235,7 @@ void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>
     is_electing_ = true;
   } else if (call.code == CURLE_OK) {
     pass_over(other_answer(call), Cause::other_reply);
-  } else if (is_refused_certificate(call)) {
+  } else if (is_refused_certificate(call) && !(has_answered_ && is_of_a_file(call))) {
     pass_over(call.trouble, Cause::certificate, ErrorKind::denied);
   } else {
     pass_over(call.trouble, Cause::none);
@@ -267,6 +272,7 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     std::optional<EtcdAnswer> answer;
     if (call.code == CURLE_OK) answer = answer_in(call);
     if (answer && !is_away(*answer)) {
+      has_answered_ = true;
       answers.push_back(std::move(*answer));
       continue;
     }

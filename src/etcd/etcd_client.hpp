@@ -85,6 +85,7 @@ class EtcdClient {
   std::size_t current_ = 0;
   std::size_t stream_server_ = 0;
   bool logged_in_ = false;
+  bool has_answered_ = false;     ///< one of the servers
   std::optional<Error> trouble_;  ///< the last that kept a server from answering
   bool is_electing_ = false;      ///< it answered that it is unavailable
 };

@@ -102,8 +102,8 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
   if (fence) return evict_once(key, fence, by, call_options).first;
-  // A request that is sent twice would evict whoever holds the key by then, whom nobody meant: so
-  // it names them.
+  // The second copy of a request would evict a holder that came in between: so each copy names its
+  // holder.
   std::vector<Holder> evicted;
   for (const KeyState& state : inspect({{key}, {}}, call_options)) {
     for (const Holder& holder : state.holders) {

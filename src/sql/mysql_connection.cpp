@@ -248,7 +248,7 @@ void MysqlConnection::connect(const CallOptions& call_options) {
     const Error refused = connect_error(error, message, address_, shown_);
     // A file of TLS was good when we began: now it is being replaced.
     if (refused.kind() == ErrorKind::usage && count_ > 0) throw_unavailable(refused.what());
-    throw refused;
+    throw Error(refused);
   }
   refuse_plain_text();
   const int fd = answered_fd();

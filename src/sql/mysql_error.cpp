@@ -4,9 +4,12 @@
 #include <mysqld_error.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/escape.hpp"
@@ -28,6 +31,32 @@ bool refuses_login(unsigned error) {
     default:
       return error == account_is_locked[0] || error == account_is_locked[1];
   }
+}
+
+/// Whether a text on TLS tells of the connection, or of a server in trouble: both may pass.
+bool is_of_connection(const std::string& message) {
+  constexpr std::string_view of_connection[] = {"eof",
+                                                "onnection",
+                                                "eset",
+                                                "roken pipe",
+                                                "imed out",
+                                                "record",
+                                                "wrong version",
+                                                "internal error",
+                                                "handshake failure",
+                                                "protocol version",
+                                                "unsupported protocol",
+                                                "does not support"};
+  return std::any_of(
+      std::begin(of_connection), std::end(of_connection),
+      [&](std::string_view what) { return message.find(what) != std::string::npos; });
+}
+
+/// For a certificate that is not accepted OpenSSL has a hundred texts, so that it is what remains.
+ErrorKind kind_of_tls(const std::string& message) {
+  const ErrorKind kind = tls_error_kind(message);
+  const bool may_pass = kind == ErrorKind::unavailable && is_of_connection(message);
+  return kind == ErrorKind::usage || may_pass ? kind : ErrorKind::denied;
 }
 
 /// The library names no file that it cannot read, and its "No such file or directory" may be left
@@ -52,7 +81,7 @@ bool is_of_library(unsigned error) {
 
 bool was_not_reached(unsigned error, const std::string& message) {
   if (error == CR_SSL_CONNECTION_ERROR) {
-    return tls_error_kind(message) == ErrorKind::unavailable;
+    return kind_of_tls(message) == ErrorKind::unavailable;
   }
   return error == CR_CONN_HOST_ERROR || error == CR_CONNECTION_ERROR || error == CR_SERVER_LOST;
 }
@@ -66,7 +95,7 @@ Error connect_error(unsigned error, const std::string& message, const MysqlAddre
   if (const auto fault = unreadable_file(address)) {
     return {ErrorKind::usage, shown + ": " + *fault};
   }
-  const ErrorKind kind = tls_error_kind(message);
+  const ErrorKind kind = kind_of_tls(message);
   return {kind, said, kind == ErrorKind::denied ? Cause::certificate : Cause::none};
 }
 

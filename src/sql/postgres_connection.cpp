@@ -125,6 +125,7 @@ void PostgresConnection::connect(const CallOptions& call_options) {
   if (connection_ != nullptr && !is_stale()) return;
   const auto hosts = addresses(call_options);
   if (hosts.empty()) return connect_to(nullptr, call_options);
+  std::optional<Error> away;
   // libpq itself would give one that never answers all the time there is.
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const std::size_t left = hosts.size() - i;
@@ -134,6 +135,9 @@ void PostgresConnection::connect(const CallOptions& call_options) {
       // Another host may have a certificate that is trusted.
       const bool may_pass =
           error.kind() == ErrorKind::unavailable || error.cause() == Cause::certificate;
+      if (error.kind() == ErrorKind::unavailable) away = error;
+      // A host that is away now may answer later.
+      if (may_pass && left == 1 && away) throw Error(*away);
       if (!may_pass || left == 1) throw;
     }
   }

@@ -25,7 +25,8 @@ std::variant<Granted, Refused> RedisTable::acquire(const Claim& claim, const Ask
     op.admit_waiters();
     return granted();
   }
-  if (claim.latest && op.is_superseded(ask.ticket, claim.owner)) return refuse(Refusal::Reason::superseded);
+  if (claim.latest && op.is_superseded(ask.ticket, claim.owner))
+    return refuse(Refusal::Reason::superseded);
   const WaiterEntry asker = waiter_of(claim, {}, now.clock);
   const auto verdict = op.quarantined_rule(claim.owner, claim.limit);
   if (verdict.kind == Kind::enters) {

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "sql/mysql_error.hpp"
+
 using namespace dlock;
 
 namespace {
@@ -69,4 +71,26 @@ TEST_CASE("the name of a host or a file does not make a TLS error a refusal") {
   check_kind(ErrorKind::unavailable,
              {"connection to server at \"certificate.test\" (127.0.0.1), port 1 failed: SSL "
               "SYSCALL error: EOF detected"});
+}
+
+TEST_CASE("MariaDB's library: what tells of no connection is a certificate that is not accepted") {
+  constexpr unsigned of_tls = 2026;
+  const auto kind = [](const std::string& text) {
+    return connect_error(of_tls, "TLS/SSL error: " + text, {}, "mysql://db").kind();
+  };
+  for (const char* text :
+       {"CA signature digest algorithm too weak", "path length constraint exceeded",
+        "unhandled critical extension", "certificate has expired"}) {
+    CAPTURE(text);
+    CHECK(kind(text) == ErrorKind::denied);
+    CHECK_FALSE(was_not_reached(of_tls, text));
+  }
+  for (const char* text :
+       {"unexpected eof while reading", "Connection reset by peer (104)", "wrong version number",
+        "tlsv1 alert internal error", "sslv3 alert handshake failure",
+        "SSL is required, but the server does not support it"}) {
+    CAPTURE(text);
+    CHECK(kind(text) == ErrorKind::unavailable);
+    CHECK(was_not_reached(of_tls, text));
+  }
 }

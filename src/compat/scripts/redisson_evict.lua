@@ -14,8 +14,8 @@ if ARGV[1] == '' then
   return {1, redis.call('PTTL', KEYS[1]), string.sub(field, 1, 200), victim}
 end
 if victim ~= ARGV[1] then return {0} end
--- Who may not publish is refused here, and nothing has changed.
-redis.call('PUBLISH', ARGV[2], '0')
+-- Where a user has no right to publish, the lock is free all the same, and nobody is told.
+redis.pcall('PUBLISH', ARGV[2], '0')
 if ARGV[3] == '1' then redis.pcall('SPUBLISH', ARGV[2], '0') end
 redis.call('DEL', KEYS[1])
 return {1}

@@ -3,7 +3,7 @@
 -- Cluster.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {0} end
 if ARGV[3] then
-  redis.call('PUBLISH', ARGV[3], '0')
+  redis.pcall('PUBLISH', ARGV[3], '0')
   if ARGV[4] == '1' then redis.pcall('SPUBLISH', ARGV[3], '0') end
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

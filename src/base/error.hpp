@@ -81,6 +81,12 @@ class Error : public std::runtime_error {
   Cause cause() const { return cause_; }
   /// The same error in other words.
   Error reworded(const std::string& message) const { return {kind_, message, cause_}; }
+  /// The same error; but where all files of TLS were good before, one that is wrong now (usage) is
+  /// being replaced: unavailable, so that a waiter goes on.
+  Error after_good_files(bool good_before) const {
+    if (!good_before || kind_ != ErrorKind::usage) return *this;
+    return {ErrorKind::unavailable, what()};
+  }
 
  private:
   ErrorKind kind_;

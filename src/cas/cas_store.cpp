@@ -288,7 +288,7 @@ std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fen
              evicted = holders_from(meant, record.now);
              return !meant.empty();
            }
-           // The write before may be done: then another holds the key by now, whom nobody meant.
+           // The write before may be done, and the key have another holder by now.
            bool any = false;
            for (const HoldEntry& hold : meant) any = !force(record, hold.fence).empty() || any;
            return any;

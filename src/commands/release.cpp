@@ -54,7 +54,7 @@ ReleaseResult release_for_certain(Store& store, const Claim& claim, const Log& l
     if (!may_be_done(error, sent)) throw;
   }
   auto second = store.release(claim, {}, at_most(time_for_a_second_request, short_call()));
-  if (second.outcome != Released::not_held || second.evicted_by) return second;
+  if (!second.has_gone()) return second;
   log.notice(
       escaped(claim.key.text) +
       ": the server's first answer was lost; by the second the token holds nothing any more");

@@ -54,7 +54,7 @@ class LockDriver {
   /// With no victim it changes nothing, and answers {1, PTTL, what is found, the name of the
   /// victim}, or {0}, or {-1, what it is}. With that name it answers {1} or, where another holds
   /// the key by then, {0}; the waiters are told, too. A request that is sent twice would otherwise
-  /// evict whoever came in between.
+  /// evict a holder that came in between.
   virtual ScriptRun evict(const std::string& key, const std::string& victim) const = 0;
   /// Plain requests that change nothing. The first is the PTTL.
   virtual std::vector<Request> look(const std::string& key) const = 0;

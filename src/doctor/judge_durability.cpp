@@ -63,7 +63,7 @@ Finding judge_log_of_mysql(const DatabaseFacts& facts) {
                 "another innodb_flush_method in its my.cnf");
   }
   const std::string doublewrite = shown(facts, "innodb_doublewrite");
-  // DETECT_ONLY finds a torn page, but has no copy to mend it by.
+  // DETECT_ONLY finds a torn page, and cannot restore it.
   if (!doublewrite.empty() &&
       (!is_set(facts, "innodb_doublewrite") || doublewrite == "DETECT_ONLY")) {
     return warn(name,

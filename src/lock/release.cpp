@@ -17,8 +17,7 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
     try {
       auto result = store.release(held.claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
       // The request before has released it, unless somebody else did so before both.
-      const bool is_gone = result.outcome == Released::not_held && !result.evicted_by;
-      return asked_before && is_gone ? ReleaseResult{Released::yes} : result;
+      return asked_before && result.has_gone() ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
       const auto again = later(BootClock::now(), pause);
       const bool may_pass =

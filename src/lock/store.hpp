@@ -93,6 +93,9 @@ struct ReleaseOptions {
 struct ReleaseResult {
   Released outcome = Released::not_held;
   std::optional<Who> evicted_by{};
+  /// The place has no hold of the token and knows of no eviction: an earlier request may have
+  /// released it.
+  bool has_gone() const { return outcome == Released::not_held && !evicted_by; }
 };
 
 /// Why a store is not asked for a while.

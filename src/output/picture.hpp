@@ -16,8 +16,8 @@ class Picture {
   Picture& operator=(const Picture&) = delete;
   ~Picture() { leave(); }
 
-  /// What is to be written to draw in place of what is there: lines, each as wide as `screen` at
-  /// most. What is too high is cut below. Empty while the job is not in front.
+  /// The text that draws `lines` in place of the lines before; each is as wide as `screen` at most.
+  /// Lines below the screen are cut. Empty while the job is not in front.
   std::string drawing(const std::string& lines, const Screen& screen);
   /// Until the next drawing. A terminal that takes nothing (^S) is left as it is.
   void leave();

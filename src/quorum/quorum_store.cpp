@@ -253,7 +253,8 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   const HoldName name{claim.key, claim.token};
   QuorumHold& quorum_hold = hold_to_renew(claim, terms.granted);
   HoldRound round = this->round(name);
-  // What a far server has to say of another hold would never be heard: each renewal is of all.
+  // This request overtakes the renewal of another hold at a server that has not answered yet, and
+  // at a far server it would do so each time.
   if (nodes_->owes_about_another(name)) {
     const auto longest = std::min(left_until(call_options.deadline) / 2, time_for_a_far_server);
     nodes_->await_stragglers(at_most(longest, call_options));

@@ -151,9 +151,7 @@ void RedisConnection::open(const CallOptions& call_options) {
     try {
       return Stream::connect(endpoint, {until, call_options.cancel_fd}, on_resolved_);
     } catch (const Error& error) {
-      // A file of TLS was good when we began: now it is being replaced.
-      if (links_ == 0 || error.kind() != ErrorKind::usage) throw;
-      throw Error(ErrorKind::unavailable, error.what());
+      throw error.after_good_files(links_ > 0);
     }
   });
   link_.emplace(std::move(endpoint), std::move(stream));

@@ -120,7 +120,8 @@ class RedisStore final : public Member {
   std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
                                                 const CallOptions& call_options);
 
-  /// Who was evicted, and whether the request was sent twice, so that the first may have done it.
+  /// The evicted holders, and whether the request was sent twice: then the server may have evicted
+  /// them at the first.
   std::pair<std::vector<Holder>, bool> evict_once(const LockKey& key, std::optional<Fence> fence,
                                                   const Who& by, const CallOptions& call_options);
 

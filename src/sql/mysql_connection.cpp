@@ -245,10 +245,7 @@ void MysqlConnection::connect(const CallOptions& call_options) {
     if (!was_not_reached(error, message)) break;
   }
   if (!is_open()) {
-    const Error refused = connect_error(error, message, address_, shown_);
-    // A file of TLS was good when we began: now it is being replaced.
-    if (refused.kind() == ErrorKind::usage && count_ > 0) throw_unavailable(refused.what());
-    throw Error(refused);
+    throw connect_error(error, message, address_, shown_).after_good_files(count_ > 0);
   }
   refuse_plain_text();
   const int fd = answered_fd();

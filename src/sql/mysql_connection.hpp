@@ -49,9 +49,9 @@ class MysqlConnection {
   MysqlConnection& operator=(const MysqlConnection&) = delete;
 
   /// Sends statements in one message; their results, up to the first that failed. Throws
-  /// Error{unavailable}, Error{denied}, or where a file for TLS is wrong Error{usage}, if there
-  /// is no connection to be had, and Error{unavailable} if it breaks: then the statements may have
-  /// been done.
+  /// Error{unavailable}, Error{denied}, or where a file for TLS is wrong Error{usage}, if it cannot
+  /// connect, and Error{unavailable} if the connection breaks: then the server may have done the
+  /// statements.
   std::vector<MysqlResult> query(const std::string& statements, const CallOptions& call_options);
 
   /// The same in two steps: in between answered_fd() becomes readable.

@@ -13,7 +13,7 @@ bool is_of_library(unsigned error);
 /// Whether another address of the same host may do, after a failure with this number and text.
 bool was_not_reached(unsigned error, const std::string& message);
 
-/// What a failure to connect is for dlock. `shown`: the URL for people.
+/// The error that a failure to connect raises. `shown`: the URL for people.
 Error connect_error(unsigned error, const std::string& message, const MysqlAddress& address,
                     const std::string& shown);
 

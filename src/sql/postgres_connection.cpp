@@ -79,9 +79,8 @@ void PostgresConnection::cannot_connect() {
   if (!error.sqlstate.empty()) throw_unavailable(said);
   // Of TLS libpq names no state.
   const ErrorKind kind = tls_error_kind(last_try(error.text));
-  // A file was good when we began: now it is being replaced.
-  if (kind == ErrorKind::usage && count_ > 0) throw_unavailable(said);
-  throw Error(kind, said, kind == ErrorKind::denied ? Cause::certificate : Cause::none);
+  const Cause cause = kind == ErrorKind::denied ? Cause::certificate : Cause::none;
+  throw Error(kind, said, cause).after_good_files(count_ > 0);
 }
 
 void PostgresConnection::broke() {
@@ -132,13 +131,14 @@ void PostgresConnection::connect(const CallOptions& call_options) {
     try {
       return connect_to(&hosts[i], share_of(call_options, left));
     } catch (const Error& error) {
+      const bool is_away = error.kind() == ErrorKind::unavailable;
       // Another host may have a certificate that is trusted.
-      const bool may_pass =
-          error.kind() == ErrorKind::unavailable || error.cause() == Cause::certificate;
-      if (error.kind() == ErrorKind::unavailable) away = error;
+      if (!is_away && error.cause() != Cause::certificate) throw;
+      if (is_away) away = error;
+      if (left > 1) continue;
       // A host that is away now may answer later.
-      if (may_pass && left == 1 && away) throw Error(*away);
-      if (!may_pass || left == 1) throw;
+      if (away) throw Error(*away);
+      throw;
     }
   }
 }

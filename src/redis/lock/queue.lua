@@ -80,8 +80,8 @@ local function newest()
   return ticket and {ticket = tonumber(ticket), id = id, owner = owner, who = who}
 end
 
--- Whoever brings a ticket stood in the queue, or orders the waiters of a quorum.
--- With the same ticket the same owner has come again, under another token.
+-- A request that brings a ticket stood in the queue, or orders the waiters of a quorum. With the
+-- same ticket the same owner has come again, under another token.
 local function is_superseded(older, ticket, owner)
   if not older or not ticket or older.id == token then return false end
   return ticket < older.ticket or

@@ -146,6 +146,20 @@ TEST_CASE("etcd: a record of a newer dlock, or of none, is left alone") {
   CHECK(dlock_at(etcd.url(), {"inspect"}).exit_code == 0);
 }
 
+/// How dlock is told of `url`, with the authority to trust and its own certificate.
+ProcessOptions under_tls(const std::string& url, const std::string& authority,
+                         const Certificate& own) {
+  ProcessOptions options = at(url);
+  options.env["DLOCK_TLS_CA"] = authority;
+  options.env["DLOCK_TLS_CERT"] = own.file;
+  options.env["DLOCK_TLS_KEY"] = own.key;
+  return options;
+}
+
+void overwrite(const std::string& file, const std::string& by) {
+  std::filesystem::copy_file(by, file, std::filesystem::copy_options::overwrite_existing);
+}
+
 TEST_CASE("etcd: certificates are verified, and a client shows its own") {
   if (is_missing<EtcdServers>()) return;
   const TestCa ca, stranger("Another CA");
@@ -180,11 +194,8 @@ TEST_CASE("etcd: a member whose certificate is refused is passed over for one th
   const std::string bad = "127.0.0.1:" + std::to_string(stranger.server.tls_port());
   const std::string good = "127.0.0.1:" + std::to_string(etcd.endpoint(0).port);
   const auto run_with = [&](const std::string& members) {
-    auto environment = at("etcds://" + members);
-    environment.env["DLOCK_TLS_CA"] = ca.file();
-    environment.env["DLOCK_TLS_CERT"] = options.tls->client.file;
-    environment.env["DLOCK_TLS_KEY"] = options.tls->client.key;
-    return dlock({"run", "-n", "-k", "a", "-t", "60s", "--", "true"}, environment);
+    return dlock({"run", "-n", "-k", "a", "-t", "60s", "--", "true"},
+                 under_tls("etcds://" + members, ca.file(), options.tls->client));
   };
   const auto served = run_with(bad + "," + good);
   CAPTURE(served.err);
@@ -199,34 +210,27 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
   options.tls = EtcdTls{before.issue("server"), before.file(), before.issue("client")};
   EtcdServers etcd(options);
   const TempDir dir;
-  const auto put = [&](const std::string& from, const std::string& name) {
-    std::filesystem::copy_file(from, dir / name, std::filesystem::copy_options::overwrite_existing);
+  const std::string authority = dir / "ca";
+  const Certificate own{dir / "cert", dir / "key"};
+  const auto put = [&](const TestCa& ca, const Certificate& client) {
+    overwrite(authority, ca.file());
+    overwrite(own.file, client.file);
+    overwrite(own.key, client.key);
   };
-  put(before.file(), "ca");
-  put(options.tls->client.file, "cert");
-  put(options.tls->client.key, "key");
-  auto environment = at(etcd.url());
-  environment.env["DLOCK_TLS_CA"] = dir / "ca";
-  environment.env["DLOCK_TLS_CERT"] = dir / "cert";
-  environment.env["DLOCK_TLS_KEY"] = dir / "key";
+  put(before, options.tls->client);
   Process holder = start_dlock(
       {"run", "-k", "a", "-t", "15s", "--", "sh", "-c",
        "echo >'" + (dir / "in") + "'; until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
-      environment);
+      under_tls(etcd.url(), authority, own));
   REQUIRE(eventually([&] { return std::filesystem::exists(dir / "in"); }));
   etcd.kill_hard(0);
   const Certificate server = after.issue("server"), client = after.issue("client");
-  const auto over = [](const std::string& from, const std::string& to) {
-    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
-  };
-  over(server.file, options.tls->server.file);
-  over(server.key, options.tls->server.key);
-  over(after.file(), options.tls->ca);
-  over(client.file, options.tls->client.file);
-  over(client.key, options.tls->client.key);
-  put(after.file(), "ca");
-  put(client.file, "cert");
-  put(client.key, "key");
+  overwrite(options.tls->server.file, server.file);
+  overwrite(options.tls->server.key, server.key);
+  overwrite(options.tls->ca, after.file());
+  overwrite(options.tls->client.file, client.file);
+  overwrite(options.tls->client.key, client.key);
+  put(after, client);
   etcd.start(0);
   etcd.await_leader();
   // Beyond the lease that was granted before.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,8 +20,6 @@
 
 namespace dlock::test {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Of the lies each point gets one of so many in a quick run, and its neighbours the others.
 constexpr std::size_t stride = 12;
@@ -189,7 +186,7 @@ struct Trials {
 };
 
 /// Runs them in turn, many at once, as most of them mostly wait, and begins none after `end`.
-Trials run_trials(const std::vector<Trial>& trials, Clock::time_point end) {
+Trials run_trials(const std::vector<Trial>& trials, Deadline end) {
   const int threads = tells_all_lies() ? 60 : 20;
   std::mutex mutex;
   Trials all;
@@ -198,7 +195,8 @@ Trials run_trials(const std::vector<Trial>& trials, Clock::time_point end) {
   for (int i = 0; i < threads; ++i) {
     running.emplace_back([&] {
       const auto place = new_lied_to();
-      for (std::size_t mine = next++; mine < trials.size() && Clock::now() < end; mine = next++) {
+      for (std::size_t mine = next++; mine < trials.size() && BootClock::now() < end;
+           mine = next++) {
         const Told told = lie_to(*trials[mine].command, trials[mine].plan, *place);
         const std::scoped_lock lock(mutex);
         ++all.done;
@@ -255,7 +253,7 @@ TEST_CASE("hostile server: one false reply at any point of any command breaks no
   Chance chance(seed);
   std::shuffle(trials.begin(), trials.end(), chance.engine());
   const auto length = length_of_this_run(std::chrono::hours(1));
-  const Trials told = run_trials(trials, Clock::now() + length);
+  const Trials told = run_trials(trials, BootClock::now() + length);
   MESSAGE(told.done << " of " << trials.size() << " lies told, dlock named " << told.complained
                     << ", seed " << seed);
   for (const std::string& fault : told.faults) CHECK_MESSAGE(false, fault);

@@ -89,18 +89,16 @@ TEST_CASE("the server's clock jumps forward: the holder is told with its next re
         return scene.start({"run", "-t", "6", "-k", "k", "--", "sh", "-c",
                             "echo $DLOCK_FENCE >fence; while :; do sleep 0.02; done"});
       },
-      [&] { return scene.has("fence") && !read_file(scene.path("fence")).empty(); },
-      "the holder did not begin");
+      [&] { return scene.has_text("fence"); }, "the holder did not begin");
   clock.advance(std::chrono::minutes(1));
   Process next = scene.start({"run", "-k", "k", "--", "sh", "-c",
                               "echo $DLOCK_FENCE >next; until [ -e go ]; do sleep 0.01; done"});
-  REQUIRE(eventually([&] { return scene.has("next") && !read_file(scene.path("next")).empty(); }));
+  const auto next_fence = scene.number_in("next");
   const Result result = holder.wait();
   CHECK(result.exit_code == 79);
   CHECK(times(result.err, "no longer has it") == 1);
-  const std::string next_fence = read_file(scene.path("next"));
-  CHECK(std::stoll(next_fence) > std::stoll(read_file(scene.path("fence"))));
-  CHECK(times(scene.inspect("k"), "\"fence\":" + std::to_string(std::stoll(next_fence))) == 1);
+  CHECK(next_fence > scene.number_in("fence"));
+  CHECK(times(scene.inspect("k"), "\"fence\":" + std::to_string(next_fence)) == 1);
   scene.touch("go");
   CHECK(next.wait().exit_code == 0);
 }

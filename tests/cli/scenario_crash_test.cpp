@@ -25,8 +25,6 @@ milliseconds ms_from(Deadline from, std::int64_t to_ns) {
                                           from.time_since_epoch());
 }
 
-pid_t pid_in(const std::string& path) { return static_cast<pid_t>(std::stol(read_file(path))); }
-
 /// A load on the machine only makes the next one later, so that the median of a few counts.
 milliseconds median(std::vector<milliseconds> all) {
   std::sort(all.begin(), all.end());
@@ -38,8 +36,7 @@ milliseconds from_the_end_of_the_group() {
   const LocalScene scene;
   Process holder =
       scene.start({"run", "-k", "k", "--", "sh", "-c", "sleep 60 & echo $! >left; wait"});
-  REQUIRE(eventually([&] { return scene.has("left") && !read_file(scene.path("left")).empty(); }));
-  const pid_t left = pid_in(scene.path("left"));
+  const auto left = static_cast<pid_t>(scene.number_in("left"));
   Process next = scene.queue_up("k", 1, stamp_start);
   holder.signal(SIGKILL);
   holder.wait();

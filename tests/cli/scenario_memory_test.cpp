@@ -21,18 +21,22 @@ Process held(const RedisScene& scene, const std::string& ttl) {
       [&] {
         return scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", until_go});
       },
-      [&] { return scene.has("fence") && !read_file(scene.path("fence")).empty(); },
-      "the job did not begin");
-}
-
-std::int64_t fence_of_job(const RedisScene& scene) {
-  return std::stoll(read_file(scene.path("fence")));
+      [&] { return scene.has_text("fence"); }, "the job did not begin");
 }
 
 std::int64_t next_fence(const RedisScene& scene) {
   const Result result = scene.run({"run", "-q", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE"});
   REQUIRE(result.exit_code == 0);
   return std::stoll(result.out);
+}
+
+/// The holder notices at its next renewal that the server has lost its lock, and fences go on.
+void is_told_of_the_loss(const RedisScene& scene, Process& job) {
+  const Result result = job.wait();
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "no longer has it") == 1);
+  CHECK(next_fence(scene) > scene.number_in("fence"));
 }
 
 RedisOptions durable(const std::string& fsync) {
@@ -56,8 +60,7 @@ TEST_CASE("only the lock is deleted: the holder notices at its next renewal, fen
   RedisScene scene;
   Process job = held(scene, "6");
   scene.server.command({"DEL", "dlock:{k}"});
-  CHECK(job.wait().exit_code == 79);
-  CHECK(next_fence(scene) > fence_of_job(scene));
+  is_told_of_the_loss(scene, job);
 }
 
 TEST_CASE("only the last fence is deleted: the lock is kept, and the next fence is larger") {
@@ -68,7 +71,7 @@ TEST_CASE("only the last fence is deleted: the lock is kept, and the next fence 
   REQUIRE(eventually([&] { return lease_end(scene.server, "k") > end + milliseconds(500); }));
   scene.touch("go");
   CHECK(job.wait().exit_code == 0);
-  CHECK(next_fence(scene) > fence_of_job(scene));
+  CHECK(next_fence(scene) > scene.number_in("fence"));
 }
 
 TEST_CASE("a server without memory evicts the lock: the holder notices at its next renewal, 79") {
@@ -79,20 +82,14 @@ TEST_CASE("a server without memory evicts the lock: the holder notices at its ne
   scene.server.command({"SET", "x", "y"});  // refused, once all that may go has gone
   CHECK(scene.server.command({"EXISTS", "dlock:{k}"}).number == 0);
   scene.server.command({"CONFIG", "SET", "maxmemory", "0"});
-  const Result result = job.wait();
-  CHECK(result.exit_code == 79);
-  CHECK(times(result.err, "no longer has it") == 1);
-  CHECK(next_fence(scene) > fence_of_job(scene));
+  is_told_of_the_loss(scene, job);
 }
 
 TEST_CASE("FLUSHALL under a holder: it notices at its next renewal, 79, and fences go on") {
   RedisScene scene;
   Process job = held(scene, "6");
   scene.server.command({"FLUSHALL"});
-  const Result result = job.wait();
-  CHECK(result.exit_code == 79);
-  CHECK(times(result.err, "no longer has it") == 1);
-  CHECK(next_fence(scene) > fence_of_job(scene));
+  is_told_of_the_loss(scene, job);
 }
 
 TEST_CASE("SCRIPT FLUSH under a holder: its renewal brings the script, and the lock is kept") {
@@ -123,11 +120,7 @@ TEST_CASE("a server loses the tail of its log: the holder notices at its next re
   scene.server.kill_hard();
   cut_the_tail(scene.server, 30);
   scene.server.restart();
-  const Result result = job.wait();
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 79);
-  CHECK(times(result.err, "no longer has it") == 1);
-  CHECK(next_fence(scene) > fence_of_job(scene));
+  is_told_of_the_loss(scene, job);
 }
 
 /// Its replies come once the data are on the disk; the lease is counted from the request.

@@ -9,27 +9,13 @@
 namespace dlock::test {
 namespace {
 
-bool has_line(const RedisScene& scene, const std::string& name) {
-  return scene.has(name) && !read_file(scene.path(name)).empty();
-}
-
 /// A `run` of k, with a short lease, whose command has written to the file `name`.
 Process started(const RedisScene& scene, const std::string& script, const std::string& name) {
   return patient_start(
       [&] {
         return scene.start({"run", "-t", "6s", "-k", "k", "--", "sh", "-c", script});
       },
-      [&] { return has_line(scene, name); }, "the command did not begin");
-}
-
-/// The fence that a command has written to a file.
-std::int64_t fence_in(const RedisScene& scene, const std::string& name) {
-  REQUIRE(eventually([&] { return has_line(scene, name); }));
-  return std::stoll(read_file(scene.path(name)));
-}
-
-pid_t pid_in(const RedisScene& scene, const std::string& name) {
-  return static_cast<pid_t>(fence_in(scene, name));
+      [&] { return scene.has_text(name); }, "the command did not begin");
 }
 
 }  // namespace
@@ -39,14 +25,14 @@ TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the nex
   Process late = started(
       scene, "echo $$ >pid; echo $DLOCK_FENCE >late; while :; do echo >>beats; sleep 0.005; done",
       "late");
-  const std::int64_t late_fence = fence_in(scene, "late");
-  const pid_t command = pid_in(scene, "pid");
+  const std::int64_t late_fence = scene.number_in("late");
+  const auto command = static_cast<pid_t>(scene.number_in("pid"));
   late.signal(SIGSTOP);
   late.wait_until_stopped();
   kill(command, SIGSTOP);
   Process next = scene.start({"run", "-k", "k", "--", "sh", "-c",
                               "echo $DLOCK_FENCE >next; until [ -e go ]; do sleep 0.01; done"});
-  const std::int64_t next_fence = fence_in(scene, "next");
+  const std::int64_t next_fence = scene.number_in("next");
   CHECK(next_fence > late_fence);
   const std::string held = "\"fence\":" + std::to_string(next_fence);
   const std::string before = scene.inspect("k"), beats = read_file(scene.path("beats"));
@@ -75,7 +61,7 @@ TEST_CASE("a command that stands still keeps its lock for as long as dlock runs"
   RedisScene scene;
   Process holder =
       started(scene, "echo $$ >pid; until [ -e go ]; do sleep 0.01; done; exit 3", "pid");
-  const pid_t command = pid_in(scene, "pid");
+  const auto command = static_cast<pid_t>(scene.number_in("pid"));
   kill(command, SIGSTOP);
   const Deadline end = lease_end(scene.server, "k");
   REQUIRE(eventually([&] { return BootClock::now() > end || !scene.is_held("k"); }));

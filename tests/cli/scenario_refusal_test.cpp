@@ -30,12 +30,10 @@ const std::vector<std::string> refusals{
 struct Refused {
   Refused(const std::string& refusal, bool goes_on)
       : lie{refusal, [refusal](const std::string&) { return FalseReply{refusal + "\r\n"}; }} {
-    // The server has the script then, so that one request is one reply: the first two are to the
-    // connection's name, and the grant.
-    REQUIRE(scene.run({"run", "-q", "-k", "warm", "--", "true"}).exit_code == 0);
+    scene.send_the_script();
     LiePlan plan;
     plan.lie = &lie;
-    plan.at = 3;
+    plan.at = 3;  // the first two are to the connection's name, and the grant
     plan.goes_on = goes_on;
     relay = std::make_unique<LyingRelay>(std::vector<Address>{scene.server.address()}, plan);
     scene.go_through(relay->addresses().front().url());
@@ -116,7 +114,7 @@ TEST_CASE("a master cut off from its replicas grants and renews nothing: 79, the
   Process holder = scene.start({"run", "-t", "9", "-k", "k", "--", "sh", "-c",
                                 "echo $DLOCK_FENCE >fence; \"$STAMP\" \"$LOG\" start k 1; while :; "
                                 "do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.02; done"});
-  REQUIRE(eventually([&] { return scene.has("log") && !read_file(scene.log()).empty(); }));
+  REQUIRE(eventually([&] { return scene.has_text("log"); }));
   replica.stop();
   const Result lost = holder.wait();
   CAPTURE(lost.err);
@@ -134,7 +132,7 @@ TEST_CASE("a master cut off from its replicas grants and renews nothing: 79, the
                                  "echo $DLOCK_FENCE >next; \"$STAMP\" \"$LOG\" start k 2; "
                                  "\"$STAMP\" \"$LOG\" end k 2"});
   CHECK(next.exit_code == 0);
-  CHECK(std::stoll(read_file(scene.path("next"))) > std::stoll(read_file(scene.path("fence"))));
+  CHECK(scene.number_in("next") > scene.number_in("fence"));
   CHECK(overlaps(scene.log()).empty());
   master.cont();
 }

@@ -51,12 +51,6 @@ std::int64_t fence_now(const RedisScene& scene) {
   return std::stoll(result.out);
 }
 
-/// The server has the script, so that one request is one reply.
-void warm_up(const RedisScene& scene) {
-  REQUIRE(scene.run({"run", "-q", "-k", "warm", "--", "true"}).exit_code == 0);
-  scene.server.command({"DEL", "dlock:{warm}:fence"});
-}
-
 }  // namespace
 
 TEST_CASE("Redis stopped: the command is dead before the lease ends, 79") {
@@ -153,7 +147,7 @@ TEST_CASE("a fence is larger than every one before, whatever the server has forg
 
 TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key is free") {
   RedisScene scene;
-  warm_up(scene);
+  scene.send_the_script();
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
   bool is_free = false;
@@ -177,7 +171,7 @@ TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key 
 /// It holds already when it asks again, and is told so.
 TEST_CASE("the message that lets a waiter in is lost: it asks again and holds once") {
   RedisScene scene;
-  warm_up(scene);
+  scene.send_the_script();
   FaultProxy proxy(scene.server.address());
   Process holder = scene.hold("k", "go");
   scene.go_through(proxy.url());

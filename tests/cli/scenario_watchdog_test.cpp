@@ -56,14 +56,10 @@ std::int64_t last_beat(const Scene& scene) {
   return all.empty() ? 0 : all.back().end_ns;
 }
 
-bool has_text(const Scene& scene, const std::string& name) {
-  return scene.has(name) && !read_file(scene.path(name)).empty();
-}
-
 void takes_the_group_along(const Scene& scene) {
   Process dlock = start_guarded(scene, "sleep 61 & echo $! >helper; wait",
-                                [&] { return has_text(scene, "helper"); });
-  const pid_t helper = std::stoi(read_file(scene.path("helper")));
+                                [&] { return scene.has_text("helper"); });
+  const auto helper = static_cast<pid_t>(scene.number_in("helper"));
   const pid_t watchdog = awaited_watchdog_of(dlock.pid());
   REQUIRE(watchdog != 0);
   dlock.signal(SIGKILL);
@@ -105,9 +101,9 @@ TEST_CASE(
   RedisScene scene;
   Process dlock = start_guarded(
       scene, "setsid sleep 61 & echo $! >helper; echo $$ >command; wait",
-      [&] { return has_text(scene, "helper") && has_text(scene, "command"); }, {"-t", "6s"});
-  const pid_t helper = std::stoi(read_file(scene.path("helper")));
-  const pid_t command = std::stoi(read_file(scene.path("command")));
+      [&] { return scene.has_text("helper") && scene.has_text("command"); }, {"-t", "6s"});
+  const auto helper = static_cast<pid_t>(scene.number_in("helper"));
+  const auto command = static_cast<pid_t>(scene.number_in("command"));
   const std::string watchdog = std::to_string(awaited_watchdog_of(dlock.pid()));
   // The command's group is killed first, and then each other process, which takes its pidfd.
   Process slow({"strace", "-qq", "-o", "/dev/null", "-p", watchdog, "-e", "trace=pidfd_open", "-e",

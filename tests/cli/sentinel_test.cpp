@@ -94,11 +94,9 @@ TEST_CASE(
     REQUIRE(scene.fleet.failed_over(port));
     Process next = scene.start({"run", "-k", "k", "--", "sh", "-c",
                                 "echo $DLOCK_FENCE >next; until [ -e go ]; do sleep 0.01; done"});
-    REQUIRE(
-        eventually([&] { return scene.has("next") && !read_file(scene.path("next")).empty(); }));
+    const auto fence = scene.number_in("next");
     beside = first.running();
-    const std::int64_t fence = std::stoll(read_file(scene.path("next")));
-    CHECK(fence > std::stoll(read_file(scene.path("first"))));
+    CHECK(fence > scene.number_in("first"));
     lost = first.wait();
     CHECK(lost.exit_code == 79);
     CHECK(times(lost.err, "dlock: lost k: ") == 1);

@@ -20,6 +20,27 @@ bool exists(const RedisServer& server, const std::string& key) {
   return server.command({"EXISTS", key}).number == 1;
 }
 
+/// A lock of a library's, a holder of it and the next, and a client behind a proxy that evicts.
+struct NetOfLayout {
+  explicit NetOfLayout(const WrittenLayout& of_layout) : row(of_layout) {}
+
+  std::vector<Holder> evict() const { return store->evict(held.key, {}, evictor, soon()); }
+  bool is_held() const { return exists(server, row.key); }
+  /// The next holder has it, undisturbed.
+  void next_has_it() const {
+    CHECK(holder->renew(next, {.granted = Fence{}}, soon()).grant);
+    CHECK(release(*holder, next) == Released::yes);
+  }
+
+  const WrittenLayout& row;
+  RedisServer server{};
+  FaultProxy proxy{server.address()};
+  StorePtr store = compat_store(row.layout, proxy.address());
+  StorePtr holder = compat_store(row.layout, server.address());
+  Claim held = claim_on("N");
+  Claim next = claim_on("N");
+};
+
 RedisClient client_of(const RedisServer& server) {
   return RedisClient(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
 }
@@ -29,52 +50,35 @@ RedisClient client_of(const RedisServer& server) {
 TEST_CASE("compat: an eviction that arrives once more evicts nobody who came in between") {
   for (const WrittenLayout& row : written_layouts) {
     CAPTURE(row.layout);
-    const RedisServer server;
-    FaultProxy proxy(server.address());
-    const auto store = compat_store(row.layout, proxy.address());
-    const auto holder = compat_store(row.layout, server.address());
-    const Claim held = claim_on("N"), next = claim_on("N");
-    granted(*holder, held);
-    CHECK(store->evict(held.key, {}, evictor, soon()).size() == 1);
-    CHECK(!exists(server, row.key));
-    granted(*holder, next);
-    replay(server.address(), proxy.recorded().at(0));
-    CHECK(holder->renew(next, {.granted = Fence{}}, soon()).grant);
-    CHECK(release(*holder, next) == Released::yes);
+    NetOfLayout net(row);
+    granted(*net.holder, net.held);
+    CHECK(net.evict().size() == 1);
+    CHECK(!net.is_held());
+    granted(*net.holder, net.next);
+    replay(net.server.address(), net.proxy.recorded().at(0));
+    net.next_has_it();
   }
 }
 
 TEST_CASE("compat: an eviction repeated after its reply was lost tells whom it evicted") {
   for (const WrittenLayout& row : written_layouts) {
     CAPTURE(row.layout);
-    const RedisServer server;
-    FaultProxy proxy(server.address());
-    const auto store = compat_store(row.layout, proxy.address());
-    const auto holder = compat_store(row.layout, server.address());
-    const Claim held = claim_on("N"), next = claim_on("N");
+    NetOfLayout net(row);
     // Now there is a connection, and the server knows the script.
-    granted(*holder, held);
-    CHECK(store->evict(held.key, {}, evictor, soon()).size() == 1);
-    granted(*holder, held);
+    granted(*net.holder, net.held);
+    CHECK(net.evict().size() == 1);
+    granted(*net.holder, net.held);
     // Its look at the holder goes through.
-    proxy.hold(Direction::replies);
-    auto evicting =
-        std::async(std::launch::async, [&] { return store->evict(held.key, {}, evictor, soon()); });
-    while (exists(server, row.key)) {
-      REQUIRE(eventually([&] { return proxy.held(Direction::replies) > 0; }));
-      if (exists(server, row.key)) {
-        proxy.deliver_held(Direction::replies);
-        proxy.hold(Direction::replies);
-      }
-    }
-    granted(*holder, next);
-    proxy.drop_held(Direction::replies);
-    proxy.close_connections();
+    net.proxy.hold(Direction::replies);
+    auto evicting = std::async(std::launch::async, [&] { return net.evict(); });
+    let_through_until(net.proxy, [&] { return !net.is_held(); });
+    granted(*net.holder, net.next);
+    net.proxy.drop_held(Direction::replies);
+    net.proxy.close_connections();
     const auto evicted = evicting.get();
     REQUIRE(evicted.size() == 1);
     CHECK(evicted[0].library != "");
-    CHECK(holder->renew(next, {.granted = Fence{}}, soon()).grant);
-    CHECK(release(*holder, next) == Released::yes);
+    net.next_has_it();
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "support/eventually.hpp"
 #include "support/resp.hpp"
 
 namespace dlock::test {
@@ -160,6 +161,18 @@ std::vector<std::string> FaultProxy::recorded() {
   std::vector<std::string> all;
   thread_.ask([&] { all = traffic_.recorded; });
   return all;
+}
+
+void let_through_until(FaultProxy& proxy, const std::function<bool()>& done) {
+  const auto has_reply = [&] { return proxy.held(Direction::replies) > 0; };
+  while (!done()) {
+    if (!eventually([&] { return has_reply() || done(); })) {
+      throw Error(ErrorKind::bug, "no reply came");
+    }
+    if (done()) return;
+    proxy.deliver_held(Direction::replies);
+    proxy.hold(Direction::replies);
+  }
 }
 
 std::string replay(const Address& server, std::string_view bytes) {

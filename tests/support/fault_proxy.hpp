@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -81,6 +82,10 @@ class FaultProxy {
   Traffic traffic_;
   LoopThread thread_;  ///< last, as it uses all of the above
 };
+
+/// Of a proxy that holds replies: lets them through, one after the other, until `done()` comes
+/// true, and goes on holding the reply to the request that has done it.
+void let_through_until(FaultProxy& proxy, const std::function<bool()>& done);
 
 /// Sends recorded bytes once more, on a connection of their own, and returns the replies: as many
 /// as there are requests.

@@ -48,6 +48,17 @@ Process Scene::start_shell(const std::string& script) const {
 
 bool Scene::has(const std::string& name) const { return access(path(name).c_str(), F_OK) == 0; }
 
+bool Scene::has_text(const std::string& name) const {
+  return has(name) && !read_file(path(name)).empty();
+}
+
+std::int64_t Scene::number_in(const std::string& name) const {
+  if (!eventually([&] { return has_text(name); })) {
+    throw Error(ErrorKind::bug, "nothing was written to " + name);
+  }
+  return std::stoll(read_file(path(name)));
+}
+
 std::string Scene::inspect(const std::string& key) const {
   return run({"inspect", "--json", "-k", key}).out;
 }
@@ -122,6 +133,12 @@ std::string RedisScene::kept() const {
   std::vector<std::string> names;
   for (const Reply& name : server.command({"KEYS", "*"}).items) names.push_back(name.text);
   return sorted(std::move(names));
+}
+
+void RedisScene::send_the_script() const {
+  const Result run_once = run({"run", "-q", "-k", "warm", "--", "true"});
+  if (run_once.exit_code != 0) throw Error(ErrorKind::bug, "no lock was taken: " + run_once.err);
+  server.command({"DEL", "dlock:{warm}:fence"});
 }
 
 std::size_t RedisScene::waiting(const std::string& key) const {

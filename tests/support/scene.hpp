@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -47,6 +48,10 @@ class Scene {
   std::string log() const { return path("log"); }
   void touch(const std::string& name) const { write_file(path(name), ""); }
   bool has(const std::string& name) const;
+  /// Whether a command has written something there.
+  bool has_text(const std::string& name) const;
+  /// The number that a command writes there; waits for it.
+  std::int64_t number_in(const std::string& name) const;
 
   /// One line of `inspect --json`.
   std::string inspect(const std::string& key) const;
@@ -84,6 +89,8 @@ class RedisScene final : public Scene {
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
   std::size_t waiting(const std::string& key) const override;
+  /// The server has the script of locks when this returns, so that one request is one reply.
+  void send_the_script() const;
   /// From here on dlock goes through something else to the server.
   void go_through(const std::string& url) { url_ = url; }
 

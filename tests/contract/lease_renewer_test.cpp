@@ -216,10 +216,11 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   CHECK(keeper.start_by() == never);
   const auto renewed_until = keeper.safe_until();
   CHECK(eventually([&] { return keeper.safe_until() > renewed_until; }));
-  Held unconfirmed = keeper.stop().front();
+  keeper.stop();
   // A thread that was joined may stand in /proc a little longer.
   CHECK(eventually([&] { return thread_count() == at_first; }));
 
+  Held unconfirmed = take(*store, "k2", long_ttl);
   unconfirmed.grant.confirmed = false;
   LeaseRenewer at_once(*store, {unconfirmed}, nullptr, LeaseRenewer::Begin::when_due);
   CHECK(eventually([&] { return at_once.confirmed(); }));

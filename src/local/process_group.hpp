@@ -8,13 +8,14 @@
 
 namespace dlock {
 
-/// Whether a process group led by `leader` still has a member that runs. A zombie does not, and a
-/// leader's pid that is another process now proves that the group has gone: Linux gives no pid
-/// away that still names a group.
+/// Whether a process group led by `leader` still has a member that runs, other than the calling
+/// process. A zombie does not, and a leader's pid that is another process now proves that the group
+/// has gone: Linux gives no pid away that still names a group.
 Life group_life(const ProcessId& leader);
 
-/// Readable when the process ends, for up to `most` running members of a group; empty where /proc
-/// shows none, and of no group (0). One that ends says: look again.
+/// Readable when the process ends, for up to `most` running members of a group other than the
+/// calling process; empty where /proc shows none, and of no group (0). One that ends says: look
+/// again.
 std::vector<Fd> member_ends(pid_t group, std::size_t most);
 
 }  // namespace dlock

@@ -90,6 +90,35 @@ TEST_CASE("a group lives as long as one member runs, its leader or not, and zomb
   CHECK(eventually([&] { return group_life(id) == Life::over; }));
 }
 
+TEST_CASE("who asks for the lock does not wait for itself as the last of the holder's group") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  Forked leader([&] {
+    setpgid(0, 0);
+    const ProcessId id = process_now(getpid());
+    const pid_t member = fork();
+    if (member != 0) {
+      if (write(ends[1], &member, sizeof member) < 0) _exit(1);
+      sleep_for_ever();
+    }
+    while (process_life(id) != Life::over) usleep(1000);
+    const bool over = group_life(id) == Life::over && member_ends(id.pid, 16).empty();
+    if (write(ends[1], &over, sizeof over) < 0) _exit(1);
+    sleep_for_ever();
+  });
+  close(ends[1]);
+  pid_t member = 0;
+  REQUIRE(read(ends[0], &member, sizeof member) == sizeof member);
+  const ProcessId id = process_now(leader.pid());
+  leader.signal(SIGKILL);
+  bool over = false;
+  CHECK(read(ends[0], &over, sizeof over) == sizeof over);
+  close(ends[0]);
+  CHECK(over);
+  CHECK(group_life(id) == Life::alive);
+  kill(member, SIGKILL);
+}
+
 TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen") {
   TempDir dir;
   const Directory directory({dir.path(), true});

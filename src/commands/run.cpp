@@ -75,7 +75,7 @@ class Run {
                    std::optional<Watchdog>& watchdog);
   void keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
-  Terms terms(HeldLocks& holding, const std::optional<Watchdog>& watchdog);
+  Terms terms(HeldLocks& holding, std::optional<Watchdog>& watchdog);
   Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
   int lost_before_start(HeldLocks& holding);
@@ -183,7 +183,7 @@ void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>
   }
 }
 
-Terms Run::terms(HeldLocks& holding, const std::optional<Watchdog>& watchdog) {
+Terms Run::terms(HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   Terms terms;
   terms.stop_signal = settings_.stop_signal;
   terms.grace = settings_.grace;
@@ -192,7 +192,7 @@ Terms Run::terms(HeldLocks& holding, const std::optional<Watchdog>& watchdog) {
   terms.loss = holding.stop_source();
   terms.keep_running_on_loss = !stops_on_loss();
   terms.wait_tree = settings_.wait_tree;
-  if (watchdog) terms.killed_for_lease = [&] { return watchdog->has_killed(); };
+  if (watchdog) terms.watchdog = &*watchdog;
   terms.on_loss = [&] {
     loss_is_told_ = takes_a_line(STDERR_FILENO);
     if (loss_is_told_) log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");

@@ -63,12 +63,13 @@ class Supervisor {
 };
 
 Ending Supervisor::run() {
+  if (terms_.watchdog != nullptr && !terms_.wait_tree) terms_.watchdog->spare_rest_of(child_.pid());
   while (true) {
     sleep();
     // After a suspend, a SIGSTOP or a freeze the deadlines come first: before a signal is passed
     // on and before the child is continued.
     const auto reason = reason_to_stop();
-    if (terms_.killed_for_lease && terms_.killed_for_lease()) return stop(Reason::lost);
+    if (terms_.watchdog != nullptr && terms_.watchdog->has_killed()) return stop(Reason::lost);
     if (const auto ended = end()) return ended_by_itself(*ended);
     if (reason) return stop(*reason);
     hear_signals();
@@ -223,6 +224,7 @@ Ending Supervisor::ended_by_itself(const ChildEnd& end) const {
 /// From here on the outcome is fixed, whatever the child still does.
 Ending Supervisor::stop(Reason why) {
   stopping_ = true;
+  if (terms_.watchdog != nullptr) terms_.watchdog->spare_nothing();
   if (terms_.loss != nullptr) terms_.loss->keep_by_itself();
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();

@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "supervise/child.hpp"
 #include "supervise/signals.hpp"
+#include "supervise/watchdog.hpp"
 
 namespace dlock {
 
@@ -54,9 +55,9 @@ struct Terms {
   /// Called once, when a loss is noticed and the child runs on. A loss that stops it is told by
   /// the Ending alone: a message that blocks (a full pipe) must not delay the kill.
   std::function<void()> on_loss;
-  /// Whether another process has begun to kill the child, and all it started, for the lease that is
-  /// over: its end is then no end of its own, and what is left is killed here, too.
-  std::function<bool()> killed_for_lease;
+  /// If it has begun to kill the child, and all it started, for the lease that is over, the child's
+  /// end is no end of its own, and what is left is killed here, too. Null: none.
+  Watchdog* watchdog = nullptr;
   /// Called before dlock stops with its child (^Z): renew, for nobody will meanwhile.
   std::function<void()> before_stop;
 };

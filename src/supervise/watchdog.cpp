@@ -46,7 +46,8 @@ class Watchdog::Guard {
   /// `preexisting_children` were dlock's before the child.
   Guard(pid_t dlock, const Fd& dlock_end, Shared& shared,
         const std::vector<pid_t>& preexisting_children)
-      : dlock_end_(dlock_end),
+      : dlock_(dlock),
+        dlock_end_(dlock_end),
         shared_(shared),
         tree_(dlock, with_this_process(preexisting_children)) {}
 
@@ -54,6 +55,7 @@ class Watchdog::Guard {
     pollfd end[] = {{dlock_end_.get(), POLLIN, 0}};
     while (poll_until(end, kill_at()) == 0) {
       if (BootClock::now() < kill_at()) continue;  // renewed meanwhile
+      if (child_ended_by_itself()) _exit(0);
       kill_tree();
       poll_until(end, never);
     }
@@ -65,6 +67,13 @@ class Watchdog::Guard {
   Deadline kill_at() const {
     const Deadline gone_by{BootClock::duration(shared_.gone_by)};
     return gone_by == never ? never : gone_by - shared_.kill_cost;
+  }
+
+  /// A dlock that dies takes the child along, and is seen to be dead before the child is.
+  bool child_ended_by_itself() const {
+    const pid_t child = shared_.leaves_rest;
+    if (child == 0 || process_life(process_now(child)) != Life::over) return false;
+    return process_life(process_now(dlock_)) == Life::alive;
   }
 
   /// As the supervisor does it, but that nobody can be reaped here.
@@ -90,6 +99,7 @@ class Watchdog::Guard {
     }
   }
 
+  const pid_t dlock_;
   const Fd& dlock_end_;
   Shared& shared_;
   ProcessTree tree_;

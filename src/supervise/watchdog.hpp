@@ -27,6 +27,10 @@ class Watchdog {
   std::atomic<BootClock::rep>& gone_by() { return shared_->gone_by; }
   /// The child runs as this process group, which is not dlock's own.
   void child_started(pid_t group) { shared_->group = group; }
+  /// What this process, the child, leaves behind when it ends by itself outlives the lease, too.
+  void spare_rest_of(pid_t child) { shared_->leaves_rest = child; }
+  /// The opposite, as it is at the start: dlock has begun to stop the child with all it started.
+  void spare_nothing() { shared_->leaves_rest = 0; }
   /// Whether it had to do what dlock was too late for.
   bool has_killed() const { return shared_->has_killed; }
   /// The child has ended, or was stopped, by dlock itself: ends the watchdog.
@@ -38,6 +42,7 @@ class Watchdog {
     std::atomic<BootClock::rep> gone_by;
     const milliseconds kill_cost;
     std::atomic<pid_t> group{0};
+    std::atomic<pid_t> leaves_rest{0};
     std::atomic<bool> has_killed{false};
   };
   class Guard;

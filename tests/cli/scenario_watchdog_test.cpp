@@ -140,6 +140,40 @@ TEST_CASE("watchdog: a command that ended by itself before the lease keeps its e
   CHECK(dlock.wait().exit_code == 3);
 }
 
+TEST_CASE("watchdog: what a command that ended by itself leaves behind outlives the lease") {
+  RedisScene scene;
+  Process dlock = start_guarded(
+      scene,
+      "sleep 61 & echo $! >helper; echo $$ >command; until [ -e go ]; do sleep 0.02; done; exit 3",
+      [&] { return scene.has_text("helper") && scene.has_text("command"); }, {"-t", "6s"});
+  const auto helper = static_cast<pid_t>(scene.number_in("helper"));
+  const auto command = static_cast<pid_t>(scene.number_in("command"));
+  dlock.signal(SIGSTOP);
+  dlock.wait_until_stopped();
+  const Deadline end = lease_end(scene.server, "k");
+  scene.touch("go");
+  REQUIRE(eventually([&] { return !is_alive(command); }));
+  REQUIRE(eventually([&] { return BootClock::now() > end + milliseconds(100); }));
+  dlock.signal(SIGCONT);
+  CHECK(dlock.wait().exit_code == 3);
+  CHECK(is_alive(helper));
+}
+
+TEST_CASE("watchdog: dlock is stopped in the grace: what the command leaves behind is killed") {
+  RedisScene scene;
+  Process dlock = start_guarded(
+      scene, "(trap '' TERM; exec sleep 61) & echo $! >helper; echo $$ >command; wait",
+      [&] { return scene.has_text("helper") && scene.has_text("command"); }, {"-t", "6s"});
+  const auto helper = static_cast<pid_t>(scene.number_in("helper"));
+  const auto command = static_cast<pid_t>(scene.number_in("command"));
+  CHECK(scene.run({"release", "-k", "k", "--force"}).exit_code == 0);
+  REQUIRE(eventually([&] { return !is_alive(command); }));
+  dlock.signal(SIGSTOP);
+  CHECK(eventually([&] { return !is_alive(helper); }));
+  dlock.signal(SIGCONT);
+  CHECK(dlock.wait().exit_code == 79);
+}
+
 TEST_CASE("watchdog: dlock is killed: the command's whole process group goes with it") {
   takes_the_group_along(RedisScene());
   LocalScene local;

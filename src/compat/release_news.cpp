@@ -75,7 +75,13 @@ Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
     while (listener_ && listener_->is_open()) {
       const auto message = listener_->next_message({until, cancel_fd});
       if (!message) return Wake::Reason::due;
-      if (concerns_us(*message)) return paced(until, cancel_fd);
+      if (concerns_us(*message)) {
+        const Wake::Reason reason = paced(until, cancel_fd);
+        // One release is told on each channel and by the server: the key is read after all of them.
+        while (listener_->next_message({BootClock::now(), -1})) {
+        }
+        return reason;
+      }
       if (BootClock::now() >= until) return Wake::Reason::due;
     }
   } catch (const Error& error) {

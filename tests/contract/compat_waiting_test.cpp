@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
+#include "compat/release_news.hpp"
 #include "contract/compat_support.hpp"
 #include "support/eventually.hpp"
 #include "support/stretched.hpp"
@@ -108,6 +110,20 @@ TEST_CASE("compat: where the server may not track keys, a waiter hears all that 
     told("registry:N");
     CHECK(eventually([&] { return waiter.is_in(); }));
   }
+}
+
+TEST_CASE("compat: a release that is told on two channels wakes a waiter once") {
+  const RedisServer server;
+  RedisClient client(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
+  ReleaseNews news;
+  const Deadline patience = later(BootClock::now(), milliseconds(60'000));
+  REQUIRE(news.listen({&client, client.links()}, "N", {"of N", "of all"}, {patience, -1}));
+  server.command(
+      {"EVAL", "redis.call('PUBLISH', 'of N', 'N') redis.call('PUBLISH', 'of all', 'N')", "0"});
+  CHECK(news.await(patience, -1) == Wake::Reason::due);
+  Event cancelled;
+  cancelled.raise();
+  CHECK(news.await(patience, cancelled.fd()) == Wake::Reason::interrupted);
 }
 
 TEST_CASE("compat: a waiter whose second connection is cut goes on") {

@@ -55,7 +55,8 @@ class Attempt {
         outage_(listener, true) {}
 
   /// Where it may wait, it is in the queue from then on. With `patient` a server that does not
-  /// answer counts as a refusal: it was reached before, and wait() goes on trying.
+  /// answer counts as a refusal: it was reached before, and wait() goes on trying, if there is
+  /// time.
   End ask_once(int cancel_fd, bool patient);
   /// After ask_once was refused, or in its place with a ticket: stands in the queue. The listener
   /// is told that it begins to wait, if it does: with the first answer.
@@ -109,6 +110,8 @@ Attempt::End Attempt::ask_once(int cancel_fd, bool patient) {
     if (error.kind() == ErrorKind::interrupted) return Stop::interrupted;
     if (!patient || !is_unavailable(error)) throw;
     outage_.go_on(error, wait_end_, cancel_fd);
+    // Nobody has said that the key is held.
+    if (BootClock::now() >= wait_end_) throw;
   }
   return Stop::refused;
 }

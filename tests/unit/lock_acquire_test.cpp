@@ -1,11 +1,13 @@
-// How often a waiter asks while nothing happens.
+// How often a waiter asks while nothing happens, and how it ends without an answer.
 
 #include "lock/acquire.hpp"
 
 #include <doctest/doctest.h>
 
+#include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/wait.hpp"
 #include "lock/store.hpp"
 #include "support/silent_listener.hpp"
@@ -15,7 +17,7 @@ namespace {
 
 /// A key that a holder keeps for ever, renewing a lease of 30 s every ten: what a waiter does
 /// there, on a clock that moves when it sleeps.
-class HeldForEver final : public Store {
+class HeldForEver : public Store {
  public:
   HeldForEver(std::size_t ahead, std::optional<milliseconds> near_head)
       : ahead_(ahead), near_head_(near_head) {}
@@ -80,6 +82,45 @@ TEST_CASE("a waiter asks every 25 s at most, and near the head as often as its s
   CHECK(waiter_rate(0, milliseconds::max()) < idle);
   CHECK(waiter_rate(2, milliseconds::max()) < idle);
   CHECK(waiter_rate(0, milliseconds(1000)) > 0.9);
+}
+
+/// Grants each key once, and for the last one is silent until the wait is over.
+class SilentForTheLast final : public HeldForEver {
+ public:
+  explicit SilentForTheLast(milliseconds silence) : HeldForEver(0, {}), silence_(silence) {}
+
+  Answer acquire(const Claim& claim, const Ask&, const CallOptions&) override {
+    if (claim.key.text != "last") return Grant{};
+    sleep_until(later(BootClock::now(), silence_), -1);
+    throw Error(ErrorKind::unavailable, "no answer");
+  }
+  ReleaseResult release(const Claim& claim, const ReleaseOptions&, const CallOptions&) override {
+    released.push_back(claim.key.text);
+    return {Released::yes};
+  }
+
+  std::vector<std::string> released;
+
+ private:
+  milliseconds silence_;
+};
+
+TEST_CASE("a wait that ends before the first answer for a later key is no refusal by a holder") {
+  constexpr milliseconds wait{50};
+  SilentForTheLast store(2 * wait);
+  std::vector<Claim> claims(2);
+  claims[0].key = LockKey{"first"};
+  claims[1].key = LockKey{"last"};
+  AcquireTerms terms;
+  terms.wait = wait;
+  SilentListener silent;
+  try {
+    acquire(store, claims, terms, silent);
+    FAIL("it was refused by nobody");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unavailable);
+  }
+  CHECK(store.released == std::vector<std::string>{"first", "last"});
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -46,6 +47,13 @@ std::string essence_of(KeyState state) {
   for (Waiter& waiter : state.waiters) waiter.waiting = milliseconds(0);
   if (state.latch) state.latch->left = milliseconds(0);
   return key_json(state);
+}
+
+/// The lines that a pipe takes at once; of a line that is longer, as much as it takes.
+std::string_view fitting_lines(std::string_view text) {
+  const std::string_view most = text.substr(0, PIPE_BUF);
+  const auto end = most.rfind('\n');
+  return end == std::string_view::npos ? most : most.substr(0, end + 1);
 }
 
 void drain(const Fd& events) {
@@ -218,20 +226,23 @@ void Watch::write(const std::string& text) {
 }
 
 /// Writes no more at once than a pipe takes without standing still, so that signals are heard also
-/// while nobody reads. False, with errno, if it cannot be written.
+/// while nobody reads; and whole lines, so that a signal leaves no part of one. A line that is
+/// longer is finished first for a reader that takes it. False, with errno, if it cannot be written.
 bool Watch::is_written(const std::string& text) {
   std::string_view rest = text;
+  bool within_line = false;
   while (!rest.empty()) {
     pollfd fds[] = {{signals_.fd(), POLLIN, 0}, {STDOUT_FILENO, POLLOUT, 0}};
     poll_until(fds, never);
-    if (fds[0].revents != 0) hear();
+    if (fds[0].revents != 0 && !(within_line && fds[1].revents != 0)) hear();
     // A stop has left the picture: the rest of it would stand on the first screen.
     if (picture_ && !picture_->drawn()) return true;
     if (fds[1].revents == 0) continue;
-    const auto written =
-        ::write(STDOUT_FILENO, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF));
+    const std::string_view lines = fitting_lines(rest);
+    const auto written = ::write(STDOUT_FILENO, lines.data(), lines.size());
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0) return false;
+    if (written > 0) within_line = rest[static_cast<std::size_t>(written) - 1] != '\n';
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
   return true;

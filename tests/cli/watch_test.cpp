@@ -123,7 +123,7 @@ TEST_CASE("watch: ends quietly once nobody reads, though nothing changes") {
   });
 }
 
-TEST_CASE("watch: a signal ends it also while its reader stands still") {
+TEST_CASE("watch: a signal ends it also while its reader stands still, and leaves whole lines") {
   const Place place(Engine::local);
   for (int i = 10; i < 50; ++i) place.acquired("key-" + std::to_string(i));
   for (const std::vector<std::string>& more :
@@ -145,6 +145,10 @@ TEST_CASE("watch: a signal ends it also while its reader stands still") {
     }));
     watching.signal(SIGTERM);
     CHECK(watching.wait().signal == SIGTERM);
+    std::string left(4096, ' ');
+    const auto got = read(reader.get(), left.data(), left.size());
+    REQUIRE(got > 0);
+    CHECK(left[static_cast<std::size_t>(got) - 1] == '\n');
   }
 }
 

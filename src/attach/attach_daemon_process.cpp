@@ -1,7 +1,6 @@
 #include "attach/attach_daemon_process.hpp"
 
 #include <sys/socket.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "attach/attached_holds.hpp"
 #include "attach/release_socket.hpp"
+#include "attach/system_log.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/process.hpp"
@@ -142,9 +142,7 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
            signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) + " (" +
            name + ")";
   }
-  openlog("dlock", LOG_PID, LOG_USER);
-  syslog(LOG_ERR, "%s%s", text.c_str(), told.c_str());
-  closelog();
+  tell_system_log(text + told);
 }
 
 }  // namespace

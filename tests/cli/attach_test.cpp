@@ -4,8 +4,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <regex>
 
 #include "base/wait.hpp"
 #include "cli/attached.hpp"
@@ -287,49 +289,83 @@ class SystemLog {
  public:
   explicit SystemLog(const std::string& path)
       : fd_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    path.copy(name.sun_path, sizeof name.sun_path - 1);
-    REQUIRE(bind(fd_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0);
+    name_.sun_family = AF_UNIX;
+    path.copy(name_.sun_path, sizeof name_.sun_path - 1);
+    REQUIRE(bind(fd_.get(), address(), sizeof name_) == 0);
   }
   std::string next() const {
     char text[2000];
     const auto got = recv(fd_.get(), text, sizeof text, 0);
     return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
   }
+  /// Until it takes nothing more.
+  void fill() const {
+    const Fd writer(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    while (sendto(writer.get(), "x", 1, 0, address(), sizeof name_) == 1) {
+    }
+    REQUIRE(errno == EAGAIN);
+  }
 
  private:
+  const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&name_); }
+
+  sockaddr_un name_{};
   Fd fd_;
 };
 
+/// Whether this user may have such a namespace.
+bool has_mount_namespaces() { return run({"unshare", "-m", "true"}).exit_code == 0; }
+
+/// A script with a lock on `a<TAB>b` whose keeper writes to the socket `log` of the place.
+Process attached_with_log(const Place& place) {
+  auto script = place.start_shell(R"(exec unshare -m sh -ec '
+      mkdir -p dev
+      : >dev/null
+      mount --bind /dev/null dev/null
+      ln -sf "$PWD/log" dev/log
+      mount --rbind dev /dev
+      "$D" acquire -k "a	b" -t 6s --attach $$ >token
+      echo in
+      exec sleep 60')");
+  REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
+  CAPTURE(script.err());
+  REQUIRE(script.out() == "in\n");
+  return script;
+}
+
 TEST_CASE("attach: a loss is told to the system's log, with its reason and who was signalled") {
-  if (run({"unshare", "-m", "true"}).exit_code != 0) {
+  if (!has_mount_namespaces()) {
     MESSAGE("skipped: no mount namespace to be had");
     return;
   }
   on_each_engine([](const Place& place) {
     const SystemLog log(place.dir() / "log");
-    auto script = place.start_shell(R"(exec unshare -m sh -ec '
-        mkdir -p dev
-        : >dev/null
-        mount --bind /dev/null dev/null
-        ln -sf "$PWD/log" dev/log
-        mount --rbind dev /dev
-        "$D" acquire -k "a	b" -t 6s --attach $$ >token
-        echo in
-        exec sleep 60')");
-    REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
-    CAPTURE(script.err());
+    auto script = attached_with_log(place);
     CHECK(place.dlock({"release", "-q", "--force", "a\tb"}).exit_code == 0);
     CHECK(script.wait().signal == SIGTERM);
     std::string line;
     CHECK(eventually([&] { return !(line = log.next()).empty(); }));
     CAPTURE(line);
-    CHECK(line.starts_with("<11>"));  // user, error
-    CHECK(holds(line, " dlock["));
+    CHECK(std::regex_search(
+        line, std::regex("^<11>[A-Z][a-z]{2} [ 1-3][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} dlock\\[")));
     CHECK(holds(line, "]: lost a\\x09b: "));
     CHECK(holds(line, ": evicted by "));
     CHECK(holds(line, "; sent signal TERM to process " + std::to_string(script.pid()) + " (s"));
+    CHECK(keepers_leave(script.pid()));
+  });
+}
+
+TEST_CASE("attach: a system log that takes nothing keeps no keeper from what it has to do") {
+  if (!has_mount_namespaces()) {
+    MESSAGE("skipped: no mount namespace to be had");
+    return;
+  }
+  on_each_engine([](const Place& place) {
+    const SystemLog log(place.dir() / "log");
+    auto script = attached_with_log(place);
+    log.fill();
+    CHECK(place.dlock({"release", "-q", "--force", "a\tb"}).exit_code == 0);
+    CHECK(script.wait().signal == SIGTERM);
     CHECK(keepers_leave(script.pid()));
   });
 }

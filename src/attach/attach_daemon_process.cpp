@@ -42,6 +42,7 @@ class AttachDaemonProcess {
   bool bind_to_script();
   /// On trial it returns with the locks given back.
   void keep();
+  void end(milliseconds time);
   /// False if the one who forked us has gone without a commit.
   bool hear_parent();
   void tell_loss(const std::string& text);
@@ -71,7 +72,7 @@ void AttachDaemonProcess::live() {
   } catch (const std::exception& error) {
     // The script may be at work: without a daemon its locks end with their leases, or, where they
     // have none, with the script.
-    if (on_trial()) return holds_->give_back(time_to_give_back);
+    if (on_trial()) return end(time_to_give_back);
     tell_loss(std::string("the attach daemon failed: ") + error.what());
   }
 }
@@ -108,18 +109,25 @@ void AttachDaemonProcess::keep() {
         {script_.fd(), POLLIN, 0}, {holds_->fd(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
     door_->add_to(fds);
     poll_until(fds, std::min(holds_->look_by(), door_->open_by()));
-    if (script_.ended()) return holds_->give_back(time_to_release);
+    if (script_.ended()) return end(time_to_release);
     if (on_trial() && readable(channel_.get()) && !hear_parent()) {
       return holds_->give_back(time_to_give_back);
     }
     // Before the look: what a visitor is about to release is no loss.
     door_->serve(*holds_);
     while (const auto loss = holds_->look()) {
-      if (on_trial()) return holds_->give_back(time_to_give_back);
+      if (on_trial()) return end(time_to_give_back);
       tell_loss(*loss);
     }
     if (!holds_->in_trouble()) signalled_ = false;
   }
+}
+
+/// Says so first: the parent would take a daemon that is slow to release for one that is stopped,
+/// and the locks for kept.
+void AttachDaemonProcess::end(milliseconds time) {
+  if (on_trial()) say(daemon_lost);
+  holds_->give_back(time);
 }
 
 bool AttachDaemonProcess::hear_parent() {

@@ -10,8 +10,8 @@
 
 namespace dlock {
 
-// The messages between the two sides of an AttachDaemon. "lost": the
-// locks have been lost or given back. An error, told by its kind, one byte, and its line: given
+// The messages between the two sides of an AttachDaemon. "lost": the locks have been lost or given
+// back, or are just being given back. An error, told by its kind, one byte, and its line: given
 // back, too.
 inline constexpr char daemon_keeps[] = "keeps";
 inline constexpr char daemon_lost[] = "lost";

@@ -14,6 +14,7 @@
 #include "cli/line.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/full_pipe.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/scene.hpp"
 
@@ -247,6 +248,32 @@ TEST_CASE("attach: the keeper killed while the token is written: an error, and n
     CHECK(place.is_free("a"));
     CHECK(end_script(script));
   });
+}
+
+TEST_CASE(
+    "attach: a script that ends while its token is written is told of, though a release lasts") {
+  const Place place(Engine::redis);
+  Process script({"sleep", "60"});
+  const FullPipe full;
+  ProcessOptions options;
+  options.stdout_fd = full.writer.get();
+  const std::string pid = std::to_string(script.pid());
+  auto asker = place.start({"acquire", "-k", "a", "-t", "1m", "--attach", pid}, options);
+  // Itself and the keeper.
+  REQUIRE(eventually([&] { return keepers_of(script.pid()).size() == 2; }));
+  place.server().stop();
+  script.signal(SIGKILL);
+  script.wait();
+  char bytes[4096];
+  while (read(full.reader.get(), bytes, sizeof bytes) > 0) {
+  }
+  const auto result = asker.wait();
+  CHECK(result.exit_code == 75);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, "process " + pid + " has ended"));
+  place.server().cont();
+  CHECK(eventually([&] { return place.is_free("a"); }));
+  CHECK(keepers_leave(script.pid()));
 }
 
 TEST_CASE("attach: a keeper ends by its script alone, not by what a session or a host sends") {

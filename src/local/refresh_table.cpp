@@ -51,6 +51,13 @@ std::string undecided_text(const HoldEntry& hold, const std::string& why) {
 
 bool goes_by_process(const HoldEntry& hold) { return hold.inside() && hold.backing.by_process; }
 
+/// Of a hold whose processes have gone. A command is recorded before it starts: where none is,
+/// there was no work that a floor could be for. True if nothing is left of the hold.
+bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
+  if (hold.backing.command.pid == 0) hold.floor = milliseconds(0);
+  return expire_hold(table, hold, now);
+}
+
 void watch_holder(Watch& watch, const Directory& directory, const HolderIdentity& backing) {
   const Life process = process_life(backing.process);
   if (process == Life::unknown) {
@@ -91,7 +98,7 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
     }
     result.changed = true;
     result.left_mailboxes.push_back(hold.backing.mailbox);
-    if (!expire_hold(table, hold, now)) ++i;
+    if (!end_dead_hold(table, hold, now)) ++i;
   }
   for (WaiterEntry& waiter : table.queue) {
     const bool silent = waiter.seen + silence_worth_a_look < now;
@@ -146,7 +153,7 @@ Refreshed restart_after_boot(LockTable& table, microseconds now) {
     hold.at = hold.since = microseconds(0);
     const bool ended = goes_by_process(hold);
     if (ended) result.left_mailboxes.push_back(hold.backing.mailbox);
-    if (!ended || !expire_hold(table, hold, now)) ++i;
+    if (!ended || !end_dead_hold(table, hold, now)) ++i;
   }
   return result;
 }

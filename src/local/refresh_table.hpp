@@ -21,10 +21,10 @@ struct Refreshed {
 
 /// Applies what can be seen of the processes, before the rules: a hold of a living one is as good
 /// as renewed at `now`, a waiter that listens as good as seen; a hold whose dlock and command have
-/// gone ends (a floor stays). If its dlock has gone and its command runs, if at all, in another pid
-/// namespace, the lease decides. If this process has no /proc to look for the command, or may not
-/// open the FIFO, the hold stays after its lease, and `undecided` says why. A hold that was handed
-/// over and never confirmed is not renewed: its waiter may be stopped.
+/// gone ends (a floor stays if there was a command). If its dlock has gone and its command runs, if
+/// at all, in another pid namespace, the lease decides. If this process has no /proc to look for
+/// the command, or may not open the FIFO, the hold stays after its lease, and `undecided` says why.
+/// A hold that was handed over and never confirmed is not renewed: its waiter may be stopped.
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now);
 
 /// Whether refresh() at `now` found this hold alive, so that it needs no lease.

@@ -184,6 +184,33 @@ TEST_CASE("holding: --min-hold that is over when the command ends keeps nothing"
   });
 }
 
+TEST_CASE("holding: --min-hold keeps no key of a run that ended while it waited for another") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.hold("b");
+    const auto with = [](const std::string& wait) {
+      std::vector<std::string> words{"run", "-q", "-k", "a", "-k", "b", "--min-hold", "2m"};
+      if (!wait.empty()) words.insert(words.end(), {"-w", wait});
+      words.insert(words.end(), {"--", "true"});
+      return words;
+    };
+    for (const char* wait : {"0s", "200ms"}) {
+      CHECK(place.dlock(with(wait)).exit_code == 75);
+      CHECK(place.is_free("a"));
+    }
+    // A server cannot tell whether the command of a killed dlock has started.
+    std::vector<int> signals{SIGTERM};
+    if (place.is_local()) signals.push_back(SIGKILL);
+    for (const int signal : signals) {
+      auto waiter = place.start(with(""));
+      REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
+      CHECK(!place.is_free("a"));
+      waiter.signal(signal);
+      waiter.wait();
+      CHECK(place.is_free("a"));
+    }
+  });
+}
+
 TEST_CASE("holding: a holder that was thrown out stops its command and exits with 79") {
   on_each_engine([](const Place& place) {
     auto holder = place.start_shell(

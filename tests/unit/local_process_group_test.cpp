@@ -232,9 +232,11 @@ TEST_CASE(
   HoldEntry leased;
   leased.at = leased.since = microseconds(900'000'000);
   leased.lease = milliseconds(5);
-  HoldEntry floored = by_process;
-  floored.floor = milliseconds(7);
-  table.holds = {by_process, leased, floored};
+  HoldEntry not_begun = by_process;
+  not_begun.floor = milliseconds(7);
+  HoldEntry floored = not_begun;
+  floored.backing.command.pid = 4242;
+  table.holds = {by_process, leased, not_begun, floored};
   table.queue.resize(2);
   CHECK(restart_after_boot(table, microseconds(50)).changed);
   REQUIRE(table.holds.size() == 2);

@@ -292,22 +292,29 @@ TEST_CASE("a stopped waiter that is handed the lock costs the others two seconds
   CHECK(no_longer);
 }
 
-TEST_CASE("a killed holder with a floor leaves the key kept") {
-  Stage stage;
-  Forked holder([&] {
-    LocalStore own(stage.settings);
-    Claim claim = claim_on("k");
-    claim.floor = milliseconds(60'000);
-    wait_for_lock(own, claim);
-    ++stage.shared->value;
-    sleep_for_ever();
-  });
-  REQUIRE(eventually([&] { return stage.shared->value == 1; }));
-  holder.signal(SIGKILL);
-  holder.wait();
-  const Refusal refusal = refused(stage.store, claim_on("k"));
-  REQUIRE(refusal.held_by.size() == 1);
-  CHECK(refusal.held_by[0].kept);
+TEST_CASE("a killed holder with a floor leaves the key kept if its command had started") {
+  for (const bool started : {true, false}) {
+    CAPTURE(started);
+    Stage stage;
+    Forked holder([&] {
+      LocalStore own(stage.settings);
+      Claim claim = claim_on("k");
+      claim.floor = milliseconds(60'000);
+      wait_for_lock(own, claim);
+      setpgid(0, 0);
+      if (started) own.command_started(claim, getpid());
+      ++stage.shared->value;
+      sleep_for_ever();
+    });
+    REQUIRE(eventually([&] { return stage.shared->value == 1; }));
+    holder.signal(SIGKILL);
+    holder.wait();
+    CHECK(stage.held("k") == started);
+    if (!started) continue;
+    const Refusal refusal = refused(stage.store, claim_on("k"));
+    REQUIRE(refusal.held_by.size() == 1);
+    CHECK(refusal.held_by[0].kept);
+  }
 }
 
 TEST_CASE("what a process took to be renewed outlives it") {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -167,9 +168,7 @@ OpenSslPtr<SSL_CTX> make_context() {
   return context;
 }
 
-}  // namespace
-
-OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings) {
+OpenSslPtr<SSL_CTX> context_with(const TlsSettings& settings) {
   OpenSslPtr<SSL_CTX> made = make_context();
   SSL_CTX* const context = made.get();
   // Else OpenSSL would ask on the terminal.
@@ -181,6 +180,20 @@ OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings) {
   show_certificate(context, settings.certificate);
   prove_certificate(context, settings);
   return made;
+}
+
+}  // namespace
+
+OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings) {
+  // All connections of a process have the same files.
+  static std::atomic<bool> were_good{false};
+  try {
+    OpenSslPtr<SSL_CTX> context = context_with(settings);
+    were_good = true;
+    return context;
+  } catch (const Error& error) {
+    throw error.after_good_files(were_good);
+  }
 }
 
 }  // namespace dlock

@@ -148,11 +148,7 @@ void RedisConnection::open(const CallOptions& call_options) {
   const auto left = left_until(call_options.deadline) / (route_->may_move() ? tries : 1);
   const auto until = std::min(call_options.deadline, later(BootClock::now(), left));
   Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
-    try {
-      return Stream::connect(endpoint, {until, call_options.cancel_fd}, on_resolved_);
-    } catch (const Error& error) {
-      throw error.after_good_files(links_ > 0);
-    }
+    return Stream::connect(endpoint, {until, call_options.cancel_fd}, on_resolved_);
   });
   link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;

@@ -5,6 +5,7 @@
 
 #include "cli/attached.hpp"
 #include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/files.hpp"
 #include "support/scene.hpp"
 #include "support/tls_redis.hpp"
@@ -34,9 +35,11 @@ Result look(const std::string& url, const TlsRedis& trusted) {
   return dlock({"run", "-n", "-k", "k", "-t", "12", "--server", url, "--", "echo", "ran"}, options);
 }
 
-std::string url_of(const RedisServer& sentinel) {
-  return "rediss+sentinel://127.0.0.1:" + std::to_string(sentinel.tls_port()) + "/locks";
+std::string url_of_sentinel(int port) {
+  return "rediss+sentinel://127.0.0.1:" + std::to_string(port) + "/locks";
 }
+
+std::string url_of(const RedisServer& sentinel) { return url_of_sentinel(sentinel.tls_port()); }
 
 }  // namespace
 
@@ -68,6 +71,35 @@ TEST_CASE("tls: sentinel and master prove themselves, and a master that cannot i
     no_sentinel = look(url_of(sentinel), foreign).exit_code;
   }
   CHECK(no_sentinel == 77);
+}
+
+TEST_CASE("tls: a CA that is just being replaced ends no waiter behind Sentinel") {
+  const TlsRedis master;
+  const RedisServer sentinel = sentinel_for(master, master.server.tls_port());
+  FaultProxy proxy(Address{"", sentinel.tls_port()}, true);
+  const TempDir dir;
+  write_file(dir / "ca", read_file(master.ca.file()));
+  const Process holder = start_dlock({"run", "-k", "k", "-t", "60s", "--", "sh", "-c",
+                                      "until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
+                                     master.with_server());
+  REQUIRE(eventually([&] { return master.server.command({"EXISTS", "dlock:{k}"}).number == 1; }));
+  ProcessOptions options;
+  options.env = {{"DLOCK_TLS_CA", dir / "ca"},
+                 {"DLOCK_SERVER", url_of_sentinel(proxy.address().port)}};
+  Process waiter = start_dlock({"run", "-k", "k", "-t", "12s", "--", "echo", "ran"}, options);
+  REQUIRE(eventually([&] {
+    return master.server.command({"ZCARD", "dlock:{k}:queue"}).number == 1;
+  }));
+  write_file(dir / "ca", "");
+  const int before = proxy.connections();
+  master.server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+  CHECK(eventually([&] { return proxy.connections() >= before + 3 || !waiter.running(); }));
+  CHECK(waiter.running());
+  write_file(dir / "ca", read_file(master.ca.file()));
+  write_file(dir / "end", "");
+  const Result result = waiter.wait(milliseconds(90'000));
+  CAPTURE(result.err);
+  CHECK(result.out == "ran\n");
 }
 
 TEST_CASE("tls: a Cluster's nodes are reached under TLS, all verbs, and a keeper stays") {

@@ -67,6 +67,8 @@
   EACH(X509_get0_notAfter)                 \
   EACH(X509_get0_notBefore)                \
   EACH(X509_get_default_cert_dir)          \
+  EACH(X509_get_default_cert_dir_env)      \
+  EACH(X509_get_default_cert_file)         \
   EACH(X509_get_default_cert_file_env)     \
   EACH(X509_get_ext)                       \
   EACH(X509_get_ext_by_NID)                \

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -90,15 +91,31 @@ bool has_hashed_certificates(const std::string& path) {
   return false;
 }
 
+bool is_readable(const char* path) { return access(path, R_OK) == 0; }
+
+/// An OpenSSL that is linked into dlock looks where the distribution that built it keeps its
+/// certificates; others keep theirs here (https://go.dev/src/crypto/x509/root_linux.go).
+void trust_other_distribution(SSL_CTX* context) {
+  for (const char* bundle :
+       {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem",
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    if (is_readable(bundle) && openssl().SSL_CTX_load_verify_file(context, bundle) == 1) return;
+  }
+}
+
 /// The hashed directory, from which only what is needed is read, as long as it has something: to
 /// read all that a system trusts takes 20 ms. The variables are those of OpenSSL.
 void trust_system(SSL_CTX* context) {
   const OpenSsl& ssl = openssl();
   const bool file_is_named = std::getenv(ssl.X509_get_default_cert_file_env()) != nullptr;
-  if (file_is_named || !has_hashed_certificates(ssl.X509_get_default_cert_dir())) {
-    ssl.SSL_CTX_set_default_verify_file(context);
-  }
+  const bool is_named =
+      file_is_named || std::getenv(ssl.X509_get_default_cert_dir_env()) != nullptr;
+  const bool has_directory = has_hashed_certificates(ssl.X509_get_default_cert_dir());
+  if (file_is_named || !has_directory) ssl.SSL_CTX_set_default_verify_file(context);
   ssl.SSL_CTX_set_default_verify_dir(context);
+  if (is_named || has_directory || is_readable(ssl.X509_get_default_cert_file())) return;
+  trust_other_distribution(context);
 }
 
 void trust(SSL_CTX* context, const std::string& ca) {

@@ -104,6 +104,31 @@ TEST_CASE("tls: a server is believed what its certificate proves and nothing els
   check_never_runs(environment, 77);
 }
 
+TEST_CASE("tls: what the system trusts is found where another distribution keeps it") {
+  const TlsRedis redis;
+  auto environment = redis.with_server();
+  environment.env.erase("DLOCK_TLS_CA");
+  environment.env["D"] = dlock_path();
+  const auto run_in = [&](const TempDir& etc_ssl) {
+    environment.env["SYSTEM"] = etc_ssl.path();
+    const std::string line =
+        R"(mount --bind "$SYSTEM" /etc/ssl || exit 99; exec "$D" run -k k -- true)";
+    return run({"unshare", "-m", "sh", "-c", line}, clean(environment));
+  };
+  const TempDir of_suse, of_alpine, of_nobody;
+  write_file(of_suse / "ca-bundle.pem", read_file(redis.ca.file()));
+  write_file(of_alpine / "cert.pem", read_file(redis.ca.file()));
+  const Result trusted = run_in(of_suse);
+  if (trusted.exit_code == 99 || trusted.err.find("unshare") != std::string::npos) {
+    MESSAGE("skipped: no mount here");
+    return;
+  }
+  CAPTURE(trusted.err);
+  CHECK(trusted.exit_code == 0);
+  CHECK(run_in(of_alpine).exit_code == 0);
+  CHECK(run_in(of_nobody).exit_code == 77);
+}
+
 TEST_CASE("tls: client certificates are asked for and refused in words, 77, with TLS 1.3 and 1.2") {
   const TlsRedis redis;
   const TestCa other("Other CA");

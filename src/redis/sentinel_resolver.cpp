@@ -42,8 +42,11 @@ SentinelResolver::SentinelResolver(std::vector<Endpoint> sentinels, std::string 
 Endpoint SentinelResolver::find(const CallOptions& call_options) {
   std::vector<Error> troubles;
   for (std::size_t i = 0; i < sentinels_.size(); ++i) {
-    const auto share = left_until(call_options.deadline) / static_cast<int>(sentinels_.size() - i);
-    const auto until = later(BootClock::now(), std::min(share, longest_silence));
+    const auto left = left_until(call_options.deadline);
+    const auto not_asked = static_cast<int>(sentinels_.size() - i);
+    // Where no other is left, a slow answer is better than none; the server needs some time, too.
+    const auto longest = not_asked == 1 ? std::max(longest_silence, left / 2) : longest_silence;
+    const auto until = later(BootClock::now(), std::min(left / not_asked, longest));
     try {
       const auto answer = ask(sentinels_[i], {until, call_options.cancel_fd});
       std::swap(sentinels_[0], sentinels_[i]);

@@ -7,6 +7,7 @@
 
 #include "cli/line.hpp"
 #include "support/fake_server.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/resp.hpp"
 #include "support/scene.hpp"
 #include "support/sentinels.hpp"
@@ -250,6 +251,15 @@ TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
   const Result none = try_sentinel_lock("redis+sentinel://" + rest + "/locks", "6s");
   CHECK(none.exit_code == 69);
   CHECK(none.err.find("none of 3 sentinels is usable: ") != std::string::npos);
+}
+
+TEST_CASE("a sentinel that answers slowly is waited for where there is no other") {
+  RedisServer master({true, false, "", {}, {}});
+  FakeServer naming = sentinel_naming("127.0.0.1", std::to_string(master.port()));
+  FaultProxy slow(naming.address(), true);
+  slow.delay(Direction::replies, milliseconds(1200));
+  const std::string at = "redis+sentinel://127.0.0.1:" + std::to_string(slow.address().port);
+  CHECK(eventually([&] { return try_sentinel_lock(at + "/locks").out == "ran\n"; }));
 }
 
 TEST_CASE("a master that became a replica is left for the new one, also on an open connection") {

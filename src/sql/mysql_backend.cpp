@@ -17,21 +17,20 @@ constexpr Dialect in_mysql = Dialect::mysql;
 /// More wake channels than these are not looked for.
 constexpr std::size_t most_channels = 500;
 
-/// The columns of place_state.
-enum Column : std::size_t {
+/// The columns of select_record().
+enum RecordColumn : std::size_t { version_column, body_column };
+
+/// The first columns of select_place(); listeners follow.
+enum PlaceColumn : std::size_t {
   clock_column,
   read_only_column,
   storage_read_only_column,
-  version_column,
-  body_column
+  place_columns
 };
 
-constexpr std::string_view place_state = ", @@global.read_only, @@innodb_read_only, ";
-
-/// A record, or NULLs, with the state of the server: always one row.
-std::string select_one(const std::string& name) {
-  return "SELECT " + std::string(clock_expression(in_mysql)) + std::string(place_state) +
-         "d.version, d.body FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
+/// A record, or NULLs: always one row.
+std::string select_record(const std::string& name) {
+  return "SELECT d.version, d.body FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
          bytes_literal(name, in_mysql);
 }
 
@@ -48,21 +47,21 @@ void add_channels(std::string_view text, std::set<std::string>& channels) {
   }
 }
 
-/// One row: the connections that listen to each of `channels`, or NULL.
-std::string select_listeners(const std::set<std::string>& channels) {
-  std::string text;
-  for (const std::string& each : channels) {
-    text += (text.empty() ? "SELECT IS_USED_LOCK(" : ", IS_USED_LOCK(") + quoted(each) + ")";
-  }
+/// One row: the clock and state of the server, and the connections that listen to each of
+/// `channels`, or NULL. Within a statement the server's clock stands still, also while it waits for
+/// the table. A clock that is older than the record would make another client's lease shorter, so
+/// it comes with a statement of its own, after the one that reads the record.
+std::string select_place(const std::set<std::string>& channels) {
+  std::string text = "SELECT " + std::string(clock_expression(in_mysql)) +
+                     ", @@global.read_only, @@innodb_read_only";
+  for (const std::string& each : channels) text += ", IS_USED_LOCK(" + quoted(each) + ")";
   return text;
 }
 
-std::set<std::string> listeners_in(const MysqlResult& result) {
+std::set<std::string> listeners_in(const MysqlResult::Row& place) {
   std::set<std::string> ids;
-  for (const auto& row : result.rows) {
-    for (const auto& id : row.columns) {
-      if (id) ids.insert(*id);
-    }
+  for (std::size_t i = place_columns; i < place.columns.size(); ++i) {
+    if (place[i]) ids.insert(*place[i]);
   }
   return ids;
 }
@@ -153,13 +152,13 @@ std::vector<MysqlResult> MysqlBackend::done(const std::string& statements,
   return results;
 }
 
-Snapshot MysqlBackend::state_from(const MysqlResult::Row& row, Deadline sent) {
-  if (is_on(row[read_only_column]) || is_on(row[storage_read_only_column])) {
+Snapshot MysqlBackend::state_from(const MysqlResult::Row& place, Deadline sent) {
+  if (is_on(place[read_only_column]) || is_on(place[storage_read_only_column])) {
     close();
     throw_unavailable(name() + ": read-only: locks need the primary");
   }
-  if (!row[clock_column]) throw_unavailable(name() + ": no answer");
-  const auto clock = parse_number(*row[clock_column], 0, latest_time.count());
+  if (!place[clock_column]) throw_unavailable(name() + ": no answer");
+  const auto clock = parse_number(*place[clock_column], 0, latest_time.count());
   if (!clock) throw_unavailable(name() + ": it tells no time");
   Snapshot seen;
   seen.sent = sent;
@@ -171,22 +170,22 @@ Snapshot MysqlBackend::state_from(const MysqlResult::Row& row, Deadline sent) {
 std::string MysqlBackend::select_known(const std::string& name) {
   if (known_record_ != name) known_channels_.clear();
   known_record_ = name;
-  return select_one(name) +
-         (known_channels_.empty() ? "" : "; " + select_listeners(known_channels_));
+  return select_record(name) + "; " + select_place(known_channels_);
 }
 
 Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, Deadline sent,
                                      const CallOptions& call_options) {
-  const std::size_t own_results = known_channels_.empty() ? 1 : 2;
+  constexpr std::size_t own_results = 2;
   if (results.size() < own_results) throw_unavailable(name() + ": no answer");
   const MysqlResult& record = results[results.size() - own_results];
+  const auto& place = results.back().first();
   if (record.rows.empty()) throw_unavailable(name() + ": no answer");
   if (record.rows.size() > 1) {
     throw Error(ErrorKind::wrong_data,
                 name() + ": the table \"dlock\" there holds a name twice: it has no primary key");
   }
   const auto& row = record.first();
-  Snapshot seen = state_from(row, sent);
+  Snapshot seen = state_from(place, sent);
   if (row[version_column]) {
     seen.version = number_in(row[version_column]);
     seen.text = row[body_column].value_or("");
@@ -199,9 +198,8 @@ Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, De
   add_channels(seen.text, channels);
   const bool told = std::includes(known_channels_.begin(), known_channels_.end(), channels.begin(),
                                   channels.end());
-  known_channels_ = channels;
-  seen.alive =
-      told && own_results > 1 ? listeners_in(results.back()) : listeners(channels, call_options);
+  known_channels_ = channels.size() > most_channels ? std::set<std::string>() : channels;
+  seen.alive = told ? listeners_in(place) : listeners(channels, call_options);
   return seen;
 }
 
@@ -210,7 +208,7 @@ std::optional<std::set<std::string>> MysqlBackend::listeners(const std::set<std:
                                                              const CallOptions& call_options) {
   if (channels.empty()) return std::set<std::string>();
   if (channels.size() > most_channels) return std::nullopt;
-  return listeners_in(done(select_listeners(channels), call_options).back());
+  return listeners_in(done(select_place(channels), call_options).back().first());
 }
 
 void MysqlBackend::note_connection() {
@@ -267,11 +265,9 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
 RecordPage MysqlBackend::list(const std::string& prefix, const std::string& after,
                               const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  const auto results =
-      done("SELECT " + std::string(clock_expression(in_mysql)) + std::string(place_state) +
-               "NULL, NULL; SELECT name, body FROM dlock " +
-               page_condition(prefix, after, page_rows, in_mysql),
-           call_options);
+  const auto results = done(select_place({}) + "; SELECT name, body FROM dlock " +
+                                page_condition(prefix, after, page_rows, in_mysql),
+                            call_options);
   if (results.size() < 2) throw_unavailable(name() + ": no answer");
   RecordPage page;
   page.read = state_from(results.front().first(), sent);

@@ -53,7 +53,7 @@ class MysqlBackend final : public CasBackend {
   [[noreturn]] void refuse(const MysqlResult& failed) const;
   void create_table(const CallOptions& call_options);
   /// A snapshot without a record, by the columns that tell of the server.
-  Snapshot state_from(const MysqlResult::Row& row, Deadline sent);
+  Snapshot state_from(const MysqlResult::Row& place, Deadline sent);
   /// Reads a record, and who listens to the channels that it named last.
   std::string select_known(const std::string& name);
   /// What that has answered as the last of `results`.

@@ -7,6 +7,7 @@
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "sql/mysql_backend.hpp"
+#include "sql/statements.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
@@ -302,6 +303,24 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
   CHECK(renew(*holder, held));
   holder->suspend(Suspension::rest);
   CHECK(eventually([&] { return server.connections() == 0; }));
+}
+
+TEST_CASE("MariaDB: a read that waited for the table tells no time from before its record") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer& server = mariadb();
+  MysqlBackend waits(server.address(false), "mariadb");
+  MysqlConnection administrator(server.address(false), "mariadb");
+  REQUIRE_FALSE(administrator.query("LOCK TABLES dlock WRITE", soon()).back().failed());
+  auto reading = std::async(std::launch::async, [&] { return waits.read("x:k:k", "", soon()); });
+  const std::string is_waiting =
+      "SELECT count(*) FROM information_schema.processlist WHERE state LIKE "
+      "'Waiting for table metadata lock%'";
+  CHECK(eventually([&] { return server.text(is_waiting) == "1\n"; }));
+  // A renewal of another client may be as late as that.
+  const std::string clock = "SELECT " + std::string(clock_expression(Dialect::mysql));
+  const auto later_clock = administrator.query(clock, soon()).back().first()[0].value_or("");
+  REQUIRE_FALSE(administrator.query("UNLOCK TABLES", soon()).back().failed());
+  CHECK(reading.get().clock >= microseconds(std::stoll(later_clock)));
 }
 
 TEST_CASE("MariaDB: no option file makes a record that is there look like one just made") {

@@ -193,6 +193,9 @@ class CasBackend {
   /// Nothing for a place with a clock.
   virtual CasLeases* leases() { return nullptr; }
 
+  /// The most bytes of an Update's text that the place takes.
+  virtual std::size_t largest_record() const { return SIZE_MAX; }
+
   /// Drops the connection; the next request opens another.
   virtual void close() = 0;
 

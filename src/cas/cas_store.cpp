@@ -6,6 +6,7 @@
 #include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/escape.hpp"
 #include "base/random.hpp"
 #include "rule/table_views.hpp"
 
@@ -80,12 +81,29 @@ Snapshot CasStore::rewrite(
   }
 }
 
+/// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make it
+/// longer, too, and a holder must not lose its lease because others wait: half of the room is for
+/// waiters, as a grant to all of them has a message for each. A holder may enter again when that
+/// half is taken.
+void CasStore::check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const {
+  const std::size_t quarter = backend_->largest_record() / 4;
+  const auto added = record.added();
+  const std::size_t room = (added == OpenRecord::Added::waiter ? 2 : 3) * quarter;
+  if (added == OpenRecord::Added::nothing || bytes <= room) return;
+  throw_unavailable(backend_->name() + ": too many clients hold " + escaped(key.text) +
+                        " or wait for it: with another one its record would have " +
+                        std::to_string(bytes) + " bytes, of at most " + std::to_string(room) +
+                        ": try again later",
+                    Cause::other_reply);
+}
+
 Snapshot CasStore::change(const Change& how, const Try& attempt) {
   const std::string name = lock_record(how.key);
   const auto make = [&](const Snapshot& read, bool unsure) -> std::optional<Update> {
     OpenRecord record(how.key, how.self, read, backend_->name());
     bool must = attempt(record, unsure);
     Update update = record.update();
+    check_room(record, how.key, update.text.size());
     if (how.life != nullptr) keep_life(record, read, how, update);
     must = must || !update.begun_lives.empty();
     if (!must && !record.changed()) return std::nullopt;

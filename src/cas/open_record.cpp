@@ -134,6 +134,16 @@ bool OpenRecord::held_before(const Token& token) const {
   });
 }
 
+OpenRecord::Added OpenRecord::added() const {
+  const auto has_own = [&](const auto& entries) {
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const auto& entry) { return entry.token == self_; });
+  };
+  if (has_own(before_.holds) || has_own(before_.queue)) return Added::nothing;
+  if (has_own(table.queue)) return Added::waiter;
+  return has_own(table.holds) ? Added::hold : Added::nothing;
+}
+
 std::int64_t OpenRecord::lease_of(const Token& token) const {
   if (!seen_.lives) return 0;
   const auto life = seen_.lives->find(life_name(token));

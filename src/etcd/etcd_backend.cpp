@@ -17,8 +17,6 @@ using nlohmann::json;
 constexpr char before_life = '\n';
 constexpr char after_lives = '\n' + 1;
 constexpr std::string_view first_word_of_value = "ends ";
-/// etcd takes requests of 1.5 MB at most; this leaves room for the rest of one.
-constexpr std::size_t largest_record = 1'000'000;
 /// etcd takes 128 at most in a transaction.
 constexpr std::size_t most_operations = 120;
 constexpr int page_size = 500;
@@ -123,7 +121,7 @@ std::vector<json> EtcdBackend::operations(const std::string& name, const Snapsho
 std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, const Snapshot& over,
                                                    const Update& update,
                                                    const CallOptions& call_options) {
-  if (update.text.size() > largest_record) {
+  if (update.text.size() > largest_record()) {
     throw_unavailable(client_.name() +
                           ": too many wait or hold: the record of the key would have " +
                           std::to_string(update.text.size()) + " bytes, of 1000000 that etcd takes",

@@ -36,6 +36,8 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
   CasLeases* leases() override { return this; }
+  /// etcd takes requests of 1.5 MB at most; this leaves room for the rest of one.
+  std::size_t largest_record() const override { return 1'000'000; }
   void close() override;
   std::string name() const override { return client_.name(); }
 

@@ -41,6 +41,8 @@ class MysqlBackend final : public CasBackend {
   bool has_departures() const override { return true; }
   std::optional<Wake::Reason> await_departure(const Watched& watched, Deadline until,
                                               int cancel_fd) override;
+  /// A statement has it in hexadecimal digits, and the library sends 4 MiB at most.
+  std::size_t largest_record() const override { return 2'000'000; }
   void close() override;
   std::string name() const override { return connection_.name(); }
 

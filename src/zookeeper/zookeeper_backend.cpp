@@ -20,8 +20,6 @@ constexpr std::string_view first_word_of_value = "ends ";
 constexpr std::string_view incarnation_child = "i-";
 constexpr std::string_view client_child = "b-";
 constexpr std::size_t incarnation_bytes = 8;
-/// The servers take 1 MB at most (jute.maxbuffer); this leaves room for the rest of a request.
-constexpr std::size_t largest_record = 1'000'000;
 constexpr std::size_t page_size = 200;
 constexpr std::size_t records_per_sweep = 50;
 
@@ -267,7 +265,7 @@ std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(const 
 std::variant<Version, Snapshot> ZooKeeperBackend::write(const std::string& record,
                                                         const Snapshot& over, const Update& update,
                                                         const CallOptions& call_options) {
-  if (update.text.size() > largest_record) {
+  if (update.text.size() > largest_record()) {
     throw_unavailable(name() + ": too many wait or hold: the record of the key would have " +
                           std::to_string(update.text.size()) +
                           " bytes, of 1000000 that ZooKeeper takes",

@@ -38,6 +38,8 @@ class ZooKeeperBackend final : public CasBackend {
   /// other that was named to read(): that the record was changed.
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
+  /// The servers take 1 MB at most (jute.maxbuffer); this leaves room for the rest of a request.
+  std::size_t largest_record() const override { return 1'000'000; }
   void close() override { client_.close(); }
   std::string name() const override { return client_.name(); }
 

@@ -48,9 +48,11 @@ std::string with_messages(const std::string& write, const std::vector<Wakeup>& w
          ") n(c, m)";
 }
 
-/// Another transaction was faster, and this one undone.
+/// Another transaction was faster, or holds the row for longer than the `lock_timeout` that the
+/// administrator has set; and this one was undone.
 bool was_lost(const PostgresResult& result) {
-  return result.sqlstate() == "40001" || result.sqlstate() == "40P01";
+  const std::set<std::string_view> states{"40001", "40P01", "55P03"};
+  return states.contains(result.sqlstate());
 }
 
 }  // namespace

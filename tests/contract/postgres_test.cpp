@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <future>
+#include <set>
+
 #include "base/error.hpp"
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
@@ -110,6 +113,27 @@ TEST_CASE(
   CHECK(wake.why == Wake::Reason::granted);
   CHECK(wake.grant);
   CHECK(waiter.requests() == 0);
+}
+
+TEST_CASE("PostgreSQL: a renewal goes on asking where the server lets none wait long for a row") {
+  if (is_missing<PostgresServer>()) return;
+  PostgresServer server({.config = {"lock_timeout=200ms"}});
+  const auto holder = postgres_store(server.url());
+  const Claim held = claim_on("k");
+  granted(*holder, held);
+  PostgresConnection other({server.url(), {}, "other"});
+  REQUIRE_FALSE(other.query("BEGIN; SELECT 1 FROM dlock FOR UPDATE", soon()).back().failed());
+  auto renewing = std::async(std::launch::async, [&] { return renew(*holder, held); });
+  // A third try: it has been sent away twice.
+  std::set<std::string> tries;
+  CHECK(eventually([&] {
+    tries.insert(
+        server.text("SELECT xact_start FROM pg_stat_activity WHERE wait_event_type = 'Lock'"));
+    tries.erase("");
+    return tries.size() >= 3;
+  }));
+  REQUIRE_FALSE(other.query("ROLLBACK", soon()).back().failed());
+  CHECK(renewing.get());
 }
 
 TEST_CASE("PgBouncer: waiters poll in transaction mode, in order, and no session listens") {

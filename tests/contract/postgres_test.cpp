@@ -136,6 +136,24 @@ TEST_CASE("PostgreSQL: a renewal goes on asking where the server lets none wait 
   CHECK(renewing.get());
 }
 
+TEST_CASE(
+    "PostgreSQL: a latch that is opened takes away what has ended, however many others last") {
+  if (is_missing<PostgresServer>()) return;
+  PostgresServer server;
+  server.query(std::string(postgres_schema()));
+  // More than one look covers, none of which ends soon.
+  server.query(
+      "INSERT INTO dlock SELECT convert_to('dlock:latch:a' || n, 'UTF8'), 1, 9e15, "
+      "convert_to('x', 'UTF8') "
+      "FROM generate_series(1, 60) n; "
+      "INSERT INTO dlock VALUES ('dlock:latch:z', 1, 1, 'x')");
+  CasStore store(std::make_unique<PostgresBackend>(PostgresTerms{server.url(), {}, "postgres"}),
+                 "dlock:");
+  store.open_latch(LockKey{"m"}, LatchTerms{.count = 1, .ttl = long_ttl}, soon());
+  CHECK(server.text("SELECT count(*) FROM dlock WHERE name = 'dlock:latch:z'") == "0\n");
+  CHECK(server.text("SELECT count(*) FROM dlock WHERE name >= 'dlock:latch:'") == "61\n");
+}
+
 TEST_CASE("PgBouncer: waiters poll in transaction mode, in order, and no session listens") {
   if (is_missing<PgBouncer>()) return;
   PostgresServer server;

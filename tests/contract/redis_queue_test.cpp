@@ -125,4 +125,30 @@ TEST_CASE("a key that is free for a waiter on its way is free for all after a mo
   CHECK(eventually([&] { return enters(*holder, claim_on(key)); }));
 }
 
+TEST_CASE("a dead waiter for whom there is no room keeps out those with room for a moment only") {
+  RedisEngine engine;
+  const auto store = engine.open();
+  granted(*store, claim_of("a", "k", no_limit));
+  auto dead = engine.open();
+  queue_up(*dead, claim_of("dead", "k"));
+  dead.reset();
+  REQUIRE(eventually([&] { return engine.server.command({"PUBSUB", "CHANNELS"}).items.empty(); }));
+  CHECK(eventually([&] { return enters(*store, claim_of("b", "k", no_limit)); }));
+}
+
+TEST_CASE("a living waiter for whom there is no room keeps out those with room") {
+  RedisEngine engine;
+  const auto store = engine.open(), living = engine.open();
+  const Claim held = claim_of("a", "k", no_limit);
+  granted(*store, held);
+  Claim waiting = claim_of("living", "k");
+  queue_up(*living, waiting);
+  CHECK(!enters(*store, claim_of("b", "k", no_limit)));
+  // It is told when the hold expires.
+  CHECK(news(*living, waiting, Wake::Reason::changed).has_value());
+  CHECK(!enters(*store, claim_of("c", "k", no_limit)));
+  release(*store, held);
+  CHECK(let_in(*living, waiting));
+}
+
 }  // namespace dlock::test

@@ -40,7 +40,7 @@ std::variant<Granted, Refused> RedisTable::acquire(const Claim& claim, const Ask
     op.join(asker, ticket, {proposal, {}, {}});
     if (claim.latest) op.supersede(asker, stored.find_waiter(claim.token)->ticket);
   }
-  op.let_in();
+  op.let_in(verdict.kind == Kind::fits);
   if (stored.find_hold(claim.token) == nullptr && stored.queue.empty()) {
     const auto now_free = op.quarantined_rule(claim.owner, claim.limit);
     if (now_free.kind == Kind::fits) {

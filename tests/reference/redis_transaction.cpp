@@ -121,7 +121,28 @@ bool RedisTransaction::keeps_place(WaiterNotes& waiter, std::size_t absent_befor
   return true;
 }
 
-void RedisTransaction::let_in() {
+/// Whether the head hears the message; where nobody listens, its moment begins or it has left the
+/// queue.
+bool RedisTransaction::reaches_head(const Message& message) {
+  const WaiterEntry head = stored_.queue.front();
+  WaiterNotes& notes = table_.notes[head.token];
+  if (!notes.absent_until && wakes_.wake(head, message)) return true;
+  if (keeps_place(notes, 0)) {
+    moment_end_ = notes.absent_until;
+  } else {
+    stored_.queue.pop_front();
+  }
+  return false;
+}
+
+/// The head, for which there is no room, must be alive to keep out one for which there is.
+void RedisTransaction::ask_for_life_of_head() {
+  const auto earliest = *earliest_end();
+  const NextMessage message{std::chrono::ceil<milliseconds>(earliest - now_.clock)};
+  if (reaches_head(message)) stored_.queue.front().told = earliest;
+}
+
+void RedisTransaction::let_in(bool asker_fits) {
   while (!stored_.queue.empty()) {
     const WaiterEntry head = stored_.queue.front();
     WaiterNotes& notes = table_.notes[head.token];
@@ -137,7 +158,11 @@ void RedisTransaction::let_in() {
     }
     const Verdict verdict =
         notes.reserved ? rule(head.owner, head.limit) : quarantined_rule(head.owner, head.limit);
-    if (!verdict.lets_in()) return;
+    if (!verdict.lets_in()) {
+      const bool must_live = asker_fits && !own && !notes.reserved;
+      if (must_live && table_.longest_absence > milliseconds(0)) ask_for_life_of_head();
+      return;
+    }
     if (notes.reserved) {
       admit(head, verdict, Flag::held, head.ttl, *notes.reserved);
       stored_.find_hold(head.token)->at = head.seen;
@@ -149,18 +174,11 @@ void RedisTransaction::let_in() {
       admit(head, verdict, Flag::held, head.ttl, fence);
       continue;
     }
-    if (notes.absent_until) {
-      moment_end_ = notes.absent_until;
-      return;
-    }
     const auto lease = std::min(provisional_lease(), head.ttl);
-    if (wakes_.wake(head, GrantMessage{now_.clock, lease, fence})) {
+    if (reaches_head(GrantMessage{now_.clock, lease, fence})) {
       admit(head, verdict, Flag::provisional, lease, fence);
-    } else if (keeps_place(notes, 0)) {
-      moment_end_ = notes.absent_until;
+    } else if (moment_end_) {
       return;
-    } else {
-      stored_.queue.pop_front();
     }
   }
 }

@@ -36,7 +36,8 @@ class RedisTransaction {
   Ticket newest_ticket(std::optional<Ticket> ticket) const { return rule_.newest_ticket(ticket); }
   /// As the rule does it; but a waiter with a reservation stays, as the other nodes hold it.
   void supersede(const WaiterEntry& newer, Ticket ticket);
-  void let_in();
+  /// `asker_fits`: the queue alone keeps out the claim that asks.
+  void let_in(bool asker_fits = false);
   void tell_next();
   void admit_waiters() {
     let_in();
@@ -48,6 +49,8 @@ class RedisTransaction {
   milliseconds provisional_lease() const;
   bool stays_away(const WaiterNotes& waiter) const;
   bool keeps_place(WaiterNotes& waiter, std::size_t absent_before) const;
+  bool reaches_head(const Message& message);
+  void ask_for_life_of_head();
   std::optional<microseconds> earliest_end() const;
 
   RedisTable& table_;

@@ -198,3 +198,18 @@ TEST_CASE("server rules: a waiter to which nobody listens keeps its place for a 
     CHECK(std::holds_alternative<Granted>(late) == (after == 999));
   }
 }
+
+TEST_CASE("server rules: a waiter without room must live to keep out one that has room") {
+  ServerRules server;
+  server.acquire(claim("r", "r", 0));
+  server.acquire(claim("w", "w"), true);
+  server.acquire(claim("w2", "w2"), true);
+  CHECK(server.told.said.empty());
+  server.acquire(claim("r2", "r2", 0), true);
+  CHECK(server.told.said == std::vector<Message>{NextMessage{milliseconds(10'000)}});
+  server.told.nobody_listens = true;
+  const auto refused = std::get<Refused>(server.acquire(claim("r3", "r3", 0)));
+  CHECK(refused.ask_again == milliseconds(1'000));
+  server.now.clock += milliseconds(1'000);
+  CHECK(server.fence_of(server.acquire(claim("r2", "r2", 0), true)) != 0);
+}

@@ -79,7 +79,7 @@ local function acquire()
     if latest then supersede(older, tonumber(call('ZSCORE', KEYS[2], token)), asked) end
     queued = true
   end
-  local more = queued and let_in(token) or 0
+  local more = queued and let_in(token, verdict == 'fresh') or 0
   if not holds[token] and call('EXISTS', KEYS[2]) == 0 then
     verdict, outer = rule(asked.owner, asked.limit)
     if verdict == 'fresh' then

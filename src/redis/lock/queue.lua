@@ -102,8 +102,34 @@ local function supersede(older, ticket, asked)
   keep_queue()
 end
 
+local function earliest_end()
+  if guard_end > 0 then return guard_end end
+  local earliest = moment_end
+  for _, hold in pairs(holds) do
+    earliest = math.min(earliest, is_live(hold) and ends_at(hold) or earliest)
+  end
+  return earliest
+end
+
+local function next_message(earliest)
+  return string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
+end
+
+-- A waiter's value, once it was told when what blocks ends.
+local function told_of(value, earliest)
+  return (string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1))
+end
+
+-- Whether the head hears the message; where nobody listens, its moment begins.
+local function reaches(head, value, waiter, message)
+  local heard = waiter.absent and 0 or tell(waiter.channel, message)
+  if heard == 0 then moment_end = waiter.absent or expect(head, value) end
+  return heard > 0
+end
+
 -- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.
-local function let_in(self)
+-- `self_fits`: the queue alone keeps out the request, so that a head which blocks it must be alive.
+local function let_in(self, self_fits)
   while budget > 0 do
     local head = call('ZRANGE', KEYS[2], 0, 0)[1]
     if not head then return 0 end
@@ -116,46 +142,34 @@ local function let_in(self)
     local over = again and (waiter.seen > now or waiter.seen + hold.lease * 1000 <= now)
     local gone = waiter and head ~= self and (waiter.seen < now - longest_silence or
       waiter.absent and stays_away(waiter.absent))
-    if not waiter or over or gone then
+    local verdict, outer
+    if waiter and not over and not gone then verdict, outer = rule(hold.owner, hold.limit, again) end
+    if not verdict then
       unqueue(head)
-    else
-      local verdict, outer = rule(hold.owner, hold.limit, again)
-      if verdict ~= 'fresh' and verdict ~= 'enter' then return 0 end
-      if again then
-        admit_again(head, hold, outer, string.format('%.0f', hold.proposal), waiter.seen)
-      elseif head == self then
-        admit(head, hold, verdict, outer)
-      elseif waiter.absent then
-        moment_end = waiter.absent
-        return 0
-      else
-        local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
-        local lease = has_lapsed and doubted_lease or provisional_lease
-        hold.lease, hold.flag = math.min(lease, hold.ttl), 'p'
-        -- A server that refuses writes, or is full, does so before the waiter is told of a grant; all
-        -- but an acquire have written by now.
-        if op == 'acquire' then call('HSET', KEYS[3], head, value) end
-        local heard = tell(waiter.channel,
-          string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3]))
-        if heard < 0 then return 0 end
-        if heard == 0 then
-          moment_end = expect(head, value)
-          return 0
-        end
-        admit(head, hold, verdict, outer, fence)
+    elseif verdict ~= 'fresh' and verdict ~= 'enter' then
+      local earliest = earliest_end()
+      if self_fits and head ~= self and not again and
+        reaches(head, value, waiter, next_message(earliest)) then
+        call('HSET', KEYS[3], head, told_of(value, earliest))
       end
+      return 0
+    elseif again then
+      admit_again(head, hold, outer, string.format('%.0f', hold.proposal), waiter.seen)
+    elseif head == self then
+      admit(head, hold, verdict, outer)
+    else
+      local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
+      local lease = has_lapsed and doubted_lease or provisional_lease
+      hold.lease, hold.flag = math.min(lease, hold.ttl), 'p'
+      -- A server that refuses writes, or is full, does so before the waiter is told of a grant; all
+      -- but an acquire have written by now.
+      if op == 'acquire' then call('HSET', KEYS[3], head, value) end
+      if not reaches(head, value, waiter,
+        string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3])) then return 0 end
+      admit(head, hold, verdict, outer, fence)
     end
   end
   return call('EXISTS', KEYS[2])
-end
-
-local function earliest_end()
-  if guard_end > 0 then return guard_end end
-  local earliest = moment_end
-  for _, hold in pairs(holds) do
-    earliest = math.min(earliest, is_live(hold) and ends_at(hold) or earliest)
-  end
-  return earliest
 end
 
 -- Tells the first few waiters when what blocks ends sooner than anyone was told: one alone might be
@@ -164,7 +178,7 @@ local function tell_next(self)
   local earliest = earliest_end()
   local place, known, absent = 0, 0, 0
   local wanted = earliest < earliest_before and waiters_told or 0
-  local message = string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
+  local message = next_message(earliest)
   while known < wanted do
     local id = call('ZRANGE', KEYS[2], place, place)[1]
     if not id then return 0 end
@@ -187,8 +201,7 @@ local function tell_next(self)
       unqueue(id)
     end
     if heard > 0 and id ~= self and not soon then
-      value = string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1)
-      call('HSET', KEYS[3], id, value)
+      call('HSET', KEYS[3], id, told_of(value, earliest))
       wanted = told_together
     end
   end

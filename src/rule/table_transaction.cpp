@@ -166,6 +166,12 @@ void TableTransaction::let_in() {
       continue;
     }
     const Verdict verdict = rule(head.owner, head.limit);
+    if (verdict.kind == Verdict::Kind::upgrade) {
+      // Its owner is inside in another mode by now: it is refused when it asks, at once.
+      if (!own) wakes_.wake(head, NextMessage{milliseconds(0)});
+      table_.queue.pop_front();
+      continue;
+    }
     if (!verdict.lets_in()) return;
     const Fence fence = fence_for(verdict);
     if (own) {

@@ -128,6 +128,22 @@ TEST_OF_ENGINES("readers and writers have their turns as they came, and none pas
   CHECK(r4.gets_in());
 }
 
+TEST_OF_ENGINES("a waiter whose request has become an upgrade keeps nobody out") {
+  Engine engine;
+  const auto store = engine.open();
+  const Claim held = claim_of("x", "k");
+  granted(*store, held);
+  InLine first(engine, "a", no_limit), second(engine, "b", no_limit),
+      upgrade(engine, "a/x", exclusive), last(engine, "c", no_limit);
+  CHECK(release(*store, held) == Released::yes);
+  CHECK(first.gets_in());
+  CHECK(second.gets_in());
+  CHECK(last.gets_in());
+  CHECK(inside(*store) == "a b c ");
+  const auto refusal = refused(*upgrade.store, upgrade.claim, {true, {}});
+  CHECK(refusal.why == Refusal::Reason::upgrade);
+}
+
 TEST_OF_ENGINES("of several keys those that its owner has are re-entered, past those who wait") {
   Engine engine;
   const auto store = engine.open(), asking = engine.open(), waiting = engine.open();

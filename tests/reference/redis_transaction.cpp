@@ -158,6 +158,11 @@ void RedisTransaction::let_in(bool asker_fits) {
     }
     const Verdict verdict =
         notes.reserved ? rule(head.owner, head.limit) : quarantined_rule(head.owner, head.limit);
+    if (verdict.kind == Verdict::Kind::upgrade && !notes.reserved) {
+      if (!own && !notes.absent_until) wakes_.wake(head, NextMessage{milliseconds(0)});
+      stored_.queue.pop_front();
+      continue;
+    }
     if (!verdict.lets_in()) {
       const bool must_live = asker_fits && !own && !notes.reserved;
       if (must_live && table_.longest_absence > milliseconds(0)) ask_for_life_of_head();

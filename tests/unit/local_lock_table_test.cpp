@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "rule_support.hpp"
@@ -94,6 +95,21 @@ TEST_CASE("rules: who asks for fewer than are inside beside it is told to upgrad
   CHECK(rules.refused(claim("w", "a/x", 1), true).why == Refusal::Reason::upgrade);
   CHECK(rules.table.queue.empty());
   rules.granted(claim("w", "a/x", 2));
+}
+
+TEST_CASE("rules: a waiter whose request has become an upgrade asks at once, and blocks nobody") {
+  Rules rules;
+  rules.granted(claim("x", "x"));
+  rules.refused(claim("r1", "a", 0), true);
+  rules.refused(claim("r2", "b", 0), true);
+  rules.refused(claim("w", "a/x", 1), true);
+  rules.refused(claim("r3", "c", 0), true);
+  rules.release("x");
+  const std::pair<std::string, Message> ask_at_once{"w", NextMessage{milliseconds(0)}};
+  CHECK(std::count(rules.heard.said.begin(), rules.heard.said.end(), ask_at_once) == 1);
+  CHECK(rules.table.find_hold({"r3"}) != nullptr);
+  CHECK(rules.table.queue.empty());
+  CHECK(rules.refused(claim("w", "a/x", 1), true).why == Refusal::Reason::upgrade);
 }
 
 TEST_CASE("rules: the smallest limit among those inside and the one who asks decides") {

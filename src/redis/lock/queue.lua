@@ -146,6 +146,10 @@ local function let_in(self, self_fits)
     if waiter and not over and not gone then verdict, outer = rule(hold.owner, hold.limit, again) end
     if not verdict then
       unqueue(head)
+    elseif verdict == 'upgrade' and not again then
+      -- Its owner is inside in another mode by now: it is refused when it asks, at once.
+      if head ~= self and not waiter.absent then tell(waiter.channel, 'next 0') end
+      unqueue(head)
     elseif verdict ~= 'fresh' and verdict ~= 'enter' then
       local earliest = earliest_end()
       if self_fits and head ~= self and not again and

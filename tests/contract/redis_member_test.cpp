@@ -362,6 +362,19 @@ TEST_CASE("a lost hold comes back past the queue, but not beside another or afte
   CHECK(let_in(queueing, next));
 }
 
+TEST_CASE("an outer hold comes back after an inner one, and both are its owner's") {
+  RedisServer server;
+  record_process_of(server);
+  auto member = member_at(server.address());
+  const Claim outer = claim_of("a", "k"), inner = claim_of("a/i", "k");
+  CHECK(rejoined(member, inner, 7) == 7);
+  CHECK(rejoined(member, outer, 7) == 7);
+  CHECK(state_of(member, "k").holders.size() == 1);
+  CHECK(rejoined(member, claim_of("a/j", "k"), 7) == 7);
+  CHECK(release(member, inner) == Released::yes);
+  CHECK(holds(server, outer));
+}
+
 TEST_CASE("a vote that comes after another process has released its token is not granted") {
   RedisServer server;
   record_process_of(server);

@@ -72,6 +72,7 @@ std::optional<milliseconds> RedisTable::renew(const Token& token, std::optional<
 std::optional<Granted> RedisTable::rejoin(const Claim& claim, Fence fence, ServerNow now,
                                           WaiterNotifier& wakes) {
   RedisTransaction op(*this, now, wakes, Token{});
+  op.adopt_inner(claim.owner, fence);
   HoldEntry* own = stored.find_hold(claim.token);
   const auto verdict = op.rule(claim.owner, claim.limit);
   if (own != nullptr && own->inside()) {

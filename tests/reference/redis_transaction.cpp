@@ -82,6 +82,13 @@ void RedisTransaction::agree(const Owner& owner, Fence fence) {
   }
 }
 
+void RedisTransaction::adopt_inner(const Owner& owner, Fence fence) {
+  for (HoldEntry& hold : stored_.holds) {
+    const bool inner = hold.inside() && hold.owner.is_or_below(owner);
+    if (inner && hold.fence == fence) hold.owner = owner;
+  }
+}
+
 void RedisTransaction::join(const WaiterEntry& asker, std::optional<Ticket> ticket,
                             const WaiterNotes& notes) {
   rule_.join(asker, ticket);

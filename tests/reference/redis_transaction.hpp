@@ -28,6 +28,9 @@ class RedisTransaction {
   void confirm(HoldEntry& own, milliseconds lease) const { rule_.confirm(own, lease); }
   /// All holds of an owner, which share one fence, get this one; the last is at least that.
   void agree(const Owner& owner, Fence fence);
+  /// Holds with this fence that go by an owner below this one came back before its own: they are
+  /// its from now on.
+  void adopt_inner(const Owner& owner, Fence fence);
   void join(const WaiterEntry& asker, std::optional<Ticket> ticket, const WaiterNotes& notes);
   void unqueue(const Token& token) { rule_.unqueue(token); }
   bool is_superseded(std::optional<Ticket> ticket, const Owner& owner) const {

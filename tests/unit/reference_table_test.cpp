@@ -112,6 +112,17 @@ TEST_CASE("member rules: a hold rejoins past the queue, not beside another, and 
   CHECK(member.table.stored.last_fence.value == hour + 10);
 }
 
+TEST_CASE("member rules: an outer hold rejoins after an inner one of its owner") {
+  NodeRules member;
+  CHECK(member.rejoin(claim("a2", "a/i"), hour) == hour);
+  // Another owner that is below it has another fence.
+  CHECK(member.rejoin(claim("a", "a"), hour + 1) == 0);
+  member.release("a");
+  CHECK(member.rejoin(claim("a", "a"), hour) == hour);
+  CHECK(member.table.stored.find_hold({"a2"})->owner.text == "a");
+  CHECK(member.rejoin(claim("a3", "a/j"), hour) == hour);
+}
+
 TEST_CASE("member rules: readers and the owners of a semaphore keep each other out") {
   NodeRules member;
   const auto lets_in = [&](const Claim& asked) {

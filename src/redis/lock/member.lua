@@ -21,9 +21,24 @@ if vouched then
     keep_queue()
   end
 
+  -- A hold that its owner entered further in may have come back before the outer one: then it goes
+  -- by the inner owner. All holds of one owner share a fence, and no other owner has it.
+  local function adopt_inner(owner, fence)
+    for id, hold in pairs(holds) do
+      local inside = hold.flag == 'h' or hold.flag == 'p'
+      local below = string.sub(hold.owner, 1, #owner + 1) == owner .. '/'
+      if inside and below and hold.fence == fence then
+        hold.owner = owner
+        store(id, hold)
+      end
+    end
+    count_all()
+  end
+
   -- Past queue and guard: the others remember this hold, so nobody else can have been let in.
   rejoin = function()
     local fence, asked = ARGV[7], requested()
+    adopt_inner(asked.owner, fence)
     local verdict, outer = rule(asked.owner, asked.limit, true)
     local own = holds[token]
     if own and (own.flag == 'h' or own.flag == 'p') then

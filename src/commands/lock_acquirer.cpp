@@ -108,18 +108,18 @@ LockAcquirer::Result LockAcquirer::acquire() {
   const int fds[] = {signals_.fd(), terms_.abandon_fd};
   std::optional<AnyOf> either;
   if (terms_.abandon_fd >= 0) either.emplace(fds);
-  const auto begun = BootClock::now();
+  if (!begun_) begun_ = BootClock::now();
   while (true) {
     AcquireTerms terms;
     terms.wait = settings_.wait;
-    if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - passed_since(begun));
+    if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - passed_since(*begun_));
     terms.cancel_fd = either ? either->fd() : signals_.fd();
     terms.unconfirmed = terms_.unconfirmed;
     terms.open_second = [this] { return open_store(settings_, log_); };
     Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
     teller.hush();
     Result result;
-    result.waited = passed_since(begun);
+    result.waited = passed_since(*begun_);
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
       result.held = std::move(*held);
       for (const Held& each : result.held) {

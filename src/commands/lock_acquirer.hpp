@@ -37,7 +37,8 @@ class LockAcquirer {
     bool abandoned = false;     ///< abandon_fd did
     milliseconds waited{0};
   };
-  /// Acquires once; a stop (^Z) meanwhile leaves the queue and begins again when continued.
+  /// Acquires once; a stop (^Z) meanwhile leaves the queue and begins again when continued. A wait
+  /// that has an end counts from the first call.
   Result acquire();
 
   Store& store() { return *store_; }
@@ -59,6 +60,7 @@ class LockAcquirer {
   Owner owner_;
   StorePtr store_;
   OnWaiting on_waiting_;
+  std::optional<Deadline> begun_;  ///< the first acquire()
 };
 
 /// As DLOCK_FENCE shows them: a comma between several. Nothing where a lock has none.

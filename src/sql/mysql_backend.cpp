@@ -17,7 +17,7 @@ constexpr Dialect in_mysql = Dialect::mysql;
 /// More wake channels than these are not looked for.
 constexpr std::size_t most_channels = 500;
 
-/// The columns of select_record().
+/// The columns of select_one().
 enum RecordColumn : std::size_t { version_column, body_column };
 
 /// The first columns of select_place(); listeners follow.
@@ -29,7 +29,7 @@ enum PlaceColumn : std::size_t {
 };
 
 /// A record, or NULLs: always one row.
-std::string select_record(const std::string& name) {
+std::string select_one(const std::string& name) {
   return "SELECT d.version, d.body FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
          bytes_literal(name, in_mysql);
 }
@@ -170,7 +170,7 @@ Snapshot MysqlBackend::state_from(const MysqlResult::Row& place, Deadline sent) 
 std::string MysqlBackend::select_known(const std::string& name) {
   if (known_record_ != name) known_channels_.clear();
   known_record_ = name;
-  return select_record(name) + "; " + select_place(known_channels_);
+  return select_one(name) + "; " + select_place(known_channels_);
 }
 
 Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, Deadline sent,

@@ -18,7 +18,10 @@ namespace {
 /// Of all answers under way. More is none of etcd's: a value has 1.5 MiB at most, and few of a page
 /// are large.
 constexpr std::size_t largest_answers = 6u << 20;
-constexpr std::chrono::seconds longest_poll{3600};
+constexpr milliseconds longest_poll{3'600'000};
+constexpr milliseconds longest_poll_of_connect{100};
+/// Of a stream, which has no deadline.
+constexpr milliseconds longest_connect{10'000};
 
 template <typename Value>
 CURLcode set_option(CURL* handle, CURLoption option, Value value) {
@@ -147,7 +150,7 @@ void HttpClient::encrypt(CURL* handle) {
 }
 
 std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, std::string body,
-                                                        bool once) {
+                                                        bool once, milliseconds time) {
   auto transfer = std::make_unique<Transfer>(under_way_);
   CURLM* const all = multi();
   transfer->handle.reset(libcurl().curl_easy_init());
@@ -176,6 +179,9 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   transfer->sent = tells != CURLE_OK;
   set_option(handle, CURLOPT_ERRORBUFFER, transfer->trouble);
   set_option(handle, CURLOPT_NOSIGNAL, 1L);
+  // Of several addresses one that is silent gets half of the time; else it would be minutes.
+  const auto connect_by = std::clamp(time, milliseconds(1), longest_poll);
+  set_option(handle, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect_by.count()));
   set_option(handle, CURLOPT_SOCKOPTFUNCTION, &close_on_exec);
   // Not through what http_proxy names: that is for the web.
   set_option(handle, CURLOPT_PROXY, "");
@@ -212,7 +218,11 @@ bool HttpClient::work() {
 }
 
 bool HttpClient::wait(Deadline until, int cancel_fd) {
-  const auto most = std::min<milliseconds>(left_until(until), longest_poll);
+  // libcurl does not say when it is time for a host's next address.
+  const bool connects = std::any_of(under_way_.begin(), under_way_.end(),
+                                    [](const Transfer* each) { return !each->sent; });
+  const auto longest = connects ? longest_poll_of_connect : longest_poll;
+  const auto most = std::min(left_until(until), longest);
   curl_waitfd extra{cancel_fd, CURL_WAIT_POLLIN, 0};
   const bool can_cancel = cancel_fd >= 0;
   libcurl().curl_multi_poll(multi_.get(), &extra, can_cancel ? 1 : 0,
@@ -231,7 +241,10 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
   } begun{*this};
   auto& transfers = begun.transfers;
   transfers.reserve(calls.size());
-  for (HttpCall& call : calls) transfers.push_back(begin(call.to, call.body, call.once));
+  for (HttpCall& call : calls) {
+    const auto left = left_until(call_options.deadline);
+    transfers.push_back(begin(call.to, call.body, call.once, left));
+  }
   const auto all_done = [&] {
     return std::all_of(transfers.begin(), transfers.end(),
                        [](const auto& each) { return each->done; });
@@ -252,11 +265,11 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
       libcurl().curl_easy_getinfo(transfer.handle.get(), CURLINFO_RESPONSE_CODE, &call.status);
     } else {
       const std::string said = transfer.trouble;
-      call.trouble = !transfer.done            ? "no answer in time"
-                     : is_too_large(call.code) ? "an answer that is too large"
-                     : is_cut_off(call.code)   ? "the connection ended before the answer"
-                     : said.empty()            ? libcurl().curl_easy_strerror(call.code)
-                                               : escaped(said);
+      call.trouble = call.code == CURLE_OPERATION_TIMEDOUT ? "no answer in time"
+                     : is_too_large(call.code)             ? "an answer that is too large"
+                     : is_cut_off(call.code) ? "the connection ended before the answer"
+                     : said.empty()          ? libcurl().curl_easy_strerror(call.code)
+                                             : escaped(said);
       call.may_have_come = transfer.sent;
     }
   }
@@ -265,7 +278,7 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
 
 void HttpClient::open_stream(const HttpAddress& to, const std::string& body) {
   close_stream();
-  stream_ = begin(to, body, false);
+  stream_ = begin(to, body, false, longest_connect);
 }
 
 void HttpClient::close_stream() { end(stream_); }

@@ -68,7 +68,9 @@ class HttpClient {
  private:
   struct Transfer;
 
-  std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body, bool once);
+  /// `time`: until the connection stands.
+  std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body, bool once,
+                                  milliseconds time);
   void encrypt(CURL* handle);
   void end(std::unique_ptr<Transfer>& transfer);
   /// Lets libcurl work; true if something came to its end.

@@ -155,19 +155,21 @@ std::vector<Holder> CompatStore::evict(const LockKey& key, std::optional<Fence>,
                                        const CallOptions& call_options) {
   driver_->check_name(key);
   const std::string name = driver_->key_of(key);
-  const Reply seen = run(key, driver_->evict(name, ""), call_options);
-  refuse_other_kinds(key, seen);
-  constexpr std::size_t of_a_victim = 4;
-  if (!seen.is_array(of_a_victim)) return {};
-  Holder victim = driver_->holder_in(name, seen);
-  const std::string victims_name = seen.items.back().text;
-  if (victims_name.empty()) throw_unavailable(this->name() + ": unexpected answer");
-  const ScriptReply answer = run(key, driver_->evict(name, victims_name), call_options);
-  // Whatever the key is by then: the first of two copies may have done it.
-  if (answer.sent_twice) return {std::move(victim)};
-  refuse_other_kinds(key, answer);
-  if (!has_verdict(answer) || answer.items[0].integer != 1) return {};
-  return {std::move(victim)};
+  while (true) {
+    const Reply seen = run(key, driver_->evict(name, ""), call_options);
+    refuse_other_kinds(key, seen);
+    constexpr std::size_t of_a_victim = 4;
+    if (!seen.is_array(of_a_victim)) return {};
+    Holder victim = driver_->holder_in(name, seen);
+    const std::string victims_name = seen.items.back().text;
+    if (victims_name.empty()) throw_unavailable(this->name() + ": unexpected answer");
+    const ScriptReply answer = run(key, driver_->evict(name, victims_name), call_options);
+    // Whatever the key is by then: the first of two copies may have done it.
+    if (answer.sent_twice) return {std::move(victim)};
+    refuse_other_kinds(key, answer);
+    if (verdict_of(this->name(), answer, 1) == 1) return {std::move(victim)};
+    // The victim has released it since, and the next may have it already.
+  }
 }
 
 std::vector<KeyState> CompatStore::inspect(const Query& query, const CallOptions& call_options) {

@@ -82,6 +82,26 @@ TEST_CASE("compat: an eviction repeated after its reply was lost tells whom it e
   }
 }
 
+TEST_CASE("compat: an eviction finds the next holder where the first has released meanwhile") {
+  for (const WrittenLayout& row : written_layouts) {
+    CAPTURE(row.layout);
+    NetOfLayout net(row);
+    // Now there is a connection, and the server knows the script.
+    granted(*net.holder, net.held);
+    CHECK(net.evict().size() == 1);
+    granted(*net.holder, net.held);
+    net.proxy.hold(Direction::replies);
+    auto evicting = std::async(std::launch::async, [&] { return net.evict(); });
+    const bool has_looked = eventually([&] { return net.proxy.held(Direction::replies) == 1; });
+    CHECK(has_looked);
+    CHECK(release(*net.holder, net.held) == Released::yes);
+    granted(*net.holder, net.next);
+    net.proxy.deliver_held(Direction::replies);
+    CHECK(evicting.get().size() == 1);
+    CHECK(!net.is_held());
+  }
+}
+
 TEST_CASE("compat: an eviction over several servers is one at each, and comes to an end") {
   RedisServer servers[3];
   std::vector<StorePtr> nodes;

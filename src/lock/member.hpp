@@ -64,6 +64,17 @@ class Member : public Store, public FenceRegister, public Latches {
   /// request comes after it, as that of a token does which another process asked for.
   virtual void note_dropped(const LockKey& key, const Token& token) = 0;
 
+  /// The holders of a key, for who is to evict them: whatever else is stored of the key may be
+  /// damaged.
+  virtual std::vector<Holder> look_at_holders(const LockKey& key,
+                                              const CallOptions& call_options) = 0;
+
+  /// As evict(), in one request, of those that were seen here or at another member: it evicts whose
+  /// fence is among theirs, and so nobody who came in since, however often it arrives. Answers with
+  /// `seen` where the answer to a first copy was lost, which may have evicted them.
+  virtual std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen,
+                                         const Who& by, const CallOptions& call_options) = 0;
+
   /// As open_latch(), of a latch at which these are known to have arrived, in place of the one
   /// that is `displaced`, if that is there; one of any other generation stays. Who listens to a
   /// member is told of each arrival, for others may be known elsewhere.

@@ -30,9 +30,12 @@ struct Release {
   Claim claim;
   ReleaseOptions how;
 };
+struct HolderQuery {
+  LockKey key;
+};
 struct Eviction {
   LockKey key;
-  std::optional<Fence> fence;
+  std::vector<Holder> seen;
   Who by;
 };
 struct Inspection {
@@ -57,8 +60,8 @@ struct LatchReading {
   std::size_t known = 0;
   bool listen = false;
 };
-using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, Eviction, Inspection,
-                                 FenceRecord, LatchMending, Arrival, LatchReading>;
+using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, HolderQuery, Eviction,
+                                 Inspection, FenceRecord, LatchMending, Arrival, LatchReading>;
 
 /// The response to it: of a Vote an Answer, of Renewal and Rejoining a Renewed, of what is about
 /// latches an optional LatchPart. A Wake comes unasked, after a waiting Vote was refused or a

@@ -340,20 +340,6 @@ void QuorumStore::await_far_servers(Deadline deadline) {
   nodes_->await_stragglers(at_most(time_for_a_far_server, {deadline, -1}));
 }
 
-std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
-                                       const Who& by, const CallOptions& call_options) {
-  const auto answers = nodes_->poll(Eviction{key, fence, by}, call_options, straggler_wait,
-                                    [](const Nodes::Answers&) { return false; });
-  await_far_servers(call_options.deadline);
-  std::vector<std::vector<Holder>> said;
-  for (const auto& heard : answers) {
-    const auto* holders = heard ? std::get_if<std::vector<Holder>>(&heard->response) : nullptr;
-    if (holders != nullptr) said.push_back(*holders);
-  }
-  if (said.size() < nodes_->majority()) nodes_->throw_no_majority_of(answers);
-  return merged_holders(said);
-}
-
 std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions& call_options) {
   const auto answers = nodes_->poll(Inspection{query}, call_options, straggler_wait,
                                     [](const Nodes::Answers&) { return false; });

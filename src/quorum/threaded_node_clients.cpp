@@ -45,8 +45,11 @@ struct Perform {
   Response operator()(const Release& release) const {
     return member.release(release.claim, release.how, call_options);
   }
-  Response operator()(const Eviction& forced) const {
-    return member.evict(forced.key, forced.fence, forced.by, call_options);
+  Response operator()(const HolderQuery& query) const {
+    return member.look_at_holders(query.key, call_options);
+  }
+  Response operator()(const Eviction& eviction) const {
+    return member.evict_seen(eviction.key, eviction.seen, eviction.by, call_options);
   }
   Response operator()(const Inspection& inspection) const {
     return member.inspect(inspection.query, call_options);

@@ -197,4 +197,14 @@ std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefi
   return states;
 }
 
+std::vector<Holder> look_at_holders(const LockKey& key, const std::string& prefix,
+                                    RedisTransport& servers, const CallOptions& call_options) {
+  const std::string name = KeyNames(prefix, key).holds;
+  const auto replies = servers.read({name}, {{"HGETALL", name}, {"TIME"}}, call_options);
+  std::vector<Holder> holders;
+  read_what_is_ours(key, Foreign::reported, {prefix, servers, call_options},
+                    [&] { holders = holders_in(replies.at(0), server_now(replies.at(1))); });
+  return holders;
+}
+
 }  // namespace dlock

@@ -13,4 +13,8 @@ namespace dlock {
 std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefix,
                                     RedisTransport& servers, const CallOptions& call_options);
 
+/// The holders of `key`, without a look at its queue and its latch. Errors as inspect_locks().
+std::vector<Holder> look_at_holders(const LockKey& key, const std::string& prefix,
+                                    RedisTransport& servers, const CallOptions& call_options);
+
 }  // namespace dlock

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/join.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/script_answer.hpp"
 
@@ -101,28 +102,27 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
 
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
-  if (fence) return evict_once(key, fence, by, call_options).first;
-  // The second copy of a request would evict a holder that came in between: so each copy names its
-  // holder.
-  std::vector<Holder> evicted;
-  for (const KeyState& state : inspect({{key}, {}}, call_options)) {
-    for (const Holder& holder : state.holders) {
-      auto [out, sent_twice] = evict_once(key, holder.fence, by, call_options);
-      if (out.empty() && sent_twice) out.push_back(holder);
-      std::move(out.begin(), out.end(), std::back_inserter(evicted));
-    }
+  while (true) {
+    auto seen = look_at_holders(key, call_options);
+    if (fence) std::erase_if(seen, [&](const Holder& each) { return each.fence != *fence; });
+    if (seen.empty()) return {};
+    auto evicted = evict_seen(key, seen, by, call_options);
+    if (!evicted.empty()) return evicted;
+    // They have released it since, and the next may have it already.
   }
-  return evicted;
 }
 
-std::pair<std::vector<Holder>, bool> RedisStore::evict_once(const LockKey& key,
-                                                            std::optional<Fence> fence,
-                                                            const Who& by,
-                                                            const CallOptions& call_options) {
-  const std::string which = fence ? std::to_string(fence->value) : "";
-  const ScriptReply reply = run(key, {"force", "", which, packed_who(by)}, call_options);
+std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector<Holder>& seen,
+                                           const Who& by, const CallOptions& call_options) {
+  if (seen.empty()) return {};
+  // A request that is sent twice would evict whoever holds the key by then, whom nobody meant: so
+  // it names them.
+  const auto fences =
+      joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
+  const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);
   tidy(key, number(reply, 2), call_options);
-  return {holders_from(reply, 3, number(reply, 1)), reply.sent_twice};
+  auto evicted = holders_from(reply, 3, number(reply, 1));
+  return evicted.empty() && reply.sent_twice ? seen : evicted;
 }
 
 }  // namespace dlock

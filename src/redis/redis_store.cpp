@@ -209,4 +209,9 @@ std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions&
   return inspect_locks(query, terms_.prefix, *servers_, call_options);
 }
 
+std::vector<Holder> RedisStore::look_at_holders(const LockKey& key,
+                                                const CallOptions& call_options) {
+  return dlock::look_at_holders(key, terms_.prefix, *servers_, call_options);
+}
+
 }  // namespace dlock

@@ -55,6 +55,9 @@ class RedisStore final : public Member {
   std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                               const CallOptions& call_options) override;
   void note_dropped(const LockKey& key, const Token& token) override;
+  std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options) override;
+  std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen, const Who& by,
+                                 const CallOptions& call_options) override;
   LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
                         const std::optional<Displaced>& displaced,
                         const std::vector<ArrivalId>& arrived,
@@ -119,11 +122,6 @@ class RedisStore final : public Member {
   /// The result, and the link on which it came.
   std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
                                                 const CallOptions& call_options);
-
-  /// The evicted holders, and whether the request was sent twice: then the server may have evicted
-  /// them at the first.
-  std::pair<std::vector<Holder>, bool> evict_once(const LockKey& key, std::optional<Fence> fence,
-                                                  const Who& by, const CallOptions& call_options);
 
   /// The last part of the channel on which a token hears of its key: random, for the token itself
   /// must not show, and one a token, for the script must never publish to the one who asks.

@@ -160,12 +160,15 @@ TEST_CASE("an eviction repeated after its reply was lost evicts nobody who came 
   const auto store = net.through_ready(), holder = net.direct(), waiter = net.direct();
   const Claim held = claim_on("k");
   Claim next = claim_on("k");
-  granted(*holder, held);
+  const Fence of_held = granted(*holder, held).fence;
   queue_up(*waiter, next);
+  std::optional<Fence> fence;
+  SUBCASE("of everybody") {}
+  SUBCASE("of one fence") { fence = of_held; }
   // Its own look at the holders goes through.
   net.proxy.hold(Direction::replies);
   auto evicted = std::async(std::launch::async,
-                            [&] { return store->evict(held.key, std::nullopt, evictor, soon()); });
+                            [&] { return store->evict(held.key, fence, evictor, soon()); });
   const auto is_held = [&] {
     const auto holders = state_of(*net.direct(), "k").holders;
     return holders.size() == 1 && holders[0].owner == held.owner.text;
@@ -179,6 +182,62 @@ TEST_CASE("an eviction repeated after its reply was lost evicts nobody who came 
   CHECK(told[0].owner == held.owner.text);
   CHECK(renew(*waiter, next));
   CHECK(release(*waiter, next) == Released::yes);
+}
+
+TEST_CASE("an eviction of many takes a look and one request, and names them all") {
+  constexpr std::size_t many = 60;
+  Net net;
+  const auto store = net.through_ready(), holder = net.direct();
+  for (std::size_t i = 0; i < many; ++i) {
+    granted(*holder, claim_of("reader" + std::to_string(i), "k", no_limit));
+  }
+  const int before = net.proxy.requests();
+  net.proxy.hold(Direction::replies);
+  bool lost = false;
+  SUBCASE("where the answer comes") {}
+  SUBCASE("where the answer is lost, and comes to a second request") { lost = true; }
+  auto evicted = std::async(std::launch::async,
+                            [&] { return store->evict({"k"}, std::nullopt, evictor, soon()); });
+  let_through_until(net.proxy, [&] { return state_of(*net.direct(), "k").holders.empty(); });
+  constexpr int look_and_eviction = 3;
+  CHECK(net.proxy.requests() - before == look_and_eviction);
+  if (lost) {
+    net.proxy.drop_held(Direction::replies);
+    net.proxy.close_connections();
+  } else {
+    net.proxy.deliver_held(Direction::replies);
+  }
+  CHECK(evicted.get().size() == many);
+}
+
+TEST_CASE("an eviction finds the next holder where the first has released meanwhile") {
+  Net net;
+  const auto store = net.through_ready(), holder = net.direct();
+  const Claim held = claim_on("k"), next = claim_on("k");
+  granted(*holder, held);
+  net.proxy.hold(Direction::replies);
+  auto evicted = std::async(std::launch::async,
+                            [&] { return store->evict(held.key, std::nullopt, evictor, soon()); });
+  const bool has_looked = eventually([&] { return net.proxy.held(Direction::replies) == 2; });
+  CHECK(has_looked);
+  CHECK(release(*holder, held) == Released::yes);
+  granted(*holder, next);
+  net.proxy.deliver_held(Direction::replies);
+  const auto told = evicted.get();
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].owner == next.owner.text);
+  CHECK(!renew(*holder, next));
+}
+
+TEST_CASE("an eviction needs nothing of the queue and the latch beside the holders") {
+  RedisEngine engine;
+  const auto store = engine.open();
+  granted(*store, claim_on("k"));
+  engine.server.command({"ZADD", "dlock:{k}:queue", "1", "w"});
+  engine.server.command({"HSET", "dlock:{k}:waiters", "w", "damaged"});
+  engine.server.command({"SET", "dlock:{k}:latch", "foreign"});
+  CHECK(store->evict({"k"}, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(engine.server.command({"EXISTS", "dlock:{k}:queue"}).number == 0);
 }
 
 TEST_CASE("a holder that was evicted hears of it, also where its first release was lost") {

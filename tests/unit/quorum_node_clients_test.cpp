@@ -39,6 +39,11 @@ class Idle : public Member {
                             const CallOptions&) override {
     return {};
   }
+  std::vector<Holder> look_at_holders(const LockKey&, const CallOptions&) override { return {}; }
+  std::vector<Holder> evict_seen(const LockKey&, const std::vector<Holder>&, const Who&,
+                                 const CallOptions&) override {
+    return {};
+  }
   LatchState open_latch(const LockKey&, const LatchTerms&, const CallOptions&) override {
     return {};
   }
@@ -63,7 +68,8 @@ class Idle : public Member {
 };
 
 /// Answers a release after so long, unless it is interrupted, and everything else at once. It takes
-/// a moment until a release or an eviction is on its way, or longer where the server is far.
+/// a moment until a release or an eviction is on its way, or longer where the server is far; and
+/// twice as long until it has said who holds a key.
 class Slow final : public Idle {
  public:
   Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released,
@@ -78,10 +84,14 @@ class Slow final : public Idle {
     released_ = true;
     return {Released::yes};
   }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions& call_options) override {
+  std::vector<Holder> look_at_holders(const LockKey&, const CallOptions& call_options) override {
+    pass(is_sent_after_ * 2, call_options);
+    return {Holder{}};
+  }
+  std::vector<Holder> evict_seen(const LockKey&, const std::vector<Holder>& seen, const Who&,
+                                 const CallOptions& call_options) override {
     send(call_options);
-    return {};
+    return seen;
   }
 
  private:

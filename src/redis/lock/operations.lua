@@ -139,7 +139,9 @@ local function release()
 end
 
 local function force()
-  local function wanted(hold) return ARGV[4] == '' or hold.fence == ARGV[4] end
+  local fences = {}
+  for fence in string.gmatch(ARGV[4], '%d+') do fences[fence] = true end
+  local function wanted(hold) return ARGV[4] == '' or fences[hold.fence] end
   local out = live_values({'forced', stamp, 0}, wanted, math.huge)
   for id, hold in pairs(holds) do
     if is_live(hold) and wanted(hold) then

@@ -28,7 +28,8 @@
 --            6 " #pid" of the command, once that is known: who then ends with it; without a fence 5
 --            is ""
 --   release  nothing more, or 4 unsure 0|1  5 ignore the floor 0|1  6 ttl (of a tombstone)
---   force    4 fence, or "" for everybody  5 who evicts, if that is to be known (token unused)
+--   force    4 fences with a blank between them, or "" for everybody  5 who evicts, if that is to be
+--            known (token unused)
 --   tidy     nothing more: lets the queue in       (token unused)
 -- of a member of a quorum also
 --   acquire  7 and 8 "" of who does not wait  9 the fence it proposes

@@ -90,6 +90,9 @@ class NodeClients {
   /// asked is done or not. No answer by `deadline` is heard as Error{unavailable}.
   virtual std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) = 0;
 
+  /// Whether all that `member` was asked to release has been sent to its server, answered or not.
+  virtual bool has_sent_releases(std::size_t member) const = 0;
+
   /// The next answer of any member, or nothing at `until`. Throws Error{interrupted}.
   virtual std::optional<NodeReply> hear(Deadline until, int cancel_fd) = 0;
 

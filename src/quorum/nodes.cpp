@@ -82,6 +82,13 @@ bool Nodes::owes_about_another(const HoldName& name) const {
   });
 }
 
+void Nodes::tell_sent_release(const CallOptions& call_options) const {
+  if (call_options.sent == nullptr) return;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (clients_->has_sent_releases(i)) call_options.sent->raise();
+  }
+}
+
 std::size_t Nodes::owing() const {
   return static_cast<std::size_t>(std::count_if(
       asked_.begin(), asked_.end(), [](const Asked& asked) { return asked.request != 0; }));

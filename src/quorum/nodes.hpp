@@ -65,6 +65,8 @@ class Nodes {
   bool owes(std::size_t node) const { return asked_[node].request != 0; }
   /// Whether a node has a reply to give about another hold than this.
   bool owes_about_another(const HoldName& name) const;
+  /// Raises call_options.sent, if a release that was asked of any node has been sent.
+  void tell_sent_release(const CallOptions& call_options) const;
   std::size_t owing() const;  ///< so many nodes have a reply to give
   /// As NodeClients has it; what was asked is forgotten here, too.
   void begin_anew();

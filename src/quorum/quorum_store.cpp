@@ -323,6 +323,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   const auto answers = nodes_->poll(Release{claim_named(claim.key, claim.token), how}, call_options,
                                     left_until(call_options.deadline), counted);
   counted(answers);
+  nodes_->tell_sent_release(call_options);
   // A semaphore needs more than a majority; and of a hold of another process nobody here knows.
   const bool each_counts = !ours || found->second.needed() > nodes_->majority();
   if (each_counts) await_far_servers(call_options.deadline);

@@ -140,6 +140,8 @@ class ThreadedNodeClients::NodeWorker {
     thread_ = start_thread([this] { work(); });
   }
 
+  bool has_sent_releases() const { return all_sent_.raised(); }
+
   /// Until it has done all releases. One that never answered is not waited for once they are on
   /// their way, and for that no longer than the others took.
   void await_releases(Deadline until) {
@@ -313,6 +315,10 @@ std::uint64_t ThreadedNodeClients::ask(std::size_t member, NodeRequest request, 
   const auto number = ++inquiries_;
   desks_[member]->post({number, std::move(request), deadline});
   return number;
+}
+
+bool ThreadedNodeClients::has_sent_releases(std::size_t member) const {
+  return desks_[member]->has_sent_releases();
 }
 
 std::optional<NodeReply> ThreadedNodeClients::hear(Deadline until, int cancel_fd) {

@@ -29,6 +29,7 @@ class ThreadedNodeClients final : public NodeClients {
   std::size_t size() const override { return desks_.size(); }
   std::string name(std::size_t member) const override { return names_[member]; }
   std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
+  bool has_sent_releases(std::size_t member) const override;
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
   void begin_anew() override { open(); }
 

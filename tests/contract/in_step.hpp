@@ -23,6 +23,9 @@ class NodesInStep final : public NodeClients {
   std::size_t size() const override { return nodes_->size(); }
   std::string name(std::size_t member) const override { return nodes_->name(member); }
   std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
+  bool has_sent_releases(std::size_t member) const override {
+    return nodes_->has_sent_releases(member);
+  }
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
   void begin_anew() override;
 

@@ -30,6 +30,8 @@ class SimulatedNodeClients final : public NodeClients {
   std::size_t size() const override { return workers_.size(); }
   std::string name(std::size_t member) const override;
   std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
+  /// No client of the simulator asks for that.
+  bool has_sent_releases(std::size_t) const override { return true; }
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
   void begin_anew() override {}
 

@@ -21,6 +21,9 @@ class CountingNodeClients final : public NodeClients {
     exchanges_.asked(member, request);
     return nodes_.ask(member, std::move(request), deadline);
   }
+  bool has_sent_releases(std::size_t member) const override {
+    return nodes_.has_sent_releases(member);
+  }
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override {
     auto heard = nodes_.hear(until, cancel_fd);
     if (heard) exchanges_.heard(*heard);

@@ -76,10 +76,13 @@ void Nodes::await_stragglers(const CallOptions& call_options) {
   for (auto node = next_straggler(); node < size(); node = next_straggler()) note_late(node);
 }
 
-bool Nodes::owes_about_another(const HoldName& name) const {
-  return std::any_of(asked_.begin(), asked_.end(), [&](const Asked& asked) {
-    return asked.request != 0 && asked.about && *asked.about != name;
-  });
+std::optional<HoldName> Nodes::hold_owed_beside(const HoldName& name) const {
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (owes(i) && !is_late(i) && asked_[i].about && *asked_[i].about != name) {
+      return asked_[i].about;
+    }
+  }
+  return std::nullopt;
 }
 
 void Nodes::tell_sent_release(const CallOptions& call_options) const {

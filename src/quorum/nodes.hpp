@@ -16,6 +16,10 @@
 
 namespace dlock {
 
+/// In this time the client sends a release or an eviction to a server that is farther than the
+/// others, also if a TLS handshake comes first, and such a server answers a renewal.
+constexpr milliseconds time_for_a_far_server{250};
+
 /// Names one hold: all that is asked about it goes by this.
 using HoldName = std::pair<LockKey, Token>;
 
@@ -63,8 +67,8 @@ class Nodes {
   /// not reply by then is late: the next call does not wait for it.
   void await_stragglers(const CallOptions& call_options);
   bool owes(std::size_t node) const { return asked_[node].request != 0; }
-  /// Whether a node has a reply to give about another hold than this.
-  bool owes_about_another(const HoldName& name) const;
+  /// Another hold than this, of which a node that is not late has a reply to give.
+  std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
   /// Raises call_options.sent, if a release that was asked of any node has been sent.
   void tell_sent_release(const CallOptions& call_options) const;
   std::size_t owing() const;  ///< so many nodes have a reply to give

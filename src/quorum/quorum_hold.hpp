@@ -63,6 +63,8 @@ class QuorumHold {
   std::uint64_t round = 1;  ///< how often all were asked
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node told it
+  /// How often its renewal was overtaken at a far node, since that node's reply was awaited.
+  std::size_t overtaken = 0;
 
   /// Notes what a member said to this token.
   void take(const NodeReply& heard);

@@ -18,9 +18,6 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 /// How often the client with the most votes asks for the rest, before all begin anew.
 constexpr int tries_of_a_leader = 4;
-/// In this time the client sends a release or an eviction to a server that is farther than the
-/// others, also if a TLS handshake comes first.
-constexpr milliseconds time_for_a_far_server{250};
 
 }  // namespace
 
@@ -253,13 +250,8 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   const HoldName name{claim.key, claim.token};
   QuorumHold& quorum_hold = hold_to_renew(claim, terms.granted);
   HoldRound round = this->round(name);
-  // This request overtakes the renewal of another hold at a server that has not answered yet, and
-  // at a far server it would do so each time.
-  if (nodes_->owes_about_another(name)) {
-    const auto longest = std::min(left_until(call_options.deadline) / 2, time_for_a_far_server);
-    nodes_->await_stragglers(at_most(longest, call_options));
-  }
   nodes_->hear_arrived();
+  turns_.await_far_nodes(*nodes_, quorum_holds_, name, call_options);
   const bool asked_before = quorum_hold.round > 1;
   if (quorum_hold.acquired && asked_before) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
   ++quorum_hold.round;

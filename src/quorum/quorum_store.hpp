@@ -13,6 +13,7 @@
 #include "quorum/quorum_fence_register.hpp"
 #include "quorum/quorum_hold.hpp"
 #include "quorum/quorum_latches.hpp"
+#include "quorum/renewal_turns.hpp"
 
 namespace dlock {
 
@@ -87,6 +88,7 @@ class QuorumStore final : public Store,
   std::unique_ptr<Nodes> nodes_;
   std::map<HoldName, QuorumHold> quorum_holds_;
   std::map<LockKey, Backoff> pauses_;
+  RenewalTurns turns_;
   std::optional<HoldName> waiting_;  ///< whose news the nodes send
   std::optional<Wake> news_;         ///< of a change, not taken yet
 };

@@ -1,0 +1,31 @@
+#include "quorum/renewal_turns.hpp"
+
+#include <algorithm>
+
+namespace dlock {
+
+void RenewalTurns::await_far_nodes(Nodes& nodes, std::map<HoldName, QuorumHold>& holds,
+                                   const HoldName& next, const CallOptions& call_options) {
+  const auto owed = nodes.hold_owed_beside(next);
+  const auto found = owed ? holds.find(*owed) : holds.end();
+  if (found == holds.end()) return;
+  const auto overtaken = found->second.overtaken++;
+  const bool has_turn = std::none_of(holds.begin(), holds.end(), [&](const auto& each) {
+    return each.first != *owed && each.second.overtaken > overtaken;
+  });
+  const auto now = BootClock::now();
+  const auto request_time = left_until(call_options.deadline);
+  // The others would pay for each hold anew: so many wait together no longer than one would.
+  const bool is_new = now >= later(wait_until_, request_time);
+  if (!has_turn || (!is_new && now >= wait_until_)) return;
+  if (is_new) wait_until_ = later(now, std::min(request_time / 2, time_for_a_far_server));
+  const CallOptions waiting{std::min(wait_until_, call_options.deadline), call_options.cancel_fd};
+  // What is left of the time says of no node that it is late.
+  if (is_new) nodes.await_stragglers(waiting);
+  while (nodes.hold_owed_beside(next) && nodes.hear(waiting.deadline, waiting.cancel_fd)) {
+  }
+  // A node that does not answer in the whole time keeps the turn from no other hold.
+  if (is_new || !nodes.hold_owed_beside(next)) found->second.overtaken = 0;
+}
+
+}  // namespace dlock

@@ -16,7 +16,8 @@ struct CallOptions {
   const Event* sent = nullptr;  ///< raised when a request is on its way
 };
 
-/// The same for a part of the call, which takes no longer than `span`.
+/// The same for a part of the call, which takes no longer than `span`. Without `sent`: most parts
+/// find or log in to a server, and what they send to it is not yet the request.
 inline CallOptions at_most(milliseconds span, const CallOptions& call_options) {
   return {std::min(call_options.deadline, later(BootClock::now(), span)), call_options.cancel_fd};
 }

@@ -55,7 +55,7 @@ class Acquire {
   LockAcquirer::Result acquire();
   LockAcquirer::Result enter_once_more(LockAcquirer::Result before);
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
-  int start_keeper(const std::vector<Held>& held);
+  int start_attach_daemon(const std::vector<Held>& held);
   std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
   int abandoned();
   bool give_all_back(const std::vector<Held>& held);
@@ -121,7 +121,7 @@ int Acquire::operator()() {
   }
   die_if_told(result.held);
   if (script_) {
-    const int code = start_keeper(result.held);
+    const int code = start_attach_daemon(result.held);
     if (code != 0) return code;
   } else if (const auto lost = lost_meanwhile(result.held)) {
     log_.error(*lost + "; no token is printed");
@@ -144,7 +144,7 @@ int Acquire::operator()() {
   return 0;
 }
 
-int Acquire::start_keeper(const std::vector<Held>& held) {
+int Acquire::start_attach_daemon(const std::vector<Held>& held) {
   try {
     const auto open = [this] { return open_store(settings_); };
     daemon_.emplace(acquiring_.store_ptr(), open, held, *script_, settings_.stop_signal);
@@ -161,8 +161,8 @@ int Acquire::start_keeper(const std::vector<Held>& held) {
 }
 
 /// Where dlock stood still before it read the answer, the lease may be nearly over by now, or the
-/// lock another's: a lease of which less than two thirds are left is renewed. A keeper looks
-/// itself.
+/// lock another's: a lease of which less than two thirds are left is renewed. An attach daemon does
+/// so itself.
 std::optional<std::string> Acquire::lost_meanwhile(const std::vector<Held>& held) {
   try {
     HeldLocks holding(acquiring_.store(), held, log_);

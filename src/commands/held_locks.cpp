@@ -77,7 +77,7 @@ class HeldLocks::Listening final : public StopSource {
 bool HeldLocks::Listening::lost() const {
   look_again_.reset();
   holding_.store_.host_view()->take_news();
-  const auto out = holding_.thrown_out();
+  const auto out = holding_.is_evicted();
   if (out) return *out;
   look_again_.reset(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   itimerspec pause{};
@@ -154,7 +154,7 @@ void HeldLocks::keep(pid_t command, std::atomic<BootClock::rep>* safe_until) {
   source_ = std::make_unique<LeaseMonitor>(*renewer_, grace, log_);
 }
 
-std::optional<bool> HeldLocks::thrown_out() {
+std::optional<bool> HeldLocks::is_evicted() {
   std::optional<bool> out = false;
   for (const Held& held : held_) {
     const auto renewed = look_at_hold(store_, held.claim);

@@ -41,7 +41,7 @@ class HeldLocks {
   /// Who took a hold away, where that is known; after stop_keeping().
   std::optional<Who> evicted_by() const;
 
-  /// `lost`: a loss was noticed, by the keeper or by the clock.
+  /// `lost`: a loss was noticed, by the renewer or by the clock.
   void stop_keeping(bool lost);
 
   /// In place of give_back(), when process group `group` (0: unknown) lives on and dlock ends:
@@ -58,7 +58,7 @@ class HeldLocks {
   class Listening;
 
   /// Asks for all holds; nothing if one could not be asked for.
-  std::optional<bool> thrown_out();
+  std::optional<bool> is_evicted();
   void lost(const Claim& claim, const std::optional<Who>& evicted_by);
 
   GivenBack give_back(const Held& held, ReleaseMode mode, std::vector<std::string>& troubles);

@@ -16,18 +16,18 @@ namespace {
 /// On a new connection.
 constexpr milliseconds time_for_a_second_request{2000};
 
-ExitCode throw_out(Store& store, const ReleaseSettings& settings, const LockKey& key,
-                   const Log& log) {
+ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const LockKey& key,
+                       const Log& log) {
   const auto fence = settings.fence;
   const Who by = this_process("dlock", settings.reason);
-  const auto thrown_out = store.evict(key, fence, by, short_call());
-  if (settings.json && !settings.quiet) print(evicted_json(key, thrown_out));
-  for (const Holder& holder : thrown_out) {
+  const auto evicted = store.evict(key, fence, by, short_call());
+  if (settings.json && !settings.quiet) print(evicted_json(key, evicted));
+  for (const Holder& holder : evicted) {
     const std::string who = holder.library.empty() ? who_text(holder.who) : client_text(holder);
     log.notice("evicted " + who + " from " + escaped(key.text) + fence_text(holder.fence) +
                (settings.reason.empty() ? "" : ": " + escaped(settings.reason)));
   }
-  if (!thrown_out.empty()) return ExitCode::ok;
+  if (!evicted.empty()) return ExitCode::ok;
   if (!fence) {
     log.notice("nobody held " + escaped(key.text));
     return ExitCode::ok;
@@ -107,7 +107,7 @@ int carry_out(const ReleaseSettings& settings, const Log& log) {
   const StorePtr store = open_store(settings, log);
   const auto keys = settings.force ? keys_to_evict(*store, settings, log) : settings.keys;
   const int code = for_each_key(keys, log, [&](const LockKey& key) {
-    return settings.force ? throw_out(*store, settings, key, log)
+    return settings.force ? evict_holders(*store, settings, key, log)
                           : give_up_hold(*store, settings, key, log);
   });
   tell_troubles(log, *store);

@@ -77,9 +77,9 @@ class TracingStore final : public Store {
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override {
     const Taken taken;
-    auto thrown_out = store_->evict(key, fence, by, call_options);
+    auto evicted = store_->evict(key, fence, by, call_options);
     tell("asked " + name() + " to free " + escaped(key.text) + taken.text());
-    return thrown_out;
+    return evicted;
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {
     const Taken taken;

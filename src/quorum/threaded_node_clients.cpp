@@ -110,8 +110,8 @@ class ThreadedNodeClients::ReplyBox {
 /// One member, its thread, and what it is to do.
 class ThreadedNodeClients::NodeWorker {
  public:
-  NodeWorker(std::size_t place, std::unique_ptr<Member> member, ReplyBox& mailbox)
-      : place_(place), member_(std::move(member)), mailbox_(mailbox) {}
+  NodeWorker(std::size_t place, std::unique_ptr<Member> member, ReplyBox& replies)
+      : place_(place), member_(std::move(member)), replies_(replies) {}
 
   /// One that was never used has its events in common with a process forked since.
   ~NodeWorker() {
@@ -265,12 +265,12 @@ class ThreadedNodeClients::NodeWorker {
   }
 
   void say(std::uint64_t number, Response response) {
-    mailbox_.put({place_, number, member_->standing(), std::move(response)});
+    replies_.put({place_, number, member_->standing(), std::move(response)});
   }
 
   std::size_t place_;
   std::unique_ptr<Member> member_;
-  ReplyBox& mailbox_;
+  ReplyBox& replies_;
   Event wake_;
   Event leave_;
   std::mutex mutex_;
@@ -293,38 +293,38 @@ ThreadedNodeClients::~ThreadedNodeClients() { leave(); }
 
 void ThreadedNodeClients::leave() {
   const auto until = later(BootClock::now(), a_moment);
-  for (const auto& desk : desks_) desk->await_releases(until);
-  desks_.clear();
+  for (const auto& worker : workers_) worker->await_releases(until);
+  workers_.clear();
 }
 
 void ThreadedNodeClients::open() {
-  auto mailbox = std::make_unique<ReplyBox>();
+  auto replies = std::make_unique<ReplyBox>();
   std::vector<std::string> names;
-  std::vector<std::unique_ptr<NodeWorker>> desks;
+  std::vector<std::unique_ptr<NodeWorker>> workers;
   for (auto& member : open_()) {
     names.push_back(member->name());
-    desks.push_back(std::make_unique<NodeWorker>(desks.size(), std::move(member), *mailbox));
+    workers.push_back(std::make_unique<NodeWorker>(workers.size(), std::move(member), *replies));
   }
   leave();
-  mailbox_ = std::move(mailbox);
+  replies_ = std::move(replies);
   names_ = std::move(names);
-  desks_ = std::move(desks);
+  workers_ = std::move(workers);
 }
 
 std::uint64_t ThreadedNodeClients::ask(std::size_t member, NodeRequest request, Deadline deadline) {
   const auto number = ++inquiries_;
-  desks_[member]->post({number, std::move(request), deadline});
+  workers_[member]->post({number, std::move(request), deadline});
   return number;
 }
 
 bool ThreadedNodeClients::has_sent_releases(std::size_t member) const {
-  return desks_[member]->has_sent_releases();
+  return workers_[member]->has_sent_releases();
 }
 
 std::optional<NodeReply> ThreadedNodeClients::hear(Deadline until, int cancel_fd) {
-  pollfd fds[] = {{mailbox_->fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+  pollfd fds[] = {{replies_->fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
   while (true) {
-    if (auto heard = mailbox_->take()) return heard;
+    if (auto heard = replies_->take()) return heard;
     if (poll_until(fds, until) == 0) return std::nullopt;
     if (fds[1].revents != 0) throw_interrupted();
   }

@@ -26,7 +26,7 @@ class ThreadedNodeClients final : public NodeClients {
   explicit ThreadedNodeClients(OpenMembers open);
   ~ThreadedNodeClients() override;
 
-  std::size_t size() const override { return desks_.size(); }
+  std::size_t size() const override { return workers_.size(); }
   std::string name(std::size_t member) const override { return names_[member]; }
   std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
   bool has_sent_releases(std::size_t member) const override;
@@ -42,8 +42,8 @@ class ThreadedNodeClients final : public NodeClients {
 
   OpenMembers open_;
   std::vector<std::string> names_;
-  std::unique_ptr<ReplyBox> mailbox_;
-  std::vector<std::unique_ptr<NodeWorker>> desks_;
+  std::unique_ptr<ReplyBox> replies_;
+  std::vector<std::unique_ptr<NodeWorker>> workers_;
   std::uint64_t inquiries_ = 0;
 };
 

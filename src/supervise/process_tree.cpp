@@ -103,11 +103,11 @@ ProcessTree::ProcessTree() : root_(getpid()) {
   siginfo_t any{};
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD) return;
   const auto children = children_of(root_).value_or(std::vector<pid_t>{});
-  strangers_.insert(children.begin(), children.end());
+  preexisting_children_.insert(children.begin(), children.end());
 }
 
 ProcessTree::ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children)
-    : root_(dlock), strangers_(std::move(preexisting_children)) {}
+    : root_(dlock), preexisting_children_(std::move(preexisting_children)) {}
 
 std::vector<Descendant> ProcessTree::signal(int signal, pid_t except_group) const {
   // All are found before the first is sent anything, and the lowest come first: who ends leaves
@@ -128,13 +128,15 @@ void ProcessTree::freeze() const {
   do {
     told_before = told.size();
     // Top down, so that who forks is stopped before its children are listed.
-    descendants_of(root_, strangers_, [&](const Descendant& found) {
+    descendants_of(root_, preexisting_children_, [&](const Descendant& found) {
       if (told.insert(found.pid).second) send(found, SIGSTOP, root_);
     });
   } while (told.size() > told_before && BootClock::now() < give_up);
 }
 
-std::vector<Descendant> ProcessTree::all() const { return descendants_of(root_, strangers_); }
+std::vector<Descendant> ProcessTree::all() const {
+  return descendants_of(root_, preexisting_children_);
+}
 
 std::vector<Survivor> ProcessTree::survivors() const {
   std::vector<Survivor> left;
@@ -172,7 +174,7 @@ ProcessTree::Beside ProcessTree::beside(pid_t child) {
       if (reap(pid)) {
         ++reaped;
       } else {
-        alive = alive || (!strangers_.contains(pid) && is_of_the_command(pid));
+        alive = alive || (!preexisting_children_.contains(pid) && is_of_the_command(pid));
       }
       if (reaped == most_reaped_at_once) return Beside::unclear;
     }
@@ -186,7 +188,7 @@ bool ProcessTree::reap(pid_t pid) {
   siginfo_t ended{};
   if (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG) < 0) return true;
   if (ended.si_pid == 0) return false;
-  strangers_.erase(pid);
+  preexisting_children_.erase(pid);
   return true;
 }
 

@@ -98,7 +98,7 @@ class ProcessTree {
   bool reap(pid_t pid);
 
   pid_t root_;
-  std::set<pid_t> strangers_;
+  std::set<pid_t> preexisting_children_;
   std::vector<Fd> spares_;
 };
 

@@ -25,8 +25,8 @@ class AttachDaemon {
   /// Waits until it keeps the locks; `interrupted` when `cancel_fd` is readable. Throws the
   /// Error that it failed with; then the locks have been given back.
   Start await(int cancel_fd);
-  /// The token has been told: false if the locks have gone meanwhile, or are just being given back.
-  /// Throws Error{host_refused} if the daemon has gone.
+  /// To be called once the token is printed. False if a lock was lost, or the daemon releases them
+  /// already. Throws Error{host_refused} if the daemon has ended.
   bool commit();
   /// The locks are not wanted after all; returns when they have been given back.
   void dismiss();

@@ -123,8 +123,8 @@ void AttachDaemonProcess::keep() {
   }
 }
 
-/// Says so first: the parent would take a daemon that is slow to release for one that is stopped,
-/// and the locks for kept.
+/// The daemon reports the loss before it releases: the parent would take one that is slow to
+/// release for one that is stopped, and the locks for kept.
 void AttachDaemonProcess::end(milliseconds time) {
   if (on_trial()) say(daemon_lost);
   holds_->give_back(time);
@@ -150,7 +150,7 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
            signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) + " (" +
            name + ")";
   }
-  tell_system_log(text + told);
+  write_system_log(text + told);
 }
 
 }  // namespace

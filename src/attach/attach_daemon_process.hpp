@@ -10,9 +10,9 @@
 
 namespace dlock {
 
-// The messages between the two sides of an AttachDaemon. "lost": the locks have been lost or given
-// back, or are just being given back. An error, told by its kind, one byte, and its line: given
-// back, too.
+// The messages between the two sides of an AttachDaemon. "lost": a lock was lost, or the daemon
+// releases them, or has released them. An error has its kind, one byte, and its line: the daemon
+// has released the locks then, too.
 inline constexpr char daemon_keeps[] = "keeps";
 inline constexpr char daemon_lost[] = "lost";
 inline constexpr char daemon_error[] = "error ";

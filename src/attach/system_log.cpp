@@ -14,7 +14,7 @@
 namespace dlock {
 namespace {
 
-constexpr timeval logger_patience{0, 200'000};
+constexpr timeval logger_timeout{0, 200'000};
 
 /// As glibc writes it: `<11>Nov  6 08:15:30 dlock[42]: TEXT`.
 std::string syslog_record(const std::string& text) {
@@ -30,7 +30,7 @@ std::string syslog_record(const std::string& text) {
 
 }  // namespace
 
-void tell_system_log(const std::string& text) {
+void write_system_log(const std::string& text) {
   const std::string record = syslog_record(text);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -38,7 +38,7 @@ void tell_system_log(const std::string& text) {
   // Some loggers listen for streams, in which a NUL ends a record.
   for (const int type : {SOCK_DGRAM, SOCK_STREAM}) {
     const Fd log(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-    setsockopt(log.get(), SOL_SOCKET, SO_SNDTIMEO, &logger_patience, sizeof longest_wait);
+    setsockopt(log.get(), SOL_SOCKET, SO_SNDTIMEO, &logger_timeout, sizeof logger_timeout);
     if (connect(log.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) continue;
     send(log.get(), record.c_str(), record.size() + (type == SOCK_STREAM ? 1 : 0), MSG_NOSIGNAL);
     return;

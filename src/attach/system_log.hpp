@@ -4,9 +4,9 @@
 
 namespace dlock {
 
-/// Writes an error to the system log as syslog(3) does, for a process that keeps locks: where the
-/// logger takes nothing for 200 ms, the line is left out. Called by the attach daemon. `text` is
-/// one line and already escaped.
-void tell_system_log(const std::string& text);
+/// Writes an error to the system log as syslog(3) does, but drops it if the logger accepts nothing
+/// for 200 ms: the attach daemon, which calls it, must not block. `text` is one line and already
+/// escaped.
+void write_system_log(const std::string& text);
 
 }  // namespace dlock

@@ -93,6 +93,7 @@ std::optional<ProcessStat> stat_of(pid_t pid) {
     if (field == 4) stat.parent = static_cast<pid_t>(value);
     if (field == 5) stat.group = static_cast<pid_t>(value);
     if (field == 6) stat.session = static_cast<pid_t>(value);
+    if (field == 20) stat.threads = value;
     if (field == 22) stat.started = value;
     at = end;
   }

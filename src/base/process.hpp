@@ -20,9 +20,11 @@ struct ProcessStat {
   pid_t parent = 0;
   pid_t group = 0;
   pid_t session = 0;
+  std::uint64_t threads = 0;
   std::uint64_t started = 0;  ///< clock ticks since boot
-  /// A zombie does not.
-  bool runs() const { return state != 'Z' && state != 'X'; }
+  /// A zombie does not; but a process whose first thread has exited looks like one while others
+  /// run.
+  bool runs() const { return (state != 'Z' && state != 'X') || threads > 1; }
 };
 
 /// Nothing if there is no such process, or /proc hides it or belongs to another pid namespace.

@@ -193,7 +193,7 @@ class CasBackend {
   /// Nothing for a place with a clock.
   virtual CasLeases* leases() { return nullptr; }
 
-  /// The most bytes of an Update's text that the place takes.
+  /// The most bytes of an Update's text that the engine accepts.
   virtual std::size_t largest_record() const { return SIZE_MAX; }
 
   /// Drops the connection; the next request opens another.

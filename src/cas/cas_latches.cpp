@@ -58,7 +58,7 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
   const Snapshot seen = rewrite(name, "", before, call_options, make);
   LatchState state = latch_state(latch, seen, call_options);
   if (before.version == 0) {
-    // The first of all may be there for long: behind them go those after this one.
+    // The first fifty may last long: so it looks at those after this name as well.
     sweep(latch_record({}), latch_record({}), call_options);
     sweep(latch_record({}), name, call_options);
     sweep(prefix_ + "arrival:", prefix_ + "arrival:", call_options);

@@ -81,19 +81,18 @@ Snapshot CasStore::rewrite(
   }
 }
 
-/// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make it
-/// longer, too, and a holder must not lose its lease because others wait: half of the room is for
-/// waiters, as a grant to all of them has a message for each. A holder may enter again when that
-/// half is taken.
+/// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make the
+/// record longer, too, and a holder must not lose its lease because others wait. Waiters have half
+/// of the room: a grant to all of them writes a message for each. New holders have three quarters,
+/// so that a holder enters again while the queue is full.
 void CasStore::check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const {
   const std::size_t quarter = backend_->largest_record() / 4;
   const auto added = record.added();
   const std::size_t room = (added == OpenRecord::Added::waiter ? 2 : 3) * quarter;
   if (added == OpenRecord::Added::nothing || bytes <= room) return;
   throw_unavailable(backend_->name() + ": too many clients hold " + escaped(key.text) +
-                        " or wait for it: with another one its record would have " +
-                        std::to_string(bytes) + " bytes, of at most " + std::to_string(room) +
-                        ": try again later",
+                        " or wait for it (" + std::to_string(bytes) + " of " +
+                        std::to_string(room) + " bytes): try again later",
                     Cause::other_reply);
 }
 

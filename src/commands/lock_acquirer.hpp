@@ -37,8 +37,8 @@ class LockAcquirer {
     bool abandoned = false;     ///< abandon_fd did
     milliseconds waited{0};
   };
-  /// Acquires once; a stop (^Z) meanwhile leaves the queue and begins again when continued. A wait
-  /// that has an end counts from the first call.
+  /// Acquires once; a stop (^Z) meanwhile leaves the queue and begins again when continued. `-w`
+  /// counts from the first call.
   Result acquire();
 
   Store& store() { return *store_; }

@@ -77,7 +77,7 @@ Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
       if (!message) return Wake::Reason::due;
       if (concerns_us(*message)) {
         const Wake::Reason reason = paced(until, cancel_fd);
-        // One release is told on each channel and by the server: the key is read after all of them.
+        // A release is told on each channel and by the server: what came along is read with it.
         while (listener_->next_message({BootClock::now(), -1})) {
         }
         return reason;

@@ -179,7 +179,7 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   transfer->sent = tells != CURLE_OK;
   set_option(handle, CURLOPT_ERRORBUFFER, transfer->trouble);
   set_option(handle, CURLOPT_NOSIGNAL, 1L);
-  // Of several addresses one that is silent gets half of the time; else it would be minutes.
+  // libcurl gives a silent address half of this, and by default that is minutes.
   const auto connect_by = std::clamp(time, milliseconds(1), longest_poll);
   set_option(handle, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect_by.count()));
   set_option(handle, CURLOPT_SOCKOPTFUNCTION, &close_on_exec);

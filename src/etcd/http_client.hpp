@@ -68,7 +68,7 @@ class HttpClient {
  private:
   struct Transfer;
 
-  /// `time`: until the connection stands.
+  /// `time`: the longest that it may take to connect.
   std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body, bool once,
                                   milliseconds time);
   void encrypt(CURL* handle);

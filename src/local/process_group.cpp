@@ -12,8 +12,8 @@ namespace {
 /// With hidepid, /proc shows a user nothing of others; process 1 always exists.
 bool proc_shows_all() { return stat_of(1).has_value(); }
 
-/// Without the calling process: a dlock that asks for a lock does nothing under it yet, and one
-/// that is the last of a killed holder's pipeline would wait for its own end.
+/// Without the calling process: a dlock that asks for a lock does no work under it yet. Where it is
+/// the last process of a killed holder's pipeline, it would wait for its own end.
 std::vector<pid_t> running_members(pid_t group) {
   auto members = numbers_in("/proc");
   std::erase_if(members, [&](pid_t pid) {

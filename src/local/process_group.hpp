@@ -14,8 +14,8 @@ namespace dlock {
 Life group_life(const ProcessId& leader);
 
 /// Readable when the process ends, for up to `most` running members of a group other than the
-/// calling process; empty where /proc shows none, and of no group (0). One that ends says: look
-/// again.
+/// calling process; empty where /proc shows none, and of no group (0). Look again when one becomes
+/// readable.
 std::vector<Fd> member_ends(pid_t group, std::size_t most);
 
 }  // namespace dlock

@@ -51,8 +51,8 @@ std::string undecided_text(const HoldEntry& hold, const std::string& why) {
 
 bool goes_by_process(const HoldEntry& hold) { return hold.inside() && hold.backing.by_process; }
 
-/// Of a hold whose processes have gone. A command is recorded before it starts: where none is,
-/// there was no work that a floor could be for. True if nothing is left of the hold.
+/// Of a hold whose processes have ended. dlock records its command before it starts it: if none is
+/// recorded, there was no work that a min-hold could be for. True if nothing is left of the hold.
 bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
   if (hold.backing.command.pid == 0) hold.floor = milliseconds(0);
   return expire_hold(table, hold, now);

@@ -64,13 +64,12 @@ class Member : public Store, public FenceRegister, public Latches {
   /// request comes after it, as that of a token does which another process asked for.
   virtual void note_dropped(const LockKey& key, const Token& token) = 0;
 
-  /// The holders of a key, for who is to evict them: whatever else is stored of the key may be
-  /// damaged.
+  /// The holders of a key, before they are evicted: what else is stored of the key may be damaged.
   virtual std::vector<Holder> look_at_holders(const LockKey& key,
                                               const CallOptions& call_options) = 0;
 
-  /// As evict(), in one request, of those that were seen here or at another member: it evicts whose
-  /// fence is among theirs, and so nobody who came in since, however often it arrives. Answers with
+  /// As evict(), in one request, of the holders that were seen here or at another member: it evicts
+  /// those with their fences, so that a repeated request evicts no later holder. Answers with
   /// `seen` where the answer to a first copy was lost, which may have evicted them.
   virtual std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen,
                                          const Who& by, const CallOptions& call_options) = 0;

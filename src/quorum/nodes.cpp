@@ -85,10 +85,12 @@ std::optional<HoldName> Nodes::hold_owed_beside(const HoldName& name) const {
   return std::nullopt;
 }
 
-void Nodes::tell_sent_release(const CallOptions& call_options) const {
+void Nodes::tell_sent_release(const Answers& answers, const CallOptions& call_options) const {
   if (call_options.sent == nullptr) return;
   for (std::size_t i = 0; i < size(); ++i) {
-    if (clients_->has_sent_releases(i)) call_options.sent->raise();
+    const auto* error = answers[i] ? std::get_if<Error>(&answers[i]->response) : nullptr;
+    const bool answered = answers[i] && (error == nullptr || is_reply(error->cause()));
+    if (!answered && clients_->has_sent_releases(i)) call_options.sent->raise();
   }
 }
 

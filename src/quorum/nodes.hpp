@@ -67,16 +67,16 @@ class Nodes {
   /// not reply by then is late: the next call does not wait for it.
   void await_stragglers(const CallOptions& call_options);
   bool owes(std::size_t node) const { return asked_[node].request != 0; }
+  bool is_late(std::size_t node) const { return late_[node]; }
   /// Another hold than this, of which a node that is not late has a reply to give.
   std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
-  /// Raises call_options.sent, if a release that was asked of any node has been sent.
-  void tell_sent_release(const CallOptions& call_options) const;
+  /// Raises call_options.sent, if a release was sent to a node that did not answer it.
+  void tell_sent_release(const Answers& answers, const CallOptions& call_options) const;
   std::size_t owing() const;  ///< so many nodes have a reply to give
   /// As NodeClients has it; what was asked is forgotten here, too.
   void begin_anew();
 
   /// A node has let the others wait, and has not answered since.
-  bool is_late(std::size_t node) const { return late_[node]; }
   void note_late(std::size_t node) { late_[node] = true; }
 
   const ServerClocks& clocks() const { return clocks_; }

@@ -65,6 +65,8 @@ class QuorumHold {
   std::optional<Who> evicted_by;  ///< as some node told it
   /// How often its renewal was overtaken at a far node, since that node's reply was awaited.
   std::size_t overtaken = 0;
+  /// Whether the next request went to a node that is not late before it answered in this round.
+  bool round_is_overtaken = false;
 
   /// Notes what a member said to this token.
   void take(const NodeReply& heard);

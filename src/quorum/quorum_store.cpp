@@ -121,7 +121,9 @@ void QuorumStore::on_reply(const HoldName& about, const NodeReply& reply) {
 
 void QuorumStore::on_overtaken(const HoldName& about, std::size_t node) {
   const auto found = quorum_holds_.find(about);
-  if (found != quorum_holds_.end()) found->second.node_votes[node].awaited = false;
+  if (found == quorum_holds_.end()) return;
+  found->second.node_votes[node].awaited = false;
+  if (!nodes_->is_late(node)) found->second.round_is_overtaken = true;
 }
 
 void QuorumStore::on_news(const NodeReply& reply) {
@@ -252,8 +254,10 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   HoldRound round = this->round(name);
   nodes_->hear_arrived();
   turns_.await_far_nodes(*nodes_, quorum_holds_, name, call_options);
-  const bool asked_before = quorum_hold.round > 1;
-  if (quorum_hold.acquired && asked_before) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
+  // What a far node did in a round that was overtaken nobody knows.
+  const bool was_heard = quorum_hold.round > 1 && !quorum_hold.round_is_overtaken;
+  if (quorum_hold.acquired && was_heard) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
+  quorum_hold.round_is_overtaken = false;
   ++quorum_hold.round;
   if (quorum_hold.fence.value == 0)
     quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
@@ -315,7 +319,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   const auto answers = nodes_->poll(Release{claim_named(claim.key, claim.token), how}, call_options,
                                     left_until(call_options.deadline), counted);
   counted(answers);
-  nodes_->tell_sent_release(call_options);
+  nodes_->tell_sent_release(answers, call_options);
   // A semaphore needs more than a majority; and of a hold of another process nobody here knows.
   const bool each_counts = !ours || found->second.needed() > nodes_->majority();
   if (each_counts) await_far_servers(call_options.deadline);

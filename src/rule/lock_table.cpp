@@ -126,7 +126,10 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   }
   op.tell_next();
   if (const HoldEntry* own = find_hold(claim.token)) return finish(Granted{own->fence, own->lease});
-  return finish(op.refused(Refusal::Reason::held));
+  // Its owner may have been granted the key in another mode by this very request.
+  const bool waits = find_waiter(claim.token) != queue.end();
+  const bool is_upgrade = !waits && op.rule(claim.owner, claim.limit).kind == Kind::upgrade;
+  return finish(op.refused(is_upgrade ? Refusal::Reason::upgrade : Refusal::Reason::held));
 }
 
 Outcome<std::optional<milliseconds>> LockTable::renew(const Token& token,

@@ -167,7 +167,7 @@ void TableTransaction::let_in() {
     }
     const Verdict verdict = rule(head.owner, head.limit);
     if (verdict.kind == Verdict::Kind::upgrade) {
-      // Its owner is inside in another mode by now: it is refused when it asks, at once.
+      // Its owner holds in another mode by now: it is told to ask at once, and is refused.
       if (!own) wakes_.wake(head, NextMessage{milliseconds(0)});
       table_.queue.pop_front();
       continue;

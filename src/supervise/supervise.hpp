@@ -55,8 +55,8 @@ struct Terms {
   /// Called once, when a loss is noticed and the child runs on. A loss that stops it is told by
   /// the Ending alone: a message that blocks (a full pipe) must not delay the kill.
   std::function<void()> on_loss;
-  /// If it has begun to kill the child, and all it started, for the lease that is over, the child's
-  /// end is no end of its own, and what is left is killed here, too. Null: none.
+  /// If the watchdog has begun to kill, the child's end counts as a loss, and what it started is
+  /// killed here, too. Null: there is none.
   Watchdog* watchdog = nullptr;
   /// Called before dlock stops with its child (^Z): renew, for nobody will meanwhile.
   std::function<void()> before_stop;

@@ -69,7 +69,7 @@ class Watchdog::Guard {
     return gone_by == never ? never : gone_by - shared_.kill_cost;
   }
 
-  /// A dlock that dies takes the child along, and is seen to be dead before the child is.
+  /// The kernel kills the child when dlock dies, and dlock is a zombie by then.
   bool child_ended_by_itself() const {
     const pid_t child = shared_.leaves_rest;
     if (child == 0 || process_life(process_now(child)) != Life::over) return false;

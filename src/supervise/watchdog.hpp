@@ -27,9 +27,10 @@ class Watchdog {
   std::atomic<BootClock::rep>& gone_by() { return shared_->gone_by; }
   /// The child runs as this process group, which is not dlock's own.
   void child_started(pid_t group) { shared_->group = group; }
-  /// What this process, the child, leaves behind when it ends by itself outlives the lease, too.
+  /// If the child, this process, ends by itself, what it started may outlive the lease.
   void spare_rest_of(pid_t child) { shared_->leaves_rest = child; }
-  /// The opposite, as it is at the start: dlock has begun to stop the child with all it started.
+  /// From now on, and before spare_rest_of(), nothing is spared: dlock stops the child with all
+  /// that it started.
   void spare_nothing() { shared_->leaves_rest = 0; }
   /// Whether it had to do what dlock was too late for.
   bool has_killed() const { return shared_->has_killed; }

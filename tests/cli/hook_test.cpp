@@ -77,7 +77,7 @@ TEST_CASE("hook: a waiter's knows the holder, and a lost lock's the reason") {
     CHECK(place.dlock({"release", "-k", "a", "--token", token}).exit_code == 0);
     REQUIRE(has_told(place, 2));
     CHECK(events(place)[1].starts_with("acquired:a:"));
-    // Of who is evicted before it has confirmed a hand-over the server keeps no reason.
+    // The server keeps no reason for a holder that was evicted before it confirmed a hand-over.
     REQUIRE(eventually([&] {
       const auto state = place.state("a");
       return !state["holders"].empty() && state["holders"][0]["command_pid"].is_number();

@@ -157,12 +157,13 @@ TEST_CASE("watchdog: what a command that ended by itself leaves behind outlives 
   dlock.signal(SIGCONT);
   CHECK(dlock.wait().exit_code == 3);
   CHECK(is_alive(helper));
+  kill(helper, SIGKILL);
 }
 
 TEST_CASE("watchdog: dlock is stopped in the grace: what the command leaves behind is killed") {
   RedisScene scene;
   Process dlock = start_guarded(
-      scene, "(trap '' TERM; exec sleep 61) & echo $! >helper; echo $$ >command; wait",
+      scene, "sh -c 'trap \"\" TERM; echo $$ >helper; exec sleep 61' & echo $$ >command; wait",
       [&] { return scene.has_text("helper") && scene.has_text("command"); }, {"-t", "6s"});
   const auto helper = static_cast<pid_t>(scene.number_in("helper"));
   const auto command = static_cast<pid_t>(scene.number_in("command"));

@@ -50,7 +50,10 @@ std::variant<Granted, Refused> RedisTable::acquire(const Claim& claim, const Ask
   }
   op.tell_next();
   if (stored.find_hold(claim.token) != nullptr) return granted();
-  return op.refused(Refusal::Reason::held);
+  const bool waits = stored.find_waiter(claim.token) != stored.queue.end();
+  const bool is_upgrade =
+      !waits && op.quarantined_rule(claim.owner, claim.limit).kind == Kind::upgrade;
+  return op.refused(is_upgrade ? Refusal::Reason::upgrade : Refusal::Reason::held);
 }
 
 std::optional<milliseconds> RedisTable::renew(const Token& token, std::optional<milliseconds> ttl,

@@ -112,6 +112,17 @@ TEST_CASE("rules: a waiter whose request has become an upgrade asks at once, and
   CHECK(rules.refused(claim("w", "a/x", 1), true).why == Refusal::Reason::upgrade);
 }
 
+TEST_CASE("rules: a request that becomes an upgrade by the grants it makes is refused as one") {
+  Rules rules;
+  const auto lease = rules.granted(claim("x", "x")).lease;
+  rules.refused(claim("r1", "a", 0), true);
+  rules.refused(claim("r2", "b", 0), true);
+  rules.refused(claim("w", "a/x", 1), true);
+  rules.pass(lease + milliseconds(1));
+  CHECK(rules.refused(claim("w", "a/x", 1), true).why == Refusal::Reason::upgrade);
+  CHECK(rules.table.queue.empty());
+}
+
 TEST_CASE("rules: the smallest limit among those inside and the one who asks decides") {
   Rules rules;
   rules.granted(claim("a", "a", 3));

@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <thread>
 
 #include "base/wait.hpp"
 #include "local/directory.hpp"
@@ -88,6 +91,18 @@ TEST_CASE("a group lives as long as one member runs, its leader or not, and zomb
   CHECK(group_life(id) == Life::alive);
   kill(member, SIGKILL);
   CHECK(eventually([&] { return group_life(id) == Life::over; }));
+}
+
+TEST_CASE("a process whose first thread has exited runs while another does") {
+  Forked process([] {
+    std::thread([] { sleep_for_ever(); }).detach();
+    syscall(SYS_exit, 0);
+  });
+  const ProcessId id = process_now(process.pid());
+  REQUIRE(eventually([&] { return stat_of(process.pid())->state == 'Z'; }));
+  CHECK(process_life(id) == Life::alive);
+  process.signal(SIGKILL);
+  CHECK(eventually([&] { return process_life(id) == Life::over; }));
 }
 
 TEST_CASE("who asks for the lock does not wait for itself as the last of the holder's group") {

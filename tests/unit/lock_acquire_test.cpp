@@ -106,7 +106,7 @@ class SilentForTheLast final : public HeldForEver {
 };
 
 TEST_CASE("a wait that ends before the first answer for a later key is no refusal by a holder") {
-  constexpr milliseconds wait{50};
+  constexpr milliseconds wait{500};
   SilentForTheLast store(2 * wait);
   std::vector<Claim> claims(2);
   claims[0].key = LockKey{"first"};

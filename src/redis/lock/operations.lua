@@ -93,6 +93,8 @@ local function acquire()
   if place then
     return refused('held', tonumber(place), call('ZRANK', KEYS[2], token), more)
   end
+  -- Its owner may have been granted the key in another mode by this very request.
+  if rule(asked.owner, asked.limit) == 'upgrade' then return refused('upgrade', 0, 0, more) end
   return refused('held', last_ticket_plus_one(), call('ZCARD', KEYS[2]), more)
 end
 

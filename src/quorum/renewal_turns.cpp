@@ -7,7 +7,8 @@ namespace dlock {
 void RenewalTurns::await_far_nodes(Nodes& nodes, std::map<HoldName, QuorumHold>& holds,
                                    const HoldName& next, const CallOptions& call_options) {
   const auto owed = nodes.hold_owed_beside(next);
-  const auto found = owed ? holds.find(*owed) : holds.end();
+  if (!owed) return;
+  const auto found = holds.find(*owed);
   if (found == holds.end()) return;
   const auto overtaken = found->second.overtaken++;
   const bool has_turn = std::none_of(holds.begin(), holds.end(), [&](const auto& each) {

@@ -83,6 +83,10 @@ void RedisTransaction::agree(const Owner& owner, Fence fence) {
 }
 
 void RedisTransaction::adopt_inner(const Owner& owner, Fence fence) {
+  const bool is_back =
+      std::any_of(stored_.holds.begin(), stored_.holds.end(),
+                  [&](const HoldEntry& hold) { return hold.inside() && hold.owner == owner; });
+  if (is_back) return;
   for (HoldEntry& hold : stored_.holds) {
     const bool inner = hold.inside() && hold.owner.is_or_below(owner);
     if (inner && hold.fence == fence) hold.owner = owner;

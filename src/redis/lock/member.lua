@@ -21,13 +21,18 @@ if vouched then
     keep_queue()
   end
 
+  local function is_inside(hold) return hold.flag == 'h' or hold.flag == 'p' end
+
   -- A hold that its owner entered further in may have come back before the outer one: then it goes
-  -- by the inner owner. All holds of one owner share a fence, and no other owner has it.
+  -- by the inner owner. All holds of one owner share a fence, and no other owner has it; so an owner
+  -- that is back already adopts nothing.
   local function adopt_inner(owner, fence)
+    for _, hold in pairs(holds) do
+      if is_inside(hold) and hold.owner == owner then return end
+    end
     for id, hold in pairs(holds) do
-      local inside = hold.flag == 'h' or hold.flag == 'p'
       local below = string.sub(hold.owner, 1, #owner + 1) == owner .. '/'
-      if inside and below and hold.fence == fence then
+      if is_inside(hold) and below and hold.fence == fence then
         hold.owner = owner
         store(id, hold)
       end
@@ -41,7 +46,7 @@ if vouched then
     adopt_inner(asked.owner, fence)
     local verdict, outer = rule(asked.owner, asked.limit, true)
     local own = holds[token]
-    if own and (own.flag == 'h' or own.flag == 'p') then
+    if own and is_inside(own) then
       agree(own.owner, fence)
     elseif own then
       return renew()

@@ -30,7 +30,7 @@ class OpenRecord final : public WaiterNotifier {
   Update update() const;
   /// Whether the token held already in the record that was read, and had confirmed that.
   bool held_before(const Token& token) const;
-  /// What the request adds for its token to the record that was read.
+  /// The request adds this entry for its token to the record that was read.
   enum class Added { nothing, hold, waiter };
   Added added() const;
   /// Of the life of a token in the record that was read; 0: it has none.

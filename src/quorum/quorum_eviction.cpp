@@ -25,7 +25,7 @@ std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> 
   }
 }
 
-/// What the servers have answered, which are a majority.
+/// The holders that each server named. Throws Error{unavailable} if no majority answered.
 std::vector<std::vector<Holder>> QuorumStore::holders_said(const NodeRequest& request,
                                                            const CallOptions& call_options) {
   const auto answers = nodes_->poll(request, call_options, straggler_wait,

@@ -254,7 +254,7 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   HoldRound round = this->round(name);
   nodes_->hear_arrived();
   turns_.await_far_nodes(*nodes_, quorum_holds_, name, call_options);
-  // What a far node did in a round that was overtaken nobody knows.
+  // A far node whose answer was overtaken may have renewed the hold or not.
   const bool was_heard = quorum_hold.round > 1 && !quorum_hold.round_is_overtaken;
   if (quorum_hold.acquired && was_heard) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
   quorum_hold.round_is_overtaken = false;

@@ -21,7 +21,7 @@ void RenewalTurns::await_far_nodes(Nodes& nodes, std::map<HoldName, QuorumHold>&
   if (!has_turn || (!is_new && now >= wait_until_)) return;
   if (is_new) wait_until_ = later(now, std::min(request_time / 2, time_for_a_far_server));
   const CallOptions waiting{std::min(wait_until_, call_options.deadline), call_options.cancel_fd};
-  // What is left of the time says of no node that it is late.
+  // A node counts as late only if it had the whole time.
   if (is_new) nodes.await_stragglers(waiting);
   while (nodes.hold_owed_beside(next) && nodes.hear(waiting.deadline, waiting.cancel_fd)) {
   }

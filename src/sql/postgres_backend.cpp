@@ -51,8 +51,8 @@ std::string with_messages(const std::string& write, const std::vector<Wakeup>& w
 /// Another transaction was faster, or holds the row for longer than the `lock_timeout` that the
 /// administrator has set; and this one was undone.
 bool was_lost(const PostgresResult& result) {
-  const std::set<std::string_view> states{"40001", "40P01", "55P03"};
-  return states.contains(result.sqlstate());
+  const auto state = result.sqlstate();
+  return state == "40001" || state == "40P01" || state == "55P03";
 }
 
 }  // namespace

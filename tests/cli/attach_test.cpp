@@ -340,8 +340,12 @@ class SystemLog {
   Fd fd_;
 };
 
-/// Whether this user may have such a namespace.
-bool has_mount_namespaces() { return run({"unshare", "-m", "true"}).exit_code == 0; }
+/// Whether this user may make no mount namespace; says that the test is skipped.
+bool lacks_mount_namespaces() {
+  if (run({"unshare", "-m", "true"}).exit_code == 0) return false;
+  MESSAGE("skipped: this user may make no mount namespace");
+  return true;
+}
 
 /// A script with a lock on `a<TAB>b` whose keeper writes to the socket `log` of the place.
 Process attached_with_log(const Place& place) {
@@ -361,10 +365,7 @@ Process attached_with_log(const Place& place) {
 }
 
 TEST_CASE("attach: a loss is told to the system's log, with its reason and who was signalled") {
-  if (!has_mount_namespaces()) {
-    MESSAGE("skipped: no mount namespace to be had");
-    return;
-  }
+  if (lacks_mount_namespaces()) return;
   on_each_engine([](const Place& place) {
     const SystemLog log(place.dir() / "log");
     auto script = attached_with_log(place);
@@ -383,10 +384,7 @@ TEST_CASE("attach: a loss is told to the system's log, with its reason and who w
 }
 
 TEST_CASE("attach: a system log that takes nothing keeps no keeper from what it has to do") {
-  if (!has_mount_namespaces()) {
-    MESSAGE("skipped: no mount namespace to be had");
-    return;
-  }
+  if (lacks_mount_namespaces()) return;
   on_each_engine([](const Place& place) {
     const SystemLog log(place.dir() / "log");
     auto script = attached_with_log(place);

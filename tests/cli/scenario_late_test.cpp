@@ -103,7 +103,7 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
     std::size_t count = 0;
     for (std::size_t i = 0; i < fleet.size(); ++i) {
       const std::string hold = fleet.server(i).command({"HGET", "dlock:{k}", token}).text;
-      // What a release leaves for a late copy of the acquire is no hold.
+      // A release leaves a tombstone for a late copy of the acquire: that is no hold.
       if (!hold.empty() && !hold.starts_with("t ")) ++count;
     }
     return count;

@@ -25,6 +25,15 @@ struct NetOfLayout {
   explicit NetOfLayout(const WrittenLayout& of_layout) : row(of_layout) {}
 
   std::vector<Holder> evict() const { return store->evict(held.key, {}, evictor, soon()); }
+  /// `held` is granted, and an eviction of it is begun whose replies the proxy holds. Its
+  /// connection stood before, and the server knew the script.
+  std::future<std::vector<Holder>> begin_eviction() {
+    granted(*holder, held);
+    CHECK(evict().size() == 1);
+    granted(*holder, held);
+    proxy.hold(Direction::replies);
+    return std::async(std::launch::async, [this] { return evict(); });
+  }
   bool is_held() const { return exists(server, row.key); }
   /// The next holder has it, undisturbed.
   void next_has_it() const {
@@ -64,13 +73,8 @@ TEST_CASE("compat: an eviction repeated after its reply was lost tells whom it e
   for (const WrittenLayout& row : written_layouts) {
     CAPTURE(row.layout);
     NetOfLayout net(row);
-    // Now there is a connection, and the server knows the script.
-    granted(*net.holder, net.held);
-    CHECK(net.evict().size() == 1);
-    granted(*net.holder, net.held);
+    auto evicting = net.begin_eviction();
     // Its look at the holder goes through.
-    net.proxy.hold(Direction::replies);
-    auto evicting = std::async(std::launch::async, [&] { return net.evict(); });
     let_through_until(net.proxy, [&] { return !net.is_held(); });
     granted(*net.holder, net.next);
     net.proxy.drop_held(Direction::replies);
@@ -86,12 +90,7 @@ TEST_CASE("compat: an eviction finds the next holder where the first has release
   for (const WrittenLayout& row : written_layouts) {
     CAPTURE(row.layout);
     NetOfLayout net(row);
-    // Now there is a connection, and the server knows the script.
-    granted(*net.holder, net.held);
-    CHECK(net.evict().size() == 1);
-    granted(*net.holder, net.held);
-    net.proxy.hold(Direction::replies);
-    auto evicting = std::async(std::launch::async, [&] { return net.evict(); });
+    auto evicting = net.begin_eviction();
     const bool has_looked = eventually([&] { return net.proxy.held(Direction::replies) == 1; });
     CHECK(has_looked);
     CHECK(release(*net.holder, net.held) == Released::yes);

@@ -136,6 +136,21 @@ TEST_CASE("PostgreSQL: a renewal goes on asking where the server lets none wait 
   CHECK(renewing.get());
 }
 
+TEST_CASE("PostgreSQL: of two writes over one version the second changes nothing, and is told so") {
+  if (is_missing<PostgresServer>()) return;
+  PostgresServer server;
+  PostgresBackend first({server.url(), {}, "first"}), second({server.url(), {}, "second"});
+  const std::string name = "dlock:k:k";
+  const Snapshot none = first.read(name, "", soon());
+  REQUIRE(std::holds_alternative<Version>(first.write(name, none, Update{"made"}, soon())));
+  const Snapshot seen = second.read(name, "", soon());
+  const auto counts = first.write(name, seen, Update{"of the first"}, soon());
+  REQUIRE(std::holds_alternative<Version>(counts));
+  const auto late = second.write(name, seen, Update{"of the second"}, soon());
+  REQUIRE(std::holds_alternative<Snapshot>(late));
+  CHECK(std::get<Snapshot>(late).text == "of the first");
+}
+
 TEST_CASE(
     "PostgreSQL: a latch that is opened takes away what has ended, however many others last") {
   if (is_missing<PostgresServer>()) return;

@@ -108,7 +108,7 @@ bool check_postgres_parameters(std::string_view query) {
     if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
     const std::string name = decoded(take_until(value, '='), "the name of a parameter");
     check_postgres_name(name, behind_password);
-    const std::string path = decoded(value, name);
+    const std::string path = decoded(value, redacted(name));
     check_postgres_value(name, path);
     has_password = has_password || name == "password";
     behind_password = behind_password || name.ends_with("password");

@@ -24,7 +24,7 @@ declare -A sign_of=(
   [libzookeeper-st-dev]=zookeeper/zookeeper.h [zookeeper]=/usr/share/java/zookeeper.jar
   [bash-completion]=/usr/share/bash-completion/bash_completion
   [systemd]=systemd-analyze [python3-yaml]=/usr/lib/python3/dist-packages/yaml
-  [busybox-static]=busybox [dpkg-dev]=dpkg-shlibdeps
+  [busybox-static]=busybox [binutils]=readelf [dpkg-dev]=dpkg-shlibdeps
   [python3-kazoo]=/usr/lib/python3/dist-packages/kazoo
   [python3-redis]=/usr/lib/python3/dist-packages/redis
 )

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 
@@ -8,6 +9,7 @@
 #include "cli/line.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/privileges.hpp"
 
 namespace dlock::test {
 namespace {
@@ -197,6 +199,32 @@ TEST_CASE("attach: whoever has another token cannot speak to the keeper") {
     CHECK(!place.is_free("a"));
     CHECK(end_script(script));
   });
+}
+
+TEST_CASE("attach: another user who has the token is not listened to, and the loss is told") {
+  const std::string missing = not_root_here();
+  if (!missing.empty()) {
+    MESSAGE("skipped: ", missing);
+    return;
+  }
+  const Place place(Engine::redis);
+  const OrdinaryUser user;
+  // The server, unlike the keeper, answers all who reach it.
+  REQUIRE(chmod(place.server().dir().path().c_str(), 0711) == 0);
+  REQUIRE(chmod(place.server().socket_path().c_str(), 0777) == 0);
+  auto script = attached(place, "-k a -t 6s", obedient, say_told);
+  const std::string said = have_done(place, script, R"(echo "$T")");
+  ProcessOptions options;
+  options.env["HOME"] = user.dir().path();
+  const auto result = run(user.run_as({user.own_copy(dlock_path()), "release", "-k", "a", "--token",
+                                       said.substr(0, said.find('\n')), "--server", place.url()}),
+                          clean(options));
+  CHECK(result.err == "");
+  CHECK(result.exit_code == 0);
+  // A keeper that had noted the release would leave without a word.
+  CHECK(eventually([&] { return script.out() == "in\n" + said + "told\n"; }));
+  CHECK(keepers_leave(script.pid()));
+  CHECK(script.running());
 }
 
 }  // namespace

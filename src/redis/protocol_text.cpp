@@ -29,6 +29,9 @@ std::string encoded_key(std::string_view text) {
   return out;
 }
 
+/// As the script knows them: src/redis/lock/request.lua says what each means.
+constexpr std::string_view flags_of_holds = "hpkt";
+
 /// Fences and clocks stay below it, and what is reckoned from them in nanoseconds within 64 bits.
 constexpr std::int64_t largest_number = 1LL << 53;
 
@@ -138,6 +141,8 @@ std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<mil
 
 StoredHold parse_hold(std::string_view value, std::int64_t now) {
   const auto flag = take_until(value, ' ');
+  const bool is_known = flag.size() == 1 && flags_of_holds.find(flag) != std::string_view::npos;
+  if (!is_known) not_a_lock();
   const milliseconds floor(take_number(value));
   const std::int64_t at = std::min(take_number(value), now);
   const std::int64_t since = take_number(value);

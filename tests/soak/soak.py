@@ -25,6 +25,7 @@ from pathlib import Path
 
 CLIENTS = 50
 SEATS = 3
+REDIS_SERVER = os.environ.get("DLOCK_TEST_REDIS_SERVER") or "redis-server"
 BEAT = struct.Struct("<qqqqq")
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
 
@@ -56,7 +57,7 @@ class Server:
 def redis(folder):
     folder.mkdir()
     socket = folder / "socket"
-    argv = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--dir", str(folder)]
+    argv = [REDIS_SERVER, "--port", "0", "--unixsocket", str(socket), "--dir", str(folder)]
     argv += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
     ping = ["redis-cli", "-s", str(socket), "ping"]
     return Server(argv, lambda: b"PONG" in answer(ping), folder / "log"), f"unix://{socket}"

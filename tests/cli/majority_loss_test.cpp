@@ -156,6 +156,28 @@ TEST_CASE("majority: that three of five stand still stops the job before its lea
   CHECK(times(other.err, "no majority of 5 servers") == 1);
 }
 
+/// The two that it still reaches renew its lease; for the waiter the other three decide.
+TEST_CASE("majority: a holder cut off from three of five is dead before another has the lock") {
+  const FleetScene scene;
+  Process job = beating(scene, "6");
+  ProcessOptions beside = scene.options();
+  beside.env["DLOCK_SERVER"] = side_by_side(scene.fleet.direct_urls());
+  Process waiter = start_dlock({"run", "-q", "-k", "k", "--", "sh", "-c",
+                                "\"$STAMP\" \"$LOG\" start k 2; \"$STAMP\" \"$LOG\" end k 2"},
+                               beside);
+  REQUIRE(eventually([&] { return scene.waiting("k") == 1; }));
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const Direction direction : both_directions) scene.fleet.proxy(i).black_hole(direction);
+  }
+  const Result lost = job.wait();
+  CAPTURE(lost.err);
+  CHECK(lost.exit_code == 79);
+  CHECK(times(lost.err, "dlock: lost k: ") == 1);
+  CHECK(waiter.wait().exit_code == 0);
+  CHECK(order_of(scene.log()) == first_numbers(2));
+  CHECK(overlaps(scene.log()).empty());
+}
+
 TEST_CASE("majority: killing three of five servers stops the job before its lease ends, 79") {
   const FleetScene scene;
   const auto urls = scene.fleet.urls();

@@ -44,13 +44,6 @@ std::size_t longest_passed_over(const std::vector<long>& order, long count) {
   return longest;
 }
 
-/// Without the proxies.
-std::vector<std::string> direct(const Fleet& fleet) {
-  std::vector<std::string> urls;
-  for (std::size_t i = 0; i < fleet.size(); ++i) urls.push_back(fleet.server(i).url());
-  return urls;
-}
-
 /// So many or more wait on most servers: on some a holder may, until it has that one, too.
 bool wait_on_most(const Fleet& fleet, const std::string& key, long long count) {
   std::size_t servers = 0;
@@ -282,7 +275,7 @@ TEST_CASE("majority: two silent servers of five, and a slow one, cost no time") 
   }
   // Far more than the limit below, on a busy machine too.
   fleet.proxy(2).delay(Direction::replies, milliseconds(1000));
-  const auto all = direct(fleet);
+  const auto all = fleet.direct_urls();
   const auto proxied = fleet.urls();
   const std::vector<std::string> without_two{all[0], all[1], all[2], proxied[3], proxied[4]};
   const std::vector<std::string> with_slow{all[0], all[1], proxied[2], all[3], all[4]};

@@ -47,6 +47,12 @@ std::vector<std::string> Fleet::urls() const {
   return urls;
 }
 
+std::vector<std::string> Fleet::direct_urls() const {
+  std::vector<std::string> urls;
+  for (const auto& member : members_) urls.push_back(member->server.url());
+  return urls;
+}
+
 std::string side_by_side(const std::vector<std::string>& urls) {
   std::string text;
   for (const std::string& url : urls) text += (text.empty() ? "" : " ") + url;

@@ -38,6 +38,8 @@ class Fleet {
   Keeping keeping(std::size_t i) const { return members_[i]->keeping; }
   /// Through the proxies.
   std::vector<std::string> urls() const;
+  /// Without the proxies.
+  std::vector<std::string> direct_urls() const;
 
  private:
   struct Member {

@@ -252,6 +252,24 @@ TEST_CASE("a waiter whose connection has died without a word leaves the queue al
   CHECK(holder.wait().exit_code == 0);
 }
 
+/// The server counts its dead connection as one that hears, and hands the lock over to it.
+TEST_CASE("a waiter whose connection falls silent gets the lock all the same") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  Process holder = scene.hold("k", "go", {"-t", "60"});
+  scene.go_through(proxy.url());
+  Process waiter = scene.queue_up("k", 1, server_tenure, {"-t", "9"});
+  for (const Direction direction : both_directions) proxy.black_hole(direction, Whom::open_now);
+  scene.touch("go");
+  CHECK(holder.wait().exit_code == 0);
+  const auto released = BootClock::now();
+  const Result result = waiter.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(order_of(scene.log()) == first_numbers(1));
+  // The first in the queue asks again after 5 s; another would do so after 25 s.
+  CHECK(BootClock::now() - released < milliseconds(20'000));
+}
+
 namespace {
 
 /// Three wait through an outage and are served in their order. Each says so in one line when it

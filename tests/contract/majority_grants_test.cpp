@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <future>
+#include <list>
 #include <map>
 #include <mutex>
 #include <span>
@@ -65,6 +68,85 @@ bool stands_on_all(std::span<const RedisServer> fleet, const std::string& key) {
 
 std::size_t holders_at(const RedisServer& server, const std::string& key) {
   return state_of(*redis_store(endpoint_at(server.address())), key).holders.size();
+}
+
+/// Three servers and three clients, with a proxy between each client and each server.
+class SplitVotes {
+ public:
+  static constexpr std::size_t size = 3;
+
+  SplitVotes() {
+    const std::vector<Address> servers = ready(fleet_);
+    for (std::size_t i = 0; i < size * size; ++i) proxies_.emplace_back(servers[i % size]);
+  }
+
+  StorePtr open(std::size_t client) {
+    std::vector<Address> servers;
+    for (std::size_t i = 0; i < size; ++i) servers.push_back(proxy(client, i).address());
+    return counted_majority(servers, exchanges_.emplace_back(size));
+  }
+
+  /// Each server hears of one client only, another each, until the votes are split.
+  void keep_apart() {
+    for_others([](FaultProxy& proxy) { proxy.hold(Direction::requests); });
+  }
+  /// The other requests for k arrive once each server has given its vote.
+  void split() {
+    REQUIRE(eventually([&] { return stands_on_all(fleet_, "k"); }));
+    for_others([](FaultProxy& proxy) { proxy.deliver_held(Direction::requests); });
+  }
+
+  bool each_has_one_holder() const { return each_has(1); }
+  bool is_free() const { return each_has(0); }
+
+ private:
+  FaultProxy& proxy(std::size_t client, std::size_t server) {
+    return proxies_[client * size + server];
+  }
+  template <typename Action>
+  void for_others(Action action) {
+    for (std::size_t i = 0; i < size * size; ++i) {
+      if (i / size != i % size) action(proxy(i / size, i % size));
+    }
+  }
+  bool each_has(std::size_t holders) const {
+    return std::all_of(fleet_.begin(), fleet_.end(),
+                       [&](const RedisServer& each) { return holders_at(each, "k") == holders; });
+  }
+
+  std::array<RedisServer, size> fleet_;
+  std::deque<FaultProxy> proxies_;
+  std::list<Exchanges> exchanges_;
+};
+
+/// Three clients have a vote of three servers each: whether all of them see that, and none of them
+/// holds the lock. Then they release their votes.
+bool three_see_the_split() {
+  SplitVotes votes;
+  std::vector<StorePtr> stores;
+  std::vector<Claim> claims;
+  for (std::size_t i = 0; i < SplitVotes::size; ++i) {
+    stores.push_back(votes.open(i));
+    claims.push_back(claim_on("k"));
+  }
+  votes.keep_apart();
+  std::vector<std::future<Answer>> answers;
+  for (std::size_t i = 0; i < SplitVotes::size; ++i) {
+    answers.push_back(std::async(std::launch::async,
+                                 [&, i] { return stores[i]->acquire(claims[i], {}, soon()); }));
+  }
+  votes.split();
+  std::size_t seen = 0;
+  for (auto& each : answers) {
+    const Answer answer = each.get();
+    const auto* refusal = std::get_if<Refusal>(&answer);
+    if (refusal != nullptr && refusal->why == Refusal::Reason::split) ++seen;
+  }
+  if (seen < SplitVotes::size) return false;
+  CHECK(votes.each_has_one_holder());
+  for (std::size_t i = 0; i < SplitVotes::size; ++i) release(*stores[i], claims[i]);
+  CHECK(eventually([&] { return votes.is_free(); }, long_ttl / 2));
+  return true;
 }
 
 }  // namespace
@@ -135,6 +217,39 @@ TEST_CASE("an eviction frees a server that is farther than the others, too") {
     release(*holder, claim);
     return is_free;
   }));
+}
+
+TEST_CASE("three clients with a vote of three servers each see that the votes are split") {
+  // On a busy machine a vote may be a second old when others hear of it: they take it for a lock,
+  // and release their own votes.
+  CHECK(in_one_of(3, three_see_the_split));
+}
+
+TEST_CASE("votes that were split are released, and each of three has the lock in its turn") {
+  SplitVotes votes;
+  votes.keep_apart();
+  std::list<LockAcquirer<SplitVotes>> all;
+  for (std::size_t i = 0; i < SplitVotes::size; ++i) {
+    all.emplace_back([&votes, i] { return votes.open(i); }, std::vector{claim_on("k")});
+  }
+  votes.split();
+  Deadline free_since{};
+  while (!all.empty()) {
+    auto winner = all.end();
+    const auto one_has_it = [&] {
+      winner =
+          std::find_if(all.begin(), all.end(), [](const auto& each) { return each.has_ended(); });
+      return winner != all.end();
+    };
+    REQUIRE(eventually(one_has_it));
+    const auto held = had(winner->result());
+    CHECK(winner->ended() > free_since);
+    CHECK(std::count_if(all.begin(), all.end(),
+                        [](const auto& each) { return each.has_ended(); }) == 1);
+    free_since = BootClock::now();
+    release_all(*winner->store, held, milliseconds(5000));
+    all.erase(winner);
+  }
 }
 
 }  // namespace dlock::test

@@ -123,8 +123,8 @@ TEST_CASE("a server loses the tail of its log: the holder notices at its next re
   is_told_of_the_loss(scene, job);
 }
 
-/// Its replies come once the data are on the disk; the lease is counted from the request.
-TEST_CASE("a server with a slow disk: what its writes take is taken from the lease") {
+/// Its replies come once the data are on the disk.
+TEST_CASE("a server with a slow disk: a lease too short for its writes is refused, a longer not") {
   RedisScene scene(durable("always"));
   REQUIRE(scene.run({"run", "-q", "-k", "k", "--", "true"}).exit_code == 0);
   scene.server.command({"DEBUG", "AOF-FLUSH-SLEEP", "400000"});

@@ -270,6 +270,22 @@ TEST_CASE("a server clock that steps forward ends the lease, and the holder is t
   CHECK(!renew(*store, claim));
 }
 
+/// Its answers come once the data are on the disk.
+TEST_CASE("a server with a slow disk: what its writes take is taken from the lease") {
+  constexpr milliseconds slow{400};
+  RedisOptions on_disk;
+  on_disk.config = {"appendonly yes", "appendfsync always"};
+  RedisEngine engine(on_disk);
+  const auto store = engine.open();
+  const Claim claim = claim_on("k", milliseconds(9000));
+  engine.server.command({"DEBUG", "AOF-FLUSH-SLEEP", std::to_string(microseconds(slow).count())});
+  const auto counts_the_write = [&](const Grant& grant) {
+    return grant.lease.valid_until <= later(BootClock::now(), claim.ttl - slow);
+  };
+  CHECK(counts_the_write(granted(*store, claim)));
+  CHECK(counts_the_write(renew(*store, claim).value()));
+}
+
 TEST_CASE("a server out of memory lets holders renew and release, and says why it grants nothing") {
   RedisEngine engine;
   const auto store = engine.open(), second = engine.open(), waiting = engine.open();

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "support/scene.hpp"
+#include "support/silent_address.hpp"
 
 // A server's name, and where it leads. The names are those of the shim.
 
@@ -23,16 +24,29 @@ ProcessOptions naming(const RedisScene& scene, const std::string& host) {
   return options;
 }
 
-}  // namespace
-
-TEST_CASE("a name with two addresses of which the first is dead: the lock is acquired") {
-  const RedisScene scene(by_port());
-  const Result result =
-      dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(scene, "two.test"));
+/// The server listens at the second address of `host` only.
+void is_acquired_at(const RedisScene& scene, const std::string& host) {
+  const Result result = dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(scene, host));
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
   CHECK(result.out == "ran\n");
   CHECK(result.err == "");
+}
+
+}  // namespace
+
+TEST_CASE("a name with two addresses of which the first is dead: the lock is acquired") {
+  is_acquired_at(RedisScene(by_port()), "two.test");
+}
+
+TEST_CASE("a name with two addresses of which the first is silent: the lock is acquired") {
+  const RedisScene scene(by_port());
+  const SilentAddress silent(scene.server.port());
+  is_acquired_at(scene, "silent.test");
+}
+
+TEST_CASE("a name whose first address is one of IPv6 and dead: the lock is acquired") {
+  is_acquired_at(RedisScene(by_port()), "six.test");
 }
 
 TEST_CASE("the name of the server leads elsewhere: a waiter looks it up again and follows") {

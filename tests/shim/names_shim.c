@@ -1,8 +1,7 @@
 /* Preloaded into dlock: a resolver that needs no network and no file. A host ANYTHING.N.test, N a
  * number, is 127.0.0.1, and is found out after N milliseconds; a host ANYTHING.N.none.test is found
- * out not to be after as many. The host two.test is 127.0.0.9 and 127.0.0.1, in this order;
- * moved.test is what the file says that NAMES_SHIM_ADDRESS names. Every other is looked up as
- * always. */
+ * out not to be after as many. Some hosts have two addresses, in the order below; moved.test is
+ * what the file says that NAMES_SHIM_ADDRESS names. Every other is looked up as always. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>
@@ -12,6 +11,14 @@
 #include <time.h>
 
 typedef int resolver(const char*, const char*, const struct addrinfo*, struct addrinfo**);
+
+static const struct {
+  const char *host, *first, *second;
+} with_two_addresses[] = {
+    {"two.test", "127.0.0.9", "127.0.0.1"},
+    {"silent.test", "127.0.0.2", "127.0.0.1"},
+    {"six.test", "::1", "127.0.0.1"},
+};
 
 static int ends_with(const char* text, const char* end) {
   const size_t length = strlen(text), of_end = strlen(end);
@@ -29,6 +36,16 @@ static const char* moved_to(char* text, int size) {
   return text;
 }
 
+/* Also an address of a kind that this machine has no other of. */
+static int find_both(resolver* real, const char* first, const char* second, const char* service,
+                     const struct addrinfo* hints, struct addrinfo** found) {
+  struct addrinfo of_any_kind = {0};
+  if (hints != NULL) of_any_kind = *hints;
+  of_any_kind.ai_flags &= ~AI_ADDRCONFIG;
+  const int failed = real(first, service, &of_any_kind, found);
+  return failed ? failed : real(second, service, &of_any_kind, &(*found)->ai_next);
+}
+
 int getaddrinfo(const char* host, const char* service, const struct addrinfo* hints,
                 struct addrinfo** found) {
   resolver* const real = (resolver*)dlsym(RTLD_NEXT, "getaddrinfo");
@@ -36,9 +53,10 @@ int getaddrinfo(const char* host, const char* service, const struct addrinfo* hi
   if (host == NULL || numeric || !ends_with(host, ".test")) {
     return real(host, service, hints, found);
   }
-  if (strcmp(host, "two.test") == 0) {
-    const int failed = real("127.0.0.9", service, hints, found);
-    return failed ? failed : real("127.0.0.1", service, hints, &(*found)->ai_next);
+  for (size_t i = 0; i < sizeof with_two_addresses / sizeof *with_two_addresses; ++i) {
+    if (strcmp(host, with_two_addresses[i].host) != 0) continue;
+    return find_both(real, with_two_addresses[i].first, with_two_addresses[i].second, service,
+                     hints, found);
   }
   char address[64];
   if (strcmp(host, "moved.test") == 0) {

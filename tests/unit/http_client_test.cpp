@@ -1,13 +1,11 @@
 #include "etcd/http_client.hpp"
 
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <list>
 
 #include "support/fake_server.hpp"
+#include "support/silent_address.hpp"
 
 namespace dlock::test {
 namespace {
@@ -20,31 +18,6 @@ Step answer_of(std::size_t bytes) {
   return say("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" +
              std::string(bytes, 'x'));
 }
-
-/// The same port of 127.0.0.2, where attempts to connect are not answered.
-class SilentAddress {
- public:
-  explicit SilentAddress(int port) {
-    address_.sin_family = AF_INET;
-    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    address_.sin_port = htons(static_cast<std::uint16_t>(port));
-    const Fd& listener = sockets_.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    REQUIRE(bind(listener.get(), name(), sizeof address_) == 0);
-    REQUIRE(listen(listener.get(), 0) == 0);
-    // Nobody accepts these, and with them its queue is full.
-    for (int i = 0; i < 4; ++i) {
-      const int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-      const Fd& queued = sockets_.emplace_back(socket(AF_INET, type, 0));
-      connect(queued.get(), name(), sizeof address_);
-    }
-  }
-
- private:
-  const sockaddr* name() const { return reinterpret_cast<const sockaddr*>(&address_); }
-
-  sockaddr_in address_{};
-  std::list<Fd> sockets_;
-};
 
 TEST_CASE("http: of a name's addresses one that is silent leaves time for the next") {
   FakeServer server({answer_of(1)}, true);

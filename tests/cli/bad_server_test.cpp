@@ -120,6 +120,7 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
       {"-NOREPLICAS Not enough good replicas to write.", 69, "too few replicas"},
       {"-MASTERDOWN Link with MASTER is down", 69, "replica that has lost its master"},
       {"-CLUSTERDOWN The cluster is down", 69, "Cluster is down"},
+      {"-TRYAGAIN Multiple keys request during rehashing of slot", 69, "Cluster is moving the key"},
       {"-MOVED 3999 127.0.0.1:6381", 69, "Cluster node"},
       {"-ASK 3999 127.0.0.1:6381", 69, "Cluster node"},
       {"-READONLY You can't write against a read only replica.", 69, "read-only replica"},

@@ -105,12 +105,21 @@ class WatchedMaster final : public Scene {
   std::string to_ = fleet.master().tcp_url();
 };
 
+void is_refused_for_replicas(const WatchedMaster& scene, const std::string& key) {
+  const Result result = scene.run({"run", "-n", "-t", "30", "-k", key, "--", "touch", "ran"});
+  CHECK(result.exit_code == 69);
+  CHECK(times(result.err, "too few replicas") == 1);
+  CHECK_FALSE(scene.has("ran"));
+}
+
 }  // namespace
 
 TEST_CASE("a master cut off from its replicas grants and renews nothing: 79, then the new one") {
   WatchedMaster scene;
   RedisServer& master = scene.fleet.master();
   RedisServer& replica = *scene.fleet.replicas().front();
+  // It would have a say in who is the master.
+  scene.fleet.sentinel(0).stop();
   Process holder = scene.start({"run", "-t", "9", "-k", "k", "--", "sh", "-c",
                                 "echo $DLOCK_FENCE >fence; \"$STAMP\" \"$LOG\" start k 1; while :; "
                                 "do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.02; done"});
@@ -119,22 +128,26 @@ TEST_CASE("a master cut off from its replicas grants and renews nothing: 79, the
   const Result lost = holder.wait();
   CAPTURE(lost.err);
   CHECK(lost.exit_code == 79);
-  const Result refused = scene.run({"run", "-n", "-t", "30", "-k", "other", "--", "touch", "ran"});
-  CHECK(refused.exit_code == 69);
-  CHECK(times(refused.err, "too few replicas") == 1);
-  CHECK_FALSE(scene.has("ran"));
+  is_refused_for_replicas(scene, "other");
+  // The replica must not come back to it before it is a master.
   master.stop();
   replica.cont();
   replica.command({"REPLICAOF", "NO", "ONE"});
   replica.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
-  scene.go_to(replica);
-  const Result next = scene.run({"run", "-k", "k", "--", "sh", "-c",
-                                 "echo $DLOCK_FENCE >next; \"$STAMP\" \"$LOG\" start k 2; "
-                                 "\"$STAMP\" \"$LOG\" end k 2"});
-  CHECK(next.exit_code == 0);
-  CHECK(scene.number_in("next") > scene.number_in("fence"));
-  CHECK(overlaps(scene.log()).empty());
   master.cont();
+  REQUIRE(eventually([&] {
+    return times(master.command({"INFO", "replication"}).text, "connected_slaves:0\r\n") == 1;
+  }));
+  scene.go_to(replica);
+  Process next = scene.start({"run", "-k", "k", "--", "sh", "-c",
+                              "echo $DLOCK_FENCE >next; \"$STAMP\" \"$LOG\" start k 2; until [ -e "
+                              "go ]; do sleep 0.01; done; \"$STAMP\" \"$LOG\" end k 2"});
+  CHECK(scene.number_in("next") > scene.number_in("fence"));
+  scene.go_to(master);
+  is_refused_for_replicas(scene, "k");
+  scene.touch("go");
+  CHECK(next.wait().exit_code == 0);
+  CHECK(overlaps(scene.log()).empty());
 }
 
 }  // namespace dlock::test

@@ -7,9 +7,9 @@
 
 #include "cli/line.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
 #include "support/scene.hpp"
+#include "support/stall_witness.hpp"
 
 namespace dlock::test {
 namespace {
@@ -54,48 +54,41 @@ std::int64_t fence_now(const RedisScene& scene) {
 }  // namespace
 
 TEST_CASE("Redis stopped: the command is dead before the lease ends, 79") {
-  CHECK(in_one_of(3, [] {
-    RedisScene scene;
-    return is_stopped_in_time(scene, beating(), [&] { scene.server.stop(); });
-  }));
+  RedisScene scene;
+  CHECK(is_stopped_in_time(scene, beating(), [&] { scene.server.stop(); }));
 }
 
+/// It ignores SIGTERM, two seconds before the lease ends. SIGKILL comes half a second before that.
 TEST_CASE("Redis stopped: a family that ignores TERM is dead before the lease ends, 79") {
   const std::string family = std::string("trap '' TERM INT HUP; (") + beats + ") & ";
-  CHECK(in_one_of(3, [&] {
+  CHECK(unless_machine_stalls([&] {
     RedisScene scene;
     return is_stopped_in_time(scene, beating(family), [&] { scene.server.stop(); });
   }));
 }
 
 TEST_CASE("requests vanish in the net: the command is dead before the lease ends, 79") {
-  CHECK(in_one_of(3, [] {
-    RedisScene scene;
-    FaultProxy proxy(scene.server.address());
-    scene.go_through(proxy.url());
-    return is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::requests); });
-  }));
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  CHECK(is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::requests); }));
 }
 
 /// The server goes on prolonging the lease meanwhile: dlock must not count on that.
 TEST_CASE("replies vanish in the net: the command is dead before the lease ends, 79") {
-  CHECK(in_one_of(3, [] {
-    RedisScene scene;
-    FaultProxy proxy(scene.server.address());
-    scene.go_through(proxy.url());
-    return is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::replies); });
-  }));
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  CHECK(is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::replies); }));
 }
 
 TEST_CASE("connections are reset and refused: the command is dead before the lease ends, 79") {
-  CHECK(in_one_of(3, [] {
-    RedisScene scene;
-    FaultProxy proxy(scene.server.address(), true);
-    scene.go_through(proxy.url());
-    return is_stopped_in_time(scene, beating(), [&] {
-      proxy.refuse(true);
-      proxy.reset_connections();
-    });
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address(), true);
+  scene.go_through(proxy.url());
+  CHECK(is_stopped_in_time(scene, beating(), [&] {
+    proxy.refuse(true);
+    proxy.reset_connections();
   }));
 }
 

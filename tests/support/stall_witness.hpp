@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/wait.hpp"
+
+namespace dlock::test {
+
+/// A thread that wakes up a hundred times a second, and notes how late it was at most: whether the
+/// machine let everybody run while this lived.
+class StallWitness {
+ public:
+  StallWitness() : thread_([this] { watch(); }) {}
+  ~StallWitness() {
+    end_.raise();
+    thread_.join();
+  }
+  StallWitness(const StallWitness&) = delete;
+  StallWitness& operator=(const StallWitness&) = delete;
+
+  std::chrono::nanoseconds longest() const { return longest_; }
+
+ private:
+  void watch() {
+    for (Deadline due = next(); !sleep_until(due, end_.fd()); due = next()) {
+      longest_ = std::max<std::chrono::nanoseconds>(longest_, BootClock::now() - due);
+    }
+  }
+  static Deadline next() { return later(BootClock::now(), milliseconds(10)); }
+
+  Event end_;
+  std::atomic<std::chrono::nanoseconds> longest_{};
+  std::thread thread_;  ///< last, as it uses the above
+};
+
+/// Whether `attempt()`, which needs that processes of the test run in time, comes true. It is tried
+/// again only where the machine let this process wait, too.
+template <typename Attempt>
+bool unless_machine_stalls(Attempt attempt) {
+  constexpr milliseconds stall{50};
+  constexpr int most_tries = 3;
+  for (int tries = 1;; ++tries) {
+    const StallWitness witness;
+    if (attempt()) return true;
+    if (witness.longest() < stall || tries == most_tries) return false;
+  }
+}
+
+}  // namespace dlock::test

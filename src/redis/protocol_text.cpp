@@ -6,6 +6,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "lock/fence_register.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -209,6 +210,12 @@ std::int64_t server_number(std::string_view text, std::int64_t most) {
   const auto number = parse_number(text, 0, most);
   if (!number) throw Error(ErrorKind::unavailable, "it answered something that is no such number");
   return *number;
+}
+
+Fence server_fence(std::string_view text) {
+  const Fence fence{server_number(text, largest_fence)};
+  if (fence.value == 0) throw Error(ErrorKind::unavailable, "it answered a fence of 0");
+  return fence;
 }
 
 milliseconds server_span(std::string_view text) {

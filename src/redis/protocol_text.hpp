@@ -72,6 +72,9 @@ std::optional<LatchState> latch_of_entry(std::string_view head);
 /// A decimal number from the server, of `most` at most; throws Error{unavailable} if it is none.
 std::int64_t server_number(std::string_view text, std::int64_t most = INT64_MAX);
 
+/// The same as a fence: one that the server grants is above 0 and at most the largest.
+Fence server_fence(std::string_view text);
+
 /// The same as milliseconds and as a moment on the server's clock, within what can be reckoned
 /// with.
 milliseconds server_span(std::string_view text);

@@ -23,7 +23,7 @@ Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
                           const CallOptions& call_options) {
   const auto granted = terms_.member ? terms.granted : std::nullopt;
   return renew_with(renewal_arguments(claim, terms.ttl, granted), {claim.key, claim.token},
-                    call_options);
+                    terms.ttl.value_or(claim.ttl), call_options);
 }
 
 std::optional<Grant> RedisStore::rejoin(const Claim& claim, Fence fence,
@@ -32,13 +32,14 @@ std::optional<Grant> RedisStore::rejoin(const Claim& claim, Fence fence,
   auto arguments = claim_arguments("rejoin", claim);
   arguments.push_back(std::to_string(fence.value));
   LinkId& unanswered = note_asked(asked);
-  auto grant = renew_with(arguments, asked, call_options, &unanswered).grant;
+  auto grant = renew_with(arguments, asked, claim.ttl, call_options, &unanswered).grant;
   note_answered(asked);
   return grant;
 }
 
 Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const Asked& asked,
-                               const CallOptions& call_options, LinkId* unanswered) {
+                               milliseconds ttl, const CallOptions& call_options,
+                               LinkId* unanswered) {
   const LockKey& key = asked.first;
   const Deadline sent = BootClock::now();
   const ScriptReply reply = run(key, arguments, call_options, unanswered);
@@ -47,12 +48,14 @@ Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const 
     return {std::nullopt, evictor_in(reply)};
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
-  const milliseconds lease = span(reply, 1);
+  milliseconds lease = span(reply, 1);
+  // With a longer one, which no server of ours gives, the command would run on unrenewed.
+  if (ttl > milliseconds(0)) lease = std::min(lease, ttl);
   known_.insert(asked);
   if (handed_over_.contains(asked)) replicate(key, reply.link, call_options);
   handed_over_.erase(asked);
   tidy(key, number(reply, 4), call_options);
-  return {Grant{Fence{number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
+  return {Grant{server_fence(word(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
                 Limit{number(reply, 3)}}};
 }
 
@@ -92,9 +95,11 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
                       std::to_string(tombstone_life.count())});
   }
   const ScriptReply reply = run(key, arguments, call_options);
+  const auto said = word(reply, 0);
+  if (said != "released" && said != "left" && said != "absent") unexpected_answer();
   tidy(key, number(reply, 1), call_options);
-  if (word(reply, 0) == "released") return {{Released::yes}, reply.link};
-  if (word(reply, 0) == "left") return {{Released::left_queue}, reply.link};
+  if (said == "released") return {{Released::yes}, reply.link};
+  if (said == "left") return {{Released::left_queue}, reply.link};
   const auto evictor = evictor_in(reply);
   const bool released_before = reply.sent_twice && !evictor;
   return {{released_before ? Released::yes : Released::not_held, evictor}, reply.link};

@@ -163,7 +163,7 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
     replicate(claim.key, reply.link, call_options);
     handed_over_.erase(asked);
     tidy(claim.key, number(reply, 2), call_options);
-    return Grant{Fence{number(reply, 1)}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+    return Grant{server_fence(word(reply, 1)), Lease{claim.ttl, valid_until(sent, claim.ttl)}};
   }
   if (word(reply, 0) != "refused") unexpected_answer();
   more = number(reply, 8) != 0;
@@ -198,10 +198,12 @@ std::optional<Grant> RedisStore::grant_told_by(std::string_view text, const Link
   HandOver told;
   told.at = server_clock(take_until(text, ' '));
   told.lease = server_span(take_until(text, ' '));
-  told.fence = Fence{server_number(take_until(text, ' '))};
+  told.fence = server_fence(take_until(text, ' '));
   const bool same_clock = text == last_answer_.server && link == last_answer_.link;
   const bool too_short = told.lease < std::min(ttl, least_for_a_hiccup);
-  if (terms_.replicas > 0 || !same_clock || too_short) return std::nullopt;
+  // Longer than asked for: not by our script, and the renewal that confirms it may never succeed.
+  const bool too_long = told.lease > ttl;
+  if (terms_.replicas > 0 || !same_clock || too_short || too_long) return std::nullopt;
   return handed_over_grant(last_answer_, told, told.lease * 2 / 3);
 }
 

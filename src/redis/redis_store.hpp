@@ -87,8 +87,10 @@ class RedisStore final : public Member {
   /// acquire(), with the fence that a client of a quorum proposes.
   Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                       const CallOptions& call_options);
+  /// `ttl`: what was asked for, or 0 for the one that the hold was granted with.
   Renewed renew_with(const std::vector<std::string>& arguments, const Asked& asked,
-                     const CallOptions& call_options, LinkId* unanswered = nullptr);
+                     milliseconds ttl, const CallOptions& call_options,
+                     LinkId* unanswered = nullptr);
 
   /// The entry of a request that may make a hold, from before it goes out.
   LinkId& note_asked(const Asked& asked);

@@ -251,6 +251,7 @@ std::variant<std::string, Wake::Reason> PostgresBackend::next_message(const std:
   try {
     while (auto heard = connection_.next_notification({until, cancel_fd})) {
       if (heard->channel == channel) return std::move(heard->message);
+      if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
     }
     return Wake::Reason::due;
   } catch (const Error& error) {

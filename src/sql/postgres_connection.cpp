@@ -99,7 +99,8 @@ void PostgresConnection::wait(short events, const CallOptions& call_options) {
     connection_.reset();
     throw_interrupted();
   }
-  if (fds[1].revents != 0) return;
+  // What arrives without end keeps nobody longer than silence does.
+  if (fds[1].revents != 0 && BootClock::now() < call_options.deadline) return;
   connection_.reset();
   throw_unavailable(terms_.shown + ": no answer in time");
 }
@@ -214,11 +215,12 @@ std::vector<PostgresResult> PostgresConnection::query(const std::string& stateme
 
 std::optional<PostgresConnection::Notification> PostgresConnection::next_notification(
     const CallOptions& call_options) {
-  while (true) {
+  for (bool first = true;; first = false) {
     if (connection_ == nullptr) throw_unavailable(terms_.shown + ": the connection was closed");
     if (const LibPqPtr<PGnotify> notify{libpq().PQnotifies(connection_.get())}) {
       return Notification{notify->relname, notify->extra};
     }
+    if (!first && BootClock::now() >= call_options.deadline) return std::nullopt;
     pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0},
                     {libpq().PQsocket(connection_.get()), POLLIN, 0}};
     if (poll_until(fds, call_options.deadline) == 0) return std::nullopt;

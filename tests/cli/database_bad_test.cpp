@@ -15,6 +15,7 @@
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
+#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
@@ -95,6 +96,18 @@ TEST_CASE("database: an answer of MariaDB in packets of megabytes is refused at 
   CAPTURE(refused.err);
   CHECK(refused.exit_code == 69);
   CHECK(!holds(refused.err, "out of memory"));
+}
+
+TEST_CASE("database: a server of PostgreSQL that never stops talking is given up in time") {
+  if (is_missing<PostgresServer>()) return;
+  FakeServer server(std::vector<Step>{flood("E\xff\xff\xff\xffSFATAL")}, true);
+  const auto url = "postgres://user@127.0.0.1:" + std::to_string(server.address().port) +
+                   "/locks?sslmode=disable";
+  const auto given_up =
+      start_dlock({"run", "-n", "-t", "6s", "-k", "a", "--", "true"}, at(url)).wait();
+  CAPTURE(given_up.err);
+  CHECK(given_up.exit_code == 69);
+  CHECK(given_up.duration < stretched(milliseconds(5000)));
 }
 
 TEST_CASE("database: an answer of MariaDB with too few columns is none") {

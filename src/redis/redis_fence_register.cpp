@@ -18,7 +18,11 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
   const ScriptReply reply = servers_->run_script(script, call_options);
   check(resource, reply);
   if (reply.kind != Reply::Kind::array) unexpected_answer();
-  if (!reply.items.empty()) return Fence{server_number(word(reply, 0), largest_fence)};
+  if (!reply.items.empty()) {
+    const Fence largest{server_number(word(reply, 0), largest_fence)};
+    if (largest < fence) unexpected_answer();
+    return largest;
+  }
   throw Error(ErrorKind::wrong_data,
               reply.link.client->name() + ": the key " + escaped(key) +
                   " holds something else than the fence of a guard: it is left as it is");

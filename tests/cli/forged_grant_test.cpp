@@ -106,4 +106,15 @@ TEST_CASE("bad server: a grant in place of a release says nothing of the hold") 
   CHECK(result.exit_code == 69);
 }
 
+TEST_CASE("bad server: a register that names a smaller fence than it was given recorded none") {
+  FakeServer server([](const std::vector<std::string>& words) {
+    return say(words[0].starts_with("EVAL") ? request({"3"}) : "+OK\r\n");
+  });
+  const Result result =
+      dlock_at(server, {"guard", "--state-key", "a", "--fence", "7", "--", "echo", "ran"});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 69);
+  CHECK(result.out == "");
+}
+
 }  // namespace dlock::test

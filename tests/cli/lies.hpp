@@ -12,9 +12,6 @@ std::vector<Lie> resp_lies(const Address& other_server);
 
 /// The same for a protocol that the test does not read: rubbish, and what can be done to a reply
 /// without understanding it.
-std::vector<Lie> blind_lies();
-
-/// A grant in place of a refusal: one server alone is believed, one of several is not.
-Lie lie_of_grant();
+std::vector<Lie> blind_lies(const Address& other_server);
 
 }  // namespace dlock::test

@@ -3,6 +3,7 @@
 // to LOG, three times a millisecond. Words:
 //   stubborn   it ignores TERM, INT and HUP
 //   spin       it never sleeps in between
+//   calm       it does so every ten milliseconds only
 //   daemon     so does a second one, forked twice and in a session of its own
 //   for=20     it ends by itself after so many milliseconds
 //   5          it ends by itself after so many milliseconds
@@ -48,8 +49,8 @@ bool write_to(std::int64_t& resource, std::int64_t fence) {
   return false;
 }
 
-void rest(bool spin) {
-  constexpr std::int64_t pause_ns = 300'000;
+void rest(bool spin, bool calm) {
+  const std::int64_t pause_ns = calm ? 10'000'000 : 300'000;
   const timespec pause{0, pause_ns};
   if (!spin) {
     nanosleep(&pause, nullptr);
@@ -98,7 +99,8 @@ int main(int argc, char** argv) {
   const char* const fence = std::getenv("DLOCK_FENCE");
   if (page == MAP_FAILED || fence == nullptr) return 1;
   Beat beat{std::atoll(fence), getpid(), 0, 0, 0};
-  for (const std::int64_t end = end_ns(words); now_ns() < end; rest(words.contains("spin"))) {
+  for (const std::int64_t end = end_ns(words); now_ns() < end;
+       rest(words.contains("spin"), words.contains("calm"))) {
     beat.before_ns = now_ns();
     beat.accepted = write_to(*static_cast<std::int64_t*>(page), beat.fence) ? 1 : 0;
     beat.after_ns = now_ns();

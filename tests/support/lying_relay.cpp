@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
+#include "base/cut.hpp"
+#include "base/duration.hpp"
+#include "lock/fence_register.hpp"
 #include "support/resp.hpp"
 
 namespace dlock::test {
@@ -24,10 +28,35 @@ std::string without_digits(std::string text) {
   return text;
 }
 
-/// A grant with other numbers, or that says more, is one to a client that has only this server.
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// What has other numbers, or says more, is as true to a client that has only this server.
+bool begins_as(const std::string& told, const std::string& truth) {
+  return without_digits(told).starts_with(without_digits(truth));
+}
+
+/// Whether it grants or renews, with a fence that there can be.
+bool gives_hold(std::string_view reply) {
+  const auto renewed = reply.find("renewed ");
+  reply.remove_prefix(std::min(reply.size(), std::min(renewed, reply.find("granted "))));
+  take_until(reply, ' ');
+  if (renewed != std::string_view::npos) take_until(reply, ' ');  // the lease
+  return parse_number(take_until(reply, ' '), 1, largest_fence).has_value();
+}
+
 bool tells_of_grant(const std::string& truth, const std::string& told) {
-  return truth.find("granted") != std::string::npos &&
-         without_digits(told).starts_with(without_digits(truth));
+  if (!gives_hold(told)) return false;
+  if (contains(truth, "granted ") || contains(truth, "renewed ")) return begins_as(told, truth);
+  const bool refuses = contains(truth, "refused") || truth.starts_with('-');
+  const bool answers = (refuses && contains(told, "granted ")) ||
+                       (contains(truth, "gone ") && contains(told, "renewed "));
+  return answers && message_size(told).has_value();
+}
+
+bool tells_of_hand_over(const std::string& truth, const std::string& told) {
+  return contains(told, "\r\ngrant ") && begins_as(told, truth);
 }
 
 }  // namespace
@@ -55,6 +84,21 @@ std::size_t LyingRelay::told_of_grant() {
   std::size_t count = 0;
   thread_.ask([&] { count = granting_.size(); });
   return count;
+}
+
+bool LyingRelay::told_of_hand_over() {
+  bool told = false;
+  thread_.ask([&] { told = has_handed_over_; });
+  return told;
+}
+
+Deadline LyingRelay::last_truth(Deadline then) {
+  Deadline last{};
+  thread_.ask([&] {
+    const auto after = std::upper_bound(truths_.begin(), truths_.end(), then);
+    if (after != truths_.begin()) last = *std::prev(after);
+  });
+  return last;
 }
 
 Deadline LyingRelay::watch(std::vector<pollfd>& fds) const {
@@ -119,17 +163,21 @@ void LyingRelay::hear_replies(Link& link) {
 void LyingRelay::pass_on(Link& link, std::string reply) {
   if (link.then != FalseReply::Then::go_on) return;  // that stream has ended, or never does
   reply = with_own_addresses(std::move(reply));
-  if (link.server < plan_.liars) {
-    const std::size_t number = ++replies_;
-    const bool lies = plan_.goes_on ? number >= plan_.at : number == plan_.at;
-    if (lies && plan_.at > 0) {
-      const FalseReply told = plan_.lie->tell(reply);
-      if (tells_of_grant(reply, told.bytes)) granting_.insert(link.server);
-      return say(link, told);
-    }
-  }
-  if (tells_of_grant(reply, reply)) granting_.insert(link.server);
+  const bool lies = lies_now(link);
+  const FalseReply told = lies ? plan_.lie->tell(reply) : FalseReply{reply};
+  if (contains(reply, "refused")) ++refusals_;
+  const bool grants = tells_of_grant(reply, told.bytes);
+  if (grants) granting_.insert(link.server);
+  if (grants || begins_as(told.bytes, reply)) truths_.push_back(BootClock::now());
+  if (tells_of_hand_over(reply, told.bytes)) has_handed_over_ = true;
+  if (lies) return say(link, told);
   link.to_client += reply;
+}
+
+bool LyingRelay::lies_now(const Link& link) {
+  if (link.server >= plan_.liars) return false;
+  const std::size_t number = ++replies_;
+  return plan_.at > 0 && (plan_.goes_on ? number >= plan_.at : number == plan_.at);
 }
 
 void LyingRelay::say(Link& link, const FalseReply& what) {

@@ -50,8 +50,16 @@ class LyingRelay {
   std::vector<Address> addresses() const;
   /// Of the servers that may lie.
   std::size_t replies() const { return replies_; }
-  /// How many servers have granted a lock in replies that their clients were given.
+  /// How many servers have granted or renewed a lock in what their clients were given: also by a
+  /// lie, where it is such a reply to the last byte and stands in place of a refusal.
   std::size_t told_of_grant();
+  /// Whether a waiter was told by a message that it has the lock.
+  bool told_of_hand_over();
+  /// When a client was last given, before `then`, a grant or what the server had said, with other
+  /// numbers perhaps; if there was none, long ago.
+  Deadline last_truth(Deadline then);
+  /// How often a server has refused a lock.
+  std::size_t refusals() const { return refusals_; }
 
  private:
   struct Front {
@@ -77,6 +85,7 @@ class LyingRelay {
   void forward_requests(Link& link);
   void hear_replies(Link& link);
   void pass_on(Link& link, std::string reply);
+  bool lies_now(const Link& link);
   void say(Link& link, const FalseReply& what);
   void send_on(Link& link);
   std::string with_own_addresses(std::string reply) const;
@@ -86,6 +95,9 @@ class LyingRelay {
   std::deque<Front> fronts_;
   std::list<Link> links_;
   std::set<std::size_t> granting_;
+  bool has_handed_over_ = false;
+  std::vector<Deadline> truths_;
+  std::atomic<std::size_t> refusals_ = 0;
   std::atomic<std::size_t> replies_ = 0;
   LoopThread thread_;  ///< last, as it uses all of the above
 };

@@ -80,20 +80,22 @@ void fifty_in_order(const Scene& scene, std::size_t told_together) {
   Process holder = scene.hold("q", "go-0");
   std::vector<Process> waiters;
   WakeCounter wakes;
+  const auto begun = BootClock::now();
   for (std::size_t i = 1; i <= count; ++i) {
     waiters.push_back(scene.queue_up("q", i, long_tenure));
   }
   for (const Process& waiter : waiters) wakes.watch(waiter.pid());
   wakes.settle();
-  const auto begun = BootClock::now();
   for (std::size_t i = 0; i < count; ++i) {
     scene.touch("go-" + std::to_string(i));
     REQUIRE(eventually([&] { return tenures(scene.log()).size() == i + 1; }));
     wakes.step();
-    // Where a busy machine makes this long, a waiter also wakes because it is time to look again.
+    // Where a busy machine makes this long, a waiter also wakes because it is time to ask again,
+    // five seconds after it queued up; what it is told then may come to differ, and it is told once
+    // more.
     const auto by_itself = static_cast<int>((BootClock::now() - begun) / std::chrono::seconds(5));
-    CHECK(wakes.wakes(i) <= 2 + by_itself);
     CAPTURE(i);
+    CHECK(wakes.wakes(i) <= 2 + 2 * by_itself);
     const std::size_t not_told = i + 1 + told_together;
     if (not_told < count) CHECK(wakes.wakes(not_told) <= by_itself);
   }

@@ -63,23 +63,30 @@ milliseconds TableTransaction::provisional_lease() const {
 TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit) const {
   const HoldEntry* outer = nullptr;
   std::set<std::string_view> owners;
-  std::int64_t inside = 0;
+  std::int64_t kept = 0;
   for (const HoldEntry& hold : table_.holds) {
     if (!hold.counts()) continue;
-    if (!hold.inside() || owners.insert(hold.owner.text).second) ++inside;
-    if (hold.inside() && owner.is_or_below(hold.owner) &&
+    if (!hold.inside()) {
+      ++kept;
+      continue;
+    }
+    owners.insert(hold.owner.text);
+    if (owner.is_or_below(hold.owner) &&
         (outer == nullptr || hold.owner.text.size() > outer->owner.text.size())) {
       outer = &hold;
     }
   }
+  // Nobody works in a kept hold any more: it keeps out newcomers, and no owner that is inside.
+  const auto inside = static_cast<std::int64_t>(owners.size());
+  const std::int64_t with_newcomer = inside + kept + 1;
   using Kind = Verdict::Kind;
   if (outer != nullptr) {
     return limit.admits(inside) ? Verdict{Kind::enters, outer} : Verdict{Kind::upgrade};
   }
   const bool kept_out = std::any_of(
       table_.holds.begin(), table_.holds.end(),
-      [&](const HoldEntry& hold) { return hold.counts() && !hold.limit.admits(inside + 1); });
-  return Verdict{!kept_out && limit.admits(inside + 1) ? Kind::fits : Kind::full};
+      [&](const HoldEntry& hold) { return hold.counts() && !hold.limit.admits(with_newcomer); });
+  return Verdict{!kept_out && limit.admits(with_newcomer) ? Kind::fits : Kind::full};
 }
 
 Fence TableTransaction::fence_for(const Verdict& verdict) const {

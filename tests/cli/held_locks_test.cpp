@@ -176,6 +176,27 @@ TEST_CASE("holding: --min-hold keeps the key for a while, and dlock does not lin
   });
 }
 
+TEST_CASE("holding: --min-hold of one step keeps out others, and not the next step of its job") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(
+        R"sh("$D" run -k a -- sh -c '
+               "$D" run -k a --min-hold 10m -- echo one
+               "$D" run -n -k a -- echo two
+               env -u DLOCK_OWNER "$D" run -q -n -k a -- echo stranger; echo "stranger $?"'
+             "$D" run -q -n -k a -- echo later; echo "later $?"
+             "$D" acquire -k b -t 1m --env >env && set -a && . ./env
+             "$D" run -n -k b --min-hold 10m -- echo first
+             "$D" run -n -k b -- echo second)sh");
+    CHECK(result.out == "one\ntwo\nstranger 75\nlater 75\nfirst\nsecond\n");
+    CHECK(result.err == "");
+    const auto holder = place.hold("c", {"--owner", "build-7"});
+    const std::vector<std::string> step{"run",     "-n",         "-k",  "c",  "--owner",
+                                        "build-7", "--min-hold", "10m", "--", "true"};
+    CHECK(place.dlock(step).exit_code == 0);
+    CHECK(place.dlock(step).exit_code == 0);
+  });
+}
+
 TEST_CASE("holding: --min-hold that is over when the command ends keeps nothing") {
   on_each_engine([](const Place& place) {
     CHECK(place.dlock({"run", "-k", "a", "--min-hold", "50ms", "--", "sleep", "0.1"}).exit_code ==

@@ -288,6 +288,27 @@ TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, unti
   CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
 }
 
+TEST_OF_ENGINES("a floor of an inner hold keeps out others, and not what its owner does next") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  const Claim outer = claim_of("a", "k"), next = claim_of("a/c", "k");
+  Claim inner = claim_of("a/b", "k");
+  inner.floor = long_ttl;
+  const Fence fence = granted(*store, outer).fence;
+  // A server that had no time to grant it would take the inner one for an owner of its own.
+  REQUIRE(eventually([&] { return stands_everywhere(*other, "k"); }));
+  granted(*store, inner);
+  CHECK(release(*store, inner) == Released::yes);
+  CHECK(granted(*store, next).fence == fence);
+  CHECK(!enters(*other, claim_of("b", "k", no_limit)));
+  CHECK(release(*store, next) == Released::yes);
+  CHECK(release(*store, outer) == Released::yes);
+  const Refusal refusal = refused(*other, claim_of("a/d", "k"));
+  CHECK(refusal.why == Refusal::Reason::held);
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].kept);
+}
+
 TEST_OF_ENGINES("a floor outlives the lease of a holder that has died") {
   Engine engine;
   const auto store = engine.open();

@@ -98,6 +98,21 @@ TEST_OF_ENGINES("an owner that narrows its limit keeps others out until it widen
   CHECK(inside(*store) == "a r ");
 }
 
+TEST_OF_ENGINES(
+    "the floor of an inner reader does not keep the owner of a seat from entering again") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  granted(*store, claim_of("a", "k", three));
+  REQUIRE(eventually([&] { return stands_everywhere(*other, "k"); }));
+  Claim reading = claim_of("a/r", "k", no_limit);
+  reading.floor = long_ttl;
+  granted(*store, reading);
+  CHECK(release(*store, reading) == Released::yes);
+  CHECK(enters(*store, claim_of("a/s", "k", three)));
+  CHECK(enters(*store, claim_of("a/w", "k")));
+  CHECK(!enters(*other, claim_on("k")));
+}
+
 TEST_OF_ENGINES("a writer that goes on as a reader lets in readers and no writer") {
   Engine engine;
   const auto store = engine.open();

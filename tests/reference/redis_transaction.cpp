@@ -48,7 +48,7 @@ RedisTransaction::Verdict RedisTransaction::rule(const Owner& owner, Limit limit
   };
   if (verdict.kind == Kind::enters && now_.is_node && is_seat(limit)) {
     const bool beside_reader = any([&](const HoldEntry& hold) {
-      return hold.limit.unlimited() && hold.owner != verdict.inside->owner;
+      return hold.inside() && hold.limit.unlimited() && hold.owner != verdict.inside->owner;
     });
     if (beside_reader) return Verdict{Kind::upgrade};
   }

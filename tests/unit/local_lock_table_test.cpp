@@ -299,6 +299,40 @@ TEST_CASE("rules: a released hold stays kept until its floor, without an owner")
   rules.granted(test::claim("x", "a/b"));
 }
 
+TEST_CASE("rules: a kept hold keeps out newcomers, and no owner that is inside") {
+  Rules rules;
+  const auto outer = rules.granted(claim("o", "a"));
+  Claim inner = claim("i", "a/b");
+  inner.floor = milliseconds(9'000);
+  rules.granted(inner);
+  rules.release("i");
+  CHECK(rules.granted(claim("n", "a/c")).fence == outer.fence);
+  CHECK(rules.refused(claim("s", "x", 0)).why == Refusal::Reason::held);
+  rules.release("n");
+  rules.release("o");
+  CHECK(rules.refused(claim("l", "a/d")).why == Refusal::Reason::held);
+  rules.pass(milliseconds(9'000));
+  rules.granted(claim("s", "x"));
+}
+
+TEST_CASE("rules: a kept hold takes a seat from newcomers, and none from who is inside") {
+  Rules rules;
+  rules.granted(claim("a", "a", 3));
+  rules.granted(claim("b", "b", 3));
+  Claim inner = claim("i", "b/i", 3);
+  inner.floor = milliseconds(9'000);
+  rules.granted(inner);
+  rules.release("i");
+  rules.granted(claim("n", "a/n", 2));
+  rules.release("n");
+  CHECK(rules.refused(claim("c", "c", 3)).why == Refusal::Reason::held);
+  CHECK(rules.refused(claim("u", "a/u", 1)).why == Refusal::Reason::upgrade);
+  rules.release("b");
+  rules.granted(claim("u", "a/u", 1));
+  rules.release("u");
+  rules.granted(claim("c", "c", 3));
+}
+
 TEST_CASE("rules: a floor outlives the lease, and can be ignored by a release") {
   Rules rules;
   Claim claim = test::claim("a", "a");

@@ -145,6 +145,22 @@ TEST_CASE("member rules: readers and the owners of a semaphore keep each other o
   CHECK_FALSE(lets_in(claim("d", "d", 3)));
 }
 
+TEST_CASE("member rules: a kept reader keeps out newcomers, and no owner that is inside") {
+  NodeRules member;
+  const auto lets_in = [&](const Claim& asked) {
+    return member.fence_of(member.vote(asked, hour)) != 0;
+  };
+  REQUIRE(lets_in(claim("a", "a", 3)));
+  Claim reading = claim("r", "a/r", 0);
+  reading.floor = milliseconds(5000);
+  REQUIRE(lets_in(reading));
+  member.release("r");
+  CHECK(lets_in(claim("a2", "a/i", 3)));
+  CHECK_FALSE(lets_in(claim("b", "b", 3)));
+  member.now.clock += reading.floor;
+  CHECK(lets_in(claim("b", "b", 3)));
+}
+
 TEST_CASE("member rules: while it is guarded, only who is inside gets in") {
   NodeRules member;
   member.now.quarantine = std::chrono::seconds(5);

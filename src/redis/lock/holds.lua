@@ -6,6 +6,7 @@
 local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge
 local has_lapsed = false  -- a grant that its waiter did not confirm
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
+local kept_count = 0  -- how many of owner_count are kept holds, which have no owner
 local readers, seats = {}, {}  -- owners with a hold without a limit, and with one of more than 1
 
 local function is_live(hold) return hold.flag ~= 't' end
@@ -39,13 +40,14 @@ local function count_in(hold, id)
   if not is_live(hold) then return end
   local owner = hold.flag == 'k' and ' ' .. id or hold.owner
   if not owners[owner] then owner_count = owner_count + 1 end
+  if hold.flag == 'k' then kept_count = kept_count + 1 end
   owners[owner] = hold
   if hold.limit > 0 then least_limit = math.min(least_limit, hold.limit) end
   if hold.limit == 0 then readers[owner] = true elseif hold.limit > 1 then seats[owner] = true end
 end
 
 local function count_all()
-  owners, owner_count, least_limit = {}, 0, math.huge
+  owners, owner_count, least_limit, kept_count = {}, 0, math.huge, 0
   readers, seats = {}, {}
   for id, hold in pairs(holds) do count_in(hold, id) end
 end
@@ -128,13 +130,15 @@ end
 
 -- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'. Readers and the owners of seats
 -- of a semaphore need not all meet on any member of a quorum, so there they keep each other out.
+-- Nobody works in a kept hold any more: it keeps out newcomers, and no owner that is inside.
 local function rule(owner, limit, past_guard)
   local outer = outer_hold(owner)
   if outer then
     if limit == 0 then return 'enter', outer end
-    local reader = next(readers)
-    if reader == outer.owner then reader = next(readers, reader) end
-    if owner_count > limit or (vouched and limit > 1 and reader) then return 'upgrade' end
+    if owner_count - kept_count > limit then return 'upgrade' end
+    for reader in pairs(vouched and limit > 1 and readers or {}) do
+      if reader ~= outer.owner and owners[reader].flag ~= 'k' then return 'upgrade' end
+    end
     return 'enter', outer
   end
   if vouched and next(limit == 0 and seats or limit > 1 and readers or {}) then return 'full' end

@@ -31,7 +31,8 @@ std::string report(const InspectSettings& settings, const std::vector<KeyState>&
 std::vector<KindRow> rows_of_all_kinds(const InspectSettings& settings, const Log& log) {
   std::vector<KindRow> rows;
   const StorePtr store = open_store(settings, log);
-  for (const KeyState& state : store->inspect({{}, settings.patterns}, short_call())) {
+  for (const KeyState& state :
+       store->inspect({{}, settings.patterns}, inspect_call(settings, settings.patterns))) {
     for (const Holder& holder : state.holders) {
       const char* kind = holder.limit == exclusive  ? "lock"
                          : holder.limit.unlimited() ? "shared lock"
@@ -39,11 +40,9 @@ std::vector<KindRow> rows_of_all_kinds(const InspectSettings& settings, const Lo
       rows.push_back({state.key.text, "dlock", holder.kept ? "cooldown" : kind, holder});
     }
   }
-  constexpr milliseconds time_for_all_keys{60'000};
-  const CallOptions call_options{later(BootClock::now(), time_for_all_keys), -1};
   const auto servers = open_redis(settings.server, {});
-  for (auto& found :
-       all_foreign_locks(*servers, settings.patterns, settings.prefix, call_options)) {
+  for (auto& found : all_foreign_locks(*servers, settings.patterns, settings.prefix,
+                                       inspect_call(settings, settings.patterns))) {
     rows.push_back({found.key, found.lock.holder.library, found.lock.kind, found.lock.holder});
   }
   return rows;
@@ -69,7 +68,8 @@ int carry_out(const InspectSettings& settings, const Log& log) {
   if (settings.all_kinds) return inspect_all_kinds(settings, log);
   if (settings.watch) watch(settings, log);
   const StorePtr store = open_store(settings, log);
-  const auto states = store->inspect({settings.keys, settings.patterns}, short_call());
+  const auto states =
+      store->inspect({settings.keys, settings.patterns}, inspect_call(settings, settings.patterns));
   if (settings.quiet) {
     const bool any_held = std::any_of(states.begin(), states.end(),
                                       [](const KeyState& state) { return !state.holders.empty(); });

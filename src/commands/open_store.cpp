@@ -111,6 +111,12 @@ StorePtr open_store(const StoreTerms& terms, const Log& log) {
   return told(open_any(terms, on_link), log);
 }
 
+CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns) {
+  constexpr milliseconds time_for_all_keys{60'000};
+  if (patterns.empty() || !is_redis(settings.server)) return short_call();
+  return {later(BootClock::now(), time_for_all_keys), -1};
+}
+
 std::unique_ptr<Latches> open_latches(const StoreTerms& terms) { return open<Latches>(terms, {}); }
 
 std::unique_ptr<FenceRegister> open_fence_register(const StoreTerms& terms) {

@@ -43,6 +43,11 @@ StorePtr open_store(const StoreTerms& terms);
 /// The same, and with -v a line on stderr for each step it takes.
 StorePtr open_store(const StoreTerms& terms, const Log& log);
 
+/// The options of an inspect that also lists what matches `patterns`, if any: in Redis it has a
+/// minute, as SCAN walks through all keys of the server, which may be millions; else it is a
+/// short_call(). A request of it that gets no answer ends as soon in both cases.
+CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns);
+
 /// The way to Redis, on one server, behind Sentinel or in a Cluster.
 std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms);
 

@@ -89,7 +89,8 @@ std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings
   std::vector<LockKey> keys = settings.keys;
   for (const std::string& pattern : settings.patterns) {
     bool found = false;
-    for (const KeyState& state : store.inspect({{}, {pattern}}, short_call())) {
+    for (const KeyState& state :
+         store.inspect({{}, {pattern}}, inspect_call(settings, {pattern}))) {
       if (state.holders.empty()) continue;
       found = true;
       const bool is_new = std::find(keys.begin(), keys.end(), state.key) == keys.end();

@@ -124,7 +124,8 @@ void Watch::look() {
   drain(changes_);
   const auto begun = BootClock::now();
   try {
-    const CallOptions call_options{later(begun, silence_of_a_dead_server), signals_.fd()};
+    CallOptions call_options = inspect_call(settings_, settings_.patterns);
+    call_options.cancel_fd = signals_.fd();
     states_ = store_->inspect({settings_.keys, settings_.patterns}, call_options);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return;

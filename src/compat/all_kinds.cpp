@@ -7,16 +7,6 @@
 #include "redis/scan.hpp"
 
 namespace dlock {
-namespace {
-
-/// For one request: the time for all keys is for servers with many, and not for silent ones.
-CallOptions soon_within(const CallOptions& all) {
-  CallOptions one = all;
-  one.deadline = std::min(all.deadline, short_call().deadline);
-  return one;
-}
-
-}  // namespace
 
 std::vector<FoundLock> all_foreign_locks(RedisTransport& servers,
                                          const std::vector<std::string>& globs,
@@ -28,11 +18,12 @@ std::vector<FoundLock> all_foreign_locks(RedisTransport& servers,
   std::vector<FoundLock> found;
   servers.visit_all(call_options, [&](RedisClient& client, const CallOptions& share) {
     for (const char* type : types_of_locks) {
-      Scan scan(client, {"TYPE", type}, share.deadline);
+      Scan scan(client, {"TYPE", type}, share);
       while (!scan.has_ended()) {
-        auto names = scan.next(soon_within(share));
+        auto names = scan.next();
         std::erase_if(names, [&](const std::string& name) { return !is_wanted(name); });
-        const auto locks = foreign_locks(client, type, names, soon_within(share));
+        const CallOptions one_page = at_most(silence_of_a_dead_server, share);
+        const auto locks = foreign_locks(client, type, names, one_page);
         for (std::size_t i = 0; i < names.size(); ++i) {
           if (locks[i]) found.push_back({names[i], *locks[i]});
         }

@@ -299,14 +299,15 @@ std::vector<Reply> ClusterRouter::read(const std::vector<std::string>& keys,
 }
 
 void ClusterRouter::visit_all(const CallOptions& call_options, const Visit& visit) {
-  refresh(std::nullopt, call_options);
+  refresh(std::nullopt, at_most(silence_of_a_dead_server, call_options));
   if (const int unserved = map_.unserved(); unserved > 0) {
     throw Error(ErrorKind::unavailable,
                 name_ + ": " + std::to_string(unserved) +
                     " of its slots have no node, so nobody can tell all locks");
   }
-  for (const NodeAddress& master : map_.masters()) {
-    visit(node_at(master), at_most(left_until(call_options.deadline) / 2, call_options));
+  const auto masters = map_.masters();
+  for (std::size_t i = 0; i < masters.size(); ++i) {
+    visit(node_at(masters[i]), share_of(call_options, masters.size() - i));
   }
 }
 

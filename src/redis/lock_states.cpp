@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <unordered_map>
 
@@ -108,7 +109,8 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
     requests.push_back({"ZCARD", names.latch});
     requests.push_back({"PTTL", names.latch});
   }
-  const auto replies = place.servers.read(names_of_holds, requests, place.call_options);
+  const CallOptions one_read = at_most(silence_of_a_dead_server, place.call_options);
+  const auto replies = place.servers.read(names_of_holds, requests, one_read);
   std::vector<KeyState> states;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto own = std::span(replies).subspan(i * requests_a_key, requests_a_key);
@@ -144,9 +146,9 @@ std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, Forei
 /// Adds the keys of one server that match.
 void find_at(RedisClient& server, const Query& query, const std::string& prefix,
              const CallOptions& call_options, std::vector<LockKey>& keys) {
-  Scan scan(server, {"MATCH", scan_pattern(prefix)}, call_options.deadline);
+  Scan scan(server, {"MATCH", scan_pattern(prefix)}, call_options);
   while (!scan.has_ended()) {
-    for (const std::string& name : scan.next(call_options)) {
+    for (const std::string& name : scan.next()) {
       const auto key = key_of(prefix, name);
       if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
     }
@@ -172,13 +174,16 @@ std::vector<LockKey> find_once(const Query& query, const Place& place) {
 /// slots.
 std::vector<LockKey> find(const Query& query, const Place& place) {
   Backoff pauses = pauses_of_redis();
+  std::optional<Deadline> heal_by;
   while (true) {
     try {
       return find_once(query, place);
     } catch (const Error& error) {
+      // The rest of the time is for many keys, and not for a node that nobody replaces.
+      if (!heal_by) heal_by = at_most(silence_of_a_dead_server, place.call_options).deadline;
       const bool may_heal = error.kind() == ErrorKind::unavailable && place.servers.is_cluster() &&
                             place.servers.was_reached();
-      if (!may_heal || !pauses.fits(place.call_options.deadline)) throw;
+      if (!may_heal || !pauses.fits(*heal_by)) throw;
     }
     pause(pauses.next(), place.call_options);
   }

@@ -3,17 +3,19 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "lock/store.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock {
 
-std::vector<std::string> Scan::next(const CallOptions& call_options) {
-  if (left_until(deadline_) == milliseconds(0)) {
+std::vector<std::string> Scan::next() {
+  if (left_until(call_options_.deadline) == milliseconds(0)) {
     throw_unavailable(server_.name() + ": SCAN did not come to its end in time");
   }
   Request scan{"SCAN", cursor_, "COUNT", "1000"};
   scan.insert(scan.end(), narrowed_.begin(), narrowed_.end());
-  Reply page = server_.read_here({scan}, call_options).front();
+  const CallOptions one_page = at_most(silence_of_a_dead_server, call_options_);
+  Reply page = server_.read_here({scan}, one_page).front();
   if (page.is_error()) throw server_error(page, server_.name());
   const bool is_page = page.is_array(2) && page.items[0].kind == Reply::Kind::text &&
                        page.items[1].kind == Reply::Kind::array;

@@ -1,9 +1,14 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "cli/place.hpp"
+#include "lock/store.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
@@ -50,6 +55,22 @@ void check_fails(const std::string& url, const std::vector<std::string>& words, 
   CHECK(holds(result.err, url.substr(0, url.find('?'))));
   CHECK(holds(result.err, says));
   CHECK(result.duration < stretched(within));
+}
+
+/// Whether it is the SCAN for dlock's own keys, and not for those of other libraries.
+bool scans_for_own_keys(const std::vector<std::string>& words) {
+  return words.front() == "SCAN" && std::find(words.begin(), words.end(), "MATCH") != words.end();
+}
+
+/// The page at `cursor` of a SCAN that takes longer than the silence of a dead server. The cursor
+/// says when the SCAN began.
+std::string page_of_long_scan(const std::string& cursor) {
+  constexpr long long pages_a_millisecond = 1'000'000;
+  constexpr milliseconds lasts = silence_of_a_dead_server + milliseconds(300);
+  const auto now = std::chrono::floor<milliseconds>(BootClock::now().time_since_epoch()).count();
+  const long long at = cursor == "0" ? now * pages_a_millisecond : std::stoll(cursor);
+  const bool ends = now - at / pages_a_millisecond > lasts.count();
+  return "*2\r\n+" + std::to_string(ends ? 0 : at + 1) + "\r\n*0\r\n";
 }
 
 void check_all_fail(const std::string& url, int code, const std::string& says,
@@ -286,10 +307,40 @@ TEST_CASE("bad server: one whose SCAN goes round, or on from nowhere, is left at
     FakeServer own_keys(std::vector<Step>{say(page)});
     check_fails(own_keys.url(), {"inspect"}, 69, "SCAN", milliseconds(4000));
     FakeServer all_keys([&](const std::vector<std::string>& words) {
-      return say(words.size() > 3 && words[2] == "MATCH" ? last_page : page);
+      return say(scans_for_own_keys(words) ? last_page : page);
     });
     check_fails(all_keys.url(), {"inspect", "--all-kinds"}, 69, "SCAN", milliseconds(4000));
   }
+}
+
+TEST_CASE("bad server: one whose SCAN takes more than 5 s is read to its end") {
+  FakeServer server([](const std::vector<std::string>& words) {
+    if (words.front() != "SCAN") return say("+OK\r\n");
+    if (!scans_for_own_keys(words)) return say("*2\r\n+0\r\n*0\r\n");
+    std::this_thread::sleep_for(milliseconds(20));
+    return say(page_of_long_scan(words[1]));
+  });
+  ProcessOptions options;
+  options.env["DLOCK_SERVER"] = server.url();
+  std::vector<Process> all;
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"inspect"}, {"inspect", "--all-kinds"}, {"release", "--force", "x*"}}) {
+    all.push_back(start_dlock(words, options));
+  }
+  for (Process& each : all) {
+    const Result result = each.wait(milliseconds(60'000));
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.duration > silence_of_a_dead_server);
+  }
+}
+
+TEST_CASE("bad server: one that falls silent between two pages of SCAN is left after 5 s") {
+  FakeServer server([](const std::vector<std::string>& words) {
+    if (words.front() != "SCAN") return say("+OK\r\n");
+    return words[1] == "0" ? say("*2\r\n+7\r\n*0\r\n") : silence();
+  });
+  check_fails(server.url(), {"inspect"}, 69, "no answer", milliseconds(9500));
 }
 
 TEST_CASE("bad server: the reason of one that has too many clients is told, without a login too") {

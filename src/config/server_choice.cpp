@@ -209,7 +209,17 @@ bool holds_private_key(const std::string& path) {
   }
 }
 
-void add_tls(const Sources& sources, ChosenServer& chosen) {
+std::vector<Endpoint*> servers_under_tls(Target& target) {
+  auto servers = servers_in(target);
+  if (auto* sentinel = std::get_if<SentinelTarget>(&target)) {
+    for (Endpoint& each : sentinel->sentinels) servers.push_back(&each);
+  }
+  std::erase_if(servers, [](const Endpoint* server) { return !server->tls; });
+  return servers;
+}
+
+/// Throws where one of the settings of TLS, or a file that it names, is of no use.
+TlsSettings tls_settings(const Sources& sources) {
   const auto certificate = path_of("tls-cert", sources);
   const auto key = path_of("tls-key", sources);
   const auto names = sources.of("tls-server-name");
@@ -217,18 +227,22 @@ void add_tls(const Sources& sources, ChosenServer& chosen) {
   if (certificate && !key) certificate->refuse("needs the key of the certificate: --tls-key FILE");
   if (key && !certificate) key->refuse("needs the certificate of the key: --tls-cert FILE");
   if (!names.empty()) settings.server_name = host_name_from(names.front().front());
-  auto servers = servers_in(chosen.target);
-  if (auto* sentinel = std::get_if<SentinelTarget>(&chosen.target)) {
-    for (Endpoint& each : sentinel->sentinels) servers.push_back(&each);
-  }
-  std::erase_if(servers, [](const Endpoint* server) { return !server->tls; });
+  return settings;
+}
+
+void add_tls(const Sources& sources, ChosenServer& chosen) {
+  const auto servers = servers_under_tls(chosen.target);
   if (servers.empty()) {
+    // The variables may be those of a host, and the files not be in this container of it; but an
+    // empty variable is an error even where it does not count.
+    for (const char* name : {"tls-ca", "tls-cert", "tls-key", "tls-server-name"}) sources.of(name);
     const bool database = std::holds_alternative<SqlTarget>(chosen.target);
     return refuse_flags(
         sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
         database ? "a database's URL says it: sslmode=verify-full&sslrootcert=FILE"
                  : "the server's URL does not begin with rediss or etcds, so there is no TLS");
   }
+  const TlsSettings settings = tls_settings(sources);
   for (Endpoint* server : servers) server->tls = settings;
   if (settings.key.empty() || !holds_private_key(settings.key)) return;
   const auto warning = exposed_warning(settings.key, "a private key");

@@ -271,6 +271,21 @@ TEST_CASE("TLS settings reach every server of the URL") {
   CHECK(std::get<ClusterTarget>(cluster).seeds.back().tls == settings);
 }
 
+TEST_CASE("TLS files that are not there stop no command whose server has no TLS") {
+  Surroundings place;
+  place.user("tls-ca = /nowhere/other.pem");
+  place.variables["DLOCK_TLS_CA"] = "/nowhere/ca.pem";
+  for (const char* url : {"local:", "redis://h", "postgres://h/db"}) {
+    CAPTURE(url);
+    CHECK_NOTHROW(place.resolve<InspectSettings>(inspect(url)));
+  }
+  CHECK(place.usage_error({"inspect", "--server=rediss://h"}) ==
+        "DLOCK_TLS_CA: cannot read \"/nowhere/ca.pem\": No such file or directory");
+  place.variables["DLOCK_TLS_CA"] = "";
+  CHECK(place.usage_error({"inspect", "--server=local:"}) ==
+        "DLOCK_TLS_CA: the variable is empty: unset it, or give it a value");
+}
+
 TEST_CASE("bad TLS settings are refused where they stand") {
   Surroundings place;
   const std::string file = place.file("x.pem", "x");

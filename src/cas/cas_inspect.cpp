@@ -46,6 +46,7 @@ KeyState CasStore::state_from(const LockKey& key, const Snapshot& seen,
   OpenRecord record(key, Token{}, seen, backend_->name());
   if (leases_) date_by_leases(record.table, record, seen, call_options);
   state.holders = holders_from(record.table.live_holds(record.now), record.now);
+  if (state.holders.empty()) state.last = recent_grant(record.table, record.now);
   for (const WaiterEntry& entry : record.table.queue) {
     state.waiters.push_back(waiter_from(entry, state.waiters.size() + 1, record.now));
   }

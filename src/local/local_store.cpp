@@ -36,8 +36,6 @@ constexpr milliseconds hidden_group_pause{20};
 constexpr std::chrono::seconds ask_again_at_last{25};
 /// A change of less is not worth telling a waiter.
 constexpr milliseconds noteworthy{5};
-/// As long as a server keeps the entry of a fence.
-constexpr std::chrono::hours last_grant_life{7 * 24};
 
 /// The leader of the command's group is the command, unless both are in a pipeline.
 pid_t command_pid_of(const HolderIdentity& identity) {
@@ -257,9 +255,7 @@ KeyState LocalStore::lock_of(const LockKey& key, const CallOptions& call_options
   const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, call_options);
   if (!open) return state;
   state.holders = local_holders(open->table.live_holds(open->now), open->now);
-  const auto& last = open->table.last;
-  const bool recent = last && last->acquired_at > wall_now() - last_grant_life;
-  if (state.holders.empty() && recent) state.last = last;
+  if (state.holders.empty()) state.last = recent_grant(open->table, open->now);
   for (const WaiterEntry& entry : open->table.queue) {
     const auto how = reach(directory_, entry.backing.mailbox).how;
     if (how == Reached::How::nobody || how == Reached::How::missing) continue;

@@ -46,6 +46,12 @@ Waiter waiter_from(const WaiterEntry& entry, std::size_t position, const Now& no
   return waiter;
 }
 
+std::optional<LastGrant> recent_grant(const LockTable& table, const Now& now) {
+  constexpr std::chrono::hours shown_for{7 * 24};
+  const bool recent = table.last && table.last->acquired_at > WallTime(now.wall) - shown_for;
+  return recent ? table.last : std::nullopt;
+}
+
 Refusal refusal_from(const Refused& refused, std::vector<Holder> holders) {
   Refusal refusal;
   refusal.why = refused.why;

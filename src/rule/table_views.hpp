@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "lock/grant.hpp"
@@ -17,6 +18,10 @@ std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const No
 
 /// A stored waiter at `position` in the queue, as others see it at `now`.
 Waiter waiter_from(const WaiterEntry& entry, std::size_t position, const Now& now);
+
+/// The last grant of a key that is free, which every engine shows for a week: as long as Redis
+/// keeps the entry of a fence.
+std::optional<LastGrant> recent_grant(const LockTable& table, const Now& now);
 
 /// The rule's refusal as a client sees it. `holders` are the owners of its holds, of which it names
 /// the first few.

@@ -25,6 +25,8 @@ class Deployment {
   virtual void await_waiters(const std::string&, std::size_t) {}
   /// Whether a waiter that has died is passed over at once.
   virtual bool sees_deaths() const { return true; }
+  /// Whether it always shows who held a free key last.
+  virtual bool remembers_last_holder() const { return true; }
   /// How long a lease or a min-hold that was asked for `span` counts at most.
   virtual milliseconds longest(milliseconds span) const { return span; }
   /// How long a waiter that was handed a lock with this ttl has to confirm that.

@@ -76,6 +76,22 @@ TEST_OF_ENGINES("inspect groups holds by owner and numbers the waiters") {
   CHECK(state.waiters[1].waiting < std::chrono::seconds(30));
 }
 
+TEST_OF_ENGINES("a free key tells who held it last, and is in no list") {
+  Engine engine;
+  const auto store = engine.open();
+  Claim claim = claim_on("k");
+  claim.who.label = "ticket 17";
+  const Fence fence = granted(*store, claim).fence;
+  CHECK(!state_of(*store, "k").last);
+  CHECK(release(*store, claim) == Released::yes);
+  const auto last = state_of(*store, "k").last;
+  if (engine.remembers_last_holder()) REQUIRE(last.has_value());
+  if (last) CHECK(last->who == claim.who);
+  if (last) CHECK(last->fence == fence);
+  CHECK(store->inspect({{}, {"*"}}, soon()).empty());
+  CHECK(!state_of(*store, "never-held").last);
+}
+
 TEST_OF_ENGINES("a look changes nothing") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();

@@ -68,13 +68,22 @@ bool is_half_made(const Fd& file) {
          info.st_uid == geteuid() && info.st_size == 0 && (info.st_mode & 0777) == 0600;
 }
 
+/// Also what is only read is open for writing where that is allowed: on NFS no other file can be
+/// locked for one process alone (flock(2)).
+OpenedFile open_for(KeyFile::Use use, const Directory& directory, const std::string& name) {
+  const auto create = use == KeyFile::Use::create ? std::optional<mode_t>(0600) : std::nullopt;
+  OpenedFile file = open_file(directory.fd(), name, O_RDWR, create);
+  if (file.fd || use != KeyFile::Use::read) return file;
+  const bool may_be_read = errno == EACCES || errno == EPERM || errno == EROFS || errno == EISDIR;
+  if (!may_be_read) return file;
+  return open_file(directory.fd(), name, O_RDONLY, std::nullopt);
+}
+
 /// The open file, whether it was made just now; an empty Fd if there is none.
 std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string& name,
                                    KeyFile::Use use, const CallOptions& call_options) {
-  const int access = use == KeyFile::Use::read ? O_RDONLY : O_RDWR;
-  const auto create = use == KeyFile::Use::create ? std::optional<mode_t>(0600) : std::nullopt;
   for (int tries = 0;; ++tries) {
-    OpenedFile file = open_file(directory.fd(), name, access, create);
+    OpenedFile file = open_for(use, directory, name);
     if (file.fd && (file.created || is_half_made(file.fd))) directory.share(file.fd.get());
     if (file.fd) return {std::move(file.fd), file.created};
     if (file.created) throw_errno("cannot make " + directory.shown(name));

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
@@ -42,6 +44,16 @@ struct Files {
   }
 };
 
+/// How this process has opened the file, of which it has one descriptor.
+std::optional<int> access_to(const std::string& path) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone) != path) continue;
+    return fcntl(std::stoi(entry.path().filename().string()), F_GETFL) & O_ACCMODE;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 TEST_CASE("a key's file keeps what was written last, and is made only where that is asked") {
@@ -61,6 +73,14 @@ TEST_CASE("a key's file keeps what was written last, and is made only where that
   CHECK(file->written_in() == KeyFile::Boot::current);
 }
 
+TEST_CASE("a key's file that is only read is one that NFS can lock, too: open for writing") {
+  const Files files;
+  files.open("k");
+  const auto file = files.open("k", KeyFile::Use::read);
+  REQUIRE(file);
+  CHECK(access_to(files.dir / "k") == O_RDWR);
+}
+
 TEST_CASE("links, directories, FIFOs and files with two names are refused as keys") {
   const Files files;
   write_file(files.dir / "target", "");
@@ -71,6 +91,7 @@ TEST_CASE("links, directories, FIFOs and files with two names are refused as key
   REQUIRE(link((files.dir / "target").c_str(), (files.dir / "hard").c_str()) == 0);
   for (const char* name : {"symbolic", "dangling", "folder", "fifo", "hard"}) {
     CHECK(files.trouble_with(name) == ErrorKind::host_refused);
+    CHECK_THROWS_AS(files.open(name, KeyFile::Use::read), Error);
   }
   CHECK(read_file(files.dir / "target").empty());
 }

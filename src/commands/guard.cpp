@@ -31,13 +31,14 @@ int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals)
   Program program;
   program.argv = settings.command_argv;
   Child child = start(program, signals);
-  const ChildEnd end = supervise(child, signals, Terms()).child;
+  const Ending ending = supervise(child, signals, Terms());
+  const ChildEnd& end = ending.child;
   if (end.exec_error) {
     const NotStarted told = not_started(program.argv.front(), *end.exec_error);
     log.error(told.reason);
     return static_cast<int>(told.exit_code);
   }
-  if (end.signal) die_of(*end.signal);
+  if (end.signal) die_of(*end.signal, ending.by_terminal);
   return end.exit_code.value();
 }
 

@@ -170,9 +170,9 @@ std::optional<std::string> fence_list(const std::vector<LockFence>& locks) {
   return list;
 }
 
-void LockAcquirer::die_of(int signal) {
+void LockAcquirer::die_of(int signal, bool whole_job) {
   store_.reset();
-  dlock::die_of(signal);
+  dlock::die_of(signal, whole_job);
 }
 
 void tell_margin(const Log& log, const LockKey& key, const QuorumMargin& margin) {

@@ -47,8 +47,9 @@ class LockAcquirer {
   const Owner& owner() const { return owner_; }
   /// The fences of `held`, in the order the user named the keys.
   std::vector<LockFence> fences(const std::vector<Held>& held) const;
-  /// Closes the store first: dying runs no destructor, and a store may have files to remove.
-  [[noreturn]] void die_of(int signal);
+  /// As the function of this name, but closes the store first: dying runs no destructor, and a
+  /// store may have files to remove.
+  [[noreturn]] void die_of(int signal, bool whole_job = false);
 
  private:
   std::vector<Claim> claims() const;

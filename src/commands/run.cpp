@@ -296,7 +296,7 @@ int Run::finished(const Ending& ending, HeldLocks& holding) {
   }
   if (!ending.child.signal) return done(ending.child.exit_code.value());
   done(signal_base + *ending.child.signal);
-  acquiring_.die_of(*ending.child.signal);
+  acquiring_.die_of(*ending.child.signal, ending.by_terminal);
 }
 
 void Run::describe(const Ending& ending, const HeldLocks& holding) {

@@ -124,10 +124,11 @@ bool stop_by(int signal, Stop what) {
   return sigismember(&pending, SIGCONT) == 1;
 }
 
-void die_of(int signal) {
+void die_of(int signal, bool whole_job) {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0);  // the limit does not bind a core_pattern that is a pipe
+  if (whole_job) kill(0, signal);
   ::signal(signal, SIG_DFL);
   sigset_t only;
   sigemptyset(&only);

@@ -15,6 +15,8 @@ using Reason = Ending::Reason;
 /// How often the rest of a tree is looked at without a SIGCHLD.
 constexpr milliseconds rest_interval{1000};
 
+bool is_interrupt(int signal) { return signal == SIGINT || signal == SIGQUIT; }
+
 class Supervisor {
  public:
   Supervisor(Child& child, Signals& signals, const Terms& terms)
@@ -41,7 +43,8 @@ class Supervisor {
   void stop_with_child(int signal);
   void go_on_without_terminal(bool wants_terminal);
 
-  Ending ended_by_itself(const ChildEnd& end) const;
+  void take_terminal_back();
+  Ending ended_by_itself(const ChildEnd& end);
   Ending stop(Reason why);
   Deadline kill_deadline(Deadline stopped_at) const;
   void let_it_end(Deadline stopped_at);
@@ -60,6 +63,8 @@ class Supervisor {
   std::optional<Signals::Event> unheard_;
   bool told_of_no_terminal_ = false;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
+  bool had_terminal_ = false;    ///< the child, when it ended
+  int last_passed_on_ = 0;       ///< of the interrupts
 };
 
 Ending Supervisor::run() {
@@ -80,7 +85,7 @@ Ending Supervisor::run() {
 std::optional<ChildEnd> Supervisor::end() {
   if (!terms_.wait_tree) return child_.reap();
   if (!child_.ended()) return std::nullopt;
-  if (!only_rest_left_) child_.terminal.take_back();
+  if (!only_rest_left_) take_terminal_back();
   only_rest_left_ = true;
   if (!tree_gone()) return std::nullopt;
   return child_.reap();
@@ -167,6 +172,7 @@ void Supervisor::pass_on(const Signals::Event& event) {
   // The terminal has sent it to the whole group already.
   if (event.from_terminal && child_.shares_group()) return;
   child_.send(event.number);
+  if (is_interrupt(event.number)) last_passed_on_ = event.number;
 }
 
 /// The terminal is dlock's again by then, so it is here that ^Z stops the job.
@@ -213,12 +219,19 @@ void Supervisor::go_on_without_terminal(bool wants_terminal) {
   child_.send(SIGCONT);
 }
 
-Ending Supervisor::ended_by_itself(const ChildEnd& end) const {
+void Supervisor::take_terminal_back() {
+  had_terminal_ = had_terminal_ || child_.terminal.given();
   child_.terminal.take_back();
+}
+
+Ending Supervisor::ended_by_itself(const ChildEnd& end) {
+  take_terminal_back();
+  const int signal = end.signal.value_or(0);
+  const bool by_terminal = had_terminal_ && is_interrupt(signal) && signal != last_passed_on_;
   const Reason why = end.exec_error ? Reason::not_started
                      : end.signal   ? Reason::signalled
                                     : Reason::exited;
-  return {why, end, loss_noticed_, {}};
+  return {why, end, loss_noticed_, {}, by_terminal};
 }
 
 /// From here on the outcome is fixed, whatever the child still does.

@@ -70,6 +70,8 @@ struct Ending {
   bool loss_noticed = false;
   /// What could not be killed; the lock must lapse then, not be released.
   std::vector<Survivor> survivors;
+  /// The child died of ^C or ^\ of a terminal that told its process group, but not dlock's.
+  bool by_terminal = false;
 };
 
 /// Waits for the child, passing signals on (to all that is left, once only its descendants are),

@@ -48,6 +48,36 @@ TEST_CASE("terminal: ^C reaches the command exactly once, with -c and without") 
   }
 }
 
+TEST_CASE("terminal: ^C that ends the command ends the script around it, under run and guard") {
+  const Place place(Engine::local);
+  for (const std::string shell : {"bash", "sh"}) {
+    for (const std::string how :
+         {"run -k a", "run --wait-tree -k a", "guard --state seen --fence 1"}) {
+      CAPTURE(shell);
+      CAPTURE(how);
+      User user(place);
+      user.type(shell + " -c '$D " + how +
+                " -- sh -c \"echo read\\\"\\\"y; exec sleep 60\"; echo went\"\"-on'");
+      REQUIRE(user.shows("ready"));
+      user.press("\x03");
+      user.type("echo code-$?");
+      CHECK(user.shows("code-130"));
+      CHECK(user.count("went-on") == 0);
+      CHECK(place.is_free("a"));
+    }
+  }
+}
+
+TEST_CASE("terminal: an INT that was sent to dlock ends the command, and the script goes on") {
+  const Place place(Engine::local);
+  User user(place);
+  user.type("bash -c '$D run -k a -- sh -c \"echo dlock=\\$PPID.; exec sleep 60\"; echo went-$?'");
+  REQUIRE(user.shows("dlock="));
+  kill(user.number(), SIGINT);
+  CHECK(user.shows("went-130"));
+  user.is_back();
+}
+
 TEST_CASE("terminal: ^C while waiting for the lock leaves the queue, 130") {
   on_each_engine([](const Place& place) {
     const Process holder = place.hold("a");

@@ -78,7 +78,7 @@ int leave(const Ending& ending) {
     case Ending::Reason::not_started:
       return *ending.child.exec_error == ENOENT ? 127 : 126;
     case Ending::Reason::signalled:
-      die_of(*ending.child.signal);
+      die_of(*ending.child.signal, ending.by_terminal);
     case Ending::Reason::exited:
       break;
   }

@@ -106,10 +106,12 @@ int Latch::arrive() {
 int Latch::wait() {
   Signals signals;
   LatchReporter teller(key_, log_);
+  bool reached = false;
   while (true) {
     auto left = settings_.wait;
     if (left) left = std::max(milliseconds(0), *left - passed_since(begun_));
-    const auto result = await_latch(*latches_, key_, left, signals.fd(), teller);
+    const auto result = await_latch(*latches_, key_, left, signals.fd(), teller, reached);
+    reached = result.reached;
     teller.hush();
     switch (result.end) {
       case LatchWait::End::open:

@@ -109,10 +109,12 @@ LockAcquirer::Result LockAcquirer::acquire() {
   std::optional<AnyOf> either;
   if (terms_.abandon_fd >= 0) either.emplace(fds);
   if (!begun_) begun_ = BootClock::now();
+  bool reached = false;
   while (true) {
     AcquireTerms terms;
     terms.wait = settings_.wait;
     if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - passed_since(*begun_));
+    terms.reached = reached;
     terms.cancel_fd = either ? either->fd() : signals_.fd();
     terms.unconfirmed = terms_.unconfirmed;
     terms.open_second = [this] { return open_store(settings_, log_); };
@@ -134,6 +136,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
       result.gave_up = std::move(*gave_up);
       return result;
     }
+    reached = std::get<Interrupted>(acquired).reached;
     while (const auto event = signals_.take()) {
       if (ends_waiting(event->number)) {
         result.signal = event->number;

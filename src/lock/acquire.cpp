@@ -65,7 +65,6 @@ class Attempt {
   std::optional<Ticket> ticket() const { return ticket_; }
   /// Whether ask_once() may have left it in the queue.
   bool may_be_queued() const { return may_be_queued_; }
-  bool server_is_away() const { return outage_.lasts(); }
 
  private:
   std::optional<Grant> take(const Answer& answer);
@@ -207,8 +206,8 @@ class Acquisition {
   Deadline wait_end_ = never;
   std::vector<Held> held_;
   std::optional<Attempt::Stop> stop_;
-  std::size_t asked_ = 0;  ///< of so many claims something may be held or queued
-  bool reached_ = false;   ///< the server has answered before
+  std::size_t asked_ = 0;          ///< of so many claims something may be held or queued
+  bool reached_ = terms_.reached;  ///< the server has answered before
   bool waited_ = false;
   std::size_t before_wait_ = 0;  ///< so many were had before the last that was waited for
   std::map<LockKey, Ticket> tickets_;
@@ -227,7 +226,7 @@ Acquired Acquisition::run() {
       if (auto done = take_all()) return std::move(*done);
     } catch (const Error& error) {
       leave();
-      if (error.kind() == ErrorKind::interrupted) return Interrupted{};
+      if (error.kind() == ErrorKind::interrupted) return Interrupted{reached_};
       throw;
     } catch (...) {
       leave();
@@ -236,7 +235,7 @@ Acquired Acquisition::run() {
     leave();
     renew_tokens();
     if (!std::exchange(goes_on_waiting_, false)) waiting_since_.clear();
-    if (!pause()) return Interrupted{};
+    if (!pause()) return Interrupted{reached_};
   }
 }
 
@@ -255,12 +254,13 @@ std::optional<Acquired> Acquisition::take_all() {
     const auto first = ticket && may_wait()
                            ? Attempt::Stop::refused
                            : attempt.ask_once(terms_.cancel_fd, reached_ && may_wait());
-    reached_ = true;
     if (const auto* grant = std::get_if<Grant>(&first)) {
+      reached_ = true;
       held_.push_back({claim, *grant});
       continue;
     }
     const auto stop = std::get<Attempt::Stop>(first);
+    reached_ = reached_ || stop == Attempt::Stop::refused;
     if (stop == Attempt::Stop::refused && begins_anew(attempt, claim)) return std::nullopt;
     if (stop != Attempt::Stop::refused || !may_wait() || !passes(attempt.refusal())) {
       return stopped(stop, attempt, claim);
@@ -302,10 +302,9 @@ bool Acquisition::pause() const {
 Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) {
   waited_ = true;
   const auto [since, first] = waiting_since_.try_emplace(claim.key, BootClock::now());
-  const bool begins = first && !attempt.server_is_away();
   const bool upkeep = !held_.empty() && needs_renewal(store_, held_.front().claim);
   const auto result =
-      upkeep ? wait_renewing(attempt, begins) : attempt.wait(terms_.cancel_fd, begins);
+      upkeep ? wait_renewing(attempt, first) : attempt.wait(terms_.cancel_fd, first);
   if (const auto* stop = std::get_if<Attempt::Stop>(&result)) {
     const bool told = readable(terms_.cancel_fd);
     if (*stop == Attempt::Stop::interrupted && !told) return Waited::lost_another;
@@ -348,7 +347,7 @@ Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const 
   const bool split = attempt.refusal().why == Refusal::Reason::split;
   const bool queued = waited_ || attempt.may_be_queued();
   if (queued || split || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
-  if (stop == Attempt::Stop::interrupted) return Interrupted{};
+  if (stop == Attempt::Stop::interrupted) return Interrupted{reached_};
   if (attempt.refusal().why == Refusal::Reason::unready) {
     throw Error(ErrorKind::unavailable, attempt.refusal().reason);
   }

@@ -31,7 +31,9 @@ struct GaveUp {
 };
 
 /// The interrupting fd became readable; nothing is held or queued.
-struct Interrupted {};
+struct Interrupted {
+  bool reached = false;  ///< the server has answered
+};
 
 using Acquired = std::variant<std::vector<Held>, GaveUp, Interrupted>;
 
@@ -44,6 +46,8 @@ struct AcquireTerms {
   /// Whether the last key may be had by a message alone, while its lease is known to last: then the
   /// grant is not confirmed, and whoever keeps it has to renew it at once.
   bool unconfirmed = false;
+  /// The server has answered an earlier part of the same wait, see Interrupted.
+  bool reached = false;
 };
 
 /// Takes all of `claims` or none, in byte order of their keys, so that two users of the same keys

@@ -1,6 +1,7 @@
 #include "lock/await_latch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
@@ -17,13 +18,13 @@ constexpr milliseconds time_for_a_last_count{200};
 class AtLatch {
  public:
   AtLatch(Latches& latches, const LockKey& key, Deadline wait_end, int cancel_fd,
-          LatchListener& listener)
+          LatchListener& listener, bool reached)
       : latches_(latches),
         key_(key),
         wait_end_(wait_end),
         interrupt_fd_(cancel_fd),
         listener_(listener),
-        outage_(listener, false) {}
+        outage_(listener, reached) {}
 
   LatchWait run();
 
@@ -39,13 +40,14 @@ class AtLatch {
   LatchListener& listener_;
   Outage outage_;
   LatchState state_;
+  bool announced_ = false;
 };
 
 LatchWait AtLatch::run() {
   const auto end = ask_until(
       wait_end_, interrupt_fd_, outage_, [this] { return look_and_sleep(); },
       [this] { return look_once_more(); });
-  return {end.value_or(LatchWait::End::interrupted), state_};
+  return {end.value_or(LatchWait::End::interrupted), state_, outage_.may_begin()};
 }
 
 std::optional<LatchWait::End> AtLatch::look(bool listen, milliseconds at_most) {
@@ -58,11 +60,10 @@ std::optional<LatchWait::End> AtLatch::look(bool listen, milliseconds at_most) {
 
 std::optional<LatchWait::End> AtLatch::look_and_sleep() {
   const bool listen = BootClock::now() < wait_end_;
-  const bool first = !outage_.may_begin();
   const auto end = look(listen, silence_of_a_dead_server);
   outage_.end();
   if (end || !listen) return end ? end : LatchWait::End::timed_out;
-  first ? listener_.waiting(state_) : listener_.still_waiting(state_);
+  std::exchange(announced_, true) ? listener_.still_waiting(state_) : listener_.waiting(state_);
   // Its end is rounded to milliseconds on the way here.
   const auto its_end = later(BootClock::now(), state_.left + milliseconds(1));
   const auto due = std::min(its_end, later(BootClock::now(), longest_sleep_at_a_latch));
@@ -82,9 +83,9 @@ LatchWait::End AtLatch::look_once_more() {
 }  // namespace
 
 LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
-                      int cancel_fd, LatchListener& listener) {
+                      int cancel_fd, LatchListener& listener, bool reached) {
   const auto wait_end = wait ? later(BootClock::now(), *wait) : never;
-  return AtLatch(latches, key, wait_end, cancel_fd, listener).run();
+  return AtLatch(latches, key, wait_end, cancel_fd, listener, reached).run();
 }
 
 }  // namespace dlock

@@ -25,13 +25,15 @@ struct LatchWait {
     interrupted,  ///< the interrupting fd became readable
   };
   End end = End::open;
-  LatchState state;  ///< as last seen; of `open` and `timed_out`
+  LatchState state;      ///< as last seen; of `open` and `timed_out`
+  bool reached = false;  ///< the server has answered
 };
 
 /// Waits until the latch is open, for `wait` at most (nothing: as long as it is there; zero: looks
 /// once). A server that goes away meanwhile is tried again for as long as we may wait; one that was
-/// never reached is Error{unavailable}. Leaves nothing behind.
+/// never reached is Error{unavailable}. `reached`: it has answered an earlier part of the same
+/// wait, which was interrupted. Leaves nothing behind.
 LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
-                      int cancel_fd, LatchListener& listener);
+                      int cancel_fd, LatchListener& listener, bool reached = false);
 
 }  // namespace dlock

@@ -353,5 +353,24 @@ TEST_CASE("holding: a waiter outlives a server that goes away, and says so twice
   CHECK(holds(result.err, "the server answers again after "));
 }
 
+TEST_CASE("holding: a waiter that is continued while its server is away goes on waiting") {
+  const Place place(Engine::redis);
+  auto holder = place.hold("a");
+  // In a session of its own nobody could continue it, so that the kernel would not stop it.
+  ProcessOptions as_job;
+  as_job.own_session = false;
+  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"}, as_job);
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  waiter.signal(SIGTSTP);
+  REQUIRE(eventually([&] { return is_in_state('T', waiter.pid()); }));
+  place.server().kill_hard();
+  holder.signal(SIGTERM);
+  holder.wait();
+  waiter.signal(SIGCONT);
+  REQUIRE(eventually([&] { return holds(waiter.err(), "still waiting, trying again"); }));
+  place.server().restart();
+  CHECK(waiter.wait().out == "ran\n");
+}
+
 }  // namespace
 }  // namespace dlock::test

@@ -263,6 +263,28 @@ TEST_CASE("latch: a server that is not there is 69, one that goes away is waited
   CHECK(waits.wait().exit_code == 0);
 }
 
+TEST_CASE("latch: a waiter that is continued while its server is away goes on waiting") {
+  const Place place(Engine::redis);
+  FaultProxy proxy(place.server().address());
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", proxy.url()}};
+  // In a session of its own nobody could continue it, so that the kernel would not stop it.
+  options.own_session = false;
+  place.dlock(latch("open", {"--count=1"}), options);
+  Process waits = place.start(latch("wait", {}), options);
+  REQUIRE(eventually([&] { return holds(waits.err(), "waiting: "); }));
+  waits.signal(SIGTSTP);
+  REQUIRE(eventually([&] { return is_in_state('T', waits.pid()); }));
+  proxy.refuse(true);
+  proxy.close_connections();
+  waits.signal(SIGCONT);
+  REQUIRE(eventually([&] { return holds(waits.err(), "still waiting, trying again"); }));
+  proxy.refuse(false);
+  REQUIRE(eventually([&] { return holds(waits.err(), "the server answers again after "); }));
+  place.dlock(latch("arrive", {}), options);
+  CHECK(waits.wait().exit_code == 0);
+}
+
 /// Twenty shells, each of which arrives ten times by names of its own; whatever does not end well
 /// is said again.
 std::vector<Process> arrive_in_crowd(const Place& place, const ProcessOptions& options) {

@@ -29,8 +29,8 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 /// Tells the supervisor the renewer's fd and deadline, where leases are renewed.
 class HeldLocks::LeaseMonitor final : public StopSource {
  public:
-  LeaseMonitor(LeaseRenewer& renewer, milliseconds unconfirmed_grace, const Log& log)
-      : renewer_(renewer), unconfirmed_grace_(unconfirmed_grace), log_(log) {}
+  LeaseMonitor(HeldLocks& holding, milliseconds unconfirmed_grace)
+      : holding_(holding), renewer_(*holding.renewer_), unconfirmed_grace_(unconfirmed_grace) {}
   int fd() const override { return renewer_.news_fd(); }
   Deadline look_by() const override { return renewer_.start_by(); }
   bool lost() const override {
@@ -39,7 +39,11 @@ class HeldLocks::LeaseMonitor final : public StopSource {
     for (const auto& [key, margin] : renewer_.take_margins()) tell(key, margin);
     return renewer_.lost();
   }
-  void keep_by_itself() const override { renewer_.start_to_stay(); }
+  void keep_by_itself() const override {
+    // A server that answers during the grace makes the renewer forget why the command is stopped.
+    holding_.loss_ = renewer_.loss();
+    renewer_.start_to_stay();
+  }
   Deadline must_be_gone_by() const override { return renewer_.safe_until(); }
   milliseconds grace(milliseconds usual) const override {
     return renewer_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);
@@ -48,13 +52,13 @@ class HeldLocks::LeaseMonitor final : public StopSource {
  private:
   void tell(const LockKey& key, const QuorumMargin& margin) const;
 
+  HeldLocks& holding_;
   LeaseRenewer& renewer_;
   milliseconds unconfirmed_grace_;
-  const Log& log_;
 };
 
 void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margin) const {
-  if (takes_a_line(STDERR_FILENO)) tell_margin(log_, key, margin);
+  if (takes_a_line(STDERR_FILENO)) tell_margin(holding_.log_, key, margin);
 }
 
 /// The same where the holds live with this process: they end early only if somebody throws them
@@ -151,7 +155,7 @@ void HeldLocks::keep(pid_t command, std::atomic<BootClock::rep>* safe_until) {
   }
   renewer_ =
       std::make_unique<LeaseRenewer>(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
-  source_ = std::make_unique<LeaseMonitor>(*renewer_, grace, log_);
+  source_ = std::make_unique<LeaseMonitor>(*this, grace);
 }
 
 std::optional<bool> HeldLocks::is_evicted() {
@@ -188,7 +192,7 @@ std::string HeldLocks::loss_text() const {
 
 void HeldLocks::stop_keeping(bool lost) {
   if (!renewer_) return;
-  loss_ = renewer_->loss();
+  if (const auto loss = renewer_->loss(); loss || !lost) loss_ = loss;
   held_ = renewer_->stop();
   source_.reset();
   renewer_.reset();

@@ -67,6 +67,25 @@ TEST_CASE("Redis stopped: a family that ignores TERM is dead before the lease en
   }));
 }
 
+TEST_CASE("Redis answers again while the command is being stopped: 79, and the outage is why") {
+  RedisScene scene;
+  const std::string script =
+      "trap 'echo >told; sleep 1; exit' TERM; echo >begun; while :; do sleep 0.01; done";
+  Process holder = patient_start(
+      [&] {
+        return scene.start({"run", "-t", "6s", "-k", "k", "--", "sh", "-c", script});
+      },
+      [&] { return scene.has_text("begun"); }, "the command did not begin");
+  scene.server.stop();
+  REQUIRE(eventually([&] { return scene.has("told"); }));
+  // That second is for the renewal, which succeeds.
+  scene.server.cont();
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 79);
+  CHECK(times(result.err, "server unreachable since ") == 1);
+  CHECK(times(result.err, "suspended or stopped") == 0);
+}
+
 TEST_CASE("requests vanish in the net: the command is dead before the lease ends, 79") {
   RedisScene scene;
   FaultProxy proxy(scene.server.address());

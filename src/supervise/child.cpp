@@ -157,7 +157,10 @@ Child::~Child() {
   terminal.take_back();
 }
 
-void Child::send(int signal) const { kill(shares_group() ? pid_ : -group_, signal); }
+void Child::send(int signal) const {
+  if (!shares_group()) kill(-group_, signal);
+  if (shares_group() || getpgid(pid_) != group_) kill(pid_, signal);
+}
 
 std::optional<int> Child::stopped() const {
   siginfo_t change{};

@@ -45,7 +45,8 @@ class Child {
 
   /// Readable when it has ended: a pidfd.
   int fd() const { return pidfd_.get(); }
-  /// To the child and, where it has a group of its own, to all in that.
+  /// To the child, wherever it has moved, and to all in the group that it was given, if that is its
+  /// own.
   void send(int signal) const;
   /// The signal that stopped it, told once for each stop.
   std::optional<int> stopped() const;

@@ -281,7 +281,7 @@ void Supervisor::signal_tree(int signal, bool sent_to_own_group) const {
   // last, see ProcessTree::signal.
   const bool group_is_told = sent_to_own_group || !child_.shares_group();
   child_.tree.signal(signal, group_is_told ? child_.group() : 0);
-  if (!child_.shares_group()) child_.send(signal);
+  if (!child_.shares_group()) kill(-child_.group(), signal);
 }
 
 }  // namespace

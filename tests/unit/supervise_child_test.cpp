@@ -202,6 +202,24 @@ TEST_CASE("every signal is passed on, however often it comes") {
   }
 }
 
+TEST_CASE("a command that has moved to another process group gets every signal, and gets it once") {
+  const TempDir dir;
+  const std::string lost = dir / "lost";
+  // Into dlock's group.
+  const std::string script =
+      "$| = 1; setpgrp(0, getpgrp(getppid)) or die; $SIG{USR1} = sub { print \"usr1\\n\" };"
+      "$SIG{TERM} = sub { print \"term\\n\"; $ends = 1 }; print \"ready\\n\";"
+      "sleep 1 until $ends; sleep 1; exit 7";
+  auto dlock = Process(supervised({"perl", "-e", script}, {"lost=" + lost, "grace=20000"}));
+  REQUIRE(eventually([&] { return dlock.out() == "ready\n"; }));
+  dlock.signal(SIGUSR1);
+  REQUIRE(eventually([&] { return dlock.out() == "ready\nusr1\n"; }));
+  write_file(lost, "");
+  const auto result = dlock.wait();
+  CHECK(result.out == "ready\nusr1\nterm\n");
+  CHECK(says(result, "lost code=7"));
+}
+
 TEST_CASE("without a terminal SIGTSTP stops the child alone, and SIGCONT continues it") {
   auto dlock = Process(supervised(shell("echo $$; exec sleep 60")));
   REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));

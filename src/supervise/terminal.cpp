@@ -41,8 +41,14 @@ void Terminal::give_again() {
 }
 
 void Terminal::take_back() {
-  if (given_) tcsetpgrp(fd(), own_group_);
+  if (given_ && !shell_has_it()) tcsetpgrp(fd(), own_group_);
   given_ = false;
+}
+
+/// A shell that sees dlock stop takes the terminal, whatever dlock itself knows of that.
+bool Terminal::shell_has_it() const {
+  const pid_t foreground = tcgetpgrp(fd());
+  return foreground == getsid(0) || foreground == getpgid(getppid());
 }
 
 void Terminal::reset_modes() const {

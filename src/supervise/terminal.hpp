@@ -36,13 +36,15 @@ class Terminal {
   /// The same, if the child is one that has the terminal while dlock's job does.
   void give_again();
   bool given() const { return given_; }
-  /// Puts dlock's group back into the foreground, if it was given away.
+  /// Puts dlock's group back into the foreground, if it was given away and no shell has taken it
+  /// since.
   void take_back();
   /// The modes as they were at the start, after a child that was stopped and may not have cleaned
   /// up; unless the terminal is somebody else's by now.
   void reset_modes() const;
 
  private:
+  bool shell_has_it() const;
   int fd() const { return opened_ ? opened_.get() : 0; }
 
   bool stdin_is_terminal_ = false;

@@ -10,6 +10,7 @@
 
 #include "base/fd.hpp"
 #include "support/eventually.hpp"
+#include "support/process.hpp"
 #include "support/shell_terminal.hpp"
 #include "support/temp_dir.hpp"
 
@@ -125,6 +126,27 @@ TEST_CASE("a job continued after its lease is killed before it runs another inst
   CHECK(terminal.shows("lost code=-1 signal=9"));
   CHECK(terminal.shows("fg-code-79"));
   CHECK(terminal.count("asked") == 0);
+}
+
+TEST_CASE("a job whose child has ended while dlock was stopped leaves the terminal to the shell") {
+  const TempDir directory;
+  const std::string go = directory / "go";
+  ShellTerminal terminal(DLOCK_SUPERVISED);
+  terminal.type("$D -- sh -c 'echo dlock=$PPID.; echo child=$$.; until [ -e " + go +
+                " ]; do sleep 0.02; done'");
+  REQUIRE(terminal.shows("dlock="));
+  const pid_t dlock = terminal.number();
+  REQUIRE(terminal.shows("child="));
+  const pid_t child = terminal.number();
+  kill(dlock, SIGSTOP);
+  REQUIRE(terminal.shows("Stopped"));
+  std::ofstream(go).close();
+  REQUIRE(eventually([&] { return is_in_state('Z', child); }));
+  terminal.type("bg; wait; echo over-$((1+1))");
+  REQUIRE(terminal.shows("over-2"));
+  // Else the shell would read an error, and end.
+  terminal.type("echo mine-$((1+1))");
+  CHECK(terminal.shows("mine-2"));
 }
 
 TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {

@@ -1,11 +1,10 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "support/asleep.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -15,15 +14,6 @@ const char* const queue_tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$
 const char* const long_tenure =
     "\"$STAMP\" \"$LOG\" start q $i; until [ -e go-$i ]; do sleep 0.01; done; "
     "\"$STAMP\" \"$LOG\" end q $i";
-
-long voluntary_switches(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  const std::string name = "voluntary_ctxt_switches:";
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(name)) return std::stol(line.substr(name.size()));
-  }
-  return -1;
-}
 
 /// Counts in how many of the steps of a test each process left its sleep.
 class WakeCounter {
@@ -45,23 +35,11 @@ class WakeCounter {
   int wakes(std::size_t index) const { return seen_.at(index).wakes; }
 
  private:
-  /// A wake-up is over when its process sleeps again, or it would count for two steps. One that has
-  /// no processor yet is awake.
+  /// A wake-up is over when its process sleeps again, or it would count for two steps.
   void await_quiet(milliseconds span) const {
-    REQUIRE(eventually([&] {
-      const std::vector<long> before = all();
-      std::this_thread::sleep_for(span);
-      const bool asleep = std::all_of(seen_.begin(), seen_.end(), [](const Seen& each) {
-        return !is_alive(each.pid) || is_in_state('S', each.pid);
-      });
-      return asleep && all() == before;
-    }));
-  }
-
-  std::vector<long> all() const {
-    std::vector<long> switches;
-    for (const Seen& each : seen_) switches.push_back(voluntary_switches(each.pid));
-    return switches;
+    std::vector<pid_t> pids;
+    for (const Seen& each : seen_) pids.push_back(each.pid);
+    REQUIRE(fall_asleep(pids, span));
   }
 
   struct Seen {

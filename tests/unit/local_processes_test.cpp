@@ -12,6 +12,7 @@
 
 #include "local/local_store.hpp"
 #include "local_support.hpp"
+#include "support/asleep.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/scene.hpp"
@@ -124,7 +125,7 @@ milliseconds longest_wait_among_killed() {
     crowd[dead].signal(SIGKILL);
     crowd[dead].wait();
   }
-  usleep(20'000);
+  REQUIRE(fall_asleep({holder.pid(), crowd[2].pid(), crowd[5].pid(), crowd[7].pid()}));
   milliseconds longest{0};
   for (const std::size_t next : {2u, 5u, 7u}) {
     const int before = shared.value;
@@ -150,9 +151,10 @@ milliseconds wait_behind_stopped() {
   REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
   Forked next([&] { stage.hold_and_stay("k"); });
   REQUIRE(eventually([&] { return stage.waiting("k") == 2; }));
-  usleep(20'000);
+  // In its sleep, for awake it may be inside the key's file.
+  REQUIRE(fall_asleep({stopped.pid(), next.pid()}));
   stopped.signal(SIGSTOP);
-  usleep(20'000);
+  REQUIRE(eventually([&] { return is_in_state('T', stopped.pid()); }));
   const auto freed = now_ns();
   stage.store.release(first, {}, {});
   REQUIRE(eventually([&] { return shared.value == 1; }));
@@ -207,7 +209,7 @@ TEST_CASE("a killed holder without a command frees its key at once") {
     shared.at = now_ns();
   });
   REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
-  usleep(20'000);  // so that the waiter sleeps: an earlier kill would find it awake
+  REQUIRE(fall_asleep({waiter.pid()}));  // an earlier kill would find it awake
   const auto killed = now_ns();
   holder.signal(SIGKILL);
   CHECK(waiter.wait() == 0);
@@ -274,9 +276,9 @@ TEST_CASE("a waiter that becomes first because the one before it left watches th
   REQUIRE(std::holds_alternative<Refusal>(stage.store.acquire(leaving, {true, {}}, {})));
   Forked next([&] { stage.hold_and_stay("k"); });
   REQUIRE(eventually([&] { return stage.waiting("k") == 2; }));
-  usleep(20'000);
+  REQUIRE(fall_asleep({next.pid()}));
   CHECK(stage.store.release(leaving, {}, {}).outcome == Released::left_queue);
-  usleep(20'000);
+  REQUIRE(fall_asleep({next.pid()}));
   holder.signal(SIGKILL);
   CHECK(eventually([&] { return shared.value == 2; }, milliseconds(15'000)));
 }

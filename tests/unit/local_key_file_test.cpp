@@ -17,6 +17,7 @@
 #include "local/state_slots.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
+#include "support/file_locks.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"
 
@@ -136,12 +137,10 @@ TEST_CASE("who waited for a file that was removed meanwhile gets the new one") {
   auto file = files.open("k");
   file->write("old", [] {});
   Forked waiter([&] {
-    write_file(files.dir / "here", "");
     auto mine = files.open("k");
     _exit(mine->created() && mine->read().empty() ? 7 : 1);
   });
-  REQUIRE(wait_for_file(files.dir / "here"));
-  usleep(10'000);
+  REQUIRE(eventually([&] { return queued_at_file(files.dir / "k") == 1; }));
   file->remove();
   file.reset();
   CHECK(waiter.wait() == 7);

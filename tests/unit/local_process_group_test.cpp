@@ -10,6 +10,7 @@
 
 #include <thread>
 
+#include "base/process.hpp"
 #include "base/wait.hpp"
 #include "local/directory.hpp"
 #include "local/refresh_table.hpp"
@@ -44,7 +45,7 @@ TEST_CASE("a name with blanks and parentheses does not disturb what /proc says")
     sleep_for_ever();
   });
   const ProcessId id = process_now(child.pid());
-  usleep(5'000);
+  REQUIRE(eventually([&] { return command_name(child.pid()) == ") Z 1 ("; }));
   CHECK(process_now(child.pid()) == id);
   CHECK(process_life(id) == Life::alive);
 }

@@ -123,9 +123,10 @@ TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and 
     const auto loss = keeper.loss();
     engine.thaw();
     CHECK(told >= end);
-    in_time = told < end + stretched(milliseconds(200));
     REQUIRE(loss);
-    CHECK(!loss->gone);
+    // So short a lease may be over before the engine stands still.
+    if (loss->gone) continue;
+    in_time = told < end + stretched(milliseconds(200));
     CHECK(loss->key == held.claim.key);
     CHECK(loss->reason != "");
     CHECK(keeper.safe_until() <= BootClock::now());

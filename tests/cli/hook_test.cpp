@@ -123,21 +123,25 @@ TEST_CASE("hook: neither the lock nor the command waits for it, nor does --wait-
 
 TEST_CASE(
     "hook: outlives the command that is stopped, with all it started, when the lock is lost") {
+  // It is over at last also where the test is broken off.
+  const std::string outliving =
+      "(for i in $(seq 600); do [ -e over ] && break; sleep 0.1; done; echo >late)";
   for (const std::string more : {"-q", "--watchdog"}) {
     CAPTURE(more);
     const Place place(Engine::redis);
     const auto hook = blocking(place, "lost");
-    auto run = place.start(
-        {"run", more, "-t", "6s", "-k", "a", "--hook",
-         "if [ $DLOCK_EVENT = acquired ]; then ((sleep 3.5; echo >late) &); fi; " + hook, "--",
-         "sh", "-c", "trap '' TERM; echo >running; sleep 60; sleep 60"},
-        there(place));
+    auto run =
+        place.start({"run", more, "-t", "6s", "-k", "a", "--hook",
+                     "if [ $DLOCK_EVENT = acquired ]; then (" + outliving + " &); fi; " + hook,
+                     "--", "sh", "-c", "trap '' TERM; echo >running; sleep 60; sleep 60"},
+                    there(place));
     REQUIRE(wait_for_file(place.dir() / "running"));
     CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
     REQUIRE(wait_for_file(place.dir() / "in"));
     let_go(place);
     CHECK(run.wait().exit_code == 79);
     CHECK(wait_for_file(place.dir() / "out"));
+    write_file(place.dir() / "over", "");
     CHECK(wait_for_file(place.dir() / "late"));
   }
 }

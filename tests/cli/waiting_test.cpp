@@ -4,6 +4,7 @@
 #include <sys/file.h>
 
 #include <filesystem>
+#include <optional>
 #include <regex>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "support/file_locks.hpp"
 #include "support/files.hpp"
 #include "support/full_pipe.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -69,8 +71,12 @@ TEST_CASE("waiting: a refusal counts the others that wait") {
 TEST_CASE("waiting: -w gives up with 75 in time, having said so when it began") {
   on_each_engine([](const Place& place) {
     const auto holder = place.hold("a");
-    // Long enough to be told of the holder before it is over, on a busy machine too.
-    const auto result = place.dlock({"run", "-k", "a", "-w", "2", "--", "echo", "ran"});
+    Result result;
+    // On a busy machine it may be over before it is told of the holder, and not in each try.
+    in_one_of(3, [&] {
+      result = place.dlock({"run", "-k", "a", "-w", "2", "--", "echo", "ran"});
+      return count_lines(result.err) == 2;
+    });
     CHECK(result.exit_code == 75);
     CHECK(result.out == "");
     CHECK(count_lines(result.err) == 2);
@@ -350,24 +356,32 @@ TEST_CASE("waiting: users of the same keys in any order do not dead-lock") {
   });
 }
 
-TEST_CASE("waiting: a command whose lock cannot be kept is dead when its short lease ends") {
+/// How long after a release the command of the next in the queue has ended, whose lease nobody can
+/// renew: without a thread dlock cannot. Nothing where strace may not trace.
+std::optional<milliseconds> time_of_unkept_command() {
   const Place place(Engine::redis);
   const std::string token = place.acquired("a");
-  // Without a thread nobody can renew.
   auto waiter = place.start_shell(R"(
       none='strace -D -qq -o /dev/null -e trace=clone3 -e inject=clone3:error=EAGAIN'
       $none true 2>/dev/null || exit 0
       trap '' TERM
       exec $none "$D" run -q -k a -t 30s --grace 10s -- sh -c "echo in; exec sleep 60")");
   REQUIRE(eventually([&] { return !waiter.running() || place.waiters("a") == 1; }));
-  if (!waiter.running()) return;
+  if (!waiter.running()) return std::nullopt;
   const auto released = BootClock::now();
   CHECK(place.dlock({"release", "-k", "a", "--token", token}).exit_code == 0);
   const auto result = waiter.wait();
-  const auto ran = std::chrono::floor<milliseconds>(BootClock::now() - released);
   CHECK(result.exit_code == 71);
   CHECK(result.out == "in\n");
-  CHECK(ran < stretched(milliseconds(7000)));
+  return passed_since(released);
+}
+
+TEST_CASE("waiting: a command whose lock cannot be kept is dead when its short lease ends") {
+  // On a busy machine its end may be seen late, and not in each try.
+  CHECK(in_one_of(3, [] {
+    const auto ran = time_of_unkept_command();
+    return !ran || *ran < stretched(milliseconds(7000));
+  }));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -51,13 +52,24 @@ milliseconds from_the_end_of_the_group() {
   return ms_from(end, first_start_ns(scene));
 }
 
-milliseconds from_the_end_of_the_lease() {
+/// Nothing where the next one had the lock before the end of the holder's lease was read.
+std::optional<milliseconds> from_the_end_of_the_lease() {
   const RedisScene scene;
   Process holder = scene.hold("k", "never", {"-t", "3"});
   Process next = scene.queue_up("k", 1, stamp_start);
+  const auto tokens = [&] {
+    std::string all;
+    for (const Reply& each : scene.server.command({"HKEYS", "dlock:{k}"}).items) {
+      all += each.text + "\n";
+    }
+    return all;
+  };
+  const std::string held = tokens();
   holder.signal(SIGKILL);
   holder.wait();
+  if (tokens() != held) return std::nullopt;
   const Deadline end = lease_end(scene.server, "k");
+  if (tokens() != held) return std::nullopt;
   CHECK(next.wait().exit_code == 0);
   CHECK(scene.kept() == scene.may_stay({"k"}));
   const milliseconds late = ms_from(end, first_start_ns(scene));
@@ -130,7 +142,10 @@ TEST_CASE("local: the next runs within 50 ms of the end of a killed holder's pro
 
 TEST_CASE("Redis: the next runs within 100 ms of the end of a killed holder's lease") {
   std::vector<milliseconds> late;
-  for (int i = 0; i < 3; ++i) late.push_back(from_the_end_of_the_lease());
+  for (int tries = 0; late.size() < 3 && tries < 10; ++tries) {
+    if (const auto time = from_the_end_of_the_lease()) late.push_back(*time);
+  }
+  REQUIRE(late.size() == 3);
   CHECK(median(late) <= stretched(milliseconds(100)));
 }
 

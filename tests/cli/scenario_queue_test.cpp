@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "support/asleep.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -116,8 +117,8 @@ void dead_waiters_delay_nobody(milliseconds at_most) {
   CHECK(soon);
 }
 
-void a_stopped_head_costs(milliseconds at_most, const Scene& scene,
-                          const std::vector<std::string>& flags = {}) {
+/// The first of three is stopped: how soon the two others have had the lock.
+milliseconds time_past_a_stopped_head(const Scene& scene, const std::vector<std::string>& flags) {
   Process holder = scene.hold("q", "go-0");
   Process head = scene.queue_up("q", 1, queue_tenure, flags);
   Process second = scene.queue_up("q", 2, queue_tenure);
@@ -128,13 +129,23 @@ void a_stopped_head_costs(milliseconds at_most, const Scene& scene,
   scene.touch("go-0");
   CHECK(second.wait().exit_code == 0);
   CHECK(third.wait().exit_code == 0);
-  CHECK(BootClock::now() - released < at_most + stretched(milliseconds(2000)));
+  const milliseconds taken = passed_since(released);
   head.signal(SIGCONT);
   CHECK(head.wait().exit_code == 0);
   CHECK(holder.wait().exit_code == 0);
   CHECK(order_of(scene.log()) == std::vector<long>{2, 3, 1});
   CHECK(overlaps(scene.log()).empty());
   if (flags.empty()) CHECK(scene.kept() == scene.may_stay({"q"}));
+  return taken;
+}
+
+/// In one of three tries at least, as a busy machine delays everybody.
+template <typename SomeScene>
+void a_stopped_head_costs(milliseconds at_most, const std::vector<std::string>& flags = {}) {
+  CHECK(in_one_of(3, [&] {
+    const auto taken = time_past_a_stopped_head(SomeScene(), flags);
+    return taken < at_most + stretched(milliseconds(2000));
+  }));
 }
 
 /// dlock dies of the signal, at once, whoever else waits.
@@ -194,15 +205,15 @@ TEST_CASE("Redis: waiters killed anywhere in the queue delay the others by one m
 }
 
 TEST_CASE("local: a stopped waiter at the head costs the others two seconds at most") {
-  a_stopped_head_costs(milliseconds(2000), LocalScene());
+  a_stopped_head_costs<LocalScene>(milliseconds(2000));
 }
 
 TEST_CASE("Redis: a stopped waiter at the head costs the others six seconds at most") {
-  a_stopped_head_costs(milliseconds(6000), RedisScene());
+  a_stopped_head_costs<RedisScene>(milliseconds(6000));
 }
 
 TEST_CASE("Redis: what a stopped waiter was to have has no --min-hold, and it queues again") {
-  a_stopped_head_costs(milliseconds(6000), RedisScene(), {"--min-hold", "20s"});
+  a_stopped_head_costs<RedisScene>(milliseconds(6000), {"--min-hold", "20s"});
 }
 
 TEST_CASE("Redis: ten stopped waiters cost the others two seconds each at most") {

@@ -16,6 +16,7 @@
 #include "support/files.hpp"
 #include "support/full_pipe.hpp"
 #include "support/one_of_tries.hpp"
+#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -349,7 +350,7 @@ bool lacks_mount_namespaces() {
 
 /// A script with a lock on `a<TAB>b` whose keeper writes to the socket `log` of the place.
 Process attached_with_log(const Place& place) {
-  auto script = place.start_shell(R"(exec unshare -m sh -ec '
+  const std::string script = R"(exec unshare -m sh -ec '
       mkdir -p dev
       : >dev/null
       mount --bind /dev/null dev/null
@@ -357,11 +358,9 @@ Process attached_with_log(const Place& place) {
       mount --rbind dev /dev
       "$D" acquire -k "a	b" -t 6s --attach $$ >token
       echo in
-      exec sleep 60')");
-  REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
-  CAPTURE(script.err());
-  REQUIRE(script.out() == "in\n");
-  return script;
+      exec sleep 60')";
+  return patient_start([&] { return place.start_shell(script); },
+                       [](const Process& shell) { return shell.out() == "in\n"; }, "not acquired");
 }
 
 TEST_CASE("attach: a loss is told to the system's log, with its reason and who was signalled") {

@@ -16,6 +16,14 @@ inline nlohmann::json state_at(const std::string& url, const std::string& key) {
   return nlohmann::json::parse(dlock_at(url, {"inspect", "-k", key, "--json"}).out, nullptr, false);
 }
 
+/// A run on `a` that is the `count`th in its queue at `url` when this returns.
+inline Process queued_at(const std::string& url, std::size_t count,
+                         std::vector<std::string> words) {
+  words.insert(words.begin(), {"run", "-k", "a"});
+  return patient_start([&] { return start_dlock(words, at(url)); },
+                       [&] { return waiters(url) == count; }, "it did not queue up");
+}
+
 /// A run on `a` whose command has started, and ends when it is told to.
 class CommandInside {
  public:

@@ -138,9 +138,12 @@ TEST_CASE("compat: acquire --attach holds a library's lock for as long as the sc
 
 TEST_CASE("compat: a run whose lock was taken from it stops its command and exits 79") {
   const Place place(Engine::redis);
-  Process run =
-      place.start(run_compat("redisson", {"-t", "9s", "--", "sh", "-c", "echo in; sleep 60"}));
-  CHECK(eventually([&] { return run.out() == "in\n"; }));
+  Process run = patient_start(
+      [&] {
+        return place.start(
+            run_compat("redisson", {"-t", "9s", "--", "sh", "-c", "echo in; sleep 60"}));
+      },
+      [](const Process& process) { return process.out() == "in\n"; }, "the command did not start");
   const auto evicted = place.dlock({"release", "--force", "--compat", "redisson", "-k", "job"});
   CHECK(evicted.exit_code == 0);
   CHECK(holds(evicted.err, "evicted a client of Redisson or dlock from job"));

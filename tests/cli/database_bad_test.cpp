@@ -15,6 +15,7 @@
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -24,13 +25,13 @@ namespace {
 class HolderOf {
  public:
   explicit HolderOf(const std::string& url)
-      : process(start_dlock({"run", "-k", "a", "-t", "12s", "--", "sh", "-c",
-                             "touch '" + (dir_ / "in") + "'; exec sleep 300"},
-                            at(url))) {
-    const bool has_begun = eventually([&] { return std::filesystem::exists(dir_ / "in"); });
-    CAPTURE(process.err());
-    REQUIRE(has_begun);
-  }
+      : process(patient_start(
+            [&] {
+              return start_dlock({"run", "-k", "a", "-t", "12s", "--", "sh", "-c",
+                                  "touch '" + (dir_ / "in") + "'; exec sleep 300"},
+                                 at(url));
+            },
+            [&] { return std::filesystem::exists(dir_ / "in"); }, "the command did not begin")) {}
 
  private:
   TempDir dir_;

@@ -11,6 +11,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 #include "support/sockets.hpp"
 
 namespace dlock::test {
@@ -174,9 +175,14 @@ TEST_OF_DATABASES(
 TEST_OF_DATABASES("database: a holder whose table is dropped stops its command") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  Process holder =
-      start_dlock({"run", "-k", "a", "-t", "6s", "--", "sleep", "300"}, at(server.url()));
-  REQUIRE(eventually([&] { return !holds(dlock_at(server.url(), {"inspect", "a"}).out, "free"); }));
+  Process holder = patient_start(
+      [&] {
+        return start_dlock({"run", "-k", "a", "-t", "6s", "--", "sleep", "300"}, at(server.url()));
+      },
+      [&] {
+        return !holds(dlock_at(server.url(), {"inspect", "a"}).out, "free");
+      },
+      "it did not come to hold the lock");
   server.text("DROP TABLE dlock");
   const auto ended = holder.wait(milliseconds(60'000));
   CHECK(ended.exit_code == 79);

@@ -60,10 +60,8 @@ TEST_CASE("etcd: a dead waiter is passed over when its lease has ended") {
   if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();
   CommandInside holder(url);
-  Process dead = start_dlock({"run", "-t", "9s", "-k", "a", "--", "true"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
-  Process living = start_dlock({"run", "-t", "9s", "-k", "a", "--", "echo", "in"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 2; }));
+  Process dead = queued_at(url, 1, {"-t", "9s", "--", "true"});
+  Process living = queued_at(url, 2, {"-t", "9s", "--", "echo", "in"});
   dead.kill_all();
   holder.end();
   CHECK(living.wait(milliseconds(90'000)).out == "in\n");

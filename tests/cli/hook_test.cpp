@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/process.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -66,9 +68,12 @@ TEST_CASE("hook: a waiter's knows the holder, and a lost lock's the reason") {
         ">>events";
     auto options = there(place);
     options.env["DLOCK_FENCE"] = "17";  // of a run around it
-    auto waiter = place.start(
-        {"run", "-q", "-t", "6s", "-k", "a", "--hook", hook, "--", "sleep", "60"}, options);
-    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    auto waiter = patient_start(
+        [&] {
+          return place.start(
+              {"run", "-q", "-t", "6s", "-k", "a", "--hook", hook, "--", "sleep", "60"}, options);
+        },
+        [&] { return place.waiters("a") == 1; }, "it did not wait");
     REQUIRE(has_told(place, 1));
     CHECK(events(place)[0].starts_with("waiting:a::"));
     CHECK(holds(events(place)[0], "@"));
@@ -92,11 +97,14 @@ TEST_CASE("hook: a waiter's knows the holder, and a lost lock's the reason") {
 
 TEST_CASE("hook: a loss that is ignored is told of while the command runs on") {
   const Place place(Engine::redis);
-  auto run =
-      place.start({"run", "-q", "-t", "6s", "-k", "a", "--on-lost", "ignore", "--hook", telling,
-                   "--", "sh", "-c", "echo >in; while [ ! -e end ]; do sleep 0.05; done; exit 4"},
-                  there(place));
-  REQUIRE(wait_for_file(place.dir() / "in"));
+  auto run = patient_start(
+      [&] {
+        return place.start(
+            {"run", "-q", "-t", "6s", "-k", "a", "--on-lost", "ignore", "--hook", telling, "--",
+             "sh", "-c", "echo >in; while [ ! -e end ]; do sleep 0.05; done; exit 4"},
+            there(place));
+      },
+      [&] { return std::filesystem::exists(place.dir() / "in"); }, "the command did not start");
   CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
   REQUIRE(has_told(place, 2));
   CHECK(events(place)[1].starts_with("lost a "));
@@ -130,12 +138,16 @@ TEST_CASE(
     CAPTURE(more);
     const Place place(Engine::redis);
     const auto hook = blocking(place, "lost");
-    auto run =
-        place.start({"run", more, "-t", "6s", "-k", "a", "--hook",
-                     "if [ $DLOCK_EVENT = acquired ]; then (" + outliving + " &); fi; " + hook,
-                     "--", "sh", "-c", "trap '' TERM; echo >running; sleep 60; sleep 60"},
-                    there(place));
-    REQUIRE(wait_for_file(place.dir() / "running"));
+    auto run = patient_start(
+        [&] {
+          return place.start(
+              {"run", more, "-t", "6s", "-k", "a", "--hook",
+               "if [ $DLOCK_EVENT = acquired ]; then (" + outliving + " &); fi; " + hook, "--",
+               "sh", "-c", "trap '' TERM; echo >running; sleep 60; sleep 60"},
+              there(place));
+        },
+        [&] { return std::filesystem::exists(place.dir() / "running"); },
+        "the command did not start");
     CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
     REQUIRE(wait_for_file(place.dir() / "in"));
     let_go(place);

@@ -10,6 +10,7 @@
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/full_pipe.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -102,9 +103,12 @@ TEST_CASE("inspect: one key in words, its holders and its queue") {
 
 TEST_CASE("inspect: shows the process of the command beside that of dlock") {
   on_each_engine([](const Place& place) {
-    auto holder =
-        place.start({"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo $$; exec sleep 60"});
-    REQUIRE(eventually([&] { return holder.out().ends_with("\n"); }));
+    auto holder = patient_start(
+        [&] {
+          return place.start(
+              {"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo $$; exec sleep 60"});
+        },
+        [](const Process& run) { return run.out().ends_with("\n"); }, "the command did not start");
     const std::string pid = holder.out().substr(0, holder.out().size() - 1);
     // A server learns it by the first renewal.
     REQUIRE(eventually([&] { return place.state("a")["holders"][0].contains("command_pid"); }));

@@ -7,6 +7,7 @@
 
 #include "cli/place.hpp"
 #include "support/fleet.hpp"
+#include "support/patient_start.hpp"
 #include "support/recorded_process.hpp"
 
 namespace dlock::test {
@@ -136,10 +137,13 @@ void readers_and_a_semaphore_take_turns(const FleetScene& scene) {
 }
 
 void keeps_for_a_script(const FleetScene& scene) {
-  Process script = scene.start_shell(
-      "T=$(\"$DLOCK\" acquire -t 6 -k a --attach $$) || exit; echo in; "
-      "until [ -e done ]; do sleep 0.01; done");
-  REQUIRE(eventually([&] { return script.out() == "in\n" || !script.running(); }));
+  Process script = patient_start(
+      [&] {
+        return scene.start_shell(
+            "T=$(\"$DLOCK\" acquire -t 6 -k a --attach $$) || exit; echo in; "
+            "until [ -e done ]; do sleep 0.01; done");
+      },
+      [](const Process& shell) { return shell.out() == "in\n"; }, "not acquired");
   for (int i = 0; i < 2; ++i) {
     const std::string before = majority_stored_hold(scene.fleet.server(0), "a");
     CHECK(eventually([&] { return majority_stored_hold(scene.fleet.server(0), "a") != before; }));
@@ -151,9 +155,12 @@ void keeps_for_a_script(const FleetScene& scene) {
 }
 
 void watchdog_ends_what_dlock_cannot(const FleetScene& scene) {
-  Process job = scene.start(
-      {"run", "-t", "6", "-k", "w", "--watchdog", "--", "sh", "-c", "echo $$; exec sleep 60"});
-  REQUIRE(eventually([&] { return job.out().ends_with('\n'); }));
+  Process job = patient_start(
+      [&] {
+        return scene.start({"run", "-t", "6", "-k", "w", "--watchdog", "--", "sh", "-c",
+                            "echo $$; exec sleep 60"});
+      },
+      [](const Process& run) { return run.out().ends_with('\n'); }, "the command did not begin");
   const auto command = static_cast<pid_t>(std::stol(job.out()));
   job.signal(SIGSTOP);
   CHECK(eventually([&] { return !is_alive(command); }));

@@ -109,10 +109,7 @@ TEST_CASE("metrics: a run without a key leaves the file of the run before as it 
 TEST_CASE("metrics: losses are counted from run to run") {
   on_each_engine([](const Place& place) {
     for (int count = 1; count <= 2; ++count) {
-      std::filesystem::remove(place.dir() / "in");
-      auto victim = place.start_shell(
-          R"("$D" run -q --metrics job.prom -k a -t 6s -- sh -c 'echo >in; exec sleep 60')");
-      REQUIRE(wait_for_file(place.dir() / "in"));
+      auto victim = place.hold("a", {"-q", "--metrics", place.dir() / "job.prom", "-t", "6s"});
       CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
       CHECK(victim.wait().exit_code == 79);
       const auto found = written(place);

@@ -9,6 +9,7 @@
 #include "support/chance.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -262,9 +263,12 @@ TEST_CASE("run: dies of a signal that its command died of after it was passed on
 
 TEST_CASE("run: killed with SIGKILL takes its command with it, and the key comes free") {
   on_each_engine([](const Place& place) {
-    auto process =
-        place.start({"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo $$; exec sleep 60"});
-    REQUIRE(eventually([&] { return count_lines(process.out()) == 1; }));
+    auto process = patient_start(
+        [&] {
+          return place.start(
+              {"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo $$; exec sleep 60"});
+        },
+        [](const Process& run) { return run.out().ends_with("\n"); }, "the command did not start");
     const pid_t command_pid = std::stoi(process.out());
     process.signal(SIGKILL);
     CHECK(eventually([&] { return !is_alive(command_pid); }));

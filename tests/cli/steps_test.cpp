@@ -6,6 +6,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -31,9 +32,13 @@ TEST_CASE("steps: -v tells each step of a run that waits, and how long it took")
     auto holder = place.hold("a");
     ProcessOptions there;
     there.cwd = place.dir().path();
-    auto waiter = place.start(
-        {"run", "-v", "-t", "6s", "-k", "a", "-c", "until [ -e go ]; do sleep 0.01; done"}, there);
-    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    auto waiter = patient_start(
+        [&] {
+          return place.start(
+              {"run", "-v", "-t", "6s", "-k", "a", "-c", "until [ -e go ]; do sleep 0.01; done"},
+              there);
+        },
+        [&] { return place.waiters("a") == 1; }, "it did not wait");
     holder.signal(SIGTERM);
     const auto renewed = [&] { return holds(waiter.err(), "renewed a for "); };
     if (!place.is_local()) CHECK(eventually([&] { return renewed() || !waiter.running(); }));

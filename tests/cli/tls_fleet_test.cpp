@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <filesystem>
+
 #include "cli/attached.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 #include "support/tls_redis.hpp"
 
@@ -126,10 +129,13 @@ TEST_CASE("tls: a Cluster's nodes are reached under TLS, all verbs, and a keeper
   options.env["DLOCK_TLS_CA"] = "ca.pem";
   options.env["DLOCK"] = dlock_path();
   CHECK(dlock({"run", "-k", "a", "-k", "b", "--", "echo", "ran"}, options).out == "ran\n");
-  Process script(
-      {"sh", "-c", "\"$DLOCK\" acquire c -t 6s --attach $$ && echo >in && exec sleep 60"},
-      clean(options));
-  REQUIRE(wait_for_file(dir / "in"));
+  Process script = patient_start(
+      [&] {
+        return Process(
+            {"sh", "-c", "\"$DLOCK\" acquire c -t 6s --attach $$ && echo >in && exec sleep 60"},
+            clean(options));
+      },
+      [&] { return std::filesystem::exists(dir / "in"); }, "not acquired");
   const auto hold = [&] { return node.server.command({"HVALS", "dlock:{c}"}).items; };
   REQUIRE(hold().size() == 1);
   node.server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});

@@ -11,6 +11,7 @@
 #include "cli/line.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 #include "support/tls_redis.hpp"
 
@@ -104,9 +105,12 @@ TEST_CASE("tls: a lock is taken, waited for in order, renewed, shown and given b
 TEST_CASE(
     "tls: the keeper of acquire --attach has the connection, and the one who forked it goes") {
   const TlsScene scene;
-  auto script =
-      scene.start_shell("\"$DLOCK\" acquire a -t 6s --attach $$ && echo >in && exec sleep 60");
-  REQUIRE(wait_for_file(scene.path("in")));
+  auto script = patient_start(
+      [&] {
+        return scene.start_shell(
+            "\"$DLOCK\" acquire a -t 6s --attach $$ && echo >in && exec sleep 60");
+      },
+      [&] { return scene.has("in"); }, "not acquired");
   const auto keepers = keepers_of(script.pid());
   CHECK(keepers.size() == 1);
   await_renewal(scene.redis.server, "a");

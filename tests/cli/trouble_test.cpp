@@ -9,6 +9,7 @@
 #include "place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 
@@ -149,8 +150,11 @@ TEST_CASE("odd things in a shared directory hide no lock from inspect") {
 TEST_CASE("several keys: a server that comes back is waited for, also after one of them was lost") {
   const Place place(Engine::redis);
   place.acquired("b");
-  Process both = place.start({"run", "-k", "a", "-k", "b", "-t", "6s", "--", "true"});
-  REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
+  Process both = patient_start(
+      [&] {
+        return place.start({"run", "-k", "a", "-k", "b", "-t", "6s", "--", "true"});
+      },
+      [&] { return place.waiters("b") == 1; }, "it did not wait");
   place.server().kill_hard();
   REQUIRE(eventually([&] { return holds(both.err(), "trying again"); }));
   place.server().restart();

@@ -57,10 +57,8 @@ TEST_CASE("zookeeper: a dead waiter is passed over") {
   if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();
   CommandInside holder(url);
-  Process dead = start_dlock({"run", "-t", "9s", "-k", "a", "--", "true"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
-  Process living = start_dlock({"run", "-t", "9s", "-k", "a", "--", "echo", "in"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 2; }));
+  Process dead = queued_at(url, 1, {"-t", "9s", "--", "true"});
+  Process living = queued_at(url, 2, {"-t", "9s", "--", "echo", "in"});
   dead.kill_all();
   holder.end();
   CHECK(living.wait(milliseconds(90'000)).out == "in\n");
@@ -93,15 +91,13 @@ TEST_CASE(
   const std::string url = one_zookeeper().url();
   CommandInside present(url);
   const auto deploy = [&](const std::string& word) {
-    return start_dlock({"run", "-k", "a", "--latest", "-t", "9s", "--", "echo", word}, at(url));
+    return queued_at(url, 1, {"--latest", "-t", "9s", "--", "echo", word});
   };
   Process older = deploy("1");
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
   older.signal(SIGSTOP);
   // Its session ends, and with it its place.
   REQUIRE(eventually([&] { return waiters(url) == 0; }, milliseconds(60'000)));
   Process newer = deploy("2");
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
   present.end();
   CHECK(newer.wait(milliseconds(90'000)).out == "2\n");
   older.signal(SIGCONT);

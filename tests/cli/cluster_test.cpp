@@ -9,6 +9,7 @@
 #include "cli/place.hpp"
 #include "support/cluster.hpp"
 #include "support/fake_server.hpp"
+#include "support/patient_start.hpp"
 #include "support/resp.hpp"
 #include "support/stretched.hpp"
 
@@ -104,10 +105,13 @@ TEST_CASE("a master dies under a holder and ten waiters: its replica serves them
 TEST_CASE("a Cluster of which no node is left: 69, in time, and a holder's command is stopped") {
   ClusterScene scene;
   const std::string key = Cluster::key_of(0);
-  Process holder = scene.start({"run", "-t", "6", "-k", key, "--", "sh", "-c",
-                                "\"$STAMP\" \"$LOG\" start k 1; while :; do \"$STAMP\" \"$LOG\" "
-                                "beat k 1; sleep 0.02; done"});
-  REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
+  Process holder = patient_start(
+      [&] {
+        return scene.start({"run", "-t", "6", "-k", key, "--", "sh", "-c",
+                            "\"$STAMP\" \"$LOG\" start k 1; while :; do \"$STAMP\" \"$LOG\" "
+                            "beat k 1; sleep 0.02; done"});
+      },
+      [&] { return !read_file(scene.log()).empty(); }, "the command did not begin");
   const auto kill_all = [&] {
     for (std::size_t i = 0; i < 3; ++i) scene.cluster.node(i).kill_hard();
   };

@@ -64,7 +64,8 @@ class Supervisor {
   bool told_of_no_terminal_ = false;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
   bool had_terminal_ = false;    ///< the child, when it ended
-  int last_passed_on_ = 0;       ///< of the interrupts
+  int passed_on_ = 0;            ///< the interrupt that dlock has passed on last
+  Deadline passed_on_at_{};
 };
 
 Ending Supervisor::run() {
@@ -172,7 +173,9 @@ void Supervisor::pass_on(const Signals::Event& event) {
   // The terminal has sent it to the whole group already.
   if (event.from_terminal && child_.shares_group()) return;
   child_.send(event.number);
-  if (is_interrupt(event.number)) last_passed_on_ = event.number;
+  if (!is_interrupt(event.number)) return;
+  passed_on_ = event.number;
+  passed_on_at_ = BootClock::now();
 }
 
 /// The terminal is dlock's again by then, so it is here that ^Z stops the job.
@@ -227,7 +230,10 @@ void Supervisor::take_terminal_back() {
 Ending Supervisor::ended_by_itself(const ChildEnd& end) {
   take_terminal_back();
   const int signal = end.signal.value_or(0);
-  const bool by_terminal = had_terminal_ && is_interrupt(signal) && signal != last_passed_on_;
+  // One that was passed on may be what the child dies of when it has cleaned up.
+  const bool by_dlock =
+      signal == passed_on_ && BootClock::now() < later(passed_on_at_, terms_.grace);
+  const bool by_terminal = had_terminal_ && is_interrupt(signal) && !by_dlock;
   const Reason why = end.exec_error ? Reason::not_started
                      : end.signal   ? Reason::signalled
                                     : Reason::exited;

@@ -70,7 +70,8 @@ struct Ending {
   bool loss_noticed = false;
   /// What could not be killed; the lock must lapse then, not be released.
   std::vector<Survivor> survivors;
-  /// The child died of ^C or ^\ of a terminal that told its process group, but not dlock's.
+  /// The child died of SIGINT or SIGQUIT while it had the terminal, and dlock had not passed that
+  /// on: ^C reaches the process group in the foreground alone, which is not dlock's then.
   bool by_terminal = false;
 };
 

@@ -16,13 +16,13 @@ std::vector<FoundLock> all_foreign_locks(RedisTransport& servers,
     return !name.starts_with(own_prefix) && matches_any(name, globs);
   };
   std::vector<FoundLock> found;
-  servers.visit_all(call_options, [&](RedisClient& client, const CallOptions& share) {
+  servers.visit_all(call_options, [&](RedisClient& client) {
     for (const char* type : types_of_locks) {
-      Scan scan(client, {"TYPE", type}, share);
+      Scan scan(client, {"TYPE", type}, call_options);
       while (!scan.has_ended()) {
         auto names = scan.next();
         std::erase_if(names, [&](const std::string& name) { return !is_wanted(name); });
-        const CallOptions one_page = at_most(silence_of_a_dead_server, share);
+        const CallOptions one_page = at_most(silence_of_a_dead_server, call_options);
         const auto locks = foreign_locks(client, type, names, one_page);
         for (std::size_t i = 0; i < names.size(); ++i) {
           if (locks[i]) found.push_back({names[i], *locks[i]});

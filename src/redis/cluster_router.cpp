@@ -305,10 +305,7 @@ void ClusterRouter::visit_all(const CallOptions& call_options, const Visit& visi
                 name_ + ": " + std::to_string(unserved) +
                     " of its slots have no node, so nobody can tell all locks");
   }
-  const auto masters = map_.masters();
-  for (std::size_t i = 0; i < masters.size(); ++i) {
-    visit(node_at(masters[i]), share_of(call_options, masters.size() - i));
-  }
+  for (const NodeAddress& master : map_.masters()) visit(node_at(master));
 }
 
 }  // namespace dlock

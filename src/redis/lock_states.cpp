@@ -158,8 +158,8 @@ void find_at(RedisClient& server, const Query& query, const std::string& prefix,
 /// The keys that match and are not named besides, sorted.
 std::vector<LockKey> find_once(const Query& query, const Place& place) {
   std::vector<LockKey> keys;
-  place.servers.visit_all(place.call_options, [&](RedisClient& server, const CallOptions& share) {
-    find_at(server, query, place.prefix, share, keys);
+  place.servers.visit_all(place.call_options, [&](RedisClient& server) {
+    find_at(server, query, place.prefix, place.call_options, keys);
   });
   std::erase_if(keys, [&](const LockKey& key) {
     return std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end();
@@ -179,7 +179,7 @@ std::vector<LockKey> find(const Query& query, const Place& place) {
     try {
       return find_once(query, place);
     } catch (const Error& error) {
-      // The rest of the time is for many keys, and not for a node that nobody replaces.
+      // The minute is for many keys: a node that nobody replaces is given up sooner.
       if (!heal_by) heal_by = at_most(silence_of_a_dead_server, place.call_options).deadline;
       const bool may_heal = error.kind() == ErrorKind::unavailable && place.servers.is_cluster() &&
                             place.servers.was_reached();

@@ -122,9 +122,7 @@ std::vector<Reply> RedisClient::read_here(const std::vector<Request>& requests,
   return exchange(requests, 0, asking, call_options);
 }
 
-void RedisClient::visit_all(const CallOptions& call_options, const Visit& visit) {
-  visit(*this, call_options);
-}
+void RedisClient::visit_all(const CallOptions&, const Visit& visit) { visit(*this); }
 
 std::string RedisClient::place(const CallOptions& call_options) {
   if (!may_move_) return "";

@@ -64,7 +64,7 @@ struct ChannelMessage {
 /// knows nothing of locks. Owned and used by one thread at a time.
 class RedisTransport {
  public:
-  using Visit = std::function<void(RedisClient& server, const CallOptions& call_options)>;
+  using Visit = std::function<void(RedisClient& server)>;
 
   virtual ~RedisTransport() = default;
 
@@ -80,7 +80,8 @@ class RedisTransport {
   virtual std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
                                                                   Deadline until,
                                                                   int cancel_fd) = 0;
-  /// Runs `visit` at every server that has keys, one after the other.
+  /// Runs `visit` at every server that has keys, one after the other. `call_options` is of finding
+  /// them.
   virtual void visit_all(const CallOptions& call_options, const Visit& visit) = 0;
   virtual bool is_cluster() const { return false; }
   /// Whether anything can ever have been sent.

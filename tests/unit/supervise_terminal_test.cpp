@@ -222,9 +222,15 @@ TEST_CASE("a job that is brought forward while it is about to stop for the termi
 }
 
 TEST_CASE("a job without a shell that wants to read from the terminal ends, as without dlock") {
+  const TempDir directory;
+  const std::string go = directory / "go";
   ShellTerminal terminal(DLOCK_SUPERVISED);
-  // What the inner shell leaves behind is nobody's job.
-  terminal.type("sh -c '\"$D\" -- sh -c \"read x </dev/tty; echo got\" &'");
+  // What the inner shell leaves behind is nobody's job, once the outer one has the terminal again.
+  terminal.type("sh -c '\"$D\" -- sh -c \"until [ -e " + go +
+                " ]; do sleep 0.01; done; read x </dev/tty; echo got\" &'");
+  terminal.type("echo shell-$((1+1))");
+  REQUIRE(terminal.shows("shell-2"));
+  std::ofstream(go).close();
   CHECK(terminal.shows("signalled code=-1 signal=1"));
 }
 

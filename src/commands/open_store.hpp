@@ -45,7 +45,7 @@ StorePtr open_store(const StoreTerms& terms, const Log& log);
 
 /// The options of an inspect that also lists what matches `patterns`, if any: in Redis it has a
 /// minute, as SCAN walks through all keys of the server, which may be millions; else it is a
-/// short_call(). A request of it that gets no answer ends as soon in both cases.
+/// short_call(). A request without an answer ends it as soon in both cases.
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns);
 
 /// The way to Redis, on one server, behind Sentinel or in a Cluster.

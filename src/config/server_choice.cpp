@@ -233,8 +233,8 @@ TlsSettings tls_settings(const Sources& sources) {
 void add_tls(const Sources& sources, ChosenServer& chosen) {
   const auto servers = servers_under_tls(chosen.target);
   if (servers.empty()) {
-    // The variables may be those of a host, and the files not be in this container of it; but an
-    // empty variable is an error even where it does not count.
+    // A container may have the variables of its host without the files that they name. An empty
+    // variable is an error also where it does not count.
     for (const char* name : {"tls-ca", "tls-cert", "tls-key", "tls-server-name"}) sources.of(name);
     const bool database = std::holds_alternative<SqlTarget>(chosen.target);
     return refuse_flags(

@@ -68,8 +68,8 @@ bool is_half_made(const Fd& file) {
          info.st_uid == geteuid() && info.st_size == 0 && (info.st_mode & 0777) == 0600;
 }
 
-/// Also what is only read is open for writing where that is allowed: on NFS no other file can be
-/// locked for one process alone (flock(2)).
+/// A file that dlock only reads is open for writing, too, where dlock may write to it: NFS gives an
+/// exclusive lock on no other descriptor (flock(2)).
 OpenedFile open_for(KeyFile::Use use, const Directory& directory, const std::string& name) {
   const auto create = use == KeyFile::Use::create ? std::optional<mode_t>(0600) : std::nullopt;
   OpenedFile file = open_file(directory.fd(), name, O_RDWR, create);

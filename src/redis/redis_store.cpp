@@ -201,7 +201,8 @@ std::optional<Grant> RedisStore::grant_told_by(std::string_view text, const Link
   told.fence = server_fence(take_until(text, ' '));
   const bool same_clock = text == last_answer_.server && link == last_answer_.link;
   const bool too_short = told.lease < std::min(ttl, least_for_a_hiccup);
-  // Longer than asked for: not by our script, and the renewal that confirms it may never succeed.
+  // Our script grants no more than was asked for. A forged lease would let the command run without
+  // the renewal that confirms it.
   const bool too_long = told.lease > ttl;
   if (terms_.replicas > 0 || !same_clock || too_short || too_long) return std::nullopt;
   return handed_over_grant(last_answer_, told, told.lease * 2 / 3);

@@ -76,7 +76,7 @@ TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit
       outer = &hold;
     }
   }
-  // Nobody works in a kept hold any more: it keeps out newcomers, and no owner that is inside.
+  // No owner works in a kept hold any more: it keeps out newcomers only.
   const auto inside = static_cast<std::int64_t>(owners.size());
   const std::int64_t with_newcomer = inside + kept + 1;
   using Kind = Verdict::Kind;

@@ -107,7 +107,7 @@ int MysqlConnection::wait(int status, const CallOptions& call_options) {
     abandon();
     throw_interrupted();
   }
-  // What arrives without end keeps nobody longer than silence does.
+  // A server that sends without end has no more time than one that sends nothing.
   const bool in_time = BootClock::now() < call_options.deadline;
   if (fds[1].revents != 0 && in_time) return library_events(fds[1].revents);
   if (until < call_options.deadline && in_time) return MYSQL_WAIT_TIMEOUT;

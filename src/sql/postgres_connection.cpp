@@ -99,7 +99,7 @@ void PostgresConnection::wait(short events, const CallOptions& call_options) {
     connection_.reset();
     throw_interrupted();
   }
-  // What arrives without end keeps nobody longer than silence does.
+  // A server that sends without end has no more time than one that sends nothing.
   if (fds[1].revents != 0 && BootClock::now() < call_options.deadline) return;
   connection_.reset();
   throw_unavailable(terms_.shown + ": no answer in time");

@@ -130,7 +130,7 @@ end
 
 -- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'. Readers and the owners of seats
 -- of a semaphore need not all meet on any member of a quorum, so there they keep each other out.
--- Nobody works in a kept hold any more: it keeps out newcomers, and no owner that is inside.
+-- No owner works in a kept hold any more: it keeps out newcomers only.
 local function rule(owner, limit, past_guard)
   local outer = outer_hold(owner)
   if outer then

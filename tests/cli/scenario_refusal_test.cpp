@@ -44,7 +44,13 @@ struct Refused {
                                 "\"$LOG\" beat k 1; sleep 0.02; done"}));
     REQUIRE(eventually([&] { return !read_file(scene.log()).empty() || !holder->running(); }));
     scene.go_through(scene.server.url());
-    if (holder->running()) end = lease_end(scene.server, "k");
+    if (holder->running()) {
+      end = lease_end(scene.server, "k");
+      return;
+    }
+    const Result ended = holder->wait();
+    CAPTURE(ended.err);
+    REQUIRE(ended.exit_code == 69);
   }
   Refused(const Refused&) = delete;
   Refused& operator=(const Refused&) = delete;

@@ -21,18 +21,22 @@ class StallWitness {
   StallWitness(const StallWitness&) = delete;
   StallWitness& operator=(const StallWitness&) = delete;
 
-  std::chrono::nanoseconds longest() const { return longest_; }
+  /// Also of a stall after which the thread has not run yet.
+  std::chrono::nanoseconds longest() const {
+    return std::max<std::chrono::nanoseconds>(longest_, BootClock::now() - due_.load());
+  }
 
  private:
   void watch() {
-    for (Deadline due = next(); !sleep_until(due, end_.fd()); due = next()) {
-      longest_ = std::max<std::chrono::nanoseconds>(longest_, BootClock::now() - due);
+    for (; !sleep_until(due_, end_.fd()); due_ = next()) {
+      longest_ = std::max<std::chrono::nanoseconds>(longest_, BootClock::now() - due_.load());
     }
   }
   static Deadline next() { return later(BootClock::now(), milliseconds(10)); }
 
   Event end_;
   std::atomic<std::chrono::nanoseconds> longest_{};
+  std::atomic<Deadline> due_{next()};
   std::thread thread_;  ///< last, as it uses the above
 };
 

@@ -167,7 +167,10 @@ class MariaDbLiar final : public SharedLiar<MariaDbServer> {
 template <typename Kind, typename Server>
 std::unique_ptr<LiedTo> if_installed() {
   if (!Server::is_installed()) return nullptr;
-  return std::make_unique<Kind>();
+  auto liar = std::make_unique<Kind>();
+  // A server ends with the thread that has started it: that of the test is the first to come here.
+  liar->direct_url();
+  return liar;
 }
 
 }  // namespace

@@ -30,6 +30,13 @@ install_debian_tools() {
   install_missing debootstrap git
 }
 
+# install_inside PACKAGE...: in the new Debian.
+install_inside() {
+  inside env DEBIAN_FRONTEND=noninteractive sh -ec 'apt-get update
+    apt-get -y --no-install-recommends install "$@"' sh "$@" >>"$log" 2>&1 ||
+    { show_errors; fail "apt-get in the new Debian: see $log"; }
+}
+
 # make_debian RELEASE: in $place, which goes with this script.
 make_debian() {
   ((EUID == 0)) || fail "making a Debian needs root: sudo $0 $1"

@@ -16,7 +16,6 @@
 #include "support/files.hpp"
 #include "support/full_pipe.hpp"
 #include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -359,8 +358,7 @@ Process attached_with_log(const Place& place) {
       "$D" acquire -k "a	b" -t 6s --attach $$ >token
       echo in
       exec sleep 60')";
-  return patient_start([&] { return place.start_shell(script); },
-                       [](const Process& shell) { return shell.out() == "in\n"; }, "not acquired");
+  return place.begun_shell(script);
 }
 
 TEST_CASE("attach: a loss is told to the system's log, with its reason and who was signalled") {

@@ -143,7 +143,7 @@ TEST_CASE("compat: a run whose lock was taken from it stops its command and exit
         return place.start(
             run_compat("redisson", {"-t", "9s", "--", "sh", "-c", "echo in; sleep 60"}));
       },
-      [](const Process& process) { return process.out() == "in\n"; }, "the command did not start");
+      says_in, "the command did not start");
   const auto evicted = place.dlock({"release", "--force", "--compat", "redisson", "-k", "job"});
   CHECK(evicted.exit_code == 0);
   CHECK(holds(evicted.err, "evicted a client of Redisson or dlock from job"));

@@ -22,13 +22,6 @@ ProcessOptions with_stamp(const Place& place) {
   return options;
 }
 
-/// A shell whose run of dlock has begun its command, which says "in".
-Process started_shell(const Place& place, const std::string& script) {
-  return patient_start([&] { return place.start_shell(script); },
-                       [](const Process& shell) { return shell.out() == "in\n"; },
-                       "the command did not start");
-}
-
 /// The time from the start of the hold until `key` is free for others.
 milliseconds time_until_free(const Place& place, const std::string& key) {
   const auto begun = BootClock::now();
@@ -241,8 +234,7 @@ TEST_CASE("holding: --min-hold keeps no key of a run that ended while it waited 
 
 TEST_CASE("holding: a holder that was thrown out stops its command and exits with 79") {
   on_each_engine([](const Place& place) {
-    auto holder = started_shell(
-        place,
+    auto holder = place.begun_shell(
         R"("$D" run -t 6s -k a -E 3 --status-fd 3 -- sh -c "echo in; exec sleep 60" 3>status)");
     const auto thrown = place.dlock({"release", "--force", "-k", "a"});
     CHECK(thrown.exit_code == 0);
@@ -260,7 +252,7 @@ TEST_CASE("holding: a holder that was thrown out stops its command and exits wit
 
 TEST_CASE("holding: under --on-lost ignore the command runs on, and its code is the exit code") {
   on_each_engine([](const Place& place) {
-    auto holder = started_shell(place, R"("$D" run -t 6s -k a --on-lost ignore --status-fd 3 -- \
+    auto holder = place.begun_shell(R"("$D" run -t 6s -k a --on-lost ignore --status-fd 3 -- \
              sh -c "echo in; while [ ! -e end ]; do sleep 0.01; done; exit 5" 3>status)");
     CHECK(place.dlock({"release", "--force", "-k", "a"}).exit_code == 0);
     REQUIRE(eventually([&] { return holds(holder.err(), "--on-lost ignore"); }));
@@ -279,7 +271,7 @@ TEST_CASE("holding: under --on-lost ignore the command runs on, and its code is 
 TEST_CASE("holding: under --on-lost ignore the keys that are left are renewed") {
   on_each_engine([](const Place& place) {
     if (place.is_local()) return;  // nothing is renewed there
-    auto holder = started_shell(place, R"("$D" run -t 6s -k a -k b --on-lost ignore -- \
+    auto holder = place.begun_shell(R"("$D" run -t 6s -k a -k b --on-lost ignore -- \
              sh -c "echo in; while [ ! -e end ]; do sleep 0.01; done")");
     CHECK(place.dlock({"release", "--force", "-k", "a"}).exit_code == 0);
     REQUIRE(eventually([&] { return holds(holder.err(), "--on-lost ignore"); }));

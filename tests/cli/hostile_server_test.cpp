@@ -127,7 +127,7 @@ bool has_word(const CommandLiedTo& command, const std::string& word) {
   return std::find(command.words.begin(), command.words.end(), word) != command.words.end();
 }
 
-/// What runs, and is seen to have run.
+/// The marks by which the test sees that a command has run, and for how long.
 struct Witness {
   const TempDir dir{};
   const std::string mark = dir / "mark", beats = dir / "beats";
@@ -268,7 +268,7 @@ bool Victim::lived_too_long(const Result& result, LyingRelay& relay) const {
   return lived && lived->second > later(relay.last_truth(lived->second), stretched(ttl));
 }
 
-/// What the command has shown that dlock must never show.
+/// The promises that dlock has broken in this run.
 std::vector<std::string> Victim::faults(const Result& result, LyingRelay& relay) {
   static const std::set<int> documented{0, 1, 2, 65, 69, 71, 75, 77, 79};
   std::vector<std::string> wrong;

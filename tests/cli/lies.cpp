@@ -101,8 +101,8 @@ std::string take_last_line(std::string& text) {
   return line;
 }
 
-/// What a member of a majority says of its memory behind its refusals, as it says it behind its
-/// grants; nothing where the server is none.
+/// The words on its memory that a member of a majority adds to its refusals, and to its grants;
+/// nothing where the server is none.
 std::string tail_of_member(std::string refusal) {
   constexpr std::size_t bytes_of_run_id = 40;
   const std::string recorded = take_last_line(refusal);

@@ -143,7 +143,7 @@ void keeps_for_a_script(const FleetScene& scene) {
             "T=$(\"$DLOCK\" acquire -t 6 -k a --attach $$) || exit; echo in; "
             "until [ -e done ]; do sleep 0.01; done");
       },
-      [](const Process& shell) { return shell.out() == "in\n"; }, "not acquired");
+      says_in, "not acquired");
   for (int i = 0; i < 2; ++i) {
     const std::string before = majority_stored_hold(scene.fleet.server(0), "a");
     CHECK(eventually([&] { return majority_stored_hold(scene.fleet.server(0), "a") != before; }));

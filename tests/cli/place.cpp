@@ -47,11 +47,13 @@ Process Place::start_shell(const std::string& script, ProcessOptions options) co
   return Process({"sh", "-c", script}, clean(with_server(std::move(options))));
 }
 
+Process Place::begun_shell(const std::string& script) const {
+  return patient_start([&] { return start_shell(script); }, says_in, "the script did not begin");
+}
+
 Process Place::hold(const std::string& key, const std::vector<std::string>& options) const {
   const auto arguments = joined(joined(joined({"run", "-k", key}, options), {"--"}), staying());
-  return patient_start([&] { return start(arguments); },
-                       [](const Process& process) { return process.out() == "in\n"; },
-                       "the command did not start");
+  return patient_start([&] { return start(arguments); }, says_in, "the command did not start");
 }
 
 std::string Place::acquired(const std::string& key, const std::vector<std::string>& options) const {

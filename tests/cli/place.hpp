@@ -33,6 +33,8 @@ class Place {
   /// `sh -c script`, in dir(), with dlock's path in $D.
   Result shell(const std::string& script, ProcessOptions options = {}) const;
   Process start_shell(const std::string& script, ProcessOptions options = {}) const;
+  /// The same, of a script that has said "in" when this returns.
+  Process begun_shell(const std::string& script) const;
 
   /// A `run` on `key` whose command has started and stays for a minute. `options` stand before it.
   Process hold(const std::string& key, const std::vector<std::string>& options = {}) const;

@@ -7,7 +7,6 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -106,12 +105,8 @@ TEST_CASE(
 
 TEST_CASE("release: --force --reason tells the holder who evicted it and why") {
   on_each_engine([](const Place& place) {
-    auto victim = patient_start(
-        [&] {
-          return place.start_shell(
-              R"("$D" run -k a -t 9s --status-fd 3 -- sh -c 'echo in; exec sleep 60' 3>status)");
-        },
-        [](const Process& shell) { return shell.out() == "in\n"; }, "the command did not start");
+    auto victim = place.begun_shell(
+        R"("$D" run -k a -t 9s --status-fd 3 -- sh -c 'echo in; exec sleep 60' 3>status)");
     const auto token = place.acquired("b");
     const auto evicted = place.dlock({"release", "--force", "--reason", "stuck deploy", "a", "b"});
     CHECK(evicted.exit_code == 0);

@@ -43,7 +43,7 @@ void store_as_version_0_1_does(const RedisServer& server) {
   }
 }
 
-/// What its waiters listen on, each for a channel of its own.
+/// The channel of its waiters; each has one of its own.
 const std::string channel_of_version_0_1 = "22a0f3945c256cee";
 
 /// The requests of clients of version 0.1, recorded: each sends the script that it brought along.
@@ -97,7 +97,7 @@ class ClientOfVersion01 {
   std::string client_;
 };
 
-/// What a waiter of version 0.1 is sent on its channel.
+/// The messages of the server to a waiter of version 0.1.
 class ChannelOfVersion01 {
  public:
   explicit ChannelOfVersion01(const RedisServer& server) : fd_(connect_to(server.address())) {
@@ -112,7 +112,7 @@ class ChannelOfVersion01 {
   }
 
  private:
-  /// What is in the brackets of `pattern`.
+  /// The text in the brackets of `pattern`.
   std::string next(const std::string& pattern) {
     const std::regex whole(pattern);
     std::smatch found;

@@ -36,4 +36,7 @@ Process patient_start(Start start, Begun begun, const std::string& failure) {
   }
 }
 
+/// Of a command that says "in" first: whether it has begun.
+inline bool says_in(const Process& process) { return process.out() == "in\n"; }
+
 }  // namespace dlock::test

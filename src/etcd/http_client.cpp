@@ -259,9 +259,9 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
   for (std::size_t i = 0; i < calls.size(); ++i) {
     HttpCall& call = calls[i];
     Transfer& transfer = *transfers[i];
-    call.answer = std::move(transfer.answer);
     call.code = transfer.done ? transfer.code : CURLE_OPERATION_TIMEDOUT;
     if (call.code == CURLE_OK) {
+      call.answer = std::move(transfer.answer);
       libcurl().curl_easy_getinfo(transfer.handle.get(), CURLINFO_RESPONSE_CODE, &call.status);
     } else {
       const std::string said = transfer.trouble;

@@ -33,7 +33,7 @@ long largest_child() {
 std::vector<std::vector<std::string>> all_commands() {
   return {{"run", "-k", "a", "--", "echo", "ran"},
           {"run", "-k", "a", "-w", "10", "--", "echo", "ran"},
-          {"acquire", "a", "-t", "5s"},
+          {"acquire", "a", "-t", "30s"},
           {"renew", "a", "--token", "t"},
           {"release", "a", "--token", "t"},
           {"release", "a", "--force"},

@@ -169,7 +169,7 @@ TEST_CASE(
   FaultProxy proxy(scene.server.address());
   Process holder = scene.hold("k", "go");
   scene.go_through(proxy.url());
-  Process acquiring = scene.start({"acquire", "-w", "60", "-t", "6", "k"});
+  Process acquiring = scene.start({"acquire", "-w", "60", "-t", "18", "k"});
   const auto channel = [&] {
     const Reply channels = scene.server.command({"PUBSUB", "CHANNELS", "*{k}:*"});
     return channels.items.size() == 1 ? channels.items[0].text : "";

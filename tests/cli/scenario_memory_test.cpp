@@ -65,7 +65,7 @@ TEST_CASE("only the lock is deleted: the holder notices at its next renewal, fen
 
 TEST_CASE("only the last fence is deleted: the lock is kept, and the next fence is larger") {
   RedisScene scene;
-  Process job = held(scene, "6");
+  Process job = held(scene, "9");
   scene.server.command({"DEL", "dlock:{k}:fence"});
   const Deadline end = lease_end(scene.server, "k");
   REQUIRE(eventually([&] { return lease_end(scene.server, "k") > end + milliseconds(500); }));
@@ -94,7 +94,7 @@ TEST_CASE("FLUSHALL under a holder: it notices at its next renewal, 79, and fenc
 
 TEST_CASE("SCRIPT FLUSH under a holder: its renewal brings the script, and the lock is kept") {
   RedisScene scene;
-  Process job = held(scene, "6");
+  Process job = held(scene, "9");
   scene.server.command({"SCRIPT", "FLUSH"});
   await_renewal(scene.server, "k");
   scene.touch("go");
@@ -116,7 +116,7 @@ TEST_CASE("a killed server that wrote its log to the page cache still knows the 
 TEST_CASE("a server loses the tail of its log: the holder notices at its next renewal, 79") {
   RedisScene scene(durable("everysec"));
   REQUIRE(scene.run({"run", "-q", "-k", "other", "--", "true"}).exit_code == 0);
-  Process job = held(scene, "9");
+  Process job = held(scene, "15");  // whose first renewal would be the tail
   scene.server.kill_hard();
   cut_the_tail(scene.server, 30);
   scene.server.restart();

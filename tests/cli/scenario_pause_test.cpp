@@ -9,11 +9,12 @@
 namespace dlock::test {
 namespace {
 
-/// A `run` of k, with a short lease, whose command has written to the file `name`.
-Process started(const RedisScene& scene, const std::string& script, const std::string& name) {
+/// A `run` of k, with a lease of `ttl`, whose command has written to the file `name`.
+Process started(const RedisScene& scene, const std::string& ttl, const std::string& script,
+                const std::string& name) {
   return patient_start(
       [&] {
-        return scene.start({"run", "-t", "6s", "-k", "k", "--", "sh", "-c", script});
+        return scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", script});
       },
       [&] { return scene.has_text(name); }, "the command did not begin");
 }
@@ -23,8 +24,8 @@ Process started(const RedisScene& scene, const std::string& script, const std::s
 TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the next is undisturbed") {
   RedisScene scene;
   Process late = started(
-      scene, "echo $$ >pid; echo $DLOCK_FENCE >late; while :; do echo >>beats; sleep 0.005; done",
-      "late");
+      scene, "6s",
+      "echo $$ >pid; echo $DLOCK_FENCE >late; while :; do echo >>beats; sleep 0.005; done", "late");
   const std::int64_t late_fence = scene.number_in("late");
   const auto command = static_cast<pid_t>(scene.number_in("pid"));
   late.signal(SIGSTOP);
@@ -60,7 +61,7 @@ TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the nex
 TEST_CASE("a command that stands still keeps its lock for as long as dlock runs") {
   RedisScene scene;
   Process holder =
-      started(scene, "echo $$ >pid; until [ -e go ]; do sleep 0.01; done; exit 3", "pid");
+      started(scene, "9s", "echo $$ >pid; until [ -e go ]; do sleep 0.01; done; exit 3", "pid");
   const auto command = static_cast<pid_t>(scene.number_in("pid"));
   kill(command, SIGSTOP);
   const Deadline end = lease_end(scene.server, "k");

@@ -39,7 +39,7 @@ struct Refused {
     plan.goes_on = goes_on;
     relay = std::make_unique<LyingRelay>(std::vector<Address>{scene.server.address()}, plan);
     scene.go_through(relay->addresses().front().url());
-    holder.emplace(scene.start({"run", "-t", "6", "-k", "k", "--", "sh", "-c",
+    holder.emplace(scene.start({"run", "-t", "9", "-k", "k", "--", "sh", "-c",
                                 "\"$STAMP\" \"$LOG\" start k 1; until [ -e go ]; do \"$STAMP\" "
                                 "\"$LOG\" beat k 1; sleep 0.02; done"}));
     REQUIRE(eventually([&] { return !read_file(scene.log()).empty() || !holder->running(); }));
@@ -102,7 +102,7 @@ TEST_CASE(
     // Two renewals on, and so beyond the first lease.
     CHECK(eventually([&] {
       return !each.holder->running() ||
-             lease_end(each.scene.server, "k") > each.end + milliseconds(4500);
+             lease_end(each.scene.server, "k") > each.end + milliseconds(6500);
     }));
     each.scene.touch("go");
     const Result result = each.holder->wait();

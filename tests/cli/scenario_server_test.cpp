@@ -115,7 +115,8 @@ TEST_CASE("an outage shorter than the lease allows stops nobody") {
   RedisScene scene;
   FaultProxy proxy(scene.server.address(), true);
   scene.go_through(proxy.url());
-  Process holder = scene.hold("k", "go", {"-t", "15"});
+  // After the renewal that gets no answer there are three seconds and a half left for the next.
+  Process holder = scene.hold("k", "go", {"-t", "18"});
   const std::string granted = stored_hold(scene.server);
   proxy.reset_connections();
   proxy.black_hole(Direction::requests);
@@ -214,7 +215,8 @@ TEST_CASE("the reply to a renewal is lost: it is renewed again and the lock is k
   RedisScene scene;
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
-  Process holder = scene.hold("k", "go", {"-t", "12"});
+  // As above.
+  Process holder = scene.hold("k", "go", {"-t", "18"});
   proxy.drop_replies(1);
   const std::string granted = stored_hold(scene.server);
   REQUIRE(eventually([&] { return stored_hold(scene.server) != granted; }));

@@ -8,6 +8,7 @@
 #include "cli/line.hpp"
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/resp.hpp"
 #include "support/scene.hpp"
 #include "support/sentinels.hpp"
@@ -111,22 +112,23 @@ TEST_CASE(
 
 TEST_CASE("--replicas: a lock counts once so many replicas have it, and else leaves nothing") {
   SentinelScene scene({2, 1, {}, {"sentinel down-after-milliseconds locks 600000"}, ""});
-  // Replicas have an eighth of the ttl to answer in.
+  // Replicas have an eighth of the ttl to answer in. A busy machine may keep a second one from it.
   const auto one_shot = [&](const std::string& replicas, const std::string& ttl = "40") {
     return scene.run(
         {"run", "-n", "-t", ttl, "-k", "k", "--replicas", replicas, "--", "echo", "ran"});
   };
   CHECK(one_shot("2").out == "ran\n");
-  const Result too_many = one_shot("3", "12");
-  CHECK(too_many.exit_code == 69);
-  CHECK(too_many.out == "");
-  CHECK(too_many.err.find("k: only 2 of 3 replicas have the lock, so it is released\n") !=
-        std::string::npos);
-  CHECK_FALSE(scene.is_held("k"));
+  CHECK(in_one_of(3, [&] {
+    const Result too_many = one_shot("3", "12");
+    CHECK(too_many.exit_code == 69);
+    CHECK(too_many.out == "");
+    CHECK_FALSE(scene.is_held("k"));
+    return times(too_many.err, "k: only 2 of 3 replicas have the lock, so it is released\n") == 1;
+  }));
 
   RedisServer& slow = *scene.fleet.replicas().front();
   Process holder = scene.hold("k", "go");
-  Process waiter = scene.queue_up("k", 1, "echo ran", {"-t", "12", "--replicas", "2"});
+  Process waiter = scene.queue_up("k", 1, "echo ran", {"-t", "24", "--replicas", "2"});
   slow.stop();
   scene.touch("go");
   const Result refused = waiter.wait();

@@ -12,6 +12,7 @@
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
+#include "support/sockets.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -33,7 +34,7 @@ long largest_child() {
 std::vector<std::vector<std::string>> all_commands() {
   return {{"run", "-k", "a", "--", "echo", "ran"},
           {"run", "-k", "a", "-w", "10", "--", "echo", "ran"},
-          {"acquire", "a", "-t", "30s"},
+          {"acquire", "a", "-t", "1m"},
           {"renew", "a", "--token", "t"},
           {"release", "a", "--token", "t"},
           {"release", "a", "--force"},
@@ -81,9 +82,8 @@ void check_all_fail(const std::string& url, int code, const std::string& says,
 TEST_CASE("bad server: nobody there") {
   const TempDir dir;
   check_all_fail("unix://" + (dir / "no.sock"), 69, "cannot connect: No such file or directory");
-  Address closed;
-  { const Fd listener = listen_at(closed); }
-  check_all_fail(closed.url(), 69, "cannot connect: Connection refused");
+  const UnusedPort closed;
+  check_all_fail(Address{"", closed.number()}.url(), 69, "cannot connect: Connection refused");
   write_file(dir / "file", "");
   check_all_fail("unix://" + (dir / "file"), 69, "cannot connect: ");
   check_fails("redis://no-such-host.invalid", {"inspect"}, 69, "no-such-host.invalid",
@@ -274,7 +274,7 @@ TEST_CASE("bad server: a read-only replica, a full and an out-of-range server") 
 TEST_CASE("bad server: what a real one says with too few replicas, or too many clients") {
   const Place place(Engine::redis);
   auto& server = place.server();
-  const auto run_true = std::vector<std::string>{"run", "-k", "a", "-t", "12s", "--", "true"};
+  const auto run_true = std::vector<std::string>{"run", "-k", "a", "-t", "1m", "--", "true"};
   server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
   check_fails(place.url(), run_true, 69, "too few replicas", milliseconds(5000));
   server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});

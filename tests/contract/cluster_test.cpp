@@ -13,6 +13,7 @@
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/scene.hpp"
+#include "support/sockets.hpp"
 
 namespace dlock::test {
 namespace {
@@ -26,13 +27,6 @@ StorePtr open_at(const Cluster& cluster, std::vector<Endpoint> seeds) {
 }
 
 Endpoint tcp_at(int port) { return endpoint_at(Address{"", port}); }
-
-/// A port of this host where nobody listens.
-int dead_port() {
-  Address address;
-  const Fd listener = listen_at(address);
-  return address.port;
-}
 
 std::string error_of(const std::function<void()>& work) {
   try {
@@ -67,7 +61,8 @@ void is_served_from_any_seed(const Cluster& cluster) {
 void is_served_though_seeds_are_dead(const Cluster& cluster) {
   FaultProxy silent(cluster.node(0).address(), true);
   silent.black_hole(Direction::requests);
-  const auto store = open_at(cluster, {tcp_at(silent.address().port), tcp_at(dead_port()),
+  const UnusedPort dead;
+  const auto store = open_at(cluster, {tcp_at(silent.address().port), tcp_at(dead.number()),
                                        tcp_at(cluster.node(0).port())});
   const Claim claim = claim_on(Cluster::key_of(1));
   // The silent one has its share of the time, and leaves some.

@@ -8,7 +8,6 @@
 #include "redis/cluster_router.hpp"
 #include "redis/redis_store.hpp"
 #include "support/eventually.hpp"
-#include "support/sockets.hpp"
 
 namespace dlock::test {
 namespace {
@@ -18,18 +17,6 @@ constexpr int slot_count = 16384;
 
 int first_slot_of(std::size_t master) {
   return static_cast<int>(master) * slot_count / static_cast<int>(masters);
-}
-
-/// So many free ports, all different. Another process may take one before its server does.
-std::vector<int> free_ports(std::size_t count) {
-  std::vector<Address> addresses(count);
-  std::vector<Fd> held;
-  std::vector<int> ports;
-  for (Address& address : addresses) {
-    held.push_back(listen_at(address));
-    ports.push_back(address.port);
-  }
-  return ports;
 }
 
 void must(const RedisServer& server, const std::vector<std::string>& words) {
@@ -44,43 +31,35 @@ Cluster::Cluster(ClusterOptions options) : options_(std::move(options)) {
   for (std::size_t i = 0; i < masters * (options_.replicas ? 2 : 1); ++i) {
     ids_.push_back(random_hex(bytes_of_an_id));
   }
-  for (int attempts_left = 10; nodes_.empty(); --attempts_left) {
-    try {
-      start();
-    } catch (const Error& error) {
-      const bool taken = std::string(error.what()).find("in use") != std::string::npos;
-      if (!taken || attempts_left == 0) throw;
-      nodes_.clear();
-    }
-  }
+  ports_.resize(ids_.size() * 2);
+  start();
   if (!eventually([&] { return is_up(); }, milliseconds(60'000))) {
     throw Error(ErrorKind::unavailable, "the Cluster did not come up: " + node(0).log());
   }
 }
 
 void Cluster::start() {
-  const auto ports = free_ports(ids_.size() * 2);
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     RedisOptions options;
-    options.port = ports[i];
+    options.port = port_of(i);
     options.password = options_.password;
     options.config = {"cluster-enabled yes",
                       "cluster-config-file nodes.conf",
-                      "cluster-port " + std::to_string(ports[ids_.size() + i]),
-                      "cluster-node-timeout " + std::to_string(options_.node_timeout.count()),
+                      "cluster-port " + std::to_string(bus_port_of(i)),
+                      "cluster-node-timeout 15000",
                       "cluster-replica-validity-factor 0",
                       "repl-diskless-sync-delay 0"};
     if (!options_.password.empty()) options.config.push_back("masterauth " + options_.password);
-    options.files["nodes.conf"] = known_to(i, ports);
+    options.files["nodes.conf"] = known_to(i);
     nodes_.push_back(std::make_unique<RedisServer>(std::move(options)));
   }
 }
 
-std::string Cluster::known_to(std::size_t self, const std::vector<int>& ports) const {
+std::string Cluster::known_to(std::size_t self) const {
   std::ostringstream text;
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     const bool master = i < masters;
-    text << ids_[i] << " 127.0.0.1:" << ports[i] << '@' << ports[ids_.size() + i] << ' '
+    text << ids_[i] << " 127.0.0.1:" << port_of(i) << '@' << bus_port_of(i) << ' '
          << (i == self ? "myself," : "") << (master ? "master -" : "slave " + ids_[i - masters])
          << " 0 0 " << i % masters + 1 << " connected";
     if (master) text << ' ' << first_slot_of(i) << '-' << first_slot_of(i + 1) - 1;
@@ -106,6 +85,10 @@ std::string Cluster::url(std::vector<std::size_t> seeds) const {
     text += "127.0.0.1:" + std::to_string(node(i).port()) + (i == seeds.back() ? "" : ",");
   }
   return text;
+}
+
+void Cluster::notice_deaths_soon() const {
+  for (const auto& each : nodes_) must(*each, {"CONFIG", "SET", "cluster-node-timeout", "1000"});
 }
 
 ClusterTarget Cluster::target() const { return std::get<ClusterTarget>(parse_server_url(url())); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,14 +10,13 @@
 #include "lock/store.hpp"
 #include "support/redis_server.hpp"
 #include "support/scene.hpp"
+#include "support/sockets.hpp"
 
 namespace dlock::test {
 
 struct ClusterOptions {
   bool replicas = false;  ///< one for each master
   std::string password;
-  /// After which silence a node is taken for dead: short only where a test is about that.
-  milliseconds node_timeout{15'000};
 };
 
 /// A Redis Cluster of three masters on free ports of 127.0.0.1: nodes 0, 1 and 2, each with a third
@@ -30,6 +30,9 @@ class Cluster {
   /// `redis+cluster://` with these nodes, and with the password if there is one.
   std::string url(std::vector<std::size_t> seeds = {0, 1, 2}) const;
   ClusterTarget target() const;
+  /// From here on a node that is silent for a second is taken for dead, and not after fifteen, for
+  /// which no busy machine holds it up.
+  void notice_deaths_soon() const;
   /// A client of the whole Cluster.
   StorePtr open() const;
 
@@ -54,10 +57,13 @@ class Cluster {
  private:
   void start();
   bool is_up() const;
-  std::string known_to(std::size_t self, const std::vector<int>& ports) const;
+  std::string known_to(std::size_t self) const;
+  int port_of(std::size_t i) const { return ports_.at(i).number(); }
+  int bus_port_of(std::size_t i) const { return ports_.at(ids_.size() + i).number(); }
 
   ClusterOptions options_;
   std::vector<std::string> ids_;
+  std::deque<UnusedPort> ports_;
   std::vector<std::unique_ptr<RedisServer>> nodes_;
 };
 

@@ -89,30 +89,13 @@ Connection connect_unix(const std::string& path) {
   return connection;
 }
 
-int free_port() {
-  Address any;
-  listen_at(any);
-  return any.port;
-}
-
-constexpr int port_attempts = 20;
-
 }  // namespace
 
 RedisServer::RedisServer(RedisOptions options)
     : options_(std::move(options)), port_(options_.port) {
   for (const auto& [name, text] : options_.files) write_file(dir_ / name, text);
-  for (int attempt = 1; (options_.tcp || options_.tls) && attempt < port_attempts; ++attempt) {
-    if (options_.tcp) port_ = free_port();
-    if (options_.tls) tls_port_ = free_port();
-    try {
-      start();
-      return;
-    } catch (const Error&) {
-      // Another took the port between our look and the server's bind.
-      if (log().find("Address already in use") == std::string::npos) throw;
-    }
-  }
+  if (options_.tcp) port_ = kept_port_.emplace().number();
+  if (options_.tls) tls_port_ = kept_tls_port_.emplace().number();
   start();
 }
 

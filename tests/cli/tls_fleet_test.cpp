@@ -11,6 +11,7 @@
 #include "support/files.hpp"
 #include "support/patient_start.hpp"
 #include "support/scene.hpp"
+#include "support/sockets.hpp"
 #include "support/tls_redis.hpp"
 
 namespace dlock::test {
@@ -89,16 +90,21 @@ TEST_CASE("tls: a CA that is just being replaced ends no waiter behind Sentinel"
   ProcessOptions options;
   options.env = {{"DLOCK_TLS_CA", dir / "ca"},
                  {"DLOCK_SERVER", url_of_sentinel(proxy.address().port)}};
-  Process waiter = start_dlock({"run", "-k", "k", "-t", "12s", "--", "echo", "ran"}, options);
-  REQUIRE(eventually([&] {
-    return master.server.command({"ZCARD", "dlock:{k}:queue"}).number == 1;
-  }));
-  write_file(dir / "ca", "");
+  // One that has asked for the first time does not listen yet, and has no such connection to lose.
+  const auto listens = [&] {
+    return master.server.command({"PUBSUB", "CHANNELS", "*{k}:*"}).items.size() == 1;
+  };
+  Process waiter = patient_start(
+      [&] {
+        return start_dlock({"run", "-k", "k", "-t", "12s", "--", "echo", "ran"}, options);
+      },
+      listens, "it did not wait");
+  replace_file(dir / "ca", "");
   const int before = proxy.connections();
   master.server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
   CHECK(eventually([&] { return proxy.connections() >= before + 3 || !waiter.running(); }));
   CHECK(waiter.running());
-  write_file(dir / "ca", read_file(master.ca.file()));
+  replace_file(dir / "ca", read_file(master.ca.file()));
   write_file(dir / "end", "");
   const Result result = waiter.wait(milliseconds(90'000));
   CAPTURE(result.err);
@@ -106,13 +112,12 @@ TEST_CASE("tls: a CA that is just being replaced ends no waiter behind Sentinel"
 }
 
 TEST_CASE("tls: a Cluster's nodes are reached under TLS, all verbs, and a keeper stays") {
-  Address bus;
-  listen_at(bus);
+  const UnusedPort bus;
   const TlsRedis node(
       {true,
        false,
        "",
-       {"cluster-enabled yes", "tls-cluster yes", "cluster-port " + std::to_string(bus.port)},
+       {"cluster-enabled yes", "tls-cluster yes", "cluster-port " + std::to_string(bus.number())},
        {}});
   node.server.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"});
   REQUIRE(eventually([&] {

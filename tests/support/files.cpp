@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 
@@ -23,6 +24,12 @@ void write_file(const std::string& path, std::string_view text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
   if (!file) throw_errno("writing " + path);
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  const std::string beside = path + ".new";
+  write_file(beside, text);
+  if (std::rename(beside.c_str(), path.c_str()) != 0) throw_errno("replacing " + path);
 }
 
 bool wait_for_file(const std::string& path, milliseconds within) {

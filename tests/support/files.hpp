@@ -15,6 +15,9 @@ std::string read_file(const std::string& path);
 /// Creates or replaces a file.
 void write_file(const std::string& path, std::string_view text);
 
+/// The same, where others may read the file at any moment: they find the old text or the new one.
+void replace_file(const std::string& path, std::string_view text);
+
 /// Whether `path` comes to exist within the time: how a child tells its test "I am here".
 bool wait_for_file(const std::string& path, milliseconds within = milliseconds(30'000));
 

@@ -12,6 +12,7 @@
 #include "base/wait.hpp"
 #include "cli/attached.hpp"
 #include "cli/line.hpp"
+#include "support/asleep.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/full_pipe.hpp"
@@ -238,8 +239,8 @@ TEST_CASE("attach: the keeper killed while the token is written: an error, and n
       }
       return keeper != 0;
     }));
-    // Most likely dlock stands before the full pipe then; the same holds for any moment before.
-    poll_until({}, later(BootClock::now(), milliseconds(200)));
+    // Until dlock stands before the full pipe.
+    REQUIRE(fall_asleep(keepers_of(script.pid())));
     kill(keeper, SIGKILL);
     write_file(place.dir() / "go", "");
     CHECK(eventually([&] { return script.err().ends_with("code 71\n"); }));
@@ -259,8 +260,9 @@ TEST_CASE(
   options.stdout_fd = full.writer.get();
   const std::string pid = std::to_string(script.pid());
   auto asker = place.start({"acquire", "-k", "a", "-t", "1m", "--attach", pid}, options);
-  // Itself and the keeper.
+  // Itself and the keeper, which may need the server before it keeps.
   REQUIRE(eventually([&] { return keepers_of(script.pid()).size() == 2; }));
+  REQUIRE(fall_asleep(keepers_of(script.pid())));
   place.server().stop();
   script.signal(SIGKILL);
   script.wait();

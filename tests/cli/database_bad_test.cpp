@@ -259,8 +259,9 @@ TEST_CASE("database: a holder whose grant a failover has forgotten stops at its 
   PostgresServer primary;
   CHECK(run_at(primary.url()).exit_code == 0);
   PostgresServer standby(primary);
-  REQUIRE(eventually([&] { return primary.log_sender() != 0; }));
-  kill(primary.log_sender(), SIGSTOP);
+  pid_t sender = 0;
+  REQUIRE(eventually([&] { return (sender = primary.log_sender()) != 0; }));
+  kill(sender, SIGSTOP);
   const std::string url = url_of_all({&primary, &standby});
   const TempDir dir;
   Process holder = start_dlock({"run", "-k", "a", "-t", "30s", "--", "sh", "-c",

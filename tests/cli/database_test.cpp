@@ -159,7 +159,7 @@ TEST_OF_DATABASES(
   DatabaseServer& server = *own_server;
   const auto url = server.url();
   Process holder = start_dlock({"run", "-k", "a", "-t", "60s", "--", "sleep", "300"}, at(url));
-  REQUIRE(eventually([&] { return !holds(dlock_at(url, {"inspect", "a"}).out, "free"); }));
+  REQUIRE(eventually([&] { return is_held(url); }));
   Process waiter = start_dlock({"run", "-w", "120", "-k", "a", "--", "echo", "second"}, at(url));
   REQUIRE(eventually([&] { return waiters(url) == 1; }));
   server.kill_hard();
@@ -179,10 +179,7 @@ TEST_OF_DATABASES("database: a holder whose table is dropped stops its command")
       [&] {
         return start_dlock({"run", "-k", "a", "-t", "6s", "--", "sleep", "300"}, at(server.url()));
       },
-      [&] {
-        return !holds(dlock_at(server.url(), {"inspect", "a"}).out, "free");
-      },
-      "it did not come to hold the lock");
+      [&] { return is_held(server.url()); }, "it did not come to hold the lock");
   server.text("DROP TABLE dlock");
   const auto ended = holder.wait(milliseconds(60'000));
   CHECK(ended.exit_code == 79);

@@ -115,7 +115,7 @@ TEST_CASE("database: a waiter goes on after MariaDB has broken off its TLS hands
                               "@127.0.0.1:" + std::to_string(proxy.address().port) + "/" +
                               by_socket.database + "?ssl-mode=REQUIRED";
   Process holder = start_dlock({"run", "-k", "a", "-t", "60s", "--", "sleep", "300"}, at(direct));
-  REQUIRE(eventually([&] { return !holds(dlock_at(direct, {"inspect", "a"}).out, "free"); }));
+  REQUIRE(eventually([&] { return is_held(direct); }));
   Process waiter =
       start_dlock({"run", "-w", "120", "-k", "a", "--", "echo", "second"}, at(proxied));
   REQUIRE(eventually([&] { return waiters(direct) == 1; }));

@@ -62,6 +62,11 @@ inline Result run_at(const std::string& url) {
   return dlock_at(url, {"run", "-k", "a", "--", "true"});
 }
 
+/// Not so where nobody answers.
+inline bool is_held(const std::string& url) {
+  return dlock_at(url, {"inspect", "-q", "a"}).exit_code == 0;
+}
+
 inline std::size_t waiters(const std::string& url) {
   const auto seen = dlock_at(url, {"inspect", "-k", "a", "--json"});
   const auto state = nlohmann::ordered_json::parse(seen.out, nullptr, false);

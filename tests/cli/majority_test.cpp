@@ -225,10 +225,18 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   const FleetScene scene(options);
   const Fleet& fleet = scene.fleet;
   Process other = scene.hold("b", "go", {"-t", "60"});
-  Process waiter = scene.start({"run", "-t", "8", "-k", "a", "-k", "b", "--", "echo", "ran"});
-  Process script = scene.start_shell(
-      "T=$(\"$DLOCK\" acquire -t 8 -k c --attach $$) || exit; until [ -e go ]; do sleep 0.01; "
-      "done");
+  Process waiter = patient_start(
+      [&] {
+        return scene.start({"run", "-t", "8", "-k", "a", "-k", "b", "--", "echo", "ran"});
+      },
+      [&] { return scene.waiting("b") == 1; }, "it did not wait");
+  Process script = patient_start(
+      [&] {
+        return scene.start_shell(
+            "T=$(\"$DLOCK\" acquire -t 8 -k c --attach $$) || exit; echo in; until [ -e go ]; do "
+            "sleep 0.01; done");
+      },
+      says_in, "not acquired");
   const auto both_stand_on = [&](std::size_t server) {
     const RedisServer& one = fleet.server(server);
     return !majority_stored_hold(one, "a").empty() && !majority_stored_hold(one, "c").empty();

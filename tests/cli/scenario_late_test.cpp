@@ -4,11 +4,13 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "support/fault_proxy.hpp"
 #include "support/fleet.hpp"
+#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -22,8 +24,8 @@ Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words)
   proxy.hold(Direction::replies);
   scene.go_through(proxy.url());
   Process late = scene.start(words);
-  // To the connection's name, and to the script.
-  REQUIRE(eventually([&] { return proxy.held(Direction::replies) == 2; }));
+  // To the connection's name, and to the script; more where it has given up meanwhile.
+  REQUIRE(eventually([&] { return proxy.held(Direction::replies) >= 2; }));
   late.signal(SIGSTOP);
   late.wait_until_stopped();
   proxy.deliver_held(Direction::replies);
@@ -37,7 +39,8 @@ Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words)
   CHECK(after.items.at(0).text == before);
   scene.touch("go");
   CHECK(next.wait().exit_code == 0);
-  CHECK(scene.kept() == scene.may_stay({"k"}));
+  // Who gave up leaves a tombstone for what may be under way.
+  if (result.exit_code != 69) CHECK(scene.kept() == scene.may_stay({"k"}));
   return result;
 }
 
@@ -46,7 +49,8 @@ Result late(const std::vector<std::string>& words, RedisScene& scene) {
   Result result = grant_read_late(scene, words);
   for (int tries = 1; result.exit_code == 69 && tries < 3; ++tries) {
     scene.go_through(scene.server.url());
-    remove(scene.path("go").c_str());
+    scene.server.command({"FLUSHALL"});
+    for (const char* name : {"go", "holds-go"}) remove(scene.path(name).c_str());
     result = grant_read_late(scene, words);
   }
   return result;
@@ -109,9 +113,21 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
     return count;
   };
   REQUIRE(holding() >= 2);
-  for (const std::size_t i : {0, 1}) fleet.proxy(i).hold(Direction::replies);
+  std::vector<int> before;
+  for (const std::size_t i : {0, 1}) {
+    fleet.proxy(i).hold(Direction::replies);
+    before.push_back(fleet.proxy(i).requests());
+  }
+  // What a server has done shows there before its answer has come as far as the proxy.
+  const auto are_held = [&] {
+    return std::all_of(before.begin(), before.end(), [&](const int& requests) {
+      FaultProxy& proxy = fleet.proxy(static_cast<std::size_t>(&requests - before.data()));
+      return proxy.held(Direction::replies) ==
+             static_cast<std::size_t>(proxy.requests() - requests);
+    });
+  };
   Process releasing = scene.start({"release", "k", "--token", token});
-  REQUIRE(eventually([&] { return holding() == 0; }));
+  REQUIRE(eventually([&] { return holding() == 0 && are_held(); }));
   for (const std::size_t i : {0, 1}) fleet.proxy(i).drop_held(Direction::replies);
   const Result result = releasing.wait();
   CHECK(result.exit_code == 0);
@@ -169,12 +185,15 @@ TEST_CASE(
   FaultProxy proxy(scene.server.address());
   Process holder = scene.hold("k", "go");
   scene.go_through(proxy.url());
-  Process acquiring = scene.start({"acquire", "-w", "60", "-t", "18", "k"});
   const auto channel = [&] {
     const Reply channels = scene.server.command({"PUBSUB", "CHANNELS", "*{k}:*"});
     return channels.items.size() == 1 ? channels.items[0].text : "";
   };
-  REQUIRE(eventually([&] { return !channel().empty(); }));
+  Process acquiring = patient_start(
+      [&] {
+        return scene.start({"acquire", "-w", "60", "-t", "6", "k"});
+      },
+      [&] { return !channel().empty(); }, "it did not wait");
   // It asks again, and that never gets out of the net; another connection does.
   proxy.hold(Direction::requests, Whom::open_now);
   const int before = proxy.connections();

@@ -54,8 +54,10 @@ std::int64_t fence_now(const RedisScene& scene) {
 }  // namespace
 
 TEST_CASE("Redis stopped: the command is dead before the lease ends, 79") {
-  RedisScene scene;
-  CHECK(is_stopped_in_time(scene, beating(), [&] { scene.server.stop(); }));
+  CHECK(unless_machine_stalls([] {
+    RedisScene scene;
+    return is_stopped_in_time(scene, beating(), [&] { scene.server.stop(); });
+  }));
 }
 
 /// It ignores SIGTERM, two seconds before the lease ends. SIGKILL comes half a second before that.
@@ -87,27 +89,33 @@ TEST_CASE("Redis answers again while the command is being stopped: 79, and the o
 }
 
 TEST_CASE("requests vanish in the net: the command is dead before the lease ends, 79") {
-  RedisScene scene;
-  FaultProxy proxy(scene.server.address());
-  scene.go_through(proxy.url());
-  CHECK(is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::requests); }));
+  CHECK(unless_machine_stalls([] {
+    RedisScene scene;
+    FaultProxy proxy(scene.server.address());
+    scene.go_through(proxy.url());
+    return is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::requests); });
+  }));
 }
 
 /// The server goes on prolonging the lease meanwhile: dlock must not count on that.
 TEST_CASE("replies vanish in the net: the command is dead before the lease ends, 79") {
-  RedisScene scene;
-  FaultProxy proxy(scene.server.address());
-  scene.go_through(proxy.url());
-  CHECK(is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::replies); }));
+  CHECK(unless_machine_stalls([] {
+    RedisScene scene;
+    FaultProxy proxy(scene.server.address());
+    scene.go_through(proxy.url());
+    return is_stopped_in_time(scene, beating(), [&] { proxy.black_hole(Direction::replies); });
+  }));
 }
 
 TEST_CASE("connections are reset and refused: the command is dead before the lease ends, 79") {
-  RedisScene scene;
-  FaultProxy proxy(scene.server.address(), true);
-  scene.go_through(proxy.url());
-  CHECK(is_stopped_in_time(scene, beating(), [&] {
-    proxy.refuse(true);
-    proxy.reset_connections();
+  CHECK(unless_machine_stalls([] {
+    RedisScene scene;
+    FaultProxy proxy(scene.server.address(), true);
+    scene.go_through(proxy.url());
+    return is_stopped_in_time(scene, beating(), [&] {
+      proxy.refuse(true);
+      proxy.reset_connections();
+    });
   }));
 }
 
@@ -180,7 +188,7 @@ TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key 
     proxy.hold(Direction::replies);
     Process job = scene.start({"run", "-k", "k", "--", "touch", "ran"});
     // To the connection's name, and to the script.
-    REQUIRE(eventually([&] { return proxy.held(Direction::replies) == 2; }));
+    REQUIRE(eventually([&] { return proxy.held(Direction::replies) >= 2; }));
     REQUIRE(!stored_hold(scene.server).empty());
     proxy.drop_held(Direction::replies);
     proxy.close_connections();
@@ -215,12 +223,11 @@ TEST_CASE("the reply to a renewal is lost: it is renewed again and the lock is k
   RedisScene scene;
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
-  // As above.
-  Process holder = scene.hold("k", "go", {"-t", "18"});
+  Process holder = scene.hold("k", "go", {"-t", "12"});
+  const int before = proxy.connections();
   proxy.drop_replies(1);
   const std::string granted = stored_hold(scene.server);
   REQUIRE(eventually([&] { return stored_hold(scene.server) != granted; }));
-  const int before = proxy.connections();
   REQUIRE(eventually([&] { return proxy.connections() > before; }));
   scene.touch("go");
   const Result result = holder.wait();

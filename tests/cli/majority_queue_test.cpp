@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
@@ -54,27 +55,28 @@ bool wait_on_most(const Fleet& fleet, const std::string& key, long long count) {
   return servers > fleet.size() / 2;
 }
 
-/// Those who wait for q on this server, in their order.
-std::vector<std::string> queue_on(const RedisServer& server) {
+/// Those who wait for the key on this server, in their order.
+std::vector<std::string> queue_on(const RedisServer& server, const std::string& key) {
   std::vector<std::string> tokens;
-  const Reply waiters = server.command({"ZRANGE", "dlock:{q}:queue", "0", "-1"});
+  const Reply waiters = server.command({"ZRANGE", "dlock:{" + key + "}:queue", "0", "-1"});
   for (const Reply& token : waiters.items) tokens.push_back(token.text);
   return tokens;
 }
 
-std::set<std::string> all_who_wait(const Fleet& fleet) {
+std::set<std::string> all_who_wait(const Fleet& fleet, const std::string& key) {
   std::set<std::string> tokens;
   for (std::size_t i = 0; i < fleet.size(); ++i) {
-    for (const std::string& token : queue_on(fleet.server(i))) tokens.insert(token);
+    for (const std::string& token : queue_on(fleet.server(i), key)) tokens.insert(token);
   }
   return tokens;
 }
 
 /// On most servers one waits that is none of `others`; with `as_last` behind all of them.
-bool newcomer_waits(const Fleet& fleet, const std::set<std::string>& others, bool as_last) {
+bool newcomer_waits(const Fleet& fleet, const std::string& key, const std::set<std::string>& others,
+                    bool as_last) {
   std::size_t servers = 0;
   for (std::size_t i = 0; i < fleet.size(); ++i) {
-    const auto tokens = queue_on(fleet.server(i));
+    const auto tokens = queue_on(fleet.server(i), key);
     const auto from = as_last && !tokens.empty() ? tokens.end() - 1 : tokens.begin();
     const auto is_new = [&](const std::string& token) { return !others.contains(token); };
     if (std::any_of(from, tokens.end(), is_new)) ++servers;
@@ -82,21 +84,23 @@ bool newcomer_waits(const Fleet& fleet, const std::set<std::string>& others, boo
   return servers > fleet.size() / 2;
 }
 
-/// The `count`th who waits for q, behind all others. Each measures the servers' clock for itself,
-/// on a busy machine to some milliseconds: who comes out before another by that starts again.
-Process queue_up_last(const FleetScene& scene, long count) {
+/// The `count`th who waits for the key, behind all others. Each measures the servers' clock for
+/// itself, on a busy machine to some milliseconds: who comes out before another by that starts
+/// again.
+Process queue_up_last(const FleetScene& scene, const std::string& key, long count,
+                      const std::function<Process()>& start) {
+  const Fleet& fleet = scene.fleet;
   for (int tries = 0;; ++tries) {
-    const auto others = all_who_wait(scene.fleet);
-    Process waiter = scene.start({"run", "-q", "-k", "q", "--", "sh", "-c",
-                                  "i=" + std::to_string(count) + "; " + majority_tenure});
+    const auto others = all_who_wait(fleet, key);
+    Process waiter = start();
     REQUIRE(eventually([&] {
-      return wait_on_most(scene.fleet, "q", count) && newcomer_waits(scene.fleet, others, false);
+      return wait_on_most(fleet, key, count) && newcomer_waits(fleet, key, others, false);
     }));
-    if (newcomer_waits(scene.fleet, others, true)) return waiter;
+    if (newcomer_waits(fleet, key, others, true)) return waiter;
     REQUIRE(tries < 3);
     waiter.signal(SIGTERM);
     waiter.wait();
-    REQUIRE(eventually([&] { return !wait_on_most(scene.fleet, "q", count); }));
+    REQUIRE(eventually([&] { return !wait_on_most(fleet, key, count); }));
   }
 }
 
@@ -110,7 +114,10 @@ void ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
   REQUIRE(eventually([&] { return !read_file(scene.log()).empty(); }));
   std::vector<Process> waiters;
   for (long i = 1; i <= count; ++i) {
-    waiters.push_back(queue_up_last(scene, i));
+    waiters.push_back(queue_up_last(scene, "q", i, [&] {
+      return scene.start({"run", "-q", "-k", "q", "--", "sh", "-c",
+                          "i=" + std::to_string(i) + "; " + majority_tenure});
+    }));
     std::this_thread::sleep_for(stretched(milliseconds(5)));
   }
   scene.touch("go");
@@ -175,14 +182,12 @@ TEST_CASE("majority: who asks first is served first, whatever the wall clocks of
     clock.advance(by);
     ProcessOptions on_that_host = scene.options();
     on_that_host.env.merge(clock.environment());
-    const auto place = static_cast<long long>(waiters.size()) + 1;
-    waiters.emplace_back(
-        std::vector<std::string>{dlock_path(), "run", "-q", "-k", "k", "--", "sh", "-c",
-                                 "echo " + std::to_string(place) + " >>order"},
-        on_that_host);
-    REQUIRE(eventually([&] { return wait_on_most(scene.fleet, "k", place); }));
-    // More than a busy machine may mistake one clock for another by.
-    std::this_thread::sleep_for(milliseconds(300));
+    const auto place = static_cast<long>(waiters.size()) + 1;
+    waiters.push_back(queue_up_last(scene, "k", place, [&] {
+      return Process({dlock_path(), "run", "-q", "-k", "k", "--", "sh", "-c",
+                      "echo " + std::to_string(place) + " >>order"},
+                     on_that_host);
+    }));
   }
   scene.touch("go");
   CHECK(holder.wait().exit_code == 0);

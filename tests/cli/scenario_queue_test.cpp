@@ -156,7 +156,7 @@ void a_signal_ends_waiting(const Scene& scene) {
     const auto sent = BootClock::now();
     waiter.signal(number);
     CHECK(waiter.wait().signal == number);
-    CHECK(BootClock::now() - sent < stretched(milliseconds(3000)));
+    CHECK(BootClock::now() - sent < stretched(milliseconds(4500)));
     // Who does not leave is dropped after 75 s.
     CHECK(eventually([&] { return scene.waiting("q") == 0; }, milliseconds(10'000)));
   }
@@ -180,6 +180,7 @@ TEST_CASE("Redis: a hand-over takes two calls of the script at most and wakes tw
   const RedisScene scene;
   Process holder = scene.hold("q", "go-0");
   std::vector<Process> waiters;
+  const auto begun = BootClock::now();
   for (std::size_t i = 1; i <= 20; ++i) waiters.push_back(scene.queue_up("q", i, queue_tenure));
   scene.server.command({"CONFIG", "RESETSTAT"});
   scene.touch("go-0");
@@ -191,9 +192,13 @@ TEST_CASE("Redis: a hand-over takes two calls of the script at most and wakes tw
     const auto at = stats.find(name);
     return at == std::string::npos ? 0 : std::stol(stats.substr(at + name.size()));
   };
-  CHECK(calls("evalsha") <= 2 * 21);
+  // Where a busy machine makes this long, each asks again by itself five seconds after it queued
+  // up.
+  const auto by_itself =
+      20 * static_cast<long>((BootClock::now() - begun) / std::chrono::seconds(5));
+  CHECK(calls("evalsha") <= 2 * 21 + by_itself);
   CHECK(calls("eval") == 0);
-  CHECK(calls("publish") <= 2 * 20);
+  CHECK(calls("publish") <= 2 * 20 + by_itself);
 }
 
 TEST_CASE("local: waiters killed anywhere in the queue delay nobody") {

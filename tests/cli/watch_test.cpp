@@ -57,7 +57,7 @@ TEST_CASE("watch: draws in place on a terminal, anew at its new size, and dies o
 TEST_CASE(
     "watch: what is too high for the terminal is cut, and in the background nothing is drawn") {
   const Place place(Engine::local);
-  for (int i = 10; i < 40; ++i) place.acquired("key-" + std::to_string(i));
+  for (int i = 10; i < 40; ++i) place.acquired("key-" + std::to_string(i), {"-t", "1h"});
   Watcher user(place);
   user.type("$D inspect --watch");
   REQUIRE(user.shows("all locks at local:"));
@@ -125,7 +125,7 @@ TEST_CASE("watch: ends quietly once nobody reads, though nothing changes") {
 
 TEST_CASE("watch: a signal ends it also while its reader stands still, and leaves whole lines") {
   const Place place(Engine::local);
-  for (int i = 10; i < 50; ++i) place.acquired("key-" + std::to_string(i));
+  for (int i = 10; i < 50; ++i) place.acquired("key-" + std::to_string(i), {"-t", "1h"});
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"--json"}, std::vector<std::string>{}}) {
     int ends[2];

@@ -14,7 +14,6 @@
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/resp.hpp"
-#include "support/stretched.hpp"
 
 namespace dlock::test {
 
@@ -209,7 +208,8 @@ TEST_CASE("an answer that comes drop by drop is given up at the deadline, and wh
   const auto store = redis_store(endpoint_at(address));
   const auto begun = BootClock::now();
   CHECK_THROWS_AS(store->acquire(claim_on("k"), {}, {later(begun, milliseconds(300)), -1}), Error);
-  CHECK(BootClock::now() - begun < stretched(milliseconds(3000)));
+  // The whole of it would take twenty seconds at least.
+  CHECK(BootClock::now() - begun < milliseconds(10'000));
   const Event interrupt;
   interrupt.raise();
   try {

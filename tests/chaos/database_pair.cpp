@@ -60,9 +60,12 @@ class PostgresPair final : public DatabasePair {
   }
 
   Failover fail_over(milliseconds unreplicated) override {
-    need(eventually([&] { return primary_->log_sender() > 0; }, time_to_catch_up),
+    // Of one look: asked again, there may be none, and a signal to 0 stops the test and whoever
+    // shares its process group.
+    pid_t log_sender = 0;
+    need(eventually([&] { return (log_sender = primary_->log_sender()) > 0; }, time_to_catch_up),
          "the standby does not stream");
-    kill(primary_->log_sender(), SIGSTOP);
+    kill(log_sender, SIGSTOP);
     std::this_thread::sleep_for(unreplicated);
     const std::string written = primary_->text("SELECT pg_current_wal_flush_lsn() - '0/0'");
     const auto from = BootClock::now();

@@ -33,7 +33,7 @@ Result crowd_of(const Scene& scene, const std::string& order, const std::string&
   return scene
       .start_shell("while read -r n; do \"$DLOCK\" guard -q " + guard + " --fence $n -- " +
                    command + " 2>>err & done <order; wait")
-      .wait(milliseconds(100'000) * slower);
+      .wait(milliseconds(300'000) * slower);
 }
 
 std::vector<long> numbers_in(const std::string& text) {

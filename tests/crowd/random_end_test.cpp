@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "base/error.hpp"
 #include "support/chance.hpp"
 #include "support/scene.hpp"
+#include "support/stall_witness.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -27,7 +29,10 @@ constexpr microseconds a_short_life = microseconds(12'000) * slower;
 class Mishap {
  public:
   Mishap(const Scene& scene, Chance& chance, int number)
-      : scene_(scene), chance_(chance), key_("k" + std::to_string(number)) {}
+      : scene_(scene),
+        chance_(chance),
+        key_("k" + std::to_string(number)),
+        load_before_(stretched(milliseconds(1))) {}
 
   void happen();
   const std::string& key() const { return key_; }
@@ -41,6 +46,8 @@ class Mishap {
   const Scene& scene_;
   Chance& chance_;
   std::string key_;
+  milliseconds load_before_;
+  StallWitness witness_;
   bool ends_by_itself_ = false;
   bool to_command_ = false;
   int signal_ = 0;
@@ -76,8 +83,9 @@ void Mishap::send_a_signal(const Process& job) {
 void Mishap::check_end(const Result& end) {
   const bool as_sent = end.signal == signal_;
   const bool by_itself = ends_by_itself_ && end.exit_code == 0;
-  // On a busy machine a server may be too slow for this lease.
-  const bool is_busy = stretched(milliseconds(1)) > milliseconds(4) * slower;
+  // On a busy machine, or one that stalls, a server may be too slow for this lease.
+  const milliseconds load = std::max(load_before_, stretched(milliseconds(1)));
+  const bool is_busy = load > milliseconds(4) * slower || witness_.longest() > ttl / 5;
   const bool has_server = !scene_.url().starts_with("local:");
   const bool too_slow = is_busy && has_server && (end.exit_code == 69 || end.exit_code == 79);
   if (!as_sent && !by_itself && !too_slow)

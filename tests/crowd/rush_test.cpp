@@ -16,7 +16,7 @@ TEST_CASE("four hundred jobs of one host that begin at once all run") {
   Process shell = scene.start_shell(
       "i=0; while [ $i -lt 400 ]; do i=$((i + 1)); "
       "\"$DLOCK\" run -q -k rush -- \"$STAMP\" \"$LOG\" ran rush & done; wait");
-  CHECK(eventually([&] { return !shell.running(); }, milliseconds(120'000)));
+  CHECK(eventually([&] { return !shell.running(); }, milliseconds(300'000)));
   const Result result = shell.wait();
   CHECK(result.err == "");
   std::size_t ran = 0;

@@ -152,10 +152,6 @@ std::string RedisScene::may_stay(std::vector<std::string> keys) const {
   return sorted(std::move(keys));
 }
 
-namespace {
-
-/// By how much the wall clock is ahead of BootClock. Both are to be read at one moment, and on a
-/// busy machine a lot may come between.
 std::chrono::nanoseconds wall_ahead() {
   while (true) {
     const auto before = BootClock::now();
@@ -163,8 +159,6 @@ std::chrono::nanoseconds wall_ahead() {
     if (BootClock::now() - before <= milliseconds(5)) return wall - before.time_since_epoch();
   }
 }
-
-}  // namespace
 
 Deadline lease_end(const RedisServer& server, const std::string& key) {
   const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});

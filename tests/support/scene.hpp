@@ -104,6 +104,10 @@ class RedisScene final : public Scene {
 /// them is kept; where a server may be slow, once it has forgotten the rest.
 bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys);
 
+/// By how much the wall clock is ahead of BootClock. Both are to be read at one moment, and on a
+/// busy machine a lot may come between.
+std::chrono::nanoseconds wall_ahead();
+
 /// When a hold of `key` ends by what the server has stored, on the clock of this process.
 Deadline lease_end(const RedisServer& server, const std::string& key);
 

@@ -14,7 +14,7 @@
 namespace dlock::test {
 namespace {
 
-constexpr timeval reply_within{5, 0};
+constexpr timeval reply_within{20, 0};
 
 std::string server_program() {
   const char* named = std::getenv("DLOCK_TEST_REDIS_SERVER");

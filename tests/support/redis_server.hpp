@@ -22,12 +22,12 @@ struct Reply {
 };
 
 struct RedisOptions {
-  bool tcp = false;                            ///< also on a free port of 127.0.0.1
-  bool sentinel = false;                       ///< a Sentinel instead
-  std::string password;                        ///< requirepass; `command` uses it
-  std::vector<std::string> config;             ///< further lines of redis.conf, after ours
-  std::map<std::string, std::string> env;      ///< such as ShimClock::environment()
-  int port = 0;                                ///< on this port of 127.0.0.1, free or not
+  bool tcp = false;                        ///< also on a free port of 127.0.0.1
+  bool sentinel = false;                   ///< a Sentinel instead
+  std::string password;                    ///< requirepass; `command` uses it
+  std::vector<std::string> config;         ///< further lines of redis.conf, after ours
+  std::map<std::string, std::string> env;  ///< such as ShimClock::environment()
+  int port = 0;                            ///< on this port of 127.0.0.1, which the caller keeps
   std::map<std::string, std::string> files{};  ///< put into its directory before it starts
   bool tls = false;  ///< also on a free TLS port; `config` names the files
 };
@@ -51,7 +51,7 @@ class RedisServer {
   /// What it has logged since it was started.
   std::string log() const { return process_->out(); }
 
-  /// Sends one command on a connection of its own. Error where there is no reply in 5 s.
+  /// Sends one command on a connection of its own. Error where there is no reply in 20 s.
   Reply command(const std::vector<std::string>& words) const;
 
   void kill_hard();  ///< kill -9, and gone when this returns

@@ -113,16 +113,18 @@ void EtcdServers::await_leader() {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (!members_[i].process || members_[i].stopped) continue;
     EtcdClient one({endpoint(i)}, "etcd");
-    const bool up = eventually([&] {
-      try {
-        one.done({"kv/range", {{"key", to_base64("x")}}}, EtcdClient::Repeat::yes,
-                 {later(BootClock::now(), milliseconds(1000)), -1});
-        return true;
-      } catch (const Error& error) {
-        // One that requires a password is up.
-        return error.kind() == ErrorKind::denied;
-      }
-    });
+    const bool up = eventually(
+        [&] {
+          try {
+            one.done({"kv/range", {{"key", to_base64("x")}}}, EtcdClient::Repeat::yes,
+                     {later(BootClock::now(), milliseconds(1000)), -1});
+            return true;
+          } catch (const Error& error) {
+            // One that requires a password is up.
+            return error.kind() == ErrorKind::denied;
+          }
+        },
+        time_to_come_up);
     if (!up) {
       throw Error(ErrorKind::host_refused, "etcd did not come up: " + members_[i].process->out());
     }

@@ -7,6 +7,10 @@
 
 namespace dlock::test {
 
+/// How long servers may take to come up, on a machine that does much else: of three JVMs each needs
+/// seconds of a processor.
+constexpr milliseconds time_to_come_up{120'000};
+
 /// Whether `condition()` becomes true `within` the time; asks every 2 ms, so that a test waits for
 /// what it needs and never longer. For CHECK(eventually([&] { return ...; })); a failure says on
 /// stderr where and how long it waited.

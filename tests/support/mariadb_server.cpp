@@ -69,7 +69,7 @@ void MariaDbServer::start() {
           return false;
         }
       },
-      milliseconds(30'000));
+      time_to_come_up);
   if (!up) throw Error(ErrorKind::host_refused, "mariadbd did not come up: " + log());
   query("CREATE DATABASE IF NOT EXISTS " + std::string(database_name));
   connection_.emplace(address(false), "mariadb");

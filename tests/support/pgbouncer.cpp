@@ -44,7 +44,7 @@ void PgBouncer::start() {
           return false;
         }
       },
-      milliseconds(30'000));
+      time_to_come_up);
   if (!up) throw Error(ErrorKind::host_refused, "pgbouncer did not come up: " + process_->out());
 }
 

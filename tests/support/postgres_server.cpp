@@ -78,7 +78,7 @@ void PostgresServer::start() {
           return false;
         }
       },
-      milliseconds(30'000));
+      time_to_come_up);
   if (!up) throw Error(ErrorKind::host_refused, "postgres did not come up: " + log());
 }
 

@@ -21,9 +21,9 @@ class SilentAddress {
     const Fd& listener = sockets_.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (bind(listener.get(), name(), sizeof address_) != 0) throw_errno("bind");
     if (listen(listener.get(), 0) != 0) throw_errno("listen");
-    // Nobody accepts these, and with them its queue is full.
+    // Nobody accepts these. The first is in the queue when this returns, which is full with it.
     for (int i = 0; i < 4; ++i) {
-      const int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+      const int type = SOCK_STREAM | SOCK_CLOEXEC | (i == 0 ? 0 : SOCK_NONBLOCK);
       const Fd& queued = sockets_.emplace_back(socket(AF_INET, type, 0));
       connect(queued.get(), name(), sizeof address_);
     }

@@ -99,7 +99,7 @@ std::size_t ZooKeeperServers::leader() {
 void ZooKeeperServers::await_service() {
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     if (!servers_[i].process || servers_[i].stopped) continue;
-    const bool up = eventually([&] { return !mode_of(endpoint(i)).empty(); });
+    const bool up = eventually([&] { return !mode_of(endpoint(i)).empty(); }, time_to_come_up);
     if (!up) {
       throw Error(ErrorKind::host_refused,
                   "ZooKeeper did not come up: " + servers_[i].process->out());

@@ -31,8 +31,11 @@ class FakeStore final : public Store {
 
   Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
     const Deadline sent = BootClock::now();
-    in_renewal_ = true;
-    while (stopping_) poll_until({}, later(BootClock::now(), milliseconds(1)));
+    while (stopping_) {
+      in_renewal_ =
+          true;  // only now: one that is just passing would be taken for one that is stopped
+      poll_until({}, later(BootClock::now(), milliseconds(1)));
+    }
     in_renewal_ = false;
     ++renewals_;
     const std::lock_guard guard(mutex_);

@@ -5,6 +5,7 @@
 #include "commands/wait_log.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/process.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {
@@ -53,20 +54,13 @@ TEST_CASE("the lines of a wait say what was told last, and end with it") {
   CHECK(written.text() == all);
 }
 
-/// How many threads this process has.
-std::string threads() {
-  const std::string status = read_file("/proc/self/status");
-  const auto at = status.find("Threads:");
-  return status.substr(at, status.find('\n', at) - at);
-}
-
 TEST_CASE("a wait that ends before its first line is near has no thread") {
   const Log log(false, false);
-  const std::string before = threads();
+  const std::size_t before = settled_thread_count();
   WaitLog lines(log);
   lines.begin([](milliseconds) { return std::string("first"); });
   lines.change([](milliseconds) { return std::string("second"); });
-  CHECK(threads() == before);
+  CHECK(thread_count() == before);
 }
 
 TEST_CASE("a wait that nobody may change for long has its thread at once") {
@@ -74,9 +68,9 @@ TEST_CASE("a wait that nobody may change for long has its thread at once") {
   const Log log(false, false);
   WaitLog lines(log);
   lines.begin([](milliseconds) { return std::string("held"); });
-  const std::string before = threads();
+  const std::size_t before = settled_thread_count();
   lines.change_for_long([](milliseconds) { return std::string("away"); });
-  CHECK(threads() != before);
+  CHECK(thread_count() == before + 1);
 }
 
 TEST_CASE("a quiet wait is not told of") {

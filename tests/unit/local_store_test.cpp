@@ -17,6 +17,7 @@
 #include "local/directory.hpp"
 #include "local/state_slots.hpp"
 #include "local_support.hpp"
+#include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"
 
@@ -384,7 +385,7 @@ TEST_CASE("users who share a sticky directory wait for and wake one another") {
     wait_for_lock(theirs, claim_on("k"));
     _exit(7);
   });
-  while (store.inspect({{{"k"}}, {}}, {})[0].waiters.empty()) usleep(1000);
+  REQUIRE(eventually([&] { return !store.inspect({{{"k"}}, {}}, {})[0].waiters.empty(); }));
   store.release(first, {}, {});
   CHECK(other.wait() == 7);
 }
@@ -457,9 +458,9 @@ TEST_CASE("a new key's file takes away what was free for a week, and nothing you
       sleep_for_ever();
     };
     const Forked holder(ask);
-    while (state().holders.empty()) usleep(1000);
+    REQUIRE(eventually([&] { return !state().holders.empty(); }));
     const Forked waiter(ask);
-    while (state().waiters.empty()) usleep(1000);
+    REQUIRE(eventually([&] { return !state().waiters.empty(); }));
   }
   age("dead.dlock", 8);
   age("old.dlock", 8);

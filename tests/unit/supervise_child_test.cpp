@@ -275,7 +275,8 @@ TEST_CASE("what the command leaves behind is reaped while it runs and lives on a
       Process(supervised(shell("i=0; while [ $i -lt 1000 ]; do (true &); i=$((i+1)); done;"
                                "(setsid sleep 60 >/dev/null 2>&1 & echo $!); while [ ! -e " +
                                (dir / "go") + " ]; do sleep 0.01; done")));
-  REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
+  // Two thousand processes, one after the other: on a busy machine that takes a while.
+  REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }, milliseconds(200'000)));
   const pid_t daemon = std::stoi(dlock.out());
   const auto number = std::to_string(dlock.pid());
   const auto children = "/proc/" + number + "/task/" + number + "/children";

@@ -283,14 +283,12 @@ TEST_CASE("a child of a session leader, whom nobody could continue, survives ^Z"
   fcntl(master, F_SETFL, O_NONBLOCK);
   std::string screen;
   const auto shows = [&](const std::string& text) {
-    return eventually(
-        [&] {
-          char block[512];
-          const ssize_t got = read(terminal.get(), block, sizeof block);
-          if (got > 0) screen.append(block, static_cast<std::size_t>(got));
-          return screen.find(text) != std::string::npos;
-        },
-        milliseconds(5000));
+    return eventually([&] {
+      char block[512];
+      const ssize_t got = read(terminal.get(), block, sizeof block);
+      if (got > 0) screen.append(block, static_cast<std::size_t>(got));
+      return screen.find(text) != std::string::npos;
+    });
   };
   REQUIRE(eventually([&] { return tcgetpgrp(master) != dlock && tcgetpgrp(master) > 0; }));
   CHECK(write(master, "\x1a", 1) == 1);

@@ -7,12 +7,14 @@
 #include <map>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "chaos/client.hpp"
 #include "chaos/database_pair.hpp"
 #include "support/installed.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/pgbouncer.hpp"
+#include "support/stall_witness.hpp"
 
 namespace dlock::test {
 namespace {
@@ -66,7 +68,7 @@ class DatabaseCrowd {
       if (client->key() != key) continue;
       all.insert(all.end(), client->held().begin(), client->held().end());
     }
-    return all;
+    return apart_from_stalls(std::move(all), machine_.stalls());
   }
   std::map<std::string, int> outcomes() const {
     std::map<std::string, int> all;
@@ -85,6 +87,7 @@ class DatabaseCrowd {
 
  private:
   const DatabaseScene& scene_;
+  StallWitness machine_;
   std::atomic<bool> end_ = false;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<std::thread> threads_;

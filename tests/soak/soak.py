@@ -37,14 +37,21 @@ class Server:
         self.argv, self.is_up, self.log, self.how = argv, is_up, log, how
         self.process = None
 
-    def start(self):
+    def begin(self):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.argv, **QUIET, stderr=log, **self.how)
+
+    def start(self):
+        self.begin()
         end = time.monotonic() + 60
         while not self.is_up():
-            if time.monotonic() > end or self.process.poll() is not None:
+            if time.monotonic() > end:
                 raise RuntimeError(f"{self.argv[0]} did not come up: see {self.log}")
             time.sleep(0.05)
+            # A PostgreSQL refuses to start while children of the one that was killed are left, and a
+            # busy machine may need longer to end these than it has been given.
+            if self.process.poll() is not None:
+                self.begin()
 
     def kill(self):
         self.process.kill()
@@ -133,6 +140,38 @@ def engines_in(folder):
     return found
 
 
+class StallWitness(threading.Thread):
+    """Notes when the machine did not let it run, in nanoseconds of the clock of the hearts."""
+
+    PAUSE = 0.02
+    WORTH_NOTING = 150_000_000
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.stalls = []
+
+    def run(self):
+        while True:
+            due = self.now() + int(self.PAUSE * 1e9)
+            time.sleep(self.PAUSE)
+            if self.now() - due > self.WORTH_NOTING:
+                self.stalls.append((due, self.now()))
+
+    @staticmethod
+    def now():
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def end_of(self, first, last):
+        """The end of a command that dlock has to answer for: where the machine stood still when the
+        command was to be ended, dlock did not come to it either. What the command did from then on is cut
+        off, if that was for a moment after the stall at most."""
+        moment = 100_000_000
+        for begin, end in reversed(self.stalls):
+            if begin < last <= end + moment:
+                last = max(first, begin)
+        return last
+
+
 class Soak:
     def __init__(self, dlock, heart, folder, chance, brief):
         self.dlock, self.heart, self.folder, self.chance = dlock, heart, folder, chance
@@ -144,6 +183,7 @@ class Soak:
         self.outcomes = {}
         self.faults = {}
         self.complaints = []
+        self.machine = StallWitness()
 
     # -- clients
 
@@ -251,7 +291,8 @@ class Soak:
         for fence, pid, before, after, _ in BEAT.iter_unpack(whole[: len(whole) // BEAT.size * BEAT.size]):
             first, last = held.get((pid, fence), (before, after))[:2]
             held[(pid, fence)] = (min(first, before), max(last, after))
-        return sorted((first, last, fence, pid) for (pid, fence), (first, last) in held.items())
+        return sorted((first, self.machine.end_of(first, last), fence, pid)
+                      for (pid, fence), (first, last) in held.items())
 
     def check_alone(self, engine, key):
         latest = (0, 0, 0, 0)
@@ -348,6 +389,7 @@ def main():
         threads = [threading.Thread(target=soak.client) for _ in range(CLIENTS)]
         threads += [threading.Thread(target=soak.faults_until_end, args=(soak.hurt_client, 0.15))]
         threads += [threading.Thread(target=soak.faults_until_end, args=(soak.hurt_server, 1.5))]
+        soak.machine.start()
         for thread in threads:
             thread.start()
         time.sleep(min(10, minutes * 20))

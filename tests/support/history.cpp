@@ -50,6 +50,24 @@ Verdict judge(std::vector<Held> history) {
   return verdict;
 }
 
+std::vector<Held> apart_from_stalls(std::vector<Held> history, const std::vector<Stall>& stalls) {
+  constexpr std::chrono::nanoseconds a_moment = milliseconds(100);
+  const auto ns = [](Deadline at) { return at.time_since_epoch().count(); };
+  for (Held& held : history) {
+    // The last first: one stall may follow the other.
+    for (auto stall = stalls.rbegin(); stall != stalls.rend(); ++stall) {
+      if (held.vague || ns(stall->from) >= held.last_ns) continue;
+      if (ns(stall->to) + a_moment.count() < held.last_ns) break;
+      if (ns(stall->from) > held.first_ns) {
+        held.last_ns = ns(stall->from);
+      } else {
+        held.vague = true;
+      }
+    }
+  }
+  return history;
+}
+
 std::size_t most_at_once(const std::vector<Held>& history) {
   std::vector<std::pair<std::int64_t, int>> changes;
   for (const Held& held : history) {

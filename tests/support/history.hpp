@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/heart.hpp"
+#include "support/stall_witness.hpp"
 
 namespace dlock::test {
 
@@ -29,6 +30,11 @@ struct Verdict {
 };
 
 Verdict judge(std::vector<Held> history);
+
+/// The same, as far as the holds are dlock's to answer for: where the machine stood still when a
+/// command was to be ended, dlock did not come to it either, so what the command did from then on
+/// is cut off, if that was for a moment after the stall at most.
+std::vector<Held> apart_from_stalls(std::vector<Held> history, const std::vector<Stall>& stalls);
 
 /// How many were held for certain at the same moment at most.
 std::size_t most_at_once(const std::vector<Held>& history);

@@ -2,15 +2,23 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/wait.hpp"
 
 namespace dlock::test {
 
-/// A thread that wakes up a hundred times a second, and notes how late it was at most: whether the
-/// machine let everybody run while this lived.
+/// A time in which the machine did not let a thread run that had something to do.
+struct Stall {
+  Deadline from;
+  Deadline to;
+};
+
+/// A thread that wakes up a hundred times a second, and notes how late it was: whether the machine
+/// let everybody run while this lived.
 class StallWitness {
  public:
   StallWitness() : thread_([this] { watch(); }) {}
@@ -23,20 +31,37 @@ class StallWitness {
 
   /// Also of a stall after which the thread has not run yet.
   std::chrono::nanoseconds longest() const {
-    return std::max<std::chrono::nanoseconds>(longest_, BootClock::now() - due_.load());
+    // In this order: what the thread notes meanwhile is then seen in the one or in the other.
+    const Deadline due = due_;
+    const std::chrono::nanoseconds late = BootClock::now() - due;
+    return std::max(longest_.load(), late);
+  }
+
+  /// Those of 50 ms and more, in their order.
+  std::vector<Stall> stalls() const {
+    const std::lock_guard guard(mutex_);
+    return stalls_;
   }
 
  private:
   void watch() {
-    for (; !sleep_until(due_, end_.fd()); due_ = next()) {
-      longest_ = std::max<std::chrono::nanoseconds>(longest_, BootClock::now() - due_.load());
-    }
+    for (; !sleep_until(due_, end_.fd()); due_ = next()) note({due_, BootClock::now()});
+  }
+  void note(const Stall& stall) {
+    constexpr milliseconds worth_noting{50};
+    const std::chrono::nanoseconds late = stall.to - stall.from;
+    longest_ = std::max(longest_.load(), late);
+    if (late < worth_noting) return;
+    const std::lock_guard guard(mutex_);
+    stalls_.push_back(stall);
   }
   static Deadline next() { return later(BootClock::now(), milliseconds(10)); }
 
   Event end_;
   std::atomic<std::chrono::nanoseconds> longest_{};
   std::atomic<Deadline> due_{next()};
+  mutable std::mutex mutex_;  ///< guards stalls_
+  std::vector<Stall> stalls_;
   std::thread thread_;  ///< last, as it uses the above
 };
 

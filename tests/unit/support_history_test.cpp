@@ -71,6 +71,26 @@ TEST_CASE("a grant of which nobody knows when it ended overlaps nothing, but has
   CHECK(counts({held(2, 0, 100), vague(2, 101, 200)}) == Counts{0, 1, 0});
 }
 
+TEST_CASE("what a command did for a moment after a stall is cut off, and nothing else") {
+  constexpr std::int64_t ms = 1'000'000;
+  const auto stall = [](std::int64_t from, std::int64_t to) {
+    return Stall{Deadline(milliseconds(from)), Deadline(milliseconds(to))};
+  };
+  const auto cut = [](const Held& one, const std::vector<Stall>& stalls) {
+    const Held found = apart_from_stalls({one}, stalls).front();
+    return found.vague ? -1 : found.last_ns / ms;
+  };
+  const Held one = held(1, 1000 * ms, 2000 * ms);
+  CHECK(cut(one, {}) == 2000);
+  CHECK(cut(one, {stall(1500, 1950)}) == 1500);
+  CHECK(cut(one, {stall(1500, 2500)}) == 1500);
+  CHECK(cut(one, {stall(1200, 1450), stall(1500, 1950)}) == 1200);
+  CHECK(cut(one, {stall(1100, 1300), stall(1500, 1950)}) == 1500);
+  CHECK(cut(one, {stall(1500, 1850)}) == 2000);
+  CHECK(cut(one, {stall(2100, 2500)}) == 2000);
+  CHECK(cut(one, {stall(900, 1950)}) == -1);
+}
+
 TEST_CASE("of a semaphore the most who held at one moment are counted") {
   CHECK(most_at_once({}) == 0);
   CHECK(most_at_once({held(1, 0, 100), held(2, 100, 200)}) == 1);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "support/eventually.hpp"
 #include "support/process.hpp"
 #include "support/shell_terminal.hpp"
@@ -122,7 +123,9 @@ TEST_CASE("a job continued after its lease is killed before it runs another inst
   REQUIRE(terminal.shows("ready"));
   terminal.press("\x1a");
   REQUIRE(terminal.shows("Stopped"));
-  terminal.type("sleep 6.1; fg; echo fg-code-$?");
+  // Not by a sleep of the shell's, which would be another job that may be stopped.
+  poll_until({}, later(BootClock::now(), milliseconds(6100)));
+  terminal.type("fg; echo fg-code-$?");
   CHECK(terminal.shows("lost code=-1 signal=9"));
   CHECK(terminal.shows("fg-code-79"));
   CHECK(terminal.count("asked") == 0);

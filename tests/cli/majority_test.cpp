@@ -225,6 +225,9 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   const FleetScene scene(options);
   const Fleet& fleet = scene.fleet;
   Process other = scene.hold("b", "go", {"-t", "60"});
+  // It began as soon as two had it: were the first of them, which will forget, one of these, others
+  // would have a majority.
+  REQUIRE(eventually([&] { return held_on(fleet, "b") == 3; }));
   Process waiter = patient_start(
       [&] {
         return scene.start({"run", "-t", "8", "-k", "a", "-k", "b", "--", "echo", "ran"});
@@ -248,6 +251,7 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   CHECK(eventually([&] { return both_stand_on(0); }));
   // Without that one, too few would be left.
   fleet.proxy(2).refuse(true);
+  fleet.proxy(2).close_connections();
   for (int i = 0; i < 3; ++i) {
     const std::string before = majority_stored_hold(fleet.server(0), "a");
     CHECK(eventually([&] { return majority_stored_hold(fleet.server(0), "a") != before; }));

@@ -230,7 +230,7 @@ TEST_CASE("waiting: a signal ends it also while another process is inside the ke
   const Deadline told = BootClock::now();
   waiter.signal(SIGTERM);
   const auto result = waiter.wait();
-  CHECK(passed_since(told) < stretched(milliseconds(2500)));
+  CHECK(passed_since(told) < milliseconds(20'000));  // and not as long as the file is in use
   CHECK(result.signal == SIGTERM);
   CHECK(result.out == "");
   inside.reset();

@@ -30,6 +30,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   if (text.size() % 4 != 0) return std::nullopt;
   for (int padding = 0; padding < 2 && text.ends_with('='); ++padding) text.remove_suffix(1);
   std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
   std::uint32_t bits = 0;
   int known = 0;
   for (const char c : text) {

@@ -124,7 +124,8 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
   if (update.text.size() > largest_record()) {
     throw_unavailable(client_.name() +
                           ": too many wait or hold: the record of the key would have " +
-                          std::to_string(update.text.size()) + " bytes, of 1000000 that etcd takes",
+                          std::to_string(update.text.size()) + " bytes, of " +
+                          std::to_string(largest_record()) + " that it may have",
                       Cause::other_reply);
   }
   auto all = operations(name, over, update, call_options);
@@ -169,16 +170,41 @@ void EtcdBackend::write_more(const std::vector<json>& more, const CallOptions& c
   }
 }
 
+json EtcdBackend::page_from(const std::string& from, const std::string& prefix, int most,
+                            const CallOptions& call_options) {
+  json fields = range_fields(from, end_of_prefix(prefix));
+  for (; most > 0; most /= 4) {
+    fields["limit"] = std::to_string(most);
+    if (auto answer = client_.done_unless_large({"kv/range", fields}, call_options)) {
+      return std::move(*answer);
+    }
+  }
+  // It is not dlock's, whose values all fit.
+  fields["limit"] = "1";
+  fields["keys_only"] = true;
+  return client_.done({"kv/range", fields}, EtcdClient::Repeat::yes, call_options);
+}
+
+/// Throws if they do not lead on: the next page would begin with them again.
+EtcdRange EtcdBackend::keys_in(const json& answer, const std::string& from) const {
+  EtcdRange range = range_in(answer);
+  const auto is_before = [&](const EtcdEntry& entry) { return entry.key < from; };
+  if (std::any_of(range.entries.begin(), range.entries.end(), is_before) ||
+      (range.more && range.entries.empty())) {
+    throw_unavailable(name() + ": an answer that is not etcd's: it lists what was not asked for",
+                      Cause::other_reply);
+  }
+  return range;
+}
+
 RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after,
                              const CallOptions& call_options) {
   RecordPage page;
   std::string from = after + '\0';
   const Deadline sent = BootClock::now();
   do {
-    json fields = range_fields(from, end_of_prefix(prefix));
-    fields["limit"] = std::to_string(page_size);
-    const json answer = client_.done({"kv/range", fields}, EtcdClient::Repeat::yes, call_options);
-    const EtcdRange range = range_in(answer);
+    const json answer = page_from(from, prefix, page_size, call_options);
+    const EtcdRange range = keys_in(answer, from);
     if (page.records.empty())
       page.read = snapshot_from("", revision_in(answer), {}, sent, call_options);
     for (const EtcdEntry& entry : range.entries) {
@@ -216,9 +242,7 @@ std::int64_t EtcdBackend::count(const std::string& prefix, const CallOptions& ca
 
 void EtcdBackend::sweep(const std::string& prefix, const std::string& after,
                         const CallOptions& call_options) {
-  json fields = range_fields(after + '\0', end_of_prefix(prefix));
-  fields["limit"] = std::to_string(records_per_sweep);
-  const json answer = client_.done({"kv/range", fields}, EtcdClient::Repeat::yes, call_options);
+  const json answer = page_from(after + '\0', prefix, records_per_sweep, call_options);
   const microseconds now = wall_now().time_since_epoch();
   for (const EtcdEntry& entry : range_in(answer).entries) {
     const bool is_record = entry.key.find(before_life) == std::string::npos &&

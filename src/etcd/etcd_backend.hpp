@@ -36,8 +36,8 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
   CasLeases* leases() override { return this; }
-  /// etcd takes requests of 1.5 MB at most; this leaves room for the rest of one.
-  std::size_t largest_record() const override { return 1'000'000; }
+  /// Of an answer of 2 MiB the rest is for the lives of those that hold or wait.
+  std::size_t largest_record() const override { return 200'000; }
   void close() override;
   std::string name() const override { return client_.name(); }
 
@@ -70,6 +70,11 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   /// Throws Error{unavailable} if it is none that a lease can have.
   milliseconds span_of(const EtcdAnswer& answer, const char* name) const;
   void write_more(const std::vector<nlohmann::json>& operations, const CallOptions& call_options);
+  /// Of the keys under `prefix` those from `from` on, `most` of them or, where that would be too
+  /// large an answer, fewer. The value of a key that is too large by itself is left out.
+  nlohmann::json page_from(const std::string& from, const std::string& prefix, int most,
+                           const CallOptions& call_options);
+  EtcdRange keys_in(const nlohmann::json& answer, const std::string& from) const;
   void complete_last(RecordPage& page, const CallOptions& call_options);
   /// The next event of `keys` after the revision `after`; opens the stream unless it tells of them
   /// already.

@@ -20,6 +20,9 @@ constexpr milliseconds shortest_try{300};
 /// Between rounds of all servers, while they have no leader.
 constexpr milliseconds pause_between_rounds{100};
 
+/// Each request under way has it several times.
+constexpr std::size_t longest_token = 16'384;
+
 constexpr char login_path[] = "auth/authenticate";
 
 /// What went wrong with certificates is for people to mend, on this host or that.
@@ -41,62 +44,14 @@ std::string text_in(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Counts the parts of a text without keeping any, and stops where it is nested deeper, or has more
-/// of them, than an answer of etcd can have: a page of 500 keys with their leases and revisions.
-class WithinBounds final : public nlohmann::json_sax<json> {
- public:
-  bool null() override { return one_more(); }
-  bool boolean(bool) override { return one_more(); }
-  bool number_integer(number_integer_t) override { return one_more(); }
-  bool number_unsigned(number_unsigned_t) override { return one_more(); }
-  bool number_float(number_float_t, const string_t&) override { return one_more(); }
-  bool string(string_t&) override { return one_more(); }
-  bool binary(binary_t&) override { return one_more(); }
-  bool key(string_t&) override { return one_more(); }
-  bool start_object(std::size_t) override { return deeper(); }
-  bool start_array(std::size_t) override { return deeper(); }
-  bool end_object() override { return --depth_ >= 0; }
-  bool end_array() override { return --depth_ >= 0; }
-  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
-    return false;
-  }
-
- private:
-  bool one_more() { return ++parts_ <= 50'000; }
-  bool deeper() { return ++depth_ <= 16 && one_more(); }
-
-  int parts_ = 0;
-  int depth_ = 0;
-};
-
-/// Discarded where it is no JSON, or out of these bounds.
-json parse_bounded(std::string_view text) {
-  WithinBounds bounds;
-  if (!json::sax_parse(text, &bounds)) return json(json::value_t::discarded);
-  return json::parse(text, nullptr, false);
-}
-
-EtcdAnswer error_from(const json& error, std::string message) {
-  EtcdAnswer answer;
-  for (const char* name : {"code", "grpc_code"}) {
-    const auto code = error.find(name);
-    if (code != error.end() && code->is_number_integer()) {
-      answer.code = static_cast<EtcdCode>(code->get<int>());
-    }
-  }
-  if (answer.code == EtcdCode::ok) answer.code = EtcdCode::unavailable;
-  answer.message = std::move(message);
-  return answer;
-}
-
-/// Nothing if it is not of etcd's gateway, but of a proxy or another product.
-std::optional<EtcdAnswer> answer_in(const HttpCall& call) {
+/// Nothing if it is not of etcd's gateway, but of a proxy or another product, or has no room.
+std::optional<EtcdAnswer> answer_in(const HttpCall& call, AnswerRoom& room) {
   constexpr long http_ok = 200;
   constexpr EtcdCode last_code = EtcdCode::unauthenticated;
   // An answer that comes as a stream ends with a line for each part, here one.
   std::string_view text = call.answer;
   while (text.ends_with('\n')) text.remove_suffix(1);
-  auto answer = parse_answer(text);
+  auto answer = parse_answer(text, room);
   if (!answer) return std::nullopt;
   const bool is_error = answer->code != EtcdCode::ok;
   const bool is_of_etcd = is_error ? answer->code <= last_code : call.status == http_ok;
@@ -106,9 +61,10 @@ std::optional<EtcdAnswer> answer_in(const HttpCall& call) {
 
 /// For people, where answer_in() has nothing.
 std::string other_answer(const HttpCall& call) {
-  const std::string line = call.answer.substr(0, call.answer.find('\n'));
+  std::string line = call.answer.substr(0, 60);
+  line.resize(std::min(line.size(), line.find('\n')));
   return "not the gateway of an etcd 3.4 or later: it answers " + std::to_string(call.status) +
-         (line.empty() ? "" : " " + escaped(line.substr(0, 60)));
+         (line.empty() ? "" : " " + escaped(line));
 }
 
 /// Whether another server may do it. A member that has just lost the lead says so by a code that
@@ -129,27 +85,6 @@ bool is_of_old_login(const EtcdAnswer& answer) {
 }
 
 }  // namespace
-
-std::optional<EtcdAnswer> parse_answer(std::string_view text) {
-  const json parsed = parse_bounded(text);
-  if (!parsed.is_object()) return std::nullopt;
-  const auto error = parsed.find("error");
-  if (error != parsed.end() && error->is_object()) {
-    return error_from(*error, text_in(*error, "message"));
-  }
-  if (error != parsed.end() && error->is_string()) {
-    return error_from(parsed, error->get<std::string>());
-  }
-  // An error of etcd 3.6 has no field of that name.
-  const auto code = parsed.find("code");
-  if (error == parsed.end() && code != parsed.end() && code->is_number_integer()) {
-    return error_from(parsed, text_in(parsed, "message"));
-  }
-  const auto result = parsed.find("result");
-  EtcdAnswer answer;
-  answer.fields = result != parsed.end() && result->is_object() ? *result : parsed;
-  return answer;
-}
 
 EtcdClient::EtcdClient(std::vector<Endpoint> servers, std::string shown)
     : servers_(std::move(servers)),
@@ -219,7 +154,7 @@ void EtcdClient::refuse(const EtcdAnswer& failed) const {
 }
 
 void EtcdClient::pass_over(const std::string& why, Cause cause, ErrorKind kind) {
-  is_electing_ = false;
+  is_electing_ = was_too_large_ = false;
   trouble_ = Error(kind, server_name() + ": " + why, cause);
   // A server that does not answer may be silent on its stream, too.
   if (stream_server_ == current_) http_.close_stream();
@@ -233,6 +168,9 @@ void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>
   if (answer) {
     pass_over(escaped(answer->message), Cause::none);
     is_electing_ = true;
+  } else if (call.too_large) {
+    pass_over(too_large_answer, Cause::none);
+    was_too_large_ = true;
   } else if (call.code == CURLE_OK) {
     pass_over(other_answer(call), Cause::other_reply);
   } else if (is_refused_certificate(call) && !(has_answered_ && is_of_a_file(call))) {
@@ -268,12 +206,15 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     calls.push_back({address_of_request(request.path), request.fields.dump(), once});
   http_.post(calls, call_options);
   std::vector<EtcdAnswer> answers;
-  for (const HttpCall& call : calls) {
+  AnswerRoom room;
+  for (HttpCall& call : calls) {
     std::optional<EtcdAnswer> answer;
-    if (call.code == CURLE_OK) answer = answer_in(call);
+    if (call.code == CURLE_OK) answer = answer_in(call, room);
+    call.too_large = call.too_large || room.exceeded();
     if (answer && !is_away(*answer)) {
       has_answered_ = true;
       answers.push_back(std::move(*answer));
+      std::string().swap(call.answer);  // with its memory: the next answer may need the room
       continue;
     }
     pass_over(call, answer);
@@ -292,7 +233,11 @@ void EtcdClient::log_in(const CallOptions& call_options) {
   try {
     const auto answers = ask(request, Repeat::yes, call_options);
     if (answers.front().code != EtcdCode::ok) refuse(answers.front());
-    http_.set_authorization(text_in(answers.front().fields, "token"));
+    const std::string token = text_in(answers.front().fields, "token");
+    if (token.size() > longest_token) {
+      throw_unavailable(shown_ + ": a login token that is too large", Cause::other_reply);
+    }
+    http_.set_authorization(token);
   } catch (...) {
     logged_in_ = false;
     throw;
@@ -332,6 +277,17 @@ json EtcdClient::done(const EtcdRequest& request, Repeat repeat, const CallOptio
   auto answers = ask({request}, repeat, call_options);
   if (answers.front().code != EtcdCode::ok) refuse(answers.front());
   return std::move(answers.front().fields);
+}
+
+std::optional<json> EtcdClient::done_unless_large(const EtcdRequest& request,
+                                                  const CallOptions& call_options) {
+  was_too_large_ = false;
+  try {
+    return done(request, Repeat::yes, call_options);
+  } catch (const Error& error) {
+    if (!was_too_large_ || error.kind() != ErrorKind::unavailable) throw;
+    return std::nullopt;
+  }
 }
 
 void EtcdClient::open_stream(const std::string& path, const std::string& body) {

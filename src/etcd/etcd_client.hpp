@@ -9,32 +9,14 @@
 #include "base/call_options.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
+#include "etcd/etcd_answer.hpp"
 #include "etcd/http_client.hpp"
 
 namespace dlock {
 
-/// The codes of gRPC that etcd's gateway answers with, as far as they are told apart.
-enum class EtcdCode : int {
-  ok = 0,
-  unknown = 2,
-  invalid_argument = 3,
-  not_found = 5,
-  permission_denied = 7,
-  resource_exhausted = 8,
-  failed_precondition = 9,
-  unavailable = 14,
-  unauthenticated = 16,
-};
-
 /// A request to the gateway: what follows `/v3/`, and its fields.
 struct EtcdRequest {
   std::string path;
-  nlohmann::json fields = nlohmann::json::object();
-};
-
-struct EtcdAnswer {
-  EtcdCode code = EtcdCode::ok;
-  std::string message{};  ///< of an error, unescaped
   nlohmann::json fields = nlohmann::json::object();
 };
 
@@ -52,6 +34,9 @@ class EtcdClient {
                               const CallOptions& call_options);
   /// One request; throws what an error means.
   nlohmann::json done(const EtcdRequest& request, Repeat repeat, const CallOptions& call_options);
+  /// The same; nothing if the answer is too large, so that less may be asked for.
+  std::optional<nlohmann::json> done_unless_large(const EtcdRequest& request,
+                                                  const CallOptions& call_options);
   /// Throws what an error means to people.
   [[noreturn]] void refuse(const EtcdAnswer& failed) const;
 
@@ -88,10 +73,7 @@ class EtcdClient {
   bool has_answered_ = false;     ///< one of the servers
   std::optional<Error> trouble_;  ///< the last that kept a server from answering
   bool is_electing_ = false;      ///< it answered that it is unavailable
+  bool was_too_large_ = false;    ///< its answer
 };
-
-/// One answer of the gateway's; one that begins with `{"result"` or `{"error"` is one of a stream.
-/// Nothing if `text` is none.
-std::optional<EtcdAnswer> parse_answer(std::string_view text);
 
 }  // namespace dlock

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <utility>
 
 #include "base/duration.hpp"
 #include "etcd/base64.hpp"
@@ -34,7 +35,8 @@ EtcdEntry entry_from(const json& kv) {
 
 std::string text_of(const json& object, const char* name) {
   const json& text = member(object, name);
-  return text.is_string() ? text.get<std::string>() : "";
+  constexpr std::size_t longest = 1'000;
+  return text.is_string() ? text.get_ref<const std::string&>().substr(0, longest) : "";
 }
 
 bool is_true(const json& object, const char* name) {
@@ -65,7 +67,9 @@ std::int64_t revision_in(const json& answer) {
 
 EtcdRange range_in(const json& answer) {
   EtcdRange range;
-  for (const json& kv : member(answer, "kvs")) range.entries.push_back(entry_from(kv));
+  const json& kvs = member(answer, "kvs");
+  range.entries.reserve(kvs.size());
+  for (const json& kv : kvs) range.entries.push_back(entry_from(kv));
   range.more = is_true(answer, "more");
   range.count = number_in(answer, "count");
   return range;
@@ -99,10 +103,13 @@ json delete_operation(std::string_view key) {
 
 std::vector<EtcdEvent> events_in(const json& answer) {
   std::vector<EtcdEvent> events;
-  for (const json& event : member(answer, "events")) {
-    const EtcdEntry entry = entry_from(member(event, "kv"));
+  const json& told = member(answer, "events");
+  events.reserve(told.size());
+  for (const json& event : told) {
+    EtcdEntry entry = entry_from(member(event, "kv"));
     const json& type = member(event, "type");
-    events.push_back({entry.key, entry.value, entry.version, type == "DELETE"});
+    events.push_back(
+        {std::move(entry.key), std::move(entry.value), entry.version, type == "DELETE"});
   }
   return events;
 }

@@ -33,7 +33,7 @@ std::int64_t number_in(const nlohmann::json& object, const char* name);
 /// A number of seconds, 0 if it is left out or negative; nothing if it is more than can be reckoned
 /// with.
 std::optional<milliseconds> span_in(const nlohmann::json& object, const char* name);
-/// A text, empty if it is left out or is none.
+/// A text, of which more than a sentence is cut off; empty if it is left out or is none.
 std::string text_of(const nlohmann::json& object, const char* name);
 /// Whether it is there, and true.
 bool is_true(const nlohmann::json& object, const char* name);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,9 +17,13 @@
 namespace dlock {
 namespace {
 
-/// Of all answers under way. More is none of etcd's: a value has 1.5 MiB at most, and few of a page
-/// are large.
-constexpr std::size_t largest_answers = 6u << 20;
+/// A value of etcd's has 1.5 MiB at most, and 2 MiB in base64; of dlock's records each has less.
+constexpr std::size_t largest_answer = 2u << 20;
+/// Of all under way.
+constexpr std::size_t largest_answers = largest_answer + largest_answer / 8;
+/// Of one answer: the library keeps each of its headers.
+constexpr std::size_t largest_headers = 65'536;
+constexpr int most_headers = 200;
 constexpr milliseconds longest_poll{3'600'000};
 constexpr milliseconds longest_poll_of_connect{100};
 /// Of a stream, which has no deadline.
@@ -45,10 +51,24 @@ std::set<int> inheritable_descriptors() {
   return found;
 }
 
-/// More than `Transfer::append` takes, or headers longer than libcurl takes, which it calls a lack
-/// of memory.
+/// More than `Transfer` takes, or headers longer than libcurl takes, which it calls a lack of
+/// memory before its version 8.6, and then CURLE_TOO_LARGE.
 bool is_too_large(CURLcode code) {
-  return code == CURLE_WRITE_ERROR || code == CURLE_OUT_OF_MEMORY;
+  constexpr int too_large = 100;
+  return code == CURLE_WRITE_ERROR || code == CURLE_OUT_OF_MEMORY ||
+         static_cast<int>(code) == too_large;
+}
+
+/// Appends without the doubling of std::string: by a quarter, and at most to `largest_answer`.
+void append_tightly(std::string& text, std::string_view more) {
+  const std::size_t needed = text.size() + more.size();
+  if (needed > text.capacity()) {
+    std::string longer;
+    longer.reserve(std::max(needed, std::min(needed + needed / 4, largest_answer)));
+    longer += text;
+    text.swap(longer);
+  }
+  text += more;
 }
 
 /// By `Transfer::before_sending`, instead of sending it twice.
@@ -63,14 +83,28 @@ struct HttpClient::Transfer {
   /// Called by libcurl with a part of the answer to `transfer`.
   static std::size_t append(char* data, std::size_t size, std::size_t count, void* transfer) {
     auto& into = *static_cast<Transfer*>(transfer);
-    std::size_t bytes = size * count;
-    for (const Transfer* each : into.under_way) bytes += each->answer.size();
-    if (bytes > largest_answers) {
-      std::string().swap(into.answer);  // with its memory: the others may need the room
-      return 0;
+    const std::string_view more(data, size * count);
+    std::size_t all = more.size();
+    for (const Transfer* each : into.under_way) all += each->answer.size();
+    if (all <= largest_answers && into.answer.size() + more.size() <= largest_answer) {
+      try {
+        append_tightly(into.answer, more);
+        return more.size();
+      } catch (const std::bad_alloc&) {
+        // Not through libcurl, which is no C++: it ends the transfer.
+      }
     }
-    into.answer.append(data, size * count);
-    return size * count;
+    into.taken = into.looked_at = 0;
+    std::string().swap(into.answer);  // with its memory: the others may need the room
+    return 0;
+  }
+
+  /// Called by libcurl with each header of it, and with each that ends a part before it.
+  static std::size_t count_header(char*, std::size_t size, std::size_t count, void* transfer) {
+    auto& of = *static_cast<Transfer*>(transfer);
+    of.bytes_of_headers += size * count;
+    const bool few = ++of.headers <= most_headers && of.bytes_of_headers <= largest_headers;
+    return few ? size * count : 0;
   }
 
   /// Called by libcurl whenever it is about to send the request of `transfer`: after a kept
@@ -82,12 +116,31 @@ struct HttpClient::Transfer {
     return CURL_PREREQFUNC_OK;
   }
 
+  /// Nothing if none has come whole.
+  std::optional<std::string> next_line() {
+    const auto end = answer.find('\n', looked_at);
+    looked_at = std::min(end, answer.size());
+    if (end == std::string::npos) return std::nullopt;
+    std::string line = answer.substr(taken, end - taken);
+    taken = looked_at = end + 1;
+    // Not each time, as it moves all that follows.
+    if (taken > answer.size() / 2) {
+      answer.erase(0, taken);
+      taken = looked_at = 0;
+    }
+    return line;
+  }
+
   const std::vector<Transfer*>& under_way;  ///< this one among them
   CurlPtr handle;
   CurlListPtr connect_to;
   CurlListPtr resolved;
   std::string body;
   std::string answer;
+  std::size_t taken = 0;      ///< of it by next_line()
+  std::size_t looked_at = 0;  ///< up to here no further line ends
+  std::size_t bytes_of_headers = 0;
+  int headers = 0;
   bool once = false;
   bool sent = false;  ///< at least in part
   char trouble[CURL_ERROR_SIZE] = "";
@@ -173,6 +226,8 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_POSTFIELDS, transfer->body.c_str());
   set_option(handle, CURLOPT_WRITEFUNCTION, &Transfer::append);
   set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(transfer.get()));
+  set_option(handle, CURLOPT_HEADERFUNCTION, &Transfer::count_header);
+  set_option(handle, CURLOPT_HEADERDATA, static_cast<void*>(transfer.get()));
   set_option(handle, CURLOPT_PREREQDATA, static_cast<void*>(transfer.get()));
   // Before its version 7.80 libcurl does not tell: then it may have been sent whenever it fails.
   const auto tells = set_option(handle, CURLOPT_PREREQFUNCTION, &Transfer::before_sending);
@@ -265,8 +320,9 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
       libcurl().curl_easy_getinfo(transfer.handle.get(), CURLINFO_RESPONSE_CODE, &call.status);
     } else {
       const std::string said = transfer.trouble;
+      call.too_large = is_too_large(call.code);
       call.trouble = call.code == CURLE_OPERATION_TIMEDOUT ? "no answer in time"
-                     : is_too_large(call.code)             ? "an answer that is too large"
+                     : call.too_large                      ? too_large_answer
                      : is_cut_off(call.code) ? "the connection ended before the answer"
                      : said.empty()          ? libcurl().curl_easy_strerror(call.code)
                                              : escaped(said);
@@ -288,15 +344,10 @@ std::variant<std::string, HttpClient::StreamEnd> HttpClient::next_line(Deadline 
   while (true) {
     if (stream_ == nullptr) return StreamEnd::broken;
     work();
-    const auto line_end = stream_->answer.find('\n');
-    if (line_end != std::string::npos) {
-      std::string line = stream_->answer.substr(0, line_end);
-      stream_->answer.erase(0, line_end + 1);
-      return line;
-    }
+    if (auto line = stream_->next_line()) return std::move(*line);
     if (stream_->done) {
       // What is not etcd may answer with a line that does not end.
-      std::string rest = std::exchange(stream_->answer, {});
+      std::string rest = stream_->answer.substr(stream_->taken);
       close_stream();
       if (rest.empty()) return StreamEnd::broken;
       return rest;

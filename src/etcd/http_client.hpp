@@ -23,6 +23,9 @@ struct HttpAddress {
   std::string resolved{};
 };
 
+/// HttpCall::trouble of one that is.
+inline constexpr char too_large_answer[] = "an answer that is too large";
+
 /// One POST, and what came of it.
 struct HttpCall {
   HttpAddress to;
@@ -32,6 +35,7 @@ struct HttpCall {
   std::string answer{};       ///< its body
   std::string trouble{};      ///< why there was no answer, for people
   CURLcode code = CURLE_OK;   ///< the same for programs
+  bool too_large = false;     ///< there was an answer, longer than is taken
   bool may_have_come = true;  ///< the server may have the request
 };
 
@@ -49,9 +53,9 @@ class HttpClient {
   void set_authorization(const std::string& value);
 
   /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
-  /// without an answer at the deadline say so; one that would make all answers under way, the
-  /// stream included, more than 6 MiB is too large. Throws Error{interrupted}, and {usage} about
-  /// files that the settings of TLS name.
+  /// without an answer at the deadline say so; one that has more than 2 MiB, or that would make
+  /// all answers under way, the stream included, more than 2.25 MiB, is too large. Throws
+  /// Error{interrupted}, and {usage} about files that the settings of TLS name.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
   /// Asks for an answer that comes line by line, in place of the one before.

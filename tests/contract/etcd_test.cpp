@@ -136,17 +136,17 @@ TEST_CASE("etcd: a record that is too large for it is refused, and nothing is wr
   if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
   EtcdBackend backend(etcd.endpoints(), "etcd://of-the-test");
+  const std::size_t most = backend.largest_record();
   const Snapshot none = backend.read("dlock:k:a", "", soon());
   try {
-    backend.write("dlock:k:a", none, Update{std::string(1'000'001, 'x')}, soon());
+    backend.write("dlock:k:a", none, Update{std::string(most + 1, 'x')}, soon());
     FAIL("it was written");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::unavailable);
     CHECK(std::string(error.what()).find("too many wait or hold") != std::string::npos);
   }
   CHECK(etcd.keys().empty());
-  const auto written =
-      backend.write("dlock:k:a", none, Update{std::string(1'000'000, 'x')}, soon());
+  const auto written = backend.write("dlock:k:a", none, Update{std::string(most, 'x')}, soon());
   CHECK(std::holds_alternative<Version>(written));
 }
 

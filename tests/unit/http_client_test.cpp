@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "support/fake_server.hpp"
 #include "support/silent_address.hpp"
@@ -34,20 +37,73 @@ TEST_CASE("http: of a name's addresses one that is silent leaves time for the ne
   CHECK(code_of("127.0.0.2,127.0.0.1", milliseconds(8000)) == CURLE_OK);
 }
 
-TEST_CASE("answers of HTTP that come at once have one bound, so that two cannot take all memory") {
-  FakeServer server({answer_of(4 * mebibyte)}, true);
+/// What comes of so many requests at once, each of which is answered with `step`.
+std::vector<HttpCall> answered(std::size_t many, const Step& step) {
+  FakeServer server({step}, true);
   const HttpAddress to{"http://127.0.0.1:" + std::to_string(server.address().port) + "/"};
   HttpClient client(std::nullopt);
-  std::vector<HttpCall> one{{to, "{}"}}, two{{to, "{}"}, {to, "{}"}};
-  client.post(one, patiently());
-  CHECK(one[0].code == CURLE_OK);
-  CHECK(one[0].answer.size() == 4 * mebibyte);
-  client.post(two, patiently());
-  CHECK(two[0].answer.size() + two[1].answer.size() <= 6 * mebibyte);
-  const auto is_refused = [](const HttpCall& call) {
-    return call.code != CURLE_OK && call.trouble == "an answer that is too large";
+  std::vector<HttpCall> calls(many, HttpCall{to, "{}"});
+  client.post(calls, patiently());
+  return calls;
+}
+
+bool is_too_large(const HttpCall& call) {
+  return call.too_large && call.code != CURLE_OK && call.answer.empty() &&
+         call.trouble == "an answer that is too large";
+}
+
+TEST_CASE("http: an answer of 2 MiB is taken whole, and a larger one not at all") {
+  const auto largest = answered(1, answer_of(2 * mebibyte)).front();
+  CHECK(largest.code == CURLE_OK);
+  CHECK(!largest.too_large);
+  CHECK(largest.answer == std::string(2 * mebibyte, 'x'));
+  CHECK(largest.answer.capacity() <= 2 * mebibyte + 32);
+  CHECK(is_too_large(answered(1, answer_of(2 * mebibyte + 1)).front()));
+  CHECK(is_too_large(answered(1, flood("HTTP/1.1 200 OK\r\n\r\n")).front()));
+}
+
+TEST_CASE("http: answers that come at once have one bound, so that many cannot take all memory") {
+  const auto calls = answered(8, answer_of(mebibyte));
+  std::size_t bytes = 0;
+  for (const HttpCall& call : calls) bytes += call.answer.size();
+  CHECK(bytes <= 2 * mebibyte + mebibyte / 4);
+  CHECK(std::count_if(calls.begin(), calls.end(), is_too_large) >= 6);
+}
+
+TEST_CASE("http: headers have a bound, and so has what is before an answer") {
+  const auto headers = [](int many, const std::string& each) {
+    std::string all;
+    for (int i = 0; i < many; ++i) all += each;
+    return all;
   };
-  CHECK(std::count_if(two.begin(), two.end(), is_refused) == 1);
+  const std::string ok = "HTTP/1.1 200 OK\r\n", body = "Content-Length: 1\r\n\r\nx";
+  CHECK(answered(1, say(ok + headers(100, "a: b\r\n") + body)).front().answer == "x");
+  CHECK(is_too_large(answered(1, say(ok + headers(300, "a: b\r\n") + body)).front()));
+  const std::string long_one = "a: " + std::string(20'000, 'b') + "\r\n";
+  CHECK(is_too_large(answered(1, say(ok + headers(4, long_one) + body)).front()));
+  const std::string wait = "HTTP/1.1 100 Continue\r\n\r\n";
+  CHECK(is_too_large(answered(1, say(headers(300, wait) + ok + body)).front()));
+}
+
+TEST_CASE("http: a stream is told line by line, and one whose line does not end is broken") {
+  const std::string ok = "HTTP/1.1 200 OK\r\n\r\n";
+  FakeServer lines({say_and_close(ok + "one\ntwo\n\nthree\nrest")}, true);
+  FakeServer endless({flood(ok + "one\n")}, true);
+  HttpClient client(std::nullopt);
+  const auto told = [&](const FakeServer& server) {
+    client.open_stream({"http://127.0.0.1:" + std::to_string(server.address().port) + "/"}, "{}");
+    std::vector<std::string> all;
+    while (true) {
+      auto line = client.next_line(patiently().deadline, -1);
+      if (std::holds_alternative<HttpClient::StreamEnd>(line)) {
+        CHECK(std::get<HttpClient::StreamEnd>(line) == HttpClient::StreamEnd::broken);
+        return all;
+      }
+      all.push_back(std::get<std::string>(std::move(line)));
+    }
+  };
+  CHECK(told(lines) == std::vector<std::string>{"one", "two", "", "three", "rest"});
+  CHECK(told(endless) == std::vector<std::string>{"one"});
 }
 
 }  // namespace

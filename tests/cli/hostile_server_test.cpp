@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
 #include "support/heart.hpp"
+#include "support/limited_data.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/stretched.hpp"
 
@@ -29,19 +29,6 @@ namespace {
 
 /// Of the lies each point gets one of so many in a quick run, and its neighbours the others.
 constexpr std::size_t stride = 12;
-
-/// The stacks of threads are data: with the usual 8 MiB each a majority would start none.
-void limit_data_to(rlim_t bytes) {
-  const rlimit most{bytes, bytes}, stack{1UL << 20, 1UL << 20};
-  setrlimit(RLIMIT_DATA, &most);
-  setrlimit(RLIMIT_STACK, &stack);
-}
-
-/// As much as dlock may take for its own data, whatever a server sends.
-void limit_data() { limit_data_to(16UL << 20); }
-
-/// An answer of etcd may have 6 MiB, and is copied as it grows.
-void limit_data_at_etcd() { limit_data_to(32UL << 20); }
 
 /// A command that is lied to. A word that is one capital letter stands for the key of that letter;
 /// HELD, for one that another holds; HANDED, for one that another holds and releases as soon as the
@@ -238,7 +225,7 @@ void Victim::release_to_waiter(const Process& waiter, const LyingRelay& relay) c
 Result Victim::run(LyingRelay& relay) {
   ProcessOptions options;
   options.env["DLOCK_SERVER"] = place_.url(relay.addresses());
-  options.before_exec = lied_to_kind() == "etcd" ? limit_data_at_etcd : limit_data;
+  options.before_exec = limit_data;
   try {
     Process running = start_dlock(words(), options);
     if (has("HANDED")) release_to_waiter(running, relay);

@@ -9,7 +9,7 @@
 namespace dlock::test {
 namespace {
 
-constexpr long waiters = 10;
+constexpr long in_line = 10;
 constexpr long number_of_holder = 99;
 
 const char* const long_job =
@@ -33,7 +33,7 @@ Line::Line(const Scene& scene, const std::string& key)
                 {"run", "-t", "15", "--grace", "0.2", "-k", key, "--", "sh", "-c", long_job});
           },
           [&] { return !read_file(scene.log()).empty(); }, "the holder did not begin")) {
-  for (long i = 1; i <= waiters; ++i) {
+  for (long i = 1; i <= in_line; ++i) {
     queue.push_back(scene.queue_up(key, static_cast<std::size_t>(i), short_job, {"-t", "5"}));
   }
 }
@@ -46,10 +46,10 @@ void was_served_in_order(const Scene& scene, Line& line) {
   }
   CHECK(overlaps(scene.log()).empty());
   auto order = order_of(scene.log());
-  REQUIRE(order.size() == waiters + 1);
+  REQUIRE(order.size() == in_line + 1);
   CHECK(order.front() == number_of_holder);
   order.erase(order.begin());
-  CHECK(order == first_numbers(waiters));
+  CHECK(order == first_numbers(in_line));
   std::istringstream lines(read_file(scene.path("fences")));
   long long last = 0;
   long count = 0;
@@ -57,7 +57,7 @@ void was_served_in_order(const Scene& scene, Line& line) {
     CHECK(fence > last);
     last = fence;
   }
-  CHECK(count == waiters + 1);
+  CHECK(count == in_line + 1);
 }
 
 void await_renewal(const RedisServer& server, const std::string& key) {

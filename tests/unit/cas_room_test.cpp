@@ -1,66 +1,10 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
-#include "cas/cas_store.hpp"
-#include "unit/rule_support.hpp"
+#include "unit/cas_support.hpp"
 
 namespace dlock::test {
 namespace {
-
-/// One record in memory, and the most bytes that it may have.
-struct SmallPlace {
-  std::string text;
-  Version version = 0;
-  std::size_t largest = 8000;
-};
-
-/// A client of it, whose connection lives.
-class SmallBackend final : public CasBackend {
- public:
-  explicit SmallBackend(SmallPlace& place) : place_(place) {}
-
-  Snapshot read(const std::string&, const std::string&, const CallOptions&) override {
-    Snapshot seen;
-    seen.text = place_.text;
-    seen.version = place_.version;
-    seen.clock = std::chrono::hours(24);
-    seen.sent = BootClock::now();
-    seen.connection = 1;
-    seen.alive = {connection_id()};
-    return seen;
-  }
-  std::variant<Version, Snapshot> write(const std::string&, const Snapshot&, const Update& update,
-                                        const CallOptions&) override {
-    if (update.text.size() > place_.largest) throw_unavailable("too large for the place");
-    place_.text = update.text;
-    return ++place_.version;
-  }
-  RecordPage list(const std::string&, const std::string&, const CallOptions&) override {
-    return {};
-  }
-  std::int64_t count(const std::string&, const CallOptions&) override { return 0; }
-  void sweep(const std::string&, const std::string&, const CallOptions&) override {}
-  std::string connection_id() const override { return "1"; }
-  std::variant<std::string, Wake::Reason> next_message(const std::string&, Deadline, int) override {
-    return Wake::Reason::due;
-  }
-  std::size_t largest_record() const override { return place_.largest; }
-  void close() override {}
-  std::string name() const override { return "small://place"; }
-
- private:
-  SmallPlace& place_;
-};
-
-CasStore client_of(SmallPlace& place) { return {std::make_unique<SmallBackend>(place), "dlock:"}; }
-
-Claim claim_number(int number) {
-  Claim made = claim("token-" + std::to_string(number), "owner-" + std::to_string(number));
-  made.key.text = "k";
-  return made;
-}
-
-CallOptions in_a_minute() { return {later(BootClock::now(), milliseconds(60'000)), -1}; }
 
 /// Lets clients wait until one is refused; that one.
 int fill(CasStore& store) {

@@ -69,5 +69,63 @@ TEST_CASE("doctor: a ZooKeeper server that may not tell its mode is not said to 
   CHECK(found(one_tells, "label").text == "safe while a majority lives");
 }
 
+TEST_CASE("doctor: a ZooKeeper of which no server is reached is told of that alone") {
+  ZooKeeperFacts away = servers({"leader"});
+  away.servers.front().unreachable = {"z1:2181: connection refused", Cause::none};
+  const Findings findings = judge_zookeeper(away, 30s);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings.front().level == Level::error);
+  CHECK(findings.front().text == "z1:2181: connection refused");
+}
+
+TEST_CASE("doctor: a ZooKeeper that is too old or gives no session is an error") {
+  ZooKeeperFacts facts = servers({"leader", "follower"});
+  facts.servers[1].version = "3.4.14";
+  CHECK(found(facts, "engine").level == Level::error);
+  CHECK(found(facts, "engine").text == "ZooKeeper 3.4.14, 3.8.0: dlock needs 3.5 or later");
+  facts.trouble = "no session";
+  CHECK(found(facts, "session").level == Level::error);
+  CHECK(found(facts, "lock").text == "no such check");
+  CHECK(found(facts, "label").text == "no such check");
+}
+
+TEST_CASE("doctor: a ZooKeeper session that outlives a killed holder for longer is warned of") {
+  ZooKeeperFacts facts = servers({"leader"});
+  facts.session = 40s;
+  const Finding session = found(facts, "session");
+  CHECK(session.level == Level::warning);
+  CHECK(session.text.ends_with("a lock whose holder was killed is free after that, not after 20s"));
+  facts.session = 10s;
+  CHECK(found(facts, "session").level == Level::ok);
+  facts.round_trip = 1100ms;
+  CHECK(found(facts, "session").level == Level::warning);
+  CHECK(found(facts, "session").text.ends_with("slow for a ttl of 30s"));
+}
+
+TEST_CASE("doctor: the clock of a ZooKeeper's leader is told, and on which side it is") {
+  ZooKeeperFacts facts = servers({"leader"});
+  facts.ahead = 1999ms;
+  CHECK(found(facts, "clock").level == Level::ok);
+  facts.ahead = 90s;
+  CHECK(found(facts, "clock").level == Level::warning);
+  CHECK(found(facts, "clock").text == "the leader's is 1m30s ahead of this host's");
+  facts.ahead = -90s;
+  CHECK(found(facts, "clock").text == "the leader's is 1m30s behind this host's");
+}
+
+TEST_CASE("doctor: a ZooKeeper on the network is warned of, and a lock that failed is an error") {
+  ZooKeeperFacts facts = servers({"leader"});
+  CHECK(found(facts, "lock").level == Level::ok);
+  facts.here = false;
+  facts.user = "dlock";
+  facts.trial.trouble = {"no rights", Cause::acl};
+  CHECK(found(facts, "tls").level == Level::warning);
+  CHECK(found(facts, "user").text == "dlock, whose nodes are closed to others");
+  CHECK(found(facts, "lock").level == Level::error);
+  CHECK(found(facts, "lock").text == "cannot be held: no rights");
+  facts.tried = false;
+  CHECK(found(facts, "lock").text == "no such check");
+}
+
 }  // namespace
 }  // namespace dlock

@@ -150,5 +150,34 @@ TEST_CASE("etcd: doctor warns of what loses locks, and of what will") {
   CHECK(finding_on(facts, "reach").level == Level::warning);
 }
 
+TEST_CASE("etcd: doctor says no more where no member answers, and why") {
+  EtcdFacts facts = three_members("3.5.16");
+  for (EtcdMemberFacts& member : facts.members) member.unreachable = {"e1: refused", Cause::none};
+  REQUIRE(judge_etcd(facts, milliseconds(30'000)).size() == 1);
+  CHECK(finding_on(facts, "reach").level == Level::error);
+  CHECK(finding_on(facts, "reach").advice.starts_with("is it running"));
+  facts.members.front().denied = true;
+  CHECK(finding_on(facts, "reach").advice == "check user, password and TLS");
+}
+
+TEST_CASE("etcd: doctor calls nothing sound that it was not told or that failed") {
+  EtcdFacts facts = three_members("3.5.16");
+  facts.tried = true;
+  facts.trial.trouble = {"permission denied", Cause::acl};
+  facts.alarms_not_told = "permission denied";
+  facts.voters = 0;
+  facts.members[0].round_trip = std::chrono::milliseconds(1100);
+  CHECK(finding_on(facts, "reach").level == Level::warning);
+  CHECK(finding_on(facts, "lock").level == Level::error);
+  CHECK_FALSE(finding_on(facts, "alarm").told);
+  CHECK_FALSE(finding_on(facts, "quorum").told);
+  facts.alarms_not_told.clear();
+  facts.alarms = {"CORRUPT"};
+  CHECK(finding_on(facts, "alarm").level == Level::error);
+  CHECK(finding_on(facts, "alarm").text == "CORRUPT");
+  facts.members[1].version = "3.4.23";
+  CHECK(finding_on(facts, "engine").text.starts_with("etcd 3.4.23, 3.5.16: a leader that was"));
+}
+
 }  // namespace
 }  // namespace dlock::test

@@ -51,6 +51,37 @@ TEST_CASE("output: a refusal reads as the manual has it") {
         "nightly is held by deploy@web1 pid 4242 (backup.sh) for 1m01s");
 }
 
+TEST_CASE("output: whoever is refused without a holder in the way is told the reason") {
+  const auto told = [](Refusal::Reason why, const std::string& reason = "") {
+    Refusal made;
+    made.why = why;
+    made.reason = reason;
+    return refusal_text(LockKey{"k"}, made);
+  };
+  CHECK(told(Refusal::Reason::held) == "k is free, but others wait for it");
+  CHECK(told(Refusal::Reason::gone) == "k: this token was released before");
+  CHECK(told(Refusal::Reason::superseded) ==
+        "k: superseded by a newer --latest, which asked later");
+  CHECK(told(Refusal::Reason::unready, "2 of 3 have no vote yet") == "k: 2 of 3 have no vote yet");
+  CHECK(told(Refusal::Reason::split, "a server may release it yet") ==
+        "k: a server may release it yet");
+  CHECK(told(Refusal::Reason::split) ==
+        "k is wanted by several clients at once, and none of them has a majority of the servers");
+}
+
+TEST_CASE("output: the line of one who waits promises no place where there is none") {
+  Refusal standing = refusal({holder(Who{"h", 1, "u", "c", ""}, std::nullopt)}, 3);
+  standing.unordered = true;
+  CHECK(waiting_text(LockKey{"k"}, standing, 2s, {}) ==
+        "waiting 2s for k: u@h pid 1 (c) for 1m01s");
+  standing.held_by.clear();
+  CHECK(waiting_text(LockKey{"k"}, standing, 2s, {}) == "waiting 2s for k: no holder");
+  standing.why = Refusal::Reason::unready;
+  standing.reason = "2 of 3 have no vote yet";
+  CHECK(waiting_text(LockKey{"k"}, standing, 2s, {}) ==
+        "waiting 2s for k: k: 2 of 3 have no vote yet");
+}
+
 TEST_CASE("output: a refusal names three holders and counts the others") {
   const Who who{"h", 1, "u", "c", "l"};
   const std::vector<Holder> five(5, holder(who, std::nullopt));

@@ -175,6 +175,45 @@ TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
   CHECK(terminal.count("got-int\r") == 1);
 }
 
+TEST_CASE(
+    "in a pipeline a stop ends the child and all it has started, and nobody else of the job") {
+  const TempDir dir;
+  // The reader sees the end of its input when the last of them has gone.
+  const std::string rest =
+      "; sleep 60 & : >lost; while :; do wait; done' | (cat; echo o\"\"ver); "
+      "echo code-${PIPESTATUS[0]}";
+  const auto type = [&](ShellTerminal& terminal, const std::string& terms,
+                        const std::string& trap) {
+    terminal.type("cd " + dir.path() + "; rm -f lost; $D lost=lost " + terms + " -- sh -c 'trap " +
+                  trap + " TERM" + rest);
+  };
+  ShellTerminal terminal(DLOCK_SUPERVISED);
+  type(terminal, "grace=60000", "\"echo got-te\"\"rm; exit\"");
+  REQUIRE(terminal.shows("got-term"));
+  CHECK(terminal.shows("over"));
+  CHECK(terminal.shows("code-79"));
+  type(terminal, "grace=100", "\"\"");
+  CHECK(terminal.shows("over"));
+  CHECK(terminal.shows("code-79"));
+}
+
+TEST_CASE("wait-tree: in a pipeline ^C reaches what is left of the job exactly once") {
+  const TempDir dir;
+  std::ofstream(dir / "rest") << "exec sh -c " << counts_int;
+  ShellTerminal terminal(DLOCK_SUPERVISED);
+  // A shell has what it starts with `&` ignore INT.
+  terminal.type("$D wait-tree=1 -- sh -c 'env --default-signal=INT,QUIT sh " + (dir / "rest") +
+                " & exit 4' | (trap '' INT QUIT; cat); echo code-${PIPESTATUS[0]}");
+  REQUIRE(terminal.shows("ready"));
+  for (int i = 0; i < 3; ++i) {
+    terminal.press("\x03");
+    REQUIRE(terminal.shows("got-int"));
+  }
+  terminal.press("\x1c");
+  CHECK(terminal.shows("code-4"));
+  CHECK(terminal.count("got-int\r") <= 3);
+}
+
 TEST_CASE("in a pipeline nobody's foreground is taken") {
   ShellTerminal terminal(DLOCK_SUPERVISED);
   // The reader at the end reads keys from the terminal, as less does.

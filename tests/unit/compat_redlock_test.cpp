@@ -133,6 +133,20 @@ TEST_CASE("redlock: votes that come when the lease is over are no lock, and are 
   for (const Voter& voter : three.voters) CHECK(voter.given_back == 1);
 }
 
+TEST_CASE("redlock: a vote that a late release may take back decides nothing") {
+  Three three(silent, no, yes);
+  const Claim again = claim("t", "o");
+  CHECK(std::holds_alternative<Refusal>(three.store->acquire(again, {}, {})));
+  three.voters[0].vote = yes;
+  const Answer answer = three.store->acquire(again, {}, {});
+  REQUIRE(std::holds_alternative<Refusal>(answer));
+  CHECK(std::get<Refusal>(answer).why == Refusal::Reason::split);
+  CHECK(std::get<Refusal>(answer).reason == "a server may yet carry out an earlier release");
+  const auto renewed = [&](Store& each) { each.renew(again, {}, {}); };
+  CHECK(three.trouble(renewed) == ErrorKind::unavailable);
+  CHECK(std::holds_alternative<Grant>(three.store->acquire(claim("other", "o"), {}, {})));
+}
+
 TEST_CASE("redlock: of several troubles the one to be mended is told, and no lock is had") {
   CHECK(Three(silent, silent, yes).trouble_in_acquire() == ErrorKind::unavailable);
   CHECK(Three(silent, misused, silent).trouble_in_acquire() == ErrorKind::usage);

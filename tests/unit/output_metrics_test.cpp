@@ -61,6 +61,27 @@ TEST_CASE("metrics show the oldest and the shortest of several holders") {
   CHECK(found.at("dlock_kind", {{"key", "a"}, {"kind", "semaphore"}}) == 1);
 }
 
+TEST_CASE("metrics call no run a success whose lock was lost, although its command ended with 0") {
+  const WallTime end{std::chrono::seconds(1'800'000'000)};
+  RunStatus status;
+  status.outcome = "exited";
+  const auto after = [&](std::string_view before) {
+    return run_metrics({LockKey{"a"}}, status, end, before);
+  };
+  const auto of_a = [](const std::string& text, const char* name) {
+    return parse_exposition(text).at(name, {{"key", "a"}});
+  };
+  const std::string good = after("");
+  CHECK(of_a(good, "dlock_last_success_timestamp_seconds") == 1'800'000'000);
+  CHECK(of_a(good, "dlock_losses_total") == 0);
+  status.lost = true;  // and --on-lost ignore
+  const std::string lost = after("");
+  CHECK(of_a(lost, "dlock_last_success_timestamp_seconds") == 0);
+  CHECK(of_a(lost, "dlock_losses_total") == 1);
+  CHECK(of_a(after(lost), "dlock_losses_total") == 2);
+  CHECK(of_a(after(good), "dlock_last_success_timestamp_seconds") == 1'800'000'000);
+}
+
 TEST_CASE("metrics refuse what a scraper would not take") {
   const std::string head = "# HELP a b\n# TYPE a gauge\n";
   CHECK(parse_exposition(head + "a{k=\"v\"} 1\n").has("a", {{"k", "v"}}));

@@ -190,7 +190,7 @@ TEST_CASE("a hand-over drops the waiter behind that has given no sign of life fo
   }
   queue_up(*pair.waiter, pair.next);
   // Now both are told when the lease ends, and the hand-over has nothing else to say.
-  REQUIRE(pair.holder->renew(pair.held, {.ttl = milliseconds(3000)}, soon()).grant);
+  REQUIRE(pair.holder->renew(pair.held, {.ttl = milliseconds(6500)}, soon()).grant);
   release(*pair.holder, pair.held);
   CHECK(state_of(*pair.holder, "k").waiters.empty());
 }

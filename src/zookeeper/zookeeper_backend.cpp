@@ -279,7 +279,7 @@ std::variant<Version, Snapshot> ZooKeeperBackend::write(const std::string& recor
   const auto changes = changes_for(record, over, update, next);
   if (!changes) return read(record, "", call_options);
   const auto reply = client_.ask({{Kind::multi, "", "", *changes}}, call_options).front();
-  if (is_lost(reply.code)) throw_unavailable(name() + ": the connection was lost");
+  if (is_lost(reply.code)) client_.refuse_lost();
   const bool was_overtaken = reply.code == ZBADVERSION || reply.code == ZNONODE ||
                              reply.code == ZNODEEXISTS || reply.code == ZNOTEMPTY;
   if (was_overtaken) return read(record, "", call_options);

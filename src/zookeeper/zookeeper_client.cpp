@@ -14,17 +14,18 @@
 #include "base/escape.hpp"
 #include "base/wait.hpp"
 #include "zookeeper/libzookeeper.hpp"
+#include "zookeeper/zookeeper_callbacks.hpp"
 
 namespace dlock {
 namespace {
 
 /// Constants of the library and of ZooKeeper's protocol, where they are variables.
+constexpr int associating_state = 2;  ///< connected, and without a session yet
 constexpr int connected_state = 3;
 constexpr int expired_state = -112;
 constexpr int wants_write = 1;
 constexpr int wants_read = 2;
 constexpr int ephemeral_node = 1;
-constexpr int session_event = -1;
 constexpr int all_rights = 31;
 
 /// While another server may answer, one is not waited for longer.
@@ -45,14 +46,6 @@ struct Rights {
   ACL_vector list;
 };
 
-void take_stat(ZooKeeperReply& reply, const Stat* stat) {
-  if (stat == nullptr) return;
-  reply.czxid = stat->czxid;
-  reply.mzxid = stat->mzxid;
-  reply.mtime_ms = stat->mtime;
-  reply.version = stat->version;
-}
-
 }  // namespace
 
 bool is_lost(int code) {
@@ -60,77 +53,13 @@ bool is_lost(int code) {
          code == ZSESSIONMOVED || code == ZCLOSING || code == ZINVALIDSTATE;
 }
 
-/// The paths that have changed since they were watched. The library calls back with a pointer to
-/// it.
-struct ZooKeeperClient::Watches {
-  std::set<std::string> changed;
-
-  static void call(zhandle_t*, int type, int, const char* path, void* context) {
-    if (type == session_event || context == nullptr) return;
-    static_cast<Watches*>(context)->changed.insert(path);
-  }
-};
-
-/// Replies that are awaited. It lives until the library has called back for each of them, which may
-/// be after its caller has given up.
-struct ZooKeeperClient::Batch {
-  std::vector<ZooKeeperReply> replies;
-  std::size_t pending = 0;
-  /// What a multi-request refers to until its reply.
-  std::vector<zoo_op_result_t> results{};
-
-  struct Slot {
-    std::shared_ptr<Batch> batch;
-    std::size_t index;
-  };
-
-  static ZooKeeperReply& take(const void* data, int code, std::unique_ptr<const Slot>& slot) {
-    slot.reset(static_cast<const Slot*>(data));
-    --slot->batch->pending;
-    ZooKeeperReply& reply = slot->batch->replies[slot->index];
-    reply.code = code;
-    return reply;
-  }
-  static void done(int code, const void* data) {
-    std::unique_ptr<const Slot> slot;
-    take(data, code, slot);
-  }
-  static void created(int code, const char*, const void* data) { done(code, data); }
-  /// With the code of the change that failed; those behind it have one that says nothing.
-  static void done_all(int code, const void* data) {
-    const auto& results = static_cast<const Slot*>(data)->batch->results;
-    const auto failed = std::find_if(results.begin(), results.end(), [](const auto& result) {
-      return result.err != ZOK && result.err != ZRUNTIMEINCONSISTENCY;
-    });
-    done(is_lost(code) || failed == results.end() ? code : failed->err, data);
-  }
-  static void got_stat(int code, const Stat* stat, const void* data) {
-    std::unique_ptr<const Slot> slot;
-    take_stat(take(data, code, slot), stat);
-  }
-  static void got_data(int code, const char* value, int length, const Stat* stat,
-                       const void* data) {
-    std::unique_ptr<const Slot> slot;
-    ZooKeeperReply& reply = take(data, code, slot);
-    take_stat(reply, stat);
-    if (value != nullptr && length > 0) reply.data.assign(value, static_cast<std::size_t>(length));
-  }
-  static void got_names(int code, const String_vector* names, const Stat* stat, const void* data) {
-    std::unique_ptr<const Slot> slot;
-    ZooKeeperReply& reply = take(data, code, slot);
-    take_stat(reply, stat);
-    if (names == nullptr || code != ZOK) return;
-    reply.children.assign(names->data, names->data + names->count);
-  }
-};
-
 ZooKeeperClient::ZooKeeperClient(std::vector<Endpoint> servers, std::string shown,
                                  milliseconds session)
     : servers_(std::move(servers)),
       shown_(std::move(shown)),
       addresses_(servers_, shown_),
       session_(session),
-      watches_(std::make_shared<Watches>()) {}
+      watches_(std::make_shared<ZooKeeperWatches>()) {}
 
 ZooKeeperClient::~ZooKeeperClient() { close(); }
 
@@ -138,6 +67,7 @@ void ZooKeeperClient::close() {
   if (handle_ == nullptr) return;
   libzookeeper().zookeeper_close(std::exchange(handle_, nullptr));
   fd_ = -1;
+  socket_.follow(fd_);
   watches_->changed.clear();
 }
 
@@ -171,7 +101,7 @@ void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
 void ZooKeeperClient::open(const CallOptions& call_options) {
   close();
   addresses_.look_up(call_options);
-  handle_ = libzookeeper().zookeeper_init(addresses_.list().c_str(), Watches::call,
+  handle_ = libzookeeper().zookeeper_init(addresses_.list().c_str(), ZooKeeperWatches::call,
                                           static_cast<int>(session_.count()), nullptr, nullptr, 0);
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
   counted_ = reached_ = false;
@@ -183,8 +113,30 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
 }
 
 /// The library then takes the next server, with the same session.
-void ZooKeeperClient::drop_connection() const {
+void ZooKeeperClient::drop_connection() {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
+  socket_.end();
+}
+
+/// The library connects, and asks for a session; before it reads, its socket is taken over.
+int ZooKeeperClient::let_connect(short happened) {
+  const bool lost = (happened & (POLLERR | POLLHUP)) != 0;
+  const bool connects = (happened & POLLOUT) != 0;
+  reached_ = reached_ || (connects && !lost);
+  return libzookeeper().zookeeper_process(handle_, connects || lost ? wants_write : 0);
+}
+
+int ZooKeeperClient::let_work(short happened, int interest) {
+  socket_.exchange(happened);
+  bool reads = socket_.hand_on(fd_);
+  int processed = ZOK;
+  do {
+    const int events = (interest & wants_write) | (reads ? wants_read : 0);
+    processed = libzookeeper().zookeeper_process(handle_, events);
+    socket_.follow(fd_);
+    reads = socket_.is_behind(fd_) && socket_.hand_on(fd_);
+  } while (reads && (processed == ZOK || processed == ZNOTHING));
+  return processed;
 }
 
 bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
@@ -196,28 +148,31 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // also a new one that has the same number
   fd_ = fd;
   if (began != ZOK) ++failed_connects_;
-  const short events = static_cast<short>(((interest & wants_read) != 0 ? POLLIN : 0) |
-                                          ((interest & wants_write) != 0 ? POLLOUT : 0));
-  pollfd fds[] = {{fd, events, 0}, {call_options.cancel_fd, POLLIN, 0}};
+  socket_.follow(fd);
+  bool is_checked = socket_.is_behind(fd);
+  if (!is_checked && fd >= 0 && state() == associating_state) {
+    socket_.take_over(fd, lib.zoo_client_id(handle_)->client_id);
+    is_checked = true;
+  }
+  pollfd fds[] = {{fd, POLLOUT, 0}, {call_options.cancel_fd, POLLIN, 0}};
+  if (is_checked) fds[0] = {socket_.server(), socket_.events(), 0};
   // A pause of nothing would be a busy loop while no server can be reached.
   auto span = std::chrono::seconds(pause.tv_sec) + microseconds(pause.tv_usec);
   if (fd < 0) span = std::clamp<microseconds>(span, milliseconds(1), milliseconds(100));
+  const bool is_due = is_checked && (socket_.has_replies() || (interest & wants_write) != 0);
+  if (is_due) span = microseconds(0);
   const int ready = poll_until(fds, std::min(later(BootClock::now(), span), until));
   if (ready != 0 && fds[1].revents != 0) throw_interrupted();
   if (fd >= 0) {
-    const bool lost = (fds[0].revents & (POLLERR | POLLHUP)) != 0;
-    int happened = (fds[0].revents & POLLIN) != 0 || lost ? wants_read : 0;
-    if ((fds[0].revents & POLLOUT) != 0 || lost) happened |= wants_write;
-    const bool connects = state() != connected_state && (fds[0].revents & POLLOUT) != 0 && !lost;
-    reached_ = reached_ || connects;
-    const int processed = lib.zookeeper_process(handle_, happened);
+    const int processed =
+        is_checked ? let_work(fds[0].revents, interest) : let_connect(fds[0].revents);
     if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
       ++failed_connects_;
       fd_ = -1;  // closed: the number may be another's by now
     }
   }
   if (is_open() && !std::exchange(counted_, true)) ++sessions_;
-  return ready != 0 || BootClock::now() < until;
+  return ready != 0 || is_due || BootClock::now() < until;
 }
 
 void ZooKeeperClient::connect(const CallOptions& call_options) {
@@ -247,7 +202,8 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
 }
 
 void ZooKeeperClient::submit_multi(const ZooKeeperRequest& request,
-                                   const std::shared_ptr<Batch>& batch, std::size_t index) {
+                                   const std::shared_ptr<ZooKeeperBatch>& batch,
+                                   std::size_t index) {
   const LibZooKeeper& lib = libzookeeper();
   const Rights rights(has_login());
   std::vector<zoo_op_t> changes(request.changes.size());
@@ -276,50 +232,50 @@ void ZooKeeperClient::submit_multi(const ZooKeeperRequest& request,
         break;
     }
   }
-  auto slot = std::make_unique<Batch::Slot>(Batch::Slot{batch, index});
+  auto slot = std::make_unique<ZooKeeperBatch::Slot>(ZooKeeperBatch::Slot{batch, index});
   const int code = lib.zoo_amulti(handle_, static_cast<int>(changes.size()), changes.data(),
-                                  batch->results.data(), Batch::done_all, slot.get());
+                                  batch->results.data(), ZooKeeperBatch::done_all, slot.get());
   if (code != ZOK) {
-    Batch::done(code, slot.release());
+    ZooKeeperBatch::done(code, slot.release());
     return;
   }
   static_cast<void>(slot.release());  // the library's until it calls back
 }
 
-void ZooKeeperClient::submit(const ZooKeeperRequest& request, const std::shared_ptr<Batch>& batch,
-                             std::size_t index) {
+void ZooKeeperClient::submit(const ZooKeeperRequest& request,
+                             const std::shared_ptr<ZooKeeperBatch>& batch, std::size_t index) {
   using Kind = ZooKeeperRequest::Kind;
   if (request.kind == Kind::multi) return submit_multi(request, batch, index);
   const LibZooKeeper& lib = libzookeeper();
   const char* const path = request.path.c_str();
   const auto length = static_cast<int>(request.data.size());
   const Rights rights(has_login());
-  auto slot = std::make_unique<Batch::Slot>(Batch::Slot{batch, index});
+  auto slot = std::make_unique<ZooKeeperBatch::Slot>(ZooKeeperBatch::Slot{batch, index});
   int code = ZOK;
   switch (request.kind) {
     case Kind::get:
-      code = lib.zoo_aget(handle_, path, 0, Batch::got_data, slot.get());
+      code = lib.zoo_aget(handle_, path, 0, ZooKeeperBatch::got_data, slot.get());
       break;
     case Kind::get_and_watch:
-      code =
-          lib.zoo_awget(handle_, path, Watches::call, watches_.get(), Batch::got_data, slot.get());
+      code = lib.zoo_awget(handle_, path, ZooKeeperWatches::call, watches_.get(),
+                           ZooKeeperBatch::got_data, slot.get());
       break;
     case Kind::get_children:
-      code = lib.zoo_aget_children2(handle_, path, 0, Batch::got_names, slot.get());
+      code = lib.zoo_aget_children2(handle_, path, 0, ZooKeeperBatch::got_names, slot.get());
       break;
     case Kind::set:
-      code =
-          lib.zoo_aset(handle_, path, request.data.data(), length, -1, Batch::got_stat, slot.get());
+      code = lib.zoo_aset(handle_, path, request.data.data(), length, -1, ZooKeeperBatch::got_stat,
+                          slot.get());
       break;
     case Kind::create:
       code = lib.zoo_acreate(handle_, path, request.data.data(), length, &rights.list, 0,
-                             Batch::created, slot.get());
+                             ZooKeeperBatch::created, slot.get());
       break;
     case Kind::multi:
       break;
   }
   if (code != ZOK) {
-    Batch::done(code, slot.release());
+    ZooKeeperBatch::done(code, slot.release());
     return;
   }
   static_cast<void>(slot.release());  // the library's until it calls back
@@ -328,7 +284,7 @@ void ZooKeeperClient::submit(const ZooKeeperRequest& request, const std::shared_
 std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequest>& requests,
                                                  const CallOptions& call_options) {
   connect(call_options);
-  const auto batch = std::make_shared<Batch>();
+  const auto batch = std::make_shared<ZooKeeperBatch>();
   batch->pending = requests.size();
   batch->replies.resize(requests.size(), ZooKeeperReply::of(ZCONNECTIONLOSS));
   for (std::size_t i = 0; i < requests.size(); ++i) submit(requests[i], batch, i);
@@ -358,10 +314,14 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask_until_answered(
     const bool lost = std::any_of(replies.begin(), replies.end(),
                                   [](const ZooKeeperReply& reply) { return is_lost(reply.code); });
     if (!lost) return replies;
-    if (BootClock::now() >= call_options.deadline) {
-      throw_unavailable(shown_ + ": the connection was lost");
-    }
+    if (BootClock::now() >= call_options.deadline) refuse_lost();
   }
+}
+
+void ZooKeeperClient::refuse_lost() const {
+  throw_unavailable(shown_ + (socket_.has_refused_reply()
+                                  ? ": it sent more than dlock takes, or what is no reply to it"
+                                  : ": the connection was lost"));
 }
 
 bool ZooKeeperClient::await_change(const std::string& path, Deadline until, int cancel_fd) {

@@ -12,10 +12,14 @@
 #include "base/call_options.hpp"
 #include "base/endpoint.hpp"
 #include "zookeeper/zookeeper_addresses.hpp"
+#include "zookeeper/zookeeper_socket.hpp"
 
 struct _zhandle;
 
 namespace dlock {
+
+struct ZooKeeperBatch;
+struct ZooKeeperWatches;
 
 /// What a request on a node is replied.
 struct ZooKeeperReply {
@@ -96,21 +100,24 @@ class ZooKeeperClient {
   /// The nodes that it makes are for its user alone.
   bool has_login() const { return servers_.front().user.has_value(); }
 
+  /// Throws that a connection was lost, and why, as far as it is known.
+  [[noreturn]] void refuse_lost() const;
+
   /// Throws what a code means for `doing`, as "make the node /a".
   [[noreturn]] void refuse(int code, const std::string& doing) const;
 
  private:
-  struct Watches;
-  struct Batch;
   void open(const CallOptions& call_options);
   void follow_servers(const CallOptions& call_options);
   /// Lets the library work until something happens, or `until`. False: until has passed.
   bool step(Deadline until, const CallOptions& call_options);
-  void submit(const ZooKeeperRequest& request, const std::shared_ptr<Batch>& batch,
+  void submit(const ZooKeeperRequest& request, const std::shared_ptr<ZooKeeperBatch>& batch,
               std::size_t index);
-  void submit_multi(const ZooKeeperRequest& request, const std::shared_ptr<Batch>& batch,
+  void submit_multi(const ZooKeeperRequest& request, const std::shared_ptr<ZooKeeperBatch>& batch,
                     std::size_t index);
-  void drop_connection() const;
+  int let_connect(short happened);
+  int let_work(short happened, int interest);
+  void drop_connection();
   int state() const;
 
   std::vector<Endpoint> servers_;
@@ -119,12 +126,13 @@ class ZooKeeperClient {
   milliseconds session_;
   _zhandle* handle_ = nullptr;
   int fd_ = -1;  ///< the library's socket
+  ZooKeeperSocket socket_{};
   int sessions_ = 0;
   bool counted_ = false;  ///< the session of this handle
   int failed_connects_ = 0;
   bool gave_up_ = false;  ///< the last connect() did, for want of time
   bool reached_ = false;  ///< a server has taken a connection
-  std::shared_ptr<Watches> watches_;
+  std::shared_ptr<ZooKeeperWatches> watches_;
 };
 
 /// The codes of requests that had no reply, after which a change may have counted.

@@ -9,6 +9,7 @@
 #include "base/escape.hpp"
 #include "base/random.hpp"
 #include "zookeeper/libzookeeper.hpp"
+#include "zookeeper/zookeeper_names.hpp"
 
 namespace dlock {
 namespace {
@@ -22,22 +23,6 @@ constexpr std::string_view client_child = "b-";
 constexpr std::size_t incarnation_bytes = 8;
 constexpr std::size_t page_size = 200;
 constexpr std::size_t records_per_sweep = 50;
-
-/// A name for a node: a slash would end it, and ZooKeeper takes valid UTF-8 only, without control
-/// characters.
-std::string node_name(std::string_view text) {
-  static const std::string special = [] {
-    std::string bytes = "/";
-    for (int byte = 0x80; byte <= 0xff; ++byte) bytes += static_cast<char>(byte);
-    return bytes;
-  }();
-  return percent_encoded(text, special);
-}
-
-std::string directory_name(std::string prefix) {
-  if (prefix.ends_with(':')) prefix.pop_back();
-  return prefix.empty() ? "dlock-locks" : node_name(prefix);
-}
 
 std::string value_of(const Update& update) {
   return std::string(first_word_of_value) + std::to_string(update.ends.count()) + "\n" +
@@ -73,10 +58,10 @@ ZooKeeperBackend::ZooKeeperBackend(std::vector<Endpoint> servers, std::string sh
     : client_(std::move(servers), std::move(shown), session),
       chroot_(std::move(chroot)),
       prefix_(std::move(prefix)),
-      directory_(chroot_ + "/" + directory_name(prefix_)) {}
+      directory_(chroot_ + "/" + zookeeper_directory(prefix_)) {}
 
 std::string ZooKeeperBackend::path_of(const std::string& name) const {
-  return directory_ + "/" + node_name(std::string_view(name).substr(prefix_.size()));
+  return directory_ + "/" + zookeeper_node_name(std::string_view(name).substr(prefix_.size()));
 }
 
 std::string ZooKeeperBackend::own_child(const std::string& name) const {
@@ -151,6 +136,21 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
     if (!replies[i + 1].ok()) found.back().data = ZooKeeperReply::of(ZNONODE);
   }
   return found;
+}
+
+/// As many of them, from the first, as have room in what the client takes at once; the others are
+/// taken off `names`.
+std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::first_nodes(std::vector<std::string>& names,
+                                                                  Snapshot& read,
+                                                                  const CallOptions& call_options) {
+  while (true) {
+    try {
+      return nodes(names, read, call_options);
+    } catch (const AnswersTooLarge&) {
+      if (names.size() <= 1) throw;
+      names.resize(names.size() / 2);
+    }
+  }
 }
 
 Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& node,
@@ -348,9 +348,10 @@ RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& 
                                   const CallOptions& call_options) {
   RecordPage page;
   auto wanted = names(prefix, after, call_options);
-  page.last = wanted.size() <= page_size;
-  if (!page.last) wanted.resize(page_size);
-  const auto found = nodes(wanted, page.read, call_options);
+  const std::size_t all = wanted.size();
+  if (all > page_size) wanted.resize(page_size);
+  const auto found = first_nodes(wanted, page.read, call_options);
+  page.last = wanted.size() == all;
   page.read.alive.emplace();
   for (std::size_t i = 0; i < found.size(); ++i) {
     // What is not dlock's own is for those that read it by its name.
@@ -372,7 +373,7 @@ void ZooKeeperBackend::sweep(const std::string& prefix, const std::string& after
   auto wanted = names(prefix, after, call_options);
   if (wanted.size() > records_per_sweep) wanted.resize(records_per_sweep);
   Snapshot read;
-  const auto found = nodes(wanted, read, call_options);
+  const auto found = first_nodes(wanted, read, call_options);
   for (std::size_t i = 0; i < found.size(); ++i) {
     std::string_view value = found[i].data.data;
     const auto ends = found[i].is_there() ? take_end(value) : std::nullopt;

@@ -61,6 +61,8 @@ class ZooKeeperBackend final : public CasBackend {
                                          Deadline& sent, const CallOptions& call_options);
   std::vector<Node> nodes(const std::vector<std::string>& names, Snapshot& read,
                           const CallOptions& call_options);
+  std::vector<Node> first_nodes(std::vector<std::string>& names, Snapshot& read,
+                                const CallOptions& call_options);
   void listen_to_child(const std::string& name);
   void make_directory(const CallOptions& call_options);
   Snapshot snapshot_from(const std::string& name, const Node& node, Snapshot seen);

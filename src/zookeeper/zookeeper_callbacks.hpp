@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
@@ -33,6 +34,11 @@ struct ZooKeeperBatch {
   std::size_t pending = 0;
   /// What a multi-request refers to until its reply.
   std::vector<zoo_op_result_t> results{};
+  std::size_t bytes = 0;  ///< of data and names, with what each takes beside its text
+
+  static constexpr std::size_t most_bytes = 5U << 20;
+  static constexpr std::size_t bytes_of_name = 64;
+  bool is_too_large() const { return bytes > most_bytes; }
 
   struct Slot {
     std::shared_ptr<ZooKeeperBatch> batch;
@@ -75,13 +81,20 @@ struct ZooKeeperBatch {
     std::unique_ptr<const Slot> slot;
     ZooKeeperReply& reply = take(data, code, slot);
     take_stat(reply, stat);
-    if (value != nullptr && length > 0) reply.data.assign(value, static_cast<std::size_t>(length));
+    if (value == nullptr || length <= 0) return;
+    slot->batch->bytes += static_cast<std::size_t>(length);
+    if (slot->batch->is_too_large()) return;
+    reply.data.assign(value, static_cast<std::size_t>(length));
   }
   static void got_names(int code, const String_vector* names, const Stat* stat, const void* data) {
     std::unique_ptr<const Slot> slot;
     ZooKeeperReply& reply = take(data, code, slot);
     take_stat(reply, stat);
     if (names == nullptr || code != ZOK) return;
+    std::for_each(names->data, names->data + names->count, [&](const char* name) {
+      slot->batch->bytes += std::strlen(name) + bytes_of_name;
+    });
+    if (slot->batch->is_too_large()) return;
     reply.children.assign(names->data, names->data + names->count);
   }
 };

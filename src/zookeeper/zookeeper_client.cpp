@@ -65,9 +65,9 @@ ZooKeeperClient::~ZooKeeperClient() { close(); }
 
 void ZooKeeperClient::close() {
   if (handle_ == nullptr) return;
+  socket_.give_back(fd_);
   libzookeeper().zookeeper_close(std::exchange(handle_, nullptr));
   fd_ = -1;
-  socket_.follow(fd_);
   watches_->changed.clear();
 }
 
@@ -112,10 +112,12 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
                               nullptr, nullptr);
 }
 
-/// The library then takes the next server, with the same session.
+/// The library then takes the next server, with the same session. It has to notice at once: a
+/// request that it takes before, it counts among those of the next connection, and never sends.
 void ZooKeeperClient::drop_connection() {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
   socket_.end();
+  if (socket_.is_behind(fd_)) let_work(0, 0);
 }
 
 /// The library connects, and asks for a session; before it reads, its socket is taken over.
@@ -293,6 +295,10 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequ
   while (batch->pending > 0 && is_open()) {
     const bool in_time = step(std::min(given_up, call_options.deadline), call_options);
     if (!std::exchange(told, true) && call_options.sent != nullptr) call_options.sent->raise();
+    if (batch->is_too_large()) {
+      drop_connection();
+      throw AnswersTooLarge(ErrorKind::unavailable, shown_ + ": it sent more than dlock takes");
+    }
     if (batch->pending == 0) break;
     if (BootClock::now() >= call_options.deadline) {
       // What is under way would be answered to nobody, and hold up what comes after it.

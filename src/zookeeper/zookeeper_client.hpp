@@ -11,6 +11,7 @@
 
 #include "base/call_options.hpp"
 #include "base/endpoint.hpp"
+#include "base/error.hpp"
 #include "zookeeper/zookeeper_addresses.hpp"
 #include "zookeeper/zookeeper_socket.hpp"
 
@@ -57,6 +58,13 @@ struct ZooKeeperRequest {
   std::vector<ZooKeeperChange> changes{};  ///< of `multi`
 };
 
+/// Error{unavailable}: the replies to requests that were sent at once have more bytes than dlock
+/// takes.
+class AnswersTooLarge final : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A session with the servers of one ZooKeeper, over the single-threaded client library. It is
 /// opened by the first request, moves to another server if one does not answer, and begins anew if
 /// it has expired. One thread uses it at a time; the library works only within its calls.
@@ -73,7 +81,7 @@ class ZooKeeperClient {
 
   /// Sends all requests at once; the server takes them in their order. A reply that did not come
   /// because the connection was lost has a code that is_lost() knows. Throws Error{unavailable} at
-  /// the deadline, Error{interrupted}.
+  /// the deadline, AnswersTooLarge, Error{interrupted}.
   std::vector<ZooKeeperReply> ask(const std::vector<ZooKeeperRequest>& requests,
                                   const CallOptions& call_options);
 

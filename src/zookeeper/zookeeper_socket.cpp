@@ -62,6 +62,14 @@ void ZooKeeperSocket::follow(int fd) {
   if (!is_behind(fd)) leave();
 }
 
+void ZooKeeperSocket::give_back(int fd) {
+  if (!is_behind(fd)) return;
+  hear_library();
+  send();
+  if (!has_ended_ && requests_.empty()) dup3(server_.get(), fd, O_CLOEXEC);
+  leave();
+}
+
 void ZooKeeperSocket::leave() {
   server_.reset();
   end_.reset();

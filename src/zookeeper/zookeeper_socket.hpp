@@ -28,6 +28,10 @@ class ZooKeeperSocket {
   /// called whenever the library has worked.
   void follow(int fd);
 
+  /// Lets the library speak to the server itself, to end its session: it reads nothing any more,
+  /// but waits for the reply, which nobody would pass on meanwhile.
+  void give_back(int fd);
+
   /// What to poll for the server; -1 when it is gone.
   int server() const { return has_ended_ ? -1 : server_.get(); }
   short events() const;

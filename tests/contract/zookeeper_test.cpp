@@ -181,6 +181,31 @@ TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept, and a larger one refused 
   CHECK(backend.read("x:a", "", soon()).version == seen.version);
 }
 
+TEST_CASE("ZooKeeper: a list of more than dlock takes at once comes in several pages") {
+  if (is_missing<ZooKeeperServers>()) return;
+  ZooKeeperServers servers;
+  ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  const std::vector<std::string> names{"x:k:1", "x:k:2", "x:k:3", "x:k:4",
+                                       "x:k:5", "x:k:6", "x:k:7"};
+  for (const std::string& name : names) {
+    REQUIRE(comes_to_have(backend, name, {std::string(900'000, 'x')}));
+  }
+  std::vector<std::string> listed;
+  RecordPage page;
+  page.last = false;
+  int pages = 0;
+  for (; !page.last; ++pages) {
+    page = backend.list("x:k:", listed.empty() ? "" : listed.back(), soon());
+    REQUIRE(!page.records.empty());
+    for (const NamedRecord& record : page.records) {
+      CHECK(record.text.size() == 900'000);
+      listed.push_back(record.name);
+    }
+  }
+  CHECK(listed == names);
+  CHECK(pages > 1);
+}
+
 TEST_CASE("ZooKeeper: a list has what was written before, also from a server that lags behind") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers({3, milliseconds(1000), {}});

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "cli/lies_of_lengths.hpp"
 #include "support/cluster.hpp"
 #include "support/etcd_servers.hpp"
 #include "support/fleet.hpp"
@@ -12,6 +13,7 @@
 #include "support/postgres_server.hpp"
 #include "support/recorded_process.hpp"
 #include "support/sentinels.hpp"
+#include "support/zookeeper_servers.hpp"
 
 namespace dlock::test {
 namespace {
@@ -97,7 +99,7 @@ class OneOfThree final : public LiedTo {
 };
 
 /// One for all threads, as it starts slowly; so each run has keys of its own.
-template <typename Server>
+template <typename Server, ReplyEnd ends, WithLengths with_lengths>
 class SharedLiar : public LiedTo {
  public:
   std::string key(char letter) const override {
@@ -106,8 +108,13 @@ class SharedLiar : public LiedTo {
   void clear() const override { number_ = ++last_number; }
   LiePlan plan() const override {
     LiePlan plan;
-    plan.is_resp = false;
+    plan.ends = ends;
     return plan;
+  }
+  std::vector<Lie> lies(const Address& other_server) const override {
+    auto all = blind_lies(other_server);
+    add_lies_of_lengths(with_lengths, all);
+    return all;
   }
 
  private:
@@ -115,22 +122,37 @@ class SharedLiar : public LiedTo {
   mutable int number_ = ++last_number;
 };
 
-class EtcdLiar final : public SharedLiar<EtcdServers> {
+/// One whose URL is a scheme and an address.
+template <typename Servers, ReplyEnd ends, WithLengths with_lengths>
+class PlainLiar : public SharedLiar<Servers, ends, with_lengths> {
  public:
   std::string direct_url() const override { return server().url(); }
   std::vector<Address> servers() const override { return {{"", server().endpoint(0).port}}; }
   std::string url(const std::vector<Address>& relayed) const override {
-    return "etcd://" + at_port(relayed[0]);
+    const std::string direct = direct_url();
+    return direct.substr(0, direct.find("://") + 3) + at_port(relayed[0]);
   }
 
  private:
-  static EtcdServers& server() {
-    static EtcdServers one;
+  static Servers& server() {
+    static Servers one;
     return one;
   }
 };
 
-class PostgresLiar final : public SharedLiar<PostgresServer> {
+using EtcdLiar = PlainLiar<EtcdServers, ReplyEnd::unread, with_http_lengths>;
+
+class ZooKeeperLiar final : public PlainLiar<ZooKeeperServers, ReplyEnd::jute, with_jute_lengths> {
+ public:
+  std::vector<Lie> lies(const Address& other_server) const override {
+    auto all = PlainLiar::lies(other_server);
+    for (Lie& each : zookeeper_lies()) all.push_back(std::move(each));
+    return all;
+  }
+};
+
+class PostgresLiar final
+    : public SharedLiar<PostgresServer, ReplyEnd::unread, with_postgres_lengths> {
  public:
   std::string direct_url() const override { return server().tcp_url("postgres"); }
   std::vector<Address> servers() const override { return {{"", server().port()}}; }
@@ -147,7 +169,7 @@ class PostgresLiar final : public SharedLiar<PostgresServer> {
   }
 };
 
-class MariaDbLiar final : public SharedLiar<MariaDbServer> {
+class MariaDbLiar final : public SharedLiar<MariaDbServer, ReplyEnd::unread, with_mariadb_lengths> {
  public:
   std::string direct_url() const override { return server().url(); }
   std::vector<Address> servers() const override { return {{server().address(false).socket_path}}; }
@@ -175,26 +197,21 @@ std::unique_ptr<LiedTo> if_installed() {
 
 }  // namespace
 
+bool tells_all_lies() { return std::getenv("DLOCK_TEST_LIES_OF") != nullptr; }
+
 std::string lied_to_kind() {
   const char* kind = std::getenv("DLOCK_TEST_LIES_OF");
-  return kind == nullptr ? "" : kind;
+  return kind == nullptr ? "redis" : kind;
 }
 
-bool tells_all_lies() { return !lied_to_kind().empty(); }
-
-bool lies_in_resp() {
-  const std::string kind = lied_to_kind();
-  return kind != "etcd" && kind != "postgres" && kind != "mariadb";
-}
-
-std::unique_ptr<LiedTo> new_lied_to() {
-  const std::string kind = lied_to_kind();
+std::unique_ptr<LiedTo> new_lied_to(const std::string& kind) {
   if (kind == "sentinel") return std::make_unique<SentinelLiar>();
   if (kind == "cluster") return std::make_unique<ClusterLiars>();
   if (kind == "majority") return std::make_unique<OneOfThree>();
   if (kind == "etcd") return if_installed<EtcdLiar, EtcdServers>();
   if (kind == "postgres") return if_installed<PostgresLiar, PostgresServer>();
   if (kind == "mariadb") return if_installed<MariaDbLiar, MariaDbServer>();
+  if (kind == "zookeeper") return if_installed<ZooKeeperLiar, ZooKeeperServers>();
   return std::make_unique<OneRedis>();
 }
 

@@ -23,17 +23,21 @@ class LiedTo {
   virtual std::string key(char letter) const { return std::string(1, letter); }
   /// Which of the servers lie, and what they speak.
   virtual LiePlan plan() const { return {}; }
+  /// Of one of them.
+  virtual std::vector<Lie> lies(const Address& other_server) const {
+    return resp_lies(other_server);
+  }
   /// How many servers have to grant a lock.
   virtual std::size_t needed() const { return 1; }
 };
 
-/// Those that DLOCK_TEST_LIES_OF names: `redis` where it is not set, `sentinel`, `cluster`,
-/// `majority`, `etcd`, `postgres`, `mariadb`. Nothing where the server is not installed.
-std::unique_ptr<LiedTo> new_lied_to();
+/// `redis`, `sentinel`, `cluster`, `majority`, `etcd`, `postgres`, `mariadb` or `zookeeper`.
+/// Nothing where the server is not installed.
+std::unique_ptr<LiedTo> new_lied_to(const std::string& kind);
 
+/// The kind that DLOCK_TEST_LIES_OF names; `redis` where it is not set.
+std::string lied_to_kind();
 /// Whether it is set, which asks for every lie at every point.
 bool tells_all_lies();
-bool lies_in_resp();
-std::string lied_to_kind();
 
 }  // namespace dlock::test

@@ -5,39 +5,15 @@
 #include <string>
 
 #include "base/cut.hpp"
+#include "cli/lie_parts.hpp"
+#include "cli/lies_of_lengths.hpp"
 #include "support/files.hpp"
 #include "support/resp.hpp"
 
 namespace dlock::test {
 namespace {
 
-using Then = FalseReply::Then;
-
-constexpr milliseconds drip{25};
 constexpr std::string_view line_end = "\r\n";
-
-Lie instead(std::string name, std::string bytes, Then then = Then::go_on, std::string again = {}) {
-  return {std::move(name), [=](const std::string&) { return FalseReply{bytes, then, again}; }};
-}
-
-Lie instead(std::string bytes) { return instead(bytes.substr(0, 30), bytes); }
-
-Lie endless(std::string bytes, std::string again = std::string(4096, 'x')) {
-  return instead("endless " + bytes.substr(0, 20), bytes, Then::repeat, std::move(again));
-}
-
-Lie made_of_truth(std::string name, std::function<FalseReply(const std::string&)> tell) {
-  return {std::move(name), std::move(tell)};
-}
-
-/// Begins in one piece, and goes on without end in many.
-Lie dripping(const char* name, const char* bytes, const char* again) {
-  return made_of_truth(name, [=](const std::string&) {
-    return FalseReply{bytes, Then::repeat, again, drip};
-  });
-}
-
-std::string half(const std::string& truth) { return truth.substr(0, (truth.size() + 1) / 2); }
 
 std::string nested() {
   std::string text;
@@ -283,6 +259,7 @@ std::vector<Lie> resp_lies(const Address& other_server) {
   };
   add_lies_of_grants(all);
   add_lies_of_time(all);
+  add_lies_of_lengths(with_resp_lengths, all);
   return all;
 }
 

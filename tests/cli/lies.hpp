@@ -14,4 +14,7 @@ std::vector<Lie> resp_lies(const Address& other_server);
 /// without understanding it.
 std::vector<Lie> blind_lies(const Address& other_server);
 
+/// What a ZooKeeper says in place of a reply that is valid, or nearly so, in its protocol.
+std::vector<Lie> zookeeper_lies();
+
 }  // namespace dlock::test

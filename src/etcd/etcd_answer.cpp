@@ -116,7 +116,7 @@ bool has_bounded_words(std::string_view text) {
 }
 
 json parse_within(std::string_view text, AnswerRoom& room) {
-  const json none(json::value_t::discarded);
+  json none(json::value_t::discarded);
   if (!has_bounded_words(text)) {
     room.take(SIZE_MAX);
     return none;

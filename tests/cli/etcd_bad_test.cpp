@@ -217,10 +217,10 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
   const TempDir dir;
   const std::string authority = dir / "ca";
   const Certificate own{dir / "cert", dir / "key"};
-  const auto put = [&](const TestCa& ca, const Certificate& client) {
+  const auto put = [&](const TestCa& ca, const Certificate& shown) {
     overwrite(authority, ca.file());
-    overwrite(own.file, client.file);
-    overwrite(own.key, client.key);
+    overwrite(own.file, shown.file);
+    overwrite(own.key, shown.key);
   };
   put(before, options.tls->client);
   Process holder = start_dlock(

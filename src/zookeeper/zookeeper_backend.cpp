@@ -324,32 +324,24 @@ std::variant<std::string, Wake::Reason> ZooKeeperBackend::next_message(const std
   }
 }
 
-std::vector<std::string> ZooKeeperBackend::names(const std::string& prefix,
-                                                 const std::string& after,
-                                                 const CallOptions& call_options) {
+ZooKeeperBackend::Names ZooKeeperBackend::names(const std::string& prefix, const std::string& after,
+                                                std::size_t most, const CallOptions& call_options) {
   Deadline sent{};
+  ZooKeeperFirstRecords records(prefix_, prefix, after, most);
   // The server may lag behind the leader, but not behind a write that it has passed on itself.
   const std::vector<ZooKeeperRequest> requests{{Kind::set, directory_ + "/clock"},
-                                               {Kind::get_children, directory_}};
+                                               {Kind::get_children, directory_, "", {}, &records}};
   const auto reply = client_.ask_until_answered(requests, call_options, sent).back();
   if (!reply.ok() && reply.code != ZNONODE) {
     client_.refuse(reply.code, "list the nodes below " + escaped(directory_));
   }
-  std::vector<std::string> found;
-  for (const std::string& child : reply.children) {
-    const std::string record = prefix_ + percent_decoded(child);
-    if (record.starts_with(prefix) && record > after) found.push_back(record);
-  }
-  std::sort(found.begin(), found.end());
-  return found;
+  return {{records.first().begin(), records.first().end()}, records.count()};
 }
 
 RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& after,
                                   const CallOptions& call_options) {
   RecordPage page;
-  auto wanted = names(prefix, after, call_options);
-  const std::size_t all = wanted.size();
-  if (all > page_size) wanted.resize(page_size);
+  auto [wanted, all] = names(prefix, after, page_size, call_options);
   const auto found = first_nodes(wanted, page.read, call_options);
   page.last = wanted.size() == all;
   page.read.alive.emplace();
@@ -365,13 +357,12 @@ RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& 
 }
 
 std::int64_t ZooKeeperBackend::count(const std::string& prefix, const CallOptions& call_options) {
-  return static_cast<std::int64_t>(names(prefix, "", call_options).size());
+  return static_cast<std::int64_t>(names(prefix, "", 0, call_options).count);
 }
 
 void ZooKeeperBackend::sweep(const std::string& prefix, const std::string& after,
                              const CallOptions& call_options) {
-  auto wanted = names(prefix, after, call_options);
-  if (wanted.size() > records_per_sweep) wanted.resize(records_per_sweep);
+  auto wanted = names(prefix, after, records_per_sweep, call_options).first;
   Snapshot read;
   const auto found = first_nodes(wanted, read, call_options);
   for (std::size_t i = 0; i < found.size(); ++i) {

@@ -52,11 +52,16 @@ class ZooKeeperBackend final : public CasBackend {
   };
   /// A node and its children, as two requests brought them.
   struct Node;
+  struct Names {
+    std::vector<std::string> first;
+    std::size_t count = 0;  ///< of all
+  };
 
   std::string path_of(const std::string& name) const;
   std::string own_child(const std::string& name) const;
-  std::vector<std::string> names(const std::string& prefix, const std::string& after,
-                                 const CallOptions& call_options);
+  /// Lists the records below `prefix` and after `after`: the first `most` of them, in their order.
+  Names names(const std::string& prefix, const std::string& after, std::size_t most,
+              const CallOptions& call_options);
   std::vector<ZooKeeperReply> read_whole(const std::vector<ZooKeeperRequest>& requests,
                                          Deadline& sent, const CallOptions& call_options);
   std::vector<Node> nodes(const std::vector<std::string>& names, Snapshot& read,

@@ -46,6 +46,12 @@ struct Rights {
   ACL_vector list;
 };
 
+/// A listener need not live longer than the call that names it.
+struct NobodyListensAfter {
+  ZooKeeperSocket& socket;
+  ~NobodyListensAfter() { socket.listen("", nullptr); }
+};
+
 }  // namespace
 
 bool is_lost(int code) {
@@ -117,7 +123,11 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
 void ZooKeeperClient::drop_connection() {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
   socket_.end();
-  if (socket_.is_behind(fd_)) let_work(0, 0);
+  if (!socket_.is_behind(fd_)) return;
+  let_work(0, 0);
+  if (is_open()) return;
+  ++failed_connects_;
+  fd_ = -1;  // closed: the number may be another's by now
 }
 
 /// The library connects, and asks for a session; before it reads, its socket is taken over.
@@ -263,6 +273,7 @@ void ZooKeeperClient::submit(const ZooKeeperRequest& request,
                            ZooKeeperBatch::got_data, slot.get());
       break;
     case Kind::get_children:
+      if (request.listener != nullptr) socket_.listen(request.path, request.listener);
       code = lib.zoo_aget_children2(handle_, path, 0, ZooKeeperBatch::got_names, slot.get());
       break;
     case Kind::set:
@@ -289,6 +300,7 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequ
   const auto batch = std::make_shared<ZooKeeperBatch>();
   batch->pending = requests.size();
   batch->replies.resize(requests.size(), ZooKeeperReply::of(ZCONNECTIONLOSS));
+  const NobodyListensAfter nobody_listens_after{socket_};
   for (std::size_t i = 0; i < requests.size(); ++i) submit(requests[i], batch, i);
   const Deadline given_up = later(BootClock::now(), longest_try);
   bool told = false;
@@ -313,13 +325,15 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequ
 std::vector<ZooKeeperReply> ZooKeeperClient::ask_until_answered(
     const std::vector<ZooKeeperRequest>& requests, const CallOptions& call_options,
     Deadline& sent) {
-  while (true) {
+  for (int refused = 0;;) {
     connect(call_options);
     sent = BootClock::now();
     auto replies = ask(requests, call_options);
     const bool lost = std::any_of(replies.begin(), replies.end(),
                                   [](const ZooKeeperReply& reply) { return is_lost(reply.code); });
     if (!lost) return replies;
+    // Another server may reply as it should; then it is no use to ask for the same for ever.
+    if (socket_.has_refused_reply() && ++refused > addresses_.count()) refuse_lost();
     if (BootClock::now() >= call_options.deadline) refuse_lost();
   }
 }

@@ -49,13 +49,14 @@ struct ZooKeeperChange {
 };
 
 /// A request; all but `create` and `multi` reply with the node's times, `get_children` with names,
-/// too.
+/// too, unless somebody listens to them.
 struct ZooKeeperRequest {
   enum class Kind { get, get_and_watch, get_children, set, create, multi };
   Kind kind = Kind::get;
   std::string path{};
   std::string data{};
   std::vector<ZooKeeperChange> changes{};  ///< of `multi`
+  ChildListener* listener = nullptr;       ///< of one `get_children` among those sent at once
 };
 
 /// Error{unavailable}: the replies to requests that were sent at once have more bytes than dlock

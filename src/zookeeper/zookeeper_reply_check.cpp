@@ -1,7 +1,7 @@
 #include "zookeeper/zookeeper_reply_check.hpp"
 
+#include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <utility>
 
 namespace dlock {
@@ -29,6 +29,10 @@ enum Operation : std::int32_t {
 
 constexpr std::size_t bytes_of_length = 4;
 constexpr std::size_t bytes_of_stat = 68;
+/// Of a reply: its number, the last change, an error.
+constexpr std::size_t bytes_of_head = 16;
+/// Of a reply that is a list, with its own length and the number of names.
+constexpr std::size_t bytes_before_names = bytes_of_length + bytes_of_head + 4;
 constexpr std::int32_t bytes_of_password = 16;
 /// A session that ends sooner could not be kept, and numbers beyond the other overflow in the
 /// library.
@@ -161,10 +165,18 @@ std::optional<std::string_view> take_frame(std::string_view& bytes, std::int32_t
 
 }  // namespace
 
-ZooKeeperReplyCheck::Asked ZooKeeperReplyCheck::request_in(std::string_view frame) {
+void ZooKeeperReplyCheck::listen(const std::string& path, ChildListener* listener) {
+  path_ = path;
+  listener_ = listener;
+}
+
+ZooKeeperReplyCheck::Asked ZooKeeperReplyCheck::request_in(std::string_view frame) const {
   FrameReader reader(frame);
   Asked asked{reader.number(), reader.number()};
   if (asked.operation == multi) asked.parts = parts_in(reader);
+  if (asked.operation == get_children && listener_ != nullptr) {
+    asked.has_listener = reader.text(0) == path_;
+  }
   return asked;
 }
 
@@ -189,15 +201,62 @@ std::string ZooKeeperReplyCheck::take(std::string_view bytes) {
   if (is_broken_) return {};
   heard_ += bytes;
   std::string_view rest = heard_;
-  std::size_t whole = 0;
-  while (const auto frame = take_frame(rest, longest, is_broken_)) {
+  std::string replies;
+  while (!is_broken_) {
+    if (list_ || begins_list(rest)) {
+      if (!has_heard_list(rest)) break;
+      replies += list_->head;
+      replies += rest.substr(0, bytes_of_stat);
+      rest.remove_prefix(bytes_of_stat);
+      list_.reset();
+      continue;
+    }
+    // The head of a list tells that it is one, and may be cut anywhere.
+    const bool may_be_list = has_session_ && !asked_.empty() && asked_.front().has_listener &&
+                             rest.size() < bytes_before_names;
+    const std::string_view from_here = rest;
+    const auto frame = take_frame(rest, may_be_list ? INT32_MAX : longest, is_broken_);
+    if (!frame) break;
     is_broken_ = !is_reply(*frame);
-    if (is_broken_) break;
-    whole = heard_.size() - rest.size();
+    if (!is_broken_) replies += from_here.substr(0, from_here.size() - rest.size());
   }
-  std::string replies = heard_.substr(0, whole);
-  heard_.erase(0, is_broken_ ? std::string::npos : whole);
+  heard_.erase(0, is_broken_ ? std::string::npos : heard_.size() - rest.size());
   return replies;
+}
+
+/// Takes its head off `rest`, if it is one that a listener hears.
+bool ZooKeeperReplyCheck::begins_list(std::string_view& rest) {
+  const bool is_awaited = has_session_ && !asked_.empty() && asked_.front().has_listener;
+  if (!is_awaited || rest.size() < bytes_before_names) return false;
+  FrameReader reader(rest);
+  const std::int32_t bytes = reader.number(), number = reader.number();
+  reader.long_number();  // the last change
+  const std::int32_t error = reader.number(), names = reader.number();
+  constexpr std::int32_t least = bytes_before_names - bytes_of_length + bytes_of_stat;
+  if (number != asked_.front().number || error != 0 || names < 0 || bytes < least) return false;
+  asked_.pop_front();
+  constexpr auto length = std::string_view("\0\0\0\x58", bytes_of_length);  // of `least` bytes
+  constexpr auto no_names = std::string_view("\0\0\0\0", 4);
+  list_ = Arriving{std::string(length), bytes - least, names};
+  list_->head += rest.substr(bytes_of_length, bytes_of_head);
+  list_->head += no_names;
+  rest.remove_prefix(bytes_before_names);
+  if (listener_ != nullptr) listener_->begin();
+  return true;
+}
+
+/// Tells the listener the names that are whole, and takes them off `rest`; whether all that is left
+/// of the list has arrived.
+bool ZooKeeperReplyCheck::has_heard_list(std::string_view& rest) {
+  for (; list_->names > 0; --list_->names) {
+    const std::int32_t most = list_->bytes - static_cast<std::int32_t>(bytes_of_length);
+    const auto name = take_frame(rest, std::min(longest, most), is_broken_);
+    if (!name) return false;
+    list_->bytes = most - static_cast<std::int32_t>(name->size());
+    if (listener_ != nullptr) listener_->hear(*name);
+  }
+  is_broken_ = list_->bytes != 0;
+  return !is_broken_ && rest.size() >= bytes_of_stat;
 }
 
 bool ZooKeeperReplyCheck::is_reply(std::string_view frame) {

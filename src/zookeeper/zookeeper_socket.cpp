@@ -51,6 +51,11 @@ void ZooKeeperSocket::take_over(int fd, std::int64_t session) {
   end_ = std::move(end);
   library_ = inode_of(fd);
   check_.emplace(session);
+  has_refused_reply_ = false;
+}
+
+void ZooKeeperSocket::listen(const std::string& path, ChildListener* listener) {
+  if (check_) check_->listen(path, listener);
 }
 
 bool ZooKeeperSocket::is_behind(int fd) const { return library_ != 0 && inode_of(fd) == library_; }
@@ -63,10 +68,11 @@ void ZooKeeperSocket::follow(int fd) {
 }
 
 void ZooKeeperSocket::give_back(int fd) {
-  if (!is_behind(fd)) return;
-  hear_library();
-  send();
-  if (!has_ended_ && requests_.empty()) dup3(server_.get(), fd, O_CLOEXEC);
+  if (is_behind(fd)) {
+    hear_library();
+    send();
+    if (!has_ended_ && requests_.empty()) dup3(server_.get(), fd, O_CLOEXEC);
+  }
   leave();
 }
 

@@ -20,6 +20,9 @@ class ZooKeeperSocket {
   /// left.
   void take_over(int fd, std::int64_t session);
 
+  /// Who hears the children of `path`, asked for over this connection from now on; null: nobody.
+  void listen(const std::string& path, ChildListener* listener);
+
   /// Whether it stands behind that one: the library may have closed it, and opened another with the
   /// same number.
   bool is_behind(int fd) const;
@@ -49,7 +52,7 @@ class ZooKeeperSocket {
   /// The library is to find its connection lost.
   void end();
 
-  /// Whether the last connection that was lost was given up because of what the server sent.
+  /// Whether this connection was given up because of what the server sent; until the next one.
   bool has_refused_reply() const { return has_refused_reply_; }
 
  private:

@@ -11,9 +11,11 @@
 #include "contract/engines.hpp"
 #include "support/eventually.hpp"
 #include "support/installed.hpp"
+#include "support/jute.hpp"
 #include "support/sockets.hpp"
 #include "support/zookeeper_servers.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
+#include "zookeeper/zookeeper_client.hpp"
 
 namespace dlock::test {
 namespace {
@@ -39,24 +41,12 @@ class BetweenReads {
   int port() const { return address_.port; }
 
  private:
-  static constexpr std::uint32_t get_children2 = 12;
-
-  /// Of four bytes, as ZooKeeper sends it.
-  static std::uint32_t number_at(const std::string& bytes, std::size_t at) {
-    std::uint32_t number = 0;
-    for (std::size_t i = 0; i < 4; ++i) number = number << 8U | std::uint8_t(bytes[at + i]);
-    return number;
-  }
-
-  static std::size_t whole_message(const std::string& bytes) {
-    const std::size_t size = bytes.size() < 12 ? 0 : 4 + number_at(bytes, 0);
-    return size <= bytes.size() ? size : 0;
-  }
+  static constexpr std::int32_t get_children2 = 12;
 
   void serve(const Fd& client) {
     const Fd server = connect_to(server_);
     std::string asked, answered;
-    std::uint32_t last_answered = 0;
+    std::int32_t last_answered = 0;
     while (true) {
       pollfd fds[] = {{client.get(), POLLIN, 0}, {server.get(), POLLIN, 0}};
       poll_until(fds, never);
@@ -67,17 +57,17 @@ class BetweenReads {
         (fd.fd == client.get() ? asked : answered) += bytes;
         if (fd.fd == server.get()) send_all(client.get(), bytes);
       }
-      while (const std::size_t size = whole_message(answered)) {
-        last_answered = number_at(answered, 4);
-        answered.erase(0, size);
+      while (const auto size = jute_frame_size(answered)) {
+        last_answered = jute_number_at(answered, 4);
+        answered.erase(0, *size);
       }
-      while (const std::size_t size = whole_message(asked)) {
-        if (between_ && number_at(asked, 8) == get_children2) {
-          if (last_answered + 1 != number_at(asked, 4)) break;  // the data are not read yet
+      while (const auto size = jute_frame_size(asked)) {
+        if (between_ && jute_number_at(asked, 8) == get_children2) {
+          if (last_answered + 1 != jute_number_at(asked, 4)) break;  // the data are not read yet
           std::exchange(between_, nullptr)();
         }
-        send_all(server.get(), asked.substr(0, size));
-        asked.erase(0, size);
+        send_all(server.get(), asked.substr(0, *size));
+        asked.erase(0, *size);
       }
     }
   }
@@ -204,6 +194,33 @@ TEST_CASE("ZooKeeper: a list of more than dlock takes at once comes in several p
   }
   CHECK(listed == names);
   CHECK(pages > 1);
+}
+
+TEST_CASE("ZooKeeper: twenty thousand arrivals at latches are counted, listed and swept") {
+  if (is_missing<ZooKeeperServers>()) return;
+  ZooKeeperServers servers;
+  ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  REQUIRE(comes_to_have(backend, "x:a", {"ended", std::chrono::microseconds(1)}));
+  ZooKeeperClient client(servers.endpoints(), "zk", milliseconds(20'000));
+  constexpr int requests = 40, in_each = 500;
+  const std::string generation(32, 'f');
+  for (int i = 0; i < requests; ++i) {
+    ZooKeeperRequest makes{ZooKeeperRequest::Kind::multi};
+    for (int j = 0; j < in_each; ++j) {
+      const std::string number = std::to_string(100'000 + i * in_each + j);
+      const std::string name = "arrival:" + generation + ":" + std::string(26, '0') + number;
+      makes.changes.push_back({ZooKeeperChange::Kind::create, "/x/" + name});
+    }
+    REQUIRE(client.ask({makes}, soon()).front().ok());
+  }
+  CHECK(backend.count("x:arrival:", soon()) == requests * in_each);
+  CHECK(backend.count("x:a", soon()) == requests * in_each + 1);
+  const RecordPage page = backend.list("x:", "", soon());
+  CHECK_FALSE(page.last);
+  REQUIRE(page.records.size() == 1);
+  CHECK(page.records[0].text == "ended");
+  backend.sweep("x:", "", soon());
+  CHECK(backend.count("x:a", soon()) == requests * in_each);
 }
 
 TEST_CASE("ZooKeeper: a list has what was written before, also from a server that lags behind") {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <vector>
+
 #include "support/jute.hpp"
 
 namespace dlock {
@@ -142,6 +144,72 @@ TEST_CASE("zookeeper: a list of children has as many as it says, and not too man
   CHECK(!takes(get_children, jute_number(1) + stat));
   CHECK(!takes(get_children, jute_number(-1) + stat));
   CHECK(!takes(get_children, jute_number(INT32_MAX) + jute_text("name") + stat));
+}
+
+struct Heard final : ChildListener {
+  int lists = 0;
+  std::vector<std::string> names;
+  void begin() override {
+    ++lists;
+    names.clear();
+  }
+  void hear(std::string_view name) override { names.emplace_back(name); }
+};
+
+std::string request_for_list(std::int32_t number, const std::string& path) {
+  return request(number, get_children, jute_text(path) + std::string(1, '\0'));
+}
+
+TEST_CASE("zookeeper: a list with a listener is told name by name, and the library none of it") {
+  const std::string name(73, 'n');
+  const std::string said = reply(-2, 0) + reply(1, 0, names(20'000, name)) + reply(2, 0, stat);
+  CHECK(said.size() > ZooKeeperReplyCheck::longest);
+  for (std::size_t step : {1U, 7U, 65'536U}) {
+    Heard heard;
+    ZooKeeperReplyCheck check = connected();
+    check.listen("/a", &heard);
+    check.note_request(request_for_list(1, "/a") + request(2, set_data));
+    std::string taken;
+    for (std::size_t at = 0; at < said.size(); at += step) {
+      taken += check.take(std::string_view(said).substr(at, step));
+    }
+    CHECK(taken == reply(-2, 0) + reply(1, 0, names(0, "")) + reply(2, 0, stat));
+    CHECK(heard.lists == 1);
+    CHECK(heard.names == std::vector<std::string>(20'000, name));
+  }
+}
+
+TEST_CASE("zookeeper: a listener hears the children of its node, and only while it listens") {
+  Heard heard;
+  ZooKeeperReplyCheck check = connected();
+  check.listen("/a", &heard);
+  check.note_request(request_for_list(1, "/b") + request_for_list(2, "/a"));
+  CHECK(check.take(reply(1, 0, names(2, "b"))) == reply(1, 0, names(2, "b")));
+  CHECK(check.take(reply(2, -101)) == reply(2, -101));
+  CHECK(heard.lists == 0);
+  check.note_request(request_for_list(3, "/a"));
+  const std::string list = reply(3, 0, names(2, "a"));
+  CHECK(check.take(list.substr(0, 30)).empty());
+  CHECK(heard.names == std::vector<std::string>{"a"});
+  check.listen("", nullptr);
+  CHECK(check.take(list.substr(30)) == reply(3, 0, names(0, "")));
+  CHECK(heard.names == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("zookeeper: a list with a listener has as many names as it says, and no more") {
+  const std::string a = jute_text("a");
+  for (const std::string& odd :
+       {jute_number(2) + a + stat, jute_number(0) + a + stat, jute_number(-1) + a + stat,
+        jute_number(1) + jute_text("") + stat, jute_number(1) + jute_number(INT32_MAX) + a + stat,
+        jute_number(1) + jute_number(-1) + a + stat, jute_number(1) + a, jute_number(INT32_MAX),
+        jute_number(1) + a + stat + "x"}) {
+    Heard heard;
+    ZooKeeperReplyCheck check = connected();
+    check.listen("/a", &heard);
+    check.note_request(request_for_list(1, "/a"));
+    CHECK(check.take(reply(1, 0, odd) + reply(-2, 0)).empty());
+    CHECK(check.is_broken());
+  }
 }
 
 TEST_CASE("zookeeper: the results of several changes are those of the changes") {

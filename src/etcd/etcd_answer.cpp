@@ -16,7 +16,7 @@ constexpr std::size_t longest_space = 4'096;
 /// Of an error of etcd's, for people.
 constexpr std::size_t longest_message = 1'000;
 
-// What the library allocates on a host of 64 bits, rounded up as malloc does.
+// The library allocates so much on a host of 64 bits, rounded up as malloc does.
 
 /// A place in an array that grows by doubling, and one in the list by which the library frees it.
 constexpr std::size_t cost_of_value = 96;

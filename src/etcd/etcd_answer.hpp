@@ -47,7 +47,7 @@ class AnswerRoom {
 /// keeps several copies of the one that it reads.
 bool has_bounded_words(std::string_view text);
 
-/// What it costs to keep the text once it is read is taken from `room`. Discarded if the text is no
+/// Takes the memory that the library needs to keep `text` from `room`. Discarded if the text is no
 /// JSON, or nested deeper than etcd's answers, or if there is no room for it.
 nlohmann::json parse_within(std::string_view text, AnswerRoom& room);
 

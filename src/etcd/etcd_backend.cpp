@@ -19,7 +19,6 @@ constexpr char after_lives = '\n' + 1;
 constexpr std::string_view first_word_of_value = "ends ";
 /// etcd takes 128 at most in a transaction.
 constexpr std::size_t most_operations = 120;
-constexpr int page_size = 500;
 constexpr int records_per_sweep = 50;
 
 std::string life_key(const std::string& name, const std::string& life) {
@@ -170,12 +169,13 @@ void EtcdBackend::write_more(const std::vector<json>& more, const CallOptions& c
   }
 }
 
-json EtcdBackend::page_from(const std::string& from, const std::string& prefix, int most,
+json EtcdBackend::page_from(const std::string& from, const std::string& prefix, int& at_once,
                             const CallOptions& call_options) {
   json fields = range_fields(from, end_of_prefix(prefix));
-  for (; most > 0; most /= 4) {
+  for (int most = at_once; most > 0; most /= 4) {
     fields["limit"] = std::to_string(most);
     if (auto answer = client_.done_unless_large({"kv/range", fields}, call_options)) {
+      at_once = most;
       return std::move(*answer);
     }
   }
@@ -203,7 +203,9 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
   std::string from = after + '\0';
   const Deadline sent = BootClock::now();
   do {
-    const json answer = page_from(from, prefix, page_size, call_options);
+    // A page may be larger than the one before: its keys may be smaller.
+    listed_at_once_ = std::min(2 * listed_at_once_, page_size);
+    const json answer = page_from(from, prefix, listed_at_once_, call_options);
     const EtcdRange range = keys_in(answer, from);
     if (page.records.empty())
       page.read = snapshot_from("", revision_in(answer), {}, sent, call_options);
@@ -242,7 +244,8 @@ std::int64_t EtcdBackend::count(const std::string& prefix, const CallOptions& ca
 
 void EtcdBackend::sweep(const std::string& prefix, const std::string& after,
                         const CallOptions& call_options) {
-  const json answer = page_from(after + '\0', prefix, records_per_sweep, call_options);
+  int at_once = records_per_sweep;
+  const json answer = page_from(after + '\0', prefix, at_once, call_options);
   const microseconds now = wall_now().time_since_epoch();
   for (const EtcdEntry& entry : range_in(answer).entries) {
     const bool is_record = entry.key.find(before_life) == std::string::npos &&

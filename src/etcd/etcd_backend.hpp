@@ -70,9 +70,10 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   /// Throws Error{unavailable} if it is none that a lease can have.
   milliseconds span_of(const EtcdAnswer& answer, const char* name) const;
   void write_more(const std::vector<nlohmann::json>& operations, const CallOptions& call_options);
-  /// Of the keys under `prefix` those from `from` on, `most` of them or, where that would be too
-  /// large an answer, fewer. The value of a key that is too large by itself is left out.
-  nlohmann::json page_from(const std::string& from, const std::string& prefix, int most,
+  /// Of the keys under `prefix` those from `from` on, `at_once` of them or, where that would be too
+  /// large an answer, fewer, which is noted there. The value of a key that is too large by itself
+  /// is left out.
+  nlohmann::json page_from(const std::string& from, const std::string& prefix, int& at_once,
                            const CallOptions& call_options);
   EtcdRange keys_in(const nlohmann::json& answer, const std::string& from) const;
   void complete_last(RecordPage& page, const CallOptions& call_options);
@@ -97,6 +98,8 @@ class EtcdBackend final : public CasBackend, public CasLeases {
     std::int64_t after = 0;
   };
   std::map<std::string, Listened> channels_;
+  static constexpr int page_size = 500;
+  int listed_at_once_ = page_size;  ///< keys: so many that their answer is not too large
 };
 
 }  // namespace dlock

@@ -11,7 +11,7 @@
 #include "zookeeper/libzookeeper.hpp"
 #include "zookeeper/zookeeper_client.hpp"
 
-// What libzookeeper calls back for a ZooKeeperClient.
+// libzookeeper calls these back for a ZooKeeperClient.
 
 namespace dlock {
 
@@ -32,7 +32,7 @@ struct ZooKeeperWatches {
 struct ZooKeeperBatch {
   std::vector<ZooKeeperReply> replies;
   std::size_t pending = 0;
-  /// What a multi-request refers to until its reply.
+  /// The library refers to them until the reply to a multi-request.
   std::vector<zoo_op_result_t> results{};
   std::size_t bytes = 0;  ///< of data and names, with what each takes beside its text
 

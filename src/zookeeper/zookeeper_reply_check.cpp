@@ -102,7 +102,7 @@ std::vector<std::int32_t> parts_in(FrameReader& reader) {
   return {};
 }
 
-/// What a reply without an error brings.
+/// Takes the result of a reply without an error off `reader`; whether it has the shape of one.
 bool skip_result(FrameReader& reader, std::int32_t operation) {
   switch (operation) {
     case create:

@@ -23,6 +23,10 @@ import threading
 import time
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from stall_witness import StallWitness
+
 CLIENTS = 50
 SEATS = 3
 REDIS_SERVER = os.environ.get("DLOCK_TEST_REDIS_SERVER") or "redis-server"
@@ -140,26 +144,11 @@ def engines_in(folder):
     return found
 
 
-class StallWitness(threading.Thread):
-    """Notes when the machine did not let it run, in nanoseconds of the clock of the hearts."""
-
-    PAUSE = 0.02
-    WORTH_NOTING = 150_000_000
+class Machine(StallWitness):
+    """In nanoseconds of the clock of the hearts."""
 
     def __init__(self):
-        super().__init__(daemon=True)
-        self.stalls = []
-
-    def run(self):
-        while True:
-            due = self.now() + int(self.PAUSE * 1e9)
-            time.sleep(self.PAUSE)
-            if self.now() - due > self.WORTH_NOTING:
-                self.stalls.append((due, self.now()))
-
-    @staticmethod
-    def now():
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        super().__init__(lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME), 10**9, worth_noting=0.15)
 
     def end_of(self, first, last):
         """The end of a command that dlock has to answer for: where the machine stood still when the
@@ -183,7 +172,7 @@ class Soak:
         self.outcomes = {}
         self.faults = {}
         self.complaints = []
-        self.machine = StallWitness()
+        self.machine = Machine()
 
     # -- clients
 

@@ -39,6 +39,8 @@ class BetweenReads {
   BetweenReads& operator=(const BetweenReads&) = delete;
 
   int port() const { return address_.port; }
+  /// Returns once it has happened: what it used is the caller's then.
+  void await() { happened_.get_future().wait(); }
 
  private:
   static constexpr std::int32_t get_children2 = 12;
@@ -65,6 +67,7 @@ class BetweenReads {
         if (between_ && jute_number_at(asked, 8) == get_children2) {
           if (last_answered + 1 != jute_number_at(asked, 4)) break;  // the data are not read yet
           std::exchange(between_, nullptr)();
+          happened_.set_value();
         }
         send_all(server.get(), asked.substr(0, *size));
         asked.erase(0, *size);
@@ -73,6 +76,7 @@ class BetweenReads {
   }
 
   std::function<void()> between_;
+  std::promise<void> happened_;
   Address server_;
   Address address_;
   Fd listener_;
@@ -150,6 +154,7 @@ TEST_CASE("ZooKeeper: a record that is removed and made again while it is read i
   endpoint.port = between.port();
   ZooKeeperBackend late({endpoint}, "zk", "", "x:", milliseconds(20'000));
   const Snapshot seen = late.read("x:a", "", soon());
+  between.await();
   CHECK(seen.text == "second");
   CHECK(comes_to_have(late, "x:a", {"third"}));
   CHECK(other.read("x:a", "", soon()).text == "third");

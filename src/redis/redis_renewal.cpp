@@ -52,8 +52,8 @@ Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const 
   // With a longer one, which no server of ours gives, the command would run on unrenewed.
   if (ttl > milliseconds(0)) lease = std::min(lease, ttl);
   known_.insert(asked);
-  if (handed_over_.contains(asked)) replicate(key, reply.link, call_options);
-  handed_over_.erase(asked);
+  // Else a replica that is promoted would end the lease before the holder does.
+  replicate(key, reply.link, call_options);
   tidy(key, number(reply, 4), call_options);
   return {Grant{server_fence(word(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
                 Limit{number(reply, 3)}}};

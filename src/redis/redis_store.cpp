@@ -66,15 +66,14 @@ void RedisStore::replicate(const LockKey& key, const LinkId& link,
   check(key, reply);
   // A new connection has written nothing, so that every replica would have all of it.
   if (!link.is_open()) {
-    throw Error(
-        ErrorKind::not_replicated,
-        of_key + "the connection broke while dlock waited for replicas: the lock is released",
-        Cause::not_replicated);
+    throw Error(ErrorKind::not_replicated,
+                of_key + "the connection broke before the replicas acknowledged the lock",
+                Cause::not_replicated);
   }
   if (reply.integer >= terms_.replicas) return;
   throw Error(ErrorKind::not_replicated,
               of_key + "only " + std::to_string(reply.integer) + " of " +
-                  std::to_string(terms_.replicas) + " replicas have the lock, so it is released",
+                  std::to_string(terms_.replicas) + " replicas acknowledged the lock in time",
               Cause::not_replicated);
 }
 
@@ -161,7 +160,6 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
   if (word(reply, 0) == "granted") {
     more = false;
     replicate(claim.key, reply.link, call_options);
-    handed_over_.erase(asked);
     tidy(claim.key, number(reply, 2), call_options);
     return Grant{server_fence(word(reply, 1)), Lease{claim.ttl, valid_until(sent, claim.ttl)}};
   }
@@ -179,7 +177,6 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     const auto& message = std::get<ChannelMessage>(heard);
     const std::string_view text = message.text;
     if (text.starts_with("grant ")) {
-      handed_over_.insert({claim.key, claim.token});
       return Wake{
           Wake::Reason::granted, {}, grant_told_by(text.substr(6), message.link, claim.ttl)};
     }

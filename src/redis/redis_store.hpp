@@ -107,8 +107,8 @@ class RedisStore final : public Member {
   /// member hear of each, for others may have arrived elsewhere.
   std::string published_arrivals() const { return terms_.member ? "each" : "last"; }
 
-  /// Waits until enough replicas have what was written on `link`. Throws Error{not_replicated},
-  /// also where that has broken, for then nobody knows.
+  /// Waits until enough replicas have the grant or renewal that was written on `link`. Throws
+  /// Error{not_replicated}, also where that has broken, for then nobody knows.
   void replicate(const LockKey& key, const LinkId& link, const CallOptions& call_options);
   /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
   /// it fails does not change our own answer.
@@ -133,8 +133,7 @@ class RedisStore final : public Member {
   std::unique_ptr<RedisTransport> servers_;
   /// The acquires under way, and on which link each first went out.
   std::map<Asked, LinkId> unanswered_;
-  std::set<Asked> handed_over_;  ///< granted by a message, not confirmed yet
-  std::set<Asked> known_;        ///< asked for here, or found by a renewal
+  std::set<Asked> known_;  ///< asked for here, or found by a renewal
   std::map<Token, std::string> channels_;
   Dated last_answer_;  ///< the last refusal
 };

@@ -9,6 +9,7 @@
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/one_of_tries.hpp"
+#include "support/patient_start.hpp"
 #include "support/resp.hpp"
 #include "support/scene.hpp"
 #include "support/sentinels.hpp"
@@ -126,7 +127,7 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
   });
   CHECK(too_many.exit_code == 69);
   CHECK(too_many.out == "");
-  CHECK(too_many.err.find("k: only 2 of 3 replicas have the lock, so it is released\n") !=
+  CHECK(too_many.err.find("k: only 2 of 3 replicas acknowledged the lock in time\n") !=
         std::string::npos);
   CHECK_FALSE(scene.is_held("k"));
 
@@ -138,7 +139,7 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
   const Result refused = waiter.wait();
   CHECK(refused.exit_code == 69);
   CHECK(refused.out == "");
-  CHECK(times(refused.err, "only 1 of 2 replicas have the lock, so it is released\n") == 1);
+  CHECK(times(refused.err, "only 1 of 2 replicas acknowledged the lock in time\n") == 1);
   CHECK(holder.wait().exit_code == 0);
   slow.cont();
   CHECK_FALSE(scene.is_held("k"));
@@ -149,6 +150,28 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
   const Result unwilling = one_shot("2");
   CHECK(unwilling.exit_code == 69);
   CHECK(unwilling.err.find("too few replicas") != std::string::npos);
+}
+
+TEST_CASE("--replicas: a renewal that too few replicas have does not count, and the next one may") {
+  SentinelScene scene({1, 1, {}, {}, ""});
+  RedisServer& replica = *scene.fleet.replicas().front();
+  Process holder = patient_start(
+      [&] {
+        return scene.start({"run", "-v", "-t", "12", "-k", "k", "--replicas", "1", "--", "sh", "-c",
+                            "\"$STAMP\" \"$LOG\" start k 1; exec sleep 60"});
+      },
+      [&] { return has_begun(scene); }, "the holder did not begin");
+  replica.stop();
+  // The first may have been under way.
+  for (int renewals = 0; renewals < 2; ++renewals) await_renewal(scene.fleet.master(), "k");
+  const auto counted = times(holder.err(), "dlock: renewed k");
+  replica.cont();
+  REQUIRE(eventually([&] { return times(holder.err(), "dlock: renewed k") > counted; }));
+  replica.stop();
+  const Result lost = holder.wait();
+  CHECK(lost.exit_code == 79);
+  CHECK(times(lost.err, "dlock: lost k: not renewed since ") == 1);
+  CHECK(times(lost.err, "only 0 of 1 replicas acknowledged the lock in time; COMMAND was") == 1);
 }
 
 TEST_CASE("master and sentinels each have their password, and neither gets the other's") {

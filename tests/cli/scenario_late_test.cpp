@@ -114,7 +114,7 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
   };
   REQUIRE(holding() >= 2);
   std::vector<int> before;
-  for (const std::size_t i : {0, 1}) {
+  for (const std::size_t i : {0u, 1u}) {
     fleet.proxy(i).hold(Direction::replies);
     before.push_back(fleet.proxy(i).requests());
   }
@@ -128,7 +128,7 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
   };
   Process releasing = scene.start({"release", "k", "--token", token});
   REQUIRE(eventually([&] { return holding() == 0 && are_held(); }));
-  for (const std::size_t i : {0, 1}) fleet.proxy(i).drop_held(Direction::replies);
+  for (const std::size_t i : {0u, 1u}) fleet.proxy(i).drop_held(Direction::replies);
   const Result result = releasing.wait();
   CHECK(result.exit_code == 0);
   CHECK(times(result.err, "k: the server's first answer was lost; by the second") == 1);

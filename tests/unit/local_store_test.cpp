@@ -357,7 +357,7 @@ TEST_CASE("whoever may only read a directory that was named cannot lock a key's 
   const DirectorySettings settings{dir / "shared", false};
   REQUIRE(mkdir(settings.path.c_str(), 0700) == 0);
   for (const auto& [of_directory, of_file] :
-       {std::pair(0755, 0600), std::pair(0775, 0660), std::pair(0750, 0600)}) {
+       {std::pair(0755u, 0600u), std::pair(0775u, 0660u), std::pair(0750u, 0600u)}) {
     REQUIRE(chmod(settings.path.c_str(), of_directory) == 0);
     const std::string key = std::to_string(of_directory);
     LocalStore store(settings);

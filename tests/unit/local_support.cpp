@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -64,7 +65,10 @@ bool may_have_lapsed(Deadline handed_over) {
   return passed_since(handed_over) > milliseconds(1500);
 }
 
-Forked::Forked(const std::function<void()>& work) : pid_(fork()) {
+Forked::Forked(const std::function<void()>& work) {
+  // As dlock itself does: a waiter may leave just before its FIFO is written to.
+  std::signal(SIGPIPE, SIG_IGN);
+  pid_ = fork();
   if (pid_ != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {

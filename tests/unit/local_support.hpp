@@ -36,7 +36,7 @@ class Forked {
   int wait();
 
  private:
-  pid_t pid_;
+  pid_t pid_ = -1;
 };
 
 /// Sleeps until a signal ends the process.

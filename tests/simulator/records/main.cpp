@@ -24,7 +24,7 @@ extern "C" int clock_gettime(clockid_t, timespec* now) noexcept {
   return 0;
 }
 
-extern "C" ssize_t getrandom(void* bytes, size_t size, unsigned) noexcept {
+extern "C" ssize_t getrandom(void* bytes, size_t size, unsigned) {
   for (size_t i = 0; i < size; ++i) {
     static_cast<unsigned char*>(bytes)[i] = static_cast<unsigned char>(randomness.next());
   }

@@ -13,8 +13,12 @@
 namespace dlock {
 namespace {
 
-constexpr std::size_t channel_bytes = 8;
 constexpr int releases_per_sweep = 16;
+
+std::string new_channel() {
+  constexpr std::size_t bytes = 8;
+  return "dlock_" + random_hex(bytes);
+}
 
 /// The place's clock by now, about.
 microseconds clock_since(const Snapshot& seen) {
@@ -42,7 +46,7 @@ CasStore::CasStore(std::unique_ptr<CasBackend> backend, std::string prefix)
     : backend_(std::move(backend)),
       leases_(backend_->leases()),
       prefix_(std::move(prefix)),
-      channel_("dlock_" + random_hex(channel_bytes)) {}
+      channel_(new_channel()) {}
 
 Snapshot CasStore::rewrite(
     const std::string& name, const std::string& channel, Snapshot seen,
@@ -256,6 +260,9 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
   const Change how{claim.key, claim.token, {},    last_written(claim.key),
                    true,      nullptr,     false, call_options};
   own_.erase(claim.key);
+  // A waiter that begins to watch this client only now must find that it has departed, also where
+  // it has queued up again.
+  if (backend_->has_departures()) channel_ = new_channel();
   std::int64_t lease = 0;
   change(how, [&](OpenRecord& record, bool unsure) {
     lease = record.lease_of(claim.token);

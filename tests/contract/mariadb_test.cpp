@@ -280,6 +280,18 @@ TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that
   CHECK(news(*stores[3], claims[3], Wake::Reason::granted));
 }
 
+TEST_CASE("MariaDB: a waiter that begins to watch a holder that has queued up again is let in") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer& server = mariadb();
+  const auto holder = store_at(server.address(false)), waiter = store_at(server.address(false));
+  const Claim held = claim_on("k"), waiting = claim_on("k");
+  granted(*holder, held, {true, {}});
+  queue_up(*waiter, waiting);
+  release(*holder, held);
+  queue_up(*holder, claim_on("k"));
+  CHECK(news(*waiter, waiting, Wake::Reason::granted));
+}
+
 TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that finds a waiter") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();

@@ -158,10 +158,12 @@ TEST_OF_DATABASES(
   const auto own_server = new_server<Server>();
   DatabaseServer& server = *own_server;
   const auto url = server.url();
-  Process holder = start_dlock({"run", "-k", "a", "-t", "60s", "--", "sleep", "300"}, at(url));
-  REQUIRE(eventually([&] { return is_held(url); }));
+  // The server knows holder and waiter before they have its answers.
+  Process holder = start_dlock(
+      {"run", "-k", "a", "-t", "60s", "--", "sh", "-c", "echo in; exec sleep 300"}, at(url));
+  REQUIRE(eventually([&] { return says_in(holder); }));
   Process waiter = start_dlock({"run", "-w", "120", "-k", "a", "--", "echo", "second"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
   server.kill_hard();
   server.start();
   CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
@@ -177,9 +179,11 @@ TEST_OF_DATABASES("database: a holder whose table is dropped stops its command")
   DatabaseServer& server = empty_database<Server>();
   Process holder = patient_start(
       [&] {
-        return start_dlock({"run", "-k", "a", "-t", "6s", "--", "sleep", "300"}, at(server.url()));
+        return start_dlock(
+            {"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo in; exec sleep 300"},
+            at(server.url()));
       },
-      [&] { return is_held(server.url()); }, "it did not come to hold the lock");
+      says_in, "it did not come to hold the lock");
   server.text("DROP TABLE dlock");
   const auto ended = holder.wait(milliseconds(60'000));
   CHECK(ended.exit_code == 79);

@@ -13,6 +13,7 @@
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/patient_start.hpp"
 #include "support/tls_databases.hpp"
 
 namespace dlock::test {
@@ -118,7 +119,7 @@ TEST_CASE("database: a waiter goes on after MariaDB has broken off its TLS hands
   REQUIRE(eventually([&] { return is_held(direct); }));
   Process waiter =
       start_dlock({"run", "-w", "120", "-k", "a", "--", "echo", "second"}, at(proxied));
-  REQUIRE(eventually([&] { return waiters(direct) == 1; }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
   // More than the greeting, and less than what the server says in a handshake. Nobody can connect
   // meanwhile, so that all of it goes to the next connection.
   constexpr std::size_t amid_the_handshake = 200;

@@ -13,6 +13,7 @@
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
 #include "support/one_of_tries.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -90,7 +91,7 @@ TEST_CASE("etcd: a waiter whose lease is revoked by hand queues again, and is le
   CommandInside holder(url, {"-t", "60s"});
   const auto before = leases_in(etcd);
   Process waiter = start_dlock({"run", "-t", "60s", "-k", "a", "--", "echo", "in"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
   std::set<std::int64_t> revoked;
   for (const std::int64_t lease : leases_in(etcd)) {
     if (before.contains(lease)) continue;
@@ -115,7 +116,7 @@ TEST_CASE("etcd: a waiter whose stream has died without a word hears of the rele
   CommandInside holder(etcd.url(), {"-t", "60s"});
   Process waiter = start_dlock({"run", "-t", "9s", "-k", "a", "--", "echo", "in"},
                                at("etcd://127.0.0.1:" + std::to_string(proxy.address().port)));
-  REQUIRE(eventually([&] { return waiters(etcd.url()) == 1; }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
   const int before = proxy.connections();
   proxy.black_hole(Direction::requests, Whom::open_now);
   proxy.black_hole(Direction::replies, Whom::open_now);
@@ -145,7 +146,7 @@ TEST_CASE(
   EtcdServers etcd({3, {}, {}});
   CommandInside holder(etcd.url(), {"-t", "15s"});
   Process waiter = start_dlock({"run", "-t", "15s", "-k", "a", "--", "echo", "in"}, at(etcd.url()));
-  REQUIRE(eventually([&] { return waiters(etcd.url()) == 1; }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
   const auto leader = etcd.leader();
   etcd.kill_hard(leader);
   REQUIRE(eventually([&] { return etcd.leader() != leader; }));

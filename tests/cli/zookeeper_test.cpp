@@ -9,6 +9,7 @@
 #include "cli/zookeeper.hpp"
 #include "support/eventually.hpp"
 #include "support/one_of_tries.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -124,7 +125,7 @@ TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and anoth
   const std::string url = zookeeper.url();
   CommandInside holder(url, {"-t", "15s"});
   Process waiter = start_dlock({"run", "-t", "15s", "-k", "a", "--", "echo", "in"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
   const auto leader = zookeeper.leader();
   zookeeper.kill_hard(leader);
   REQUIRE(eventually([&] { return zookeeper.leader() != leader; }));

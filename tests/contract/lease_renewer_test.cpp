@@ -224,7 +224,12 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   Held unconfirmed = take(*store, "k2", long_ttl);
   unconfirmed.grant.confirmed = false;
   LeaseRenewer at_once(*store, {unconfirmed}, nullptr, LeaseRenewer::Begin::when_due);
-  CHECK(eventually([&] { return at_once.confirmed(); }));
+  // On a busy machine a renewal may be answered too late, and the next one is the caller's to
+  // start.
+  CHECK(eventually([&] {
+    if (at_once.start_by() <= BootClock::now()) at_once.start();
+    return at_once.confirmed();
+  }));
 }
 
 }  // namespace

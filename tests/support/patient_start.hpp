@@ -39,4 +39,10 @@ Process patient_start(Start start, Begun begun, const std::string& failure) {
 /// Of a command that says "in" first: whether it has begun.
 inline bool says_in(const Process& process) { return process.out() == "in\n"; }
 
+/// Of a run that waits for a lock: whether it has the answer that says so. The server knows of the
+/// waiter before, and one that has never heard of the server gives up with it.
+inline bool says_that_it_waits(const Process& process) {
+  return process.err().find("waiting: ") != std::string::npos;
+}
+
 }  // namespace dlock::test

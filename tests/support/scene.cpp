@@ -88,8 +88,10 @@ Process Scene::queue_up(const std::string& key, std::size_t count, const std::st
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   arguments.insert(arguments.end(),
                    {"--", "sh", "-c", "i=" + std::to_string(count) + "; " + script});
-  return patient_start([&] { return start(arguments); }, [&] { return waiting(key) == count; },
-                       "did not queue up for " + key);
+  return patient_start(
+      [&] { return start(arguments); },
+      [&](const Process& process) { return waiting(key) == count && says_that_it_waits(process); },
+      "did not queue up for " + key);
 }
 
 bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys) {

@@ -155,6 +155,27 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
   }
 }
 
+TEST_CASE("a client that is broken off while it waits for replicas releases at once") {
+  RedisEngine engine;
+  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(engine.server.address())),
+                   RedisTerms{"dlock:", 1});
+  const Claim claim = claim_on("k");
+  Event interrupt;
+  std::jthread acquiring([&] {
+    const CallOptions in_a_minute{later(BootClock::now(), std::chrono::minutes(1)), interrupt.fd()};
+    CHECK_THROWS_AS(store.acquire(claim, {}, in_a_minute), Error);
+  });
+  REQUIRE(eventually([&] {
+    const std::string clients = engine.server.command({"INFO", "clients"}).text;
+    return clients.find("blocked_clients:1\r\n") != std::string::npos;
+  }));
+  interrupt.raise();
+  acquiring.join();
+  const auto broken_off = BootClock::now();
+  CHECK(release(store, claim) == Released::yes);
+  CHECK(BootClock::now() - broken_off < std::chrono::seconds(15));
+}
+
 TEST_CASE("a server that always has more is left at the deadline") {
   const std::string refused = request({"refused", "held", "1", "0", "1", "0", "1", "1", "1"});
   bool grants = true;

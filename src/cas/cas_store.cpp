@@ -260,9 +260,6 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
   const Change how{claim.key, claim.token, {},    last_written(claim.key),
                    true,      nullptr,     false, call_options};
   own_.erase(claim.key);
-  // A waiter that begins to watch this client only now must find that it has departed, also where
-  // it has queued up again.
-  if (backend_->has_departures()) channel_ = new_channel();
   std::int64_t lease = 0;
   change(how, [&](OpenRecord& record, bool unsure) {
     lease = record.lease_of(claim.token);
@@ -273,6 +270,9 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     if (found || !unsure || result.evicted_by) result.outcome = outcome.answer;
     return found || may_come_after;
   });
+  // A waiter that begins to watch this client only now must find that it has departed, also where
+  // it queues up again.
+  if (backend_->has_departures() && result.outcome != Released::not_held) channel_ = new_channel();
   const auto end = result.evicted_by ? LifeEnd::evicted
                    : may_come_after  ? LifeEnd::for_certain
                                      : LifeEnd::gone;

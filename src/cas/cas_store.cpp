@@ -268,11 +268,12 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     const bool found = outcome.answer != Released::not_held;
     if (!found) result.evicted_by = record.table.evicted_by(claim.token);
     if (found || !unsure || result.evicted_by) result.outcome = outcome.answer;
-    return found || may_come_after;
+    const bool departs = found || may_come_after;
+    // A waiter that begins to watch this client only now must find that it has departed, also where
+    // it queues up again.
+    if (departs && backend_->has_departures()) channel_ = new_channel();
+    return departs;
   });
-  // A waiter that begins to watch this client only now must find that it has departed, also where
-  // it queues up again.
-  if (backend_->has_departures() && result.outcome != Released::not_held) channel_ = new_channel();
   const auto end = result.evicted_by ? LifeEnd::evicted
                    : may_come_after  ? LifeEnd::for_certain
                                      : LifeEnd::gone;

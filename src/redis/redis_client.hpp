@@ -13,7 +13,7 @@ namespace dlock {
 /// The terms of all locks of a store.
 struct RedisTerms {
   std::string prefix = "dlock:";  ///< of every key and channel
-  int replicas = 0;               ///< how many must have a grant before it counts
+  int replicas = 0;               ///< how many must have a grant or renewal before it counts
   bool may_move = false;          ///< locks may come to live on another server
   bool member = false;            ///< the server is one of a quorum; see MemberServer
   LinkListener on_link{};         ///< called by whichever thread uses the store

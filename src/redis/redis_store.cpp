@@ -61,7 +61,7 @@ void RedisStore::replicate(const LockKey& key, const LinkId& link,
   try {
     static_cast<Reply&>(reply) = link.client->read_here({wait}, call_options).front();
   } catch (const Error& error) {
-    // What is sent next would stand behind WAIT for as long as that lasts.
+    // The next request would wait behind WAIT.
     if (error.kind() == ErrorKind::interrupted) link.client->close();
     if (error.kind() != ErrorKind::unavailable) throw;
   }

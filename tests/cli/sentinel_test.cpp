@@ -157,7 +157,7 @@ TEST_CASE("--replicas: a renewal that too few replicas have does not count, and 
   RedisServer& replica = *scene.fleet.replicas().front();
   Process holder = patient_start(
       [&] {
-        return scene.start({"run", "-v", "-t", "12", "-k", "k", "--replicas", "1", "--", "sh", "-c",
+        return scene.start({"run", "-v", "-t", "30", "-k", "k", "--replicas", "1", "--", "sh", "-c",
                             "\"$STAMP\" \"$LOG\" start k 1; exec sleep 60"});
       },
       [&] { return has_begun(scene); }, "the holder did not begin");
@@ -171,7 +171,9 @@ TEST_CASE("--replicas: a renewal that too few replicas have does not count, and 
   const Result lost = holder.wait();
   CHECK(lost.exit_code == 79);
   CHECK(times(lost.err, "dlock: lost k: not renewed since ") == 1);
-  CHECK(times(lost.err, "only 0 of 1 replicas acknowledged the lock in time; COMMAND was") == 1);
+  // On a busy machine even WAIT may be answered too late.
+  CHECK((times(lost.err, "only 0 of 1 replicas acknowledged the lock in time; COMMAND was") == 1 ||
+         times(lost.err, "before the replicas acknowledged the lock; COMMAND was") == 1));
 }
 
 TEST_CASE("master and sentinels each have their password, and neither gets the other's") {

@@ -5,3 +5,7 @@ foreach(line IN LISTS lines)
   string(REGEX REPLACE ":.*" "" folder "${test}")
   set_tests_properties("${test}" PROPERTIES LABELS "${folder};fault")
 endforeach()
+
+# It takes longer than any other under the sanitizers, so it begins first.
+set_tests_properties("contract:the reference table and the script of Redis answer 100 000 random requests alike"
+  PROPERTIES COST 500 TIMEOUT 900)

@@ -112,6 +112,9 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
     if (!must && !record.changed()) return std::nullopt;
     update.names_connection = how.names_connection;
     update.departs = how.departs;
+    // A waiter that begins to watch this client only now must find that it has departed, also where
+    // it queues up again.
+    if (update.departs && backend_->has_departures()) channel_ = new_channel();
     return update;
   };
   Change reading = how;
@@ -268,11 +271,7 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     const bool found = outcome.answer != Released::not_held;
     if (!found) result.evicted_by = record.table.evicted_by(claim.token);
     if (found || !unsure || result.evicted_by) result.outcome = outcome.answer;
-    const bool departs = found || may_come_after;
-    // A waiter that begins to watch this client only now must find that it has departed, also where
-    // it queues up again.
-    if (departs && backend_->has_departures()) channel_ = new_channel();
-    return departs;
+    return found || may_come_after;
   });
   const auto end = result.evicted_by ? LifeEnd::evicted
                    : may_come_after  ? LifeEnd::for_certain

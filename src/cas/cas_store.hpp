@@ -137,8 +137,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::unique_ptr<CasBackend> backend_;
   CasLeases* const leases_;  ///< of the backend; null: it has a clock
   const std::string prefix_;
-  std::string
-      channel_;  ///< random, another after a departure; on which this store's waiters are told
+  std::string channel_;              ///< of this store's waiters; another after each departure
   std::set<Asked> unanswered_;       ///< acquires whose write may yet come
   std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
   std::map<Asked, OwnLife> lives_;   ///< as far as this store has begun or renewed them

@@ -6,6 +6,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -127,8 +128,8 @@ TEST_CASE("acquire: with --env a run of the same key later in the script re-ente
 TEST_CASE("acquire: a run that waits for the script that started it names the deadlock") {
   on_each_engine([](const Place& place) {
     const auto said_by = [](const Process& waiter) {
-      REQUIRE(eventually(
-          [&] { return holds(waiter.err(), "waiting: ") && waiter.err().ends_with('\n'); }));
+      REQUIRE(
+          eventually([&] { return says_that_it_waits(waiter) && waiter.err().ends_with('\n'); }));
       return waiter.err();
     };
     const auto own = place.start_shell(

@@ -12,6 +12,7 @@
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
 #include "support/one_of_tries.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -239,7 +240,7 @@ TEST_CASE("latch: settings that are of locks alone do not change it") {
   CHECK(place.dlock(latch("open", {"--count=1"}), options).exit_code == 0);
   CHECK(place.server().command({"PTTL", "dlock:{build}:latch"}).number > 3'600'000);
   Process waits = place.start(latch("wait", {}), options);
-  REQUIRE(eventually([&] { return holds(waits.err(), "waiting: "); }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waits); }));
   place.dlock(latch("arrive", {}));
   CHECK(waits.wait().exit_code == 0);
 }
@@ -251,7 +252,7 @@ TEST_CASE("latch: a server that is not there is 69, one that goes away is waited
   options.env = {{"DLOCK_SERVER", proxy.url()}};
   place.dlock(latch("open", {"--count=1"}), options);
   Process waits = place.start(latch("wait", {}), options);
-  REQUIRE(eventually([&] { return holds(waits.err(), "waiting: "); }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waits); }));
   proxy.refuse(true);
   proxy.close_connections();
   REQUIRE(eventually([&] { return holds(waits.err(), "; still waiting, trying again\n"); }));
@@ -277,7 +278,7 @@ TEST_CASE("latch: a waiter that is continued while its server is away goes on wa
   options.own_session = false;
   place.dlock(latch("open", {"--count=1"}), options);
   Process waits = place.start(latch("wait", {}), options);
-  REQUIRE(eventually([&] { return holds(waits.err(), "waiting: "); }));
+  REQUIRE(eventually([&] { return says_that_it_waits(waits); }));
   waits.signal(SIGTSTP);
   REQUIRE(eventually([&] { return is_in_state('T', waits.pid()); }));
   proxy.refuse(true);

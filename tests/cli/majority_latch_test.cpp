@@ -7,6 +7,7 @@
 #include "lock/latch.hpp"
 #include "support/fleet.hpp"
 #include "support/one_of_tries.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -24,7 +25,7 @@ Result latch(const Scene& scene, const std::string& key, const std::string& verb
 
 Process waiter(const Scene& scene, const std::string& key) {
   Process process = scene.start({"latch", "wait", "-k", key});
-  REQUIRE(eventually([&] { return holds(process.err(), "waiting: "); }));
+  REQUIRE(eventually([&] { return says_that_it_waits(process); }));
   return process;
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -67,7 +68,7 @@ Duel::Duel(Arena& arena, Chance& chance, std::string key, const Rules& rules)
         return start("second", arena.scene.server.url(), {});
       }()) {
   // On a busy machine the first may have lost the lock by now.
-  const auto seen = [&] { return times(second_.err(), "waiting: ") > 0 || second_is_in(); };
+  const auto seen = [&] { return says_that_it_waits(second_) || second_is_in(); };
   eventually([&] { return seen() || !second_.running(); }, long_time);
   if (seen()) return;
   throw_if_too_slow(second_);

@@ -39,8 +39,8 @@ Process patient_start(Start start, Begun begun, const std::string& failure) {
 /// Of a command that says "in" first: whether it has begun.
 inline bool says_in(const Process& process) { return process.out() == "in\n"; }
 
-/// Of a run that waits for a lock: whether it has the answer that says so. The server knows of the
-/// waiter before, and one that has never heard of the server gives up with it.
+/// Of a command that waits, for a lock or at a latch: whether it has the answer that says so. The
+/// server knows of the waiter before, and a waiter whose first request stays unanswered gives up.
 inline bool says_that_it_waits(const Process& process) {
   return process.err().find("waiting: ") != std::string::npos;
 }

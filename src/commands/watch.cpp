@@ -32,8 +32,9 @@ namespace {
 /// tells of a lease that ends or of a process that dies, so there, too, it looks once a second.
 constexpr milliseconds between_readings{1000};
 /// Where a reading takes long, for there are many keys or the way is far, it is done less often: it
-/// takes at most this share of the time.
+/// takes at most this share of the time. But a server that was slow once is read again soon.
 constexpr int share = 20;
+constexpr milliseconds longest_between_readings{10'000};
 /// Changes that are told come in bursts.
 constexpr milliseconds after_a_change{100};
 
@@ -139,7 +140,8 @@ void Watch::look() {
   reached_ = true;
   read_at_ = BootClock::now();
   const auto took = std::chrono::ceil<milliseconds>(read_at_ - begun);
-  next_reading_ = later(read_at_, std::max(between_readings, took * share));
+  next_reading_ =
+      later(read_at_, std::clamp(took * share, between_readings, longest_between_readings));
   if (away_since_ && !picture_) {
     const auto away = std::chrono::floor<milliseconds>(read_at_ - *away_since_);
     log_.notice(server_back_text(away, "watching"));

@@ -7,7 +7,9 @@
 #include "cli/line.hpp"
 #include "cli/live_support.hpp"
 #include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/files.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {
@@ -82,7 +84,7 @@ TEST_CASE("watch: into a pipe a block for each change and none without, till a s
     REQUIRE(eventually([&] { return count_lines(json.out()) == 1; }));
     // The grant and the start of the command are two changes, of which a fast watch sees both.
     for (Process* each : {&one, &all, &json}) each->signal(SIGSTOP);
-    auto holder = place.hold("a", {"-t", "6s"});
+    auto holder = place.hold("a", {"-t", "12s"});
     // On a server that stands there from the first renewal on.
     REQUIRE(eventually([&] { return place.state("a")["holders"][0].contains("command_pid"); }));
     for (Process* each : {&one, &all, &json}) each->signal(SIGCONT);
@@ -171,6 +173,22 @@ TEST_CASE("watch: a server that goes away is one line, and when it is back the w
   const auto never_there = place.dlock({"inspect", "a", "--watch", "--server", "unix:///nowhere"});
   CHECK(never_there.exit_code == 69);
   CHECK(place.dlock({"inspect", "a", "--watch", "-q"}).exit_code == 64);
+}
+
+TEST_CASE("watch: an answer that took seconds does not put off the next reading by a minute") {
+  RedisScene scene;
+  FaultProxy proxy(scene.server.address());
+  scene.go_through(proxy.url());
+  auto watching = scene.start({"inspect", "a", "--watch"});
+  REQUIRE(eventually([&] { return watching.out() == "free\n"; }));
+  proxy.hold(Direction::replies);
+  REQUIRE(eventually([&] { return proxy.held(Direction::replies) > 0; }));
+  std::this_thread::sleep_for(milliseconds(3000));
+  proxy.deliver_held(Direction::replies);
+  scene.go_through(scene.server.url());
+  const auto holder = scene.hold("a", "go");
+  CHECK(eventually([&] { return holds(watching.out(), "held by"); }));
+  CHECK(watching.err() == "");
 }
 
 TEST_CASE(

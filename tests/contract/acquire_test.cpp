@@ -77,7 +77,7 @@ TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
   // Each request may take a sixth of it, and a renewal is due after a third.
-  constexpr milliseconds ttl{15'000};
+  constexpr milliseconds ttl{30'000};
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
   LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, ttl));
@@ -106,7 +106,7 @@ TEST_OF_ENGINES("if what is had is lost meanwhile, it begins again") {
   const auto store = engine.open(), watcher = engine.open();
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
-  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(15'000)));
+  LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(30'000)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const auto out = store->evict(LockKey{"a"}, std::nullopt, evictor, soon());
   REQUIRE(out.size() == 1);

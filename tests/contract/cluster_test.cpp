@@ -66,7 +66,7 @@ void is_served_though_seeds_are_dead(const Cluster& cluster) {
                                        tcp_at(cluster.node(0).port())});
   const Claim claim = claim_on(Cluster::key_of(1));
   // The silent one has its share of the time, and leaves some.
-  CHECK(std::holds_alternative<Grant>(store->acquire(claim, {}, for_ms(4500))));
+  CHECK(std::holds_alternative<Grant>(store->acquire(claim, {}, for_ms(12'000))));
   CHECK(release(*store, claim) == Released::yes);
   CHECK(store->name() == "redis+cluster://127.0.0.1:" + std::to_string(silent.address().port) +
                              store->name().substr(store->name().find(',')));
@@ -198,7 +198,7 @@ void a_release_that_went_unanswered_is_done(const Cluster& cluster) {
   SilentWay way(cluster);
   granted(*way.store, way.claim);
   way.proxy.black_hole(Direction::replies);
-  CHECK(way.store->release(way.claim, {}, for_ms(5000)).outcome == Released::yes);
+  CHECK(way.store->release(way.claim, {}, for_ms(12'000)).outcome == Released::yes);
   CHECK(state_of(*cluster.open(), way.claim.key.text).holders.empty());
 }
 
@@ -207,7 +207,7 @@ void a_request_held_up_on_the_way_grants_nothing(const Cluster& cluster) {
   SilentWay way(cluster);
   renew(*way.store, way.claim);
   way.proxy.hold(Direction::requests, Whom::open_now);
-  CHECK(std::holds_alternative<Grant>(way.store->acquire(way.claim, {}, for_ms(5000))));
+  CHECK(std::holds_alternative<Grant>(way.store->acquire(way.claim, {}, for_ms(12'000))));
   CHECK(release(*way.store, way.claim) == Released::yes);
   way.proxy.deliver_held(Direction::requests);
   const auto watcher = cluster.open();

@@ -462,7 +462,7 @@ class ScriptSide {
 
   Reply exchange(RedisConnection& connection, const Request& request) {
     const auto replies = connection.exchange(std::span(&request, 1),
-                                             {later(BootClock::now(), milliseconds(5000)), -1});
+                                             {later(BootClock::now(), milliseconds(20'000)), -1});
     return replies.front();
   }
 

@@ -176,7 +176,7 @@ class LockAcquirer {
                std::optional<milliseconds> wait = std::nullopt)
       : store(open()), thread_([this, open, claims = std::move(claims), wait] {
           try {
-            result_ = acquire(*store, claims, {wait, interrupt_.fd(), open, false}, listener);
+            result_ = acquire(*store, claims, {wait, interrupt_.fd(), open, false, true}, listener);
           } catch (const std::exception& error) {
             trouble_ = error.what();
           }

@@ -34,7 +34,8 @@ TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands
   CHECK(safe_at_first == held[0].grant.lease.valid_until);
   CHECK(unharmed_until(keeper, later(held[1].grant.lease.valid_until, milliseconds(100))));
   CHECK(keeper.safe_until() > BootClock::now());
-  CHECK(!keeper.loss());
+  // On a busy machine a renewal may just have failed: what is lost stays lost.
+  CHECK(eventually([&] { return !keeper.loss(); }));
   const auto kept = keeper.stop();
   REQUIRE(kept.size() == held.size());
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -102,8 +103,13 @@ TEST_OF_ENGINES("a keeper whose thread has ended with its hold gone has news of 
   other->evict(LockKey{"k"}, std::nullopt, evictor, soon());
   held.grant.confirmed = false;  // so that a renewal is due at once
   const auto before = settled_thread_count();
-  const LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
-  REQUIRE(eventually([&] { return keeper.lost(); }));
+  LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
+  // On a busy machine a renewal may be answered too late, and the next one is the caller's to
+  // start.
+  REQUIRE(eventually([&] {
+    if (keeper.start_by() <= BootClock::now()) keeper.start();
+    return keeper.lost();
+  }));
   REQUIRE(eventually([&] { return settled_thread_count() <= before; }));
   CHECK(readable(keeper.news_fd()));
 }
@@ -192,7 +198,7 @@ TEST_OF_ENGINES(
 TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due, or told to") {
   Engine engine;
   const auto store = engine.open();
-  constexpr milliseconds ttl{6000};
+  constexpr milliseconds ttl{12'000};
   const Held held = take(*store, "k", ttl);
   const auto begun = BootClock::now();
   const auto at_first = settled_thread_count();
@@ -209,7 +215,10 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   }
   if (start_by != never) poll_until({}, start_by);
   keeper.start();
-  CHECK(eventually([&] { return keeper.safe_until() > held.grant.lease.valid_until; }));
+  CHECK(eventually([&] {
+    if (keeper.start_by() <= BootClock::now()) keeper.start();  // as below
+    return keeper.safe_until() > held.grant.lease.valid_until;
+  }));
   CHECK(eventually([&] { return keeper.start_by() != never; }));
   keeper.take_news();  // that the thread has ended
   CHECK(readable(keeper.news_fd()) == false);

@@ -197,7 +197,7 @@ TEST_CASE("every key expires, and after the lease all but the fence is gone") {
   floored.floor = milliseconds(300);
   granted(*holder, held);
   check();
-  Claim next = claim_on("k", seconds(3));
+  Claim next = claim_on("k", seconds(12));
   queue_up(*waiting, next);
   check();
   renew(*holder, held);

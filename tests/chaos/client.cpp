@@ -86,6 +86,8 @@ void Client::run() {
   const auto work = for_long ? chance_.between(milliseconds(500), milliseconds(4000))
                              : chance_.between(milliseconds(2), milliseconds(40));
   auto arguments = request("run", ttl);
+  // Two processes would have to be late for a command to outlive its lease.
+  if (for_long) arguments.emplace_back("--watchdog");
   arguments.insert(arguments.end(),
                    {"-q", "--", DLOCK_HEART, beats_of(scene_, key_),
                     scene_.path("resource-" + key_), "for=" + std::to_string(work.count())});

@@ -211,11 +211,11 @@ Duel::Outcome one_duel(const std::function<void(Duel&)>& story, const Rules& rul
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     try {
       if (!arena) arena = std::make_unique<Arena>();
+      arena->proxy.heal();  // of what an attempt that was too slow did to it
       Chance chance(seed);
       Duel duel(*arena, chance, key + "." + std::to_string(attempt), rules);
       story(duel);
       outcome = duel.outcome();
-      arena->proxy.heal();
       // A busy machine may make dlock late for a short lease, and not again and again.
       const bool is_late = rules.apart && outcome.margin <= std::chrono::nanoseconds(0);
       if (is_late && outcome.late_taken == 0 && ++late <= may_be_late) throw TooSlow();

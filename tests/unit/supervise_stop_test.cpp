@@ -244,7 +244,7 @@ bool is_resumed_after_the_lease() {
   REQUIRE(eventually([&] { return both_are_quiet() || !dlock.running(); }));
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
-  if (BootClock::now() - begun > milliseconds(3700)) return false;
+  if (BootClock::now() - begun > milliseconds(3300)) return false;
   kill(dlock.pid(), SIGTERM);  // in the queue, but the deadline is older
   const Deadline past = later(BootClock::now(), milliseconds(4100));
   REQUIRE(eventually([&] { return BootClock::now() > past; }));

@@ -118,13 +118,13 @@ TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it")
 TEST_CASE("a job continued after its lease is killed before it runs another instruction") {
   ShellTerminal terminal(DLOCK_SUPERVISED);
   terminal.type(
-      "$D lease=6000 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
+      "$D lease=12000 grace=200 -- sh -c 'trap \"printf as%s ked\" TERM CONT; echo read\"\"y; "
       "read x'");
   REQUIRE(terminal.shows("ready"));
   terminal.press("\x1a");
   REQUIRE(terminal.shows("Stopped"));
   // Not by a sleep of the shell's, which would be another job that may be stopped.
-  poll_until({}, later(BootClock::now(), milliseconds(6100)));
+  poll_until({}, later(BootClock::now(), milliseconds(12'100)));
   terminal.type("fg; echo fg-code-$?");
   CHECK(terminal.shows("lost code=-1 signal=9"));
   CHECK(terminal.shows("fg-code-79"));

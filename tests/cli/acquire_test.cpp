@@ -31,8 +31,9 @@ TEST_CASE("acquire: prints the token alone, and the lock stays when it has left"
 TEST_CASE("acquire: gives up the hold when the ttl is over") {
   on_each_engine([](const Place& place) {
     int taken = 69;
-    // A server has a sixth of the ttl to answer in, and on a busy machine that may be too little.
-    for (int tries = 0; taken == 69 && tries < 3; ++tries) {
+    // A server has a sixth of the ttl to answer in, and on a busy machine that may be too little;
+    // or the lease is over when the answer is read.
+    for (int tries = 0; (taken == 69 || taken == 79) && tries < 3; ++tries) {
       taken = place.dlock({"acquire", "a", "-t", "3s"}).exit_code;
     }
     CHECK(taken == 0);

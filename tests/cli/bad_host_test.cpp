@@ -142,7 +142,7 @@ TEST_CASE("bad host: no process can be made") {
 
 TEST_CASE("bad host: no thread can be made to wait for the file of a lock that is in use") {
   const auto result = with_one_process(
-      R"(as_user acquire -q -k a -t 1s >/dev/null; exec 9<>"$DIR/locks/a.dlock"; flock 9)",
+      R"(as_user acquire -q -k a -t 1m >/dev/null; exec 9<>"$DIR/locks/a.dlock"; flock 9)",
       "inspect a");
   if (!result) return;
   CHECK(result->exit_code == 71);

@@ -209,8 +209,8 @@ TEST_CASE("bad server: half a reply, a closed and a reset connection") {
     FakeServer resetting(std::vector<Step>{say_and_reset(half)}, true);
     check_all_fail(resetting.url(), 69, "");
     FakeServer hanging(std::vector<Step>{say(half), silence()});
-    check_fails(hanging.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69, "no answer",
-                milliseconds(4500));
+    check_fails(hanging.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69,
+                "answer in time", milliseconds(4500));
   }
 }
 

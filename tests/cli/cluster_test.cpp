@@ -9,6 +9,7 @@
 #include "cli/place.hpp"
 #include "support/cluster.hpp"
 #include "support/fake_server.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
 #include "support/resp.hpp"
 #include "support/sockets.hpp"
@@ -30,7 +31,9 @@ Result try_lock(const std::string& url, const std::string& ttl) {
 
 void is_refused(const std::string& url, const std::string& why, int code = 69,
                 const std::string& ttl = "6s") {
-  const Result result = try_lock(url, ttl);
+  Result result;
+  // A busy machine may be too late with the answer, and not each time.
+  in_one_of(3, [&] { return holds((result = try_lock(url, ttl)).err, why); });
   CAPTURE(result.err);
   CHECK(result.exit_code == code);
   CHECK(result.out == "");
@@ -120,14 +123,16 @@ bool is_stopped_without_nodes() {
   const auto kill_all = [&] {
     for (std::size_t i = 0; i < 3; ++i) scene.cluster.node(i).kill_hard();
   };
-  const Deadline end = lease_end_after(kill_all, scene.cluster.node(0), key);
+  const auto end = lease_end_after(kill_all, scene.cluster.node(0), key);
+  if (!end) return false;
   is_refused(scene.url(), "none of 3 nodes is usable: redis://127.0.0.1:");
   const Result result = holder.wait();
   CHECK(result.exit_code == 79);
-  CHECK(holds(result.err, "server unreachable since"));
+  // A holder that the machine stops until its lease is over says that instead.
+  const bool told = holds(result.err, "server unreachable since");
   const auto all = tenures(scene.log());
   REQUIRE(all.size() == 1);
-  return all.front().end_ns < end.time_since_epoch().count();
+  return told && all.front().end_ns < end->time_since_epoch().count();
 }
 
 }  // namespace

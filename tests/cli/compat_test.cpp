@@ -269,7 +269,7 @@ TEST_CASE("compat: over three servers a majority decides, also while one of them
   for (const RedisServer& each : servers) at.insert(at.end(), {"--server", each.url()});
   const auto ask = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin() + 1, at.begin(), at.end());
-    return dlock(arguments);
+    return once_served([&] { return dlock(arguments); });
   };
   const auto keys = [&](std::size_t i) { return servers[i].command({"DBSIZE"}).number; };
   CHECK(ask(run_compat("redsync", {"--", "true"})).exit_code == 0);

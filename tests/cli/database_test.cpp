@@ -11,6 +11,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
 #include "support/sockets.hpp"
 
@@ -55,9 +56,13 @@ TEST_OF_DATABASES("database: a waiter is woken by the release, and runs") {
 TEST_OF_DATABASES("database: a holder at rest keeps no connection") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  Process holder =
-      start_dlock({"run", "-k", "a", "-t", "16s", "--", "sleep", "300"}, at(server.url()));
-  REQUIRE(eventually([&] { return server.connections() != 0; }));
+  Process holder = patient_start(
+      [&] {
+        return start_dlock(
+            {"run", "-k", "a", "-t", "16s", "--", "sh", "-c", "echo in; exec sleep 300"},
+            at(server.url()));
+      },
+      says_in, "no lock");
   CHECK(eventually([&] { return server.connections() == 0; }, milliseconds(30'000)));
   CHECK(holder.running());
   CHECK(dlock_at(server.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
@@ -290,7 +295,9 @@ TEST_CASE("database: of several hosts of PostgreSQL one that never answers is pa
   Address silent;
   const Fd listener = listen_at(silent);
   url.insert(url.find('@') + 1, "127.0.0.1:" + std::to_string(silent.port) + ",");
-  const auto result = dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
+  const auto result = once_served([&] {
+    return dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
+  });
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
   CHECK(result.out == "ran\n");

@@ -40,7 +40,8 @@ Report doctor(const std::string& url, const Words& flags, const std::string& pas
   // To doctor one stall of a busy machine is a slow server; it does not stall each time.
   in_one_of(5, [&] {
     report = {dlock(words, options)};
-    return !holds(report.result.out, ": slow for a ttl of ");
+    return !holds(report.result.out, ": slow for a ttl of ") &&
+           !holds(report.result.out, "no answer in time");
   });
   return report;
 }

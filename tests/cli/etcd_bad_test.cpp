@@ -15,6 +15,7 @@
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/growth.hpp"
+#include "support/patient_start.hpp"
 #include "support/redis_server.hpp"
 #include "support/tls_files.hpp"
 #include "support/tls_redis.hpp"
@@ -108,7 +109,7 @@ TEST_CASE(
     "etcd: a full database refuses new locks, keeps those that are held, and doctor says so") {
   if (is_missing<EtcdServers>()) return;
   EtcdServers etcd({1, {"--quota-backend-bytes", "1048576"}, {}});
-  CommandInside holder(etcd.url(), {"-t", "15s"});
+  CommandInside holder(etcd.url(), {"-t", "24s"});
   const std::string much(200'000, 'x');
   for (int i = 0; i < 20; ++i) {
     try {
@@ -223,11 +224,13 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
     overwrite(own.key, shown.key);
   };
   put(before, options.tls->client);
-  Process holder = start_dlock(
-      {"run", "-k", "a", "-t", "15s", "--", "sh", "-c",
-       "echo >'" + (dir / "in") + "'; until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
-      under_tls(etcd.url(), authority, own));
-  REQUIRE(eventually([&] { return std::filesystem::exists(dir / "in"); }));
+  Process holder = patient_start(
+      [&] {
+        return start_dlock({"run", "-k", "a", "-t", "24s", "--", "sh", "-c",
+                            "echo in; until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
+                           under_tls(etcd.url(), authority, own));
+      },
+      says_in, "no lock");
   etcd.kill_hard(0);
   overwrite(options.tls->server.file, server.file);
   overwrite(options.tls->server.key, server.key);
@@ -238,7 +241,7 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
   etcd.start(0);
   etcd.await_leader();
   // Beyond the lease that was granted before.
-  const auto later_on = later(BootClock::now(), std::chrono::seconds(17));
+  const auto later_on = later(BootClock::now(), std::chrono::seconds(26));
   REQUIRE(eventually([&] { return BootClock::now() > later_on || !holder.running(); }));
   CAPTURE(holder.err());
   CHECK(holder.running());

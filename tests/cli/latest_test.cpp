@@ -48,7 +48,7 @@ TEST_CASE("latest: acquire knows it, -E changes its exit code, and not to wait e
     const auto token = place.acquired("a");
     auto older = place.start({"run", "-E", "0", "-k", "a", "--latest", "--", "false"});
     REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
-    auto newer = place.start({"acquire", "-k", "a", "-t", "10s", "--latest"});
+    auto newer = place.start({"acquire", "-k", "a", "-t", "1m", "--latest"});
     CHECK(older.wait().exit_code == 0);
     REQUIRE(place.dlock({"release", "a", "--token", token}).exit_code == 0);
     CHECK(newer.wait().exit_code == 0);

@@ -65,22 +65,23 @@ void await_renewal(const RedisServer& server, const std::string& key) {
   REQUIRE(eventually([&] { return stored_hold(server, key) != before; }));
 }
 
-Deadline lease_end_after(const std::function<void()>& harm, const RedisServer& server,
-                         const std::string& key) {
+std::optional<Deadline> lease_end_after(const std::function<void()>& harm,
+                                        const RedisServer& server, const std::string& key) {
   constexpr milliseconds ttl{6000};
   await_renewal(server, key);
-  Deadline end{};
+  std::optional<Deadline> end;
   REQUIRE(eventually([&] {
-    end = lease_end(server, key);
-    return end - BootClock::now() > ttl - milliseconds(500);
+    end = lease_end_if_held(server, key);
+    return !end || *end - BootClock::now() > ttl - milliseconds(500);
   }));
+  if (!end) return std::nullopt;
   harm();
   const auto harmed = BootClock::now();
   // The next renewal is due two seconds after this one was begun, and was one second under way at
   // most. On a busy machine it may have come before the harm; then the lease ends a ttl after that
   // at the latest.
-  const bool at_once = end - harmed > ttl - milliseconds(1000);
-  return at_once ? end : later(harmed, ttl);
+  const bool at_once = *end - harmed > ttl - milliseconds(1000);
+  return at_once ? *end : later(harmed, ttl);
 }
 
 }  // namespace dlock::test

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ void was_served_in_order(const Scene& scene, Line& line);
 void await_renewal(const RedisServer& server, const std::string& key);
 
 /// Does `harm`, after which no renewal succeeds, just after a renewal of the only hold of `key`,
-/// which must be of 6 s. Says when its lease then ends.
-Deadline lease_end_after(const std::function<void()>& harm, const RedisServer& server,
-                         const std::string& key);
+/// which must be of 6 s. Says when its lease then ends; nothing, and does no harm, where the
+/// machine gave its holder no time to renew it.
+std::optional<Deadline> lease_end_after(const std::function<void()>& harm,
+                                        const RedisServer& server, const std::string& key);
 
 }  // namespace dlock::test

@@ -91,13 +91,22 @@ void is_put_up_with(const Fleet& good, const std::string& bad, const std::string
     const Result result = job.wait();
     // A short lease may be lost on a machine that does much else, but not again and again.
     if ((result.exit_code == 69 || result.exit_code == 79) && tries < 3) continue;
+    const auto wall_us = wall_now().time_since_epoch().count();
+    const bool usual_fence =
+        !result.out.empty() && std::abs(std::stoll(result.out) - wall_us) < 60'000'000;
+    // And a good one may be later than one that is made to be late, whose fence is then taken.
+    if (!usual_fence && tries < 3) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        good.server(i).command({"DEL", "dlock:{k}", "dlock:{k}:fence"});
+      }
+      continue;
+    }
     CAPTURE(result.err);
     CHECK(told);
     CHECK(times(result.err, "k is held on 2 of 3 servers, and 2 are needed: ") > 0);
     CHECK(times(result.err, bad.substr(bad.find('@') + 1)) > 0);
     CHECK(result.signal == SIGTERM);
-    const auto wall_us = wall_now().time_since_epoch().count();
-    CHECK(std::abs(std::stoll(result.out) - wall_us) < 60'000'000);
+    CHECK(usual_fence);
     return;
   }
 }
@@ -192,13 +201,20 @@ TEST_CASE("majority: one server under two names never has two votes") {
   CHECK(times(none.err, said) == 1);
   // Where there is a majority without it, that may be noticed only once the job runs, and then does
   // it no harm.
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", side_by_side({one, fleet.urls()[1], same})}};
-  Process job = start_dlock({"run", "-t", "9", "-k", "k", "--", "sleep", "60"}, options);
-  CHECK(eventually([&] { return times(job.err(), said) > 0; }));
-  if (job.running()) job.signal(SIGTERM);
-  const Result result = job.wait();
-  CHECK((result.exit_code == 64 || result.signal == SIGTERM));
+  bool told = false;
+  Result result;
+  // On a busy machine there may be no majority in time, but not again and again.
+  const bool served = in_one_of(3, [&] {
+    Process job = job_with({one, fleet.urls()[1], same});
+    told = eventually([&] { return times(job.err(), said) > 0 || !job.running(); });
+    if (job.running()) job.signal(SIGTERM);
+    result = job.wait();
+    return result.exit_code == 64 || result.signal == SIGTERM;
+  });
+  CAPTURE(result.err);
+  CHECK(served);
+  CHECK(told);
+  CHECK(times(result.err, said) > 0);
 
   const TempDir dir;
   const std::string link = dir / "link.sock";
@@ -375,7 +391,7 @@ TEST_CASE("majority: a server that grants what it has not got has one vote and n
   }
   // It comes last, so that its fence is none to choose from.
   FaultProxy late(liar.address());
-  late.delay(Direction::replies, milliseconds(300));
+  late.delay(Direction::replies, milliseconds(700));
   is_put_up_with(good, late.url(), late.url() + ": it has another fence than it was told");
 }
 

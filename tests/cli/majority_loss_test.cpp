@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,12 @@ Process beating(const Scene& scene, const std::string& ttl) {
       [&] { return lines_of_log(scene) > 1; }, "the job did not begin");
 }
 
-/// The later of the ends that the lease of k has on the servers 3 and 4.
-Deadline last_end(const Fleet& fleet) {
-  return std::max(lease_end(fleet.server(3), "k"), lease_end(fleet.server(4), "k"));
+/// The later of the ends that the lease of k has on the servers 3 and 4; nothing where the machine
+/// gave its holder no time to renew it.
+std::optional<Deadline> last_end(const Fleet& fleet) {
+  const auto one = lease_end_if_held(fleet.server(3), "k");
+  const auto other = lease_end_if_held(fleet.server(4), "k");
+  return one && other ? std::max(one, other) : std::nullopt;
 }
 
 std::string stored_hold(const Fleet& fleet, std::size_t i) {
@@ -139,14 +143,15 @@ TEST_CASE("majority: killing two of five servers, whichever, does not disturb a 
 bool ends_in_time(const FleetScene& scene, Blow blow) {
   const Fleet& fleet = scene.fleet;
   Process job = beating(scene, "6");
-  REQUIRE(is_renewed(fleet, 3));
+  if (!is_renewed(fleet, 3)) return false;
   for (std::size_t i = 0; i < 3; ++i) strike(fleet.server(i), blow);
   // On a busy machine one more renewal may have come before the blows.
-  const Deadline end = last_end(fleet);
+  const auto end = last_end(fleet);
+  if (!end) return false;
   const Result result = job.wait();
   CHECK(result.exit_code == 79);
   CHECK(times(result.err, "dlock: lost k: ") == 1);
-  return tenures(scene.log()).back().end_ns < end.time_since_epoch().count();
+  return tenures(scene.log()).back().end_ns < end->time_since_epoch().count();
 }
 
 TEST_CASE("majority: that three of five stand still stops the job before its lease ends, 79") {
@@ -161,8 +166,11 @@ TEST_CASE("majority: that three of five stand still stops the job before its lea
   }));
 }
 
-/// The two that it still reaches renew its lease; for the waiter the other three decide.
-TEST_CASE("majority: a holder cut off from three of five is dead before another has the lock") {
+namespace {
+
+/// The two that it still reaches renew its lease; for the waiter the other three decide. Whether
+/// the job is dead by then, which a busy machine may delay.
+bool is_dead_before_the_next() {
   const FleetScene scene;
   Process job = beating(scene, "6");
   ProcessOptions beside = scene.options();
@@ -180,7 +188,13 @@ TEST_CASE("majority: a holder cut off from three of five is dead before another 
   CHECK(times(lost.err, "dlock: lost k: ") == 1);
   CHECK(waiter.wait().exit_code == 0);
   CHECK(order_of(scene.log()) == first_numbers(2));
-  CHECK(overlaps(scene.log()).empty());
+  return overlaps(scene.log()).empty();
+}
+
+}  // namespace
+
+TEST_CASE("majority: a holder cut off from three of five is dead before another has the lock") {
+  CHECK(unless_machine_stalls(is_dead_before_the_next));
 }
 
 namespace {
@@ -240,18 +254,19 @@ namespace {
 bool ends_where_three_forget() {
   const FleetScene scene;
   Process job = beating(scene, "6");
-  REQUIRE(is_renewed(scene.fleet, 3));
+  if (!is_renewed(scene.fleet, 3)) return false;
   scene.fleet.server(0).restart();
   scene.fleet.server(1).command({"FLUSHALL"});
   scene.fleet.server(2).restart();
   // On a busy machine one more renewal may have come before that.
-  const Deadline end = last_end(scene.fleet);
+  const auto end = last_end(scene.fleet);
+  if (!end) return false;
   const Result other = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});
   CHECK(other.out == "");
   CHECK((other.exit_code == 69 || other.exit_code == 75));
   const Result result = job.wait();
   CHECK(result.exit_code == 79);
-  const bool in_time = tenures(scene.log()).back().end_ns < end.time_since_epoch().count();
+  const bool in_time = tenures(scene.log()).back().end_ns < end->time_since_epoch().count();
   const Result free = scene.run({"run", "-n", "-k", "new", "--", "echo", "ran"});
   CHECK(free.out == "");
   CHECK(free.exit_code == 69);
@@ -295,7 +310,7 @@ TEST_CASE("majority: the clock of one of three servers jumps, and a job keeps it
     options.servers = 3;
     options.clocked = {0};
     const FleetScene scene(options);
-    Process job = beating(scene, "9");
+    Process job = beating(scene, "12");
     scene.fleet.clock(0).advance(jump);
     CHECK(scene.run({"run", "-n", "-k", "k", "--", "true"}).exit_code == 75);
     for (std::size_t i = 0; i < 3; ++i) CHECK(is_renewed(scene.fleet, i));
@@ -312,7 +327,7 @@ TEST_CASE("majority: a server that is always the last to answer gets both of two
   options.servers = 3;
   const FleetScene scene(options);
   scene.fleet.proxy(2).delay(Direction::replies, milliseconds(150));
-  Process job = scene.hold("a", "go", {"-k", "b", "-t", "9"});
+  Process job = scene.hold("a", "go", {"-k", "b", "-t", "12"});
   RedisServer& last = scene.fleet.server(2);
   const auto has = [&](const std::string& key) {
     return last.command({"EXISTS", "dlock:{" + key + "}"}).number == 1;

@@ -140,7 +140,7 @@ void keeps_for_a_script(const FleetScene& scene) {
   Process script = patient_start(
       [&] {
         return scene.start_shell(
-            "T=$(\"$DLOCK\" acquire -t 6 -k a --attach $$) || exit; echo in; "
+            "T=$(\"$DLOCK\" acquire -t 12 -k a --attach $$) || exit; echo in; "
             "until [ -e done ]; do sleep 0.01; done");
       },
       says_in, "not acquired");
@@ -187,7 +187,7 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
   const FleetScene scene;
   const auto urls = scene.fleet.urls();
   scene.fleet.proxy(4).refuse(true);
-  Process job = scene.hold("k", "go", {"-v", "-t", "9"});
+  Process job = scene.hold("k", "go", {"-v", "-t", "12"});
   // An answer that comes late is missing from one look, and there in the next.
   const auto is_held_on = [&](int servers) {
     const std::string said = "held on " + std::to_string(servers) + " of 5 servers";
@@ -230,13 +230,13 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   REQUIRE(eventually([&] { return held_on(fleet, "b") == 3; }));
   Process waiter = patient_start(
       [&] {
-        return scene.start({"run", "-t", "8", "-k", "a", "-k", "b", "--", "echo", "ran"});
+        return scene.start({"run", "-t", "12", "-k", "a", "-k", "b", "--", "echo", "ran"});
       },
       [&] { return scene.waiting("b") == 1; }, "it did not wait");
   Process script = patient_start(
       [&] {
         return scene.start_shell(
-            "T=$(\"$DLOCK\" acquire -t 8 -k c --attach $$) || exit; echo in; until [ -e go ]; do "
+            "T=$(\"$DLOCK\" acquire -t 12 -k c --attach $$) || exit; echo in; until [ -e go ]; do "
             "sleep 0.01; done");
       },
       says_in, "not acquired");

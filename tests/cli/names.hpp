@@ -7,6 +7,7 @@
 
 #include "cli/databases.hpp"
 #include "cli/place.hpp"
+#include "support/one_of_tries.hpp"
 
 // Tests of host names share these. The names shim (tests/shim) says what `ANYTHING.N.test` means.
 
@@ -31,10 +32,13 @@ inline void check_given_up(const Result& result) {
 /// hosts, of a server with this `port` (`:2379`).
 inline void check_names_passed_over(const std::function<Result(const std::string&)>& lock_at,
                                     const std::string& port) {
-  CHECK(lock_at("db.1.test" + port).exit_code == 0);
-  CHECK(lock_at("gone.1.none.test" + port + ",db.1.test" + port).exit_code == 0);
-  CHECK(lock_at("silent.100000.test" + port + ",db.1.test" + port).exit_code == 0);
-  CHECK(lock_at("db.1.test" + port + ",gone.1.none.test" + port).exit_code == 0);
+  const std::string there = "db.1.test" + port;
+  for (const std::string& hosts :
+       {there, "gone.1.none.test" + port + "," + there, "silent.100000.test" + port + "," + there,
+        there + ",gone.1.none.test" + port}) {
+    CAPTURE(hosts);
+    CHECK(once_served([&] { return lock_at(hosts); }).exit_code == 0);
+  }
   const auto unknown = lock_at("gone.1.none.test" + port);
   CHECK(unknown.exit_code == 69);
   CHECK(is_one_message(unknown.err));

@@ -11,6 +11,7 @@
 #include "support/files.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
+#include "support/scene.hpp"
 
 namespace dlock::test {
 namespace {
@@ -57,7 +58,7 @@ TEST_CASE("run: exits with each code that its command can return") {
     for (int code = 0; code < 256; code += step) {
       const auto result = place.dlock(command("a", {"sh", "-c", "exit " + std::to_string(code)}));
       CHECK(result.exit_code == code);
-      CHECK(result.err == "");
+      CHECK((place.is_local() ? result.err : without_late_releases(result.err)) == "");
     }
     CHECK(place.is_free("a"));
   });
@@ -93,7 +94,7 @@ TEST_CASE("run: a command that ends at once is never missed, also where SIGCHLD 
                                "done; echo all";
       const Result result = place.start_shell(loop).wait(milliseconds(200'000));
       CHECK(result.out == "all\n");
-      CHECK(result.err == "");
+      CHECK((place.is_local() ? result.err : without_late_releases(result.err)) == "");
     }
   });
 }

@@ -97,7 +97,7 @@ TEST_CASE("the server's clock jumps forward: the holder is told with its next re
   RedisScene scene(options);
   Process holder = patient_start(
       [&] {
-        return scene.start({"run", "-t", "6", "-k", "k", "--", "sh", "-c",
+        return scene.start({"run", "-t", "12", "-k", "k", "--", "sh", "-c",
                             "echo $DLOCK_FENCE >fence; while :; do sleep 0.02; done"});
       },
       [&] { return scene.has_text("fence"); }, "the holder did not begin");

@@ -10,6 +10,7 @@
 
 #include "support/fault_proxy.hpp"
 #include "support/fleet.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
@@ -35,12 +36,15 @@ Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words)
   late.signal(SIGCONT);
   const Result result = late.wait();
   const Reply after = scene.server.command({"HKEYS", "dlock:{k}"});
-  CHECK(after.items.size() == 1);
-  CHECK(after.items.at(0).text == before);
+  CHECK(std::any_of(after.items.begin(), after.items.end(),
+                    [&](const Reply& token) { return token.text == before; }));
   scene.touch("go");
   CHECK(next.wait().exit_code == 0);
   // Who gave up leaves a tombstone for what may be under way.
-  if (result.exit_code != 69) CHECK(scene.kept() == scene.may_stay({"k"}));
+  if (result.exit_code != 69) {
+    CHECK(after.items.size() == 1);
+    CHECK(scene.kept() == scene.may_stay({"k"}));
+  }
   return result;
 }
 
@@ -84,12 +88,18 @@ TEST_CASE("a grant that acquire reads after its lease: 79, and no token") {
 
 TEST_CASE("release: what was done though its answer was lost is told as done, in one line") {
   RedisScene scene;
-  const std::string token = token_of(scene);
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
-  // To the connection's name, and to the release.
-  proxy.drop_replies(2);
-  const Result result = scene.run({"release", "k", "--token", token});
+  std::string token;
+  // The second has two seconds, which may be too little on a busy machine.
+  const Result result = once_served([&] {
+    scene.server.command({"DEL", "dlock:{k}"});
+    proxy.heal();
+    token = token_of(scene);
+    // To the connection's name, and to the release.
+    proxy.drop_replies(2);
+    return scene.run({"release", "k", "--token", token});
+  });
   CHECK(result.exit_code == 0);
   CHECK(times(result.err, "k: the server's first answer was lost; by the second") == 1);
   CHECK(times(result.err, "\n") == 1);

@@ -23,9 +23,10 @@ Process started(const RedisScene& scene, const std::string& ttl, const std::stri
 
 TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the next is undisturbed") {
   RedisScene scene;
-  Process late = started(
-      scene, "6s",
-      "echo $$ >pid; echo $DLOCK_FENCE >late; while :; do echo >>beats; sleep 0.005; done", "late");
+  Process late = started(scene, "6s",
+                         "echo $$ >pid; echo >>beats; echo $DLOCK_FENCE >late; while :; do echo "
+                         ">>beats; sleep 0.005; done",
+                         "late");
   const std::int64_t late_fence = scene.number_in("late");
   const auto command = static_cast<pid_t>(scene.number_in("pid"));
   late.signal(SIGSTOP);

@@ -35,6 +35,7 @@ bool is_had_at_the_end_of_the_ttl(const Scene& scene) {
   const auto asked = BootClock::now();
   const Result token = scene.run({"acquire", "-k", "k", "-t", "6s"});
   const auto answered = BootClock::now();
+  if (token.exit_code == 69) return false;
   CHECK(token.exit_code == 0);
   const std::string script = "\"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
   const auto next = [&](std::size_t i) {

@@ -139,7 +139,9 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
   const Result refused = waiter.wait();
   CHECK(refused.exit_code == 69);
   CHECK(refused.out == "");
-  CHECK(times(refused.err, "only 1 of 2 replicas acknowledged the lock in time\n") == 1);
+  // On a busy machine even WAIT may be answered too late.
+  CHECK((times(refused.err, "only 1 of 2 replicas acknowledged the lock in time\n") == 1 ||
+         times(refused.err, "before the replicas acknowledged the lock\n") == 1));
   CHECK(holder.wait().exit_code == 0);
   slow.cont();
   CHECK_FALSE(scene.is_held("k"));

@@ -116,7 +116,7 @@ TEST_CASE("terminal: ^Z for longer than the ttl, then fg: the command does not r
   const Place place(Engine::redis);
   User user(place);
   user.type(
-      "$D run -k a -t 6s -- sh -c 'trap \"printf ran-%s again\" TERM CONT; echo read\"\"y; "
+      "$D run -k a -t 12s -- sh -c 'trap \"printf ran-%s again\" TERM CONT; echo read\"\"y; "
       "read x; printf ran-%s again'");
   REQUIRE(user.shows("ready"));
   user.press("\x1a");

@@ -36,7 +36,7 @@ RedisServer sentinel_for(const TlsRedis& redis, int port) {
 Result look(const std::string& url, const TlsRedis& trusted) {
   ProcessOptions options;
   options.env = {{"DLOCK_TLS_CA", trusted.ca.file()}, {"DLOCK_PASSWORD", "secret"}};
-  return dlock({"run", "-n", "-k", "k", "-t", "12", "--server", url, "--", "echo", "ran"}, options);
+  return dlock({"run", "-n", "-k", "k", "-t", "30", "--server", url, "--", "echo", "ran"}, options);
 }
 
 std::string url_of_sentinel(int port) {

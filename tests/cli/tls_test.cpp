@@ -70,7 +70,7 @@ class TlsScene final : public Scene {
 
 TEST_CASE("tls: a lock is taken, waited for in order, renewed, shown and given back") {
   const TlsScene scene;
-  auto holder = scene.hold("a", "go", {"-t", "6s"});
+  auto holder = scene.hold("a", "go", {"-t", "12s"});
   std::vector<Process> waiters;
   for (std::size_t i = 1; i <= 3; ++i) {
     waiters.push_back(
@@ -129,7 +129,7 @@ TEST_CASE("tls: a password goes to a server that has proved itself, and to no ot
     for (const char* version : {"-tls1_3", "-tls1_2"}) {
       TalkingServer server(proved ? ca.issue("good") : ca.self_signed("bad"), {version});
       options.env["DLOCK_SERVER"] = server.url();
-      auto client = start_dlock({"run", "-k", "a", "-t", "12s", "--", "true"}, options);
+      auto client = start_dlock({"run", "-k", "a", "-t", "30s", "--", "true"}, options);
       CHECK(client.wait().exit_code == (proved ? 69 : 77));
       // s_server writes what it has decrypted before it sees the end of the connection.
       const auto told = [&] { return holds(server.told(), "opensesame"); };

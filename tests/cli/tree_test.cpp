@@ -35,7 +35,7 @@ TEST_CASE("tree: --wait-tree holds until the last descendant has gone, with the 
     auto process = patient_start(
         [&] {
           return start_in(place, {"run", "-k", "a", "--wait-tree", "-t",
-                                  place.is_local() ? "1s" : "6s", "-c", leaves_a_daemon});
+                                  place.is_local() ? "1s" : "12s", "-c", leaves_a_daemon});
         },
         says_in, "the daemon did not begin");
     for (int i = 0; i < 2 && !place.is_local(); ++i) await_renewal(place.server(), "a");
@@ -100,7 +100,7 @@ TEST_CASE("tree: what cannot be killed is named, and the lock is left to lapse")
   const Place places[] = {Place(Engine::redis), Place(Engine::local)};
   std::vector<Process> held;
   for (const Place& place : places) {
-    held.push_back(start_in(place, {"run", "-k", "a", "-t", "10s", "--max-hold", "2s", "--grace",
+    held.push_back(start_in(place, {"run", "-k", "a", "-t", "30s", "--max-hold", "5s", "--grace",
                                     "0", "--status-fd", "2", "-c", freezes_itself}));
   }
   for (std::size_t i = 0; i < 2; ++i) {

@@ -23,7 +23,8 @@ TEST_CASE("waiting line: shows at a terminal the holder, the place and the time,
     Watcher user(place);
     user.resize(140);  // for the process of the command, too
     user.type("$D run -k nightly -- echo ran-inside; echo code-$?");
-    REQUIRE(user.shows(wipe + "dlock: waiting for nightly, place 3 of 3: "));
+    REQUIRE(user.shows(wipe + "dlock: waiting "));
+    REQUIRE(user.shows("for nightly, place 3 of 3: "));
     // After a second; on a busy machine maybe after two.
     REQUIRE(user.shows("s for nightly, place 3 of 3: "));
     CHECK(user.shows(" pid " + std::to_string(holder.pid()) + " ("));

@@ -76,7 +76,7 @@ TEST_CASE("zookeeper: a hold outlives its session, and its next renewal puts its
     });
     return found == nodes.end() ? std::string() : *found;
   };
-  CommandInside holder(zookeeper.url(), {"-t", "6s"});
+  CommandInside holder(zookeeper.url(), {"-t", "12s"});
   REQUIRE(eventually([&] { return !child().empty(); }));
   zookeeper.ask(
       {ZooKeeperRequest::Kind::multi, "", "", {{ZooKeeperChange::Kind::remove, child()}}});
@@ -123,9 +123,12 @@ TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and anoth
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers zookeeper({3, milliseconds(200), {}});
   const std::string url = zookeeper.url();
-  CommandInside holder(url, {"-t", "15s"});
-  Process waiter = start_dlock({"run", "-t", "15s", "-k", "a", "--", "echo", "in"}, at(url));
-  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  CommandInside holder(url, {"-t", "30s"});
+  Process waiter = patient_start(
+      [&] {
+        return start_dlock({"run", "-t", "30s", "-k", "a", "--", "echo", "in"}, at(url));
+      },
+      says_that_it_waits, "it does not wait");
   const auto leader = zookeeper.leader();
   zookeeper.kill_hard(leader);
   REQUIRE(eventually([&] { return zookeeper.leader() != leader; }));

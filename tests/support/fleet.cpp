@@ -59,6 +59,12 @@ std::string side_by_side(const std::vector<std::string>& urls) {
   return text;
 }
 
+FleetScene::FleetScene(FleetOptions options) : fleet(options), direct_(options.direct) {}
+
+std::string FleetScene::url() const {
+  return side_by_side(direct_ ? fleet.direct_urls() : fleet.urls());
+}
+
 std::string FleetScene::kept() const {
   std::set<std::string> names;
   for (std::size_t i = 0; i < fleet.size(); ++i) {

@@ -23,6 +23,9 @@ struct FleetOptions {
   std::vector<std::size_t> on_port{};  ///< whose proxy listens on a port, where a reset is one
   /// They vote at once, as servers that have been in use for an hour; else they are as new.
   bool old = true;
+  /// Without the proxies, where nothing is done to the links: they are all in the process of the
+  /// test, and stand still when it does.
+  bool direct = false;
 };
 
 /// Independent servers of which a majority decides, and a fault proxy in front of each.
@@ -59,14 +62,17 @@ std::string side_by_side(const std::vector<std::string>& urls);
 /// Locks on such servers.
 class FleetScene final : public Scene {
  public:
-  explicit FleetScene(FleetOptions options = {}) : fleet(std::move(options)) {}
-  std::string url() const override { return side_by_side(fleet.urls()); }
+  explicit FleetScene(FleetOptions options = {});
+  std::string url() const override;
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
   /// A slow server may not hear of a release, and keeps a waiter that does not ask for two minutes.
   milliseconds time_to_forget() const override { return milliseconds(130'000); }
 
   Fleet fleet;
+
+ private:
+  bool direct_;
 };
 
 }  // namespace dlock::test

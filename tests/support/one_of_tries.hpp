@@ -12,4 +12,13 @@ bool in_one_of(int tries, Attempt attempt) {
   return false;
 }
 
+/// What `attempt`, a command, ends with. Where a busy machine let it find no server in time, it is
+/// tried again: three times in all.
+template <typename Attempt>
+auto once_served(Attempt attempt) {
+  auto result = attempt();
+  for (int tries = 1; tries < 3 && result.exit_code == 69; ++tries) result = attempt();
+  return result;
+}
+
 }  // namespace dlock::test

@@ -162,9 +162,9 @@ std::chrono::nanoseconds wall_ahead() {
   }
 }
 
-Deadline lease_end(const RedisServer& server, const std::string& key) {
+std::optional<Deadline> lease_end_if_held(const RedisServer& server, const std::string& key) {
   const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
-  if (holds.items.size() != 1) throw Error(ErrorKind::bug, "not one hold of " + key);
+  if (holds.items.size() != 1) return std::nullopt;
   std::istringstream fields(holds.items.front().text);
   std::string flag;
   long long floor_ms = 0;
@@ -174,6 +174,12 @@ Deadline lease_end(const RedisServer& server, const std::string& key) {
   long long lease_ms = 0;
   fields >> flag >> floor_ms >> at_us >> since_us >> fence >> lease_ms;
   return Deadline(microseconds(at_us) + milliseconds(lease_ms) - wall_ahead());
+}
+
+Deadline lease_end(const RedisServer& server, const std::string& key) {
+  const auto end = lease_end_if_held(server, key);
+  if (!end) throw Error(ErrorKind::bug, "not one hold of " + key);
+  return *end;
 }
 
 std::vector<long> order_of(const std::string& log) {
@@ -192,6 +198,15 @@ std::size_t times(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+std::string without_late_releases(const std::string& err) {
+  std::istringstream lines(err);
+  std::string rest;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("dlock: could not release ")) rest += line + "\n";
+  }
+  return rest;
 }
 
 }  // namespace dlock::test

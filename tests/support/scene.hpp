@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,8 @@ std::chrono::nanoseconds wall_ahead();
 
 /// When a hold of `key` ends by what the server has stored, on the clock of this process.
 Deadline lease_end(const RedisServer& server, const std::string& key);
+/// Nothing where the key has not one hold, as when the machine gave its holder no time to renew it.
+std::optional<Deadline> lease_end_if_held(const RedisServer& server, const std::string& key);
 
 /// Names in their order, a blank between.
 std::string sorted(std::vector<std::string> names);
@@ -121,5 +124,9 @@ std::vector<long> order_of(const std::string& log);
 std::vector<long> first_numbers(long count);
 
 std::size_t times(const std::string& text, const std::string& part);
+
+/// What runs wrote, without the lines that say of a lock that it ends with its lease: a server that
+/// a busy machine stops for two seconds hears of no release in time, which is no fault of a run's.
+std::string without_late_releases(const std::string& err);
 
 }  // namespace dlock::test

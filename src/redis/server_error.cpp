@@ -109,6 +109,8 @@ Error made(const Meaning* known, std::string_view said) {
   const Meaning& meaning = known == nullptr ? unknown : *known;
   // After this phrase Redis repeats what it was sent, perhaps a password.
   said = said.substr(0, said.find(", with args beginning with"));
+  // Here it says where in the script; of use where the error is one of the script itself.
+  if (known != nullptr) said = said.substr(0, said.find(" script: "));
   constexpr std::size_t enough = 200;
   return {meaning.kind,
           std::string(meaning.text) + " (it said: " + escaped(said.substr(0, enough)) + ")",

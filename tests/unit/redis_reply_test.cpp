@@ -162,6 +162,21 @@ TEST_CASE("what the server said is shown escaped and cut") {
   CHECK(what.size() < 400);
 }
 
+TEST_CASE("the place in the script is told with an error of the script, and with no other") {
+  const auto what = [](const std::string& text) {
+    Reply reply;
+    reply.kind = Reply::Kind::error;
+    reply.text = text;
+    return std::string(server_error(reply).what());
+  };
+  CHECK(what("NOREPLICAS Not enough good replicas to write. script: 2d73, on @user_script:64.") ==
+        "the server has too few replicas and refuses writes (it said: NOREPLICAS Not enough good "
+        "replicas to write.)");
+  CHECK(what("ERR user_script:7: a nil value script: 2d73, on @user_script:7.") ==
+        "the server refused (it said: ERR user_script:7: a nil value script: 2d73, on "
+        "@user_script:7.)");
+}
+
 TEST_CASE("keys of one lock share a slot whatever the key's text, and no two keys share a name") {
   const KeyNames braces("dlock:", LockKey{"a}{b%"});
   CHECK(braces.holds == "dlock:{a%7D%7Bb%25}");

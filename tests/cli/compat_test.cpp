@@ -229,8 +229,10 @@ TEST_CASE("compat: in a Cluster each layout works, and names whose keys would pa
   for (const char* layout :
        {"redis-py", "shedlock", "spring:reg", "redisson", "redisson-fenced", "symfony"}) {
     for (int i = 0; i < 3; ++i) {
-      CAPTURE(layout);
-      CHECK(run(layout, Cluster::key_of(static_cast<std::size_t>(i))).out == "75\n");
+      CAPTURE(std::string(layout));
+      const Result inside = run(layout, Cluster::key_of(static_cast<std::size_t>(i)));
+      CAPTURE(inside.err);
+      CHECK(inside.out == "75\n");
     }
   }
   CHECK(run("redisson", "a{b}c").out == "75\n");

@@ -59,9 +59,12 @@ std::string Cluster::known_to(std::size_t self) const {
   std::ostringstream text;
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     const bool master = i < masters;
-    text << ids_[i] << " 127.0.0.1:" << port_of(i) << '@' << bus_port_of(i) << ' '
-         << (i == self ? "myself," : "") << (master ? "master -" : "slave " + ids_[i - masters])
-         << " 0 0 " << i % masters + 1 << " connected";
+    text << ids_[i] << " 127.0.0.1:" << port_of(i) << '@' << bus_port_of(i);
+    // A Redis 8.0 that reads of no shards, as once after an update, ends at the first SPUBLISH.
+    if (major_version_of_redis() >= 8) text << ",,shard-id=" << ids_[i % masters];
+    text << ' ' << (i == self ? "myself," : "")
+         << (master ? "master -" : "slave " + ids_[i - masters]) << " 0 0 " << i % masters + 1
+         << " connected";
     if (master) text << ' ' << first_slot_of(i) << '-' << first_slot_of(i + 1) - 1;
     text << '\n';
   }

@@ -21,16 +21,6 @@ std::string server_program() {
   return named == nullptr || *named == '\0' ? "redis-server" : named;
 }
 
-/// The first number of "Redis server v=7.0.15 ..." or "Valkey server v=8.1.1 ...".
-int major_version() {
-  static const int major = [] {
-    const std::string told = run({server_program(), "--version"}).out;
-    const auto at = told.find("v=");
-    return at == std::string::npos ? 0 : std::atoi(told.c_str() + at + 2);
-  }();
-  return major;
-}
-
 Reply plain(const redisReply& raw) {
   Reply reply;
   switch (raw.type) {
@@ -91,6 +81,15 @@ Connection connect_unix(const std::string& path) {
 
 }  // namespace
 
+int major_version_of_redis() {
+  static const int major = [] {
+    const std::string told = run({server_program(), "--version"}).out;
+    const auto at = told.find("v=");
+    return at == std::string::npos ? 0 : std::atoi(told.c_str() + at + 2);
+  }();
+  return major;
+}
+
 RedisServer::RedisServer(RedisOptions options)
     : options_(std::move(options)), port_(options_.port) {
   for (const auto& [name, text] : options_.files) write_file(dir_ / name, text);
@@ -103,7 +102,7 @@ std::string RedisServer::config_text() const {
   std::string text = "dir " + dir_.path() + "\nunixsocket " + socket_path() +
                      "\nbind 127.0.0.1\nport " + std::to_string(port_) +
                      "\nsave \"\"\nappendonly no\ndaemonize no\nlogfile \"\"\n";
-  if (major_version() >= 7) text += "enable-debug-command yes\n";
+  if (major_version_of_redis() >= 7) text += "enable-debug-command yes\n";
   if (!options_.password.empty()) text += "requirepass " + options_.password + "\n";
   if (options_.tls) text += "tls-port " + std::to_string(tls_port_) + "\n";
   for (const auto& line : options_.config) text += line + "\n";

@@ -32,6 +32,10 @@ struct RedisOptions {
   bool tls = false;  ///< also on a free TLS port; `config` names the files
 };
 
+/// Of the server that tests start: 7 of "Redis server v=7.0.15 ...", 8 of "Valkey server v=8.1.1
+/// ...".
+int major_version_of_redis();
+
 /// A Redis or Valkey of the test's own (DLOCK_TEST_REDIS_SERVER, else redis-server of PATH) on a
 /// Unix socket in its own directory, without persistence, DEBUG allowed; up when constructed and
 /// gone when destroyed. It also dies with the thread that started it.

@@ -9,6 +9,7 @@
 
 #include "cli/etcd.hpp"
 #include "cli/place.hpp"
+#include "support/asleep.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
@@ -117,6 +118,8 @@ TEST_CASE("etcd: a waiter whose stream has died without a word hears of the rele
   Process waiter = start_dlock({"run", "-t", "9s", "-k", "a", "--", "echo", "in"},
                                at("etcd://127.0.0.1:" + std::to_string(proxy.address().port)));
   REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  // It sleeps once it has its stream, too.
+  REQUIRE(fall_asleep({waiter.pid()}, milliseconds(500)));
   const int before = proxy.connections();
   proxy.black_hole(Direction::requests, Whom::open_now);
   proxy.black_hole(Direction::replies, Whom::open_now);

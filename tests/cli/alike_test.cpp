@@ -6,6 +6,7 @@
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/one_of_tries.hpp"
 #include "support/process.hpp"
 
 namespace dlock::test {
@@ -135,19 +136,29 @@ TEST_CASE("alike: a signal to dlock does what it does to the plain command, unli
   }
 }
 
-TEST_CASE("alike: an ignored SIGURG stays so, though the wait for a lock's file has used it") {
+/// Whether dlock waited for the file while the shell looked, and got it; then SIGURG was as before.
+bool leaves_sigurg_ignored() {
   const Place place(Engine::local);
   const std::string ignored = "trap '' URG; grep SigIgn /proc/self/status & wait";
   place.acquired("a");
   const auto result = place.shell(ignored + R"(; "$D" release --force a
       exec 3<"${DLOCK_SERVER#local:}/a.dlock"; flock 3
       "$D" run -k a -- grep SigIgn /proc/self/status 3<&- &
-      until grep -q -e '-> FLOCK' /proc/locks; do sleep 0.01; done
+      until grep -q -e '-> FLOCK' /proc/locks; do
+        kill -0 $! || exit
+        sleep 0.01
+      done
       exec 3<&-; wait $!)");
   CAPTURE(result.err);
   const auto lines = lines_of(result.out);
-  REQUIRE(lines.size() >= 2);
+  if (lines.size() < 2) return false;
   CHECK(lines.front() == lines.back());
+  return true;
+}
+
+TEST_CASE("alike: an ignored SIGURG stays so, though the wait for a lock's file has used it") {
+  // dlock waits for five seconds, and a busy machine may be that late.
+  CHECK(in_one_of(3, leaves_sigurg_ignored));
 }
 
 /// As a terminal does it: to the shell and all that it waits for. timeout leaves the group.

@@ -16,19 +16,24 @@ inline nlohmann::json state_at(const std::string& url, const std::string& key) {
   return nlohmann::json::parse(dlock_at(url, {"inspect", "-k", key, "--json"}).out, nullptr, false);
 }
 
-/// A run on `a` that is the `count`th in its queue at `url` when this returns.
+/// A run on `a` that is the `count`th in its queue at `url`, and says so, when this returns.
 inline Process queued_at(const std::string& url, std::size_t count,
                          std::vector<std::string> words) {
   words.insert(words.begin(), {"run", "-k", "a"});
-  return patient_start([&] { return start_dlock(words, at(url)); },
-                       [&] { return waiters(url) == count; }, "it did not queue up");
+  const auto is_queued = [&](const Process& waiter) {
+    return says_that_it_waits(waiter) && waiters(url) == count;
+  };
+  return patient_start([&] { return start_dlock(words, at(url)); }, is_queued,
+                       "it did not queue up");
 }
 
 /// A run on `a` whose command has started, and ends when it is told to.
 class CommandInside {
  public:
   explicit CommandInside(const std::string& url, const std::vector<std::string>& options = {})
-      : process(patient_start([&] { return start_dlock(arguments(options), at(url)); },
+      : CommandInside(at(url), options) {}
+  CommandInside(const ProcessOptions& where, const std::vector<std::string>& options)
+      : process(patient_start([&] { return start_dlock(arguments(options), where); },
                               [&] { return std::filesystem::exists(dir_ / "in"); },
                               "the command did not begin")) {}
   void end() { write_file(dir_ / "end", ""); }

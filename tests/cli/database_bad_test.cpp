@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/command_inside.hpp"
 #include "cli/databases.hpp"
 #include "cli/names.hpp"
 #include "cli/place.hpp"
@@ -16,30 +17,10 @@
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
 #include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {
-
-/// A run that holds `a` in a database until it is stopped.
-class HolderOf {
- public:
-  explicit HolderOf(const std::string& url)
-      : process(patient_start(
-            [&] {
-              return start_dlock({"run", "-k", "a", "-t", "12s", "--", "sh", "-c",
-                                  "touch '" + (dir_ / "in") + "'; exec sleep 300"},
-                                 at(url));
-            },
-            [&] { return std::filesystem::exists(dir_ / "in"); }, "the command did not begin")) {}
-
- private:
-  TempDir dir_;
-
- public:
-  Process process;
-};
 
 TEST_CASE("database: a socket without a server is one line, and no file is closed twice for it") {
   const TempDir dir;
@@ -173,7 +154,7 @@ TEST_OF_DATABASES("database: a holder whose database is dropped stops its comman
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
   server.text("CREATE DATABASE other");
-  HolderOf holder(server.url({}, "other"));
+  CommandInside holder(server.url({}, "other"), {"-t", "12s"});
   server.text(std::string("DROP DATABASE other") +
               (std::is_same_v<Server, PostgresServer> ? " WITH (FORCE)" : ""));
   CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
@@ -182,7 +163,7 @@ TEST_OF_DATABASES("database: a holder whose database is dropped stops its comman
 TEST_OF_DATABASES("database: a holder whose row is deleted by hand stops its command") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  HolderOf holder(server.url());
+  CommandInside holder(server.url(), {"-t", "12s"});
   server.text("DELETE FROM dlock");
   CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
 }
@@ -190,7 +171,7 @@ TEST_OF_DATABASES("database: a holder whose row is deleted by hand stops its com
 TEST_OF_DATABASES("database: a holder whose row is overwritten by hand stops its command") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  HolderOf holder(server.url());
+  CommandInside holder(server.url(), {"-t", "12s"});
   server.text("UPDATE dlock SET version = version + 1");
   server.set_bodies("hello");
   const auto ended = holder.process.wait(milliseconds(60'000));
@@ -201,7 +182,7 @@ TEST_OF_DATABASES("database: a holder whose row is overwritten by hand stops its
 TEST_OF_DATABASES("database: a version that is changed by hand costs a holder nothing") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  HolderOf holder(server.url());
+  CommandInside holder(server.url(), {"-t", "12s"});
   for (int i = 0; i < 3; ++i) {
     server.text("UPDATE dlock SET version = version + 7");
     const std::string changed = server.text("SELECT version FROM dlock");

@@ -4,15 +4,14 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
+#include "cli/command_inside.hpp"
 #include "cli/databases.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 #include "support/sockets.hpp"
 
 namespace dlock::test {
@@ -36,16 +35,10 @@ TEST_OF_DATABASES(
 TEST_OF_DATABASES("database: a waiter is woken by the release, and runs") {
   if (is_missing<Server>()) return;
   const std::string url = empty_database<Server>().url();
-  const TempDir dir;
-  Process holder = start_dlock(
-      {"run", "-k", "a", "--", "sh", "-c",
-       "touch '" + (dir / "in") + "'; until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
-      at(url));
-  REQUIRE(eventually([&] { return std::filesystem::exists(dir / "in"); }));
-  Process waiter = start_dlock({"run", "-w", "60", "-k", "a", "--", "echo", "second"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
-  write_file(dir / "end", "");
-  CHECK(holder.wait().exit_code == 0);
+  CommandInside holder(url);
+  Process waiter = queued_at(url, 1, {"-w", "60", "--", "echo", "second"});
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
   const auto result = waiter.wait();
   CHECK(result.exit_code == 0);
   CHECK(result.out == "second\n");
@@ -56,15 +49,9 @@ TEST_OF_DATABASES("database: a waiter is woken by the release, and runs") {
 TEST_OF_DATABASES("database: a holder at rest keeps no connection") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  Process holder = patient_start(
-      [&] {
-        return start_dlock(
-            {"run", "-k", "a", "-t", "16s", "--", "sh", "-c", "echo in; exec sleep 300"},
-            at(server.url()));
-      },
-      says_in, "no lock");
+  const CommandInside holder(server.url(), {"-t", "16s"});
   CHECK(eventually([&] { return server.connections() == 0; }, milliseconds(30'000)));
-  CHECK(holder.running());
+  CHECK(holder.process.running());
   CHECK(dlock_at(server.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
 }
 
@@ -163,17 +150,13 @@ TEST_OF_DATABASES(
   const auto own_server = new_server<Server>();
   DatabaseServer& server = *own_server;
   const auto url = server.url();
-  // The server knows holder and waiter before they have its answers.
-  Process holder = start_dlock(
-      {"run", "-k", "a", "-t", "60s", "--", "sh", "-c", "echo in; exec sleep 300"}, at(url));
-  REQUIRE(eventually([&] { return says_in(holder); }));
-  Process waiter = start_dlock({"run", "-w", "120", "-k", "a", "--", "echo", "second"}, at(url));
-  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  const CommandInside holder(url, {"-t", "60s"});
+  Process waiter = queued_at(url, 1, {"-w", "120", "--", "echo", "second"});
   server.kill_hard();
   server.start();
   CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
   REQUIRE(eventually([&] { return waiters(url) == 1; }));
-  holder.signal(SIGTERM);
+  holder.process.signal(SIGTERM);
   const auto result = waiter.wait(milliseconds(60'000));
   CHECK(result.exit_code == 0);
   CHECK(result.out == "second\n");
@@ -182,15 +165,9 @@ TEST_OF_DATABASES(
 TEST_OF_DATABASES("database: a holder whose table is dropped stops its command") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  Process holder = patient_start(
-      [&] {
-        return start_dlock(
-            {"run", "-k", "a", "-t", "6s", "--", "sh", "-c", "echo in; exec sleep 300"},
-            at(server.url()));
-      },
-      says_in, "it did not come to hold the lock");
+  CommandInside holder(server.url(), {"-t", "6s"});
   server.text("DROP TABLE dlock");
-  const auto ended = holder.wait(milliseconds(60'000));
+  const auto ended = holder.process.wait(milliseconds(60'000));
   CHECK(ended.exit_code == 79);
   CHECK(holds(ended.err, "a: "));
 }

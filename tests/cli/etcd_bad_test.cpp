@@ -15,7 +15,6 @@
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/growth.hpp"
-#include "support/patient_start.hpp"
 #include "support/redis_server.hpp"
 #include "support/tls_files.hpp"
 #include "support/tls_redis.hpp"
@@ -86,8 +85,7 @@ TEST_CASE("etcd: a user needs the right password, and the rights that doctor pri
   CHECK(run_at(url).exit_code == 0);
   Process waiter = [&] {
     CommandInside holder(url);
-    Process second = start_dlock({"run", "-k", "a", "--", "echo", "in"}, at(url));
-    REQUIRE(eventually([&] { return waiters(url) == 1; }));
+    Process second = queued_at(url, 1, {"--", "echo", "in"});
     holder.end();
     CHECK(holder.process.wait().exit_code == 0);
     return second;
@@ -224,13 +222,7 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
     overwrite(own.key, shown.key);
   };
   put(before, options.tls->client);
-  Process holder = patient_start(
-      [&] {
-        return start_dlock({"run", "-k", "a", "-t", "24s", "--", "sh", "-c",
-                            "echo in; until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
-                           under_tls(etcd.url(), authority, own));
-      },
-      says_in, "no lock");
+  CommandInside holder(under_tls(etcd.url(), authority, own), {"-t", "24s"});
   etcd.kill_hard(0);
   overwrite(options.tls->server.file, server.file);
   overwrite(options.tls->server.key, server.key);
@@ -242,11 +234,11 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
   etcd.await_leader();
   // Beyond the lease that was granted before.
   const auto later_on = later(BootClock::now(), std::chrono::seconds(26));
-  REQUIRE(eventually([&] { return BootClock::now() > later_on || !holder.running(); }));
-  CAPTURE(holder.err());
-  CHECK(holder.running());
-  write_file(dir / "end", "");
-  CHECK(holder.wait().exit_code == 0);
+  REQUIRE(eventually([&] { return BootClock::now() > later_on || !holder.process.running(); }));
+  CAPTURE(holder.process.err());
+  CHECK(holder.process.running());
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
 }
 
 TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca names another CA") {

@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "cli/etcd.hpp"
@@ -12,7 +11,6 @@
 #include "support/asleep.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/files.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
 
@@ -115,9 +113,8 @@ TEST_CASE("etcd: a waiter whose stream has died without a word hears of the rele
   EtcdServers& etcd = one_etcd();
   FaultProxy proxy(Address{"", etcd.endpoint(0).port}, true);
   CommandInside holder(etcd.url(), {"-t", "60s"});
-  Process waiter = start_dlock({"run", "-t", "9s", "-k", "a", "--", "echo", "in"},
-                               at("etcd://127.0.0.1:" + std::to_string(proxy.address().port)));
-  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  Process waiter = queued_at("etcd://127.0.0.1:" + std::to_string(proxy.address().port), 1,
+                             {"-t", "9s", "--", "echo", "in"});
   // It sleeps once it has its stream, too.
   REQUIRE(fall_asleep({waiter.pid()}, milliseconds(500)));
   const int before = proxy.connections();
@@ -148,8 +145,7 @@ TEST_CASE(
   if (is_missing<EtcdServers>()) return;
   EtcdServers etcd({3, {}, {}});
   CommandInside holder(etcd.url(), {"-t", "30s"});
-  Process waiter = start_dlock({"run", "-t", "30s", "-k", "a", "--", "echo", "in"}, at(etcd.url()));
-  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  Process waiter = queued_at(etcd.url(), 1, {"-t", "30s", "--", "echo", "in"});
   const auto leader = etcd.leader();
   etcd.kill_hard(leader);
   REQUIRE(eventually([&] { return etcd.leader() != leader; }));

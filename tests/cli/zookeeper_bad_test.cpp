@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <filesystem>
 #include <list>
 #include <optional>
 
@@ -12,7 +11,6 @@
 #include "cli/place.hpp"
 #include "cli/zookeeper.hpp"
 #include "support/loop_thread.hpp"
-#include "support/patient_start.hpp"
 #include "support/redis_server.hpp"
 #include "support/sockets.hpp"
 
@@ -223,22 +221,15 @@ TEST_CASE("zookeeper: a holder follows its servers to other addresses, and keeps
   write_file(dir / "address", "127.0.0.2");
   ProcessOptions options = at_test_names("zk://moved.test:" + std::to_string(port));
   options.env["NAMES_SHIM_ADDRESS"] = dir / "address";
-  Process holder = patient_start(
-      [&] {
-        return start_dlock({"run", "-k", "a", "-t", "12s", "--", "sh", "-c",
-                            "touch '" + (dir / "in") + "'; until [ -e '" + (dir / "end") +
-                                "' ]; do sleep 0.05; done"},
-                           options);
-      },
-      [&] { return std::filesystem::exists(dir / "in"); }, "the command did not begin");
+  CommandInside holder(options, {"-t", "12s"});
   const auto version = [&] { return zookeeper.ask({Kind::get, "/dlock/k:a", "", {}}).version; };
   write_file(dir / "address", "127.0.0.1");
   old_address.reset();
   const auto before = version();
   // One renewal may have been under way.
   CHECK(eventually([&] { return version() > before + 1; }));
-  write_file(dir / "end", "");
-  CHECK(holder.wait().exit_code == 0);
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "cli/zookeeper.hpp"
 #include "support/eventually.hpp"
 #include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
@@ -124,11 +123,7 @@ TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and anoth
   ZooKeeperServers zookeeper({3, milliseconds(200), {}});
   const std::string url = zookeeper.url();
   CommandInside holder(url, {"-t", "30s"});
-  Process waiter = patient_start(
-      [&] {
-        return start_dlock({"run", "-t", "30s", "-k", "a", "--", "echo", "in"}, at(url));
-      },
-      says_that_it_waits, "it does not wait");
+  Process waiter = queued_at(url, 1, {"-t", "30s", "--", "echo", "in"});
   const auto leader = zookeeper.leader();
   zookeeper.kill_hard(leader);
   REQUIRE(eventually([&] { return zookeeper.leader() != leader; }));

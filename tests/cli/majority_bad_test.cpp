@@ -32,17 +32,28 @@ Process job_with(const std::vector<std::string>& urls) {
   return start_dlock({"run", "-t", "9", "-k", "k", "--", "sleep", "60"}, options);
 }
 
+struct Told {
+  bool told;  ///< or it has ended
+  Result result;
+};
+
+/// A job on these servers, which is ended once it says this.
+Told told_by_a_job_with(const std::vector<std::string>& urls, const std::string& said) {
+  Process job = job_with(urls);
+  const bool told = eventually([&] { return times(job.err(), said) > 0 || !job.running(); });
+  if (job.running()) job.signal(SIGTERM);
+  return {told, job.wait()};
+}
+
 /// A job on these servers goes on, and a line says so, once.
 void is_warned_of(const std::vector<std::string>& urls, const std::string& said) {
   for (int tries = 1;; ++tries) {
-    Process job = job_with(urls);
-    const bool told = eventually([&] { return times(job.err(), said) > 0 || !job.running(); });
-    if (job.running()) job.signal(SIGTERM);
-    const Result result = job.wait();
+    const Told job = told_by_a_job_with(urls, said);
+    const Result& result = job.result;
     // On a machine that does much else all may be as late as that one, but not again and again.
     if ((result.exit_code == 69 || result.exit_code == 64) && tries < 3) continue;
     CAPTURE(result.err);
-    CHECK(told);
+    CHECK(job.told);
     // And a short lease may be lost.
     CHECK((result.signal == SIGTERM || result.exit_code == 79));
     CHECK(times(result.err, said) == 1);
@@ -76,6 +87,12 @@ Report doctor_of(const std::vector<std::string>& urls) {
   return doctor(urls[0], others);
 }
 
+void forget_k(const Fleet& good) {
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    good.server(i).command({"DEL", "dlock:{k}", "dlock:{k}:fence"});
+  }
+}
+
 /// Two good ones and this: it works, and says that no more than those may fail, and why.
 void is_put_up_with(const Fleet& good, const std::string& bad, const std::string& said) {
   const auto urls = good.urls();
@@ -96,9 +113,7 @@ void is_put_up_with(const Fleet& good, const std::string& bad, const std::string
         !result.out.empty() && std::abs(std::stoll(result.out) - wall_us) < 60'000'000;
     // And a good one may be later than one that is made to be late, whose fence is then taken.
     if (!usual_fence && tries < 3) {
-      for (std::size_t i = 0; i < 2; ++i) {
-        good.server(i).command({"DEL", "dlock:{k}", "dlock:{k}:fence"});
-      }
+      forget_k(good);
       continue;
     }
     CAPTURE(result.err);
@@ -201,20 +216,16 @@ TEST_CASE("majority: one server under two names never has two votes") {
   CHECK(times(none.err, said) == 1);
   // Where there is a majority without it, that may be noticed only once the job runs, and then does
   // it no harm.
-  bool told = false;
-  Result result;
+  Told job;
   // On a busy machine there may be no majority in time, but not again and again.
   const bool served = in_one_of(3, [&] {
-    Process job = job_with({one, fleet.urls()[1], same});
-    told = eventually([&] { return times(job.err(), said) > 0 || !job.running(); });
-    if (job.running()) job.signal(SIGTERM);
-    result = job.wait();
-    return result.exit_code == 64 || result.signal == SIGTERM;
+    job = told_by_a_job_with({one, fleet.urls()[1], same}, said);
+    return job.result.exit_code == 64 || job.result.signal == SIGTERM;
   });
-  CAPTURE(result.err);
+  CAPTURE(job.result.err);
   CHECK(served);
-  CHECK(told);
-  CHECK(times(result.err, said) > 0);
+  CHECK(job.told);
+  CHECK(times(job.result.err, said) > 0);
 
   const TempDir dir;
   const std::string link = dir / "link.sock";
@@ -373,9 +384,7 @@ TEST_CASE("majority: a server that grants what it has not got has one vote and n
   // alone would have the hold, and the other one and the liar would grant the key to another
   // client.
   const auto both_have_it = [&] {
-    for (std::size_t i = 0; i < 2; ++i) {
-      good.server(i).command({"DEL", "dlock:{k}", "dlock:{k}:fence"});
-    }
+    forget_k(good);
     const Result held = with({urls[0], liar.url(), urls[1]}, {"acquire", "-t", "30", "-k", "k"});
     CAPTURE(held.err);
     REQUIRE(held.exit_code == 0);
@@ -386,9 +395,7 @@ TEST_CASE("majority: a server that grants what it has not got has one vote and n
   const Result second = run_with({urls[0], liar.url(), urls[1]});
   CHECK(second.exit_code == 75);
   CHECK(second.out == "");
-  for (std::size_t i = 0; i < 2; ++i) {
-    good.server(i).command({"DEL", "dlock:{k}", "dlock:{k}:fence"});
-  }
+  forget_k(good);
   // It comes last, so that its fence is none to choose from.
   FaultProxy late(liar.address());
   late.delay(Direction::replies, milliseconds(700));

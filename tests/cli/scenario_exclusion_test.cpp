@@ -12,13 +12,12 @@ namespace {
 
 constexpr milliseconds exclusion_time{110'000};
 
-void finish_well(const Scene& scene, std::vector<Process>& processes) {
-  const bool local = scene.url().starts_with("local:");
+void finish_well(std::vector<Process>& processes) {
   for (Process& process : processes) {
     const Result result = process.wait(exclusion_time);
     CHECK(result.exit_code == 0);
     CHECK(result.signal == 0);
-    CHECK((local ? result.err : without_late_releases(result.err)) == "");
+    CHECK(without_late_releases(result.err) == "");
   }
 }
 
@@ -33,7 +32,7 @@ void twenty_processes_count_to_a_thousand(const Scene& scene) {
   auto processes = start_shells(scene, 20,
                                 "for i in $(seq 50); do \"$DLOCK\" run -q -k c -- "
                                 "sh -c 'n=$(cat f); echo $((n+1)) >f' || exit 1; done");
-  finish_well(scene, processes);
+  finish_well(processes);
   CHECK(read_file(scene.path("f")) == "1000\n");
   CHECK(scene.kept() == scene.may_stay({"c"}));
 }
@@ -45,7 +44,7 @@ void opposite_orders_do_not_dead_lock(const Scene& scene, int usually = 100) {
   std::vector<Process> both;
   both.push_back(scene.start_shell(loop + "-k a -k b -- sh -c " + work + "; done"));
   both.push_back(scene.start_shell(loop + "-k b -k a -- sh -c " + work + "; done"));
-  finish_well(scene, both);
+  finish_well(both);
   CHECK(tenures(scene.log()).size() == static_cast<std::size_t>(2 * rounds));
   CHECK(overlaps(scene.log()).empty());
   CHECK(leaves_nothing(scene, {"a", "b"}));
@@ -60,7 +59,7 @@ void three_at_a_time(const Scene& scene) {
       "\"$STAMP\" \"$LOG\" start s; touch in-$$; "
       "for j in $(seq 50); do set -- in-*; [ $# -ge 3 ] && break; sleep 0.01; done; rm in-$$; "
       "\"$STAMP\" \"$LOG\" end s' || exit 1; done");
-  finish_well(scene, processes);
+  finish_well(processes);
   CHECK(tenures(scene.log()).size() == 48);
   CHECK(most_at_once(scene.log(), "s") == 3);
   CHECK(scene.kept() == scene.may_stay({"s"}));
@@ -76,7 +75,7 @@ void writers_are_alone(const Scene& scene) {
   for (auto& writer : start_shells(scene, 3, loop("-x", "w"))) {
     processes.push_back(std::move(writer));
   }
-  finish_well(scene, processes);
+  finish_well(processes);
   const auto all = tenures(scene.log());
   CHECK(all.size() == 55);
   for (const QuorumHold& writer : all) {

@@ -176,7 +176,10 @@ class LockAcquirer {
                std::optional<milliseconds> wait = std::nullopt)
       : store(open()), thread_([this, open, claims = std::move(claims), wait] {
           try {
-            result_ = acquire(*store, claims, {wait, interrupt_.fd(), open, false, true}, listener);
+            result_ = acquire(
+                *store, claims,
+                {.wait = wait, .cancel_fd = interrupt_.fd(), .open_second = open, .reached = true},
+                listener);
           } catch (const std::exception& error) {
             trouble_ = error.what();
           }

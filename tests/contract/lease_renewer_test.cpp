@@ -17,6 +17,11 @@ Held take(Store& store, const std::string& key, milliseconds ttl) {
   return {claim, grant};
 }
 
+/// On a busy machine a renewal may be answered too late, and the next one is the caller's to start.
+void start_if_due(LeaseRenewer& keeper) {
+  if (keeper.start_by() <= BootClock::now()) keeper.start();
+}
+
 /// Waits until that moment; whether nothing was lost on the way.
 bool unharmed_until(const LeaseRenewer& keeper, Deadline until) {
   pollfd fds[] = {{keeper.lost_fd(), POLLIN, 0}};
@@ -104,10 +109,8 @@ TEST_OF_ENGINES("a keeper whose thread has ended with its hold gone has news of 
   held.grant.confirmed = false;  // so that a renewal is due at once
   const auto before = settled_thread_count();
   LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
-  // On a busy machine a renewal may be answered too late, and the next one is the caller's to
-  // start.
   REQUIRE(eventually([&] {
-    if (keeper.start_by() <= BootClock::now()) keeper.start();
+    start_if_due(keeper);
     return keeper.lost();
   }));
   REQUIRE(eventually([&] { return settled_thread_count() <= before; }));
@@ -216,7 +219,7 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   if (start_by != never) poll_until({}, start_by);
   keeper.start();
   CHECK(eventually([&] {
-    if (keeper.start_by() <= BootClock::now()) keeper.start();  // as below
+    start_if_due(keeper);
     return keeper.safe_until() > held.grant.lease.valid_until;
   }));
   CHECK(eventually([&] { return keeper.start_by() != never; }));
@@ -233,10 +236,8 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   Held unconfirmed = take(*store, "k2", long_ttl);
   unconfirmed.grant.confirmed = false;
   LeaseRenewer at_once(*store, {unconfirmed}, nullptr, LeaseRenewer::Begin::when_due);
-  // On a busy machine a renewal may be answered too late, and the next one is the caller's to
-  // start.
   CHECK(eventually([&] {
-    if (at_once.start_by() <= BootClock::now()) at_once.start();
+    start_if_due(at_once);
     return at_once.confirmed();
   }));
 }

@@ -12,8 +12,8 @@ bool in_one_of(int tries, Attempt attempt) {
   return false;
 }
 
-/// What `attempt`, a command, ends with. Where a busy machine let it find no server in time, it is
-/// tried again: three times in all.
+/// The result of `attempt`, which runs dlock. While dlock exits with 69, for on a busy machine no
+/// server may answer it in time, `attempt` is called again: three times in all.
 template <typename Attempt>
 auto once_served(Attempt attempt) {
   auto result = attempt();

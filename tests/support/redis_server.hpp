@@ -32,8 +32,7 @@ struct RedisOptions {
   bool tls = false;  ///< also on a free TLS port; `config` names the files
 };
 
-/// Of the server that tests start: 7 of "Redis server v=7.0.15 ...", 8 of "Valkey server v=8.1.1
-/// ...".
+/// The major version of the server that tests start, Redis or Valkey: 7 for 7.0.15.
 int major_version_of_redis();
 
 /// A Redis or Valkey of the test's own (DLOCK_TEST_REDIS_SERVER, else redis-server of PATH) on a

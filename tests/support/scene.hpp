@@ -125,8 +125,9 @@ std::vector<long> first_numbers(long count);
 
 std::size_t times(const std::string& text, const std::string& part);
 
-/// What runs wrote, without the lines that say of a lock that it ends with its lease: a server that
-/// a busy machine stops for two seconds hears of no release in time, which is no fault of a run's.
+/// What dlock wrote, without the lines that say that a lock could not be released and ends with its
+/// lease. On a busy machine a server may stand still for the two seconds of a release; a lock of
+/// this host has no lease, and its lines stay.
 std::string without_late_releases(const std::string& err);
 
 }  // namespace dlock::test

@@ -252,12 +252,13 @@ class TableSide final : public WaiterNotifier {
     }
     return std::nullopt;
   }
-  /// Whether a hold has ended less than a millisecond ago.
+  /// Whether a hold has ended so lately that the server may still have it: the life of its key is
+  /// rounded up to a millisecond, and the server ends a key once that millisecond is over.
   bool has_just_ended_one(microseconds clock) const {
     const auto& holds = table_.stored.holds;
     return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
       const auto ago = clock - (hold.at + hold.lease);
-      return ago >= microseconds(0) && ago < milliseconds(1);
+      return ago >= microseconds(0) && ago < milliseconds(2);
     });
   }
   Ticket ticket(const Step& step, microseconds clock) const {
@@ -605,7 +606,7 @@ class Twins {
       if (step.of_holder) step.token = table.holder().value_or(step.token);
       // What has expired is gone for good on the server as soon as anybody looks, and what lies in
       // the future is corrected by whoever looks at all of it: both look before and after a step
-      // back. And at once where a release that asks no clock would find it for up to a millisecond.
+      // back. And at once where a release that asks no clock would find it for a moment longer.
       const bool back = step.op == Op::advance && step.advance_us < 0;
       if (back) admit_waiters(table, script, clock);
       if (step.op == Op::advance) {

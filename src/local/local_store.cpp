@@ -167,7 +167,10 @@ LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call
   const auto settled = key->table.renew(claim.token, std::nullopt, key->now, key->knocks);
   key->save(claim.token, settled.more);
   const HoldEntry* own = key->table.find_hold(claim.token);
-  if (own != nullptr && own->inside()) {
+  if (own != nullptr && own->flag == Flag::provisional) {
+    // Handed over only by this look, as the holder's process had gone: the next ask confirms it.
+    look.news = Wake{Wake::Reason::due, {}};
+  } else if (own != nullptr && own->inside()) {
     const auto lease = lease_of(own->backing.by_process, sent, own->lease);
     look.news = Wake{Wake::Reason::granted, {}, Grant{own->fence, lease}};
   } else if (key->table.find_waiter(claim.token) == key->table.queue.end()) {

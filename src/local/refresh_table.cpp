@@ -23,6 +23,9 @@ bool is_dead(const Directory& directory, const WaiterEntry& waiter) {
   return how == Reached::How::nobody || how == Reached::How::missing;
 }
 
+/// The command's group may be the script's own, and that is older than the dlock that holds.
+Work work_of(const HolderIdentity& backing) { return {backing.command, backing.process.started}; }
+
 /// Of dlock itself and, after it, of its command.
 Life life_behind(const HolderIdentity& backing, const Directory& directory) {
   const Life process = process_life(backing.process);
@@ -31,7 +34,7 @@ Life life_behind(const HolderIdentity& backing, const Directory& directory) {
     return listens(directory, backing.mailbox) ? Life::alive : Life::unknown;
   }
   // A group that /proc hides has members: whose, only they know.
-  return group_life(backing.command) == Life::over ? Life::over : Life::alive;
+  return group_life(work_of(backing)) == Life::over ? Life::over : Life::alive;
 }
 
 /// Why what is unknown will stay so from here, instead of being left to the lease.
@@ -71,7 +74,7 @@ void watch_holder(Watch& watch, const Directory& directory, const HolderIdentity
       return;
     }
   }
-  auto members = member_ends(backing.command.pid, most_watched_members);
+  auto members = member_ends(work_of(backing), most_watched_members);
   if (members.empty()) watch.look_again = true;
   std::move(members.begin(), members.end(), std::back_inserter(watch.ends));
 }

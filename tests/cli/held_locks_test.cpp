@@ -272,6 +272,23 @@ TEST_CASE("holding: under --on-lost ignore the command runs on, and its code is 
   });
 }
 
+TEST_CASE("holding: a waiter that a killed holder lets in keeps that key while it waits for more") {
+  const Place place(Engine::local);
+  auto first = place.hold("a"), second = place.hold("b");
+  auto waiter = place.start({"run", "-k", "a", "-k", "b", "--", "true"});
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  first.signal(SIGKILL);
+  REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
+  // A hand-over that nobody confirms ends after two seconds.
+  const auto end = later(BootClock::now(), milliseconds(3000));
+  while (BootClock::now() < end) {
+    CHECK(place.dlock({"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+    usleep(100'000);
+  }
+  second.signal(SIGTERM);
+  CHECK(waiter.wait().exit_code == 0);
+}
+
 TEST_CASE("holding: under --on-lost ignore the keys that are left are renewed") {
   on_each_engine([](const Place& place) {
     if (place.is_local()) return;  // nothing is renewed there

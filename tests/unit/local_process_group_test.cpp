@@ -61,7 +61,7 @@ TEST_CASE("nothing is said about a process of another pid namespace") {
   ProcessId foreign = own_process();
   foreign.pid_space += 1;
   CHECK(process_life(foreign) == Life::unknown);
-  CHECK(group_life(foreign) == Life::unknown);
+  CHECK(group_life({foreign}) == Life::unknown);
 }
 
 TEST_CASE("a group lives as long as one member runs, its leader or not, and zombies do not count") {
@@ -82,16 +82,55 @@ TEST_CASE("a group lives as long as one member runs, its leader or not, and zomb
   close(ends[0]);
   close(ends[1]);
   const ProcessId id = process_now(leader.pid());
-  CHECK(group_life(id) == Life::alive);
+  CHECK(group_life({id}) == Life::alive);
   ProcessId former = id;
   former.started -= 1;
-  CHECK(group_life(former) == Life::over);
-  CHECK(member_ends(id.pid, 16).size() == 2);
+  CHECK(group_life({former}) == Life::over);
+  CHECK(member_ends({id}, 16).size() == 2);
   leader.signal(SIGKILL);
   REQUIRE(eventually([&] { return process_life(id) == Life::over; }));
-  CHECK(group_life(id) == Life::alive);
+  CHECK(group_life({id}) == Life::alive);
   kill(member, SIGKILL);
-  CHECK(eventually([&] { return group_life(id) == Life::over; }));
+  CHECK(eventually([&] { return group_life({id}) == Life::over; }));
+}
+
+/// Each generation forks the next and ends, for a minute at most.
+[[noreturn]] void pass_on_for_ever() {
+  prctl(PR_SET_PDEATHSIG, 0);
+  const Deadline end = later(BootClock::now(), milliseconds(60'000));
+  while (fork() == 0) {
+    if (BootClock::now() >= end) break;
+    usleep(100);
+  }
+  _exit(0);
+}
+
+TEST_CASE("a group lives also while each of its members forks the next one and ends") {
+  Forked first([] {
+    setpgid(0, 0);
+    pass_on_for_ever();
+  });
+  setpgid(first.pid(), first.pid());
+  const ProcessId id = process_now(first.pid());
+  for (int i = 0; i < 60; ++i) CHECK(group_life({id}) == Life::alive);
+  CHECK(eventually([&] {
+    kill(-id.pid, SIGKILL);
+    return group_life({id}) == Life::over;
+  }));
+}
+
+TEST_CASE(
+    "what is older than the work under a lock is none of it, though it is of the same group") {
+  Forked script([] {
+    setpgid(0, 0);
+    sleep_for_ever();
+  });
+  setpgid(script.pid(), script.pid());
+  const ProcessId id = process_now(script.pid());
+  CHECK(group_life({id, id.started}) == Life::alive);
+  CHECK(member_ends({id, id.started}, 16).size() == 1);
+  CHECK(eventually([&] { return group_life({id, id.started + 1}) == Life::over; }));
+  CHECK(member_ends({id, id.started + 1}, 16).empty());
 }
 
 TEST_CASE("a process whose first thread has exited runs while another does") {
@@ -118,7 +157,7 @@ TEST_CASE("who asks for the lock does not wait for itself as the last of the hol
       sleep_for_ever();
     }
     while (process_life(id) != Life::over) usleep(1000);
-    const bool over = group_life(id) == Life::over && member_ends(id.pid, 16).empty();
+    const bool over = group_life({id}) == Life::over && member_ends({id}, 16).empty();
     if (write(ends[1], &over, sizeof over) < 0) _exit(1);
     sleep_for_ever();
   });
@@ -131,7 +170,7 @@ TEST_CASE("who asks for the lock does not wait for itself as the last of the hol
   CHECK(read(ends[0], &over, sizeof over) == sizeof over);
   close(ends[0]);
   CHECK(over);
-  CHECK(group_life(id) == Life::alive);
+  CHECK(group_life({id}) == Life::alive);
   kill(member, SIGKILL);
 }
 
@@ -298,5 +337,5 @@ TEST_CASE("two processes of unknown pid namespaces are not taken for one") {
   ProcessId foreign = own_process();
   foreign.pid_space = 0;
   CHECK(process_life(foreign) == Life::unknown);
-  CHECK(group_life(foreign) == Life::unknown);
+  CHECK(group_life({foreign}) == Life::unknown);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/pipe_signal_held.hpp"
 #include "commands/commands.hpp"
 #include "commands/commit_name.hpp"
 #include "commands/version.hpp"
@@ -25,6 +26,20 @@ int answer(const std::string& text) {
   return 0;
 }
 
+/// Before anybody has seen to SIGPIPE, which must not end dlock where the reader of stderr has
+/// gone. COMMAND gets the signal as it was.
+void warn(const ServerSettings& settings, const Log& log) {
+  const PipeSignalHeld held;
+  if (!log.quiet()) {
+    for (const std::string& warning : settings.warnings) log.warning("warning: " + warning);
+  }
+  if (settings.server_is_default) {
+    log.warning(
+        "no server configured: locking only this user's jobs on this host; "
+        "set DLOCK_SERVER, or --server local: if that is meant");
+  }
+}
+
 int carry_out_any(const Settings& any, Command command) {
   const ServerSettings& settings =
       *std::visit([](const ServerSettings& each) { return &each; }, any);
@@ -39,14 +54,7 @@ int carry_out_any(const Settings& any, Command command) {
   // as a filter does.
   const bool only_reads = command == Command::inspect || command == Command::doctor;
   if (!hears_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
-  if (!log.quiet()) {
-    for (const std::string& warning : settings.warnings) log.warning("warning: " + warning);
-  }
-  if (settings.server_is_default) {
-    log.warning(
-        "no server configured: locking only this user's jobs on this host; "
-        "set DLOCK_SERVER, or --server local: if that is meant");
-  }
+  warn(settings, log);
   return std::visit([&](const auto& each) { return carry_out(each, log); }, any);
 }
 
@@ -68,6 +76,12 @@ Settings settings_of(const CommandLine& line) {
   }
 }
 
+int failed(const std::string& why, ExitCode code) {
+  const PipeSignalHeld held;
+  Log(false, false).error(why);
+  return static_cast<int>(code);
+}
+
 int run_dlock(const std::vector<std::string>& arguments) {
   const CommandLine line = parse_command_line(arguments);
   if (line.help) return answer(help_text(line.command));
@@ -83,20 +97,16 @@ int run_dlock(const std::vector<std::string>& arguments) {
 }  // namespace dlock
 
 int main(int argc, char** argv) {
-  const dlock::Log log(false, false);
   dlock::occupy_standard_fds();
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     dlock::scrub_secrets(argc, argv);
     return dlock::run_dlock(arguments);
   } catch (const dlock::Error& error) {
-    log.error(error.what());
-    return static_cast<int>(dlock::exit_code(error.kind()));
+    return dlock::failed(error.what(), dlock::exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
-    log.error("out of memory");
-    return static_cast<int>(dlock::ExitCode::host_refused);
+    return dlock::failed("out of memory", dlock::ExitCode::host_refused);
   } catch (const std::exception& error) {
-    log.error(std::string("bug: ") + error.what());
-    return static_cast<int>(dlock::ExitCode::bug);
+    return dlock::failed(std::string("bug: ") + error.what(), dlock::ExitCode::bug);
   }
 }

@@ -140,6 +140,13 @@ std::vector<int> numbers_in(const std::string& folder) {
   return numbers;
 }
 
+void close_fds(int first, int last) {
+  if (close_range(static_cast<unsigned>(first), static_cast<unsigned>(last), 0) == 0) return;
+  for (const int fd : numbers_in("/proc/self/fd")) {
+    if (fd >= first && fd <= last) close(fd);
+  }
+}
+
 Fd open_pidfd(pid_t pid) { return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
 
 bool send_signal(const Fd& pidfd, int signal) {

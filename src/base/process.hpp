@@ -41,6 +41,10 @@ std::optional<std::vector<pid_t>> children_of(pid_t pid);
 /// cannot be read.
 std::vector<int> numbers_in(const std::string& folder);
 
+/// Closes all descriptors from `first` to `last`. Before Linux 5.9, and where a sandbox forbids
+/// close_range(2), those that /proc names.
+void close_fds(int first, int last);
+
 /// Readable when the process ends; empty if there is none. Which process it is must be checked
 /// after the open: the number may have been given to another.
 Fd open_pidfd(pid_t pid);

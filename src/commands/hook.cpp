@@ -58,6 +58,12 @@ class HookCaller {
       ignored.sa_handler = SIG_IGN;
       sigaction(outlived[i], &ignored, &on_entry_[i]);
     }
+    // It is in the background of a terminal, and so are its calls: under `stty tostop` a line of
+    // theirs would stop them. Where the signal is blocked the line is written.
+    sigset_t terminal_output;
+    sigemptyset(&terminal_output);
+    sigaddset(&terminal_output, SIGTTOU);
+    sigprocmask(SIG_BLOCK, &terminal_output, nullptr);
     // Ignored, it would have the kernel reap a call before its end is read.
     struct sigaction standard {};
     standard.sa_handler = SIG_DFL;
@@ -73,7 +79,7 @@ class HookCaller {
     } else {
       dup3(channel, channel_number, O_CLOEXEC);
     }
-    close_range(channel_number + 1, std::numeric_limits<unsigned>::max(), 0);
+    close_fds(channel_number + 1, std::numeric_limits<int>::max());
   }
 
  private:
@@ -162,6 +168,7 @@ Hook::Hook(const std::string& command, const Log& log) : log_(log) {
   const pid_t pid = fork();
   if (pid == 0) {
     try {
+      channel_.reset();
       HookCaller caller(command, log);
       caller.let_go(its_end.get());
       caller.run();

@@ -195,7 +195,7 @@ Terms Run::terms(HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   if (watchdog) terms.watchdog = &*watchdog;
   terms.on_loss = [&] {
     loss_is_told_ = takes_a_line(STDERR_FILENO);
-    if (loss_is_told_) log_.notice(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
+    if (loss_is_told_) log_.warning(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
     RunStatus so_far;
     so_far.locks = status_.locks;
     so_far.reason = holding.loss_text();

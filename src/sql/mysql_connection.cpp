@@ -15,11 +15,11 @@
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "base/fd.hpp"
+#include "base/pipe_signal_held.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
 #include "sql/mysql_error.hpp"
-#include "sql/pipe_signal_held.hpp"
 
 namespace dlock {
 namespace {

@@ -63,8 +63,10 @@ class Supervisor {
   std::optional<Signals::Event> unheard_;
   bool told_of_no_terminal_ = false;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
-  bool had_terminal_ = false;    ///< the child, when it ended
-  int passed_on_ = 0;            ///< the interrupt that dlock has passed on last
+  /// The child has ended, and a debugger that traces it has not let go of it.
+  bool end_is_anothers_ = false;
+  bool had_terminal_ = false;  ///< the child, when it ended
+  int passed_on_ = 0;          ///< the interrupt that dlock has passed on last
   Deadline passed_on_at_{};
 };
 
@@ -77,6 +79,7 @@ Ending Supervisor::run() {
     const auto reason = reason_to_stop();
     if (terms_.watchdog != nullptr && terms_.watchdog->has_killed()) return stop(Reason::lost);
     if (const auto ended = end()) return ended_by_itself(*ended);
+    end_is_anothers_ = readable(child_.fd());
     if (reason) return stop(*reason);
     hear_signals();
   }
@@ -94,12 +97,13 @@ std::optional<ChildEnd> Supervisor::end() {
 
 void Supervisor::sleep() {
   // Orphans that fell to us tell their end by SIGCHLD; the child's pidfd would wake us for ever.
-  pollfd fds[] = {{only_rest_left_ ? -1 : child_.fd(), POLLIN, 0},
+  const bool told_by_sigchld = only_rest_left_ || end_is_anothers_;
+  pollfd fds[] = {{told_by_sigchld ? -1 : child_.fd(), POLLIN, 0},
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
   const Deadline look_by = loss_matters() ? terms_.loss->look_by() : never;
   // Where /proc could not be read at that moment, no SIGCHLD tells of the last end.
-  const Deadline look_at_rest = only_rest_left_ ? later(BootClock::now(), rest_interval) : never;
+  const Deadline look_at_rest = told_by_sigchld ? later(BootClock::now(), rest_interval) : never;
   // A SIGCHLD that was taken may tell of what ended after it was looked for.
   const bool at_once = std::exchange(look_again_, false);
   poll_until(fds, at_once ? BootClock::now() : std::min({next_deadline(), look_by, look_at_rest}));
@@ -181,6 +185,8 @@ void Supervisor::pass_on(const Signals::Event& event) {
 /// The terminal is dlock's again by then, so it is here that ^Z stops the job.
 void Supervisor::pass_on_to_rest(const Signals::Event& event) {
   signal_tree(event.number, event.from_terminal && child_.shares_group());
+  // What is stopped, for it has touched the terminal that is dlock's now, hears nothing until then.
+  if (ends_waiting(event.number)) signal_tree(SIGCONT);
   if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
   if (terms_.before_stop) terms_.before_stop();
   if (!stop_by(SIGTSTP, Stop::whole_job)) raise(SIGCONT);  // nobody else would continue them
@@ -230,9 +236,11 @@ void Supervisor::take_terminal_back() {
 Ending Supervisor::ended_by_itself(const ChildEnd& end) {
   take_terminal_back();
   const int signal = end.signal.value_or(0);
-  // One that was passed on may be what the child dies of when it has cleaned up.
+  // One that was passed on may be what the child dies of when it has cleaned up. How long that
+  // takes has nothing to do with the grace of a lost lock.
+  constexpr std::chrono::seconds cleaning_up{10};
   const bool by_dlock =
-      signal == passed_on_ && BootClock::now() < later(passed_on_at_, terms_.grace);
+      signal == passed_on_ && BootClock::now() < later(passed_on_at_, cleaning_up);
   const bool by_terminal = had_terminal_ && is_interrupt(signal) && !by_dlock;
   const Reason why = end.exec_error ? Reason::not_started
                      : end.signal   ? Reason::signalled

@@ -33,9 +33,8 @@ std::set<pid_t> with_this_process(const std::vector<pid_t>& pids) {
 
 /// It would keep a pipe open that somebody reads to its end.
 void close_all_but(int kept) {
-  const auto fd = static_cast<unsigned>(kept);
-  if (fd > 0) close_range(0, fd - 1, 0);
-  close_range(fd + 1, std::numeric_limits<unsigned>::max(), 0);
+  if (kept > 0) close_fds(0, kept - 1);
+  close_fds(kept + 1, std::numeric_limits<int>::max());
 }
 
 }  // namespace

@@ -272,6 +272,19 @@ TEST_CASE("holding: under --on-lost ignore the command runs on, and its code is 
   });
 }
 
+TEST_CASE("holding: a loss that is ignored is warned of also with -q, once") {
+  on_each_engine([](const Place& place) {
+    auto holder = place.begun_shell(R"("$D" run -q -t 6s -k a --on-lost ignore -- \
+             sh -c "echo in; while [ ! -e end ]; do sleep 0.01; done")");
+    CHECK(place.dlock({"release", "--force", "-k", "a"}).exit_code == 0);
+    CHECK(eventually([&] { return holds(holder.err(), "lost a: "); }));
+    write_file(place.dir() / "end", "");
+    const auto result = holder.wait();
+    CHECK(result.exit_code == 0);
+    CHECK(is_one_message(result.err));
+  });
+}
+
 TEST_CASE("holding: a waiter that a killed holder lets in keeps that key while it waits for more") {
   const Place place(Engine::local);
   auto first = place.hold("a"), second = place.hold("b");

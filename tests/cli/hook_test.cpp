@@ -11,6 +11,7 @@
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/patient_start.hpp"
+#include "support/shell_terminal.hpp"
 
 namespace dlock::test {
 namespace {
@@ -112,6 +113,16 @@ TEST_CASE("hook: a loss that is ignored is told of while the command runs on") {
   write_file(place.dir() / "end", "");
   CHECK(run.wait().exit_code == 4);
   CHECK(events(place).size() == 2);
+}
+
+TEST_CASE("hook: what it prints comes out also at a terminal that stops the background's output") {
+  const Place place(Engine::local);
+  ShellTerminal user(dlock_path(), {{"DLOCK_SERVER", place.url()}, {"DLOCK_CONFIG", "/dev/null"}});
+  user.type("stty tostop; $D run -k a --hook 'echo told-$DLOCK_EVENT; exit 1' -- true");
+  CHECK(user.shows("told-acquired"));
+  CHECK(user.shows("--hook exited with 1"));
+  user.type("echo back-$((1+1))");
+  CHECK(user.shows("back-2"));
 }
 
 TEST_CASE("hook: neither the lock nor the command waits for it, nor does --wait-tree") {

@@ -38,6 +38,17 @@ TEST_CASE("settings: without a server it locks this user's jobs on this host, an
   CHECK(result->err == std::string(notice) + notice + notice);
 }
 
+TEST_CASE("settings: what there is to notice ends nothing where the reader of stderr has gone") {
+  const auto result = in_own_world(
+      R"(bash -c 'exec 2> >(exit 0); wait $!; "$D" run -q -k a -- echo ran; echo $?
+                  "$D" acquire -k; echo $?')");
+  if (!result) {
+    MESSAGE("skipped: needs root and mount namespaces");
+    return;
+  }
+  CHECK(result->out == "ran\n0\n64\n");
+}
+
 TEST_CASE("settings: a server that is configured leaves nothing to notice") {
   const auto result =
       in_own_world(R"("$D" run --server local: -k a -- echo 1; DLOCK_SERVER=local: "$D" inspect)");

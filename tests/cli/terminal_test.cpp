@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include "base/process.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -70,12 +71,39 @@ TEST_CASE("terminal: ^C that ends the command ends the script around it, under r
 
 TEST_CASE("terminal: an INT that was sent to dlock ends the command, and the script goes on") {
   const Place place(Engine::local);
+  for (const std::string how : {"run -k a", "run -k a --grace 0", "guard --state seen --fence 1"}) {
+    CAPTURE(how);
+    User user(place);
+    user.type("bash -c '$D " + how +
+              " -- sh -c \"echo dlock=\\$PPID.; exec sleep 60\"; echo went-$?'");
+    REQUIRE(user.shows("dlock="));
+    kill(user.number(), SIGINT);
+    CHECK(user.shows("went-130"));
+    user.is_back();
+  }
+}
+
+TEST_CASE("terminal: a TERM ends what is left of a tree, also what has stopped at the terminal") {
+  const Place place(Engine::local);
   User user(place);
-  user.type("bash -c '$D run -k a -- sh -c \"echo dlock=\\$PPID.; exec sleep 60\"; echo went-$?'");
+  // It reads once the terminal is dlock's again.
+  user.type(
+      "$D run --wait-tree -k a -c '(while read -r _ _ _ _ own _ _ front _ </proc/self/stat; "
+      "[ $own = $front ]; do sleep 0.05; done; exec cat /dev/tty) & "
+      "echo read\"\"er=$!.; echo dlo\"\"ck=$PPID.; exit 0'");
+  REQUIRE(user.shows("reader="));
+  const auto reader = user.number();
   REQUIRE(user.shows("dlock="));
-  kill(user.number(), SIGINT);
-  CHECK(user.shows("went-130"));
+  const auto dlock = user.number();
+  REQUIRE(eventually([&] {
+    const auto stat = stat_of(reader);
+    return stat && stat->state == 'T';
+  }));
+  kill(dlock, SIGTERM);
+  user.type("echo went-$((1+1))");
+  CHECK(user.shows("went-2"));
   user.is_back();
+  CHECK(place.is_free("a"));
 }
 
 TEST_CASE("terminal: ^C while waiting for the lock leaves the queue, 130") {

@@ -23,9 +23,10 @@ bool has_verdict(const Reply& answer) {
 
 std::int64_t verdict_of(const std::string& server, const Reply& answer, std::size_t at_least) {
   if (!has_verdict(answer)) throw_unavailable(server + ": unexpected answer");
-  const bool is_short = answer.items[0].integer == 0 && !answer.is_array(at_least);
-  if (is_short) throw_unavailable(server + ": unexpected answer");
-  return answer.items[0].integer;
+  const std::int64_t verdict = answer.items[0].integer;
+  const bool is_short = verdict == 0 && !answer.is_array(at_least);
+  if (verdict > 1 || is_short) throw_unavailable(server + ": unexpected answer");
+  return verdict;
 }
 
 Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
@@ -38,7 +39,8 @@ Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
 Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   driver_->check_name(claim.key);
   const Key hold{claim.key, claim.token};
-  names_.try_emplace(hold, driver_->name_of(claim.token));
+  // A dated name says when the lock was taken, and not since when it is waited for.
+  names_.insert_or_assign(hold, driver_->name_of(claim.token));
   const bool begins_to_wait = ask.wait && !ask.asks_again;
   const auto sent = BootClock::now();
   auto grant = begins_to_wait ? std::nullopt : take_if_free(claim, call_options);
@@ -75,6 +77,8 @@ std::optional<Grant> CompatStore::take_if_free(const Claim& claim,
   const Reply reply = servers_->read({key}, {*quick}, call_options).front();
   check(claim.key, name(), reply, call_options);
   if (reply.kind == Reply::Kind::nil) return std::nullopt;
+  const bool is_done = reply.kind == Reply::Kind::text && reply.text == "OK";
+  if (!is_done) throw_unavailable(name() + ": unexpected answer");
   return grant_from(reply, sent, claim.ttl);
 }
 
@@ -83,8 +87,7 @@ CompatStore::Try CompatStore::take(const Claim& claim, const CallOptions& call_o
   const auto script = driver_->take(key, names_.at({claim.key, claim.token}), claim.ttl);
   const Deadline sent = BootClock::now();
   const ScriptReply reply = run(claim.key, script, call_options);
-  constexpr std::size_t of_a_refusal = 3;
-  if (verdict_of(reply.link.client->name(), reply, of_a_refusal) == 1) {
+  if (verdict_of(reply.link.client->name(), reply, driver_->parts_of_a_refusal()) == 1) {
     return {grant_from(reply, sent, claim.ttl), reply.link};
   }
   refuse_other_kinds(claim.key, reply);
@@ -145,7 +148,12 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
       return {is_kept ? Released::yes : Released::not_held};
     }
   }
-  const ScriptReply answer = run(key, driver_->release(driver_->key_of(key), name), call_options);
+  ScriptRun script = driver_->release(driver_->key_of(key), name);
+  // A server that stalls may take the lock once nobody reads its answers any more, and nobody would
+  // send the text that it then asks for.
+  const bool gives_up = known != names_.end() && granted == granted_.end();
+  script.by_text = gives_up || how.mode == ReleaseMode::ignore_floor;
+  const ScriptReply answer = run(key, script, call_options);
   if (answer.integer != 1 && !answer.sent_twice) return {};
   granted_.erase(hold);
   return {Released::yes};
@@ -211,7 +219,7 @@ void CompatStore::check(const LockKey& key, const std::string& server, const Rep
 
 void CompatStore::refuse_other_kinds(const LockKey& key, const Reply& answer) const {
   if (!has_verdict(answer) || answer.items[0].integer >= 0) return;
-  const std::string kind = answer.is_array(2) ? answer.items[1].text : "another lock";
+  const std::string kind = answer.is_array(2) ? escaped(answer.items[1].text) : "another lock";
   throw Error(ErrorKind::wrong_data, name() + ": " + escaped(key.text) + " is " + kind +
                                          ", which --compat " + driver_->layout().row->name +
                                          " does not share");

@@ -62,6 +62,8 @@ class LockDriver {
   /// free. Throws Error{wrong_data} where it is no lock of this layout.
   virtual std::optional<Holder> seen_in(const std::string& key,
                                         const std::vector<Reply>& replies) const = 0;
+  /// How many parts the answer {0, PTTL, what is found, ..} of a take has.
+  virtual std::size_t parts_of_a_refusal() const { return 3; }
   /// The holder behind {.., PTTL, what is found, ..}.
   virtual Holder holder_in(const std::string& key, const Reply& answer) const = 0;
   /// The channels on which the library tells of a release; none where it does not. The first is of

@@ -49,6 +49,7 @@ class SymfonyDriver final : public LockDriver {
     }
     return holder_of(replies[0], members[0].text, members.size() > 1 ? members[1].text : "");
   }
+  std::size_t parts_of_a_refusal() const override { return 4; }
   Holder holder_in(const std::string&, const Reply& answer) const override {
     return holder_of(answer.items.at(1), answer.items.at(2).text, answer.items.at(3).text);
   }

@@ -22,6 +22,11 @@ namespace {
   throw_unavailable(std::string("cannot connect: ") + std::strerror(error));
 }
 
+/// Whether this machine has no way to such an address, which tells nothing of the server.
+bool has_no_way(int error) {
+  return error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
+}
+
 /// Waits for `events` on `fd`; false at the deadline.
 bool ready(int fd, short events, const CallOptions& call_options) {
   pollfd fds[] = {{fd, events, 0}, {call_options.cancel_fd, POLLIN, 0}};
@@ -42,6 +47,20 @@ int begin_connect(const Fd& socket, const SocketAddress& address, const CallOpti
     if (error != EAGAIN || again >= call_options.deadline) return error;
     if (sleep_until(again, call_options.cancel_fd)) throw_interrupted();
   }
+}
+
+/// Whether both ends are this socket. Where nobody listens at a port that the system gives out to
+/// clients, it may give that very port to the one that connects, which then hears itself.
+bool is_connected_to_itself(const Fd& socket) {
+  SocketAddress own;
+  SocketAddress peer;
+  own.length = peer.length = sizeof own.storage;
+  const auto at = [](SocketAddress& address) {
+    return reinterpret_cast<sockaddr*>(&address.storage);
+  };
+  if (getsockname(socket.get(), at(own), &own.length) != 0) return false;
+  if (getpeername(socket.get(), at(peer), &peer.length) != 0) return false;
+  return own.length == peer.length && std::memcmp(&own.storage, &peer.storage, own.length) == 0;
 }
 
 /// 0, or the errno of the failed attempt; ETIMEDOUT at the deadline.
@@ -93,6 +112,7 @@ Socket Socket::open(const SocketAddress& address, const CallOptions& call_option
   if (socket) {
     if (family != AF_UNIX) tune_tcp(socket);
     error = try_connect(socket, address, call_options);
+    if (error == 0 && family != AF_UNIX && is_connected_to_itself(socket)) error = ECONNREFUSED;
   }
   if (error != 0) socket.reset();
   return {std::move(socket), address};
@@ -103,12 +123,14 @@ Socket Socket::connect(const Endpoint& endpoint, const CallOptions& call_options
   const auto addresses = endpoint.is_unix()
                              ? std::vector{unix_address(endpoint.socket_path)}
                              : resolve(endpoint.host, endpoint.port, call_options, on_resolved);
-  int error = 0;
+  int told = 0;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
+    int error = 0;
     Socket socket = open(addresses[i], share_of(call_options, addresses.size() - i), error);
     if (error == 0) return socket;
+    if (told == 0 || !has_no_way(error)) told = error;
   }
-  cannot_connect(error);
+  cannot_connect(told);
 }
 
 Socket Socket::again(const CallOptions& call_options) const {

@@ -36,9 +36,10 @@ constexpr std::string_view flags_of_holds = "hpkt";
 /// Fences and clocks stay below it, and what is reckoned from them in nanoseconds within 64 bits.
 constexpr std::int64_t largest_number = 1LL << 53;
 
-/// A field of `who`; "-" stands for nothing.
+/// A field of `who`; "-" stands for nothing, and a word that begins with # for COMMAND's pid.
 std::string who_field(std::string_view text) {
   if (text.empty()) return "-";
+  if (text.front() == '#') return "%23" + percent_encoded(text.substr(1));
   return text == "-" ? "%2D" : percent_encoded(text);
 }
 

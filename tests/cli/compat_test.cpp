@@ -10,10 +10,12 @@
 #include "cli/place.hpp"
 #include "support/cluster.hpp"
 #include "support/eventually.hpp"
+#include "support/fake_server.hpp"
 #include "support/files.hpp"
 #include "support/growth.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
+#include "support/resp.hpp"
 #include "support/sentinels.hpp"
 
 namespace dlock::test {
@@ -26,6 +28,17 @@ std::vector<std::string> run_compat(const std::string& layout, std::vector<std::
   std::vector<std::string> arguments{"run", "--compat", layout, "-k", "job"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
+}
+
+/// `answer` to what takes the lock, and that all is well to all else.
+std::string answer_to_take(const std::vector<std::string>& words, const std::string& answer) {
+  return words[0] == "SET" || words[0] == "EVALSHA" ? answer : "+OK\r\n";
+}
+
+Result run_in_layout(const FakeServer& server, const char* layout) {
+  ProcessOptions options;
+  options.env["DLOCK_SERVER"] = server.url();
+  return dlock(run_compat(layout, {"-n", "-t", "1m", "--", "echo", "ran"}), options);
 }
 
 }  // namespace
@@ -48,6 +61,44 @@ TEST_CASE(
       place.dlock(run_compat("redis-py", {"--", dlock_path(), "guard", "--state", "seal", "true"}));
   CHECK(guarded.exit_code == 64);
   CHECK(holds(guarded.err, "missing fence"));
+}
+
+TEST_CASE("compat: what is no answer to a take grants nothing, nor does the request itself") {
+  // A socket that is connected to itself hears the request.
+  const std::string echo;
+  for (const char* layout : {"redis-py", "redisson", "symfony"}) {
+    for (const std::string& answer :
+         {echo, std::string("+QUEUED\r\n"), std::string("*0\r\n"), std::string("*1\r\n:2\r\n"),
+          std::string("*2\r\n:0\r\n:5000\r\n")}) {
+      CAPTURE(layout);
+      CAPTURE(answer);
+      FakeServer server([&](const std::vector<std::string>& words) {
+        return say(answer == echo ? request(words) : answer_to_take(words, answer));
+      });
+      const auto ran = run_in_layout(server, layout);
+      CAPTURE(ran.err);
+      CHECK(ran.exit_code == 69);
+      CHECK(ran.out == "");
+      CHECK(is_one_message(ran.err));
+      CHECK(holds(ran.err, "unexpected answer"));
+    }
+  }
+}
+
+TEST_CASE("compat: a server that knows too little or too much of a holder is no bug of dlock's") {
+  const auto told = [](const char* layout, const std::string& answer, int code) {
+    FakeServer server(
+        [&](const std::vector<std::string>& words) { return say(answer_to_take(words, answer)); });
+    const auto ran = run_in_layout(server, layout);
+    CHECK(ran.exit_code == code);
+    CHECK(ran.out == "");
+    CHECK(is_one_message(ran.err));
+    return ran.err;
+  };
+  const std::string three_parts = "*3\r\n:0\r\n:5000\r\n$1\r\na\r\n";
+  CHECK(holds(told("symfony", three_parts, 69), "unexpected answer"));
+  const std::string kind = told("symfony", "*2\r\n:-1\r\n$6\r\na\x1b[31m\r\n", 65);
+  CHECK(holds(kind, "job is a\\x1B[31m, which --compat symfony does not share"));
 }
 
 TEST_CASE("compat: a refusal names the library, and the wait says that there is no queue") {

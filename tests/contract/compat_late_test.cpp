@@ -50,6 +50,11 @@ struct NetOfLayout {
   Claim next = claim_on("N");
 };
 
+bool has_run(const RedisServer& server, const std::string& command) {
+  const std::string stats = server.command({"INFO", "commandstats"}).text;
+  return stats.find("cmdstat_" + command + ":") != std::string::npos;
+}
+
 RedisClient client_of(const RedisServer& server) {
   return RedisClient(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
 }
@@ -141,6 +146,23 @@ TEST_CASE("compat: a late copy of a take does not cut a lease short that was ren
     REQUIRE(scores.size() == 4);
     const auto now = std::chrono::duration_cast<milliseconds>(wall_now().time_since_epoch());
     CHECK(std::stoll(scores[1].text) > (now + milliseconds(400'000)).count());
+  }
+}
+
+TEST_CASE(
+    "compat: a take given up while the server stalls leaves no lock, whatever script it knows") {
+  for (const WrittenLayout& row : written_layouts) {
+    if (std::string(row.type) != "string") continue;  // the others take it by a script, too
+    CAPTURE(row.layout);
+    RedisServer server;
+    const auto store = compat_store(row.layout, server.address());
+    const Claim claim = claim_on("N", milliseconds(600'000));
+    store->inspect({{claim.key}, {}}, soon());  // it is connected
+    server.stop();
+    CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
+    CHECK_THROWS_AS(store->release(claim, {}, briefly()), Error);
+    server.cont();
+    CHECK(eventually([&] { return has_run(server, "set") && !exists(server, row.key); }));
   }
 }
 

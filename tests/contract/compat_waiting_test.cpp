@@ -59,6 +59,24 @@ bool tracks(const RedisServer& server) {
 
 }  // namespace
 
+TEST_CASE("compat: a lock of ShedLock's that was waited for is dated by its grant") {
+  const RedisServer server;
+  const auto holder = compat_store("shedlock", server.address());
+  const auto waiter = compat_store("shedlock", server.address());
+  const Claim held = claim_on("N"), claim = claim_on("N");
+  granted(*holder, held);
+  refused(*waiter, claim, {true, {}});
+  std::this_thread::sleep_for(milliseconds(20));  // dates count milliseconds
+  const WallTime freed = wall_now();
+  CHECK(release(*holder, held) == Released::yes);
+  granted(*waiter, claim, {true, {}});
+  const KeyState state = holder->inspect({{claim.key}, {}}, soon()).at(0);
+  REQUIRE(state.holders.size() == 1);
+  CHECK(state.holders[0].acquired_at >= freed - milliseconds(2));
+  CHECK(waiter->renew(claim, {.granted = Fence{}}, soon()).grant);
+  CHECK(release(*waiter, claim) == Released::yes);
+}
+
 TEST_CASE("compat: a waiter is woken when anybody deletes the key, whatever the layout") {
   for (const WrittenLayout& row : written_layouts) {
     CAPTURE(row.layout);

@@ -72,6 +72,22 @@ TEST_CASE_TEMPLATE("a renewal tells others the process of the command, once", En
   CHECK(release(*store, claim) == Released::yes);
 }
 
+TEST_CASE_TEMPLATE("a label that begins with # is not taken for the process of the command", Engine,
+                   DeployedEngine) {
+  Engine engine;
+  const auto store = engine.open(), watcher = engine.open();
+  for (const char* label : {"#123", "#", "#12 #3"}) {
+    CAPTURE(label);
+    Claim claim = claim_on("k");
+    claim.who.label = label;
+    const Fence fence = granted(*store, claim).fence;
+    claim.who.command_pid = 4711;
+    CHECK(store->renew(claim, {.granted = fence}, soon()).grant);
+    CHECK(eventually([&] { return state_of(*watcher, "k").holders.at(0).who == claim.who; }));
+    CHECK(release(*store, claim) == Released::yes);
+  }
+}
+
 TEST_OF_ENGINES("the same token asked again is the same hold with the same fence") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();

@@ -81,6 +81,8 @@ struct NamedRecord {
   std::string name;
   std::string text;
   std::optional<microseconds> clock{};  ///< of a record that ends with a lease: its own
+  /// As Snapshot has them: a token that asks for several keys has a life of one name beside each.
+  std::map<std::string, std::int64_t> lives{};
 };
 
 /// Records in the order of their names, and the rest of a Snapshot for all of them.

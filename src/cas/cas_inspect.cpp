@@ -26,6 +26,7 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
       Snapshot seen = page.read;
       seen.text = record.text;
       if (record.clock) seen.clock = *record.clock;
+      if (seen.lives) seen.lives = record.lives;
       // A glob meets whatever lies in the place; only a key that the user has named must be a lock.
       try {
         take(LockKey{record.name.substr(prefix.size())}, seen);

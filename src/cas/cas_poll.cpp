@@ -18,6 +18,10 @@ constexpr milliseconds longest_look{5000};
 /// The second in the queue looks so often if it cannot watch the holder: the first may be granted
 /// the lock and not confirm it, and nothing departs then.
 constexpr milliseconds pause_of_second{1000};
+/// So long the first two watch the holder at most, without a look: when it is evicted it departs
+/// only when it learns of that, and half of the short lease of the hand-over must be left by then.
+constexpr milliseconds longest_watch_of_holder{2500};
+constexpr int part_of_ttl = 3;
 
 /// The grant that a record tells of, to a waiter that was handed the lock; nothing if its short
 /// lease is half over.
@@ -51,10 +55,14 @@ CasStore::ToWatch CasStore::to_watch(const Claim& claim, const Snapshot& seen,
     const HoldEntry& hold = holds.front();
     const bool blocks = place == 0 || hold.limit == exclusive || own->limit == exclusive;
     const std::string channel = blocks ? channel_of(hold.backing.mailbox) : "";
-    if (!channel.empty()) return {{channel, place == 1}};
+    if (!channel.empty()) {
+      return {{channel, place == 1},
+              std::clamp(claim.ttl / part_of_ttl, longest_pause_of_few, longest_watch_of_holder)};
+    }
   }
   if (place == 0 || std::prev(own)->limit != exclusive) return {};
-  return {{channel_of(std::prev(own)->backing.mailbox)}, place == 1};
+  return {{channel_of(std::prev(own)->backing.mailbox)},
+          place == 1 ? std::optional(pause_of_second) : std::nullopt};
 }
 
 /// For a connection that hears no messages: waits until the client before this one departs, or
@@ -63,10 +71,10 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
   milliseconds pause = first_pause_of_poll;
   std::string in_vain;  // its client was seen to depart, and has not
   while (true) {
-    const auto [client, misses_some] = to_watch(claim, last_answer_, in_vain);
+    const auto [client, look_after] = to_watch(claim, last_answer_, in_vain);
     std::optional<Wake::Reason> why;
     if (!client.channel.empty()) {
-      const Deadline look = misses_some ? later(BootClock::now(), pause_of_second) : until;
+      const Deadline look = look_after ? later(BootClock::now(), *look_after) : until;
       why = backend_->await_departure(client, std::min(until, look), cancel_fd);
     }
     if (why == Wake::Reason::changed) in_vain = client.channel;

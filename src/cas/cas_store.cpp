@@ -242,15 +242,24 @@ std::optional<Snapshot> CasStore::read_for_waiters(const LockKey& key,
   return backend_->read(lock_record(key), channel_, call_options);
 }
 
-std::optional<Snapshot> CasStore::last_written(const LockKey& key) const {
-  const auto known = own_.find(key);
+/// Whether the claim's hold has a --min-hold that ends by the place's clock, and not with a life.
+bool CasStore::has_floor_by_clock(const Claim& claim, const Snapshot& seen) const {
+  if (leases_) return false;
+  OpenRecord record(claim.key, claim.token, seen, backend_->name());
+  const HoldEntry* own = record.table.find_hold(claim.token);
+  return own != nullptr && own->floor > milliseconds(0);
+}
+
+std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode mode) const {
+  const auto known = own_.find(claim.key);
   if (known == own_.end()) return std::nullopt;
   Snapshot over = known->second;
   // Whether those in its queue still live only a read tells, or a write to a life that has ended.
   if (has_waiters(over) && !leases_) return std::nullopt;
   // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
-  // seem to be later than it is, and another's lease over.
+  // seem to be later than it is, and another's lease over, or the own --min-hold.
   if (others_hold(over)) return std::nullopt;
+  if (mode != ReleaseMode::ignore_floor && has_floor_by_clock(claim, over)) return std::nullopt;
   over.clock = clock_since(over);
   return over;
 }
@@ -260,7 +269,7 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
   const Asked asked{claim.key, claim.token};
   const bool may_come_after = unanswered_.contains(asked);
   ReleaseResult result;
-  const Change how{claim.key, claim.token, {},    last_written(claim.key),
+  const Change how{claim.key, claim.token, {},    last_written(claim, options.mode),
                    true,      nullptr,     false, call_options};
   own_.erase(claim.key);
   std::int64_t lease = 0;

@@ -92,7 +92,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::string latch_record(const LockKey& key) const { return prefix_ + "latch:" + key.text; }
   std::string arrivals_at(const LatchRecord& latch) const;
   std::string latch_channel(const LockKey& key) const;
-  std::optional<Snapshot> last_written(const LockKey& key) const;
+  bool has_floor_by_clock(const Claim& claim, const Snapshot& seen) const;
+  std::optional<Snapshot> last_written(const Claim& claim, ReleaseMode mode) const;
   void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);
   void sweep_arrivals(const CallOptions& call_options);
@@ -116,8 +117,9 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   Wake poll(const Claim& claim, Deadline until, int cancel_fd);
   struct ToWatch {
-    Watched client{};          ///< without a channel: there is none to watch
-    bool misses_some = false;  ///< the hand-over to the client that it watches
+    Watched client{};  ///< without a channel: there is none to watch
+    /// The lock may be handed over and the client not depart: then looks at the record as well.
+    std::optional<milliseconds> look_after{};
   };
   ToWatch to_watch(const Claim& claim, const Snapshot& seen, const std::string& in_vain) const;
   std::optional<Snapshot> read_for_waiters(const LockKey& key, const CallOptions& call_options);

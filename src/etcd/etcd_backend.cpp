@@ -28,6 +28,14 @@ std::string life_key(const std::string& name, const std::string& life) {
 /// The keys of a record and of its lives.
 json record_range(const std::string& name) { return range_fields(name, name + after_lives); }
 
+/// A life of the record of that name, which is among the last, or on an earlier page.
+void add_life(std::vector<NamedRecord>& records, const std::string& name, std::string life,
+              std::int64_t lease) {
+  const auto record = std::find_if(records.rbegin(), records.rend(),
+                                   [&](const auto& each) { return each.name == name; });
+  if (record != records.rend()) record->lives.emplace(std::move(life), lease);
+}
+
 std::string value_of(const Update& update) {
   return std::string(first_word_of_value) + std::to_string(update.ends.count()) + "\n" +
          update.text;
@@ -212,7 +220,7 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
     for (const EtcdEntry& entry : range.entries) {
       const auto life = entry.key.find(before_life);
       if (life != std::string::npos) {
-        page.read.lives->emplace(entry.key.substr(life + 1), entry.lease);
+        add_life(page.records, entry.key.substr(0, life), entry.key.substr(life + 1), entry.lease);
         continue;
       }
       // What is not dlock's own is for those that read it by its name.
@@ -233,7 +241,7 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
 void EtcdBackend::complete_last(RecordPage& page, const CallOptions& call_options) {
   const Snapshot last = read(page.records.back().name, "", call_options);
   page.records.back().text = last.text;
-  page.read.lives->insert(last.lives->begin(), last.lives->end());
+  page.records.back().lives = *last.lives;
 }
 
 std::int64_t EtcdBackend::count(const std::string& prefix, const CallOptions& call_options) {

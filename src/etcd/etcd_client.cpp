@@ -67,6 +67,11 @@ std::string other_answer(const HttpCall& call) {
          (line.empty() ? "" : " " + escaped(line));
 }
 
+/// JSON holds no other text. The message shows nothing of it, which may be a password.
+void require_utf8(const std::string& text, const std::string& what) {
+  if (!is_utf8(text)) throw_usage(what + " is not UTF-8, and etcd's gateway takes no other");
+}
+
 /// Whether another server may do it. A member that has just lost the lead says so by a code that
 /// means nothing (etcd-io/etcd#21671).
 bool is_away(const EtcdAnswer& answer) {
@@ -227,9 +232,12 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
 void EtcdClient::log_in(const CallOptions& call_options) {
   const Endpoint& server = servers_.front();
   if (logged_in_ || !server.user) return;
+  const std::string password = server.password.value_or("");
+  require_utf8(*server.user, shown_ + ": the user");
+  require_utf8(password, shown_ + ": the password");
   logged_in_ = true;
   const std::vector<EtcdRequest> request{
-      {login_path, {{"name", *server.user}, {"password", server.password.value_or("")}}}};
+      {login_path, {{"name", *server.user}, {"password", password}}}};
   try {
     const auto answers = ask(request, Repeat::yes, call_options);
     if (answers.front().code != EtcdCode::ok) refuse(answers.front());

@@ -47,6 +47,31 @@ TEST_CASE("etcd: a password without TLS to another host is warned of") {
   CHECK(!holds(near.err, "plain text"));
 }
 
+TEST_CASE("etcd: a user or password that is not UTF-8 is refused, and no password shown") {
+  // Nobody is asked.
+  const UnusedPort port;
+  const std::string server = "127.0.0.1:" + std::to_string(port.number());
+  const auto refused = [&](const std::string& login, const std::string& what) {
+    CAPTURE(login);
+    const std::string url = "etcd://" + login + "@" + server;
+    const auto result = run_at(url);
+    CHECK(result.exit_code == 64);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, what + " is not UTF-8"));
+    CHECK(!holds(result.err, "E9"));
+    const auto examined = doctor_at(url);
+    CHECK(examined.exit_code != 70);
+    CHECK(holds(examined.out, "is not UTF-8"));
+    for (const std::string& said : {result.err, examined.out, examined.err}) {
+      CHECK(!holds(said, "bug"));
+      CHECK(!holds(said, "xyzzy"));
+    }
+  };
+  refused("app:xyzzy%e9", "the password");
+  refused("app:%e9xyzzy", "the password");
+  refused("app%e9:xyzzy", "the user");
+}
+
 TEST_CASE("etcd: a user needs the right password, and the rights that doctor prints") {
   if (is_missing<EtcdServers>()) return;
   EtcdServers etcd;

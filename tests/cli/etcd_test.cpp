@@ -129,6 +129,26 @@ TEST_CASE("etcd: a waiter whose stream has died without a word hears of the rele
   CHECK(BootClock::now() - released < milliseconds(15'000));
 }
 
+TEST_CASE("etcd: a hold that has ended is free, though one of the same token beside it lives on") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers& etcd = one_etcd();
+  const std::string url = etcd.url();
+  REQUIRE(dlock_at(url, {"acquire", "-k", "a", "-k", "b", "-t", "60s"}).exit_code == 0);
+  const auto lasts = [&](const char* pattern) {
+    return dlock_at(url, {"inspect", "-q", pattern}).exit_code == 0;
+  };
+  CHECK(lasts("a*"));
+  const auto entries = etcd.entries();
+  const auto life = std::find_if(entries.begin(), entries.end(), [](const EtcdEntry& entry) {
+    return entry.key.starts_with("dlock:k:a\n");
+  });
+  REQUIRE(life != entries.end());
+  etcd.ask("lease/revoke", {{"ID", std::to_string(life->lease)}});
+  CHECK(dlock_at(url, {"inspect", "-q", "a"}).exit_code == 1);
+  CHECK(dlock_at(url, {"inspect", "-q", "a*"}).exit_code == 1);
+  CHECK(lasts("b*"));
+}
+
 TEST_CASE("etcd: an evicted holder says who evicted it, and stops its command") {
   if (is_missing<EtcdServers>()) return;
   const std::string url = one_etcd().url();

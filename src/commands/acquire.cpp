@@ -20,6 +20,13 @@
 namespace dlock {
 namespace {
 
+/// Who calls, as far as it can be seen: the parent of a container's first process, or of one that
+/// was put into a container, is outside and has no pid here.
+pid_t calling_process() {
+  const pid_t parent = getppid();
+  return parent == 0 ? getpid() : parent;
+}
+
 /// What others will see is the script: dlock itself is gone in a moment, or in the background.
 Who script_as_seen(pid_t pid, const std::string& label) {
   Who who = this_process(command_name(pid), label);
@@ -44,10 +51,11 @@ class Acquire {
       : settings_(settings),
         log_(log),
         script_(script_of(settings)),
-        acquiring_(settings, log, signals_,
-                   {.who = script_as_seen(settings.attach.value_or(getppid()), settings.label),
-                    .upkeep = script_ ? Liveness::process : Liveness::renewal,
-                    .abandon_fd = script_ ? script_->fd() : -1}) {}
+        acquiring_(
+            settings, log, signals_,
+            {.who = script_as_seen(settings.attach.value_or(calling_process()), settings.label),
+             .upkeep = script_ ? Liveness::process : Liveness::renewal,
+             .abandon_fd = script_ ? script_->fd() : -1}) {}
 
   int operator()();
 

@@ -243,11 +243,13 @@ std::optional<Acquired> Acquisition::take_all() {
   held_.clear();
   waited_ = false;
   before_wait_ = 0;
+  // Of several keys, those had before the last one are renewed before anything starts. From a far
+  // server that may take longer than a lease by message alone lasts.
+  const bool unconfirmed = terms_.unconfirmed && claims_.size() == 1;
   for (const Claim& claim : claims_) {
-    const bool last = held_.size() + 1 == claims_.size();
     const auto known = tickets_.find(claim.key);
     const auto ticket = known == tickets_.end() ? std::nullopt : std::optional(known->second);
-    Attempt attempt(store_, claim, wait_end_, terms_.unconfirmed && last, ticket, listener_);
+    Attempt attempt(store_, claim, wait_end_, unconfirmed, ticket, listener_);
     asked_ = held_.size() + 1;
     // Whoever stood in the queue goes back there: an answer that comes late would else cost the
     // place again.

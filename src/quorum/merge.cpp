@@ -19,11 +19,21 @@ bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.
 template <typename One>
 using Views = std::vector<One>;
 
+/// What one server says of a key. No two of these are the same, though a process may have left
+/// several kept holds: of those that look alike, every server names the oldest first.
 template <typename One>
-void file(std::vector<Views<One>>& all, const One& one) {
-  const auto found = std::find_if(
-      all.begin(), all.end(), [&](const Views<One>& views) { return is_same(views.front(), one); });
-  found == all.end() ? all.push_back({one}) : found->push_back(one);
+void file(std::vector<Views<One>>& all, const std::vector<One>& said) {
+  std::vector<bool> taken(all.size(), false);
+  for (const One& one : said) {
+    std::size_t i = 0;
+    while (i < taken.size() && (taken[i] || !is_same(all[i].front(), one))) ++i;
+    if (i == taken.size()) {
+      all.emplace_back();
+      taken.push_back(false);
+    }
+    all[i].push_back(one);
+    taken[i] = true;
+  }
 }
 
 template <typename Value, typename One, typename Field>
@@ -123,9 +133,7 @@ KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std
 
 std::vector<Holder> merged_holders(const std::vector<std::vector<Holder>>& said) {
   std::vector<Views<Holder>> all;
-  for (const auto& holders : said) {
-    for (const Holder& holder : holders) file(all, holder);
-  }
+  for (const auto& holders : said) file(all, holders);
   std::vector<Holder> merged;
   for (const auto& views : all) merged.push_back(views.front());
   return merged;
@@ -138,8 +146,8 @@ std::vector<KeyState> merged_states(const Query& query,
   for (const auto& states : said) {
     for (const KeyState& state : states) {
       Filed& filed = by_key[state.key];
-      for (const Holder& holder : state.holders) file(filed.holders, holder);
-      for (const Waiter& waiter : state.waiters) file(filed.waiters, waiter);
+      file(filed.holders, state.holders);
+      file(filed.waiters, state.waiters);
       if (state.latch) filed.latches.push_back(*state.latch);
       const bool later = state.last && (!filed.last || filed.last->fence < state.last->fence);
       if (later) filed.last = state.last;

@@ -16,14 +16,19 @@ struct Competitor {
   std::size_t votes = 0;
 };
 
-/// By owner, and by process where a kept hold has none.
+/// By owner. A kept hold has none, and a process may have left several: so it goes by the process,
+/// and by its place among those of that process at each member, all of which name the oldest first.
 std::map<std::string, Competitor> rivals_in(const QuorumHold& quorum_hold) {
   std::map<std::string, Competitor> competitors;
   for (const NodeVote& node_vote : quorum_hold.node_votes) {
     if (node_vote.state != State::refused) continue;
+    std::map<std::string, int> kept_here;
     for (const Holder& holder : node_vote.refusal.held_by) {
-      const std::string id =
-          holder.kept ? " " + holder.who.host + " " + std::to_string(holder.who.pid) : holder.owner;
+      std::string id = holder.owner;
+      if (holder.kept) {
+        id = " " + holder.who.host + " " + std::to_string(holder.who.pid);
+        id += " " + std::to_string(++kept_here[id]);
+      }
       auto& competitor = competitors.try_emplace(id, Competitor{holder, 0}).first->second;
       ++competitor.votes;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/backoff.hpp"
 #include "base/error.hpp"
 #include "quorum/merge.hpp"
 #include "quorum/quorum_hold.hpp"
@@ -32,6 +33,7 @@ LatchState QuorumLatches::open_latch(const LockKey& key, const LatchTerms& terms
 
 std::optional<LatchState> QuorumLatches::arrive(const LockKey& key, const ArrivalId& id,
                                                 const CallOptions& call_options) {
+  Backoff pauses(milliseconds(1), milliseconds(64));
   while (true) {
     LatchViews views(key, nodes_.size());
     const auto decided = [&] {
@@ -41,6 +43,7 @@ std::optional<LatchState> QuorumLatches::arrive(const LockKey& key, const Arriva
     if (views.is_agreed()) return views.state();
     // Some of those that answer lack it, or have another: a look gives it to them.
     if (decided() || !look_at_latch(key, false, call_options)) return std::nullopt;
+    pause(pauses.next(), call_options);
   }
 }
 

@@ -78,8 +78,8 @@ class QuorumStore final : public Store,
   static bool comes_after(QuorumHold& quorum_hold);
   Answer not_had(const HoldName& name, const Ask& ask, bool for_good);
   void await_far_servers(Deadline deadline);
-  std::vector<std::vector<Holder>> holders_said(const NodeRequest& request,
-                                                const CallOptions& call_options);
+  std::vector<std::optional<std::vector<Holder>>> holders_said(const NodeRequest& request,
+                                                               const CallOptions& call_options);
   Refusal split(const HoldName& name);
   milliseconds next_pause(const LockKey& key);
   void let_out(const QuorumHold& quorum_hold, const CallOptions& call_options);

@@ -145,6 +145,46 @@ TEST_CASE("acquire: a run that waits for the script that started it names the de
   });
 }
 
+TEST_CASE("acquire: to a process of another container with the holder's pid it is no deadlock") {
+  const Place place(Engine::redis);
+  // Process 1 of the container is a shell, and 2 the script.
+  const auto in_a_container = [&](const std::string& script) {
+    ProcessOptions options;
+    options.env["SCRIPT"] = script;
+    return place.shell(
+        R"(unshare --pid --fork --kill-child --mount-proc sh -c 'sh -c "$SCRIPT"; exit $?')",
+        options);
+  };
+  if (in_a_container("exit 7").exit_code != 7) {
+    MESSAGE("skipped: no containers here");
+    return;
+  }
+  const auto holding = in_a_container(R"("$D" acquire -q -k a -t 2m; echo $$)");
+  REQUIRE(holding.exit_code == 0);
+  REQUIRE(eventually([&] { return place.state("a")["holders"][0]["held_ms"] > 2000; }));
+  const auto waiting = in_a_container(R"("$D" run -w 100ms -k a -- true; echo $$)");
+  CAPTURE(waiting.err);
+  CHECK(waiting.out == holding.out);
+  CHECK(place.state("a")["holders"][0]["pid"] == std::stol(waiting.out));
+  CHECK(holds(waiting.err, "waiting"));
+  CHECK(!holds(waiting.err, "started this dlock"));
+}
+
+TEST_CASE("acquire: whose caller is outside of the container is shown as the holder itself") {
+  const Place place(Engine::redis);
+  const auto result = place.shell(
+      R"(unshare --pid --fork --kill-child --mount-proc true || exit 99
+         unshare --pid --fork --kill-child --mount-proc "$D" acquire -q -k a -t 2m)");
+  if (result.exit_code == 99) {
+    MESSAGE("skipped: no containers here");
+    return;
+  }
+  REQUIRE(result.exit_code == 0);
+  const auto holder = place.state("a")["holders"][0];
+  CHECK(holder["pid"] == 1);
+  CHECK(holder["command"] == "dlock");
+}
+
 TEST_CASE("acquire: stops a script under set -e when the lock was not had") {
   on_each_engine([](const Place& place) {
     const auto token = place.acquired("a");

@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/error.hpp"
@@ -121,6 +123,59 @@ TEST_CASE("a wait that ends before the first answer for a later key is no refusa
     CHECK(error.kind() == ErrorKind::unavailable);
   }
   CHECK(store.released == std::vector<std::string>{"first", "last"});
+}
+
+/// Grants each key but the last at once, and hands over the last one by a message, which is not
+/// confirmed.
+class HandsOverTheLast final : public HeldForEver {
+ public:
+  HandsOverTheLast() : HeldForEver(0, {}) {}
+
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
+    if (claim.key.text != "last") return grant(true);
+    return HeldForEver::acquire(claim, ask, call_options);
+  }
+  Wake sleep(const Claim&, Deadline, int) override {
+    return {Wake::Reason::granted, {}, grant(false)};
+  }
+  Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
+    renewed.push_back(claim.key.text);
+    return {grant(true), {}};
+  }
+
+  std::vector<std::string> renewed;
+
+ private:
+  static Grant grant(bool confirmed) {
+    Grant grant{Fence{1}, {milliseconds(30'000), later(BootClock::now(), milliseconds(30'000))}};
+    grant.confirmed = confirmed;
+    return grant;
+  }
+};
+
+/// What is renewed before these keys are had.
+std::vector<std::string> renewed_before(const std::vector<std::string>& keys) {
+  HandsOverTheLast store;
+  std::vector<Claim> claims(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    claims[i].key = LockKey{keys[i]};
+    claims[i].ttl = milliseconds(30'000);
+  }
+  AcquireTerms terms;
+  terms.unconfirmed = true;
+  terms.open_second = [] { return std::make_unique<HandsOverTheLast>(); };
+  SilentListener silent;
+  const auto acquired = acquire(store, claims, terms, silent);
+  const auto* held = std::get_if<std::vector<Held>>(&acquired);
+  REQUIRE(held != nullptr);
+  CHECK(held->size() == keys.size());
+  return store.renewed;
+}
+
+TEST_CASE("a key that is handed over is confirmed before the keys had earlier are renewed") {
+  CHECK(renewed_before({"first", "last"}) == std::vector<std::string>{"last", "first"});
+  // One that is alone costs no further request.
+  CHECK(renewed_before({"last"}).empty());
 }
 
 }  // namespace

@@ -164,6 +164,26 @@ TEST_CASE("a semaphore is full when as many have it as its limit allows") {
   CHECK_FALSE(count_votes(quorum_hold, BootClock::now()).decided);
 }
 
+TEST_CASE("a semaphore is full of what one process left, too") {
+  const auto decided = [](std::size_t left) {
+    Refusal refusal;
+    for (std::size_t i = 0; i < left; ++i) {
+      Holder holder;
+      holder.kept = true;
+      holder.who.host = "h";
+      holder.who.pid = 7;
+      holder.limit = Limit{2};
+      refusal.held_by.push_back(holder);
+    }
+    refusal.holders = left;
+    QuorumHold quorum_hold(3, claim_of("me", Limit{2}));
+    for (std::size_t i = 0; i < 3; ++i) quorum_hold.take({i, 1, {}, Answer(refusal)});
+    return count_votes(quorum_hold, BootClock::now()).decided;
+  };
+  CHECK(decided(2));
+  CHECK_FALSE(decided(1));
+}
+
 TEST_CASE("a reader has no room beside owners of a semaphore, nor they beside it") {
   for (const auto& [mine, theirs] :
        {std::pair(no_limit, Limit{3}), std::pair(Limit{3}, no_limit)}) {

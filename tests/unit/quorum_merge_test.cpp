@@ -41,6 +41,25 @@ TEST_CASE("merge: who has fewer votes than its limit takes is no holder") {
   CHECK_FALSE(is_shown(Limit{4}, 4));
 }
 
+TEST_CASE("merge: kept holds that one process left are as many as each server has") {
+  Holder kept;
+  kept.kept = true;
+  kept.who.host = "h";
+  kept.who.pid = 7;
+  kept.limit = Limit{2};
+  kept.acquired_at = WallTime(std::chrono::seconds(10));
+  Holder later = kept;
+  later.acquired_at = WallTime(std::chrono::seconds(20));
+  const std::vector<std::vector<KeyState>> said(3, {KeyState{key, {kept, later}, {}}});
+  const auto holders = merged_states({{key}, {}}, said, said.size()).front().holders;
+  REQUIRE(holders.size() == 2);
+  for (const Holder& holder : holders) CHECK(holder.held_on == 3);
+  CHECK(holders[0].acquired_at == kept.acquired_at);
+  CHECK(holders[1].acquired_at == later.acquired_at);
+  CHECK(merged_holders({{kept, later}, {kept, later}}).size() == 2);
+  CHECK(merged_holders({{kept}, {kept}}).size() == 1);
+}
+
 TEST_CASE("merge: waiters stand in the order of their tickets, whoever was asked late") {
   const Waiter first = waiter("first", Ticket{1000}, milliseconds(3));
   const Waiter second_seen_late = waiter("second", Ticket{2000}, milliseconds(9));

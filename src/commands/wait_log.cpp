@@ -57,6 +57,8 @@ void WaitLog::work() {
       if (poll_until(stop, later(since_, due_(n))) > 0) return;
       const std::lock_guard guard(mutex_);
       log_.notice(text_(passed_since(since_)));
+      // After a suspend many lines are overdue, which would all say the same.
+      while (later(since_, due_(n + 1)) <= BootClock::now()) ++n;
     }
   } catch (const std::exception&) {
     // Out of memory or of descriptors: the waiting itself goes on.

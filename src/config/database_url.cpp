@@ -111,7 +111,7 @@ bool check_postgres_parameters(std::string_view query) {
     const std::string path = decoded(value, redacted(name));
     check_postgres_value(name, path);
     has_password = has_password || name == "password";
-    behind_password = behind_password || name.ends_with("password");
+    behind_password = behind_password || is_secret_name(name);
     constexpr std::string_view files[] = {"sslrootcert", "sslcert",   "sslkey",
                                           "sslcrl",      "sslcrldir", "passfile"};
     const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);

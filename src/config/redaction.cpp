@@ -24,7 +24,7 @@ struct Span {
   std::size_t end;
 };
 
-/// The values of `password=` and `sslpassword=` behind the `?` of a URL, in whose names libpq reads
+/// The values of `password=` and its like behind the `?` of a URL, in whose names libpq reads
 /// percent-encoding, too.
 std::vector<Span> query_passwords(std::string_view url) {
   std::vector<Span> found;
@@ -34,7 +34,7 @@ std::vector<Span> query_passwords(std::string_view url) {
     const auto begin = url.find_last_of("?&#", at) + 1;
     const std::string name = percent_decoded(url.substr(begin, at - begin));
     ++at;
-    if (!name.ends_with("password")) continue;
+    if (!is_secret_name(name)) continue;
     found.push_back({at, std::min(url.find_first_of("&#", at), url.size())});
     at = found.back().end;
   }
@@ -52,6 +52,11 @@ std::string without_query_passwords(std::string_view url) {
 }
 
 }  // namespace
+
+bool is_secret_name(std::string_view name) {
+  return name.ends_with("password") || name.ends_with("_secret") || name == "scram_client_key" ||
+         name == "scram_server_key";
+}
 
 std::string redacted(std::string_view whole) {
   const std::string text = without_query_passwords(whole);

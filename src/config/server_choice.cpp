@@ -5,6 +5,7 @@
 #include "base/duration.hpp"
 #include "base/escape.hpp"
 #include "base/same_server.hpp"
+#include "config/redaction.hpp"
 #include "config/values.hpp"
 
 namespace dlock {
@@ -115,11 +116,15 @@ void warn(ChosenServer& chosen, const std::string& warning) {
   warnings.push_back(warning);
 }
 
-void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
+void warn_of_open(const char* secret, const SourcedValue& given, const char* way_out,
+                  ChosenServer& chosen) {
   if (given.place != option("server").shown()) return;
-  warn(chosen,
-       "a password on the command line can be seen by every user of this host: use "
-       "--password-file");
+  warn(chosen, std::string(secret) +
+                   " on the command line can be seen by every user of this host: use " + way_out);
+}
+
+void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
+  warn_of_open("a password", given, "--password-file", chosen);
 }
 
 /// The password for each of several servers. A file is read once: it may be a pipe.
@@ -148,7 +153,12 @@ class OneReading {
 /// What neither the URL nor dlock's own settings have, the database's library looks for.
 void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& database,
                   ChosenServer& chosen) {
-  if (database.has_password) warn_of_open_password(given, chosen);
+  if (database.has_password) {
+    warn_of_open_password(given, chosen);
+  } else if (holds_password(given.text)) {
+    // Only a URL has a place for the password of a key and its like.
+    warn_of_open("a secret", given, "DLOCK_SERVER", chosen);
+  }
   const std::optional<std::string> in_url =
       database.has_password ? std::optional(std::string()) : std::nullopt;
   const auto password = find_password(sources, in_url, chosen.warnings, false);

@@ -35,8 +35,6 @@ constexpr char exclusions[][2][10] = {
     {"metrics", "watch"}, {"force", "token"}, {"state", "state-key"},
 };
 
-std::string text_from(const SourcedValue& given) { return given.text; }
-
 void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
@@ -97,7 +95,7 @@ class Resolver {
     settings.watchdog = line_.has("watchdog");
     settings.status_fd = setting("status-fd", status_fd_from);
     settings.metrics_file = line_.value("metrics");
-    settings.hook = setting("hook", text_from);
+    settings.hook = setting("hook", [](const SourcedValue& given) { return given.text; });
     settings.grace = grace(settings.ttl);
     resolve_server(settings);
     settings.replicas = replicas_of(settings.server, sources_);
@@ -363,11 +361,12 @@ class Resolver {
   }
 
   /// An empty token is released, too: a step that always runs passes on what an acquire printed,
-  /// and that one has failed.
+  /// and that one has failed. Beside a flag an empty variable is no bad value either.
   Token token_to_release() const {
-    const auto flag = line_.value("token");
-    if (flag ? flag->empty() : sources_.is_empty(option("token").variable)) return {};
-    const auto token = setting("token", token_from);
+    const auto flags = sources_.in_flags("token");
+    const bool none = sources_.is_empty(option("token").variable);
+    if (flags.empty() ? none : flags.front().text.empty()) return {};
+    const auto token = none ? token_from(flags.front()) : setting("token", token_from);
     if (!token) throw_usage(std::string(missing_token) + ", or --force");
     return *token;
   }

@@ -155,6 +155,7 @@ bool loses_leases(const std::string& version) {
 }
 
 std::string etcd_label(const EtcdFacts& facts) {
+  if (facts.voters == 0) return "best effort: whether a majority keeps the locks is not known";
   if (facts.voters == 1) return "as safe as its disk";
   const bool loses = std::any_of(facts.members.begin(), facts.members.end(),
                                  [](const auto& each) { return loses_leases(each.version); });

@@ -25,7 +25,7 @@ struct EtcdMemberFacts {
 struct EtcdFacts {
   std::vector<EtcdMemberFacts> members;  ///< those of the URL
   std::string trouble{};                 ///< why a majority has not answered
-  std::size_t voters = 1;                ///< 0: not told
+  std::size_t voters = 0;                ///< 0: not told
   std::vector<std::string> alarms{};
   std::string alarms_not_told{};
   long long revision = 0;

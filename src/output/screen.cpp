@@ -68,8 +68,9 @@ Screen screen_at(int fd) {
   screen.is_terminal = isatty(fd) == 1;
   if (!screen.is_terminal) return screen;
   const std::string term = variable("TERM");
-  screen.moves_cursor = !term.empty() && term != "dumb";
-  screen.colours = screen.moves_cursor && variable("NO_COLOR").empty();
+  const bool reads_codes = !term.empty() && term != "dumb";
+  screen.moves_cursor = reads_codes && tcgetpgrp(fd) >= 0;
+  screen.colours = reads_codes && variable("NO_COLOR").empty();
   screen.utf8 = is_utf8_locale();
   winsize size{};
   if (ioctl(fd, TIOCGWINSZ, &size) != 0) return screen;

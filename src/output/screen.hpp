@@ -12,7 +12,9 @@ enum class Tone { plain, title, faint, good, busy, bad };
 /// cut off: whoever looks for a name there has to find it.
 struct Screen {
   bool is_terminal = false;
-  bool moves_cursor = false;  ///< a terminal that can do more than print lines
+  /// A terminal that can do more than print lines, and tells whose job is in front: one that does
+  /// not control this process (setsid, su) never does, so what is drawn would never be seen there.
+  bool moves_cursor = false;
   bool colours = false;
   /// Where the locale of a terminal is not UTF-8, its letters are escaped too: a byte of one may be
   /// a control character there.

@@ -209,6 +209,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "watch: a terminal that does not control it gets plain blocks, for nothing else is seen") {
+  const Place place(Engine::local);
+  const auto holder = place.hold("a");
+  Watcher user(place);
+  user.type("setsid -w sh -c '\"$D\" inspect a --watch & echo pid-$!.; wait $!; echo code-$?'");
+  REQUIRE(user.shows("pid-"));
+  const pid_t watching = user.number();
+  REQUIRE(watching > 1);
+  // It may have come before the number.
+  CHECK(eventually([&] { return user.count("held by") > 0; }));
+  CHECK(kill(watching, SIGTERM) == 0);
+  CHECK(user.shows("code-143"));
+  CHECK(user.count(second_screen) == 0);
+  CHECK(user.count(top) == 0);
+}
+
 TEST_CASE("inspect: colours on a terminal alone, and not for NO_COLOR or a dumb one") {
   const Place place(Engine::local);
   const auto holder = place.hold("schl\u00fcssel");

@@ -30,6 +30,9 @@ class Stderr {
 
 milliseconds at_once(int n) { return milliseconds(10 * n); }
 
+/// As after a suspend: a hundred lines are overdue, and then there is time.
+milliseconds together(int n) { return n <= 100 ? milliseconds(10) : milliseconds(60'000); }
+
 }  // namespace
 
 TEST_CASE("a wait is told of each minute, and after five minutes every five") {
@@ -52,6 +55,17 @@ TEST_CASE("the lines of a wait say what was told last, and end with it") {
   const std::string all = written.text();
   usleep(50'000);
   CHECK(written.text() == all);
+}
+
+TEST_CASE("the lines of a wait that are overdue together come as one") {
+  const Stderr written;
+  const Log log(false, false);
+  WaitLog lines(log, together);
+  lines.begin([](milliseconds) { return std::string("still waiting"); });
+  CHECK(eventually([&] { return written.text() != ""; }));
+  usleep(200'000);
+  lines.end();
+  CHECK(written.text() == "dlock: still waiting\n");
 }
 
 TEST_CASE("a wait that ends before its first line is near has no thread") {

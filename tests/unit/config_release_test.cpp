@@ -24,6 +24,14 @@ TEST_CASE("release takes the empty token of a failed acquire, and renew does not
         "--force and --token exclude each other");
 }
 
+TEST_CASE("release takes the token of its flag also where DLOCK_TOKEN is set to nothing") {
+  test::Surroundings place;
+  place.variables["DLOCK_TOKEN"] = "";
+  CHECK(place.resolve<ReleaseSettings>({"release", "K", "--token", "T"}).token == Token{"T"});
+  CHECK(place.resolve<ReleaseSettings>({"release", "K", "--token", ""}).token == Token{});
+  CHECK(place.usage_error({"release", "K", "--token", "T\n"}).starts_with("--token: the token "));
+}
+
 TEST_CASE("release --force reads patterns among its operands, and release with a token none") {
   const test::Surroundings place;
   ReleaseSettings settings =

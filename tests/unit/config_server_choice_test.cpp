@@ -180,6 +180,10 @@ TEST_CASE("a password on the command line or open to all is warned of, without t
   const auto warnings = place.resolve<InspectSettings>(inspect("redis://u:secret@h")).warnings;
   CHECK(warnings == Words{"a password on the command line can be seen by every user of this host: "
                           "use --password-file"});
+  const auto client = inspect("postgres://h/db?oauth_client_secret=secret");
+  CHECK(place.resolve<InspectSettings>(client).warnings ==
+        Words{"a secret on the command line can be seen by every user of this host: use "
+              "DLOCK_SERVER"});
   place.variables["DLOCK_SERVER"] = "redis://:secret@h";
   CHECK(place.resolve<InspectSettings>({"inspect"}).warnings.empty());
   const std::string file = place.file("pw", "secret\n");

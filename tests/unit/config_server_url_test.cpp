@@ -369,6 +369,19 @@ std::vector<std::string> scrubbed(std::vector<std::string> words) {
   return words;
 }
 
+TEST_CASE("the keys and secrets that PostgreSQL's library reads are hidden as its passwords are") {
+  for (const char* name : {"oauth_client_secret", "scram_client_key", "scram_server_key"}) {
+    CAPTURE(name);
+    const std::string begin = std::string("postgres://h/db?user=u&") + name + "=";
+    CHECK(holds_password(begin + "p"));
+    CHECK(redacted(begin + "p&sslmode=require") == begin + "***&sslmode=require");
+    CHECK(scrubbed({"dlock", "doctor", "--server", begin + "pqr&sslmode=require"})[3] ==
+          begin + "***&sslmode=require");
+    CHECK(fault(begin + "a&c2Vj=").ends_with("an & in a password is %26"));
+  }
+  CHECK_FALSE(holds_password("postgres://h/db?sslkey=/k&oauth_client_id=i&options=_secret"));
+}
+
 TEST_CASE("tokens are overwritten in argv, but not behind what ends the options") {
   const auto words = scrubbed({"dlock", "renew", "--token", "cron/17", "--token=cron/17", "-k",
                                "--token-file", "--", "--token", "cron/17"});

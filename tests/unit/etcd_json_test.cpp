@@ -160,6 +160,14 @@ TEST_CASE("etcd: doctor says no more where no member answers, and why") {
   CHECK(finding_on(facts, "reach").advice == "check user, password and TLS");
 }
 
+TEST_CASE("etcd: doctor promises nothing of an etcd whose members it was not told") {
+  EtcdFacts facts;
+  facts.members = {{"e1:2379", {"e1: refused", Cause::none}}};
+  CHECK(etcd_label(facts) == "best effort: whether a majority keeps the locks is not known");
+  facts.voters = 1;
+  CHECK(etcd_label(facts) == "as safe as its disk");
+}
+
 TEST_CASE("etcd: doctor calls nothing sound that it was not told or that failed") {
   EtcdFacts facts = three_members("3.5.16");
   facts.tried = true;

@@ -1,9 +1,14 @@
 #include <doctest/doctest.h>
+#include <pty.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include "base/escape.hpp"
+#include "base/fd.hpp"
 #include "output/columns.hpp"
+#include "output/screen.hpp"
 #include "output/table.hpp"
 #include "support/files.hpp"
 
@@ -11,6 +16,22 @@ namespace dlock {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// A variable of the environment that is another while this lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
 
 Screen terminal(std::size_t columns) {
   Screen screen;
@@ -173,6 +194,17 @@ TEST_CASE("layout: a terminal that does not read UTF-8 gets ASCII alone") {
   const std::string text = key_text(busy_key("schl\u00fcssel-der-sehr-sehr-lang-ist"), screen);
   CHECK(has(text, "schl\\xC3\\xBCssel"));
   CHECK(text == ascii_alone(text));
+}
+
+TEST_CASE("layout: a terminal that does not control the process is not drawn on, but has colours") {
+  const Variable term("TERM", "xterm"), no_color("NO_COLOR", "");
+  int master = -1, slave = -1;
+  REQUIRE(openpty(&master, &slave, nullptr, nullptr, nullptr) == 0);
+  const Fd user(master), ours(slave);
+  const Screen screen = screen_at(ours.get());
+  CHECK(screen.is_terminal);
+  CHECK(screen.colours);
+  CHECK_FALSE(screen.moves_cursor);
 }
 
 }  // namespace

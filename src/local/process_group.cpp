@@ -30,9 +30,13 @@ bool works(pid_t pid, const ProcessStat& stat, const Work& work) {
 Look look_at(const Work& work) {
   Look look;
   for (const pid_t pid : numbers_in("/proc")) {
+    // First what takes little time: on a busy host processes vanish all the while.
+    const pid_t group = getpgid(pid);
+    if (group < 0) look.missed_some = true;
+    if (group != work.leader.pid) continue;
     const auto stat = stat_of(pid);
     if (!stat) look.missed_some = true;
-    if (!stat || stat->group != work.leader.pid) continue;
+    if (!stat || stat->group != group) continue;
     (works(pid, *stat, work) ? look.running : look.bystanders).push_back(pid);
   }
   return look;
@@ -51,7 +55,7 @@ Life group_life(const Work& work) {
   if (stat && stat->group == leader.pid && works(leader.pid, *stat, work)) return Life::alive;
   // A member that forks and ends within a look hides its child, so a look that finds none proves
   // nothing by itself: only one that met the same bystanders as that before it, and all it listed.
-  constexpr int most_looks = 10;
+  constexpr int most_looks = 20;
   std::vector<pid_t> before;
   for (int i = 0; i < most_looks; ++i) {
     if (!has_members(leader.pid)) return Life::over;

@@ -119,6 +119,25 @@ TEST_CASE("a group lives also while each of its members forks the next one and e
   }));
 }
 
+TEST_CASE("a group of zombies is over also while other processes come and go") {
+  Forked zombie([] {
+    setpgid(0, 0);
+    _exit(0);
+  });
+  const ProcessId id = process_now(zombie.pid());
+  REQUIRE(eventually([&] { return stat_of(id.pid)->state == 'Z'; }));
+  Forked others([] {
+    setpgid(0, 0);
+    pass_on_for_ever();
+  });
+  setpgid(others.pid(), others.pid());
+  CHECK(eventually([&] { return group_life({id}) == Life::over; }));
+  CHECK(eventually([&] {
+    kill(-others.pid(), SIGKILL);
+    return group_life({{others.pid(), 0, id.pid_space}}) == Life::over;
+  }));
+}
+
 TEST_CASE(
     "what is older than the work under a lock is none of it, though it is of the same group") {
   Forked script([] {

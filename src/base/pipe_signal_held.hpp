@@ -5,7 +5,8 @@
 
 namespace dlock {
 
-/// Keeps SIGPIPE from this thread: under TLS the library writes to sockets as to files.
+/// Keeps SIGPIPE from this thread: for a library that writes to sockets as to files, and for what
+/// is written to stderr before anybody has seen to the signal.
 class PipeSignalHeld {
  public:
   PipeSignalHeld() {

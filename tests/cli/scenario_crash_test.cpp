@@ -117,16 +117,18 @@ void term_at_any_moment(const Scene& scene, bool on_server) {
   const std::uint64_t seed = seed_of_this_run();
   MESSAGE("DLOCK_TEST_SEED=" << seed);
   Chance chance(seed);
-  write_file(scene.path("pids"), "");
   warm_up(scene);
   bool any_late = false;
   int left = 0;
   for (int i = 0; i < 300; ++i) {
+    write_file(scene.path("pids"), "");
     Process job = scene.start({"run", "-q", "-k", "k", "--", "sh", "-c", tell_and_stay});
     chance.pause_up_to(while_starting);
     const auto told = BootClock::now();
     job.signal(SIGTERM);
     CHECK(job.wait().signal == SIGTERM);
+    // At once, while no other process has been given the number.
+    CHECK(none_alive(scene));
     // A job that could not give the lock back in half a second leaves it to its lease.
     const bool late = on_server && BootClock::now() - told > at_once;
     const bool is_left = late && scene.is_held("k");

@@ -29,15 +29,19 @@ StorePtr store_at(MysqlAddress address) {
                                     "dlock:");
 }
 
+Address socket_of(MariaDbServer& server) { return {server.address(false).socket_path, 0}; }
+
+MysqlAddress address_behind(const FaultProxy& proxy, MariaDbServer& server) {
+  MysqlAddress address = server.address(false);
+  address.socket_path = proxy.address().path;
+  return address;
+}
+
 /// A client whose messages to the server are counted: each begins a round trip.
 class CountedClient {
  public:
   explicit CountedClient(MariaDbServer& server)
-      : proxy_(Address{server.address(false).socket_path, 0}) {
-    MysqlAddress address = server.address(false);
-    address.socket_path = proxy_.address().path;
-    store = store_at(address);
-  }
+      : proxy_(socket_of(server)), store(store_at(address_behind(proxy_, server))) {}
 
   /// Of all its connections since the last call: packets that start a new command.
   int requests() {
@@ -134,9 +138,8 @@ TEST_CASE("MariaDB: what a connection that ends has not committed is not told as
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer server({"--autocommit=0"});
   server.query("CREATE TABLE written (number INT)");
-  FaultProxy proxy(Address{server.address(false).socket_path, 0});
-  MysqlAddress address = server.address(false);
-  address.socket_path = proxy.address().path;
+  FaultProxy proxy(socket_of(server));
+  const MysqlAddress address = address_behind(proxy, server);
   const std::string insert = "INSERT INTO written VALUES (1)";
   std::size_t of_login = 0, of_insert = 0;
   {
@@ -157,9 +160,8 @@ TEST_CASE("MariaDB: what a connection that ends has not committed is not told as
 TEST_CASE("MariaDB: a holder that was evicted hears of it, though its release came twice") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
-  FaultProxy proxy(Address{server.address(false).socket_path, 0});
-  MysqlAddress address = server.address(false);
-  address.socket_path = proxy.address().path;
+  FaultProxy proxy(socket_of(server));
+  const MysqlAddress address = address_behind(proxy, server);
   const auto store = store_at(address), other = store_at(server.address(false));
   const Claim claim = claim_on("k");
   granted(*store, claim);
@@ -178,9 +180,8 @@ TEST_CASE("MariaDB: a holder that was evicted hears of it, though its release ca
 TEST_CASE("MariaDB: a floor counts from when the server read its clock, however late it did") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
-  FaultProxy proxy(Address{server.address(false).socket_path, 0});
-  MysqlAddress address = server.address(false);
-  address.socket_path = proxy.address().path;
+  FaultProxy proxy(socket_of(server));
+  const MysqlAddress address = address_behind(proxy, server);
   const auto store = store_at(address), other = store_at(server.address(false));
   Claim claim = claim_on("k");
   claim.floor = milliseconds(4000);

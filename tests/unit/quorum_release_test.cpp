@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,22 +16,17 @@
 namespace dlock::test {
 namespace {
 
-/// Three members of which the first answers that it has no such hold, and the others cannot be
-/// reached; to the last the request is sent for all that where `loses_an_answer`.
-class OnlyFirstAnswers final : public NodeClients {
+/// Three members that answer in the order in which they were asked.
+class ThreeMembers : public NodeClients {
  public:
-  explicit OnlyFirstAnswers(bool loses_an_answer) : loses_an_answer_(loses_an_answer) {}
-
   std::size_t size() const override { return 3; }
   std::string name(std::size_t member) const override { return "m" + std::to_string(member); }
-  std::uint64_t ask(std::size_t member, NodeRequest, Deadline) override {
-    NodeReply reply{member, ++requests_, {}, ReleaseResult{Released::not_held}};
-    if (member > 0) reply.response = Error(ErrorKind::unavailable, "connection refused");
-    replies_.push_back(std::move(reply));
+  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline) override {
+    ++requests_;
+    if (requests_ <= most_requests()) {
+      replies_.push_back({member, requests_, {}, response(member, request)});
+    }
     return requests_;
-  }
-  bool has_sent_releases(std::size_t member) const override {
-    return member == 0 || (member == 2 && loses_an_answer_);
   }
   std::optional<NodeReply> hear(Deadline, int) override {
     if (replies_.empty()) return std::nullopt;
@@ -41,9 +37,31 @@ class OnlyFirstAnswers final : public NodeClients {
   void begin_anew() override {}
 
  private:
-  bool loses_an_answer_;
+  virtual Response response(std::size_t member, const NodeRequest& request) const = 0;
+  /// After so many they are silent.
+  virtual std::uint64_t most_requests() const { return std::numeric_limits<std::uint64_t>::max(); }
+
   std::uint64_t requests_ = 0;
   std::deque<NodeReply> replies_;
+};
+
+/// The first answers that it has no such hold, and the others cannot be reached; to the last the
+/// request is sent for all that where `loses_an_answer`.
+class OnlyFirstAnswers final : public ThreeMembers {
+ public:
+  explicit OnlyFirstAnswers(bool loses_an_answer) : loses_an_answer_(loses_an_answer) {}
+
+  bool has_sent_releases(std::size_t member) const override {
+    return member == 0 || (member == 2 && loses_an_answer_);
+  }
+
+ private:
+  Response response(std::size_t member, const NodeRequest&) const override {
+    if (member > 0) return Error(ErrorKind::unavailable, "connection refused");
+    return ReleaseResult{Released::not_held};
+  }
+
+  bool loses_an_answer_;
 };
 
 bool may_be_done(bool loses_an_answer) {
@@ -54,44 +72,24 @@ bool may_be_done(bool loses_an_answer) {
   return sent.raised();
 }
 
-/// Three members of which the last lists a hold that the others have not, and refuses to evict it.
-/// All are silent once they were asked more often than that takes.
-class LastTakesNoWrites final : public NodeClients {
+/// The last lists a hold that the others have not, and refuses to evict it.
+class LastTakesNoWrites final : public ThreeMembers {
  public:
-  static constexpr std::uint64_t most_requests = 60;
-
-  std::size_t size() const override { return 3; }
-  std::string name(std::size_t member) const override { return "m" + std::to_string(member); }
-  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline) override {
-    ++requests_;
-    std::vector<Holder> holders;
-    if (member == 2) holders.push_back(left_over());
-    NodeReply reply{member, requests_, {}, holders};
-    if (member == 2 && std::holds_alternative<Eviction>(request)) {
-      reply.response = Error(ErrorKind::unavailable, "NOREPLICAS Not enough good replicas");
-    }
-    if (requests_ <= most_requests) replies_.push_back(std::move(reply));
-    return requests_;
-  }
   bool has_sent_releases(std::size_t) const override { return true; }
-  std::optional<NodeReply> hear(Deadline, int) override {
-    if (replies_.empty()) return std::nullopt;
-    NodeReply first = std::move(replies_.front());
-    replies_.pop_front();
-    return first;
-  }
-  void begin_anew() override {}
 
  private:
-  static Holder left_over() {
-    Holder holder;
-    holder.owner = "o";
-    holder.fence = Fence{7};
-    return holder;
+  Response response(std::size_t member, const NodeRequest& request) const override {
+    if (member != 2) return std::vector<Holder>{};
+    if (std::holds_alternative<Eviction>(request)) {
+      return Error(ErrorKind::unavailable, "NOREPLICAS Not enough good replicas");
+    }
+    Holder left_over;
+    left_over.owner = "o";
+    left_over.fence = Fence{7};
+    return std::vector<Holder>{left_over};
   }
-
-  std::uint64_t requests_ = 0;
-  std::deque<NodeReply> replies_;
+  /// Many more than the eviction takes.
+  std::uint64_t most_requests() const override { return 60; }
 };
 
 }  // namespace

@@ -242,14 +242,6 @@ std::optional<Snapshot> CasStore::read_for_waiters(const LockKey& key,
   return backend_->read(lock_record(key), channel_, call_options);
 }
 
-/// Whether the claim's hold has a --min-hold that ends by the place's clock, and not with a life.
-bool CasStore::has_floor_by_clock(const Claim& claim, const Snapshot& seen) const {
-  if (leases_) return false;
-  OpenRecord record(claim.key, claim.token, seen, backend_->name());
-  const HoldEntry* own = record.table.find_hold(claim.token);
-  return own != nullptr && own->floor > milliseconds(0);
-}
-
 std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode mode) const {
   const auto known = own_.find(claim.key);
   if (known == own_.end()) return std::nullopt;
@@ -259,7 +251,8 @@ std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode m
   // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
   // seem to be later than it is, and another's lease over, or the own --min-hold.
   if (others_hold(over)) return std::nullopt;
-  if (mode != ReleaseMode::ignore_floor && has_floor_by_clock(claim, over)) return std::nullopt;
+  const bool floor_counts = claim.floor > milliseconds(0) && mode != ReleaseMode::ignore_floor;
+  if (floor_counts && !leases_) return std::nullopt;
   over.clock = clock_since(over);
   return over;
 }

@@ -92,7 +92,6 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::string latch_record(const LockKey& key) const { return prefix_ + "latch:" + key.text; }
   std::string arrivals_at(const LatchRecord& latch) const;
   std::string latch_channel(const LockKey& key) const;
-  bool has_floor_by_clock(const Claim& claim, const Snapshot& seen) const;
   std::optional<Snapshot> last_written(const Claim& claim, ReleaseMode mode) const;
   void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
   void sweep_sometimes(const LockKey& key, const CallOptions& call_options);

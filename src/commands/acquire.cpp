@@ -20,8 +20,8 @@
 namespace dlock {
 namespace {
 
-/// Who calls, as far as it can be seen: the parent of a container's first process, or of one that
-/// was put into a container, is outside and has no pid here.
+/// The process that called dlock. Outside of the container it has no pid here, so that dlock stands
+/// for it: the parent of a container's first process, or of one that was put into a container.
 pid_t calling_process() {
   const pid_t parent = getppid();
   return parent == 0 ? getpid() : parent;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 namespace dlock {
@@ -32,12 +33,13 @@ Look look_at(const Work& work) {
   for (const pid_t pid : numbers_in("/proc")) {
     // First what takes little time: on a busy host processes vanish all the while.
     const pid_t group = getpgid(pid);
-    if (group < 0) look.missed_some = true;
-    if (group != work.leader.pid) continue;
-    const auto stat = stat_of(pid);
-    if (!stat) look.missed_some = true;
-    if (!stat || stat->group != group) continue;
-    (works(pid, *stat, work) ? look.running : look.bystanders).push_back(pid);
+    if (group >= 0 && group != work.leader.pid) continue;
+    const auto stat = group < 0 ? std::nullopt : stat_of(pid);
+    if (!stat) {
+      look.missed_some = true;
+    } else {
+      (works(pid, *stat, work) ? look.running : look.bystanders).push_back(pid);
+    }
   }
   return look;
 }

@@ -8,7 +8,7 @@
 
 namespace dlock {
 
-/// What runs under a lock.
+/// The processes that do the work under a lock: those of the process group of COMMAND.
 struct Work {
   ProcessId leader;         ///< of its process group
   std::uint64_t since = 0;  ///< clock ticks since boot: older members of the group are none of it

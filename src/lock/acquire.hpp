@@ -43,8 +43,8 @@ struct AcquireTerms {
   int cancel_fd = -1;
   std::function<StorePtr()> open_second;  ///< another connection to the same place, to renew by
                                           ///< while the first one waits
-  /// Whether a key that is the only one may be had by a message alone, while its lease is known to
-  /// last: then the grant is not confirmed, and whoever keeps it has to renew it at once.
+  /// Whether the server may grant a single key by a message alone, while its lease is known to
+  /// last: then the grant is not confirmed, and the caller has to renew it at once.
   bool unconfirmed = false;
   /// The server has answered an earlier part of the same wait, see Interrupted.
   bool reached = false;

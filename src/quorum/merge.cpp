@@ -19,8 +19,8 @@ bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.
 template <typename One>
 using Views = std::vector<One>;
 
-/// What one server says of a key. No two of these are the same, though a process may have left
-/// several kept holds: of those that look alike, every server names the oldest first.
+/// Files one server's list. No two of its entries are the same hold, though one process may have
+/// left several: of kept holds that look alike, every server names the oldest first.
 template <typename One>
 void file(std::vector<Views<One>>& all, const std::vector<One>& said) {
   std::vector<bool> taken(all.size(), false);

@@ -13,7 +13,7 @@ namespace {
 
 using Said = std::vector<std::optional<std::vector<Holder>>>;
 
-/// What each server said that said anything.
+/// The lists of the servers that answered.
 std::vector<std::vector<Holder>> heard_in(const Said& said) {
   std::vector<std::vector<Holder>> heard;
   for (const auto& holders : said) {

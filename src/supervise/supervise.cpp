@@ -63,10 +63,9 @@ class Supervisor {
   std::optional<Signals::Event> unheard_;
   bool told_of_no_terminal_ = false;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
-  /// The child has ended, and a debugger that traces it has not let go of it.
-  bool end_is_anothers_ = false;
-  bool had_terminal_ = false;  ///< the child, when it ended
-  int passed_on_ = 0;          ///< the interrupt that dlock has passed on last
+  bool end_is_told_ = false;     ///< by the child's pidfd
+  bool had_terminal_ = false;    ///< the child, when it ended
+  int passed_on_ = 0;            ///< the interrupt that dlock has passed on last
   Deadline passed_on_at_{};
 };
 
@@ -79,7 +78,6 @@ Ending Supervisor::run() {
     const auto reason = reason_to_stop();
     if (terms_.watchdog != nullptr && terms_.watchdog->has_killed()) return stop(Reason::lost);
     if (const auto ended = end()) return ended_by_itself(*ended);
-    end_is_anothers_ = readable(child_.fd());
     if (reason) return stop(*reason);
     hear_signals();
   }
@@ -96,17 +94,18 @@ std::optional<ChildEnd> Supervisor::end() {
 }
 
 void Supervisor::sleep() {
-  // Orphans that fell to us tell their end by SIGCHLD; the child's pidfd would wake us for ever.
-  const bool told_by_sigchld = only_rest_left_ || end_is_anothers_;
-  pollfd fds[] = {{told_by_sigchld ? -1 : child_.fd(), POLLIN, 0},
+  // From the child's end on its pidfd would wake us for ever. Orphans that fell to us tell their
+  // end by SIGCHLD, as the child does once a debugger that traces it lets go of it.
+  pollfd fds[] = {{end_is_told_ ? -1 : child_.fd(), POLLIN, 0},
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
   const Deadline look_by = loss_matters() ? terms_.loss->look_by() : never;
   // Where /proc could not be read at that moment, no SIGCHLD tells of the last end.
-  const Deadline look_at_rest = told_by_sigchld ? later(BootClock::now(), rest_interval) : never;
+  const Deadline look_at_rest = end_is_told_ ? later(BootClock::now(), rest_interval) : never;
   // A SIGCHLD that was taken may tell of what ended after it was looked for.
   const bool at_once = std::exchange(look_again_, false);
   poll_until(fds, at_once ? BootClock::now() : std::min({next_deadline(), look_by, look_at_rest}));
+  end_is_told_ = end_is_told_ || fds[0].revents != 0;
   const bool look = fds[2].revents != 0 || (look_by != never && BootClock::now() >= look_by);
   loss_told_ = look && terms_.loss->lost();
 }
@@ -185,7 +184,7 @@ void Supervisor::pass_on(const Signals::Event& event) {
 /// The terminal is dlock's again by then, so it is here that ^Z stops the job.
 void Supervisor::pass_on_to_rest(const Signals::Event& event) {
   signal_tree(event.number, event.from_terminal && child_.shares_group());
-  // What is stopped, for it has touched the terminal that is dlock's now, hears nothing until then.
+  // A process that has stopped, as it touched the terminal that is dlock's now, hears nothing else.
   if (ends_waiting(event.number)) signal_tree(SIGCONT);
   if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
   if (terms_.before_stop) terms_.before_stop();

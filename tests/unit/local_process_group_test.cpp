@@ -132,15 +132,22 @@ TEST_CASE("a group lives also while each of its members forks the next one and e
   const ProcessId id = process_now(leader.pid());
   // A look at a leader that runs would look at nobody else.
   REQUIRE(eventually([&] { return is_zombie(id.pid); }));
-  Forked members([&] {
-    // So many zombies make a look longer than the life of a member.
+  // So many zombies make a look longer than the life of a member.
+  Forked dead([&] {
     for (int i = 0; i < 100; ++i) {
-      if (fork() > 0) continue;
-      setpgid(0, id.pid);
-      _exit(0);
+      const pid_t pid = fork();
+      if (pid == 0) {
+        setpgid(0, id.pid);
+        _exit(0);
+      }
+      siginfo_t ended;
+      waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT);
     }
-    pass_on_in(id.pid);
+    setpgid(0, 0);
+    sleep_for_ever();
   });
+  REQUIRE(eventually([&] { return getpgid(dead.pid()) == dead.pid(); }));
+  Forked members([&] { pass_on_in(id.pid); });
   REQUIRE(eventually([&] { return !member_ends({id}, 1).empty(); }));
   for (int i = 0; i < 30; ++i) CHECK(group_life({id}) == Life::alive);
   CHECK(eventually([&] {

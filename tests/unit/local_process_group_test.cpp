@@ -191,7 +191,7 @@ TEST_CASE("a process whose first thread has exited runs while another does") {
     syscall(SYS_exit, 0);
   });
   const ProcessId id = process_now(process.pid());
-  REQUIRE(eventually([&] { return stat_of(process.pid())->state == 'Z'; }));
+  REQUIRE(eventually([&] { return is_zombie(process.pid()); }));
   CHECK(process_life(id) == Life::alive);
   process.signal(SIGKILL);
   CHECK(eventually([&] { return process_life(id) == Life::over; }));

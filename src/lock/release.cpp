@@ -1,5 +1,7 @@
 #include "lock/release.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/wait.hpp"
 
@@ -8,10 +10,11 @@ namespace dlock {
 std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
                                                           ReleaseMode mode, Deadline until) {
   constexpr milliseconds pause{20};
-  // A connection that has died without a word swallows the first request: half of the time is left
-  // for a second one, on a new connection.
+  // A connection that has died silently swallows the first request: most of the time is left for a
+  // second one, on a new connection.
+  constexpr BootClock::duration longest_first_try = milliseconds(1000);
   const auto begun = BootClock::now();
-  auto answer_by = begun + (until - begun) / 2;
+  auto answer_by = begun + std::min((until - begun) / 2, longest_first_try);
   bool asked_before = false;
   while (true) {
     try {

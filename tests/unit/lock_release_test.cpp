@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
@@ -21,6 +22,8 @@ class FarStore final : public Store {
   ReleaseResult release(const Claim& claim, const ReleaseOptions&,
                         const CallOptions& call_options) override {
     if (left_until(call_options.deadline) == milliseconds(0)) throw silent();
+    times_left.push_back(left_until(call_options.deadline));
+    if (times_left.size() <= swallowed) throw silent();
     released.insert(claim.key);
     const auto answered = later(std::max(BootClock::now(), still_until), time_to_answer_);
     sleep_until(std::min(answered, call_options.deadline), -1);
@@ -38,6 +41,8 @@ class FarStore final : public Store {
   std::string name() const override { return "far"; }
 
   std::set<LockKey> released;
+  std::vector<milliseconds> times_left;  ///< each request's, when it came
+  std::size_t swallowed = 0;             ///< so many requests get no answer, and say so at once
   Deadline still_until{};
 
  private:
@@ -81,6 +86,15 @@ TEST_CASE(
     CHECK_FALSE(release_all(store, nine_holds(), milliseconds(500)));
     return BootClock::now() - begun < milliseconds(4000);
   }));
+}
+
+TEST_CASE("release: a first request that may go to a dead connection gets a second at most") {
+  FarStore store(milliseconds(0));
+  store.swallowed = 1;
+  CHECK(release_all(store, {nine_holds().front()}, milliseconds(30'000)));
+  REQUIRE(store.times_left.size() == 2);
+  CHECK(store.times_left[0] <= milliseconds(1000));
+  CHECK(store.times_left[1] > milliseconds(1000));
 }
 
 }  // namespace dlock::test

@@ -188,17 +188,20 @@ void TableTransaction::let_in() {
     const auto lease = std::min(provisional_lease(), head.ttl);
     if (wakes_.wake(head, GrantMessage{now(), lease, fence})) {
       admit(head, verdict, Flag::provisional, lease, fence);
+      handed_over_ = true;
     } else {
       table_.queue.pop_front();
     }
   }
 }
 
-/// Whoever is first must hear if what blocks it ends sooner than it was told: it sleeps until then.
-/// Who was told of a moment soon enough before will ask then, and is left in peace.
+/// The first waiters sleep until what blocks them ends, so they are told if it ends sooner. A
+/// hand-over changes who is first: a waiter that has come to the front may know a later end than
+/// those that were told before it. Waiters that will ask early enough get no message.
 void TableTransaction::tell_next() {
   const auto earliest = earliest_end();
-  if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
+  const bool ends_sooner = earliest && (!earliest_before_ || *earliest < *earliest_before_);
+  if (!ends_sooner && !(earliest && handed_over_)) return;
   const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
   const auto first_few = wakes_.first_few();
   std::size_t wanted = first_few.know, known = 0;

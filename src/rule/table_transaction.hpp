@@ -59,6 +59,7 @@ class TableTransaction {
   std::optional<microseconds> earliest_before_;
   int budget_;
   bool more_ = false;
+  bool handed_over_ = false;
   bool has_lapsed_ = false;  ///< a grant that its waiter did not confirm
 };
 

@@ -193,17 +193,20 @@ void RedisTransaction::let_in(bool asker_fits) {
     const auto lease = std::min(provisional_lease(), head.ttl);
     if (reaches_head(GrantMessage{now_.clock, lease, fence})) {
       admit(head, verdict, Flag::provisional, lease, fence);
+      handed_over_ = true;
     } else if (moment_end_) {
       return;
     }
   }
 }
 
-/// The first waiters must hear if what blocks them ends sooner than they were told: they sleep
-/// until then. A waiter that was told of a moment soon enough before asks then by itself.
+/// The first waiters sleep until what blocks them ends, so they are told if it ends sooner. A
+/// hand-over changes who is first: a waiter that has come to the front may know a later end than
+/// those that were told before it. Waiters that will ask early enough get no message.
 void RedisTransaction::tell_next() {
   const auto earliest = earliest_end();
-  if (!earliest || (earliest_before_ && *earliest >= *earliest_before_)) return;
+  const bool ends_sooner = earliest && (!earliest_before_ || *earliest < *earliest_before_);
+  if (!ends_sooner && !(earliest && handed_over_)) return;
   const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now_.clock)};
   const auto first_few = wakes_.first_few();
   std::size_t wanted = first_few.know, known = 0, absent = 0;

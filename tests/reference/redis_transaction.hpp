@@ -64,6 +64,7 @@ class RedisTransaction {
   /// Until then the key is free for a waiter that may be on its way here.
   std::optional<microseconds> moment_end_;
   const std::optional<microseconds> earliest_before_;  ///< before `rule_` removes what has expired
+  bool handed_over_ = false;
   TableTransaction rule_;
 };
 

@@ -248,6 +248,28 @@ TEST_CASE("rules: a grant that nobody confirmed leaves no floor, one that was us
   }
 }
 
+TEST_CASE("rules: the first waiter knows the end of a hand-over, however many came before it") {
+  Rules rules;
+  rules.granted(claim("holder", "holder"));  // for ten seconds, which the waiters know first
+  std::vector<std::string> line;
+  for (int i = 0; i < 20; ++i) {
+    line.push_back("w" + std::to_string(100 + i));
+    Claim waiter = claim(line.back(), line.back());
+    waiter.ttl = milliseconds(5000);
+    rules.refused(waiter, true);
+  }
+  std::string holder = "holder";
+  for (; line.size() > 1; line.erase(line.begin())) {
+    rules.release(holder);
+    holder = line.front();
+    const auto first = rules.table.find_waiter({line[1]});
+    REQUIRE(first != rules.table.queue.end());
+    CHECK(first->told > rules.clock);
+    CHECK(first->told <= rules.clock + milliseconds(6000));
+    rules.pass(milliseconds(3));
+  }
+}
+
 TEST_CASE("rules: a waiter that does not listen, or was silent for 75 s, is passed over") {
   Rules rules;
   rules.granted(claim("a", "a"));

@@ -127,6 +127,8 @@ local function reaches(head, value, waiter, message)
   return heard > 0
 end
 
+local handed_over = false
+
 -- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.
 -- `self_fits`: the queue alone keeps out the request, so that a head which blocks it must be alive.
 local function let_in(self, self_fits)
@@ -171,17 +173,19 @@ local function let_in(self, self_fits)
       if not reaches(head, value, waiter,
         string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3])) then return 0 end
       admit(head, hold, verdict, outer, fence)
+      handed_over = true
     end
   end
   return call('EXISTS', KEYS[2])
 end
 
--- Tells the first few waiters when what blocks ends sooner than anyone was told: one alone might be
--- about to die. Who was told of a moment soon enough before will ask then, and is left in peace.
+-- Tells the first few waiters if what blocks them ends sooner; a single one might be about to die. A
+-- hand-over changes which are the first: a waiter that has come to the front may know a later end
+-- than those that were told before it. Waiters that will ask early enough get no message.
 local function tell_next(self)
   local earliest = earliest_end()
   local place, known, absent = 0, 0, 0
-  local wanted = earliest < earliest_before and waiters_told or 0
+  local wanted = (earliest < earliest_before or handed_over) and waiters_told or 0
   local message = next_message(earliest)
   while known < wanted do
     local id = call('ZRANGE', KEYS[2], place, place)[1]

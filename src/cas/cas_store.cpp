@@ -80,7 +80,7 @@ Snapshot CasStore::rewrite(
     }
     pause(random_up_to(pauses.next()), call_options);
     if (BootClock::now() >= call_options.deadline) {
-      throw_unavailable(backend_->name() + ": other clients were faster at every try");
+      throw_unavailable(backend_->name() + ": other clients were faster at every try", Cause::busy);
     }
   }
 }

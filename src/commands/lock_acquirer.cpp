@@ -109,7 +109,8 @@ LockAcquirer::Result LockAcquirer::acquire() {
   std::optional<AnyOf> either;
   if (terms_.abandon_fd >= 0) either.emplace(fds);
   if (!begun_) begun_ = BootClock::now();
-  bool reached = false;
+  // A time that the user has chosen covers a server that is not there yet.
+  bool reached = settings_.wait.has_value();
   while (true) {
     AcquireTerms terms;
     terms.wait = settings_.wait;

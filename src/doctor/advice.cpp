@@ -17,7 +17,7 @@ std::string advice_on(Cause cause, const char* otherwise) {
     case Cause::no_such_database:
       return "another number in --server, or none";
     case Cause::too_many_clients:
-      return "raise maxclients";
+      return "raise its limit of clients (maxclients, max_connections)";
     case Cause::out_of_memory:
       return "raise maxmemory, or make room";
     case Cause::cannot_save:
@@ -27,7 +27,7 @@ std::string advice_on(Cause cause, const char* otherwise) {
     case Cause::read_only:
       return "name the master in --server";
     case Cause::loading:
-      return "wait until it has loaded";
+      return "wait until it has started";
     case Cause::busy:
       return "wait, or end that script: SCRIPT KILL";
     case Cause::not_replicated:

@@ -32,6 +32,12 @@ CallOptions call_options_for(const Claim& claim, int cancel_fd) {
 
 bool is_unavailable(const Error& error) { return error.kind() == ErrorKind::unavailable; }
 
+/// The server is there, and will do it later.
+bool is_later(const Error& error) {
+  return error.cause() == Cause::busy || error.cause() == Cause::loading ||
+         error.cause() == Cause::too_many_clients;
+}
+
 /// Refused for now: who waits will be let in.
 bool passes(const Refusal& refusal) {
   return refusal.why == Refusal::Reason::held || refusal.why == Refusal::Reason::unready;
@@ -55,8 +61,8 @@ class Attempt {
         outage_(listener, true) {}
 
   /// Where it may wait, it is in the queue from then on. With `patient` a server that does not
-  /// answer counts as a refusal: it was reached before, and wait() goes on trying, if there is
-  /// time.
+  /// answer counts as a refusal, and wait() goes on trying, if there is time; without, only one
+  /// that says "later".
   End ask_once(int cancel_fd, bool patient);
   /// After ask_once was refused, or in its place with a ticket: stands in the queue. The listener
   /// is told that it begins to wait, if it does: with the first answer.
@@ -107,7 +113,8 @@ Attempt::End Attempt::ask_once(int cancel_fd, bool patient) {
     if (refusal_.ahead < refusal_.waiting) --refusal_.waiting;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return Stop::interrupted;
-    if (!patient || !is_unavailable(error)) throw;
+    const bool goes_on = patient ? is_unavailable(error) : waits && is_later(error);
+    if (!goes_on) throw;
     outage_.go_on(error, wait_end_, cancel_fd);
     // Nobody has said that the key is held.
     if (BootClock::now() >= wait_end_) throw;
@@ -207,7 +214,7 @@ class Acquisition {
   std::vector<Held> held_;
   std::optional<Attempt::Stop> stop_;
   std::size_t asked_ = 0;          ///< of so many claims something may be held or queued
-  bool reached_ = terms_.reached;  ///< the server has answered before
+  bool reached_ = terms_.reached;  ///< the server has answered before, or is waited for
   bool waited_ = false;
   std::size_t before_wait_ = 0;  ///< so many were had before the last that was waited for
   std::map<LockKey, Ticket> tickets_;

@@ -33,6 +33,11 @@ bool refuses_login(unsigned error) {
   }
 }
 
+bool is_full(unsigned error) {
+  return error == ER_CON_COUNT_ERROR || error == ER_TOO_MANY_USER_CONNECTIONS ||
+         error == ER_USER_LIMIT_REACHED;
+}
+
 /// Whether a text on TLS tells of the connection, or of a server in trouble: both may pass.
 bool is_of_connection(const std::string& message) {
   constexpr std::string_view of_connection[] = {"eof",
@@ -90,7 +95,8 @@ Error connect_error(unsigned error, const std::string& message, const MysqlAddre
                     const std::string& shown) {
   const std::string said = shown + ": " + escaped(message);
   if (error != CR_SSL_CONNECTION_ERROR) {
-    return {refuses_login(error) ? ErrorKind::denied : ErrorKind::unavailable, said};
+    return {refuses_login(error) ? ErrorKind::denied : ErrorKind::unavailable, said,
+            is_full(error) ? Cause::too_many_clients : Cause::none};
   }
   if (const auto fault = unreadable_file(address)) {
     return {ErrorKind::usage, shown + ": " + *fault};

@@ -76,6 +76,8 @@ void PostgresConnection::cannot_connect() {
   const bool refused = error.sqlstate.starts_with("28") || error.sqlstate == "42501" ||
                        libpq().PQconnectionNeedsPassword(failed.get()) != 0;
   if (refused) throw Error(ErrorKind::denied, said);
+  if (error.sqlstate == "53300") throw_unavailable(said, Cause::too_many_clients);
+  if (error.sqlstate == "57P03") throw_unavailable(said, Cause::loading);
   if (!error.sqlstate.empty()) throw_unavailable(said);
   // Of TLS libpq names no state.
   const ErrorKind kind = tls_error_kind(last_try(error.text));

@@ -9,6 +9,7 @@
 
 #include "cli/place.hpp"
 #include "lock/store.hpp"
+#include "support/dlock_binary.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
@@ -32,9 +33,8 @@ long largest_child() {
 }
 
 std::vector<std::vector<std::string>> all_commands() {
-  return {{"run", "-k", "a", "--", "echo", "ran"},
-          {"run", "-k", "a", "-w", "10", "--", "echo", "ran"},
-          {"acquire", "a", "-t", "1m"},
+  return {{"run", "-k", "a", "-n", "--", "echo", "ran"},
+          {"acquire", "a", "-n", "-t", "1m"},
           {"renew", "a", "--token", "t"},
           {"release", "a", "--token", "t"},
           {"release", "a", "--force"},
@@ -111,7 +111,7 @@ TEST_CASE("bad server: one that is silent counts as unreachable after 5 s, or tt
   const auto begun = BootClock::now();
   check_fails(place.url(), {"run", "-t", "1.2s", "-k", "b", "--", "true"}, 69, "no answer",
               milliseconds(4500));
-  check_fails(place.url(), {"acquire", "-t", "600ms", "-w", "20", "b"}, 69, "no answer",
+  check_fails(place.url(), {"acquire", "-t", "600ms", "-n", "b"}, 69, "no answer",
               milliseconds(4500));
   check_fails(place.url(), {"inspect", "b"}, 69, "no answer", milliseconds(9500));
   CHECK(BootClock::now() - begun > milliseconds(5000));
@@ -161,6 +161,23 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
     CAPTURE(refusal.said);
     FakeServer server(std::vector<Step>{say(std::string(refusal.said) + "\r\n")});
     check_all_fail(server.url(), refusal.code, refusal.told);
+  }
+}
+
+TEST_CASE("bad server: one that says later is waited for, and -n asks once") {
+  for (const char* said :
+       {"-LOADING Redis is loading the dataset in memory", "-BUSY Redis is busy running a script.",
+        "-ERR max number of clients reached"}) {
+    CAPTURE(said);
+    FakeServer server(std::vector<Step>{say(std::string(said) + "\r\n")});
+    ProcessOptions options;
+    options.env["DLOCK_SERVER"] = server.url();
+    auto waiter = start_dlock({"run", "-k", "a", "--", "true"}, options);
+    CHECK(eventually([&] { return holds(waiter.err(), "; still waiting, trying again\n"); }));
+    CHECK(dlock({"run", "-k", "a", "-n", "--", "true"}, options).exit_code == 69);
+    CHECK(waiter.running());
+    waiter.signal(SIGTERM);
+    waiter.wait();
   }
 }
 
@@ -274,7 +291,7 @@ TEST_CASE("bad server: a read-only replica, a full and an out-of-range server") 
 TEST_CASE("bad server: what a real one says with too few replicas, or too many clients") {
   const Place place(Engine::redis);
   auto& server = place.server();
-  const auto run_true = std::vector<std::string>{"run", "-k", "a", "-t", "1m", "--", "true"};
+  const auto run_true = std::vector<std::string>{"run", "-n", "-k", "a", "-t", "1m", "--", "true"};
   server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
   check_fails(place.url(), run_true, 69, "too few replicas", milliseconds(5000));
   server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});

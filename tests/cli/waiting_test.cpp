@@ -10,6 +10,7 @@
 
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/file_locks.hpp"
 #include "support/files.hpp"
 #include "support/full_pipe.hpp"
@@ -345,6 +346,29 @@ TEST_CASE("waiting: all of several keys or none") {
     CHECK(place.is_free("a"));
     CHECK(place.waiters("b") == 0);
   });
+}
+
+TEST_CASE("waiting: -w or its variable covers a server that is not there yet, and -n is one try") {
+  const Place place(Engine::redis);
+  FaultProxy proxy(place.server().address());
+  ProcessOptions options;
+  options.env = {{"DLOCK_SERVER", proxy.url()}};
+  ProcessOptions by_variable = options;
+  by_variable.env["DLOCK_WAIT"] = "5m";
+  proxy.refuse(true);
+  Process runs = place.start({"run", "-k", "a", "-w", "5m", "--", "echo", "ran"}, options);
+  Process acquires = place.start({"acquire", "-k", "b", "-t", "1m"}, by_variable);
+  for (const Process* each : {&runs, &acquires}) {
+    REQUIRE(eventually([&] { return holds(each->err(), "; still waiting, trying again\n"); }));
+  }
+  CHECK(place.dlock({"run", "-k", "c", "-n", "--", "true"}, by_variable).exit_code == 69);
+  CHECK(place.dlock({"run", "-k", "c", "-w", "0.3", "--", "true"}, options).exit_code == 69);
+  CHECK(place.dlock({"run", "-k", "c", "--", "true"}, options).exit_code == 69);
+  proxy.refuse(false);
+  const auto result = runs.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "ran\n");
+  CHECK(acquires.wait().exit_code == 0);
 }
 
 TEST_CASE("waiting: users of the same keys in any order do not dead-lock") {

@@ -80,7 +80,6 @@ std::optional<std::string> password_of_files(const Sources& sources,
 /// `redis` also from the variable of redis-cli.
 std::optional<std::string> find_password(const Sources& sources, std::optional<std::string> own,
                                          std::vector<std::string>& warnings, bool redis = true) {
-  // All variables are read first: an empty one is an error even where it does not count.
   const auto file_variable = sources.in_variable(option("password-file").variable);
   auto values = sources.in_variable(option("password").variable);
   if (redis) {
@@ -243,9 +242,7 @@ TlsSettings tls_settings(const Sources& sources) {
 void add_tls(const Sources& sources, ChosenServer& chosen) {
   const auto servers = servers_under_tls(chosen.target);
   if (servers.empty()) {
-    // A container may have the variables of its host without the files that they name. An empty
-    // variable is an error also where it does not count.
-    for (const char* name : {"tls-ca", "tls-cert", "tls-key", "tls-server-name"}) sources.of(name);
+    // A container may have the variables of its host without the files that they name.
     const bool database = std::holds_alternative<SqlTarget>(chosen.target);
     return refuse_flags(
         sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},

@@ -361,12 +361,12 @@ class Resolver {
   }
 
   /// An empty token is released, too: a step that always runs passes on what an acquire printed,
-  /// and that one has failed. Beside a flag an empty variable is no bad value either.
+  /// and that one has failed.
   Token token_to_release() const {
     const auto flags = sources_.in_flags("token");
     const bool none = sources_.is_empty(option("token").variable);
     if (flags.empty() ? none : flags.front().text.empty()) return {};
-    const auto token = none ? token_from(flags.front()) : setting("token", token_from);
+    const auto token = setting("token", token_from);
     if (!token) throw_usage(std::string(missing_token) + ", or --force");
     return *token;
   }

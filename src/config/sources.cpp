@@ -65,10 +65,7 @@ std::vector<std::vector<SourcedValue>> Sources::of(std::string_view name) const 
   std::vector<std::vector<SourcedValue>> places{in_flags(name)};
   const Option& found = option(name);
   const bool elsewhere = found.has_other_places(*line_.command);
-  if (found.variable != nullptr && elsewhere) {
-    const bool is_none = found.has(may_be_empty) && is_empty(found.variable);
-    if (!is_none) places.push_back(in_variable(found.variable));
-  }
+  if (found.variable != nullptr && elsewhere) places.push_back(in_variable(found.variable));
   if (found.has(in_files) && elsewhere) {
     for (auto& each : entries_of(name)) places.push_back(std::move(each));
   }
@@ -86,7 +83,8 @@ std::vector<SourcedValue> Sources::in_flags(std::string_view name) const {
 
 std::vector<SourcedValue> Sources::in_variable(const std::string& name) const {
   auto text = environment_(name);
-  if (!text) return {};
+  const bool names_servers = name == option("server").variable;
+  if (!text || (text->empty() && !names_servers)) return {};
   const SourcedValue value{std::move(*text), name, ErrorKind::usage};
   if (value.text.empty()) value.refuse("the variable is empty: unset it, or give it a value");
   return {value};

@@ -54,8 +54,10 @@ class Sources {
   /// one place belong together (`--server`); they are never mixed with those of another.
   std::vector<std::vector<SourcedValue>> of(std::string_view name) const;
   std::vector<SourcedValue> in_flags(std::string_view name) const;
+  /// An empty variable is an unset one, as compose files make it; an empty `DLOCK_SERVER` is
+  /// refused, since without it the locks would be others.
   std::vector<SourcedValue> in_variable(const std::string& name) const;
-  /// Whether the variable is set to nothing, which in_variable() refuses.
+  /// Whether the variable is set, to nothing.
   bool is_empty(const std::string& variable) const { return environment_(variable) == ""; }
 
   /// What was read, the strongest first.

@@ -30,7 +30,7 @@ TEST_CASE("guard takes the fence of its flag, else that of the variable") {
               .starts_with("--fence: invalid fence \"" + std::string(bad) + "\""));
   }
   place.variables["DLOCK_FENCE"] = "";
-  CHECK(place.usage_error(guard_on_file({"true"})).starts_with("DLOCK_FENCE: "));
+  CHECK(place.usage_error(guard_on_file({"true"})).starts_with("missing fence"));
 }
 
 TEST_CASE("guard has one resource, a file or a name") {

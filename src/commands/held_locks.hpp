@@ -38,6 +38,8 @@ class HeldLocks {
   /// Null where nothing can be lost.
   const StopSource* stop_source() const;
   std::string loss_text() const;
+  /// The renewer or the server has reported the loss of a hold; after stop_keeping().
+  bool is_lost() const { return loss_ && loss_->final; }
   /// Who took a hold away, where that is known; after stop_keeping().
   std::optional<Who> evicted_by() const;
 

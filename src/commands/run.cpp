@@ -81,7 +81,7 @@ class Run {
   int lost_before_start(HeldLocks& holding);
   int not_acquired(const GaveUp& gave_up);
   int interrupted(int signal);
-  int finished(const Ending& ending, HeldLocks& holding);
+  int finished(Ending ending, HeldLocks& holding);
   int not_started(int error, HeldLocks& holding);
   HeldLocks::GivenBack give_back(HeldLocks& holding, ReleaseMode mode);
   void leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding);
@@ -139,7 +139,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   if (watchdog) watchdog->dismiss();
   if (watchdog && watchdog->has_killed()) ending.why = Ending::Reason::lost;
   status_.held = passed_since(granted);
-  return finished(ending, holding);
+  return finished(std::move(ending), holding);
 }
 
 /// Leaves `child` empty if a hold has gone.
@@ -267,8 +267,9 @@ int Run::not_started(int error, HeldLocks& holding) {
   return done(static_cast<int>(told.exit_code));
 }
 
-int Run::finished(const Ending& ending, HeldLocks& holding) {
+int Run::finished(Ending ending, HeldLocks& holding) {
   holding.stop_keeping(ending.loss_noticed);
+  ending.loss_noticed = ending.loss_noticed || holding.is_lost();
   if (ending.child.exec_error == ETIME) return lost_before_start(holding);
   if (ending.child.exec_error) return not_started(*ending.child.exec_error, holding);
   // Nobody may read what is told, and must not keep the lock from others by that. Where a lock is
@@ -286,14 +287,11 @@ int Run::finished(const Ending& ending, HeldLocks& holding) {
     status_.lost = true;
     if (status_.reason.empty()) status_.reason = "lost before the release";
   }
-  switch (ending.why) {
-    case Ending::Reason::lost:
-      return done(static_cast<int>(ExitCode::lost));
-    case Ending::Reason::max_hold:
-      return done(static_cast<int>(ExitCode::max_hold));
-    default:
-      break;
+  const bool ended_well = ending.why == Ending::Reason::exited && ending.child.exit_code == 0;
+  if (lost || (ended_well && status_.lost && stops_on_loss())) {
+    return done(static_cast<int>(ExitCode::lost));
   }
+  if (ending.why == Ending::Reason::max_hold) return done(static_cast<int>(ExitCode::max_hold));
   if (!ending.child.signal) return done(ending.child.exit_code.value());
   done(signal_base + *ending.child.signal);
   acquiring_.die_of(*ending.child.signal, ending.by_terminal);

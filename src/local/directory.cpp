@@ -17,13 +17,19 @@ namespace {
 
 constexpr mode_t group_bits = 0060;
 
+/// False, with errno, if it cannot be made. A umask such as 0177 would leave a directory that its
+/// owner cannot enter.
+bool make_directory(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0) return errno == EEXIST;
+  return chmod(path.c_str(), 0700) == 0;
+}
+
 /// False, with errno, if a directory on the way cannot be made.
 bool make_with_parents(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return true;
+  if (make_directory(path)) return true;
   const auto slash = path.find_last_of('/');
   if (errno != ENOENT || slash == std::string::npos || slash == 0) return false;
-  if (!make_with_parents(path.substr(0, slash))) return false;
-  return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST;
+  return make_with_parents(path.substr(0, slash)) && make_directory(path);
 }
 
 Fd open_directory(const std::string& path, int more_flags) {

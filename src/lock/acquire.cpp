@@ -32,10 +32,8 @@ CallOptions call_options_for(const Claim& claim, int cancel_fd) {
 
 bool is_unavailable(const Error& error) { return error.kind() == ErrorKind::unavailable; }
 
-/// The server is there, and will do it later.
-bool is_later(const Error& error) {
-  return error.cause() == Cause::busy || error.cause() == Cause::loading ||
-         error.cause() == Cause::too_many_clients;
+bool is_later(Cause why) {
+  return why == Cause::busy || why == Cause::loading || why == Cause::too_many_clients;
 }
 
 /// Refused for now: who waits will be let in.
@@ -113,8 +111,7 @@ Attempt::End Attempt::ask_once(int cancel_fd, bool patient) {
     if (refusal_.ahead < refusal_.waiting) --refusal_.waiting;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return Stop::interrupted;
-    const bool goes_on = patient ? is_unavailable(error) : waits && is_later(error);
-    if (!goes_on) throw;
+    if (patient ? !is_unavailable(error) : !waits || !is_later(error.cause())) throw;
     outage_.go_on(error, wait_end_, cancel_fd);
     // Nobody has said that the key is held.
     if (BootClock::now() >= wait_end_) throw;

@@ -316,18 +316,27 @@ TEST_CASE("holding: under --on-lost ignore the keys that are left are renewed") 
   });
 }
 
-TEST_CASE("holding: a loss found only at release is warned of and changes no exit code") {
+TEST_CASE("holding: a loss found only at release turns exit code 0 into 79, and no other") {
   on_each_engine([](const Place& place) {
-    const auto result = place.shell(
-        R"("$D" run -t 1m -k a --status-fd 3 -- \
-             sh -c '"$D" release -q --force -k a; exit 5' 3>status)");
-    const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
-    // A holder on this host hears of it at once, and may be quicker than its command's end.
-    const bool at_release = status["outcome"] == "exited";
-    CHECK((at_release || (place.is_local() && status["outcome"] == "lost")));
-    CHECK(result.exit_code == (at_release ? 5 : 79));
-    CHECK(is_one_message(result.err));
-    if (at_release) CHECK(status["lost"] == true);
+    const auto run = [&](const std::string& options, int own, int expected) {
+      CAPTURE(options);
+      const auto result = place.shell(R"("$D" run -t 1m -k a --status-fd 3 )" + options +
+                                      R"( -- sh -c '"$D" release -q --force -k a; exit )" +
+                                      std::to_string(own) + "' 3>status");
+      const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
+      // A holder on this host hears of it at once, and may be quicker than its command's end.
+      const bool at_release = status["outcome"] == "exited";
+      CHECK((at_release || (place.is_local() && status["outcome"] == "lost")));
+      CHECK(result.exit_code == (at_release ? expected : 79));
+      CHECK(status["exit_code"] == result.exit_code);
+      CHECK(is_one_message(result.err));
+      if (!at_release) return;
+      CHECK(status["child_exit"] == own);
+      CHECK(status["lost"] == true);
+    };
+    run("", 0, 79);
+    run("", 5, 5);
+    run("--on-lost ignore", 0, 0);
   });
 }
 

@@ -315,6 +315,18 @@ TEST_CASE("an own directory is made with its parents for its user alone") {
   CHECK(store.name() == "local:" + settings.path);
 }
 
+TEST_CASE("an own directory and its parents can be entered, whatever the umask") {
+  TempDir dir;
+  const auto before = umask(0177);
+  LocalStore store({dir / "a/b", true});
+  umask(before);
+  for (const char* made : {"a", "a/b"}) {
+    struct stat info {};
+    REQUIRE(stat((dir / made).c_str(), &info) == 0);
+    CHECK((info.st_mode & 07777) == 0700);
+  }
+}
+
 TEST_CASE("an own directory that others may write, or that is a link, is refused") {
   TempDir dir;
   REQUIRE(mkdir((dir / "open").c_str(), 0700) == 0);

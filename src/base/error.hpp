@@ -57,6 +57,8 @@ enum class Cause {
   busy,
   not_replicated,
   other_reply,
+  /// What answered speaks another protocol.
+  other_protocol,
   // The server was not asked:
   not_looked_up,
   no_tls,

@@ -106,7 +106,7 @@ int Latch::arrive() {
 int Latch::wait() {
   Signals signals;
   LatchReporter teller(key_, log_);
-  bool reached = settings_.wait.has_value();
+  bool reached = false;
   while (true) {
     auto left = settings_.wait;
     if (left) left = std::max(milliseconds(0), *left - passed_since(begun_));

@@ -109,8 +109,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
   std::optional<AnyOf> either;
   if (terms_.abandon_fd >= 0) either.emplace(fds);
   if (!begun_) begun_ = BootClock::now();
-  // A time that the user has chosen covers a server that is not there yet.
-  bool reached = settings_.wait.has_value();
+  bool reached = false;
   while (true) {
     AcquireTerms terms;
     terms.wait = settings_.wait;

@@ -46,6 +46,7 @@ std::string advice_on(Cause cause, const char* otherwise) {
     case Cause::certificate_expired:
       return "renew its certificate";
     case Cause::other_reply:
+    case Cause::other_protocol:
     case Cause::none:
       break;
   }

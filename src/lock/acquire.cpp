@@ -32,10 +32,6 @@ CallOptions call_options_for(const Claim& claim, int cancel_fd) {
 
 bool is_unavailable(const Error& error) { return error.kind() == ErrorKind::unavailable; }
 
-bool is_later(Cause why) {
-  return why == Cause::busy || why == Cause::loading || why == Cause::too_many_clients;
-}
-
 /// Refused for now: who waits will be let in.
 bool passes(const Refusal& refusal) {
   return refusal.why == Refusal::Reason::held || refusal.why == Refusal::Reason::unready;
@@ -47,26 +43,27 @@ class Attempt {
   enum class Stop { refused, timed_out, interrupted };
   using End = std::variant<Grant, Stop>;
 
-  /// `ticket`: of an earlier attempt for the same key.
+  /// `ticket`: of an earlier attempt for the same key. `reached`: the server has answered before.
   Attempt(Store& store, const Claim& claim, Deadline wait_end, bool unconfirmed,
-          std::optional<Ticket> ticket, AcquireListener& listener)
+          std::optional<Ticket> ticket, bool reached, AcquireListener& listener)
       : store_(store),
         claim_(claim),
         wait_end_(wait_end),
         unconfirmed_(unconfirmed),
         listener_(listener),
         ticket_(ticket),
-        outage_(listener, true) {}
+        outage_(listener, reached, wait_end != never) {}
 
-  /// Where it may wait, it is in the queue from then on. With `patient` a server that does not
-  /// answer counts as a refusal, and wait() goes on trying, if there is time; without, only one
-  /// that says "later".
-  End ask_once(int cancel_fd, bool patient);
+  /// Where it may wait, it is in the queue from then on, and an error that may pass counts as a
+  /// refusal: wait() goes on trying.
+  End ask_once(int cancel_fd);
   /// After ask_once was refused, or in its place with a ticket: stands in the queue. The listener
   /// is told that it begins to wait, if it does: with the first answer.
   End wait(int cancel_fd, bool begins);
   const Refusal& refusal() const { return refusal_; }
   std::optional<Ticket> ticket() const { return ticket_; }
+  /// Whether the server has answered, in this attempt or before.
+  bool reached() const { return outage_.reached(); }
   /// Whether ask_once() may have left it in the queue.
   bool may_be_queued() const { return may_be_queued_; }
 
@@ -97,21 +94,21 @@ std::optional<Grant> Attempt::take(const Answer& answer) {
   return std::nullopt;
 }
 
-Attempt::End Attempt::ask_once(int cancel_fd, bool patient) {
+Attempt::End Attempt::ask_once(int cancel_fd) {
   const bool waits = BootClock::now() < wait_end_;
   may_be_queued_ = waits;
   try {
     const Ask ask{waits, std::nullopt, waits};
-    if (auto grant = take(store_.acquire(claim_, ask, call_options_for(claim_, cancel_fd)))) {
-      return *grant;
-    }
+    auto grant = take(store_.acquire(claim_, ask, call_options_for(claim_, cancel_fd)));
+    outage_.end();
+    if (grant) return *grant;
     may_be_queued_ = waits && passes(refusal_);
     if (may_be_queued_) ticket_ = refusal_.ticket;
     // The others, as the first refusal is told.
     if (refusal_.ahead < refusal_.waiting) --refusal_.waiting;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return Stop::interrupted;
-    if (patient ? !is_unavailable(error) : !waits || !is_later(error.cause())) throw;
+    if (!waits || !outage_.may_pass(error)) throw;
     outage_.go_on(error, wait_end_, cancel_fd);
     // Nobody has said that the key is held.
     if (BootClock::now() >= wait_end_) throw;
@@ -211,7 +208,7 @@ class Acquisition {
   std::vector<Held> held_;
   std::optional<Attempt::Stop> stop_;
   std::size_t asked_ = 0;          ///< of so many claims something may be held or queued
-  bool reached_ = terms_.reached;  ///< the server has answered before, or is waited for
+  bool reached_ = terms_.reached;  ///< the server has answered before
   bool waited_ = false;
   std::size_t before_wait_ = 0;  ///< so many were had before the last that was waited for
   std::map<LockKey, Ticket> tickets_;
@@ -253,25 +250,24 @@ std::optional<Acquired> Acquisition::take_all() {
   for (const Claim& claim : claims_) {
     const auto known = tickets_.find(claim.key);
     const auto ticket = known == tickets_.end() ? std::nullopt : std::optional(known->second);
-    Attempt attempt(store_, claim, wait_end_, unconfirmed, ticket, listener_);
+    Attempt attempt(store_, claim, wait_end_, unconfirmed, ticket, reached_, listener_);
     asked_ = held_.size() + 1;
     // Whoever stood in the queue goes back there: an answer that comes late would else cost the
     // place again.
-    const auto first = ticket && may_wait()
-                           ? Attempt::Stop::refused
-                           : attempt.ask_once(terms_.cancel_fd, reached_ && may_wait());
+    const auto first =
+        ticket && may_wait() ? Attempt::Stop::refused : attempt.ask_once(terms_.cancel_fd);
+    reached_ = attempt.reached();
     if (const auto* grant = std::get_if<Grant>(&first)) {
-      reached_ = true;
       held_.push_back({claim, *grant});
       continue;
     }
     const auto stop = std::get<Attempt::Stop>(first);
-    reached_ = reached_ || stop == Attempt::Stop::refused;
     if (stop == Attempt::Stop::refused && begins_anew(attempt, claim)) return std::nullopt;
     if (stop != Attempt::Stop::refused || !may_wait() || !passes(attempt.refusal())) {
       return stopped(stop, attempt, claim);
     }
     const auto waited = wait_for(attempt, claim);
+    reached_ = attempt.reached();
     if (waited == Waited::lost_another) return std::nullopt;
     if (waited == Waited::stopped) {
       if (*stop_ == Attempt::Stop::refused && begins_anew(attempt, claim)) return std::nullopt;

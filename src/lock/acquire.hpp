@@ -53,7 +53,8 @@ struct AcquireTerms {
 /// Takes all of `claims` or none, in byte order of their keys, so that two users of the same keys
 /// cannot dead-lock. Those had are renewed while the next is waited for; if one of them is lost,
 /// all are given back and it begins again. A server that goes away while we wait is tried again for
-/// as long as we may wait; one that was never reached is Error{unavailable}.
+/// as long as we may wait, and so is one that was never reached if `wait` is given; else that is
+/// Error{unavailable}.
 Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
                  AcquireListener& listener);
 

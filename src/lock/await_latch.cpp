@@ -24,7 +24,7 @@ class AtLatch {
         wait_end_(wait_end),
         interrupt_fd_(cancel_fd),
         listener_(listener),
-        outage_(listener, reached) {}
+        outage_(listener, reached, wait_end != never) {}
 
   LatchWait run();
 
@@ -47,7 +47,7 @@ LatchWait AtLatch::run() {
   const auto end = ask_until(
       wait_end_, interrupt_fd_, outage_, [this] { return look_and_sleep(); },
       [this] { return look_once_more(); });
-  return {end.value_or(LatchWait::End::interrupted), state_, outage_.may_begin()};
+  return {end.value_or(LatchWait::End::interrupted), state_, outage_.reached()};
 }
 
 std::optional<LatchWait::End> AtLatch::look(bool listen, milliseconds at_most) {

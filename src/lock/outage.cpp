@@ -5,8 +5,25 @@
 #include "base/random.hpp"
 
 namespace dlock {
+namespace {
+
+bool says_later(Cause why) {
+  return why == Cause::busy || why == Cause::loading || why == Cause::too_many_clients;
+}
+
+bool is_absent(Cause why) {
+  return why == Cause::none || why == Cause::not_looked_up || why == Cause::tls_interrupted;
+}
+
+}  // namespace
+
+bool Outage::may_pass(const Error& why) const {
+  if (why.kind() != ErrorKind::unavailable) return false;
+  return reached_ || says_later(why.cause()) || (wait_is_chosen_ && is_absent(why.cause()));
+}
 
 void Outage::go_on(const Error& why, Deadline until, int cancel_fd) {
+  reached_ = reached_ || says_later(why.cause());
   if (!since_) {
     since_ = BootClock::now();
     listener_.server_lost(why.what());

@@ -20,11 +20,16 @@ class ServerListener {
 /// ends, with growing pauses in between.
 class Outage {
  public:
-  /// `reached`: whether the server has answered before. One that never has is no outage.
-  Outage(ServerListener& listener, bool reached) : listener_(listener), reached_(reached) {}
+  /// `reached`: whether the server has answered before. `wait_is_chosen`: whether the user has said
+  /// how long to wait, which covers a server that is not there yet.
+  Outage(ServerListener& listener, bool reached, bool wait_is_chosen)
+      : listener_(listener), reached_(reached), wait_is_chosen_(wait_is_chosen) {}
 
-  bool may_begin() const { return reached_; }
+  bool reached() const { return reached_; }
   bool lasts() const { return since_.has_value(); }
+  /// Whether a waiter asks again after this error. Before its first answer a server may say "later"
+  /// (busy, loading, full); one that is unfit stays so.
+  bool may_pass(const Error& why) const;
   /// The server did not answer, for this reason: pauses, until `until` at most.
   void go_on(const Error& why, Deadline until, int cancel_fd);
   /// It has answered.
@@ -35,6 +40,7 @@ class Outage {
 
   ServerListener& listener_;
   bool reached_;
+  bool wait_is_chosen_;
   std::optional<Deadline> since_;
   Backoff pauses_ = usual;
 };
@@ -51,8 +57,7 @@ auto ask_until(Deadline wait_end, int cancel_fd, Outage& outage, const Ask& ask,
       if (auto end = ask()) return end;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) return std::nullopt;
-      const bool may_last = outage.may_begin() && BootClock::now() < wait_end;
-      if (error.kind() != ErrorKind::unavailable || !may_last) throw;
+      if (!outage.may_pass(error) || BootClock::now() >= wait_end) throw;
       outage.go_on(error, wait_end, cancel_fd);
     }
     if (readable(cancel_fd)) return std::nullopt;

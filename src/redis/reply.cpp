@@ -9,7 +9,8 @@ namespace dlock {
 namespace {
 
 [[noreturn]] void not_redis(const std::string& what) {
-  throw Error(ErrorKind::unavailable, "the answer is not that of a Redis server (" + what + ")");
+  throw_unavailable("the answer is not that of a Redis server (" + what + ")",
+                    Cause::other_protocol);
 }
 
 struct FreeReply {

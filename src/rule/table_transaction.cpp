@@ -200,8 +200,9 @@ void TableTransaction::let_in() {
 /// those that were told before it. Waiters that will ask early enough get no message.
 void TableTransaction::tell_next() {
   const auto earliest = earliest_end();
-  const bool ends_sooner = earliest && (!earliest_before_ || *earliest < *earliest_before_);
-  if (!ends_sooner && !(earliest && handed_over_)) return;
+  if (!earliest) return;
+  const bool ends_sooner = !earliest_before_ || *earliest < *earliest_before_;
+  if (!ends_sooner && !handed_over_) return;
   const NextMessage message{std::chrono::ceil<milliseconds>(*earliest - now())};
   const auto first_few = wakes_.first_few();
   std::size_t wanted = first_few.know, known = 0;

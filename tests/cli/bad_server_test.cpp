@@ -32,14 +32,19 @@ long largest_child() {
   return usage.ru_maxrss;
 }
 
-std::vector<std::vector<std::string>> all_commands() {
-  return {{"run", "-k", "a", "-n", "--", "echo", "ran"},
-          {"acquire", "a", "-n", "-t", "1m"},
-          {"renew", "a", "--token", "t"},
-          {"release", "a", "--token", "t"},
-          {"release", "a", "--force"},
-          {"inspect", "a"},
-          {"inspect"}};
+using Words = std::vector<std::string>;
+
+/// `waiting`: how long those that take a lock are to wait.
+std::vector<Words> all_commands(const Words& waiting) {
+  std::vector<Words> all{{"run", "-k", "a"}, {"acquire", "-k", "a", "-t", "1m"}};
+  for (Words& words : all) words.insert(words.end(), waiting.begin(), waiting.end());
+  all[0].insert(all[0].end(), {"--", "echo", "ran"});
+  all.insert(all.end(), {{"renew", "a", "--token", "t"},
+                         {"release", "a", "--token", "t"},
+                         {"release", "a", "--force"},
+                         {"inspect", "a"},
+                         {"inspect"}});
+  return all;
 }
 
 void check_fails(const std::string& url, const std::vector<std::string>& words, int code,
@@ -75,8 +80,10 @@ std::string page_of_long_scan(const std::string& cursor) {
 }
 
 void check_all_fail(const std::string& url, int code, const std::string& says,
-                    milliseconds within = milliseconds(5000)) {
-  for (const auto& words : all_commands()) check_fails(url, words, code, says, within);
+                    const Words& waiting = {}) {
+  for (const Words& words : all_commands(waiting)) {
+    check_fails(url, words, code, says, milliseconds(5000));
+  }
 }
 
 TEST_CASE("bad server: nobody there") {
@@ -132,12 +139,14 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
     const char* said;
     int code;
     const char* told;
+    Words waiting{"-w", "10"};
   };
+  const Words not_at_all{"-n"};  // one that says later is waited for
   const std::vector<Refusal> refusals{
-      {"-LOADING Redis is loading the dataset in memory", 69, "still loading"},
+      {"-LOADING Redis is loading the dataset in memory", 69, "still loading", not_at_all},
       {"-OOM command not allowed when used memory > 'maxmemory'.", 69, "out of memory"},
       {"-MISCONF Redis is configured to save RDB snapshots", 69, "cannot save to disk"},
-      {"-BUSY Redis is busy running a script.", 69, "busy"},
+      {"-BUSY Redis is busy running a script.", 69, "busy", not_at_all},
       {"-NOREPLICAS Not enough good replicas to write.", 69, "too few replicas"},
       {"-MASTERDOWN Link with MASTER is down", 69, "replica that has lost its master"},
       {"-CLUSTERDOWN The cluster is down", 69, "Cluster is down"},
@@ -145,7 +154,7 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
       {"-MOVED 3999 127.0.0.1:6381", 69, "Cluster node"},
       {"-ASK 3999 127.0.0.1:6381", 69, "Cluster node"},
       {"-READONLY You can't write against a read only replica.", 69, "read-only replica"},
-      {"-ERR max number of clients reached", 69, "too many clients"},
+      {"-ERR max number of clients reached", 69, "too many clients", not_at_all},
       {"-ERR unknown command 'EVALSHA'", 69, "the server runs no scripts"},
       {"-ERR unknown command `EVALSHA`, with args beginning with: ", 69, "runs no scripts"},
       {"-ERR unknown command 'SCAN'", 69, "lacks a command"},
@@ -156,11 +165,12 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
       {"-NOPERM this user has no permissions", 77, "ACL"},
       {"-DENIED Redis is running in protected mode", 77, "protected mode"},
       {"-WRONGTYPE Operation against a key", 65, "not a lock"},
+      {"HTTP/1.1 400 Bad Request", 69, "not that of a Redis server"},
   };
   for (const auto& refusal : refusals) {
     CAPTURE(refusal.said);
     FakeServer server(std::vector<Step>{say(std::string(refusal.said) + "\r\n")});
-    check_all_fail(server.url(), refusal.code, refusal.told);
+    check_all_fail(server.url(), refusal.code, refusal.told, refusal.waiting);
   }
 }
 
@@ -254,7 +264,7 @@ TEST_CASE("bad server: keys that hold somebody else's data are 65 and stay as th
   server.command({"RPUSH", "dlock:{list}", "x"});
   for (const std::string& key : {std::string("text"), std::string("hash"), std::string("list")}) {
     CAPTURE(key);
-    for (auto words : all_commands()) {
+    for (auto words : all_commands({})) {
       if (words == std::vector<std::string>{"inspect"}) continue;
       for (auto& word : words) {
         if (word == "a") word = key;

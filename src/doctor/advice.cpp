@@ -45,8 +45,9 @@ std::string advice_on(Cause cause, const char* otherwise) {
       return "make --tls-ca, --tls-cert or --tls-server-name fit";
     case Cause::certificate_expired:
       return "renew its certificate";
-    case Cause::other_reply:
     case Cause::other_protocol:
+      return "name the host and port of a Redis in --server";
+    case Cause::other_reply:
     case Cause::none:
       break;
   }

@@ -30,9 +30,9 @@ struct LatchWait {
 };
 
 /// Waits until the latch is open, for `wait` at most (nothing: as long as it is there; zero: looks
-/// once). A server that goes away meanwhile is tried again for as long as we may wait; one that was
-/// never reached is Error{unavailable}. `reached`: it has answered an earlier part of the same
-/// wait, which was interrupted. Leaves nothing behind.
+/// once). A server that goes away meanwhile is tried again for as long as we may wait, and so is
+/// one that was never reached if `wait` is given; else that is Error{unavailable}. `reached`: it
+/// has answered an earlier part of the same wait, which was interrupted. Leaves nothing behind.
 LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
                       int cancel_fd, LatchListener& listener, bool reached = false);
 

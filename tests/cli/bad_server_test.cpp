@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <thread>

@@ -33,6 +33,10 @@ std::optional<ProcessStat> stat_of(pid_t pid);
 /// The name of its program as the kernel keeps it: 15 bytes at most, any bytes; empty like stat_of.
 std::string command_name(pid_t pid);
 
+/// The name of a process that keeps locks for a script in the background, for ps(1), and for a
+/// dlock below which it was started and to whose command it does not belong.
+constexpr char keeper_name[] = "dlock-keeper";
+
 /// Zombies too; none if there is no such process. Nothing if /proc cannot be read now: no file
 /// descriptor to be had, no /proc, or only that of another pid namespace.
 std::optional<std::vector<pid_t>> children_of(pid_t pid);

@@ -38,7 +38,7 @@ int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals)
     log.error(told.reason);
     return static_cast<int>(told.exit_code);
   }
-  if (end.signal) die_of(*end.signal, ending.by_terminal);
+  if (end.signal) die_of(*end.signal);
   return end.exit_code.value();
 }
 

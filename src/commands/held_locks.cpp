@@ -211,16 +211,12 @@ void HeldLocks::stop_keeping(bool lost) {
   }
 }
 
-std::string HeldLocks::outlive_by(pid_t group) {
+std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
   if (needs_renewal()) return "and ends with its lease";
-  if (group <= 0) return "and ends with the process group of COMMAND";
-  // The process group of COMMAND may be empty: the survivor can have left it.
-  bool held = true;
-  for (const Held& each : held_) {
-    held = store_.host_view()->command_started(each.claim, group) && held;
-  }
-  if (!held) return "but was lost before";
-  return "and ends with process group " + std::to_string(group);
+  // Such a process may hide its environment, and have left the process group of COMMAND.
+  const pid_t group = survivors.front().group;
+  if (group > 0 && !command_started(group)) return "but was lost before";
+  return survivors.size() == 1 ? "and ends when that does" : "and ends when they do";
 }
 
 HeldLocks::GivenBack HeldLocks::give_back(ReleaseMode mode) {

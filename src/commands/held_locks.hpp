@@ -46,9 +46,9 @@ class HeldLocks {
   /// `lost`: a loss was noticed, by the renewer or by the clock.
   void stop_keeping(bool lost);
 
-  /// In place of give_back(), when process group `group` (0: unknown) lives on and dlock ends:
-  /// tells until when the key stays taken.
-  std::string outlive_by(pid_t group);
+  /// In place of give_back(), when these live on and dlock ends: tells until when the key stays
+  /// taken.
+  std::string outlive_by(const std::vector<Survivor>& survivors);
 
   enum class GivenBack { all, was_lost, unknown };
   /// After stop_keeping(). Repeats until answered, at most until the leases end or 2 s; tells what

@@ -173,9 +173,9 @@ std::optional<std::string> fence_list(const std::vector<LockFence>& locks) {
   return list;
 }
 
-void LockAcquirer::die_of(int signal, bool whole_job) {
+void LockAcquirer::die_of(int signal) {
   store_.reset();
-  dlock::die_of(signal, whole_job);
+  dlock::die_of(signal);
 }
 
 void tell_margin(const Log& log, const LockKey& key, const QuorumMargin& margin) {

@@ -49,7 +49,7 @@ class LockAcquirer {
   std::vector<LockFence> fences(const std::vector<Held>& held) const;
   /// As the function of this name, but closes the store first: dying runs no destructor, and a
   /// store may have files to remove.
-  [[noreturn]] void die_of(int signal, bool whole_job = false);
+  [[noreturn]] void die_of(int signal);
 
  private:
   std::vector<Claim> claims() const;

@@ -17,6 +17,7 @@
 #include "commands/lock_acquirer.hpp"
 #include "commands/run_report.hpp"
 #include "config/values.hpp"
+#include "lock/work.hpp"
 #include "output/screen.hpp"
 #include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
@@ -71,8 +72,7 @@ class Run {
 
  private:
   int hold_and_run(std::vector<Held> held);
-  void start_child(std::optional<Child>& child, HeldLocks& holding,
-                   std::optional<Watchdog>& watchdog);
+  void start_child(std::optional<Child>& child, HeldLocks& holding);
   void keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
   Terms terms(HeldLocks& holding, std::optional<Watchdog>& watchdog);
@@ -123,12 +123,15 @@ int Run::hold_and_run(std::vector<Held> held) {
   try {
     if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
     if (settings_.watchdog)
-      watchdog.emplace(stops_on_loss() ? holding.granted_until() : never, kill_cost(settings_.ttl));
+      watchdog.emplace(stops_on_loss() ? holding.granted_until() : never, kill_cost(settings_.ttl),
+                       [work = Work{acquiring_.owner(), {}, own_process().started}] {
+                         return running_processes(work);
+                       });
     if (const auto signal = signal_before_start()) {
       give_back(holding, ReleaseMode::ignore_floor);
       return interrupted(*signal);
     }
-    start_child(child, holding, watchdog);
+    start_child(child, holding);
     if (!child) return lost_before_start(holding);
   } catch (const std::exception&) {
     give_back(holding, ReleaseMode::ignore_floor);
@@ -143,19 +146,15 @@ int Run::hold_and_run(std::vector<Held> held) {
 }
 
 /// Leaves `child` empty if a hold has gone.
-void Run::start_child(std::optional<Child>& child, HeldLocks& holding,
-                      std::optional<Watchdog>& watchdog) {
+void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
   bool held = true;
-  const auto record = [&](pid_t group) {
-    if (watchdog && group != getpgrp()) watchdog->child_started(group);
-    if (holding.needs_renewal()) return;
-    held = holding.command_started(group);
+  const auto record = [&] {
+    held = holding.command_started(getpgrp());
     if (!held) throw Error(ErrorKind::unavailable, "lost before COMMAND started");
   };
-  const bool worth_recording = watchdog || !holding.needs_renewal();
   try {
     child.emplace(start(program(holding), signals_,
-                        worth_recording ? std::function<void(pid_t)>(record) : nullptr));
+                        holding.needs_renewal() ? nullptr : std::function<void()>(record)));
   } catch (const std::exception&) {
     if (held) throw;
   }
@@ -294,7 +293,7 @@ int Run::finished(Ending ending, HeldLocks& holding) {
   if (ending.why == Ending::Reason::max_hold) return done(static_cast<int>(ExitCode::max_hold));
   if (!ending.child.signal) return done(ending.child.exit_code.value());
   done(signal_base + *ending.child.signal);
-  acquiring_.die_of(*ending.child.signal, ending.by_terminal);
+  acquiring_.die_of(*ending.child.signal);
 }
 
 void Run::describe(const Ending& ending, const HeldLocks& holding) {
@@ -341,7 +340,7 @@ HeldLocks::GivenBack Run::give_back(HeldLocks& holding, ReleaseMode mode) {
 void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding) {
   std::string until;
   try {
-    until = holding.outlive_by(survivors.front().group);
+    until = holding.outlive_by(survivors);
   } catch (const Error& error) {
     until = std::string("but may end before that: ") + error.what();
   }

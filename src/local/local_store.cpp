@@ -19,6 +19,7 @@
 #include "local/latch_file.hpp"
 #include "local/open_key.hpp"
 #include "local/refresh_table.hpp"
+#include "lock/work.hpp"
 #include "rule/table_text.hpp"
 #include "rule/table_views.hpp"
 
@@ -37,11 +38,15 @@ constexpr std::chrono::seconds ask_again_at_last{25};
 /// A change of less is not worth telling a waiter.
 constexpr milliseconds noteworthy{5};
 
-/// The leader of the command's group is the command, unless both are in a pipeline.
-pid_t command_pid_of(const HolderIdentity& identity) {
-  if (identity.command.pid <= 0 || identity.command.pid_space != own_process().pid_space) return 0;
-  const auto stat = stat_of(identity.command.pid);
-  return stat && stat->parent == identity.process.pid ? identity.command.pid : 0;
+/// The process of the command below the dlock that runs it.
+pid_t command_pid_of(const HoldEntry& hold) {
+  const HolderIdentity& backing = hold.backing;
+  if (backing.command.pid <= 0 || backing.command.pid_space != own_process().pid_space) return 0;
+  const Owner owner = owner_in(hold.token);
+  for (const pid_t child : children_of(backing.process.pid).value_or(std::vector<pid_t>{})) {
+    if (works_for(child, owner)) return child;
+  }
+  return 0;
 }
 
 /// Holds of this host, of which some live by their processes.
@@ -49,7 +54,7 @@ std::vector<Holder> local_holders(const std::vector<HoldEntry>& entries, const N
   std::vector<Hold> holds;
   for (const HoldEntry& entry : entries) {
     Hold hold = hold_from(entry, now);
-    hold.who.command_pid = command_pid_of(entry.backing);
+    hold.who.command_pid = command_pid_of(entry);
     if (lives_by_process(entry, now.lease_clock)) hold.lease_left.reset();
     holds.push_back(std::move(hold));
   }

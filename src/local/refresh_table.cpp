@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "base/escape.hpp"
-#include "local/process_group.hpp"
 #include "local/wake_fifo.hpp"
+#include "lock/work.hpp"
 
 namespace dlock {
 namespace {
 
-/// Of a command's group so many are watched at once; when one ends, the rest are looked up anew.
-constexpr std::size_t most_watched_members = 16;
+/// So many of a command's processes are watched at once; when one ends, dlock looks for the rest.
+constexpr std::size_t most_watched = 16;
 /// A waiter that has not asked for that long is looked at: it may have slept with the whole host.
 constexpr std::chrono::seconds silence_worth_a_look{60};
 
@@ -23,18 +23,20 @@ bool is_dead(const Directory& directory, const WaiterEntry& waiter) {
   return how == Reached::How::nobody || how == Reached::How::missing;
 }
 
-/// The command's group may be the script's own, and that is older than the dlock that holds.
-Work work_of(const HolderIdentity& backing) { return {backing.command, backing.process.started}; }
+Work work_of(const HoldEntry& hold) {
+  return {owner_in(hold.token), hold.backing.command, hold.backing.process.started};
+}
 
 /// Of dlock itself and, after it, of its command.
-Life life_behind(const HolderIdentity& backing, const Directory& directory) {
+Life life_behind(const HoldEntry& hold, const Directory& directory) {
+  const HolderIdentity& backing = hold.backing;
   const Life process = process_life(backing.process);
   if (process == Life::alive) return Life::alive;
   if (process == Life::unknown) {
     return listens(directory, backing.mailbox) ? Life::alive : Life::unknown;
   }
-  // A group that /proc hides has members: whose, only they know.
-  return group_life(work_of(backing)) == Life::over ? Life::over : Life::alive;
+  // Where /proc hides processes, they may be the command's.
+  return work_life(work_of(hold)) == Life::over ? Life::over : Life::alive;
 }
 
 /// Why what is unknown will stay so from here, instead of being left to the lease.
@@ -61,7 +63,8 @@ bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
   return expire_hold(table, hold, now);
 }
 
-void watch_holder(Watch& watch, const Directory& directory, const HolderIdentity& backing) {
+void watch_holder(Watch& watch, const Directory& directory, const HoldEntry& hold) {
+  const HolderIdentity& backing = hold.backing;
   const Life process = process_life(backing.process);
   if (process == Life::unknown) {
     auto reached = reach(directory, backing.mailbox);
@@ -74,9 +77,9 @@ void watch_holder(Watch& watch, const Directory& directory, const HolderIdentity
       return;
     }
   }
-  auto members = member_ends(work_of(backing), most_watched_members);
-  if (members.empty()) watch.look_again = true;
-  std::move(members.begin(), members.end(), std::back_inserter(watch.ends));
+  auto ends = work_ends(work_of(hold), most_watched);
+  if (ends.empty()) watch.look_again = true;
+  std::move(ends.begin(), ends.end(), std::back_inserter(watch.ends));
 }
 
 }  // namespace
@@ -85,7 +88,7 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
   Refreshed result;
   for (std::size_t i = 0; i < table.holds.size();) {
     HoldEntry& hold = table.holds[i];
-    const Life life = goes_by_process(hold) ? life_behind(hold.backing, directory) : Life::unknown;
+    const Life life = goes_by_process(hold) ? life_behind(hold, directory) : Life::unknown;
     if (life == Life::alive && hold.flag == Flag::held) hold.at = now;
     const bool is_left_to_lease = goes_by_process(hold) && life == Life::unknown;
     if (is_left_to_lease && left_of(hold, now) <= microseconds(0)) {
@@ -187,7 +190,7 @@ Watch watch_before(const LockTable& table, const Directory& directory, const Tok
     return watch;
   }
   for (const HoldEntry& hold : table.holds) {
-    if (goes_by_process(hold)) watch_holder(watch, directory, hold.backing);
+    if (goes_by_process(hold)) watch_holder(watch, directory, hold);
   }
   return watch;
 }

@@ -48,6 +48,8 @@ struct Token {
 };
 
 Token new_token(const Owner& owner);
+/// The owner that new_token() made `token` for: below that of the hold, where it re-entered one.
+Owner owner_in(const Token& token);
 std::optional<std::string> token_fault(std::string_view text);
 
 /// How many owners may hold a key together.

@@ -119,8 +119,9 @@ class HostView {
  public:
   virtual ~HostView() = default;
 
-  /// The command of this claim now runs as process group `group`: its hold outlives a killed dlock
-  /// until that group has gone. False if the hold has gone: then the command must not run.
+  /// The command of this claim now runs, in process group `group`: its hold outlives a killed dlock
+  /// as long as its work (lock/work.hpp). False if the hold has gone: then the command must not
+  /// run.
   virtual bool command_started(const Claim& claim, pid_t group) = 0;
 
   /// The hold lives with process `pid` from here on, no longer with the one that asked. False if

@@ -28,7 +28,7 @@ struct Now {
 struct HolderIdentity {
   bool by_process = false;  ///< Liveness::process
   ProcessId process;
-  ProcessId command;    ///< the leader of the command's process group; pid 0: none yet
+  ProcessId command;    ///< on local: the leader of its process group; pid 0: none yet
   std::string mailbox;  ///< where it listens, in the engine's words; empty: nowhere
   bool operator==(const HolderIdentity&) const = default;
 };

@@ -38,7 +38,7 @@ bool came_through_exec(int fd) {
 
 void let_go_of_caller() {
   if (setsid() < 0) throw_errno("setsid");
-  prctl(PR_SET_NAME, background_name);
+  prctl(PR_SET_NAME, keeper_name);
   if (chdir("/") < 0) throw_errno("chdir to /");
   const Fd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!nothing) throw_errno("cannot open /dev/null");

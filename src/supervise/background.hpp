@@ -4,9 +4,6 @@
 
 namespace dlock {
 
-/// What let_go_of_caller() names the process, for ps(1) and for a dlock below which it was started.
-constexpr char background_name[] = "dlock-keeper";
-
 /// For a forked child that stays when its parent has left: a session of its own without a terminal,
 /// stdin, stdout and stderr at /dev/null, `/` for a directory, and none of the caller's descriptors
 /// any more, so that no pipe, lock or file system waits for it. What dlock opened itself stays.

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,12 +36,9 @@ constexpr std::size_t child_stack_size = 64 * 1024;
 /// All that the child needs between its first instruction and exec, in memory that stays until it
 /// is reaped: it may share that with the parent, which goes on at the same time.
 struct Child::Beginning {
-  Beginning(const Program& program, const Signals& the_signals, const Terminal& terminal,
-            int the_channel, bool is_gated)
+  Beginning(const Program& program, const Signals& the_signals, int the_channel, bool is_gated)
       : image(program),
         signals(the_signals),
-        has_own_group(!terminal.shares_group()),
-        takes_terminal(terminal.given()),
         hidden_fd(program.hidden_fd),
         start_before(program.start_before),
         channel(the_channel),
@@ -50,8 +46,6 @@ struct Child::Beginning {
 
   ExecImage image;
   const Signals& signals;
-  bool has_own_group;
-  bool takes_terminal;
   int hidden_fd;
   Deadline start_before;
   /// An eventfd: the parent's 1 opens the gate before exec, errno comes back if exec fails, and
@@ -77,12 +71,6 @@ long become(Child::Beginning& beginning) {
   // namespace, and hears of this. The channel adds the word that opens the gate.
   if (raw_syscall(SYS_getppid) != beginning.parent) {
     return exec_failed_by(beginning.gated ? ESRCH - 1 : ESRCH, beginning.channel);
-  }
-  if (beginning.has_own_group) raw_syscall(SYS_setpgid);
-  if (beginning.takes_terminal) {
-    // SIGTTOU is blocked here: the kernel sends it to a group that does this from the background.
-    pid_t group = static_cast<pid_t>(raw_syscall(SYS_getpid));
-    raw_syscall(SYS_ioctl, STDIN_FILENO, TIOCSPGRP, reinterpret_cast<long>(&group));
   }
   std::uint64_t word = 0;
   if (beginning.gated && raw_syscall(SYS_read, beginning.channel, reinterpret_cast<long>(&word),
@@ -127,21 +115,15 @@ Child::Child(ProcessTree the_tree, Terminal the_terminal, pid_t pid, Fd channel,
     : tree(std::move(the_tree)),
       terminal(std::move(the_terminal)),
       pid_(pid),
-      group_(terminal.shares_group() ? getpgrp() : pid),
       pidfd_(open_pidfd(pid)),
       channel_(std::move(channel)),
       beginning_(std::move(beginning)),
-      started_at_(BootClock::now()) {
-  // Here and in the child, as either may run first; fails once the child has executed.
-  if (!terminal.shares_group()) setpgid(pid_, pid_);
-  terminal.forked(group_);
-}
+      started_at_(BootClock::now()) {}
 
 Child::Child(Child&& other) noexcept
     : tree(std::move(other.tree)),
       terminal(std::move(other.terminal)),
       pid_(other.pid_),
-      group_(other.group_),
       pidfd_(std::move(other.pidfd_)),
       channel_(std::move(other.channel_)),
       beginning_(std::move(other.beginning_)),
@@ -154,12 +136,16 @@ Child::~Child() {
   pollfd end{fd(), POLLIN, 0};
   poll(&end, 1, 1000);  // no longer: it may be stuck in the kernel
   waitid(P_PID, static_cast<id_t>(pid_), nullptr, WEXITED | WNOHANG);
-  terminal.take_back();
 }
 
-void Child::send(int signal) const {
-  if (!shares_group()) kill(-group_, signal);
-  if (shares_group() || getpgid(pid_) != group_) kill(pid_, signal);
+void Child::send(int signal, bool own_group_has_it) const {
+  const pid_t own = getpgrp();
+  const pid_t moved_to = getpgid(pid_);
+  const auto hears = [&](pid_t group) {
+    return group == own ? !own_group_has_it : group == moved_to;
+  };
+  if (hears(moved_to)) kill(pid_, signal);
+  tree.signal(signal, [&](pid_t pid) { return pid != pid_ && hears(getpgid(pid)); });
 }
 
 std::optional<int> Child::stopped() const {
@@ -194,14 +180,12 @@ std::optional<int> Child::exec_error() const {
   return static_cast<int>(error);
 }
 
-Child start(const Program& program, Signals& signals,
-            const std::function<void(pid_t)>& before_exec) {
+Child start(const Program& program, Signals& signals, const std::function<void()>& before_exec) {
   Fd channel(eventfd(0, EFD_CLOEXEC));
   if (!channel) throw_errno("cannot start the command: eventfd");
   const bool gated = static_cast<bool>(before_exec);
   Terminal terminal;
-  auto beginning =
-      std::make_unique<Child::Beginning>(program, signals, terminal, channel.get(), gated);
+  auto beginning = std::make_unique<Child::Beginning>(program, signals, channel.get(), gated);
   ProcessTree tree;
   signals.hear_all();
   const pid_t pid = fork_child(*beginning);
@@ -209,7 +193,7 @@ Child start(const Program& program, Signals& signals,
   const int gate = channel.get();
   Child child(std::move(tree), std::move(terminal), pid, std::move(channel), std::move(beginning));
   if (gated) {
-    before_exec(child.group());
+    before_exec();
     const std::uint64_t open = 1;
     if (write(gate, &open, sizeof open) != sizeof open) throw_errno("cannot start the command");
   }

@@ -25,7 +25,8 @@ struct ChildEnd {
 };
 
 /// The process that runs the command, direct child of dlock and unreaped until `reap`, so that its
-/// number and its group's cannot come to mean another. It dies with SIGKILL when the thread that
+/// number cannot come to mean another. As below any other program it is in dlock's process group,
+/// and in the foreground of a terminal when dlock is. It dies with SIGKILL when the thread that
 /// started it ends. Destroyed unreaped, it is killed.
 class Child {
  public:
@@ -38,16 +39,14 @@ class Child {
   ~Child();
 
   pid_t pid() const { return pid_; }
-  /// The process group the command runs in, which is dlock's own in a pipeline on a terminal.
-  pid_t group() const { return group_; }
-  bool shares_group() const { return terminal.shares_group(); }
   Deadline started_at() const { return started_at_; }
 
   /// Readable when it has ended: a pidfd.
   int fd() const { return pidfd_.get(); }
-  /// To the child, wherever it has moved, and to all in the group that it was given, if that is its
-  /// own.
-  void send(int signal) const;
+  /// To the child, and to all it has started that is in dlock's process group, as the child is at
+  /// first, or in the one that the child has moved to. A signal that `own_group_has_it`, as the
+  /// terminal sends it, goes to the latter only.
+  void send(int signal, bool own_group_has_it = false) const;
   /// The signal that stopped it, told once for each stop.
   std::optional<int> stopped() const;
   bool ended() const;
@@ -61,7 +60,6 @@ class Child {
   std::optional<int> exec_error() const;
 
   pid_t pid_;
-  pid_t group_;
   Fd pidfd_;
   Fd channel_;
   std::unique_ptr<Beginning> beginning_;  ///< the child may still be at it
@@ -70,9 +68,9 @@ class Child {
 };
 
 /// Forks and executes; called from the main thread, which then stays. If `before_exec` is there,
-/// the command's first instruction waits for it: it gets the process group, and may throw. Whether
+/// the command's first instruction waits for it, and it may throw. Whether
 /// the exec succeeded is told by ChildEnd. Error{host_refused} if there can be no new process.
 Child start(const Program& program, Signals& signals,
-            const std::function<void(pid_t)>& before_exec = {});
+            const std::function<void()>& before_exec = {});
 
 }  // namespace dlock

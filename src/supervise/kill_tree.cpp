@@ -1,5 +1,6 @@
 #include "supervise/kill_tree.hpp"
 
+#include <csignal>
 #include <optional>
 
 #include "base/wait.hpp"
@@ -42,15 +43,15 @@ std::vector<Survivor> kill_tree(Child& child, Signals& signals) {
   child.tree.release_spares();
   std::optional<KernelReaps> kernel_reaps;
   for (bool first = true; true; first = false) {
-    child.send(SIGKILL);
-    // Not before the child has ended: its number, which is its group's, stays taken. From then on
-    // there are no zombies, which a family that forks on and on makes faster than dlock reaps them.
+    kill(child.pid(), SIGKILL);
+    // Not before the child has ended: its number stays taken. From then on there are no zombies,
+    // which a family that forks on and on makes faster than dlock reaps them.
     if (!kernel_reaps && ended_within(child, sweep_interval)) {
       kernel_reaps.emplace();
       reap_all_until(child, give_up);
     }
     if (!first) child.tree.freeze();
-    const auto refused = child.tree.signal(SIGKILL, 0);
+    const auto refused = child.tree.signal(SIGKILL);
     if (!refused.empty()) last_resort.kill(refused);
     if (is_gone(child)) return {};
     if (BootClock::now() >= give_up) return child.tree.survivors();

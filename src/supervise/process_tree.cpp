@@ -40,7 +40,7 @@ std::string owner_of(pid_t pid) {
 
 /// A process of dlock's own in the background falls to us like any orphan, but belongs to the
 /// script that it keeps locks for: to wait for it may be to wait for ourselves.
-bool is_of_the_command(pid_t child) { return command_name(child) != background_name; }
+bool is_of_the_command(pid_t child) { return command_name(child) != keeper_name; }
 
 bool is_reapable(pid_t child) {
   siginfo_t end{};
@@ -73,7 +73,7 @@ std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& preexi
   return tree;
 }
 
-bool send(const Descendant& found, int signal, pid_t reaper) {
+bool send(const Descendant& found, int signal, const std::set<pid_t>& others) {
   const Fd handle = open_pidfd(found.pid);
   if (!handle) {
     // Without a descriptor to be had: a child of our own keeps its number until we reap it.
@@ -82,7 +82,7 @@ bool send(const Descendant& found, int signal, pid_t reaper) {
   }
   const auto now = stat_of(found.pid);
   // What /proc hides is another user's, so that the kernel refuses the signal.
-  if (now && now->parent != found.parent && now->parent != reaper) return true;
+  if (now && now->parent != found.parent && !others.contains(now->parent)) return true;
   return send_signal(handle, signal) || errno != EPERM;
 }
 
@@ -109,14 +109,16 @@ ProcessTree::ProcessTree() : root_(getpid()) {
 ProcessTree::ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children)
     : root_(dlock), preexisting_children_(std::move(preexisting_children)) {}
 
-std::vector<Descendant> ProcessTree::signal(int signal, pid_t except_group) const {
-  // All are found before the first is sent anything, and the lowest come first: who ends leaves
-  // its children to us, where nobody would look for them any more.
+std::vector<Descendant> ProcessTree::signal(int signal,
+                                            const std::function<bool(pid_t)>& hears) const {
+  // All are found before the first is sent anything, and parents come first: a shell whose child
+  // ends before it hears of the end goes on with its next command.
   const auto tree = all();
+  std::set<pid_t> reapers{root_};
+  for (const Descendant& found : tree) reapers.insert(found.pid);
   std::vector<Descendant> refused;
-  for (auto found = tree.rbegin(); found != tree.rend(); ++found) {
-    const bool excepted = except_group != 0 && getpgid(found->pid) == except_group;
-    if (!excepted && !send(*found, signal, root_)) refused.push_back(*found);
+  for (const Descendant& found : tree) {
+    if (hears(found.pid) && !send(found, signal, reapers)) refused.push_back(found);
   }
   return refused;
 }
@@ -129,7 +131,7 @@ void ProcessTree::freeze() const {
     told_before = told.size();
     // Top down, so that who forks is stopped before its children are listed.
     descendants_of(root_, preexisting_children_, [&](const Descendant& found) {
-      if (told.insert(found.pid).second) send(found, SIGSTOP, root_);
+      if (told.insert(found.pid).second) send(found, SIGSTOP, {root_});
     });
   } while (told.size() > told_before && BootClock::now() < give_up);
 }

@@ -25,9 +25,9 @@ std::vector<Descendant> descendants_of(
     const std::function<void(const Descendant&)>& visit = [](const Descendant&) {});
 
 /// Sends through a pidfd, which names the process that has the number at the moment of opening. It
-/// is the one found if its parent is still the same, or if it has become an orphan that fell to
-/// `reaper`. False if it is there but not ours to signal.
-bool send(const Descendant& found, int signal, pid_t reaper);
+/// is the one found if its parent is still the same, or one of `others`, to whom orphans fall.
+/// False if it is there but not ours to signal.
+bool send(const Descendant& found, int signal, const std::set<pid_t>& others);
 
 /// While it lives this process runs before others, if it may (root): a family that forks on and on
 /// takes the processors from whoever is to end it.
@@ -63,9 +63,10 @@ class ProcessTree {
   ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children);
   ProcessTree(ProcessTree&&) = default;
 
-  /// Sends `signal` to all of it that is not in process group `except_group`, each process through
-  /// a pidfd that was checked to be the one found. Returns who is not ours to signal.
-  std::vector<Descendant> signal(int signal, pid_t except_group) const;
+  /// Sends `signal` to all of it that `hears` admits, each process through a pidfd that was checked
+  /// to be the one found. Returns those that are not ours to signal.
+  std::vector<Descendant> signal(
+      int signal, const std::function<bool(pid_t)>& hears = [](pid_t) { return true; }) const;
 
   /// Sends SIGSTOP until nobody is found who had not been sent it: then nobody forks any more, but
   /// for those who are not ours to signal. Gives up after a tenth of a second.
@@ -86,7 +87,7 @@ class ProcessTree {
 
   /// Who is left right below dlock, beside `child`. If `nobody`, and `child` has ended too, then
   /// nothing of the tree is alive, for orphans come up to us. Reaps whoever has ended, but never
-  /// `child`: its number, which is its group's, stays taken.
+  /// `child`: its number stays taken.
   enum class Beside {
     nobody,
     somebody,  ///< or /proc does not tell; SIGCHLD tells when to ask again

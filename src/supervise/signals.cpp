@@ -19,8 +19,8 @@ namespace {
 constexpr int untouched_signals[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
                                      SIGILL,  SIGTRAP, SIGABRT, SIGSYS};
 
-/// Blocked and never told. TTOU: taking the terminal back is a background group's tcsetpgrp.
-/// TTIN: dlock stops with its child, not before it.
+/// Blocked and never told. TTIN and TTOU, which the kernel sends to the whole group: dlock stops
+/// with its child, not before it.
 constexpr int silenced_signals[] = {SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
 
 /// Without effect on a process that does not ask for them, so only a child is told.
@@ -124,11 +124,10 @@ bool stop_by(int signal, Stop what) {
   return sigismember(&pending, SIGCONT) == 1;
 }
 
-void die_of(int signal, bool whole_job) {
+void die_of(int signal) {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0);  // the limit does not bind a core_pattern that is a pipe
-  if (whole_job) kill(0, signal);
   ::signal(signal, SIG_DFL);
   sigset_t only;
   sigemptyset(&only);

@@ -74,8 +74,6 @@ enum class Stop { myself, whole_job };
 bool stop_by(int signal, Stop what);
 
 /// Dies of `signal`, as the child did, but leaves no core dump: the child's is the one that tells.
-/// With `whole_job` dlock's process group gets the signal, too: a script without job control ends
-/// at ^C only if it gets the signal itself.
-[[noreturn]] void die_of(int signal, bool whole_job = false);
+[[noreturn]] void die_of(int signal);
 
 }  // namespace dlock

@@ -15,8 +15,6 @@ using Reason = Ending::Reason;
 /// How often the rest of a tree is looked at without a SIGCHLD.
 constexpr milliseconds rest_interval{1000};
 
-bool is_interrupt(int signal) { return signal == SIGINT || signal == SIGQUIT; }
-
 class Supervisor {
  public:
   Supervisor(Child& child, Signals& signals, const Terms& terms)
@@ -39,17 +37,13 @@ class Supervisor {
   void reap_adopted();
   void pass_on(const Signals::Event& event);
   void pass_on_to_rest(const Signals::Event& event);
-  void continue_child();
   void stop_with_child(int signal);
-  void go_on_without_terminal(bool wants_terminal);
 
-  void take_terminal_back();
   Ending ended_by_itself(const ChildEnd& end);
   Ending stop(Reason why);
   Deadline kill_deadline(Deadline stopped_at) const;
   void let_it_end(Deadline stopped_at);
   bool tree_gone();
-  void signal_tree(int signal, bool sent_to_own_group = false) const;
 
   Child& child_;
   Signals& signals_;
@@ -61,12 +55,8 @@ class Supervisor {
   bool more_ended_ = false;  ///< adopted ones, that are not reaped yet
   /// Came when a deadline was over, which is looked at first.
   std::optional<Signals::Event> unheard_;
-  bool told_of_no_terminal_ = false;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
   bool end_is_told_ = false;     ///< by the child's pidfd
-  bool had_terminal_ = false;    ///< the child, when it ended
-  int passed_on_ = 0;            ///< the interrupt that dlock has passed on last
-  Deadline passed_on_at_{};
 };
 
 Ending Supervisor::run() {
@@ -87,7 +77,6 @@ Ending Supervisor::run() {
 std::optional<ChildEnd> Supervisor::end() {
   if (!terms_.wait_tree) return child_.reap();
   if (!child_.ended()) return std::nullopt;
-  if (!only_rest_left_) take_terminal_back();
   only_rest_left_ = true;
   if (!tree_gone()) return std::nullopt;
   return child_.reap();
@@ -172,79 +161,40 @@ void Supervisor::reap_adopted() {
 
 void Supervisor::pass_on(const Signals::Event& event) {
   if (only_rest_left_) return pass_on_to_rest(event);
-  if (event.number == SIGCONT) return continue_child();
-  // The terminal has sent it to the whole group already.
-  if (event.from_terminal && child_.shares_group()) return;
-  child_.send(event.number);
-  if (!is_interrupt(event.number)) return;
-  passed_on_ = event.number;
-  passed_on_at_ = BootClock::now();
+  const bool own_group_has_it = event.from_terminal;
+  child_.send(event.number, own_group_has_it);
 }
 
-/// The terminal is dlock's again by then, so it is here that ^Z stops the job.
 void Supervisor::pass_on_to_rest(const Signals::Event& event) {
-  signal_tree(event.number, event.from_terminal && child_.shares_group());
-  // A process that has stopped, as it touched the terminal that is dlock's now, hears nothing else.
-  if (ends_waiting(event.number)) signal_tree(SIGCONT);
+  const pid_t own = getpgrp();
+  child_.tree.signal(event.number,
+                     [&](pid_t pid) { return !event.from_terminal || getpgid(pid) != own; });
+  // A process that has stopped, as it touched the terminal, hears nothing else.
+  if (ends_waiting(event.number)) child_.tree.signal(SIGCONT);
   if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
   if (terms_.before_stop) terms_.before_stop();
   if (!stop_by(SIGTSTP, Stop::whole_job)) raise(SIGCONT);  // nobody else would continue them
-}
-
-void Supervisor::continue_child() {
-  if (!stopping_) child_.terminal.give_again();
-  child_.send(SIGCONT);
 }
 
 /// The child was stopped: by ^Z, for touching the terminal from the background, or by somebody.
 /// A job is stopped as a whole, so that the shell sees it and gets its terminal back. When it is
 /// continued we hear SIGCONT, after the deadlines have been looked at.
 void Supervisor::stop_with_child(int signal) {
-  Terminal& terminal = child_.terminal;
-  const bool had_terminal = terminal.given();
-  if (signal == SIGSTOP && !had_terminal) return;  // the child's affair: the lock stays held
-  if (!terminal.exists()) return;
+  if (!child_.terminal.exists()) return;
+  if (signal == SIGSTOP && !child_.terminal.in_front()) return;  // the child's affair: dlock renews
   const bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
-  if (wants_terminal && terminal.give()) return child_.send(SIGCONT);
-  terminal.take_back();
+  if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
   if (terms_.before_stop) terms_.before_stop();
   // That took its time: a shell that has brought the job forward meanwhile will not do so again.
-  const bool in_front = wants_terminal && terminal.give();
-  const bool was_stopped =
-      !in_front && stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
-  // Nobody would ever continue us, nor the child; this way it passes the deadlines, too.
-  if (in_front || (!was_stopped && had_terminal)) raise(SIGCONT);
-  if (!in_front && !was_stopped && !had_terminal) go_on_without_terminal(wants_terminal);
-}
-
-/// Nobody can continue the job: without dlock the kernel would not have stopped the child, and
-/// where it wanted the terminal it would have failed. HUP and CONT are what the kernel sends to a
-/// stopped process group that is left without a shell. Once, for a child that ignores HUP would be
-/// stopped again at once.
-void Supervisor::go_on_without_terminal(bool wants_terminal) {
-  if (wants_terminal && std::exchange(told_of_no_terminal_, true)) return;
-  if (wants_terminal) child_.send(SIGHUP);
-  child_.send(SIGCONT);
-}
-
-void Supervisor::take_terminal_back() {
-  had_terminal_ = had_terminal_ || child_.terminal.given();
-  child_.terminal.take_back();
+  if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
+  stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
 }
 
 Ending Supervisor::ended_by_itself(const ChildEnd& end) {
-  take_terminal_back();
-  const int signal = end.signal.value_or(0);
-  // One that was passed on may be what the child dies of when it has cleaned up. How long that
-  // takes has nothing to do with the grace of a lost lock.
-  constexpr std::chrono::seconds cleaning_up{10};
-  const bool by_dlock =
-      signal == passed_on_ && BootClock::now() < later(passed_on_at_, cleaning_up);
-  const bool by_terminal = had_terminal_ && is_interrupt(signal) && !by_dlock;
   const Reason why = end.exec_error ? Reason::not_started
                      : end.signal   ? Reason::signalled
                                     : Reason::exited;
-  return {why, end, loss_noticed_, {}, by_terminal};
+  return {why, end, loss_noticed_, {}};
 }
 
 /// From here on the outcome is fixed, whatever the child still does.
@@ -256,7 +206,6 @@ Ending Supervisor::stop(Reason why) {
   const bool by_itself = tree_gone();
   auto survivors = by_itself ? std::vector<Survivor>{} : kill_tree(child_, signals_);
   Ending ending{why, child_.reap().value_or(ChildEnd{}), loss_noticed_, std::move(survivors)};
-  child_.terminal.take_back();
   child_.terminal.reset_modes();
   return ending;
 }
@@ -270,8 +219,8 @@ Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
 /// The grace: all of the tree is asked to end, and waited for.
 void Supervisor::let_it_end(Deadline stopped_at) {
   if (BootClock::now() >= kill_deadline(stopped_at)) return;
-  signal_tree(terms_.stop_signal);
-  signal_tree(SIGCONT);
+  child_.tree.signal(terms_.stop_signal);
+  child_.tree.signal(SIGCONT);
   while (BootClock::now() < kill_deadline(stopped_at) && !tree_gone()) {
     // A pidfd stays readable, so only SIGCHLD tells of what ends besides and after the child.
     pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
@@ -287,14 +236,6 @@ bool Supervisor::tree_gone() {
   const auto others = child_.tree.beside(child_.pid());
   if (others == ProcessTree::Beside::unclear) look_again_ = true;
   return others == ProcessTree::Beside::nobody;
-}
-
-void Supervisor::signal_tree(int signal, bool sent_to_own_group) const {
-  // A group is told at once, for those who fork meanwhile, but never the one we are in. It comes
-  // last, see ProcessTree::signal.
-  const bool group_is_told = sent_to_own_group || !child_.shares_group();
-  child_.tree.signal(signal, group_is_told ? child_.group() : 0);
-  if (!child_.shares_group()) kill(-child_.group(), signal);
 }
 
 }  // namespace

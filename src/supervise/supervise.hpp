@@ -70,9 +70,6 @@ struct Ending {
   bool loss_noticed = false;
   /// What could not be killed; the lock must lapse then, not be released.
   std::vector<Survivor> survivors;
-  /// The child died of SIGINT or SIGQUIT while it had the terminal, and dlock had not passed that
-  /// on: ^C reaches the process group in the foreground alone, which is not dlock's then.
-  bool by_terminal = false;
 };
 
 /// Waits for the child, passing signals on (to all that is left, once only its descendants are),

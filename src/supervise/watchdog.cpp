@@ -10,6 +10,7 @@
 #include <limits>
 #include <new>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -44,11 +45,12 @@ class Watchdog::Guard {
  public:
   /// `preexisting_children` were dlock's before the child.
   Guard(pid_t dlock, const Fd& dlock_end, Shared& shared,
-        const std::vector<pid_t>& preexisting_children)
+        const std::vector<pid_t>& preexisting_children, std::function<std::vector<pid_t>()> work)
       : dlock_(dlock),
         dlock_end_(dlock_end),
         shared_(shared),
-        tree_(dlock, with_this_process(preexisting_children)) {}
+        tree_(dlock, with_this_process(preexisting_children)),
+        work_(std::move(work)) {}
 
   [[noreturn]] void watch() const {
     pollfd end[] = {{dlock_end_.get(), POLLIN, 0}};
@@ -58,7 +60,7 @@ class Watchdog::Guard {
       kill_tree();
       poll_until(end, never);
     }
-    if (shared_.group > 0) kill(-shared_.group, SIGKILL);
+    kill_orphans();
     _exit(0);
   }
 
@@ -88,12 +90,17 @@ class Watchdog::Guard {
       });
       if (left.empty()) return;
       shared_.has_killed = true;
-      // Reaped by a dlock that runs, the child no longer keeps its group's number from others.
-      const bool group_is_there = std::any_of(left.begin(), left.end(), [&](const auto& each) {
-        return getpgid(each.pid) == shared_.group;
-      });
-      if (shared_.group > 0 && group_is_there) kill(-shared_.group, SIGKILL);
-      tree_.signal(SIGKILL, 0);
+      tree_.signal(SIGKILL);
+      poll_until({}, later(BootClock::now(), hunt_interval));
+    }
+  }
+
+  /// dlock has ended, and its tree has another parent.
+  void kill_orphans() const {
+    const Deadline give_up = later(BootClock::now(), max_kill_time);
+    const Hurry hurry;
+    for (auto left = work_(); !left.empty() && BootClock::now() < give_up; left = work_()) {
+      for (const pid_t pid : left) kill(pid, SIGKILL);
       poll_until({}, later(BootClock::now(), hunt_interval));
     }
   }
@@ -102,9 +109,11 @@ class Watchdog::Guard {
   const Fd& dlock_end_;
   Shared& shared_;
   ProcessTree tree_;
+  const std::function<std::vector<pid_t>()> work_;
 };
 
-Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost) {
+Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost,
+                   std::function<std::vector<pid_t>()> work) {
   void* page =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) throw_errno("cannot start the watchdog: mmap");
@@ -119,7 +128,7 @@ Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost) {
       setsid();
       prctl(PR_SET_NAME, "dlock-watchdog");
       close_all_but(dlock_end.get());
-      Guard(dlock, dlock_end, *shared_, preexisting_children).watch();
+      Guard(dlock, dlock_end, *shared_, preexisting_children, std::move(work)).watch();
     } catch (...) {
       _exit(1);  // never into the code of the one that was forked
     }

@@ -3,6 +3,8 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
@@ -10,23 +12,23 @@
 namespace dlock {
 
 /// A second process that does what dlock cannot do while it is itself stopped or stuck: nothing of
-/// the child runs after the moment when it must be gone. If dlock is killed, it kills the child's
-/// process group, of which the kernel ends the child alone. It has a session of its own, so that
-/// whatever is done to dlock's job or terminal does not reach it, and keeps no fd of the caller.
+/// the child runs after the moment when it must be gone. If dlock is killed, the kernel
+/// ends the child only, and the watchdog what the child has started. It has a session of its own,
+/// so that whatever is done to dlock's job or terminal does not reach it, and keeps no fd of the
+/// caller.
 class Watchdog {
  public:
   /// Forks: called from a process of one thread, before the child exists. Nothing of the child may
-  /// run after `gone_by`, and `kill_cost` before that it is killed. Throws Error{host_refused} if
-  /// there can be no process.
-  Watchdog(Deadline gone_by, milliseconds kill_cost);
+  /// run after `gone_by`, and `kill_cost` before that it is killed. `work` finds the processes of
+  /// the child where dlock's children are no longer below it. Throws Error{host_refused} if there
+  /// can be no process.
+  Watchdog(Deadline gone_by, milliseconds kill_cost, std::function<std::vector<pid_t>()> work);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
   /// Where `gone_by` is read, on BootClock; whoever renews moves it on, from any thread.
   std::atomic<BootClock::rep>& gone_by() { return shared_->gone_by; }
-  /// The child runs as this process group, which is not dlock's own.
-  void child_started(pid_t group) { shared_->group = group; }
   /// If the child, this process, ends by itself, what it started may outlive the lease.
   void spare_rest_of(pid_t child) { shared_->leaves_rest = child; }
   /// From now on, and before spare_rest_of(), nothing is spared: dlock stops the child with all
@@ -42,7 +44,6 @@ class Watchdog {
   struct Shared {
     std::atomic<BootClock::rep> gone_by;
     const milliseconds kill_cost;
-    std::atomic<pid_t> group{0};
     std::atomic<pid_t> leaves_rest{0};
     std::atomic<bool> has_killed{false};
   };

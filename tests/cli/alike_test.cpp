@@ -57,6 +57,10 @@ const Script scripts[] = {
     {"x=$($W sh -c 'echo inside; exit 4'); echo \"$x $?\"", {}},
     {"while read -r n; do $W echo \"line $n\" </dev/null; done <<< $'1\\n2'", {}},
     {"$W sh -c 'sleep 0.1; exit 6' & wait $!; echo $?", {}},
+    {"$W setsid sh -c 'sleep 0.1; exit 9'; echo $?; $W perl -e 'setpgrp(0, 0); exit(getpgrp(0) != "
+     "$$)'; echo "
+     "$?",
+     {}},
     {"trap '' INT TERM; $W sh -c 'kill -INT $$; kill -TERM $$; echo ignored'; echo $?",
      {{"timeout", "130\nexit code 0"}}},
 };
@@ -162,6 +166,28 @@ bool leaves_sigurg_ignored() {
 TEST_CASE("alike: an ignored SIGURG stays so, though the wait for a lock's file has used it") {
   // dlock waits for five seconds, and a busy machine may be that late.
   CHECK(in_one_of(3, leaves_sigurg_ignored));
+}
+
+TEST_CASE("alike: KILL to a job's process group, as agents of CI send it, leaves nothing of it") {
+  const Place place(Engine::local);
+  auto all = wrappers(place);
+  all["guard"] = dlock_path() + " guard --state " + (place.dir() / "seen") + " --fence 1 --";
+  all.erase("timeout");  // it leaves the group
+  for (const auto& [name, wrapper] : all) {
+    CAPTURE(name);
+    ProcessOptions options;
+    options.env["W"] = wrapper;
+    options.env["DLOCK_SERVER"] = place.url();
+    const std::string job = "$W sh -c 'trap \"\" TERM; sleep 60 & echo $!; wait'; echo went-on";
+    Process process({"sh", "-c", job}, clean(options));
+    REQUIRE(eventually([&] { return process.out().ends_with("\n"); }));
+    const pid_t helper = std::stoi(process.out());
+    kill(-process.pid(), SIGTERM);
+    kill(-process.pid(), SIGKILL);
+    process.wait();
+    CHECK(eventually([&] { return !is_alive(helper); }));
+    CHECK(eventually([&] { return place.is_free("a"); }));
+  }
 }
 
 /// As a terminal does it: to the shell and all that it waits for. timeout leaves the group.

@@ -146,7 +146,7 @@ void term_at_any_moment(const Scene& scene, bool on_server) {
 
 }  // namespace
 
-TEST_CASE("local: the next runs within 50 ms of the end of a killed holder's process group") {
+TEST_CASE("local: the next runs within 50 ms of the end of a killed holder's last process") {
   std::vector<milliseconds> late;
   for (int i = 0; i < 5; ++i) late.push_back(from_the_end_of_the_group());
   CHECK(median(late) <= stretched(milliseconds(50)));

@@ -190,7 +190,7 @@ TEST_CASE("watchdog: dlock is stopped in the grace: what the command leaves behi
   CHECK(dlock.wait().exit_code == 79);
 }
 
-TEST_CASE("watchdog: dlock is killed: the command's whole process group goes with it") {
+TEST_CASE("watchdog: dlock is killed: all that the command has started goes with it") {
   takes_the_group_along(RedisScene());
   LocalScene local;
   takes_the_group_along(local);

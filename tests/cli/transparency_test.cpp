@@ -56,12 +56,12 @@ void check_same(const Place& place, const std::string& around,
   CHECK(below.err == direct.err);
   CHECK(count_lines(direct.out) > 80);
 
-  // All that dlock takes away: a child without a terminal gets a group of its own and dies with it.
-  CHECK(beside(direct.out, below.out) == "dies with its parent of 0\nleads its group 0\n");
+  // All that dlock takes away: its child dies with it.
+  CHECK(beside(direct.out, below.out) == "dies with its parent of 0\n");
   const std::regex value("(env DLOCK_[A-Z]*)=.*");
   CHECK(std::regex_replace(beside(below.out, direct.out), value, "$1") ==
         "env DLOCK_FENCE\nenv DLOCK_KEY\nenv DLOCK_OWNER\n"
-        "dies with its parent of 9\nleads its group 1\n");
+        "dies with its parent of 9\n");
 }
 
 /// Whatever else a process hands down.

@@ -109,11 +109,11 @@ TEST_CASE("tree: what cannot be killed is named, and the lock is left to lapse")
     CHECK(!places[i].is_free("a"));
     CHECK(result.exit_code == 124);
     const std::string pid = result.out.substr(0, result.out.find('\n'));
-    const std::string until = places[i].is_local() ? "process group " + pid : "its lease";
+    const std::string end = places[i].is_local() ? "when that does" : "with its lease";
     CHECK(holds(result.err, "could not kill pid " + pid +
                                 " (sh), in uninterruptible sleep or frozen: the lock is not "
-                                "released, and ends with " +
-                                until + "\n"));
+                                "released, and ends " +
+                                end + "\n"));
     CHECK(holds(result.err, R"("outcome":"max-hold","exit_code":124,"child_exit":null)"));
   }
   freezer.write("freezer.state", "THAWED");
@@ -145,8 +145,7 @@ TEST_CASE("tree: on local: what became root and left the group keeps the lock un
   const std::string pid = result.out.substr(0, result.out.find('\n'));
   CHECK(holds(result.err, "could not kill pid " + pid +
                               " (sleep), owned by root: the lock is not "
-                              "released, and ends with process group " +
-                              pid + "\n"));
+                              "released, and ends when that does\n"));
   CHECK(run_dlock({"-n", "--", "true"}).exit_code == 75);
   REQUIRE(is_alive(std::stoi(pid)));
   kill(std::stoi(pid), SIGKILL);

@@ -3,7 +3,7 @@
 //   lost=FILE     the loss is told when FILE is there    keep=1       the child runs on then
 //   grace=MS  stop=SIGNUMBER  max-hold=MS  hide=FD  env=NAME=VALUE
 //   wait-tree=1   the end is that of all descendants
-//   gate=FILE     the process group is written there, slowly, before the command begins
+//   gate=FILE     a line is written there, slowly, before the command begins
 //   start-before=MS   the command is not begun later than that; waits=MS   so long before its start
 //   stops-with=FILE   a job stops when FILE is there
 // Its last line on stderr says how it ended; its exit code is dlock's.
@@ -55,9 +55,9 @@ milliseconds duration(const Options& options, const std::string& name) {
   return milliseconds(found == options.end() ? 0 : std::stol(found->second));
 }
 
-void slowly_write(const std::string& file, pid_t group) {
+void slowly_write(const std::string& file) {
   usleep(50'000);
-  std::ofstream(file) << group << '\n';
+  std::ofstream(file) << "recorded\n";
 }
 
 void report(const Ending& ending, Deadline gone_by) {
@@ -78,7 +78,7 @@ int leave(const Ending& ending) {
     case Ending::Reason::not_started:
       return *ending.child.exec_error == ENOENT ? 127 : 126;
     case Ending::Reason::signalled:
-      die_of(*ending.child.signal, ending.by_terminal);
+      die_of(*ending.child.signal);
     case Ending::Reason::exited:
       break;
   }
@@ -111,8 +111,8 @@ int supervised(const Options& options, Program program) {
     while (!file.empty() && access(file.c_str(), F_OK) != 0) usleep(1000);
   };
 
-  std::function<void(pid_t)> gate;
-  if (options.contains("gate")) gate = [&](pid_t group) { slowly_write(text("gate"), group); };
+  std::function<void()> gate;
+  if (options.contains("gate")) gate = [&] { slowly_write(text("gate")); };
   if (options.contains("start-before")) {
     program.start_before = later(BootClock::now(), duration(options, "start-before"));
   }

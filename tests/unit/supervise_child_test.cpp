@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -205,9 +206,8 @@ TEST_CASE("every signal is passed on, however often it comes") {
 TEST_CASE("a command that has moved to another process group gets every signal, and gets it once") {
   const TempDir dir;
   const std::string lost = dir / "lost";
-  // Into dlock's group.
   const std::string script =
-      "$| = 1; setpgrp(0, getpgrp(getppid)) or die; $SIG{USR1} = sub { print \"usr1\\n\" };"
+      "$| = 1; setpgrp(0, 0) or die; $SIG{USR1} = sub { print \"usr1\\n\" };"
       "$SIG{TERM} = sub { print \"term\\n\"; $ends = 1 }; print \"ready\\n\";"
       "sleep 1 until $ends; sleep 1; exit 7";
   auto dlock = Process(supervised({"perl", "-e", script}, {"lost=" + lost, "grace=20000"}));
@@ -220,17 +220,24 @@ TEST_CASE("a command that has moved to another process group gets every signal, 
   CHECK(says(result, "lost code=7"));
 }
 
-TEST_CASE("without a terminal SIGTSTP stops the child alone, and SIGCONT continues it") {
-  auto dlock = Process(supervised(shell("echo $$; exec sleep 60")));
-  REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }));
-  const pid_t command = std::stoi(dlock.out());
-  dlock.signal(SIGTSTP);
+TEST_CASE("without a terminal SIGTSTP stops the child only, and SIGCONT continues it") {
+  // With job control, for the kernel stops nobody whom no shell could continue.
+  const auto words = supervised(shell("echo $PPID $$; exec sleep 60"));
+  std::vector<std::string> job{"bash", "-c", "set -m; \"$@\" & wait $!; exit $?", "bash"};
+  job.insert(job.end(), words.begin(), words.end());
+  auto shell = Process(job);
+  REQUIRE(eventually([&] { return shell.out().ends_with("\n"); }));
+  std::istringstream pids(shell.out());
+  pid_t dlock = 0;
+  pid_t command = 0;
+  pids >> dlock >> command;
+  kill(dlock, SIGTSTP);
   CHECK(eventually([&] { return is_in_state('T', command); }));
-  dlock.signal(SIGCONT);
+  kill(dlock, SIGCONT);
   CHECK(eventually([&] { return is_in_state('S', command); }));
-  CHECK(eventually([&] { return is_in_state('S', dlock.pid()); }));
-  dlock.signal(SIGTERM);
-  CHECK(dlock.wait().signal == SIGTERM);
+  CHECK(eventually([&] { return is_in_state('S', dlock); }));
+  kill(dlock, SIGTERM);
+  CHECK(shell.wait().exit_code == 128 + SIGTERM);
 }
 
 TEST_CASE("a signal ignored on entry is not heard, one that is not is") {
@@ -259,14 +266,41 @@ TEST_CASE("kill -9 of dlock takes the command with it") {
   CHECK(eventually([&] { return !is_alive(command); }));
 }
 
-TEST_CASE("the command's first instruction waits until its process group is recorded") {
+TEST_CASE("the command's first instruction waits until the command is recorded") {
   const TempDir dir;
-  const auto result =
-      run(supervised(shell("cat " + (dir / "gate") + "; cut -d' ' -f5 /proc/$$/stat"),
-                     {"gate=" + (dir / "gate")}));
-  const auto first = result.out.substr(0, result.out.find('\n') + 1);
-  CHECK_FALSE(first.empty());
-  CHECK(result.out == first + first);
+  const auto result = run(supervised(shell("cat " + (dir / "gate")), {"gate=" + (dir / "gate")}));
+  CHECK(result.out == "recorded\n");
+}
+
+TEST_CASE("the command is in dlock's process group and session, and no leader of one") {
+  const std::string parents_and_own =
+      "for pid in $PPID $$; do read -r p c s pp group session rest "
+      "</proc/$pid/stat; echo $group $session; done; ";
+  const auto result = run(supervised(shell(parents_and_own + "exec setsid echo led")));
+  std::istringstream lines(result.out);
+  std::string dlocks, its, led;
+  std::getline(lines, dlocks);
+  std::getline(lines, its);
+  std::getline(lines, led);
+  CHECK_FALSE(dlocks.empty());
+  CHECK(its == dlocks);
+  CHECK(led == "led");
+}
+
+TEST_CASE("a signal to dlock reaches all of the command's that is in its group, parents first") {
+  const TempDir dir;
+  // The shell that is told first starts no second step after the end of the first.
+  auto dlock = Process(supervised(
+      shell("sh -c 'echo $$ >" + (dir / "first") + "; exec sleep 60'; echo second-step; exit 3")));
+  REQUIRE(eventually([&] {
+    return access((dir / "first").c_str(), F_OK) == 0 && read_file(dir / "first").ends_with("\n");
+  }));
+  const pid_t first = std::stoi(read_file(dir / "first"));
+  dlock.signal(SIGTERM);
+  const auto result = dlock.wait();
+  CHECK(says(result, "signalled code=-1 signal=15"));
+  CHECK(result.out.empty());
+  CHECK(eventually([&] { return !is_alive(first); }));
 }
 
 TEST_CASE("what the command leaves behind is reaped while it runs and lives on after it") {

@@ -59,13 +59,13 @@ TEST_CASE("descendants are found below any process, the visitor before their chi
   CHECK(found[1].parent == found[0].pid);
   CHECK(visited == std::vector<pid_t>{found[0].pid, found[1].pid});
   CHECK(descendants_of(shell_process.pid(), {found[0].pid}).empty());
-  CHECK(send({found[1].pid, found[0].pid}, SIGKILL, 1));
+  CHECK(send({found[1].pid, found[0].pid}, SIGKILL, {1}));
   CHECK(eventually([&] { return !is_alive(found[1].pid); }));
 }
 
 TEST_CASE("a signal for a descendant does not reach who has another parent by now") {
   auto stranger = Process({"sleep", "60"});
-  CHECK(send({stranger.pid(), 1}, SIGKILL, 1));
+  CHECK(send({stranger.pid(), 1}, SIGKILL, {1}));
   CHECK(stat_of(stranger.pid())->runs());
 }
 

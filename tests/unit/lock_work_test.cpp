@@ -1,4 +1,4 @@
-#include "local/process_group.hpp"
+#include "lock/work.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -17,10 +17,14 @@
 #include "local/wake_fifo.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
+#include "support/process.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
+
+/// An owner of this test only, for others run beside it.
+const std::string mine = "t" + std::to_string(getpid());
 
 TEST_CASE("a process is alive until it ends, and a zombie is not alive") {
   CHECK(process_life(own_process()) == Life::alive);
@@ -61,128 +65,97 @@ TEST_CASE("nothing is said about a process of another pid namespace") {
   ProcessId foreign = own_process();
   foreign.pid_space += 1;
   CHECK(process_life(foreign) == Life::unknown);
-  CHECK(group_life({foreign}) == Life::unknown);
+  CHECK(work_life({Owner{mine}, foreign, 0}) == Life::unknown);
 }
 
-TEST_CASE("a group lives as long as one member runs, its leader or not, and zombies do not count") {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  Forked leader([&] {
-    setpgid(0, 0);
-    const pid_t member = fork();
-    if (member == 0) {
-      prctl(PR_SET_PDEATHSIG, 0);
-      sleep_for_ever();
-    }
-    if (write(ends[1], &member, sizeof member) < 0) _exit(1);
-    sleep_for_ever();
-  });
-  pid_t member = 0;
-  REQUIRE(read(ends[0], &member, sizeof member) == sizeof member);
-  close(ends[0]);
-  close(ends[1]);
-  const ProcessId id = process_now(leader.pid());
-  CHECK(group_life({id}) == Life::alive);
-  ProcessId former = id;
-  former.started -= 1;
-  CHECK(group_life({former}) == Life::over);
-  CHECK(member_ends({id}, 16).size() == 2);
-  leader.signal(SIGKILL);
-  REQUIRE(eventually([&] { return process_life(id) == Life::over; }));
-  CHECK(group_life({id}) == Life::alive);
-  kill(member, SIGKILL);
-  CHECK(eventually([&] { return group_life({id}) == Life::over; }));
+/// A process that runs `script`, a shell's, for the owner that its environment names, if any.
+Process marked(const std::string& script, const std::string& owner) {
+  ProcessOptions options;
+  if (!owner.empty()) options.env["DLOCK_OWNER"] = owner;
+  return Process({"sh", "-c", script}, options);
 }
 
-/// Each generation forks the next and ends, for a minute at most.
-[[noreturn]] void pass_on_for_ever() {
-  prctl(PR_SET_PDEATHSIG, 0);
-  const Deadline end = later(BootClock::now(), milliseconds(60'000));
-  while (fork() == 0) {
-    if (BootClock::now() >= end) break;
-    usleep(100);
-  }
-  _exit(0);
-}
-
-/// A child does so in that group, and this process reaps them: process 1 may let thousands of
-/// zombies lie, and each look at the group meets them all.
-[[noreturn]] void pass_on_in(pid_t group) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-  signal(SIGCHLD, SIG_IGN);
-  if (fork() == 0) {
-    setpgid(0, group);
-    pass_on_for_ever();
-  }
-  sleep_for_ever();
-}
-
-void lead_group_and_end() {
-  setpgid(0, 0);
-  _exit(0);
-}
-
-bool is_zombie(pid_t pid) {
-  const auto stat = stat_of(pid);
-  return stat && stat->state == 'Z';
-}
-
-TEST_CASE("a group lives also while each of its members forks the next one and ends") {
-  Forked leader(lead_group_and_end);
-  const ProcessId id = process_now(leader.pid());
-  // A look at a leader that runs would look at nobody else.
-  REQUIRE(eventually([&] { return is_zombie(id.pid); }));
-  // So many zombies make a look longer than the life of a member.
-  Forked dead([&] {
-    for (int i = 0; i < 100; ++i) {
-      const pid_t pid = fork();
-      if (pid == 0) {
-        setpgid(0, id.pid);
-        _exit(0);
-      }
-      siginfo_t ended;
-      waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT);
-    }
-    setpgid(0, 0);
-    sleep_for_ever();
-  });
-  REQUIRE(eventually([&] { return getpgid(dead.pid()) == dead.pid(); }));
-  Forked members([&] { pass_on_in(id.pid); });
-  REQUIRE(eventually([&] { return !member_ends({id}, 1).empty(); }));
-  for (int i = 0; i < 30; ++i) CHECK(group_life({id}) == Life::alive);
-  CHECK(eventually([&] {
-    kill(-id.pid, SIGKILL);
-    return group_life({id}) == Life::over;
-  }));
-}
-
-TEST_CASE("a group of zombies is over also while other processes come and go") {
-  Forked leader(lead_group_and_end);
-  const ProcessId id = process_now(leader.pid());
-  REQUIRE(eventually([&] { return is_zombie(id.pid); }));
-  Forked others([] {
-    setpgid(0, 0);
-    pass_on_in(getpid());
-  });
-  CHECK(eventually([&] { return group_life({id}) == Life::over; }));
-  CHECK(eventually([&] {
-    kill(-others.pid(), SIGKILL);
-    return group_life({{others.pid(), 0, id.pid_space}}) == Life::over;
-  }));
+/// The work of `owner`, whose command leads no group.
+Work work_of(const std::string& owner, std::uint64_t since = 0) {
+  ProcessId nobody = own_process();
+  nobody.pid = 0x7fffffff;
+  return {Owner{owner}, nobody, since};
 }
 
 TEST_CASE(
-    "what is older than the work under a lock is none of it, though it is of the same group") {
-  Forked script([] {
+    "the work of an owner runs as long as a process with its mark, or one below, in any session") {
+  const Work work = work_of(mine + "/b2");
+  CHECK(work_life(work) == Life::over);
+  for (const std::string& owner : {mine + "/b2", mine + "/b2/c3"}) {
+    CAPTURE(owner);
+    Process process = marked("exec sleep 60", owner);
+    CHECK(eventually([&] { return command_name(process.pid()) == "sleep"; }));
+    CHECK(work_life(work) == Life::alive);
+    CHECK(works_for(process.pid(), work.owner));
+    CHECK(running_processes(work) == std::vector{process.pid()});
+    const auto ends = work_ends(work, 16);
+    REQUIRE(ends.size() == 1);
+    process.signal(SIGKILL);
+    CHECK(eventually([&] { return readable(ends[0].get()); }));
+    CHECK(work_life(work) == Life::over);  // a zombie
+    process.wait();
+  }
+  for (const std::string& owner : {mine, mine + "/b22", std::string("b2"), std::string()}) {
+    CAPTURE(owner);
+    Process process = marked("exec sleep 60", owner);
+    CHECK(eventually([&] { return command_name(process.pid()) == "sleep"; }));
+    CHECK(work_life(work) == Life::over);
+    CHECK(!works_for(process.pid(), work.owner));
+    process.signal(SIGKILL);
+    process.wait();
+  }
+}
+
+TEST_CASE("what is older than the dlock that holds is no work of its, also with its mark") {
+  Process process = marked("exec sleep 60", mine);
+  const auto started = process_now(process.pid()).started;
+  CHECK(work_life(work_of(mine, started)) == Life::alive);
+  CHECK(work_life(work_of(mine, started + 1)) == Life::over);
+  process.signal(SIGKILL);
+  process.wait();
+}
+
+TEST_CASE("a process without the mark is no work, though it is in the command's process group") {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"sleep", "60"}, {"env", "-i", "sleep", "60"}}) {
+    CAPTURE(words.size());
+    Process process(words);
+    REQUIRE(eventually([&] { return command_name(process.pid()) == "sleep"; }));
+    CHECK(work_life({Owner{mine}, process_now(process.pid()), 0}) == Life::over);
+    process.signal(SIGKILL);
+    process.wait();
+  }
+}
+
+/// Of each process only its child goes on, for a minute at most.
+constexpr char generations[] = "$SIG{CHLD} = 'IGNORE'; while (time < $^T + 60) { exit if fork }";
+
+TEST_CASE("the work runs also while each of its processes forks the next one and ends") {
+  // It reaps them: process 1 may let thousands of zombies lie, and each look meets them all.
+  Forked reaper([&] {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    signal(SIGCHLD, SIG_IGN);
     setpgid(0, 0);
+    setenv("DLOCK_OWNER", mine.c_str(), 1);
+    if (fork() == 0) {
+      execlp("perl", "perl", "-e", generations, nullptr);
+      _exit(127);
+    }
     sleep_for_ever();
   });
-  setpgid(script.pid(), script.pid());
-  const ProcessId id = process_now(script.pid());
-  CHECK(group_life({id, id.started}) == Life::alive);
-  CHECK(member_ends({id, id.started}, 16).size() == 1);
-  CHECK(eventually([&] { return group_life({id, id.started + 1}) == Life::over; }));
-  CHECK(member_ends({id, id.started + 1}, 16).empty());
+  const Work work = work_of(mine);
+  REQUIRE(eventually([&] { return !running_processes(work).empty(); }));
+  for (int i = 0; i < 30; ++i) CHECK(work_life(work) == Life::alive);
+  CHECK(work_life(work_of(mine + "2")) == Life::over);  // theirs is nobody else's
+  CHECK(eventually([&] {
+    kill(-reaper.pid(), SIGKILL);
+    return work_life(work) == Life::over;
+  }));
 }
 
 TEST_CASE("a process whose first thread has exited runs while another does") {
@@ -191,39 +164,10 @@ TEST_CASE("a process whose first thread has exited runs while another does") {
     syscall(SYS_exit, 0);
   });
   const ProcessId id = process_now(process.pid());
-  REQUIRE(eventually([&] { return is_zombie(process.pid()); }));
+  REQUIRE(eventually([&] { return is_in_state('Z', process.pid()); }));
   CHECK(process_life(id) == Life::alive);
   process.signal(SIGKILL);
   CHECK(eventually([&] { return process_life(id) == Life::over; }));
-}
-
-TEST_CASE("who asks for the lock does not wait for itself as the last of the holder's group") {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  Forked leader([&] {
-    setpgid(0, 0);
-    const ProcessId id = process_now(getpid());
-    const pid_t member = fork();
-    if (member != 0) {
-      if (write(ends[1], &member, sizeof member) < 0) _exit(1);
-      sleep_for_ever();
-    }
-    while (process_life(id) != Life::over) usleep(1000);
-    const bool over = group_life({id}) == Life::over && member_ends({id}, 16).empty();
-    if (write(ends[1], &over, sizeof over) < 0) _exit(1);
-    sleep_for_ever();
-  });
-  close(ends[1]);
-  pid_t member = 0;
-  REQUIRE(read(ends[0], &member, sizeof member) == sizeof member);
-  const ProcessId id = process_now(leader.pid());
-  leader.signal(SIGKILL);
-  bool over = false;
-  CHECK(read(ends[0], &over, sizeof over) == sizeof over);
-  close(ends[0]);
-  CHECK(over);
-  CHECK(group_life({id}) == Life::alive);
-  kill(member, SIGKILL);
 }
 
 TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen") {
@@ -289,17 +233,14 @@ TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by i
 TEST_CASE("the first in the queue watches the command of a killed dlock, not the clock") {
   TempDir dir;
   const Directory directory({dir.path(), true});
-  Forked command([] {
-    setpgid(0, 0);
-    sleep_for_ever();
-  });
-  setpgid(command.pid(), command.pid());
+  Process command = marked("exec sleep 60", mine);
   LockTable table;
   HoldEntry hold;
   hold.backing.by_process = true;
   hold.backing.process = own_process();
   hold.backing.process.started -= 1;
-  hold.backing.command = process_now(command.pid());
+  hold.token = {mine + ":1"};
+  hold.backing.command = own_process();
   table.holds.push_back(hold);
   table.queue.resize(1);
   table.queue[0].token.text = "first";
@@ -389,5 +330,5 @@ TEST_CASE("two processes of unknown pid namespaces are not taken for one") {
   ProcessId foreign = own_process();
   foreign.pid_space = 0;
   CHECK(process_life(foreign) == Life::unknown);
-  CHECK(group_life({foreign}) == Life::unknown);
+  CHECK(work_life({Owner{mine}, foreign, 0}) == Life::unknown);
 }

@@ -1,5 +1,6 @@
 #include "redis/redis_client.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -21,9 +22,9 @@ ScriptReply RedisClient::run_script(const ScriptRun& run, const CallOptions& cal
 ScriptReply RedisClient::run_script_here(const ScriptRun& run, const CallOptions& call_options,
                                          Asking asking) {
   ScriptReply reply = run_once(run, run.by_text, false, asking, call_options);
-  if (is_deposed(reply)) {
-    connection_.close();
+  if (leave_if_deposed(reply)) {
     reply = run_once(run, run.by_text, reply.sent_twice, asking, call_options);
+    leave_if_deposed(reply);
   }
   if (reply.is_error("NOSCRIPT")) {
     reply = run_once(run, true, reply.sent_twice, asking, call_options);
@@ -31,9 +32,10 @@ ScriptReply RedisClient::run_script_here(const ScriptRun& run, const CallOptions
   return reply;
 }
 
-bool RedisClient::is_deposed(const Reply& reply) const {
-  const bool replica = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
-  return replica && connection_.may_move();
+bool RedisClient::leave_if_deposed(const Reply& reply) {
+  const bool is_replica = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
+  if (is_replica) connection_.close();
+  return is_replica;
 }
 
 ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_before,
@@ -119,6 +121,9 @@ std::vector<Reply> RedisClient::read(const std::vector<std::string>&,
 std::vector<Reply> RedisClient::read_here(const std::vector<Request>& requests,
                                           const CallOptions& call_options, Asking asking) {
   stop_listening(call_options);
+  auto replies = exchange(requests, 0, asking, call_options);
+  const auto is_deposed = [&](const Reply& reply) { return leave_if_deposed(reply); };
+  if (!std::any_of(replies.begin(), replies.end(), is_deposed)) return replies;
   return exchange(requests, 0, asking, call_options);
 }
 

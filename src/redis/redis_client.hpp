@@ -78,8 +78,9 @@ class RedisClient : public RedisTransport {
   /// The word for the server that a request goes to: a script tells those who queued up there from
   /// those who did elsewhere.
   std::string place(const CallOptions& call_options);
-  /// Whether the server is no longer the master it was, and there may be another.
-  bool is_deposed(const Reply& reply) const;
+  /// Whether the server is no longer the master that it was; then the link is closed, for its name
+  /// may lead to another server by now.
+  bool leave_if_deposed(const Reply& reply);
 
   const bool may_move_;
   RedisConnection connection_;

@@ -52,8 +52,8 @@ bool closes_the_link(const Error& error) {
          error.cause() == Cause::too_many_clients;
 }
 
-/// ROLE's answer (https://redis.io/docs/latest/commands/role/). Of what `may_move` the master may
-/// be elsewhere in a moment; another has been named by mistake.
+/// ROLE's answer (https://redis.io/docs/latest/commands/role/). Where the server `may_move`, the
+/// master may be elsewhere in a moment; another has been named by mistake.
 void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
   const std::string role = reply.is_array(1) ? reply.items[0].text : "";
   if (role == "master") return;
@@ -253,7 +253,7 @@ void RedisConnection::check_set_up(const Reply& reply, const Request& request) c
   if (reply.is_error() && (request.front() != "CLIENT" || closes_the_link(server_error(reply)))) {
     throw server_error(reply);
   }
-  if (request.front() == "ROLE") check_role(link_->to, reply, may_move());
+  if (request.front() == "ROLE") check_role(link_->to, reply, route_->may_move() || links_ > 1);
 }
 
 }  // namespace dlock

@@ -62,7 +62,6 @@ class RedisConnection {
   /// The next published message, or nothing at the deadline.
   std::optional<Published> next_message(const CallOptions& call_options);
 
-  bool may_move() const { return route_->may_move(); }
   bool is_open() const { return link_.has_value(); }
   /// Whether the last exchange had to be sent a second time, on a new link: then the server may
   /// have done the first one, too.

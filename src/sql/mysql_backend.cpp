@@ -111,7 +111,7 @@ std::string_view mysql_schema() {
          "NULL, ends BIGINT NOT NULL, body MEDIUMBLOB NOT NULL) ENGINE=InnoDB";
 }
 
-void MysqlBackend::refuse(const MysqlResult& failed) const {
+void MysqlBackend::refuse(const MysqlResult& failed) {
   const std::string said = name() + ": " + escaped(failed.message);
   switch (failed.error) {
     case ER_TABLEACCESS_DENIED_ERROR:
@@ -126,6 +126,7 @@ void MysqlBackend::refuse(const MysqlResult& failed) const {
     case ER_OPTION_PREVENTS_STATEMENT:
     case ER_READ_ONLY_MODE:
     case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION:
+      close();  // the name may lead to another server by now
       throw_unavailable(name() + ": read-only: locks need the primary");
     default:
       throw_unavailable(said);

@@ -52,7 +52,7 @@ class MysqlBackend final : public CasBackend {
   /// The same, if none may fail.
   std::vector<MysqlResult> done(const std::string& statements, const CallOptions& call_options);
   /// Throws what a failed result means.
-  [[noreturn]] void refuse(const MysqlResult& failed) const;
+  [[noreturn]] void refuse(const MysqlResult& failed);
   void create_table(const CallOptions& call_options);
   /// A snapshot without a record, by the columns that tell of the server.
   Snapshot state_from(const MysqlResult::Row& place, Deadline sent);

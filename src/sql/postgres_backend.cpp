@@ -76,7 +76,10 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
   if (of_another_shape.contains(state)) {
     throw Error(ErrorKind::wrong_data, said + ": the table \"dlock\" there is not dlock's own");
   }
-  if (state == "25006") throw_unavailable(name() + ": read-only: locks need the primary");
+  if (state == "25006") {
+    connection_.close();  // the name may lead to another server by now
+    throw_unavailable(name() + ": read-only: locks need the primary");
+  }
   throw Error(state.starts_with("28") ? ErrorKind::denied : ErrorKind::unavailable, said);
 }
 

@@ -1,0 +1,132 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/line.hpp"
+#include "cli/place.hpp"
+#include "support/dlock_binary.hpp"
+#include "support/eventually.hpp"
+#include "support/files.hpp"
+#include "support/fleet.hpp"
+#include "support/recorded_process.hpp"
+
+namespace dlock::test {
+namespace {
+
+RedisOptions reachable() {
+  RedisOptions options;
+  options.tcp = true;
+  options.config = {"repl-diskless-sync-delay 0"};
+  return options;
+}
+
+std::string info(const RedisServer& server, const std::string& section) {
+  return server.command({"INFO", section}).text;
+}
+
+void replicate(const RedisServer& replica, const RedisServer& master) {
+  replica.command({"REPLICAOF", "127.0.0.1", std::to_string(master.port())});
+  REQUIRE(eventually([&] { return holds(info(replica, "replication"), "master_link_status:up"); }));
+}
+
+/// A name that leads to one of two servers, as that of a managed endpoint does: here a symbolic
+/// link to the server's socket.
+class MovingName {
+ public:
+  MovingName() {
+    replicate(replica, master);
+    std::filesystem::create_symlink(master.socket_path(), path_);
+  }
+
+  std::string url() const { return "unix://" + path_; }
+
+  /// The master changes, and the old one goes on as a replica whose connections stay whole. The
+  /// name follows once a client has heard that.
+  void fail_over() {
+    replica.command({"REPLICAOF", "NO", "ONE"});
+    replicate(master, replica);
+    REQUIRE(eventually([&] { return holds(info(master, "errorstats"), "READONLY"); }));
+    const std::string next = dir_ / "next";
+    std::filesystem::create_symlink(replica.socket_path(), next);
+    std::filesystem::rename(next, path_);
+  }
+
+  bool old_master_is_left() const {
+    return !holds(master.command({"CLIENT", "LIST"}).text, "name=dlock");
+  }
+
+  RedisServer master{reachable()};
+  RedisServer replica{reachable()};
+
+ private:
+  TempDir dir_;
+  std::string path_ = dir_ / "redis.sock";
+};
+
+constexpr char until_go[] = "until [ -e go ]; do sleep 0.05; done";
+
+}  // namespace
+
+TEST_CASE("moved name: holder, waiter and acquire --attach follow the name of their server") {
+  MovingName name;
+  const TempDir dir;
+  ProcessOptions options;
+  options.cwd = dir.path();
+  options.env["D"] = dlock_path();
+  options.env["DLOCK_SERVER"] = name.url();
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {dlock_path(), "run", "-k", "job"});
+    return Process(words, clean(options));
+  };
+  Process holder = run({"-t", "6s", "--", "sh", "-c", std::string("echo in; ") + until_go});
+  REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
+  Process waiter = run({"--", "true"});
+  Process script({"sh", "-c",
+                  std::string("\"$D\" acquire -q -k other -t 6s --attach $$ && echo in; ") +
+                      until_go + "; exit 3"},
+                 clean(options));
+  REQUIRE(eventually([&] { return script.out() == "in\n"; }));
+  name.fail_over();
+  REQUIRE(eventually([&] { return name.old_master_is_left(); }));
+  CHECK(name.replica.command({"HLEN", "dlock:{job}"}).number > 0);
+  CHECK(holder.running());
+  CHECK(script.running());
+  write_file(dir / "go", "");
+  const Result held = holder.wait();
+  CHECK(held.exit_code == 0);
+  CHECK(count_lines(held.err) <= 2);
+  CHECK(waiter.wait().exit_code == 0);
+  CHECK(script.wait().exit_code == 3);
+}
+
+TEST_CASE("moved name: a member of a majority whose name has moved comes back, and says so once") {
+  MovingName name;
+  const RedisServer second;
+  const RedisServer third;
+  // A server that has just begun has no vote yet.
+  for (const RedisServer* each :
+       std::vector<const RedisServer*>{&name.master, &name.replica, &second, &third}) {
+    record_process_of(*each);
+  }
+  const TempDir dir;
+  ProcessOptions options;
+  options.cwd = dir.path();
+  options.env["DLOCK_SERVER"] = side_by_side({name.url(), second.url(), third.url()});
+  Process holder({dlock_path(), "run", "-k", "job", "-t", "6s", "--", "sh", "-c",
+                  std::string("echo in; ") + until_go},
+                 clean(options));
+  REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
+  name.fail_over();
+  REQUIRE(eventually([&] {
+    return holds(name.replica.command({"CLIENT", "LIST"}).text, "name=dlock") &&
+           name.old_master_is_left();
+  }));
+  write_file(dir / "go", "");
+  const Result held = holder.wait();
+  CHECK(held.exit_code == 0);
+  CHECK(count_lines(held.err) <= 4);
+}
+
+}  // namespace dlock::test

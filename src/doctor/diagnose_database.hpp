@@ -15,7 +15,7 @@ namespace dlock {
 struct DatabaseAddress {
   std::string url;
   std::string shown;  ///< the URL for people
-  std::optional<std::string> password{};
+  std::optional<Password> password{};
   std::optional<MysqlAddress> mysql{};
 };
 

@@ -77,7 +77,7 @@ void ask_settings(PostgresConnection& connection, DatabaseFacts& facts) {
 }  // namespace
 
 DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
-                               const std::optional<std::string>& password) {
+                               const std::optional<Password>& password) {
   DatabaseFacts facts;
   PostgresConnection connection({url, password, shown});
   const auto clock = [&] {

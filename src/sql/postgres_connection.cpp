@@ -75,7 +75,10 @@ void PostgresConnection::cannot_connect() {
   const std::string said = terms_.shown + ": " + escaped(error.text);
   const bool refused = error.sqlstate.starts_with("28") || error.sqlstate == "42501" ||
                        libpq().PQconnectionNeedsPassword(failed.get()) != 0;
-  if (refused) throw Error(ErrorKind::denied, said);
+  if (refused) {
+    const bool of_a_right = error.sqlstate == "42501";
+    throw Error(ErrorKind::denied, said, of_a_right ? Cause::acl : Cause::password_wrong);
+  }
   if (error.sqlstate == "53300") throw_unavailable(said, Cause::too_many_clients);
   if (error.sqlstate == "57P03") throw_unavailable(said, Cause::loading);
   if (!error.sqlstate.empty()) throw_unavailable(said);
@@ -162,7 +165,8 @@ void PostgresConnection::connect_to(const PostgresHost* host, const CallOptions&
     add("hostaddr", host->hostaddr.c_str());
     add("port", host->port.c_str());
   }
-  if (terms_.password) add("password", terms_.password->c_str());
+  const std::string password = terms_.password ? terms_.password->text() : "";
+  if (terms_.password) add("password", password.c_str());
   add(nullptr, nullptr);
   connection_.reset(libpq().PQconnectStartParams(names.data(), values.data(), 1));
   if (connection_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/call_options.hpp"
+#include "base/password.hpp"
 #include "sql/libpq.hpp"
 #include "sql/postgres_hosts.hpp"
 
@@ -14,7 +15,7 @@ namespace dlock {
 /// How to reach a database.
 struct PostgresTerms {
   std::string url;                        ///< as libpq takes it
-  std::optional<std::string> password{};  ///< goes before the one that the URL or libpq knows
+  std::optional<Password> password{};  ///< goes before the one that the URL or libpq knows
   std::string shown;                      ///< the URL for people: without login and parameters
 };
 

@@ -23,7 +23,11 @@ std::string Password::text() const {
 }
 
 bool Password::operator==(const Password& other) const {
-  return shared_ == other.shared_ || (!shared_->read && shared_->last == other.shared_->last);
+  const auto last = [](Shared& shared) {
+    const std::lock_guard locked(shared.lock);
+    return shared.last;
+  };
+  return shared_ == other.shared_ || last(*shared_) == last(*other.shared_);
 }
 
 }  // namespace dlock

@@ -1,6 +1,7 @@
 #include "sql/postgres_connection.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/cut.hpp"
 #include "base/error.hpp"
@@ -53,6 +54,23 @@ void ignore_notice(void*, const PGresult*) {}
 
 }  // namespace
 
+std::string take_schema(std::string& url) {
+  constexpr std::string_view name = "dlock-schema=";
+  const std::string whole = std::exchange(url, "");
+  std::string_view rest = whole;
+  url = take_until(rest, '?');
+  std::string schema;
+  for (char separator = '?'; !rest.empty();) {
+    const auto parameter = take_until(rest, '&');
+    if (parameter.starts_with(name)) {
+      schema = percent_decoded(parameter.substr(name.size()));
+      continue;
+    }
+    url += std::exchange(separator, '&') + std::string(parameter);
+  }
+  return schema;
+}
+
 bool PostgresResult::failed() const {
   const auto status = libpq().PQresultStatus(result_.get());
   return status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_EMPTY_QUERY;
@@ -68,6 +86,9 @@ std::string PostgresResult::field(int code) const {
   const char* text = libpq().PQresultErrorField(result_.get(), code);
   return text == nullptr ? "" : text;
 }
+
+PostgresConnection::PostgresConnection(PostgresTerms terms)
+    : terms_(std::move(terms)), schema_(take_schema(terms_.url)) {}
 
 void PostgresConnection::cannot_connect() {
   const LibPqPtr<PGconn> failed = std::move(connection_);

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/password.hpp"
+
 namespace dlock {
 
 /// How a connection is encrypted. Certificate and name of the server are always verified.
@@ -24,7 +26,7 @@ struct Endpoint {
   std::string socket_path;  ///< absolute path of a Unix socket, in place of host and port
   int database = 0;
   std::optional<std::string> user;
-  std::optional<std::string> password;
+  std::optional<Password> password;
   std::optional<TlsSettings> tls;  ///< nothing: in plain text
 
   bool is_unix() const { return !socket_path.empty(); }

@@ -72,6 +72,12 @@ enum class Cause {
 /// Whether the server was reached and replied with an error.
 constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
 
+/// Whether another password may pass: one that is rotated changes on the server and in a client's
+/// file at different moments.
+constexpr bool is_refused_login(Cause cause) {
+  return cause == Cause::password_missing || cause == Cause::password_wrong;
+}
+
 /// The one exception type. `what()` is one line for people, without "dlock: " and already escaped;
 /// it never holds a password. Caught in main, and before it by whatever can go on: a loop that asks
 /// again, the thread that renews, a vote of several, doctor's checks.

@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "base/password.hpp"
+
 namespace dlock {
 
 /// A database of MySQL or MariaDB, and how to log in to it. The client library has an
@@ -21,7 +23,7 @@ struct MysqlAddress {
   std::string socket_path;  ///< of a Unix socket, in place of host and port
   std::string database;
   std::optional<std::string> user{};
-  std::optional<std::string> password{};
+  std::optional<Password> password{};
   Tls tls = Tls::library;
   std::string ca{};           ///< PEM file
   std::string certificate{};  ///< PEM file of the client

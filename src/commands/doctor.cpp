@@ -75,7 +75,7 @@ struct AclLines {
     return acl_line(in_quorum, target.servers.front()) + "\n";
   }
   std::string operator()(const SqlTarget& target) const {
-    return target.mysql ? mysql_rights() : postgres_rights();
+    return target.mysql ? mysql_rights() : postgres_rights(target.url);
   }
   std::string operator()(const EtcdTarget& target) const {
     return etcd_rights(target.servers, exam.prefix);

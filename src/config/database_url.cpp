@@ -56,8 +56,9 @@ std::string path_from(const std::string& name, std::string value) {
   throw_usage(name + " is not an absolute path: \"" + redacted(value) + "\"");
 }
 
-/// The parameters of libpq 18, of those before it, and one of the next. `ssl` and `requiressl`
-/// stand for an sslmode: https://www.postgresql.org/docs/18/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+/// The parameters of libpq 18, of those before it, one of the next, and dlock's own. `ssl` and
+/// `requiressl` stand for an sslmode:
+/// https://www.postgresql.org/docs/18/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 constexpr std::string_view postgres_parameters =
     "host hostaddr port dbname user password passfile require_auth channel_binding "
     "connect_timeout client_encoding options application_name fallback_application_name "
@@ -67,7 +68,7 @@ constexpr std::string_view postgres_parameters =
     "ssl_min_protocol_version ssl_max_protocol_version min_protocol_version "
     "max_protocol_version krbsrvname gsslib gssdelegation scram_client_key scram_server_key "
     "service servicefile target_session_attrs load_balance_hosts oauth_issuer oauth_client_id "
-    "oauth_client_secret oauth_scope oauth_ca_file";
+    "oauth_client_secret oauth_scope oauth_ca_file dlock-schema";
 
 void check_postgres_name(const std::string& name, bool behind_password) {
   std::vector<std::string> known;
@@ -95,6 +96,8 @@ void check_postgres_value(const std::string& name, const std::string& value) {
     is_one_of({"any", "read-write", "read-only", "primary", "standby", "prefer-standby"});
   } else if (name == "ssl") {
     is_one_of({"true"});
+  } else if (name == "dlock-schema" && value.empty()) {
+    throw_usage("dlock-schema is empty");
   }
 }
 

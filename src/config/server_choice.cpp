@@ -1,6 +1,8 @@
 #include "config/server_choice.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
@@ -47,25 +49,36 @@ Target parse_at(const SourcedValue& given) {
   }
 }
 
-std::string password_in(const SourcedValue& file, std::vector<std::string>& warnings) {
+std::string read_password(const std::string& path) {
   // Redis itself takes no longer one from a client it does not know yet.
   constexpr std::size_t longest_password = 16384;
-  std::string content;
-  try {
-    content = read_whole(file.text, longest_password);
-  } catch (const Error& fault) {
-    file.refuse(fault.what());
-  }
+  std::string content = read_whole(path, longest_password);
   if (content.ends_with('\n')) content.pop_back();
-  if (content.empty()) file.refuse("the password in " + escaped(file.text) + " is empty");
-  const auto warning = exposed_warning(file.text, "a password");
-  if (!warning.empty()) warnings.push_back(warning);
+  if (content.empty()) throw_usage("the password in " + escaped(path) + " is empty");
   return content;
 }
 
+Password password_in(const SourcedValue& file, std::vector<std::string>& warnings) {
+  std::string text;
+  try {
+    text = read_password(file.text);
+  } catch (const Error& fault) {
+    file.refuse(fault.what());
+  }
+  const auto warning = exposed_warning(file.text, "a password");
+  if (!warning.empty()) warnings.push_back(warning);
+  // A pipe has it once, and a descriptor may be another file's later.
+  std::error_code error;
+  const auto path = std::filesystem::absolute(file.text, error).string();
+  const bool once = path.starts_with("/dev/") || path.starts_with("/proc/") ||
+                    !std::filesystem::is_regular_file(path, error);
+  if (once) return text;
+  return {std::move(text), [path] { return read_password(path); }};
+}
+
 /// The password of the strongest configuration file that has one.
-std::optional<std::string> password_of_files(const Sources& sources,
-                                             std::vector<std::string>& warnings) {
+std::optional<Password> password_of_files(const Sources& sources,
+                                          std::vector<std::string>& warnings) {
   for (const ConfigFile& file : sources.files()) {
     for (const auto& [name, given] : file.entries) {
       if (name == "password") return given.text;
@@ -78,8 +91,8 @@ std::optional<std::string> password_of_files(const Sources& sources,
 
 /// The password for a URL that brings `own`, if any, in the order that resolve() promises; with
 /// `redis` also from the variable of redis-cli.
-std::optional<std::string> find_password(const Sources& sources, std::optional<std::string> own,
-                                         std::vector<std::string>& warnings, bool redis = true) {
+std::optional<Password> find_password(const Sources& sources, std::optional<Password> own,
+                                      std::vector<std::string>& warnings, bool redis = true) {
   const auto file_variable = sources.in_variable(option("password-file").variable);
   auto values = sources.in_variable(option("password").variable);
   if (redis) {
@@ -126,12 +139,12 @@ void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
   warn_of_open("a password", given, "--password-file", chosen);
 }
 
-/// The password for each of several servers. A file is read once: it may be a pipe.
+/// The password for each of several servers. A file is opened once: it may be a pipe.
 class OneReading {
  public:
   OneReading(const Sources& sources, bool redis) : sources_(sources), redis_(redis) {}
 
-  std::optional<std::string> find(const std::optional<std::string>& own) {
+  std::optional<Password> find(const std::optional<Password>& own) {
     if (own && sources_.in_flags("password-file").empty()) {
       return find_password(sources_, own, warnings, redis_);
     }
@@ -146,7 +159,7 @@ class OneReading {
   const Sources& sources_;
   bool redis_;
   bool read_ = false;
-  std::optional<std::string> found_;
+  std::optional<Password> found_;
 };
 
 /// What neither the URL nor dlock's own settings have, the database's library looks for.
@@ -158,10 +171,9 @@ void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& 
     // Only a URL has a place for the password of a key and its like.
     warn_of_open("a secret", given, "DLOCK_SERVER", chosen);
   }
-  const std::optional<std::string> in_url =
-      database.has_password ? std::optional(std::string()) : std::nullopt;
+  const auto in_url = database.has_password ? std::optional<Password>("") : std::nullopt;
   const auto password = find_password(sources, in_url, chosen.warnings, false);
-  if (password && !password->empty()) database.password = password;
+  if (password && *password != "") database.password = password;
 }
 
 void add_password(const SourcedValue& given, const Sources& sources, ChosenServer& chosen) {
@@ -268,8 +280,7 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
     users.front().front().refuse("needs the password: --sentinel-password-file FILE");
   }
   if (files.empty()) return;
-  const std::string password =
-      password_in(absolute_in_file(files.front().front()), chosen.warnings);
+  const Password password = password_in(absolute_in_file(files.front().front()), chosen.warnings);
   for (Endpoint& sentinel : target->sentinels) {
     if (!users.empty()) sentinel.user = users.front().front().text;
     sentinel.password = password;

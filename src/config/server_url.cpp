@@ -56,7 +56,7 @@ void take_credentials(std::string_view& authority, Endpoint& target) {
   if (!user.empty()) target.user = decoded(user, "the user");
   if (colon == std::string_view::npos) return;
   target.password = decoded(credentials.substr(colon + 1), "the password");
-  if (target.password->empty()) throw_usage("the password before the @ is empty");
+  if (target.password == "") throw_usage("the password before the @ is empty");
 }
 
 /// `HOST[:PORT]`, all of `text`.

@@ -17,8 +17,7 @@
 namespace dlock {
 namespace {
 
-[[maybe_unused]] constexpr std::string_view grant =
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON dlock TO ";
+[[maybe_unused]] constexpr std::string_view grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ";
 
 DatabaseFacts examine(const DatabaseAddress& database) {
   if (database.mysql) {
@@ -36,9 +35,17 @@ DatabaseFacts examine(const DatabaseAddress& database) {
 
 }  // namespace
 
-std::string postgres_rights() {
+std::string postgres_rights([[maybe_unused]] std::string url) {
 #ifdef DLOCK_WITH_POSTGRESQL
-  return std::string(postgres_schema()) + ";\n" + std::string(grant) + "\"USER\";\n";
+  std::string schema = take_schema(url);
+  for (auto at = schema.find('"'); at != std::string::npos; at = schema.find('"', at + 2)) {
+    schema.insert(at, 1, '"');
+  }
+  const std::string to_user = " TO \"USER\";\n";
+  const std::string in = schema.empty() ? "public" : '"' + schema + '"';
+  return postgres_schema(in + ".dlock") + ";\n" +
+         (schema.empty() ? "" : "GRANT USAGE ON SCHEMA " + in + to_user) + std::string(grant) + in +
+         ".dlock" + to_user;
 #else
   return {};
 #endif
@@ -46,7 +53,7 @@ std::string postgres_rights() {
 
 std::string mysql_rights() {
 #ifdef DLOCK_WITH_MYSQL
-  return std::string(mysql_schema()) + ";\n" + std::string(grant) + "'USER'@'%';\n";
+  return std::string(mysql_schema()) + ";\n" + std::string(grant) + "dlock TO 'USER'@'%';\n";
 #else
   return {};
 #endif

@@ -15,7 +15,7 @@ namespace dlock {
 struct DatabaseAddress {
   std::string url;
   std::string shown;  ///< the URL for people
-  std::optional<std::string> password{};
+  std::optional<Password> password{};
   std::optional<MysqlAddress> mysql{};
 };
 
@@ -25,7 +25,7 @@ Diagnosis diagnose_database(const DatabaseAddress& database, milliseconds ttl,
                             const std::function<StorePtr()>& open);
 
 /// What an administrator says to a database to let dlock's user, here `USER`, lock there.
-std::string postgres_rights();
+std::string postgres_rights(std::string url);
 std::string mysql_rights();
 
 }  // namespace dlock

@@ -12,8 +12,8 @@ namespace dlock {
 // pace of its clock, and try no lock. `shown`: the URL for people.
 
 DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
-                               const std::optional<std::string>& password);
+                               const std::optional<Password>& password);
 DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
-                            const std::optional<std::string>& password);
+                            const std::optional<Password>& password);
 
 }  // namespace dlock

@@ -39,7 +39,7 @@ MysqlResult answer_to(MysqlConnection& connection, const std::string& statement)
 }  // namespace
 
 DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
-                            const std::optional<std::string>& password) {
+                            const std::optional<Password>& password) {
   DatabaseFacts facts;
   facts.kind = DatabaseKind::mysql;
   if (password) address.password = password;

@@ -4,6 +4,7 @@
 #include "doctor/ask_database.hpp"
 #include "doctor/examine_database.hpp"
 #include "lock/store.hpp"
+#include "sql/postgres_backend.hpp"
 #include "sql/postgres_connection.hpp"
 #include "sql/statements.hpp"
 
@@ -26,11 +27,19 @@ constexpr NamedExpression asked_of_postgres[] = {
     {"socket", "inet_client_addr() IS NULL"},
     {"same_host", "inet_client_addr() = inet_server_addr()"},
     {"tls", "(SELECT version || ', ' || cipher FROM pg_stat_ssl WHERE pid = pg_backend_pid())"},
-    {"table", "(SELECT relpersistence FROM pg_class WHERE oid = to_regclass('dlock'))"},
+    {"table", "(SELECT relpersistence FROM ours ORDER BY chosen DESC LIMIT 1)"},
+    {"table_name",
+     "(SELECT name || ', owner ' || pg_get_userbyid(relowner) || ', ' || CASE relpersistence WHEN "
+     "'u' THEN 'unlogged' ELSE 'logged' END FROM ours ORDER BY chosen DESC LIMIT 1)"},
+    {"tables",
+     "(SELECT string_agg(name, ', ' ORDER BY name) FROM ours HAVING count(*) > 1 AND NOT "
+     "bool_or(chosen))"},
     {"missing_rights",
      "(SELECT string_agg(r, ', ') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r "
-     "WHERE NOT has_table_privilege(to_regclass('dlock'), r))"},
-    {"may_create", "has_schema_privilege(current_schema(), 'CREATE')"},
+     "WHERE NOT has_table_privilege((SELECT oid FROM ours ORDER BY chosen DESC LIMIT 1), r))"},
+    {"may_create",
+     "(SELECT coalesce(bool_or(has_schema_privilege(oid, 'CREATE')), false) FROM pg_namespace, "
+     "target WHERE nspname = schema)"},
     {"fsync", "current_setting('fsync')"},
     {"full_page_writes", "current_setting('full_page_writes')"},
     {"synchronous_commit", "current_setting('synchronous_commit')"},
@@ -58,12 +67,10 @@ PostgresResult one_row(PostgresConnection& connection, const std::string& statem
 }
 
 void ask_settings(PostgresConnection& connection, DatabaseFacts& facts) {
-  std::string statement;
-  for (const auto& each : asked_of_postgres) {
-    statement += (statement.empty() ? "SELECT " : ", ") + std::string(each.expression);
-  }
+  std::string statement = with_tables(connection.schema()) + "SELECT 1";
+  for (const auto& each : asked_of_postgres) statement += ", " + std::string(each.expression);
   const PostgresResult row = one_row(connection, statement);
-  int column = 0;
+  int column = 1;
   for (const auto& each : asked_of_postgres) {
     if (const auto value = row.value(0, column++)) {
       facts.settings.values.emplace(each.name, *value);
@@ -77,7 +84,7 @@ void ask_settings(PostgresConnection& connection, DatabaseFacts& facts) {
 }  // namespace
 
 DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
-                               const std::optional<std::string>& password) {
+                               const std::optional<Password>& password) {
   DatabaseFacts facts;
   PostgresConnection connection({url, password, shown});
   const auto clock = [&] {

@@ -109,7 +109,17 @@ Finding judge_table(const DatabaseFacts& facts) {
     return bad(name, "it may hold a name twice, and then two clients hold one lock",
                "ALTER TABLE dlock ADD PRIMARY KEY (name)");
   }
-  if (!told(facts, "table").empty()) return good(name, "there");
+  if (!told(facts, "tables").empty()) {
+    return bad(name,
+               escaped(told(facts, "tables")) +
+                   ": clients of different ones do not exclude "
+                   "each other",
+               "drop all but one, or name its schema with ?dlock-schema=NAME");
+  }
+  const std::string named = told(facts, "table_name");
+  if (!told(facts, "table").empty()) {
+    return good(name, "there" + (named.empty() ? "" : ": " + escaped(named)));
+  }
   if (told(facts, "may_create") == "f") {
     return bad(name, "none, and the user may not create it",
                "dlock doctor --schema, as one that may");

@@ -232,10 +232,11 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
 void EtcdClient::log_in(const CallOptions& call_options) {
   const Endpoint& server = servers_.front();
   if (logged_in_ || !server.user) return;
-  const std::string password = server.password.value_or("");
+  const std::string password = server.password ? server.password->text() : "";
   require_utf8(*server.user, shown_ + ": the user");
   require_utf8(password, shown_ + ": the password");
   logged_in_ = true;
+  http_.set_authorization("");  // etcd 3.4 refuses a login that shows a token it does not know
   const std::vector<EtcdRequest> request{
       {login_path, {{"name", *server.user}, {"password", password}}}};
   try {

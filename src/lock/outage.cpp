@@ -1,6 +1,7 @@
 #include "lock/outage.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/random.hpp"
 
@@ -18,16 +19,16 @@ bool is_absent(Cause why) {
 }  // namespace
 
 bool Outage::may_pass(const Error& why) const {
+  if (is_refused_login(why.cause())) return reached_;
   if (why.kind() != ErrorKind::unavailable) return false;
   return reached_ || says_later(why.cause()) || (wait_is_chosen_ && is_absent(why.cause()));
 }
 
 void Outage::go_on(const Error& why, Deadline until, int cancel_fd) {
   reached_ = reached_ || says_later(why.cause());
-  if (!since_) {
-    since_ = BootClock::now();
-    listener_.server_lost(why.what());
-  }
+  const bool first_refusal = is_refused_login(why.cause()) && !std::exchange(login_refused_, true);
+  if (!since_ || first_refusal) listener_.server_lost(why.what());
+  if (!since_) since_ = BootClock::now();
   const auto half = pauses_.next() / 2;
   sleep_until(std::min(later(BootClock::now(), half + random_up_to(half)), until), cancel_fd);
 }
@@ -37,6 +38,7 @@ void Outage::end() {
   if (!since_) return;
   listener_.server_back(passed_since(*since_));
   since_.reset();
+  login_refused_ = false;
   pauses_ = usual;
 }
 

@@ -16,8 +16,8 @@ class ServerListener {
   virtual void server_back(milliseconds away) = 0;
 };
 
-/// The time for which a waiter's server does not answer: told once when it begins and once when it
-/// ends, with growing pauses in between.
+/// The time for which a waiter's server does not answer: told when it begins, when a login is
+/// refused first, and when it ends, with growing pauses in between.
 class Outage {
  public:
   /// `reached`: whether the server has answered before. `wait_is_chosen`: whether the user has said
@@ -28,7 +28,8 @@ class Outage {
   bool reached() const { return reached_; }
   bool lasts() const { return since_.has_value(); }
   /// Whether a waiter asks again after this error. Before its first answer a server may say "later"
-  /// (busy, loading, full); one that is unfit stays so.
+  /// (busy, loading, full); one that is unfit stays so. After it the server may refuse a login for
+  /// a while, as it does when its password is rotated.
   bool may_pass(const Error& why) const;
   /// The server did not answer, for this reason: pauses, until `until` at most.
   void go_on(const Error& why, Deadline until, int cancel_fd);
@@ -42,6 +43,7 @@ class Outage {
   bool reached_;
   bool wait_is_chosen_;
   std::optional<Deadline> since_;
+  bool login_refused_ = false;  ///< since then
   Backoff pauses_ = usual;
 };
 

@@ -23,8 +23,10 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
       return asked_before && result.has_gone() ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
       const auto again = later(BootClock::now(), pause);
-      const bool may_pass =
-          error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::host_refused;
+      const bool was_granted = held.grant.fence.value != 0;
+      const bool may_pass = error.kind() == ErrorKind::unavailable ||
+                            error.kind() == ErrorKind::host_refused ||
+                            (was_granted && is_refused_login(error.cause()));
       if (!may_pass || again >= until) return error;
       sleep_until(again, -1);
       asked_before = true;

@@ -87,7 +87,7 @@ void throw_no_majority_of(const QuorumHold& hold, const Nodes& nodes) {
     const auto& trouble = hold.node_votes[i].trouble;
     const auto why = lack(hold, i, nodes);
     troubles.emplace_back();
-    if (why) troubles.back() = Error(trouble ? trouble->kind() : ErrorKind::unavailable, *why);
+    if (why) troubles.back() = trouble.value_or(Error(ErrorKind::unavailable, "")).reworded(*why);
   }
   throw_no_majority(troubles);
 }

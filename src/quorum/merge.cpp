@@ -168,15 +168,18 @@ std::vector<KeyState> merged_states(const Query& query,
 
 void throw_no_majority(const std::vector<std::optional<Error>>& troubles) {
   std::optional<ErrorKind> common;
+  Cause cause = Cause::none;
   std::string text;
   for (const auto& trouble : troubles) {
     if (!trouble) continue;
     if (!common) common = trouble->kind();
+    if (is_refused_login(trouble->cause())) cause = trouble->cause();
     if (*common != trouble->kind()) common = ErrorKind::unavailable;
     text += (text.empty() ? ": " : "; ") + std::string(trouble->what());
   }
   throw Error(common.value_or(ErrorKind::unavailable),
-              "no majority of " + std::to_string(troubles.size()) + " servers" + text);
+              "no majority of " + std::to_string(troubles.size()) + " servers" + text,
+              common == ErrorKind::denied ? cause : Cause::none);
 }
 
 }  // namespace dlock

@@ -231,9 +231,9 @@ std::optional<Published> RedisConnection::next_message(const CallOptions& call_o
 std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint) const {
   std::deque<Request> requests;
   if (endpoint.password && endpoint.user) {
-    requests.push_back({"AUTH", *endpoint.user, *endpoint.password});
+    requests.push_back({"AUTH", *endpoint.user, endpoint.password->text()});
   } else if (endpoint.password) {
-    requests.push_back({"AUTH", *endpoint.password});
+    requests.push_back({"AUTH", endpoint.password->text()});
   }
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});

@@ -74,8 +74,8 @@ std::int64_t number_in(const std::optional<std::string>& value) {
 std::string write_here(const std::string& name, const Snapshot& over, const Update& update,
                        Version next) {
   // ON DUPLICATE KEY would count a row that is there as changed if an option file says so.
-  if (over.version == 0) return insert_statement(name, update, next, in_mysql);
-  return update_statement(name, over.version, update, next, in_mysql);
+  if (over.version == 0) return insert_statement("dlock", name, update, next, in_mysql);
+  return update_statement("dlock", name, over.version, update, next, in_mysql);
 }
 
 /// Another transaction was faster, and this one undone.
@@ -283,7 +283,7 @@ RecordPage MysqlBackend::list(const std::string& prefix, const std::string& afte
 }
 
 std::int64_t MysqlBackend::count(const std::string& prefix, const CallOptions& call_options) {
-  const auto results = done(count_statement(prefix, in_mysql), call_options);
+  const auto results = done(count_statement("dlock", prefix, in_mysql), call_options);
   return number_in(results.back().first()[0]);
 }
 

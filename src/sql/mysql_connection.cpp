@@ -205,12 +205,13 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
   const bool verified = address_.tls == MysqlAddress::Tls::verified;
   const unsigned long flags =
       CLIENT_MULTI_STATEMENTS | (verified ? CLIENT_SSL_VERIFY_SERVER_CERT : 0UL);
+  const std::string password = address_.password ? address_.password->text() : "";
   MYSQL* connected = nullptr;
   carry_out(
       [&] {
         return libmariadb().mysql_real_connect_start(
             &connected, mysql_, text(host), address_.user ? address_.user->c_str() : nullptr,
-            address_.password ? address_.password->c_str() : nullptr, address_.database.c_str(),
+            address_.password ? password.c_str() : nullptr, address_.database.c_str(),
             static_cast<unsigned>(address_.port), text(address_.socket_path), flags);
       },
       [&](int events) {

@@ -95,8 +95,8 @@ Error connect_error(unsigned error, const std::string& message, const MysqlAddre
                     const std::string& shown) {
   const std::string said = shown + ": " + escaped(message);
   if (error != CR_SSL_CONNECTION_ERROR) {
-    return {refuses_login(error) ? ErrorKind::denied : ErrorKind::unavailable, said,
-            is_full(error) ? Cause::too_many_clients : Cause::none};
+    if (refuses_login(error)) return {ErrorKind::denied, said, Cause::password_wrong};
+    return {ErrorKind::unavailable, said, is_full(error) ? Cause::too_many_clients : Cause::none};
   }
   if (const auto fault = unreadable_file(address)) {
     return {ErrorKind::usage, shown + ": " + *fault};

@@ -14,25 +14,25 @@ namespace dlock {
 
 #ifdef DLOCK_WITH_POSTGRESQL
 std::unique_ptr<CasBackend> open_postgres(const std::string& url, const std::string& shown,
-                                          const std::optional<std::string>& password) {
+                                          const std::optional<Password>& password) {
   return std::make_unique<PostgresBackend>(PostgresTerms{url, password, shown});
 }
 #else
 std::unique_ptr<CasBackend> open_postgres(const std::string&, const std::string&,
-                                          const std::optional<std::string>&) {
+                                          const std::optional<Password>&) {
   throw_usage("this dlock was built without PostgreSQL");
 }
 #endif
 
 #ifdef DLOCK_WITH_MYSQL
 std::unique_ptr<CasBackend> open_mysql(MysqlAddress address, const std::string& shown,
-                                       const std::optional<std::string>& password) {
+                                       const std::optional<Password>& password) {
   if (password) address.password = password;
   return std::make_unique<MysqlBackend>(std::move(address), shown);
 }
 #else
 std::unique_ptr<CasBackend> open_mysql(MysqlAddress, const std::string&,
-                                       const std::optional<std::string>&) {
+                                       const std::optional<Password>&) {
   throw_usage("this dlock was built without MySQL and MariaDB");
 }
 #endif

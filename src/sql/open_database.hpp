@@ -12,10 +12,10 @@ namespace dlock {
 /// The PostgreSQL database of a URL, not connected yet. `shown`: the URL for people; `password`
 /// overrides any other.
 std::unique_ptr<CasBackend> open_postgres(const std::string& url, const std::string& shown,
-                                          const std::optional<std::string>& password);
+                                          const std::optional<Password>& password);
 
 /// The same of MySQL and MariaDB.
 std::unique_ptr<CasBackend> open_mysql(MysqlAddress address, const std::string& shown,
-                                       const std::optional<std::string>& password);
+                                       const std::optional<Password>& password);
 
 }  // namespace dlock

@@ -19,21 +19,21 @@ constexpr std::string_view server_state =
 constexpr Dialect dialect = Dialect::postgres;
 
 /// A record, or NULLs, with the state of the server: always one row.
-std::string select_record(const std::string& name) {
+std::string select_record(const std::string& table, const std::string& name) {
   return "SELECT " + std::string(clock_expression(dialect)) + std::string(server_state) +
-         ", d.version, encode(d.body, 'hex') FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
-         bytes_literal(name, dialect);
+         ", d.version, encode(d.body, 'hex') FROM (SELECT 1) one LEFT JOIN " + table +
+         " d ON d.name = " + bytes_literal(name, dialect);
 }
 
 /// A statement that returns a row if, and only if, it has written.
-std::string conditional_write(const std::string& name, const Snapshot& over, const Update& update,
-                              Version next) {
+std::string conditional_write(const std::string& table, const std::string& name,
+                              const Snapshot& over, const Update& update, Version next) {
   if (over.version == 0) {
     // With the column named, a table that would hold a name twice is refused.
-    return insert_statement(name, update, next, dialect) +
+    return insert_statement(table, name, update, next, dialect) +
            " ON CONFLICT (name) DO NOTHING RETURNING 1";
   }
-  return update_statement(name, over.version, update, next, dialect) + " RETURNING 1";
+  return update_statement(table, name, over.version, update, next, dialect) + " RETURNING 1";
 }
 
 /// The messages that go out with a write.
@@ -57,9 +57,54 @@ bool was_lost(const PostgresResult& result) {
 
 }  // namespace
 
-std::string_view postgres_schema() {
-  return "CREATE TABLE IF NOT EXISTS dlock (name bytea PRIMARY KEY, version bigint NOT NULL, "
-         "ends bigint NOT NULL, body bytea NOT NULL) WITH (fillfactor = 50)";
+std::string postgres_schema(const std::string& table) {
+  return "CREATE TABLE IF NOT EXISTS " + table +
+         " (name bytea PRIMARY KEY, version bigint NOT NULL, ends bigint NOT NULL, body bytea NOT "
+         "NULL) WITH (fillfactor = 50)";
+}
+
+std::string with_tables(const std::string& schema) {
+  const std::string target =
+      schema.empty() ? "'public'" : "convert_from(" + bytes_literal(schema, dialect) + ", 'UTF8')";
+  return "WITH target(schema) AS (SELECT " + target +
+         "::text), ours AS (SELECT c.oid, "
+         "c.relowner, c.relpersistence, quote_ident(n.nspname) || '.dlock' AS name, " +
+         (schema.empty() ? "false" : "n.nspname = schema") +
+         " AS chosen FROM target, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+         "WHERE c.relname = 'dlock' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
+         "AND 4 = (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped "
+         "AND attname IN ('name', 'version', 'ends', 'body'))) ";
+}
+
+const std::string& PostgresBackend::table(const CallOptions& call_options) {
+  connection_.connect(call_options);
+  note_connection();
+  if (table_.empty()) find_table(call_options);
+  return table_;
+}
+
+void PostgresBackend::find_table(const CallOptions& call_options) {
+  const auto results = done(with_tables(connection_.schema()) +
+                                "SELECT pg_backend_pid(), quote_ident(schema) || '.dlock', "
+                                "count(oid), string_agg(name, ', ' ORDER BY name), "
+                                "coalesce(bool_or(chosen), false), pg_is_in_recovery() "
+                                "FROM target LEFT JOIN ours ON true GROUP BY schema",
+                            call_options);
+  const PostgresResult& found = results.back();
+  if (found.rows() != 1) throw_unavailable(name() + ": no answer");
+  const auto text = [&](int column) { return std::string(found.value(0, column).value_or("")); };
+  path_ = text(0) == std::to_string(connection_.login_pid()) ? Path::direct : Path::pooled;
+  refuse_standby(found.value(0, 5));
+  const std::string target = text(1), tables = text(3);
+  const bool is_one = text(2) == "1" && connection_.schema().empty();
+  if (!is_one && text(4) != "t" && !tables.empty()) {
+    throw Error(ErrorKind::denied,
+                name() + ": it has locks in " + escaped(tables) +
+                    ", and clients of different tables do not exclude each other: drop all but "
+                    "one, or name the schema of one with ?dlock-schema=NAME");
+  }
+  table_ = is_one ? tables : target;
+  if (tables.empty()) create_table(call_options);
 }
 
 void PostgresBackend::refuse(const PostgresResult& failed) {
@@ -68,8 +113,10 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
   // A failed statement may leave its transaction open.
   if (connection_.is_open() && connection_.in_transaction()) connection_.close();
   if (state == "42501") {
-    throw Error(ErrorKind::denied,
-                said + ": `dlock doctor --acl` prints the rights that dlock needs");
+    throw Error(ErrorKind::denied, said +
+                                       ": `dlock doctor --acl` prints the rights that dlock "
+                                       "needs to " +
+                                       escaped(table_));
   }
   const std::set<std::string_view> of_another_shape{"42703", "42804", "42883",
                                                     "42809", "42P10", "23502"};
@@ -83,13 +130,25 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
   throw Error(state.starts_with("28") ? ErrorKind::denied : ErrorKind::unavailable, said);
 }
 
+void PostgresBackend::refuse_standby(std::optional<std::string_view> in_recovery) {
+  if (in_recovery != "t") return;
+  connection_.close();
+  throw_unavailable(name() + ": a standby: locks need the primary");
+}
+
 void PostgresBackend::create_table(const CallOptions& call_options) {
-  const auto results = connection_.query(std::string(postgres_schema()), call_options);
+  const auto results = connection_.query(postgres_schema(table_), call_options);
   for (const PostgresResult& result : results) {
     // Another client may make it at the same time, and the loser hears one of three errors: of the
     // catalogue's index, of the table, or of the type that each table has.
     const auto& code = result.sqlstate();
     const bool is_there = code == "23505" || code == "42P07" || code == "42710";
+    if (code == "42501" || code == "3F000") {
+      throw Error(ErrorKind::denied, name() + ": " + escaped(result.message()) +
+                                         ": cannot create the table " + escaped(table_) +
+                                         ": run what `dlock doctor --acl` prints as a role that " +
+                                         "may, or name another schema with ?dlock-schema=NAME");
+    }
     if (result.failed() && !is_there) refuse(result);
   }
 }
@@ -97,12 +156,9 @@ void PostgresBackend::create_table(const CallOptions& call_options) {
 std::vector<PostgresResult> PostgresBackend::run(const std::string& statements,
                                                  const CallOptions& call_options) {
   auto results = connection_.query(statements, call_options);
-  const bool no_table =
-      !results.empty() && results.back().failed() && results.back().sqlstate() == "42P01";
-  if (no_table) {
-    if (connection_.in_transaction()) connection_.close();
-    create_table(call_options);
-    results = connection_.query(statements, call_options);
+  if (!results.empty() && results.back().sqlstate() == "42P01") {
+    connection_.close();
+    throw_unavailable(name() + ": the table " + escaped(table_) + " has gone");
   }
   note_connection();
   return results;
@@ -120,6 +176,7 @@ void PostgresBackend::note_connection() {
   if (known_connection_ == connection_.count()) return;
   known_connection_ = connection_.count();
   path_ = Path::unknown;
+  table_.clear();
   channels_.clear();
 }
 
@@ -137,10 +194,7 @@ Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent
   seen.sent = sent;
   seen.connection = connection_.count();
   seen.clock = clock_in(row);
-  if (row.value(0, 1) == "t") {
-    connection_.close();
-    throw_unavailable(name() + ": a standby: locks need the primary");
-  }
+  refuse_standby(row.value(0, 1));
   const auto pid = number(2).value_or(0);
   path_ = pid == connection_.login_pid() ? Path::direct : Path::pooled;
   seen.alive.emplace();
@@ -158,14 +212,11 @@ Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent
 
 Snapshot PostgresBackend::read(const std::string& name, const std::string& channel,
                                const CallOptions& call_options) {
-  connection_.connect(call_options);
-  note_connection();
+  const std::string select = select_record(table(call_options), name);
   // Behind a pooler a session that listens would keep listening for its next client.
-  if (!channel.empty() && path_ == Path::unknown) read(name, "", call_options);
   const bool listen = !channel.empty() && path_ == Path::direct && !channels_.contains(channel);
   const Deadline sent = BootClock::now();
-  const auto results =
-      done((listen ? "LISTEN " + channel + "; " : "") + select_record(name), call_options);
+  const auto results = done((listen ? "LISTEN " + channel + "; " : "") + select, call_options);
   Snapshot seen = snapshot_from(results.back(), sent);
   if (listen) channels_.insert(channel);
   return seen;
@@ -176,8 +227,7 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
                                                        const CallOptions& call_options) {
   constexpr std::size_t results_of_all = 6;
   constexpr std::size_t write_result = 3;
-  connection_.connect(call_options);
-  note_connection();
+  const std::string table = this->table(call_options);
   if (update.names_connection && over.connection != connection_.count()) {
     throw_unavailable(connection_.name() + ": the connection was closed");
   }
@@ -186,8 +236,8 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
   const auto results =
       run("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; "
           "SET LOCAL statement_timeout TO 5000; " +
-              with_messages(conditional_write(name, over, update, next), update.wakeups) + "; " +
-              select_record(name) + "; COMMIT",
+              with_messages(conditional_write(table, name, over, update, next), update.wakeups) +
+              "; " + select_record(table, name) + "; COMMIT",
           call_options);
   if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
   if (results.back().failed()) {
@@ -202,11 +252,12 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
 
 RecordPage PostgresBackend::list(const std::string& prefix, const std::string& after,
                                  const CallOptions& call_options) {
+  const std::string table = this->table(call_options);
   const Deadline sent = BootClock::now();
   const auto results =
       done("SELECT " + std::string(clock_expression(dialect)) +
-               "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM dlock " +
-               page_condition(prefix, after, page_rows, dialect) + "; " + select_record(""),
+               "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM " + table + " " +
+               page_condition(prefix, after, page_rows, dialect) + "; " + select_record(table, ""),
            call_options);
   constexpr std::size_t results_of_all = 3;
   if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
@@ -226,14 +277,15 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
 }
 
 std::int64_t PostgresBackend::count(const std::string& prefix, const CallOptions& call_options) {
-  const auto results = done(count_statement(prefix, dialect), call_options);
+  const auto results = done(count_statement(table(call_options), prefix, dialect), call_options);
   return parse_number(results.back().value(0, 0).value_or(""), 0, INT64_MAX).value_or(0);
 }
 
 void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
                             const CallOptions& call_options) {
   // What another transaction has just renewed no longer meets the condition when it is deleted.
-  done("DELETE FROM dlock WHERE name IN (SELECT name FROM dlock " +
+  const std::string table = this->table(call_options);
+  done("DELETE FROM " + table + " WHERE name IN (SELECT name FROM " + table + " " +
            page_condition(prefix, after, rows_per_sweep, dialect) + ") AND ends < " +
            std::string(clock_expression(dialect)),
        call_options);

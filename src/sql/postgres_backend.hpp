@@ -11,13 +11,19 @@
 
 namespace dlock {
 
-/// What an administrator runs once where dlock may not create its table.
-std::string_view postgres_schema();
+/// What an administrator runs once where dlock may not create its table, whose name is as SQL has
+/// it.
+std::string postgres_schema(const std::string& table = "public.dlock");
 
-/// Records as rows of the table `dlock` in a PostgreSQL database. One message is one request: no
-/// lock of the database lasts from one to the next, and no session needs to, so that it works
-/// through poolers. Messages to clients go by NOTIFY, in the transaction of the write; behind a
-/// pooler there are none.
+/// The front of a statement, with all tables of locks in the database as `ours` (oid, name, chosen
+/// by the user), and as `target` the schema in which one is made: `schema`, or `public`.
+std::string with_tables(const std::string& schema);
+
+/// Records as rows of the one table `dlock` in a PostgreSQL database, in whatever schema it is:
+/// what a role's search_path finds first would be another table for each role. One message is one
+/// request: no lock of the database lasts from one to the next, and no session needs to, so that it
+/// works through poolers. Messages to clients go by NOTIFY, in the transaction of the write; behind
+/// a pooler there are none.
 class PostgresBackend final : public CasBackend {
  public:
   explicit PostgresBackend(PostgresTerms terms) : connection_(std::move(terms)) {}
@@ -42,12 +48,16 @@ class PostgresBackend final : public CasBackend {
   /// Whether the connection reaches one process of the server, as far as is known.
   enum class Path { unknown, direct, pooled };
 
-  /// The results of `statements`; makes the table if there is none.
+  /// The table, which it looks for once a connection and makes if there is none.
+  const std::string& table(const CallOptions& call_options);
+  /// The results of `statements`.
   std::vector<PostgresResult> run(const std::string& statements, const CallOptions& call_options);
   /// The same, at least one, if none may fail.
   std::vector<PostgresResult> done(const std::string& statements, const CallOptions& call_options);
   /// Throws what a failed result means.
   [[noreturn]] void refuse(const PostgresResult& failed);
+  void find_table(const CallOptions& call_options);
+  void refuse_standby(std::optional<std::string_view> in_recovery);
   void create_table(const CallOptions& call_options);
   /// The clock, which is the first column of a row.
   microseconds clock_in(const PostgresResult& row) const;
@@ -58,6 +68,7 @@ class PostgresBackend final : public CasBackend {
   PostgresConnection connection_;
   int known_connection_ = 0;  ///< what follows is of this one
   Path path_ = Path::unknown;
+  std::string table_;               ///< its name as SQL has it; empty: not known yet
   std::set<std::string> channels_;  ///< it listens to these
 };
 

@@ -1,6 +1,7 @@
 #include "sql/postgres_connection.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/cut.hpp"
 #include "base/error.hpp"
@@ -53,6 +54,23 @@ void ignore_notice(void*, const PGresult*) {}
 
 }  // namespace
 
+std::string take_schema(std::string& url) {
+  constexpr std::string_view name = "dlock-schema=";
+  const std::string whole = std::exchange(url, "");
+  std::string_view rest = whole;
+  url = take_until(rest, '?');
+  std::string schema;
+  for (char separator = '?'; !rest.empty();) {
+    const auto parameter = take_until(rest, '&');
+    if (parameter.starts_with(name)) {
+      schema = percent_decoded(parameter.substr(name.size()));
+      continue;
+    }
+    url += std::exchange(separator, '&') + std::string(parameter);
+  }
+  return schema;
+}
+
 bool PostgresResult::failed() const {
   const auto status = libpq().PQresultStatus(result_.get());
   return status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_EMPTY_QUERY;
@@ -69,13 +87,19 @@ std::string PostgresResult::field(int code) const {
   return text == nullptr ? "" : text;
 }
 
+PostgresConnection::PostgresConnection(PostgresTerms terms)
+    : terms_(std::move(terms)), schema_(take_schema(terms_.url)) {}
+
 void PostgresConnection::cannot_connect() {
   const LibPqPtr<PGconn> failed = std::move(connection_);
   const ConnectError error = read_connect_error(libpq().PQerrorMessage(failed.get()));
   const std::string said = terms_.shown + ": " + escaped(error.text);
   const bool refused = error.sqlstate.starts_with("28") || error.sqlstate == "42501" ||
                        libpq().PQconnectionNeedsPassword(failed.get()) != 0;
-  if (refused) throw Error(ErrorKind::denied, said);
+  if (refused) {
+    const bool of_a_right = error.sqlstate == "42501";
+    throw Error(ErrorKind::denied, said, of_a_right ? Cause::acl : Cause::password_wrong);
+  }
   if (error.sqlstate == "53300") throw_unavailable(said, Cause::too_many_clients);
   if (error.sqlstate == "57P03") throw_unavailable(said, Cause::loading);
   if (!error.sqlstate.empty()) throw_unavailable(said);
@@ -162,7 +186,8 @@ void PostgresConnection::connect_to(const PostgresHost* host, const CallOptions&
     add("hostaddr", host->hostaddr.c_str());
     add("port", host->port.c_str());
   }
-  if (terms_.password) add("password", terms_.password->c_str());
+  const std::string password = terms_.password ? terms_.password->text() : "";
+  if (terms_.password) add("password", password.c_str());
   add(nullptr, nullptr);
   connection_.reset(libpq().PQconnectStartParams(names.data(), values.data(), 1));
   if (connection_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/call_options.hpp"
+#include "base/password.hpp"
 #include "sql/libpq.hpp"
 #include "sql/postgres_hosts.hpp"
 
@@ -13,9 +14,9 @@ namespace dlock {
 
 /// How to reach a database.
 struct PostgresTerms {
-  std::string url;                        ///< as libpq takes it
-  std::optional<std::string> password{};  ///< goes before the one that the URL or libpq knows
-  std::string shown;                      ///< the URL for people: without login and parameters
+  std::string url;                     ///< as libpq takes it, and perhaps `dlock-schema`
+  std::optional<Password> password{};  ///< goes before the one that the URL or libpq knows
+  std::string shown;                   ///< the URL for people: without login and parameters
 };
 
 /// One result of a statement.
@@ -35,11 +36,14 @@ class PostgresResult {
   LibPqPtr<PGresult> result_;
 };
 
+/// Cuts the parameter `dlock-schema`, which is not libpq's, out of a URL; its value.
+std::string take_schema(std::string& url);
+
 /// A connection to PostgreSQL, opened by the first query and again after it broke. Every call ends
 /// by its deadline. One thread uses it at a time.
 class PostgresConnection {
  public:
-  explicit PostgresConnection(PostgresTerms terms) : terms_(std::move(terms)) {}
+  explicit PostgresConnection(PostgresTerms terms);
 
   /// Sends statements in one message; their results, up to the first that failed. Throws
   /// Error{unavailable}, Error{denied}, or where a file for TLS is wrong Error{usage}, if it cannot
@@ -64,6 +68,8 @@ class PostgresConnection {
   int login_pid() const { return libpq().PQbackendPID(connection_.get()); }
   void close() { connection_.reset(); }
   const std::string& name() const { return terms_.shown; }
+  /// The `dlock-schema` of the URL, or nothing.
+  const std::string& schema() const { return schema_; }
 
  private:
   bool is_stale() const;
@@ -76,6 +82,7 @@ class PostgresConnection {
   [[noreturn]] void broke();
 
   PostgresTerms terms_;
+  std::string schema_;
   LibPqPtr<PGconn> connection_;
   int count_ = 0;
 };

@@ -60,16 +60,16 @@ std::string from_hex(std::string_view digits) {
   return bytes;
 }
 
-std::string insert_statement(const std::string& name, const Update& update, Version version,
-                             Dialect dialect) {
-  return "INSERT INTO dlock (name, version, ends, body) VALUES (" + bytes_literal(name, dialect) +
-         ", " + std::to_string(version) + ", " + std::to_string(update.ends.count()) + ", " +
-         bytes_literal(update.text, dialect) + ")";
+std::string insert_statement(const std::string& table, const std::string& name,
+                             const Update& update, Version version, Dialect dialect) {
+  return "INSERT INTO " + table + " (name, version, ends, body) VALUES (" +
+         bytes_literal(name, dialect) + ", " + std::to_string(version) + ", " +
+         std::to_string(update.ends.count()) + ", " + bytes_literal(update.text, dialect) + ")";
 }
 
-std::string update_statement(const std::string& name, Version over, const Update& update,
-                             Version version, Dialect dialect) {
-  return "UPDATE dlock SET version = " + std::to_string(version) +
+std::string update_statement(const std::string& table, const std::string& name, Version over,
+                             const Update& update, Version version, Dialect dialect) {
+  return "UPDATE " + table + " SET version = " + std::to_string(version) +
          ", ends = " + std::to_string(update.ends.count()) +
          ", body = " + bytes_literal(update.text, dialect) +
          " WHERE name = " + bytes_literal(name, dialect) + " AND version = " + std::to_string(over);
@@ -81,8 +81,8 @@ std::string page_condition(const std::string& prefix, const std::string& after, 
          " ORDER BY name LIMIT " + std::to_string(rows);
 }
 
-std::string count_statement(const std::string& prefix, Dialect dialect) {
-  return "SELECT count(*) FROM dlock WHERE " + is_under(prefix, dialect);
+std::string count_statement(const std::string& table, const std::string& prefix, Dialect dialect) {
+  return "SELECT count(*) FROM " + table + " WHERE " + is_under(prefix, dialect);
 }
 
 Version next_version(const Snapshot& over) {

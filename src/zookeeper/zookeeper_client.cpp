@@ -113,7 +113,8 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
   counted_ = reached_ = false;
   failed_connects_ = 0;
   if (!has_login()) return;
-  const std::string login = *servers_.front().user + ":" + servers_.front().password.value_or("");
+  const auto& password = servers_.front().password;
+  const std::string login = *servers_.front().user + ":" + (password ? password->text() : "");
   libzookeeper().zoo_add_auth(handle_, "digest", login.data(), static_cast<int>(login.size()),
                               nullptr, nullptr);
 }

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <initializer_list>
+#include <regex>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,57 @@
 
 namespace dlock::test {
 namespace {
+
+TEST_CASE(
+    "database: roles of PostgreSQL with schemas of their own share one table, or are refused") {
+  if (is_missing<PostgresServer>()) return;
+  DatabaseServer& server = empty_database<PostgresServer>();
+  for (const std::string role : {"web", "batch"}) {
+    server.make_user(role, password, true);
+    server.text("CREATE SCHEMA AUTHORIZATION " + role);
+  }
+  const auto url = [&](const std::string& role, const std::string& parameters = "") {
+    return server.tcp_url(role + ":" + password) + parameters;
+  };
+  const CommandInside holder(url("web"));
+  CHECK(server.text("SELECT schemaname FROM pg_tables WHERE tablename = 'dlock'") == "public\n");
+  const Result foreign = run_at(url("batch"));
+  CHECK(foreign.exit_code == 77);
+  CHECK(holds(foreign.err, "permission denied for table dlock"));
+  server.text("GRANT SELECT, INSERT, UPDATE, DELETE ON dlock TO batch");
+  CHECK(dlock_at(url("batch"), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+  CHECK(holds(finding(doctor_at(url("batch")), "table"), "public.dlock, owner web, logged"));
+  server.text("CREATE TABLE batch.dlock (LIKE public.dlock INCLUDING ALL)");
+  for (const std::string& two : {run_at(url("web")).err, doctor_at(url("batch")).out}) {
+    CHECK(holds(two, "batch.dlock, public.dlock"));
+  }
+  CHECK(run_at(url("web")).exit_code == 77);
+  const std::string chosen = "?dlock-schema=public";
+  CHECK(dlock_at(url("batch", chosen), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+  server.text("DROP SCHEMA batch, web CASCADE");
+}
+
+TEST_CASE("database: the table of PostgreSQL is made in the schema that the URL names") {
+  if (is_missing<PostgresServer>()) return;
+  DatabaseServer& server = empty_database<PostgresServer>();
+  server.make_user("guest", password, false);
+  server.text("CREATE SCHEMA \"of \"\"locks\"\"\"");
+  const std::string guest = server.tcp_url("guest:" + std::string(password));
+  const std::string named = guest + "?dlock-schema=of%20%22locks%22";
+  const Result refused = run_at(guest);
+  CHECK(refused.exit_code == 77);
+  CHECK(is_one_message(refused.err));
+  CHECK(holds(refused.err, "cannot create the table public.dlock"));
+  CHECK(holds(refused.err, "?dlock-schema=NAME"));
+  const std::string rights = dlock_at(named, {"doctor", "--acl"}).out;
+  server.text(std::regex_replace(rights, std::regex("\"USER\""), "guest"));
+  const CommandInside holder(named);
+  // The only table of a database is found without the parameter, too.
+  CHECK(dlock_at(server.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+  CHECK(holds(run_at(server.url() + "&dlock-schema=public").err, "\"of \"\"locks\"\"\".dlock"));
+  CHECK(run_at(server.url() + "&dlock-schema=").exit_code == 64);
+  server.text("DROP SCHEMA \"of \"\"locks\"\"\" CASCADE");
+}
 
 TEST_CASE("database: a socket without a server is one line, and no file is closed twice for it") {
   const TempDir dir;

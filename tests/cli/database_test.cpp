@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "cli/command_inside.hpp"
@@ -13,6 +14,7 @@
 #include "support/files.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/sockets.hpp"
+#include "support/temp_dir.hpp"
 
 namespace dlock::test {
 namespace {
@@ -76,6 +78,31 @@ TEST_OF_DATABASES("database: a password comes from the URL, dlock's places and t
   environment.env["DLOCK_PASSWORD"] = password;
   CHECK(dlock({"run", "-k", "a", "--", "true"}, environment).exit_code == 0);
   CHECK(!holds(server.log(), password));
+}
+
+TEST_OF_DATABASES("database: a holder and a waiter outlive a rotation of their password") {
+  if (is_missing<Server>()) return;
+  constexpr bool postgres = std::is_same_v<Server, PostgresServer>;
+  DatabaseServer& server = empty_database<Server>();
+  server.make_user("rotated", password, true);
+  const TempDir dir;
+  auto options = at(server.tcp_url("rotated"));
+  options.env["DLOCK_PASSWORD_FILE"] = dir / "password";
+  write_file(dir / "password", password);
+  CommandInside holder(options, {"-q", "-t", "60s"});
+  Process waiter = start_dlock({"run", "-k", "a", "--", "echo", "in"}, options);
+  REQUIRE(eventually([&] { return waiters(server.url()) == 1; }));
+  server.text(postgres ? "ALTER ROLE rotated PASSWORD 'new'; SELECT pg_terminate_backend(pid) "
+                         "FROM pg_stat_activity WHERE usename = 'rotated'"
+                       : "ALTER USER rotated IDENTIFIED BY 'new'; KILL USER rotated");
+  CHECK(eventually([&] {
+    return holds(waiter.err(), postgres ? "password authentication failed" : "Access denied");
+  }));
+  holder.end();
+  write_file(dir / "password", "new");
+  CHECK(holder.process.wait().exit_code == 0);
+  CHECK(!holds(holder.process.err(), "could not release"));
+  CHECK(waiter.wait().out == "in\n");
 }
 
 TEST_OF_DATABASES("database: what cannot be reached or has no database ends with 69") {

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include "cli/command_inside.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
@@ -8,8 +9,6 @@
 
 namespace dlock::test {
 namespace {
-
-constexpr const char* password = "s3cret-of-the-test";
 
 RedisOptions guarded() {
   RedisOptions options;
@@ -136,7 +135,7 @@ TEST_CASE("password: users of the ACL, and a user without a password is refused"
   CHECK(is_one_message(bare.err));
 }
 
-TEST_CASE("password: a file is read once, so it may be a pipe, for however many servers") {
+TEST_CASE("password: a pipe is read once, for however many servers") {
   const RedisServer servers[] = {RedisServer(guarded()), RedisServer(guarded()),
                                  RedisServer(guarded())};
   ProcessOptions options;
@@ -147,6 +146,45 @@ TEST_CASE("password: a file is read once, so it may be a pipe, for however many 
       run({"bash", "-c", R"("$D" inspect a --password-file <(echo "$P"))"}, clean(options));
   CHECK(result.exit_code == 0);
   CHECK(result.err == "");
+}
+
+TEST_CASE("password: a holder and a waiter outlive its rotation, and its file may follow later") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  const auto rotate = [&](const std::string& to) {
+    return server.command(
+        {"ACL", "SETUSER", "jobs", "reset", "on", ">" + to, "~dlock:*", "&dlock:*", "+@all"});
+  };
+  REQUIRE(rotate("first").text == "OK");
+  write_secret(dir / "password", "first");
+  const std::string url = "redis://jobs@127.0.0.1:" + std::to_string(server.port());
+  auto options = with("DLOCK_SERVER", url);
+  options.env["DLOCK_PASSWORD_FILE"] = dir / "password";
+  CommandInside holder(options, {"-t", "60s"});
+  Process waiter = start_dlock({"run", "-k", "a", "--", "echo", "in"}, options);
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  REQUIRE(rotate("second").text == "OK");
+  server.command({"CLIENT", "KILL", "USER", "jobs"});
+  CHECK(eventually([&] { return holds(waiter.err(), "user name or password is wrong"); }));
+  holder.end();
+  write_secret(dir / "password", "second");
+  CHECK(holder.process.wait().exit_code == 0);
+  CHECK(!holds(holder.process.err(), "could not release"));
+  CHECK(waiter.wait().out == "in\n");
+}
+
+TEST_CASE("password: its file may be unreadable or empty for a while once a lock is held") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  write_secret(dir / "password", password);
+  auto options = with("DLOCK_SERVER", server.tcp_url());
+  options.env["DLOCK_PASSWORD_FILE"] = dir / "password";
+  CommandInside holder(options, {"-t", "60s"});
+  write_secret(dir / "password", "");
+  server.command({"CLIENT", "KILL", "TYPE", "normal"});
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
+  CHECK(holder.process.err() == "");
 }
 
 TEST_CASE("password: a file that cannot be had is an error that names it") {

@@ -64,7 +64,7 @@ class InPostgres final : public InDatabase {
   }
   /// Every client needs the table, and waits for it.
   void freeze(const LockKey&) override {
-    place_.server.query(std::string(postgres_schema()) + "; COMMIT; BEGIN; LOCK TABLE dlock");
+    place_.server.query(postgres_schema() + "; COMMIT; BEGIN; LOCK TABLE dlock");
   }
   void thaw() override { place_.server.query("ROLLBACK"); }
   void reset() override { place_.server.query("ROLLBACK; DROP TABLE IF EXISTS dlock"); }

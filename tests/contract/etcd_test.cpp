@@ -277,22 +277,48 @@ TEST_CASE("etcd: a release that has come is told, though its connection ends wit
   CHECK(releasing.get() == Released::yes);
 }
 
+EtcdRequest new_user(const std::string& name) {
+  return {"auth/user/add", {{"name", name}, {"password", "s3cret-of-the-test"}}};
+}
+
+/// The root user of an etcd that asks for logins from now on.
+Endpoint only_for_users(EtcdServers& etcd) {
+  etcd.ask("auth/role/add", {{"name", "root"}});
+  etcd.ask("auth/user/add", new_user("root").fields);
+  etcd.ask("auth/user/grant", {{"user", "root"}, {"role", "root"}});
+  etcd.ask("auth/enable", nlohmann::json::object());
+  Endpoint server = etcd.endpoint(0);
+  server.user = "root";
+  server.password = "s3cret-of-the-test";
+  return server;
+}
+
+TEST_CASE("etcd: a client whose token has expired logs in anew, and may watch again") {
+  if (is_missing<EtcdServers>()) return;
+  const TempDir dir;
+  write_file(dir / "key", "known to this etcd only");
+  EtcdServers etcd(
+      {1, {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=3s"}, {}});
+  const Endpoint server = only_for_users(etcd);
+  const auto store = etcd_store({server});
+  const Claim claim = claim_on("k");
+  granted(*store, claim);
+  EtcdBackend waiter({server}, "etcd");
+  waiter.read("other", "channel", soon());
+  std::this_thread::sleep_for(std::chrono::seconds(4));  // the token's ttl, and more
+  CHECK(std::holds_alternative<std::string>(waiter.next_message("channel", soon().deadline, -1)));
+  waiter.read("other", "channel", soon());
+  CHECK(renew(*store, claim));
+  CHECK(release(*store, claim) == Released::yes);
+}
+
 TEST_CASE("etcd: a holder goes on renewing when the users change, and its token is of before") {
   if (is_missing<EtcdServers>()) return;
   const TempDir dir;
   write_file(dir / "key", "known to this etcd only");
   EtcdServers etcd(
       {1, {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=10m"}, {}});
-  Endpoint server = etcd.endpoint(0);
-  server.user = "root";
-  server.password = "s3cret-of-the-test";
-  const auto new_user = [&](const std::string& name) {
-    return EtcdRequest{"auth/user/add", {{"name", name}, {"password", *server.password}}};
-  };
-  etcd.ask("auth/role/add", {{"name", "root"}});
-  etcd.ask("auth/user/add", new_user("root").fields);
-  etcd.ask("auth/user/grant", {{"user", "root"}, {"role", "root"}});
-  etcd.ask("auth/enable", nlohmann::json::object());
+  const Endpoint server = only_for_users(etcd);
   const auto store = etcd_store({server});
   const Claim claim = claim_on("k");
   granted(*store, claim);

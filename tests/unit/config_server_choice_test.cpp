@@ -16,7 +16,7 @@ std::string server_of(const ServerSettings& settings) {
 
 Words inspect(const std::string& server) { return {"inspect", "--server", server}; }
 
-std::optional<std::string> password(const ServerSettings& settings) {
+std::optional<Password> password(const ServerSettings& settings) {
   return std::get<Endpoint>(settings.server).password;
 }
 

@@ -112,6 +112,7 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
   counted_ = reached_ = false;
   failed_connects_ = 0;
+  last_session_ = BootClock::now();
   if (!has_login()) return;
   const std::string login = *servers_.front().user + ":" + servers_.front().password.value_or("");
   libzookeeper().zoo_add_auth(handle_, "digest", login.data(), static_cast<int>(login.size()),
@@ -183,7 +184,10 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
       fd_ = -1;  // closed: the number may be another's by now
     }
   }
-  if (is_open() && !std::exchange(counted_, true)) ++sessions_;
+  if (is_open()) {
+    last_session_ = BootClock::now();
+    if (!std::exchange(counted_, true)) ++sessions_;
+  }
   return ready != 0 || is_due || BootClock::now() < until;
 }
 
@@ -196,7 +200,9 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
   while (!is_open()) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
-    if (state() == expired_state) open(call_options);
+    // A server that has lost its data takes no client that has seen more than it has.
+    const bool has_ended = later(last_session_, session_) < BootClock::now();
+    if (state() == expired_state || has_ended) open(call_options);
     if (failed_connects_ >= addresses_.count()) follow_servers(call_options);
     const bool none_there = !reached_ && failed_connects_ > addresses_.count();
     if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");

@@ -189,7 +189,7 @@ TEST_CASE(
 TEST_CASE("ZooKeeper: a client from before its data were lost gets a session again") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers;
-  ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(1000));
+  ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
   for (const char* name : {"x:a", "x:b", "x:c"}) REQUIRE(comes_to_have(backend, name, {"held"}));
   servers.kill_hard(0);
   servers.wipe(0);

@@ -86,9 +86,9 @@ void CasStore::take_lease(OwnLife& life, const PlaceLease& granted) {
 }
 
 /// Attaches the own entry, if the change leaves one, to a lease of the right length.
-void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const Change& how,
+void CasStore::keep_life(OpenRecord& record, const Snapshot& seen, const Change& how,
                          Update& update) {
-  LockTable table = record.table;
+  LockTable& table = record.table;
   OwnLife& life = *how.life;
   const HoldEntry* hold = table.find_hold(how.self);
   const auto waiter = table.find_waiter(how.self);
@@ -110,10 +110,9 @@ void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const C
 
 /// Begins the min-hold of the own hold with its first confirmation, or with a release that comes
 /// before one.
-void CasStore::begin_min_hold(const OpenRecord& record, const Snapshot& seen, const Change& how,
+void CasStore::begin_min_hold(OpenRecord& record, const Snapshot& seen, const Change& how,
                               Update& update) {
-  LockTable table = record.table;
-  const HoldEntry* hold = table.find_hold(how.self);
+  const HoldEntry* hold = record.table.find_hold(how.self);
   const std::string name = min_hold_life_name(how.self);
   const bool begins = hold != nullptr && hold->counts() && !record.held_before(how.self) &&
                       !seen.lives->contains(name);

@@ -86,9 +86,9 @@ void CasStore::take_lease(OwnLife& life, const PlaceLease& granted) {
 }
 
 /// Attaches the own entry, if the change leaves one, to a lease of the right length.
-void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const Change& how,
+void CasStore::keep_life(OpenRecord& record, const Snapshot& seen, const Change& how,
                          Update& update) {
-  LockTable table = record.table;
+  LockTable& table = record.table;
   OwnLife& life = *how.life;
   const HoldEntry* hold = table.find_hold(how.self);
   const auto waiter = table.find_waiter(how.self);
@@ -104,13 +104,22 @@ void CasStore::keep_life(const OpenRecord& record, const Snapshot& seen, const C
   if (there == seen.lives->end() || there->second != life.lease.id) {
     update.begun_lives[name] = life.lease.id;
   }
-  const bool is_new = holds_now(hold) && !record.held_before(how.self);
-  if (is_new && hold->floor > milliseconds(0)) {
-    if (life.min_hold.id == 0) life.min_hold = leases_->grant(hold->floor, how.call_options);
-    update.begun_lives[min_hold_life_name(how.self)] = life.min_hold.id;
-  }
   std::erase_if(update.wakeups,
                 [&](const Wakeup& wakeup) { return update.begun_lives.contains(wakeup.channel); });
+}
+
+/// Begins the min-hold of the own hold with its first confirmation, or with a release that comes
+/// before one.
+void CasStore::begin_min_hold(OpenRecord& record, const Snapshot& seen, const Change& how,
+                              Update& update) {
+  const HoldEntry* hold = record.table.find_hold(how.self);
+  const std::string name = min_hold_life_name(how.self);
+  const bool begins = hold != nullptr && hold->counts() && !record.held_before(how.self) &&
+                      !seen.lives->contains(name);
+  if (!begins || hold->floor <= milliseconds(0)) return;
+  PlaceLease& min_hold = lives_[{how.key, how.self}].min_hold;
+  if (min_hold.id == 0) min_hold = leases_->grant(hold->floor, how.call_options);
+  update.begun_lives[name] = min_hold.id;
 }
 
 Lease CasStore::lease_from(const Snapshot& seen, milliseconds length, const OwnLife* life) const {

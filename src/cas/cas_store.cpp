@@ -108,6 +108,7 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
     Update update = record.update();
     check_room(record, how.key, update.text.size());
     if (how.life != nullptr) keep_life(record, read, how, update);
+    if (leases_ != nullptr) begin_min_hold(record, read, how, update);
     must = must || !update.begun_lives.empty();
     if (!must && !record.changed()) return std::nullopt;
     update.names_connection = how.names_connection;

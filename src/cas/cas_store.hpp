@@ -98,7 +98,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   void sweep_arrivals(const CallOptions& call_options);
 
   Snapshot first_read(const Change& how, const std::string& name);
-  void keep_life(const OpenRecord& record, const Snapshot& seen, const Change& how, Update& update);
+  void keep_life(OpenRecord& record, const Snapshot& seen, const Change& how, Update& update);
+  void begin_min_hold(OpenRecord& record, const Snapshot& seen, const Change& how, Update& update);
   void take_lease(OwnLife& life, const PlaceLease& granted);
   std::optional<Snapshot> adopt_lease(const LockKey& key, const Token& token, OwnLife& life,
                                       const CallOptions& call_options);

@@ -22,6 +22,10 @@ bool only_of(std::string_view text, std::string_view punctuation) {
   });
 }
 
+std::size_t depth_of(std::string_view owner) {
+  return 1 + static_cast<std::size_t>(std::count(owner.begin(), owner.end(), '/'));
+}
+
 std::string user_name() {
   const uid_t uid = geteuid();
   std::array<char, 4096> texts{};
@@ -51,14 +55,26 @@ std::optional<std::string> key_fault(std::string_view text) {
 }
 
 bool Owner::is_or_below(const Owner& other) const {
-  return text == other.text || (text.size() > other.text.size() && text.starts_with(other.text) &&
-                                text[other.text.size()] == '/');
+  // The part of the other's path that this one may begin with.
+  std::string_view part = other.text;
+  const auto begins_with_it = [&] {
+    return text.starts_with(part) && (text.size() == part.size() || text[part.size()] == '/');
+  };
+  const bool may_be_cut = depth_of(text) >= deepest_owner;
+  while (!begins_with_it()) {
+    const auto slash = part.find('/');
+    if (!may_be_cut || slash == std::string_view::npos) return false;
+    part.remove_prefix(slash + 1);
+  }
+  return true;
 }
 
 Owner new_owner_below(const std::optional<Owner>& above) {
   constexpr std::size_t bytes_of_a_component = 8;
   const std::string own = random_hex(bytes_of_a_component);
-  return Owner{above ? above->text + "/" + own : own};
+  if (!above) return Owner{own};
+  const bool is_full = depth_of(above->text) >= deepest_owner;
+  return Owner{above->text.substr(is_full ? above->text.find('/') + 1 : 0) + "/" + own};
 }
 
 std::optional<std::string> owner_id_fault(std::string_view text) {

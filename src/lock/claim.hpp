@@ -25,14 +25,16 @@ std::optional<std::string> key_fault(std::string_view text);
 struct Owner {
   std::string text;
   auto operator<=>(const Owner&) const = default;
-  /// Whether this owner is `other` or stands below it.
+  /// Whether this owner is `other` or below it. The path of an owner below many has lost its
+  /// beginning, so it begins within the other's.
   bool is_or_below(const Owner& other) const;
 };
 
 constexpr std::size_t deepest_owner = 16;
 constexpr std::size_t longest_owner_id = 128;
 
-/// A new owner below `above` (empty: below nobody): one more component of 64 random bits.
+/// A new owner below `above` (empty: below nobody): one more component of 64 random bits, without
+/// the first of as many as a path may have.
 Owner new_owner_below(const std::optional<Owner>& above);
 
 /// The fault of an owner path as DLOCK_OWNER brings it, or with one component as `--owner`

@@ -86,6 +86,12 @@ void LeaseRenewer::renew_now(milliseconds at_most) {
 }
 
 std::vector<Held> LeaseRenewer::stop() {
+  // The next holder waits longer for a connection that is broken off than for a reply.
+  if (started() && !confirmed_) {
+    constexpr milliseconds longest_reply{200};
+    std::unique_lock guard(mutex_);
+    renewed_.wait_for(guard, longest_reply, [this] { return confirmed_ || lost_.raised(); });
+  }
   stop_.raise();
   if (thread_.joinable()) thread_.join();
   return upkeep_.take();
@@ -123,7 +129,9 @@ bool LeaseRenewer::can_stop_thread() {
 void LeaseRenewer::promised(Deadline safe_until, bool confirmed) {
   const auto before = safe_until_->exchange(safe_until.time_since_epoch().count());
   if (before > safe_until.time_since_epoch().count()) news_.raise();
+  const std::lock_guard guard(mutex_);
   confirmed_ = confirmed;
+  renewed_.notify_all();
 }
 
 void LeaseRenewer::renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) {

@@ -64,8 +64,9 @@ class LeaseRenewer : private LeaseListener {
   /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
   /// passed. For whoever is about to be stopped.
   void renew_now(milliseconds at_most);
-  /// Ends the thread, breaking off a renewal under way; the store is the caller's again. Returns
-  /// the holds with the leases last confirmed, and what is in doubt about them.
+  /// Ends the thread, breaking off a renewal under way, or a confirmation that takes long; the
+  /// store is the caller's again. Returns the holds with the leases last confirmed, and what is in
+  /// doubt about them.
   std::vector<Held> stop();
 
  private:

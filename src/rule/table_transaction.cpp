@@ -72,7 +72,7 @@ TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit
     }
     owners.insert(hold.owner.text);
     if (owner.is_or_below(hold.owner) &&
-        (outer == nullptr || hold.owner.text.size() > outer->owner.text.size())) {
+        (outer == nullptr || !outer->owner.is_or_below(hold.owner))) {
       outer = &hold;
     }
   }

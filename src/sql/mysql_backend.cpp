@@ -7,6 +7,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "base/wait.hpp"
 #include "sql/statements.hpp"
 
 namespace dlock {
@@ -258,7 +259,11 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
     if (update.departs) channels_.clear();
     return next;
   }
-  if (was_overtaken(results.back())) return read(name, "", call_options);
+  const bool is_last_try = results.back().error == ER_LOCK_WAIT_TIMEOUT &&
+                           later(BootClock::now(), longest_row_wait) > call_options.deadline;
+  // The server could do the next one after its client has given up.
+  if (is_last_try) sleep_until(call_options.deadline, call_options.cancel_fd);
+  if (was_overtaken(results.back()) && !is_last_try) return read(name, "", call_options);
   if (results.back().failed()) refuse(results.back());
   return snapshot_from(results, sent, call_options);
 }

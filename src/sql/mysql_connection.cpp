@@ -47,6 +47,15 @@ class HandshakeLimit {
   std::thread thread_;
 };
 
+/// Comes before the first statements of a connection, after the server's init_connect: each
+/// statement commits, does not wait for locks long after its client has given up, and means the
+/// same whatever the server has set.
+std::string session_settings() {
+  return "SET autocommit = 1, innodb_lock_wait_timeout = " +
+         std::to_string(longest_row_wait.count()) +
+         ", lock_wait_timeout = 5, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'; ";
+}
+
 short poll_events(int status) {
   short events = 0;
   if ((status & MYSQL_WAIT_READ) != 0) events |= POLLIN;
@@ -259,6 +268,7 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   constexpr my_bool no = 0;
   libmariadb().mysql_options(mysql_, MYSQL_OPT_RECONNECT, &no);
   login_id_ = libmariadb().mysql_thread_id(mysql_);
+  is_set_up_ = false;
   ++count_;
   at_rest_ = true;
 }
@@ -271,12 +281,6 @@ void MysqlConnection::refuse_plain_text() {
   if (!wanted || cipher != nullptr) return;
   close();
   throw_unavailable(shown_ + ": the server speaks no TLS");
-}
-
-bool MysqlConnection::commits_each_statement() const {
-  unsigned status = 0;
-  libmariadb().mariadb_get_infov(mysql_, MARIADB_CONNECTION_SERVER_STATUS, &status);
-  return (status & SERVER_STATUS_AUTOCOMMIT) != 0;
 }
 
 MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_options) {
@@ -311,42 +315,35 @@ MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_op
 
 std::vector<MysqlResult> MysqlConnection::query(const std::string& statements,
                                                 const CallOptions& call_options) {
-  send(statements, call_options);
-  return receive(call_options);
+  connect(call_options);
+  if (is_set_up_) {
+    send_here(statements, call_options);
+    return receive(call_options);
+  }
+  send_here(session_settings() + statements, call_options);
+  auto results = receive(call_options);
+  is_set_up_ = results.size() > 1;
+  if (is_set_up_) results.erase(results.begin());
+  return results;
 }
 
-void MysqlConnection::send(const std::string& statements, const CallOptions& call_options) {
+void MysqlConnection::send(const std::string& statement, const CallOptions& call_options) {
   connect(call_options);
+  send_here(statement, call_options);
+}
+
+void MysqlConnection::send_here(const std::string& text, const CallOptions& call_options) {
   at_rest_ = false;
   const auto& lib = libmariadb();
   int failed = 0;
-  carry_out(
-      [&] {
-        return lib.mysql_send_query_start(&failed, mysql_, statements.c_str(), statements.size());
-      },
-      [&](int events) { return lib.mysql_send_query_cont(&failed, mysql_, events); }, call_options);
+  carry_out([&] { return lib.mysql_send_query_start(&failed, mysql_, text.c_str(), text.size()); },
+            [&](int events) { return lib.mysql_send_query_cont(&failed, mysql_, events); },
+            call_options);
   if (failed != 0) broke();
   if (call_options.sent != nullptr) call_options.sent->raise();
 }
 
 std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_options) {
-  auto results = receive_all(call_options);
-  // The server runs its init_connect after it has answered the login, so the first results tell. To
-  // turn autocommit on commits the changes of the statements before.
-  if (!commits_each_statement()) {
-    const int of_results = count_;
-    send("SET autocommit = 1", call_options);
-    // A new connection commits none of them: the server rolled them back as the old one ended.
-    if (count_ != of_results) {
-      abandon();
-      throw_unavailable(shown_ + ": the connection broke");
-    }
-    if (receive_all(call_options).back().failed()) broke();
-  }
-  return results;
-}
-
-std::vector<MysqlResult> MysqlConnection::receive_all(const CallOptions& call_options) {
   const auto& lib = libmariadb();
   my_bool refused = 0;
   carry_out([&] { return lib.mysql_read_query_result_start(&refused, mysql_); },

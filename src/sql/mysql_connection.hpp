@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -37,6 +38,9 @@ struct MysqlResult {
   }
 };
 
+/// The server gives a statement up that waits for a row longer than that.
+constexpr std::chrono::seconds longest_row_wait{1};
+
 /// A connection to MySQL or MariaDB, opened by the first query and again after it broke. Every call
 /// ends by its deadline. One thread uses it at a time.
 class MysqlConnection {
@@ -54,8 +58,8 @@ class MysqlConnection {
   /// statements.
   std::vector<MysqlResult> query(const std::string& statements, const CallOptions& call_options);
 
-  /// The same in two steps: in between answered_fd() becomes readable.
-  void send(const std::string& statements, const CallOptions& call_options);
+  /// One that changes nothing, in two steps: in between answered_fd() becomes readable.
+  void send(const std::string& statement, const CallOptions& call_options);
   std::vector<MysqlResult> receive(const CallOptions& call_options);
   int answered_fd() const { return static_cast<int>(libmariadb().mysql_get_socket(mysql_)); }
 
@@ -85,15 +89,15 @@ class MysqlConnection {
   void refuse_dead_socket() const;
   bool log_in(const std::string& host, const CallOptions& call_options);
   void refuse_plain_text();
-  bool commits_each_statement() const;
-  std::vector<MysqlResult> receive_all(const CallOptions& call_options);
+  void send_here(const std::string& text, const CallOptions& call_options);
   MysqlResult take_result(bool failed, const CallOptions& call_options);
   [[noreturn]] void broke();
 
   MysqlAddress address_;
   std::string shown_;
   MYSQL* mysql_ = nullptr;
-  bool at_rest_ = false;  ///< no call of the library is under way
+  bool at_rest_ = false;    ///< no call of the library is under way
+  bool is_set_up_ = false;  ///< so that statements count and end as they should
   std::uint64_t login_id_ = 0;
   int count_ = 0;
 };

@@ -123,11 +123,16 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
     client_.refuse(reply.code, "read and write below " + escaped(directory_));
   }
   if (!replies.front().ok()) client_.refuse(replies.front().code, "set the clock's node");
-  const auto clock_ms = replies.front().mtime_ms;
+  // A record that was written since is dated by that write: by the clock before it, its lease would
+  // begin too early.
+  const auto latest =
+      std::max_element(replies.begin(), replies.end(),
+                       [](const auto& one, const auto& other) { return one.mzxid < other.mzxid; });
+  const auto clock_ms = latest->mtime_ms;
   const bool tells_time = clock_ms >= 0 && clock_ms <= latest_time / milliseconds(1);
   if (!tells_time) throw_unavailable(name() + ": it tells no time", Cause::other_reply);
   read.clock = milliseconds(clock_ms);
-  read.revision = replies.front().mzxid;
+  read.revision = latest->mzxid;
   read.connection = client_.session_count();
   std::vector<Node> found;
   for (std::size_t i = 1; i + 1 < replies.size(); i += 2) {

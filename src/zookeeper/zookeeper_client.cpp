@@ -31,6 +31,9 @@ constexpr int all_rights = 31;
 /// While another server may answer, one is not waited for longer.
 constexpr milliseconds longest_try{2000};
 
+/// So often each server may refuse a session before it is given up.
+constexpr int most_refusals = 3;
+
 Id whom(bool login) {
   static std::array<char, 6> world{"world"};
   static std::array<char, 7> anyone{"anyone"};
@@ -111,7 +114,7 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
                                           static_cast<int>(session_.count()), nullptr, nullptr, 0);
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
   counted_ = reached_ = false;
-  failed_connects_ = 0;
+  failed_connects_ = refusals_ = 0;
   if (!has_login()) return;
   const auto& password = servers_.front().password;
   const std::string login = *servers_.front().user + ":" + (password ? password->text() : "");
@@ -181,10 +184,14 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
         is_checked ? let_work(fds[0].revents, interest) : let_connect(fds[0].revents);
     if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
       ++failed_connects_;
+      if (is_checked) ++refusals_;
       fd_ = -1;  // closed: the number may be another's by now
     }
   }
-  if (is_open() && !std::exchange(counted_, true)) ++sessions_;
+  if (is_open()) {
+    refusals_ = 0;
+    if (!std::exchange(counted_, true)) ++sessions_;
+  }
   return ready != 0 || is_due || BootClock::now() < until;
 }
 
@@ -197,7 +204,9 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
   while (!is_open()) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
-    if (state() == expired_state) open(call_options);
+    // A server that has lost its data takes no client that has seen more than it has.
+    const bool is_refused = refusals_ > most_refusals * addresses_.count();
+    if (state() == expired_state || is_refused) open(call_options);
     if (failed_connects_ >= addresses_.count()) follow_servers(call_options);
     const bool none_there = !reached_ && failed_connects_ > addresses_.count();
     if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");

@@ -139,6 +139,7 @@ class ZooKeeperClient {
   int sessions_ = 0;
   bool counted_ = false;  ///< the session of this handle
   int failed_connects_ = 0;
+  int refusals_ = 0;      ///< connections that brought no session, since the last one
   bool gave_up_ = false;  ///< the last connect() did, for want of time
   bool reached_ = false;  ///< a server has taken a connection
   std::shared_ptr<ZooKeeperWatches> watches_;

@@ -56,4 +56,23 @@ TEST_CASE("etcd: a lease that it makes longer than was asked for serves all stor
   CHECK(release(*first, claim) == Released::yes);
 }
 
+TEST_CASE("etcd: a --min-hold lasts although the job ended before its hand-over was confirmed") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers etcd;
+  const auto holder = etcd_store(etcd.endpoints());
+  auto waiter = etcd_store(etcd.endpoints());
+  const Claim held = claim_on("k");
+  Claim next = claim_on("k");
+  next.floor = long_ttl;
+  granted(*holder, held);
+  queue_up(*waiter, next);
+  release(*holder, held);
+  REQUIRE(news(*waiter, next, Wake::Reason::granted));
+  CHECK(release(*waiter, next) == Released::yes);
+  waiter.reset();
+  const Refusal refusal = refused(*holder, claim_on("k"));
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].kept);
+}
+
 }  // namespace dlock::test

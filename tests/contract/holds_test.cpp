@@ -283,6 +283,27 @@ TEST_OF_ENGINES(
   CHECK(!enters(*store, other));
 }
 
+TEST_OF_ENGINES("an owner below more than a path names re-enters what those that it names hold") {
+  Engine engine;
+  const auto store = engine.open(), other = engine.open();
+  std::vector<Owner> line{new_owner_below(std::nullopt)};
+  while (line.size() < 18) line.push_back(new_owner_below(line.back()));
+  const Owner sibling = new_owner_below(line[14]);
+  int keys = 0;
+  const auto inner_enters = [&](const Owner& outer, const Owner& inner) {
+    const std::string key = "k" + std::to_string(++keys);
+    granted(*store, claim_of(outer.text, key));
+    REQUIRE(eventually([&] { return stands_everywhere(*other, key); }));
+    return enters(*store, claim_of(inner.text, key));
+  };
+  CHECK(inner_enters(line[15], line[16]));
+  CHECK(inner_enters(line[16], line[17]));
+  CHECK(inner_enters(line[2], line[17]));
+  CHECK_FALSE(inner_enters(line[1], line[17]));
+  CHECK_FALSE(inner_enters(sibling, line[17]));
+  CHECK_FALSE(inner_enters(line[16], line[15]));
+}
+
 TEST_OF_ENGINES("a floor keeps the key taken after the release, for nobody, until it has passed") {
   Engine engine;
   const auto store = engine.open();

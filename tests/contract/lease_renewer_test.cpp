@@ -4,6 +4,7 @@
 #include "base/wait.hpp"
 #include "engines.hpp"
 #include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/process.hpp"
 #include "support/stretched.hpp"
@@ -196,6 +197,26 @@ TEST_OF_ENGINES(
   REQUIRE(kept.size() == 1);
   CHECK(release(*store, kept[0].claim) == Released::yes);
   CHECK(state_of(*watcher, "k").holders.empty());
+}
+
+TEST_CASE("a keeper that is stopped waits a moment for the reply to a confirmation") {
+  RedisEngine engine;
+  FaultProxy proxy(engine.server.address());
+  const auto store = redis_store(endpoint_at(proxy.address()));
+  int keys = 0;
+  const auto is_confirmed = [&] {
+    Held held = take(*store, "k" + std::to_string(++keys), long_ttl);
+    held.grant.confirmed = false;
+    const int connections = proxy.connections(), requests = proxy.requests();
+    proxy.delay(Direction::replies, milliseconds(50));
+    LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
+    CHECK(eventually([&] { return proxy.requests() > requests; }));
+    const auto kept = keeper.stop();
+    proxy.heal();
+    release(*store, held.claim);
+    return kept[0].grant.confirmed && proxy.connections() == connections;
+  };
+  CHECK(in_one_of(3, is_confirmed));
 }
 
 TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due, or told to") {

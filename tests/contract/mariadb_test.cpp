@@ -135,29 +135,6 @@ TEST_CASE("MariaDB: what is written counts, also where the server turns autocomm
   CHECK(enters(*other, claim_on("k")));
 }
 
-TEST_CASE("MariaDB: what a connection that ends has not committed is not told as done") {
-  if (is_missing<MariaDbServer>()) return;
-  MariaDbServer server({"--autocommit=0"});
-  server.query("CREATE TABLE written (number INT)");
-  FaultProxy proxy(socket_of(server));
-  const MysqlAddress address = address_behind(proxy, server);
-  const std::string insert = "INSERT INTO written VALUES (1)";
-  std::size_t of_login = 0, of_insert = 0;
-  {
-    MysqlConnection connection(address, "mariadb");
-    connection.connect(soon());
-    of_login = proxy.bytes(Direction::replies);
-    connection.query("SET autocommit = 1", soon());
-    const std::size_t before = proxy.bytes(Direction::replies);
-    connection.query(insert, soon());
-    of_insert = proxy.bytes(Direction::replies) - before;
-  }
-  MysqlConnection connection(address, "mariadb");
-  proxy.close_after(Direction::replies, of_login + of_insert);
-  CHECK_THROWS_AS(connection.query(insert, soon()), Error);
-  CHECK(server.text("SELECT count(*) FROM written") == "1\n");
-}
-
 TEST_CASE("MariaDB: a holder that was evicted hears of it, though its release came twice") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
@@ -393,6 +370,35 @@ TEST_CASE("MariaDB: a read that waited for the table tells no time from before i
   const auto later_clock = administrator.query(clock, soon()).back().first()[0].value_or("");
   REQUIRE_FALSE(administrator.query("UNLOCK TABLES", soon()).back().failed());
   CHECK(reading.get().clock >= microseconds(std::stoll(later_clock)));
+}
+
+TEST_CASE("MariaDB: an acquire that gave up on a locked row holds nothing once the row is free") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer& server = mariadb();
+  const auto store = store_at(server.address(false)), other = store_at(server.address(false));
+  const Claim before = claim_on("k");
+  granted(*other, before);
+  release(*other, before);
+  MysqlConnection administrator(server.address(false), "mariadb");
+  administrator.query("BEGIN; SELECT * FROM dlock FOR UPDATE", soon());
+  const CallOptions as_run_has{later(BootClock::now(), std::chrono::seconds(5)), -1};
+  CHECK_THROWS_AS(store->acquire(claim_on("k"), {}, as_run_has), Error);
+  REQUIRE_FALSE(administrator.query("ROLLBACK", soon()).back().failed());
+  const std::string writes =
+      "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE dlock%'";
+  CHECK(eventually([&] { return server.text(writes) == "0\n"; }));
+  CHECK(enters(*other, claim_on("k")));
+}
+
+TEST_CASE("MariaDB: the mode in which the server reads SQL does not matter") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer server({"--sql-mode=ORACLE,ANSI_QUOTES,NO_BACKSLASH_ESCAPES"});
+  const auto store = store_at(server.address(false)), other = store_at(server.address(false));
+  const Claim claim = claim_on("k"), next = claim_on("k");
+  granted(*store, claim);
+  queue_up(*other, next);
+  CHECK(release(*store, claim) == Released::yes);
+  CHECK(enters(*other, next));
 }
 
 TEST_CASE("MariaDB: no option file makes a record that is there look like one just made") {

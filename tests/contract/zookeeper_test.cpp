@@ -21,12 +21,15 @@
 namespace dlock::test {
 namespace {
 
-/// Stands before a server, for one client: when the client has read the data of a node and asks for
-/// the node's children, something happens first, once.
+constexpr std::int32_t get_data = 4, get_children2 = 12;  ///< of ZooKeeper's protocol
+
+/// Stands before a server, for one client: when the client sends a request of the kind `before`,
+/// and has the reply to the one before it, something happens first, once.
 class BetweenReads {
  public:
-  BetweenReads(const Endpoint& server, std::function<void()> between)
-      : between_(std::move(between)),
+  BetweenReads(const Endpoint& server, std::int32_t before, std::function<void()> between)
+      : before_(before),
+        between_(std::move(between)),
         server_{"", server.port},
         listener_(listen_at(address_)),
         thread_([this] {
@@ -44,8 +47,6 @@ class BetweenReads {
   void await() { happened_.get_future().wait(); }
 
  private:
-  static constexpr std::int32_t get_children2 = 12;
-
   void serve(const Fd& client) {
     const Fd server = connect_to(server_);
     std::string asked, answered;
@@ -65,8 +66,8 @@ class BetweenReads {
         answered.erase(0, *size);
       }
       while (const auto size = jute_frame_size(asked)) {
-        if (between_ && jute_number_at(asked, 8) == get_children2) {
-          if (last_answered + 1 != jute_number_at(asked, 4)) break;  // the data are not read yet
+        if (between_ && jute_number_at(asked, 8) == before_) {
+          if (last_answered + 1 != jute_number_at(asked, 4)) break;  // not yet
           std::exchange(between_, nullptr)();
           happened_.set_value();
         }
@@ -76,6 +77,7 @@ class BetweenReads {
     }
   }
 
+  std::int32_t before_;
   std::function<void()> between_;
   std::promise<void> happened_;
   Address server_;
@@ -150,7 +152,8 @@ TEST_CASE("ZooKeeper: a record that is removed and made again while it is read i
   REQUIRE(write({"first"}));
   Update vacant{"nobody"};
   vacant.vacant_after = Fence{1};
-  BetweenReads between(servers.endpoint(0), [&] { CHECK((write(vacant) && write({"second"}))); });
+  BetweenReads between(servers.endpoint(0), get_children2,
+                       [&] { CHECK((write(vacant) && write({"second"}))); });
   Endpoint endpoint = servers.endpoint(0);
   endpoint.port = between.port();
   ZooKeeperBackend late({endpoint}, "zk", "", "x:", milliseconds(20'000));
@@ -159,6 +162,41 @@ TEST_CASE("ZooKeeper: a record that is removed and made again while it is read i
   CHECK(seen.text == "second");
   CHECK(comes_to_have(late, "x:a", {"third"}));
   CHECK(other.read("x:a", "", soon()).text == "third");
+}
+
+TEST_CASE(
+    "ZooKeeper: a record that is renewed while it is read is judged by a clock read after it") {
+  if (is_missing<ZooKeeperServers>()) return;
+  ZooKeeperServers servers;
+  ZooKeeperBackend other(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  REQUIRE(comes_to_have(other, "x:a", {"held"}));
+  microseconds renewed{};
+  BetweenReads between(servers.endpoint(0), get_data, [&] {
+    const auto clock = [&] { return other.read("x:a", "", soon()).clock; };
+    const auto begun = clock();
+    CHECK(eventually([&] { return (renewed = clock()) > begun; }));
+    CHECK(comes_to_have(other, "x:a", {"renewed"}));
+  });
+  Endpoint endpoint = servers.endpoint(0);
+  endpoint.port = between.port();
+  ZooKeeperBackend reader({endpoint}, "zk", "", "x:", milliseconds(20'000));
+  const Snapshot seen = reader.read("x:a", "", soon());
+  between.await();
+  CHECK(seen.text == "renewed");
+  CHECK(seen.clock >= renewed);
+}
+
+TEST_CASE("ZooKeeper: a client from before its data were lost gets a session again") {
+  if (is_missing<ZooKeeperServers>()) return;
+  ZooKeeperServers servers;
+  ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+  for (const char* name : {"x:a", "x:b", "x:c"}) REQUIRE(comes_to_have(backend, name, {"held"}));
+  servers.kill_hard(0);
+  servers.wipe(0);
+  servers.start(0);
+  servers.await_service();
+  CHECK(comes_to_have(backend, "x:a", {"held again"}));
+  CHECK(backend.read("x:b", "", soon()).version == 0);
 }
 
 TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept, and a larger one refused in words") {

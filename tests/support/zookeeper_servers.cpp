@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/error.hpp"
@@ -69,6 +70,10 @@ void ZooKeeperServers::kill_hard(std::size_t server) {
   servers_[server].process->signal(SIGKILL);
   servers_[server].process->wait();
   servers_[server].process.reset();
+}
+
+void ZooKeeperServers::wipe(std::size_t server) {
+  std::filesystem::remove_all(servers_[server].dir / "version-2");
 }
 
 void ZooKeeperServers::stop(std::size_t server) {

@@ -39,6 +39,8 @@ class ZooKeeperServers {
   void kill_hard(std::size_t server);
   /// Starts one that was killed, with what it has stored.
   void start(std::size_t server);
+  /// Removes what one that was killed has stored.
+  void wipe(std::size_t server);
   void stop(std::size_t server);
   void cont(std::size_t server);
   /// The server that leads.

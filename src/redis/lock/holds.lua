@@ -122,9 +122,16 @@ local function unqueue(id)
   call('HDEL', KEYS[3], id)
 end
 
--- A hold of the innermost live owner that is `owner` or stands above it.
+-- A hold of the innermost live owner that is `owner` or above it. A path of sixteen owners may have
+-- lost its beginning: what it begins with is then the end of the other's.
 local function outer_hold(owner)
-  while owner and not owners[owner] do owner = string.match(owner, '^(.*)/[^/]*$') end
+  local _, above = string.gsub(owner, '/', '')
+  while owner and not owners[owner] do
+    for other, hold in pairs(above >= 15 and owners or {}) do
+      if string.sub(other, -#owner - 1) == '/' .. owner then return hold end
+    end
+    owner = string.match(owner, '^(.*)/[^/]*$')
+  end
   return owners[owner]
 end
 

@@ -38,16 +38,20 @@ class Directory {
   /// `DIR/name`, escaped for a message.
   std::string shown(const std::string& name) const;
 
-  /// Gives a new file the group of the directory and its permissions, less execution: who may write
-  /// in the directory may use the file.
+  /// Gives a new file owner, group and permissions of the directory, less execution: each user that
+  /// may write to the directory may use the file, also where that takes an access control list.
   void share(int file) const;
 
  private:
+  std::string acl_of_file(gid_t group) const;
+
   std::string path_;
   bool own_;
   Fd fd_;
   mode_t mode_ = 0;
+  uid_t owner_ = 0;
   gid_t group_ = 0;
+  std::string acl_;  ///< as the kernel gives it; empty if the mode says all
 };
 
 }  // namespace dlock

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "local/boot_id.hpp"
 
 namespace dlock {
 namespace {
@@ -50,6 +51,12 @@ bool make_with_parents(const std::string& path) {
   return make_with_parents(path.substr(0, slash)) && make_directory(path);
 }
 
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  gethostname(name, HOST_NAME_MAX);
+  return name[0] != '\0' ? percent_encoded(name, "/") : "localhost";
+}
+
 Fd open_directory(const std::string& path, int more_flags) {
   return Fd(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | more_flags));
 }
@@ -80,9 +87,30 @@ std::string host_id(const std::string& machine_id_file) {
   const std::string id(text, got > 0 ? static_cast<std::size_t>(got) : 0);
   const auto end = id.find_first_of("\r\n");
   if (!id.empty() && end != 0) return percent_encoded(id.substr(0, end), "/.");
-  char name[HOST_NAME_MAX + 1] = {};
-  gethostname(name, HOST_NAME_MAX);
-  return name[0] != '\0' ? percent_encoded(name, "/") : "localhost";
+  return host_name();
+}
+
+std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
+                              const std::string& name) {
+  const std::string mark = of_machine + "/.host";
+  const std::string of_boot = std::to_string(boot) + " ";
+  const std::string own = of_boot + name;
+  char text[PATH_MAX];
+  const ssize_t got = readlink(mark.c_str(), text, sizeof text);
+  const std::string found(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  // A container may see neither of the two as its host does.
+  if (found == own || boot == 0 || (got < 0 && errno != ENOENT)) return of_machine;
+  if (found.empty()) {
+    if (!make_with_parents(of_machine) || symlink(own.c_str(), mark.c_str()) == 0) {
+      return of_machine;
+    }
+    // Another was first, of this host or not; where no link can be made there is one host.
+    return errno == EEXIST ? directory_of_host(of_machine, boot, name) : of_machine;
+  }
+  if (!found.starts_with(of_boot) && !found.ends_with(" " + name)) return of_machine + "-" + name;
+  const std::string next = mark + "-" + std::to_string(getpid());
+  if (symlink(own.c_str(), next.c_str()) == 0) rename(next.c_str(), mark.c_str());
+  return of_machine;
 }
 
 std::string default_directory(bool root, const std::string& home, const std::string& host) {
@@ -100,7 +128,8 @@ std::string default_directory() {
                                              std::to_string(uid) +
                                              ": name a directory with --server local:/dir");
   }
-  return default_directory(false, entry->pw_dir, host_id("/etc/machine-id"));
+  return directory_of_host(default_directory(false, entry->pw_dir, host_id("/etc/machine-id")),
+                           boot_hash(), host_name());
 }
 
 Directory::Directory(const DirectorySettings& settings) : path_(settings.path), own_(settings.own) {

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 #include "base/fd.hpp"
@@ -26,6 +27,12 @@ std::string default_directory(bool root, const std::string& home, const std::str
 /// What tells this host from others that share a home directory: what stands in
 /// `machine_id_file`, or the host name if that is not there; fit for a file name.
 std::string host_id(const std::string& machine_id_file);
+
+/// `of_machine`, or `of_machine-NAME` where a host of another boot and another name was the first
+/// to use that: hosts that were made from one image have one machine id. A link in it says of which
+/// host it is; one that was renamed or has restarted stays the same. `boot` is 0 if it is unknown.
+std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
+                              const std::string& name);
 
 /// An open lock directory. Throws Error{host_refused} if it cannot be used.
 class Directory {

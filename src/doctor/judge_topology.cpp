@@ -191,7 +191,16 @@ Findings judge_local(const LocalFacts& facts) {
   if (!facts.trouble.empty()) {
     return {bad("directory", facts.trouble, "fix it, or --server local:/another")};
   }
-  Findings findings{good("directory", directory)};
+  const auto lies_in = [&](const std::string& parent) {
+    return (facts.directory + "/").starts_with(parent);
+  };
+  const bool is_private = lies_in("/tmp/") || lies_in("/var/tmp/");
+  Findings findings{
+      is_private ? warn("directory",
+                        directory + ": services with PrivateTmp= of systemd see another one, and "
+                                    "cleaners remove old files there",
+                        "a directory of its own, such as in /run or /var/lib")
+                 : good("directory", directory)};
   const auto* const shared =
       std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
                    [&](const FileSystem& each) { return each.type == facts.file_system; });

@@ -177,6 +177,13 @@ Findings judge_cluster(const ClusterFacts& facts) {
                                counted(slots_of_a_cluster - covered, "slot") +
                                " with nobody: keys cannot be locked",
                            "redis-cli --cluster fix, or bring the nodes back"));
+  } else if (!facts.open_slots.empty()) {
+    findings.push_back(bad(
+        name,
+        "slot " + joined(facts.open_slots, ", ", [](int slot) { return std::to_string(slot); }) +
+            " is on its way to another master: new keys there cannot be locked "
+            "until it has arrived",
+        "if the move was cut off: redis-cli --cluster fix"));
   } else if (facts.shards.size() < 3) {
     findings.push_back(warn(name, masters + ": with one lost there is no majority to fail over",
                             "run three masters or more"));

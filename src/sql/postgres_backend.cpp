@@ -55,6 +55,9 @@ bool was_lost(const PostgresResult& result) {
   return state == "40001" || state == "40P01" || state == "55P03";
 }
 
+/// Statements of one query are one transaction; a role may begin its own read-only by default.
+constexpr const char* in_writing = "SET TRANSACTION READ WRITE; ";
+
 }  // namespace
 
 std::string_view postgres_schema() {
@@ -81,7 +84,7 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
 }
 
 void PostgresBackend::create_table(const CallOptions& call_options) {
-  const auto results = connection_.query(std::string(postgres_schema()), call_options);
+  const auto results = connection_.query(in_writing + std::string(postgres_schema()), call_options);
   for (const PostgresResult& result : results) {
     // Another client may make it at the same time, and the loser hears one of three errors: of the
     // catalogue's index, of the table, or of the type that each table has.
@@ -230,7 +233,7 @@ std::int64_t PostgresBackend::count(const std::string& prefix, const CallOptions
 void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
                             const CallOptions& call_options) {
   // What another transaction has just renewed no longer meets the condition when it is deleted.
-  done("DELETE FROM dlock WHERE name IN (SELECT name FROM dlock " +
+  done(std::string(in_writing) + "DELETE FROM dlock WHERE name IN (SELECT name FROM dlock " +
            page_condition(prefix, after, rows_per_sweep, dialect) + ") AND ends < " +
            std::string(clock_expression(dialect)),
        call_options);

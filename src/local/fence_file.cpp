@@ -60,6 +60,7 @@ FenceFile FenceFile::open(const std::string& path, const std::function<void()>& 
   const std::string parent = name_at == 0 ? "." : path.substr(0, name_at);
   // Behind a slash at the end there is a directory, which is refused as one.
   const std::string name = name_at == path.size() ? "." : path.substr(name_at);
+  if (access(parent.c_str(), F_OK) != 0) throw_errno("cannot open " + escaped(path));
   return open_at({Directory({parent, false}), name, escaped(path)}, waiting);
 }
 

@@ -107,7 +107,7 @@ std::optional<LockKey> AttachedHolds::give_up_leaving() {
 
 std::optional<std::string> AttachedHolds::look_at_processes() {
   constexpr milliseconds pause_after_trouble{1000};
-  look_again_ = never;
+  look_again_ = later(BootClock::now(), look_at_files_every);
   store_.host_view()->take_news();
   for (std::size_t i = 0; i < held_.size();) {
     const Claim claim = held_[i].claim;
@@ -191,7 +191,11 @@ void AttachedHolds::pause() {
 }
 
 void AttachedHolds::resume() {
-  if (has_leases()) renewer_.emplace(store_, held_);
+  if (has_leases()) {
+    renewer_.emplace(store_, held_);
+  } else if (!held_.empty()) {
+    look_again_ = std::min(look_again_, later(BootClock::now(), look_at_files_every));
+  }
 }
 
 }  // namespace dlock

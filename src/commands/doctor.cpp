@@ -37,7 +37,7 @@ struct Diagnose {
     return diagnose_quorum(target.servers, exam);
   }
   Diagnosis operator()(const SqlTarget& target) const {
-    return diagnose_database({target.url, target.shown, target.password, target.mysql}, exam.ttl,
+    return diagnose_database({target.url, target.shown, target.password, target.mysql}, exam,
                              [this] { return open_store(settings); });
   }
   Diagnosis operator()(const EtcdTarget& target) const {

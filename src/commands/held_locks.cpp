@@ -1,6 +1,5 @@
 #include "commands/held_locks.hpp"
 
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@ namespace dlock {
 namespace {
 
 constexpr milliseconds longest_release{2000};
+constexpr milliseconds pause_after_trouble{1000};
 
 /// The lease of a lock that was only told of is short: a third of it is for the child to end in.
 milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
@@ -61,33 +61,26 @@ void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margi
   if (takes_a_line(STDERR_FILENO)) tell_margin(holding_.log_, key, margin);
 }
 
-/// The same where the holds live with this process: they end early only if somebody throws them
-/// out, which the engine tells.
+/// The same where the holds live with this process: they end early only if somebody evicts them,
+/// which the engine tells, or if their files are removed.
 class HeldLocks::Listening final : public StopSource {
  public:
   explicit Listening(HeldLocks& holding) : holding_(holding) {}
-  int fd() const override {
-    return look_again_ ? look_again_.get() : holding_.store_.host_view()->news_fd();
-  }
+  int fd() const override { return holding_.store_.host_view()->news_fd(); }
+  Deadline look_by() const override { return look_by_; }
   bool lost() const override;
   Deadline must_be_gone_by() const override { return never; }
 
  private:
   HeldLocks& holding_;
-  /// A timer, while the news could not be looked at.
-  mutable Fd look_again_;
+  mutable Deadline look_by_ = later(BootClock::now(), look_at_files_every);
 };
 
 bool HeldLocks::Listening::lost() const {
-  look_again_.reset();
   holding_.store_.host_view()->take_news();
   const auto out = holding_.is_evicted();
-  if (out) return *out;
-  look_again_.reset(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-  itimerspec pause{};
-  pause.it_value.tv_sec = 1;
-  timerfd_settime(look_again_.get(), 0, &pause, nullptr);
-  return false;
+  look_by_ = later(BootClock::now(), out ? look_at_files_every : pause_after_trouble);
+  return out.value_or(false);
 }
 
 HeldLocks::HeldLocks(Store& store, std::vector<Held> held, const Log& log)

@@ -98,22 +98,28 @@ class HookCaller {
     if (pid == 0) become(message);
     setpgid(pid, pid);  // here and there, as either may run first
     const Fd end = open_pidfd(pid);
-    if (await(end)) return told(pid);
+    if (await(pid, end)) return told(pid);
     kill(-pid, SIGKILL);
     waitpid(pid, nullptr, 0);
     warn("was stopped: it ran for too long");
   }
 
-  /// Whether it ended in time.
-  bool await(const Fd& end) {
+  /// Whether it ended in time. Before Linux 5.3, and where a sandbox refuses pidfd_open(2), `end`
+  /// is not open.
+  bool await(pid_t pid, const Fd& end) {
+    constexpr milliseconds look_again{20};
     const Deadline by = later(BootClock::now(), longest_call);
-    while (true) {
+    while (BootClock::now() < std::min(by, last_by_)) {
       pollfd fds[] = {{end.get(), POLLIN, 0}, {last_by_ == never ? channel_number : -1, 0, 0}};
       fds[1].events = POLLRDHUP;
-      if (poll_until(fds, std::min(by, last_by_)) == 0) return false;
-      if (fds[0].revents != 0) return true;
-      last_by_ = later(BootClock::now(), longest_rest);
+      const Deadline look = end ? never : later(BootClock::now(), look_again);
+      poll_until(fds, std::min({by, last_by_, look}));
+      siginfo_t ended{};
+      waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT);
+      if (ended.si_pid != 0) return true;
+      if (fds[1].revents != 0) last_by_ = later(BootClock::now(), longest_rest);
     }
+    return false;
   }
 
   [[noreturn]] void become(const std::string& message) const {
@@ -176,8 +182,7 @@ Hook::Hook(const std::string& command, const Log& log) : log_(log) {
       _exit(1);  // never into the code of the one that was forked
     }
   }
-  if (pid > 0) pidfd_ = open_pidfd(pid);
-  if (!pidfd_) warn(std::strerror(errno));
+  if (pid < 0) warn(std::strerror(errno));
 }
 
 void Hook::tell(const Facts& facts) {
@@ -189,10 +194,11 @@ void Hook::tell(const Facts& facts) {
 }
 
 void Hook::finish(Signals& signals) {
-  channel_.reset();
+  shutdown(channel_.get(), SHUT_WR);
   const Deadline give_up = later(BootClock::now(), longest_finish);
-  pollfd fds[] = {{pidfd_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-  while (pidfd_ && poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
+  // At its end the other process lets go of its end of the channel.
+  pollfd fds[] = {{channel_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  while (channel_ && poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
     while (const auto event = signals.take()) {
       if (ends_waiting(event->number)) return;
     }

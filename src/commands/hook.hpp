@@ -31,7 +31,6 @@ class Hook {
 
   const Log& log_;
   Fd channel_;
-  Fd pidfd_;
   bool warned_ = false;
 };
 

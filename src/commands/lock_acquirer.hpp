@@ -41,6 +41,9 @@ class LockAcquirer {
   /// counts from the first call.
   Result acquire();
 
+  /// Since the first acquire(), if it has begun.
+  milliseconds waited() const { return begun_ ? passed_since(*begun_) : milliseconds(0); }
+
   Store& store() { return *store_; }
   /// A forked child that goes on with it takes it from here.
   StorePtr& store_ptr() { return store_; }

@@ -106,6 +106,7 @@ int Run::operator()() {
     if (result.gave_up) return not_acquired(*result.gave_up);
     return hold_and_run(std::move(result.held));
   } catch (const Error& error) {
+    if (status_.locks.empty()) status_.waited = acquiring_.waited();
     status_.outcome = "error";
     status_.reason = error.what();
     done(static_cast<int>(exit_code(error.kind())));

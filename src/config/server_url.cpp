@@ -34,6 +34,7 @@ LocalTarget parse_local(std::string_view rest) {
     throw_usage(
         "local: takes a directory and nothing after it: a ? in its name is %3F, a # is %23");
   }
+  if (rest.starts_with("///")) rest.remove_prefix(2);  // as file: URLs have it
   return LocalTarget{absolute_path(rest, "local:")};
 }
 
@@ -217,11 +218,12 @@ Endpoint parse_unix(std::string_view rest) {
 }
 
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
-  const std::string suggestion =
-      did_you_mean(std::string(scheme) + "://",
-                   {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
-                    "rediss+sentinel://", "redis+cluster://", "rediss+cluster://", "postgres://",
-                    "postgresql://", "mysql://", "mariadb://", "etcd://", "etcds://", "zk://"});
+  // As some clients and Docker's links have it.
+  const std::string meant = scheme == "tcp" ? "redis" : std::string(scheme);
+  const std::string suggestion = did_you_mean(
+      meant + "://", {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
+                      "rediss+sentinel://", "redis+cluster://", "rediss+cluster://", "postgres://",
+                      "postgresql://", "mysql://", "mariadb://", "etcd://", "etcds://", "zk://"});
   throw_usage("unknown scheme " + redacted(scheme) + "://" +
               (suggestion.empty()
                    ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
@@ -262,6 +264,11 @@ bool is_redis(const Target& target) {
 }
 
 Target parse_server_url(std::string_view text) {
+  // Files and variables that were filled by `$(cat ...)` of other shells, or by hand.
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  if (text.starts_with('"') || text.starts_with('\'')) {
+    throw_usage("the URL begins with a quote: write it without quotes");
+  }
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");
   if (colon == std::string_view::npos) refuse_plain(text);
@@ -276,8 +283,9 @@ Target parse_server_url(std::string_view text) {
     throw_usage("zks://: Debian builds ZooKeeper's client library without TLS: write zk://");
   }
   const auto plus = scheme.find('+');
-  const bool tls = scheme.substr(0, plus) == "rediss";
-  if (!tls && scheme.substr(0, plus) != "redis") refuse_scheme(scheme);
+  const auto family = scheme.substr(0, plus);
+  const bool tls = family == "rediss" || family == "valkeys";
+  if (!tls && family != "redis" && family != "valkey") refuse_scheme(scheme);
   if (plus == std::string_view::npos) return parse_redis(rest, tls);
   if (scheme.substr(plus) == "+sentinel") return parse_sentinel(rest, tls);
   if (scheme.substr(plus) == "+cluster") return parse_cluster(rest, tls);

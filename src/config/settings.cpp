@@ -309,7 +309,7 @@ class Resolver {
     if (settings.latest && settings.wait == milliseconds(0)) {
       throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
     }
-    settings.label = setting("label", label_from).value_or("");
+    settings.label = setting("label", label_reader(settings.warnings)).value_or("");
     if (const auto most = number("limit", "limit", 1, largest_limit)) settings.limit = {*most};
     if (line_.has("shared")) settings.limit = no_limit;
     const auto ttl = duration("ttl", shortest_ttl, longest_ttl);

@@ -49,15 +49,14 @@ std::optional<int> signal_number(const std::string& text) {
   return std::nullopt;
 }
 
-/// One line of text for others; `what` it is.
-std::string line_from(const SourcedValue& given, const std::string& what) {
+/// The first line of a text for others, as much of it as others will see.
+std::string line_of(const SourcedValue& given, const std::string& what) {
   constexpr std::size_t longest_line = 200;
-  if (given.text.size() > longest_line) given.refuse(what + " is longer than 200 bytes");
   if (!is_utf8(given.text)) given.refuse(what + " is not UTF-8");
-  if (given.text.find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos) {
-    given.refuse(what + " holds a line break or a NUL");
-  }
-  return given.text;
+  std::string line = given.text.substr(0, given.text.find_first_of(std::string_view("\r\n\0", 3)));
+  if (line.size() > longest_line) line.resize(longest_line);
+  while (!is_utf8(line)) line.pop_back();
+  return line;
 }
 
 }  // namespace
@@ -155,9 +154,23 @@ Token token_from(const SourcedValue& given) {
   return Token{given.text};
 }
 
-std::string label_from(const SourcedValue& given) { return line_from(given, "the label"); }
+std::function<std::string(const SourcedValue&)> label_reader(std::vector<std::string>& warnings) {
+  return [&warnings](const SourcedValue& given) {
+    const std::string line = line_of(given, "the label");
+    if (line != given.text) {
+      warnings.push_back("warning: " + given.place + ": the label is shortened to " +
+                         std::to_string(line.size()) + " bytes: it is one line of at most 200");
+    }
+    return line;
+  };
+}
 
-std::string reason_from(const SourcedValue& given) { return line_from(given, "the reason"); }
+std::string reason_from(const SourcedValue& given) {
+  const std::string line = line_of(given, "the reason");
+  if (line != given.text)
+    given.refuse("the reason is more than one line, or longer than 200 bytes");
+  return line;
+}
 
 std::string prefix_from(const SourcedValue& given) {
   constexpr std::size_t longest_prefix = 100;

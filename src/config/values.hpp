@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "config/sources.hpp"
@@ -40,7 +42,8 @@ Owner owner_path_from(const SourcedValue& given);
 Token token_from(const SourcedValue& given);
 ArrivalId arrival_id_from(const SourcedValue& given);
 
-std::string label_from(const SourcedValue& given);
+/// A decoration keeps no deployment from running: it is shortened, with a warning.
+std::function<std::string(const SourcedValue&)> label_reader(std::vector<std::string>& warnings);
 std::string reason_from(const SourcedValue& given);
 std::string prefix_from(const SourcedValue& given);
 OnLost on_lost_from(const SourcedValue& given);

@@ -74,12 +74,15 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
 Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, DoctorOptions exam) {
   exam.topology = Topology::cluster;
   Diagnosis diagnosis{deployment_name("cluster", seeds), best_effort, {}};
-  const ClusterFacts cluster = examine_cluster(seeds);
+  ClusterFacts cluster = examine_cluster(seeds);
   std::vector<std::future<ServerFacts>> asked;
   for (const ShardFacts& shard : cluster.shards) {
     asked.push_back(std::async(at_once_if_possible, [&shard, &exam] {
       return examine_server(shard.master, exam, scratch_key_in(shard.slots, exam.prefix));
     }));
+  }
+  for (const ShardFacts& shard : cluster.shards) {
+    cluster.open_slots.merge(open_slots_of(shard.master));
   }
   std::vector<std::pair<std::string, Findings>> masters;
   for (auto& each : asked) {

@@ -7,6 +7,7 @@
 #include "doctor/examine_database.hpp"
 #include "doctor/judge_database.hpp"
 #include "doctor/trial_lock.hpp"
+#include "sql/open_database.hpp"
 #ifdef DLOCK_WITH_MYSQL
 #include "sql/mysql_backend.hpp"
 #endif
@@ -31,6 +32,23 @@ DatabaseFacts examine(const DatabaseAddress& database) {
   }
   throw_usage("this dlock was built without " +
               std::string(database.mysql ? "MySQL and MariaDB" : "PostgreSQL"));
+}
+
+/// A free key's record would keep its fence for a week.
+void sweep(const DatabaseAddress& database, const std::string& record) {
+  const auto place = database.mysql
+                         ? open_mysql(*database.mysql, database.shown, database.password)
+                         : open_postgres(database.url, database.shown, database.password);
+  constexpr microseconds long_ago{1};
+  const CallOptions soon{later(BootClock::now(), milliseconds(2000)), -1};
+  try {
+    const Snapshot seen = place->read(record, "", soon);
+    if (seen.version == 0) return;
+    place->write(record, seen, {seen.text, long_ago}, soon);
+    place->sweep(record, "", soon);
+  } catch (const Error&) {
+    // What was wrong is told already; the record ends by itself.
+  }
 }
 
 }  // namespace
@@ -59,18 +77,20 @@ std::string mysql_rights() {
 #endif
 }
 
-Diagnosis diagnose_database(const DatabaseAddress& database, milliseconds ttl,
+Diagnosis diagnose_database(const DatabaseAddress& database, const DoctorOptions& exam,
                             const std::function<StorePtr()>& open) {
   DatabaseFacts facts = examine(database);
   const bool reached = facts.unreachable.empty() && facts.broke_off.empty();
   if (reached && takes_locks(facts)) {
     facts.tried = true;
     const StorePtr first = open(), second = open();
-    facts.trial = hold_trial_lock(*first, *second, scratch_key());
+    const LockKey scratch = scratch_key();
+    facts.trial = hold_trial_lock(*first, *second, scratch);
+    sweep(database, exam.prefix + "k:" + scratch.text);
     std::string& trouble = facts.trial.trouble.text;
     trouble = bare_trouble(trouble, database.shown);
   }
-  return {database.shown, database_label(facts), judge_database(facts, ttl)};
+  return {database.shown, database_label(facts), judge_database(facts, exam.ttl)};
 }
 
 }  // namespace dlock

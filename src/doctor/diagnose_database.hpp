@@ -19,9 +19,9 @@ struct DatabaseAddress {
   std::optional<MysqlAddress> mysql{};
 };
 
-/// Examines a database, tries a lock there by two stores of `open`, and judges it for locks with
-/// leases of `ttl`. Leaves nothing behind but the table.
-Diagnosis diagnose_database(const DatabaseAddress& database, milliseconds ttl,
+/// Examines a database, tries a lock there by two stores of `open`, and judges it. Leaves nothing
+/// behind but the table.
+Diagnosis diagnose_database(const DatabaseAddress& database, const DoctorOptions& exam,
                             const std::function<StorePtr()>& open);
 
 /// What an administrator says to a database to let dlock's user, here `USER`, lock there.

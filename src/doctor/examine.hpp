@@ -1,5 +1,7 @@
 #pragma once
 
+#include <set>
+
 #include "doctor/facts.hpp"
 #include "local/directory.hpp"
 #include "lock/claim.hpp"
@@ -18,6 +20,8 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
 
 /// Asks each seed; the first that knows says what the Cluster is.
 ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds);
+/// The slots that `master` gives away or takes just now; none if it does not tell.
+std::set<int> open_slots_of(const Endpoint& master);
 
 /// Tries a lock in the directory, which is made if it is the caller's own.
 LocalFacts examine_directory(const DirectorySettings& settings);

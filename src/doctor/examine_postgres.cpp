@@ -23,7 +23,6 @@ constexpr NamedExpression asked_of_postgres[] = {
     {"user", "current_user"},
     {"pid", "pg_backend_pid()"},
     {"standby", "pg_is_in_recovery()"},
-    {"read_only", "current_setting('transaction_read_only')"},
     {"socket", "inet_client_addr() IS NULL"},
     {"same_host", "inet_client_addr() = inet_server_addr()"},
     {"tls", "(SELECT version || ', ' || cipher FROM pg_stat_ssl WHERE pid = pg_backend_pid())"},

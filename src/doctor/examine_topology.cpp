@@ -1,7 +1,11 @@
 #include <sys/statfs.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
+#include "base/cut.hpp"
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/escape.hpp"
 #include "doctor/ask.hpp"
@@ -91,6 +95,28 @@ ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds) {
     }
   }
   return facts;
+}
+
+/// Its own line in CLUSTER NODES ends with `[SLOT->-NODE]` or `[SLOT-<-NODE]` for each of them
+/// (https://redis.io/docs/latest/commands/cluster-nodes/).
+std::set<int> open_slots_of(const Endpoint& master) {
+  std::set<int> slots;
+  RedisConnection connection(std::make_unique<FixedEndpoint>(master));
+  try {
+    const std::string told = ask(connection, {"CLUSTER", "NODES"}).text;
+    std::string_view rest =
+        std::string_view(told).substr(std::min(told.size(), told.find("myself")));
+    auto line = take_until(rest, '\n');
+    while (!line.empty()) {
+      auto word = take_until(line, ' ');
+      if (!word.starts_with('[')) continue;
+      const auto slot = parse_number(word.substr(1, word.find('-') - 1), 0, slots_of_a_cluster - 1);
+      if (slot) slots.insert(static_cast<int>(*slot));
+    }
+  } catch (const Error&) {
+    // What keeps it from telling is said where it is examined.
+  }
+  return slots;
 }
 
 LocalFacts examine_directory(const DirectorySettings& settings) {

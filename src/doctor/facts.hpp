@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,7 +103,8 @@ struct ClusterFacts {
   std::vector<std::pair<std::string, Fault>> silent_seeds;  ///< by address
   Fault fault;  ///< what a seed says instead of CLUSTER SLOTS
   std::vector<ShardFacts> shards;
-  ServerInfo info;  ///< CLUSTER INFO, by field
+  ServerInfo info;           ///< CLUSTER INFO, by field
+  std::set<int> open_slots;  ///< on their way from one master to another
 };
 
 struct LocalFacts {

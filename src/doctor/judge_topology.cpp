@@ -177,6 +177,13 @@ Findings judge_cluster(const ClusterFacts& facts) {
                                counted(slots_of_a_cluster - covered, "slot") +
                                " with nobody: keys cannot be locked",
                            "redis-cli --cluster fix, or bring the nodes back"));
+  } else if (!facts.open_slots.empty()) {
+    findings.push_back(bad(
+        name,
+        "slot " + joined(facts.open_slots, ", ", [](int slot) { return std::to_string(slot); }) +
+            " is on its way to another master: new keys there cannot be locked "
+            "until it has arrived",
+        "if the move was cut off: redis-cli --cluster fix"));
   } else if (facts.shards.size() < 3) {
     findings.push_back(warn(name, masters + ": with one lost there is no majority to fail over",
                             "run three masters or more"));
@@ -191,7 +198,16 @@ Findings judge_local(const LocalFacts& facts) {
   if (!facts.trouble.empty()) {
     return {bad("directory", facts.trouble, "fix it, or --server local:/another")};
   }
-  Findings findings{good("directory", directory)};
+  const auto lies_in = [&](const std::string& parent) {
+    return (facts.directory + "/").starts_with(parent);
+  };
+  const bool is_private = lies_in("/tmp/") || lies_in("/var/tmp/");
+  Findings findings{
+      is_private ? warn("directory",
+                        directory + ": services with PrivateTmp= of systemd see another one, and "
+                                    "cleaners remove old files there",
+                        "a directory of its own, such as in /run or /var/lib")
+                 : good("directory", directory)};
   const auto* const shared =
       std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
                    [&](const FileSystem& each) { return each.type == facts.file_system; });

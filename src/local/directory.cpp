@@ -3,19 +3,38 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/escape.hpp"
+#include "local/boot_id.hpp"
 
 namespace dlock {
 namespace {
 
-constexpr mode_t group_bits = 0060;
+constexpr const char* acl_name = "system.posix_acl_access";
+/// Before the entries: the version of the form, 2 in the byte order of x86.
+constexpr std::size_t acl_head = 4;
+
+/// An entry of an access control list, in the kernel's form (acl(5), linux/posix_acl_xattr.h).
+struct AclEntry {
+  enum Tag : std::uint16_t { owner = 1, user = 2, own_group = 4, group = 8, mask = 16, other = 32 };
+  std::uint16_t tag;
+  std::uint16_t bits;
+  std::uint32_t id;
+};
+
+/// A user who may read a file can lock it, and so hold up all who use the key: those who may write
+/// to the directory get both rights, others none.
+std::uint16_t rights_on_file(unsigned of_directory) { return (of_directory & 2) != 0 ? 6 : 0; }
 
 /// False, with errno, if it cannot be made. A umask such as 0177 would leave a directory that its
 /// owner cannot enter.
@@ -30,6 +49,12 @@ bool make_with_parents(const std::string& path) {
   const auto slash = path.find_last_of('/');
   if (errno != ENOENT || slash == std::string::npos || slash == 0) return false;
   return make_with_parents(path.substr(0, slash)) && make_directory(path);
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  gethostname(name, HOST_NAME_MAX);
+  return name[0] != '\0' ? percent_encoded(name, "/") : "localhost";
 }
 
 Fd open_directory(const std::string& path, int more_flags) {
@@ -62,9 +87,30 @@ std::string host_id(const std::string& machine_id_file) {
   const std::string id(text, got > 0 ? static_cast<std::size_t>(got) : 0);
   const auto end = id.find_first_of("\r\n");
   if (!id.empty() && end != 0) return percent_encoded(id.substr(0, end), "/.");
-  char name[HOST_NAME_MAX + 1] = {};
-  gethostname(name, HOST_NAME_MAX);
-  return name[0] != '\0' ? percent_encoded(name, "/") : "localhost";
+  return host_name();
+}
+
+std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
+                              const std::string& name) {
+  const std::string mark = of_machine + "/.host";
+  const std::string of_boot = std::to_string(boot) + " ";
+  const std::string own = of_boot + name;
+  char text[PATH_MAX];
+  const ssize_t got = readlink(mark.c_str(), text, sizeof text);
+  const std::string found(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  // A container may see neither of the two as its host does.
+  if (found == own || boot == 0 || (got < 0 && errno != ENOENT)) return of_machine;
+  if (found.empty()) {
+    if (!make_with_parents(of_machine) || symlink(own.c_str(), mark.c_str()) == 0) {
+      return of_machine;
+    }
+    // Another was first, of this host or not; where no link can be made there is one host.
+    return errno == EEXIST ? directory_of_host(of_machine, boot, name) : of_machine;
+  }
+  if (!found.starts_with(of_boot) && !found.ends_with(" " + name)) return of_machine + "-" + name;
+  const std::string next = mark + "-" + std::to_string(getpid());
+  if (symlink(own.c_str(), next.c_str()) == 0) rename(next.c_str(), mark.c_str());
+  return of_machine;
 }
 
 std::string default_directory(bool root, const std::string& home, const std::string& host) {
@@ -82,7 +128,8 @@ std::string default_directory() {
                                              std::to_string(uid) +
                                              ": name a directory with --server local:/dir");
   }
-  return default_directory(false, entry->pw_dir, host_id("/etc/machine-id"));
+  return directory_of_host(default_directory(false, entry->pw_dir, host_id("/etc/machine-id")),
+                           boot_hash(), host_name());
 }
 
 Directory::Directory(const DirectorySettings& settings) : path_(settings.path), own_(settings.own) {
@@ -104,23 +151,66 @@ Directory::Directory(const DirectorySettings& settings) : path_(settings.path), 
     throw_errno("cannot use the lock directory " + escaped(path_));
   }
   if (own_) check_own(path_, info);
-  mode_ = info.st_mode & 0666;
+  mode_ = info.st_mode;
+  owner_ = info.st_uid;
   group_ = info.st_gid;
+  if (own_) return;
+  char list[4096];
+  const ssize_t length = getxattr(path_.c_str(), acl_name, list, sizeof list);
+  if (length > 0) acl_.assign(list, static_cast<std::size_t>(length));
 }
 
 std::string Directory::shown(const std::string& name) const { return escaped(path_ + "/" + name); }
 
+/// For a file of `group`, with an entry for each user and group that the directory names.
+std::string Directory::acl_of_file(gid_t group) const {
+  std::vector<AclEntry> named((acl_.size() - std::min(acl_head, acl_.size())) / sizeof(AclEntry));
+  if (!named.empty()) std::memcpy(named.data(), &acl_[acl_head], named.size() * sizeof(AclEntry));
+  unsigned of_group = mode_ >> 3;  // with a list: the mask
+  const unsigned mask = of_group;
+  for (const AclEntry& entry : named) {
+    if (entry.tag == AclEntry::own_group) of_group = entry.bits & mask;
+  }
+  const auto of_others = rights_on_file(mode_);
+  const auto of_own_group = group == group_ ? rights_on_file(of_group) : of_others;
+  constexpr std::uint32_t no_id = UINT32_MAX;
+  std::vector<AclEntry> entries{{AclEntry::owner, 6, no_id},
+                                {AclEntry::user, rights_on_file(mode_ >> 6), owner_}};
+  const auto take_over = [&](AclEntry::Tag tag) {
+    for (const AclEntry& entry : named) {
+      if (entry.tag != tag || (tag == AclEntry::user && entry.id == owner_)) continue;
+      entries.push_back({tag, rights_on_file(entry.bits & mask), entry.id});
+    }
+  };
+  take_over(AclEntry::user);
+  entries.push_back({AclEntry::own_group, of_own_group, no_id});
+  entries.push_back({AclEntry::group, rights_on_file(of_group), group_});
+  take_over(AclEntry::group);
+  entries.push_back({AclEntry::mask, 6, no_id});
+  entries.push_back({AclEntry::other, of_others, no_id});
+  return std::string("\2\0\0\0", acl_head) +
+         std::string(reinterpret_cast<const char*>(entries.data()),
+                     entries.size() * sizeof(AclEntry));
+}
+
 void Directory::share(int file) const {
   if (own_) return;
+  // Only root can give a file away.
+  if (fchown(file, owner_, group_) != 0) {
+    [[maybe_unused]] const int known_below = fchown(file, static_cast<uid_t>(-1), group_);
+  }
   struct stat info {};
   if (fstat(file, &info) != 0) return;
-  // A user who may read a file can lock it, and so hold up all who use the key.
-  const mode_t of_writers = (mode_ & 0222) << 1;
-  mode_t mode = (mode_ & (0222 | of_writers)) | 0600;
-  // In a group we are not of, the group's rights would go to a group of ours instead.
-  if (info.st_gid != group_ && fchown(file, static_cast<uid_t>(-1), group_) != 0) {
-    mode &= ~group_bits;
+  const bool mode_says_all =
+      acl_.empty() && info.st_gid == group_ && (owner_ == 0 || info.st_uid == owner_);
+  if (!mode_says_all) {
+    const std::string acl = acl_of_file(info.st_gid);
+    if (fsetxattr(file, acl_name, acl.data(), acl.size(), 0) == 0) return;
   }
+  // A list's mask stands in the group's place, and another group must not get the group's rights.
+  const bool group_fits = info.st_gid == group_ && acl_.empty();
+  const auto of_group = group_fits ? rights_on_file(mode_ >> 3) : 0U;
+  const mode_t mode = 0600U | of_group << 3 | rights_on_file(mode_);
   if (fchmod(file, mode) != 0) throw_errno("cannot set the mode of a file in " + escaped(path_));
 }
 

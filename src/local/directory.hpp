@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 #include "base/fd.hpp"
@@ -27,6 +28,12 @@ std::string default_directory(bool root, const std::string& home, const std::str
 /// `machine_id_file`, or the host name if that is not there; fit for a file name.
 std::string host_id(const std::string& machine_id_file);
 
+/// `of_machine`, or `of_machine-NAME` where a host of another boot and another name was the first
+/// to use that: hosts that were made from one image have one machine id. A link in it says of which
+/// host it is; one that was renamed or has restarted stays the same. `boot` is 0 if it is unknown.
+std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
+                              const std::string& name);
+
 /// An open lock directory. Throws Error{host_refused} if it cannot be used.
 class Directory {
  public:
@@ -38,16 +45,20 @@ class Directory {
   /// `DIR/name`, escaped for a message.
   std::string shown(const std::string& name) const;
 
-  /// Gives a new file the group of the directory and its permissions, less execution: who may write
-  /// in the directory may use the file.
+  /// Gives a new file owner, group and permissions of the directory, less execution: each user that
+  /// may write to the directory may use the file, also where that takes an access control list.
   void share(int file) const;
 
  private:
+  std::string acl_of_file(gid_t group) const;
+
   std::string path_;
   bool own_;
   Fd fd_;
   mode_t mode_ = 0;
+  uid_t owner_ = 0;
   gid_t group_ = 0;
+  std::string acl_;  ///< as the kernel gives it; empty if the mode says all
 };
 
 }  // namespace dlock

@@ -56,31 +56,24 @@ class LongWait {
 }  // namespace
 
 FenceFile FenceFile::open(const std::string& path, const std::function<void()>& waiting) {
-  constexpr mode_t by_umask = 0666;
   const auto name_at = path.rfind('/') + 1;  // npos + 1 is 0
   const std::string parent = name_at == 0 ? "." : path.substr(0, name_at);
   // Behind a slash at the end there is a directory, which is refused as one.
   const std::string name = name_at == path.size() ? "." : path.substr(name_at);
-  Fd directory(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) throw_errno("cannot open " + escaped(path));
-  return open_at(
-      {std::move(directory), name, escaped(path)}, by_umask, [](int) {}, waiting);
+  if (access(parent.c_str(), F_OK) != 0) throw_errno("cannot open " + escaped(path));
+  return open_at({Directory({parent, false}), name, escaped(path)}, waiting);
 }
 
 FenceFile FenceFile::open(const DirectorySettings& locks, const LockKey& resource,
                           const std::function<void()>& waiting) {
-  constexpr mode_t own = 0600;
-  const Directory directory(locks);
+  Directory directory(locks);
   const std::string name = fence_file_name(resource);
-  Fd fd(openat(directory.fd(), ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) throw_errno("cannot open " + escaped(directory.path()));
-  const auto share = [&](int file) { directory.share(file); };
-  return open_at({std::move(fd), name, directory.shown(name)}, own, share, waiting);
+  const std::string shown = directory.shown(name);
+  return open_at({std::move(directory), name, shown}, waiting);
 }
 
-FenceFile FenceFile::open_at(Place place, mode_t mode, const Share& share,
-                             const std::function<void()>& waiting) {
-  Fd fd = open_or_create(place, mode, share);
+FenceFile FenceFile::open_at(Place place, const std::function<void()>& waiting) {
+  Fd fd = open_or_create(place);
   FenceFile file(std::move(place), std::move(fd));
   while (true) {
     struct stat info {};
@@ -90,13 +83,13 @@ FenceFile FenceFile::open_at(Place place, mode_t mode, const Share& share,
     }
     file.lock(waiting);
     if (file.is_still_there()) return file;
-    file.fd_ = open_or_create(file.place_, mode, share);
+    file.fd_ = open_or_create(file.place_);
   }
 }
 
-Fd FenceFile::open_or_create(const Place& place, mode_t mode, const Share& share) {
-  OpenedFile file = open_file(place.directory.get(), place.name, O_RDWR, mode);
-  if (file.fd && file.created) share(file.fd.get());
+Fd FenceFile::open_or_create(const Place& place) {
+  OpenedFile file = open_file(place.directory.fd(), place.name, O_RDWR, 0600);
+  if (file.fd && file.created) place.directory.share(file.fd.get());
   if (file.fd) return std::move(file.fd);
   if (file.created) throw_errno("cannot make " + place.shown);
   if (errno != ELOOP) throw_errno("cannot open " + place.shown);
@@ -123,7 +116,7 @@ bool FenceFile::is_still_there() const {
   struct stat there {};
   if (fstat(fd_.get(), &locked) != 0) throw_errno("cannot look at " + shown());
   const int found =
-      fstatat(place_.directory.get(), place_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW);
+      fstatat(place_.directory.fd(), place_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW);
   return found == 0 && there.st_dev == locked.st_dev && there.st_ino == locked.st_ino;
 }
 
@@ -183,7 +176,7 @@ void FenceFile::sync() const {
 
 /// Before the first record, not right after the file was made: who made it may have been killed.
 void FenceFile::sync_directory() const {
-  const Fd readable(openat(place_.directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Fd readable(openat(place_.directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!readable || fsync(readable.get()) != 0) {
     throw_errno("cannot keep " + shown() + " in its directory");
   }

@@ -16,10 +16,10 @@ namespace dlock {
 /// locks between hosts, nor keep what it was told to sync.
 class FenceFile {
  public:
-  /// At `path`, made by the umask if it is not there. Waits for whoever has it locked; `waiting` is
-  /// called once, from another thread, when that takes longer than a second. Signals do what they
-  /// do by default meanwhile. Throws Error{host_refused} for what is not a plain file, symbolic
-  /// links above all, or cannot be written.
+  /// At `path`, made for all who may write to its directory if it is not there. Waits for whoever
+  /// has it locked; `waiting` is called once, from another thread, when that takes longer than a
+  /// second. Signals do what they do by default meanwhile. Throws Error{host_refused} for what is
+  /// not a plain file, symbolic links above all, or cannot be written.
   static FenceFile open(const std::string& path, const std::function<void()>& waiting);
   /// That of `resource` among the locks of this host.
   static FenceFile open(const DirectorySettings& locks, const LockKey& resource,
@@ -39,15 +39,13 @@ class FenceFile {
 
  private:
   struct Place {
-    Fd directory;
+    Directory directory;
     std::string name;
     std::string shown;
   };
-  using Share = std::function<void(int file)>;
 
-  static FenceFile open_at(Place place, mode_t mode, const Share& share,
-                           const std::function<void()>& waiting);
-  static Fd open_or_create(const Place& place, mode_t mode, const Share& share);
+  static FenceFile open_at(Place place, const std::function<void()>& waiting);
+  static Fd open_or_create(const Place& place);
 
   FenceFile(Place place, Fd fd) : place_(std::move(place)), fd_(std::move(fd)) {}
   void lock(const std::function<void()>& waiting);

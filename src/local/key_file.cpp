@@ -212,6 +212,8 @@ void KeyFile::write_at(std::string_view bytes, std::size_t offset) const {
   }
 }
 
+void KeyFile::touch() const { futimens(fd_.get(), nullptr); }
+
 void KeyFile::remove() { unlinkat(directory_->fd(), name_.c_str(), 0); }
 
 }  // namespace dlock

@@ -56,6 +56,8 @@ class KeyFile {
   /// many as `there` is long, lie in that part of the region kept apart, at its end.
   Region write_apart(std::string_view text, Region there);
 
+  /// So that a cleaner of old files leaves it.
+  void touch() const;
   /// Takes the file away; who waits for its lock meanwhile finds out and opens anew.
   void remove();
 

@@ -233,6 +233,8 @@ Renewed LocalStore::renew(const Claim& claim, const RenewalTerms& terms,
   open->save(token, outcome.more);
   if (!outcome.answer) return {std::nullopt, open->table.evicted_by(token)};
   const HoldEntry* own = open->table.find_hold(token);
+  if (own->backing.mailbox == mailbox_.name()) mailbox_.open();
+  open->touch();
   return {Grant{own->fence, lease_of(own->backing.by_process, sent, *outcome.answer)}};
 }
 

@@ -61,6 +61,7 @@ class OpenKey {
   /// behind another to look, and writes. `self` is told nothing.
   void save(const Token& self, bool more);
 
+  void touch() const { file_.touch(); }
   bool created() const { return file_.created(); }
   /// Why nobody can say whether a holder still runs; empty if all can be judged.
   const std::string& undecided() const { return undecided_; }

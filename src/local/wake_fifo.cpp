@@ -27,7 +27,12 @@ WakeFifo::~WakeFifo() {
 }
 
 void WakeFifo::open() {
-  if (fd_) return;
+  struct stat info {};
+  // A cleaner takes what is old.
+  if (fd_ && futimens(fd_.get(), nullptr) == 0 && fstat(fd_.get(), &info) == 0 &&
+      info.st_nlink > 0) {
+    return;
+  }
   if (mkfifoat(directory_.fd(), name_.c_str(), 0600) != 0) {
     throw_errno("cannot make " + directory_.shown(name_));
   }

@@ -28,7 +28,7 @@ class WakeFifo {
   ~WakeFifo();
 
   const std::string& name() const { return name_; }
-  /// Makes the FIFO, once. Throws Error{host_refused}.
+  /// Makes the FIFO, or makes the one that is there look new. Throws Error{host_refused}.
   void open();
   /// The one process that removes the FIFO at its end; by default the one that made it.
   void leave_to(pid_t pid) { keeper_ = pid; }

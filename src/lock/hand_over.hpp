@@ -20,7 +20,8 @@ struct HandOver {
 };
 
 /// The grant that a message tells of. Nothing if less than `least_left` of its lease may be left,
-/// because the message is old, or if the place's clock was set since the answer.
+/// because the message is old, or if the place's clock was set since the answer. One that was read
+/// late has so little of its lease left that it is renewed before a command starts.
 std::optional<Grant> handed_over_grant(const DatedAnswer& answer, const HandOver& told,
                                        milliseconds least_left);
 

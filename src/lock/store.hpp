@@ -112,6 +112,10 @@ struct Query {
   std::vector<std::string> globs;
 };
 
+/// So often the holder looks at its files there, and touches them: another removes them unseen, and
+/// who cleans up after others takes what is old.
+constexpr milliseconds look_at_files_every{2000};
+
 /// What an engine sees that shares this host with the holders: their processes, and changes as they
 /// happen. A hold with Liveness::process lives here with a process, has no lease and needs no
 /// renewal. One thread at a time.

@@ -21,7 +21,8 @@ constexpr Meaning codes[] = {
     {"DLOCKDATA", ErrorKind::wrong_data, "the key holds data that is not a lock"},
     {"WRONGTYPE", ErrorKind::wrong_data, "the key holds data that is not a lock"},
     {"NOAUTH", ErrorKind::denied,
-     "the server wants a password: --password-file, for sentinels --sentinel-password-file",
+     "the server wants a password, perhaps a user (redis://USER@HOST): --password-file, for "
+     "sentinels --sentinel-password-file",
      Cause::password_missing},
     {"WRONGPASS", ErrorKind::denied, "user name or password is wrong", Cause::password_wrong},
     {"NOPERM", ErrorKind::denied,
@@ -53,13 +54,15 @@ constexpr std::string_view no_scripts =
     "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA (Lua), or "
     "write redis+sentinel:// if it is a sentinel";
 
+constexpr std::string_view no_password =
+    "the server's default user has no password, but one is set: whose it is stands in the URL, "
+    "redis://USER@HOST";
+
 /// What has no code of its own.
 constexpr Meaning phrases[] = {
     {"invalid password", ErrorKind::denied, "the password is wrong", Cause::password_wrong},
-    {"AUTH <password> called without", ErrorKind::denied,
-     "the server has no password, but one is set", Cause::password_unneeded},
-    {"no password is set", ErrorKind::denied, "the server has no password, but one is set",
-     Cause::password_unneeded},
+    {"AUTH <password> called without", ErrorKind::denied, no_password, Cause::password_unneeded},
+    {"no password is set", ErrorKind::denied, no_password, Cause::password_unneeded},
     {"wrong number of arguments for 'auth'", ErrorKind::denied, "the server knows no user names",
      Cause::password_wrong},
     {"can't run this command", ErrorKind::denied,
@@ -151,7 +154,13 @@ Error server_error(const Reply& reply, const std::string& server) {
 Error auth_error(const Reply& reply, std::span<const std::string> credentials) {
   const Meaning* known = meaning_of(reply);
   // A password may be a word of the server's own sentence: *** there would tell which.
-  return made(known, known != nullptr ? known->mark : scrubbed(reply.text, credentials));
+  const Error error =
+      made(known, known != nullptr ? known->mark : scrubbed(reply.text, credentials));
+  const bool broken = std::any_of(credentials.begin(), credentials.end(), [](const auto& each) {
+    return each.ends_with('\n') || each.ends_with('\r');
+  });
+  if (!broken || error.cause() != Cause::password_wrong) return error;
+  return error.reworded(std::string("the password ends with a line break: ") + error.what());
 }
 
 }  // namespace dlock

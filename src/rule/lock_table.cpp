@@ -170,7 +170,7 @@ Outcome<std::vector<HoldEntry>> LockTable::force(std::optional<Fence> fence, con
   std::erase_if(holds, [&](HoldEntry& hold) {
     if (!hold.counts() || (fence && hold.fence != *fence)) return false;
     out.push_back(hold);
-    if (hold.flag != Flag::held) return true;
+    if (!hold.inside()) return true;
     hold = tombstone(hold.token, hold.lease, op.now());
     hold.who = by;
     return false;

@@ -55,6 +55,9 @@ bool was_lost(const PostgresResult& result) {
   return state == "40001" || state == "40P01" || state == "55P03";
 }
 
+/// Statements of one query are one transaction; a role may begin its own read-only by default.
+constexpr const char* in_writing = "SET TRANSACTION READ WRITE; ";
+
 }  // namespace
 
 std::string postgres_schema(const std::string& table) {
@@ -137,7 +140,7 @@ void PostgresBackend::refuse_standby(std::optional<std::string_view> in_recovery
 }
 
 void PostgresBackend::create_table(const CallOptions& call_options) {
-  const auto results = connection_.query(postgres_schema(table_), call_options);
+  const auto results = connection_.query(in_writing + postgres_schema(table_), call_options);
   for (const PostgresResult& result : results) {
     // Another client may make it at the same time, and the loser hears one of three errors: of the
     // catalogue's index, of the table, or of the type that each table has.
@@ -285,7 +288,7 @@ void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
                             const CallOptions& call_options) {
   // What another transaction has just renewed no longer meets the condition when it is deleted.
   const std::string table = this->table(call_options);
-  done("DELETE FROM " + table + " WHERE name IN (SELECT name FROM " + table + " " +
+  done(in_writing + ("DELETE FROM " + table) + " WHERE name IN (SELECT name FROM " + table + " " +
            page_condition(prefix, after, rows_per_sweep, dialect) + ") AND ends < " +
            std::string(clock_expression(dialect)),
        call_options);

@@ -39,7 +39,8 @@ bool is_socket(const std::string& host) {
 
 std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options) {
   const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url.c_str(), nullptr));
-  if (options == nullptr) return {};
+  // Its own words may quote a password.
+  if (options == nullptr) throw_usage("libpq does not know a parameter behind the ?");
   // The environment, and the service that it names, fill in what the URL leaves out. A service that
   // the URL names goes before them, and of that one libpq tells nothing.
   const bool has_service = !parameter(options.get(), "service").empty();

@@ -284,7 +284,8 @@ TEST_CASE("doctor: --acl without a server, and what goes with it") {
 TEST_CASE("doctor: a directory of this host") {
   const TempDir dir;
   const Report report = doctor("local:" + dir.path());
-  CHECK(report.result.exit_code == 0);
+  // The directory of the test is one in /tmp, which is warned of.
+  CHECK(report.result.exit_code <= 1);
   CHECK(report.says("lock", "ok", "handed over"));
   CHECK(report.says("label", "ok", "safe on this host"));
   CHECK(run({"ls", "-A", dir.path()}).out == "");

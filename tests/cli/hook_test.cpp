@@ -1,8 +1,15 @@
 #include <doctest/doctest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <set>
 
@@ -46,6 +53,28 @@ std::string blocking(const Place& place, const std::string& event) {
 /// Opens the pipe `go` only if somebody reads it.
 void let_go(const Place& place) {
   CHECK(place.shell("timeout 30 sh -c 'echo >go'").exit_code == 0);
+}
+
+/// As Linux before 5.3, and sandboxes that refuse what they do not know.
+void refuse_pidfd_open() {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{std::size(program), program};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) _exit(99);
+}
+
+TEST_CASE("hook: is called also where processes have no descriptors") {
+  const Place place(Engine::local);
+  auto options = there(place);
+  options.before_exec = refuse_pidfd_open;
+  const auto result = place.dlock(
+      {"run", "-k", "a", "--hook", "sleep 0.1; " + telling, "--", "true"}, std::move(options));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  CHECK(events(place).size() == 2);
 }
 
 TEST_CASE("hook: is told of each event in order, with its facts") {

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <set>
 #include <sstream>
@@ -218,9 +219,17 @@ TEST_CASE("run -c: gives a line to the shell") {
 TEST_CASE("run: 127 for a command that is not there, 126 for one that cannot be executed") {
   on_each_engine([](const Place& place) {
     write_file(place.dir() / "plain", "no program");
+    const std::string crlf = place.dir() / "crlf";
+    write_file(crlf, "#!/bin/sh\r\necho\r\n");
+    REQUIRE(chmod(crlf.c_str(), 0755) == 0);
     const std::vector<std::pair<std::string, int>> commands{
-        {"no-such-command-anywhere", 127}, {"/no/such/file", 127},    {"", 127},
-        {place.dir() / "plain", 126},      {place.dir().path(), 126}, {"esc\x1b[31m\n", 127},
+        {"no-such-command-anywhere", 127},
+        {"/no/such/file", 127},
+        {"", 127},
+        {place.dir() / "plain", 126},
+        {place.dir().path(), 126},
+        {"esc\x1b[31m\n", 127},
+        {crlf, 127},
     };
     for (const auto& each : commands) {
       const auto& name = each.first;
@@ -230,6 +239,7 @@ TEST_CASE("run: 127 for a command that is not there, 126 for one that cannot be 
       CHECK(result.exit_code == code);
       CHECK(is_one_message(result.err));
       CHECK(holds(result.err, "cannot run"));
+      CHECK(holds(result.err, "interpreter") == (name == crlf));
       CHECK(result.out == "");
       CHECK(place.is_free("a"));
     }

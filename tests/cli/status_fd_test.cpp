@@ -87,6 +87,8 @@ TEST_CASE("status: tells what came instead of the command") {
   const auto error = status_of(place, "-k a --server unix:///nothing/here -- true", 69);
   CHECK(error["outcome"] == "error");
   CHECK(error["exit_code"] == 69);
+  const auto late = status_of(place, "-w 0.3 -k a --server unix:///nothing/here -- true", 69);
+  CHECK(late["waited_ms"] >= 300);
   CHECK(holds(error["reason"], "unix:///nothing/here"));
 }
 

@@ -123,7 +123,7 @@ std::vector<HoldEntry> RedisTable::force(std::optional<Fence> fence, const std::
   std::erase_if(stored.holds, [&](HoldEntry& hold) {
     if (!hold.counts() || (fence && hold.fence != *fence)) return false;
     out.push_back(hold);
-    if (!by || hold.flag != Flag::held) return true;
+    if (!by || !hold.inside()) return true;
     hold = tombstone(hold.token, hold.lease, now.clock);
     hold.who = *by;
     return false;

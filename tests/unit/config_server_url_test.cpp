@@ -36,7 +36,8 @@ TEST_CASE("local: names a directory or none") {
   CHECK(parse_server_url("local:") == Target(LocalTarget{}));
   CHECK(parse_server_url("local:/var/lock") == Target(LocalTarget{"/var/lock"}));
   CHECK(parse_server_url("local:/a%20b%25") == Target(LocalTarget{"/a b%"}));
-  for (const char* bad : {"local:dir", "local://dir", "local:///dir", "local:.", "local:~/x"}) {
+  CHECK(parse_server_url("local:///dir") == Target(LocalTarget{"/dir"}));
+  for (const char* bad : {"local:dir", "local://dir", "local:.", "local:~/x"}) {
     CAPTURE(bad);
     CHECK(fault(bad).find("is not an absolute path") != std::string::npos);
   }
@@ -52,6 +53,13 @@ TEST_CASE("redis:// has a host, a port of 6379 and database 0 unless told") {
   CHECK(redis("redis://db1:1/15") == Endpoint{"db1", 1, "", 15, {}, {}, {}});
   CHECK(redis("redis://10.0.0.1:65535") == Endpoint{"10.0.0.1", 65535, "", 0, {}, {}, {}});
   CHECK(redis("redis://a_b.c-d.example./2").host == "a_b.c-d.example.");
+}
+
+TEST_CASE("Valkey's schemes are those of Redis, and a line break behind a URL is none of it") {
+  CHECK(redis("valkey://h/1") == redis("redis://h/1"));
+  CHECK(redis("valkeys://h") == redis("rediss://h"));
+  CHECK(parse_server_url("valkey+cluster://h") == parse_server_url("redis+cluster://h"));
+  CHECK(redis("redis://h\r\n") == redis("redis://h"));
 }
 
 TEST_CASE("an IPv6 address stands in brackets") {
@@ -118,7 +126,7 @@ TEST_CASE("what is wrong with a URL is said") {
   }
   for (const char* bad :
        {"redis://h?db=1", "redis://h/1?x", "redis://h#x", "redis://h/1#x", "redis://h i",
-        "redis://h,i", "redis://h\n", "redis://\xff", "redis://@h", "redis://:@h", "redis://u:@h",
+        "redis://h,i", "redis://h\n/1", "redis://\xff", "redis://@h", "redis://:@h", "redis://u:@h",
         "redis://u%:p@h", "redis://u:%zz@h", "redis://u:%00@h", "redis://h%20"}) {
     CAPTURE(bad);
     CHECK_FALSE(fault(bad).empty());
@@ -129,6 +137,8 @@ TEST_CASE("what is wrong with a URL is said") {
 TEST_CASE("a wrong scheme is refused, with what was meant") {
   CHECK(fault("rdis://h") == "unknown scheme rdis://: did you mean redis://?");
   CHECK(fault("REDIS://h").starts_with("unknown scheme REDIS://"));
+  CHECK(fault("tcp://h:1") == "unknown scheme tcp://: did you mean redis://?");
+  CHECK(fault("\"redis://h\"") == "the URL begins with a quote: write it without quotes");
   CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
   CHECK(fault("http://h") ==
         "unknown scheme http://: it is local:, redis://, rediss://, unix://, redis+sentinel://, "

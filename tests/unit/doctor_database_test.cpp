@@ -31,7 +31,6 @@ DatabaseFacts postgres_with(const Said& changed) {
   Said said{{"version", "15.18 (Debian 15.18-0+deb12u1)"},
             {"user", "app"},
             {"standby", "f"},
-            {"read_only", "off"},
             {"table", "p"},
             {"may_create", "f"},
             {"fsync", "on"},
@@ -158,11 +157,10 @@ TEST_CASE("doctor: what a failover of a database may lose is said") {
 }
 
 TEST_CASE("doctor: a standby takes no locks, and nothing else is said of it") {
-  const DatabaseFacts standby = postgres_with({{"standby", "t"}, {"read_only", "on"}});
+  const DatabaseFacts standby = postgres_with({{"standby", "t"}});
   CHECK(says(standby, "role", Level::error, "name the primary"));
   CHECK(judge_database(standby, 30s).back().check == "role");
   CHECK(!takes_locks(standby));
-  CHECK(says(postgres_with({{"read_only", "on"}}), "role", Level::error, "read-only"));
   CHECK(says(mysql_with({{"read_only", "ON"}}), "role", Level::error, "read-only"));
 }
 

@@ -382,13 +382,19 @@ TEST_CASE("doctor: what all masters say is said once") {
   CHECK(merged({{"a", {same}}}).front().text == "a: master");
 }
 
-TEST_CASE("doctor: a directory that other hosts may share is warned of") {
+TEST_CASE("doctor: a directory that other hosts may share, or not all jobs, is warned of") {
   LocalFacts facts{"/var/lock/dlock", "", EXT4_SUPER_MAGIC, {}};
   for (const Finding& each : judge_local(facts)) CHECK(is(each, Level::ok, ""));
   facts.file_system = NFS_SUPER_MAGIC;
   CHECK(is(find(judge_local(facts), "file-system"), Level::warning, "nfs"));
   facts.trial.trouble = {"disk full"};
   CHECK(is(find(judge_local(facts), "lock"), Level::error, "disk full"));
+  for (const char* place : {"/tmp", "/tmp/locks", "/var/tmp/locks", "/tmpfiles"}) {
+    facts.directory = place;
+    const bool warned = facts.directory != "/tmpfiles";
+    CHECK(is(find(judge_local(facts), "directory"), warned ? Level::warning : Level::ok,
+             warned ? "PrivateTmp" : ""));
+  }
   facts.trouble = "no such directory";
   CHECK(judge_local(facts).size() == 1);
   CHECK(is(judge_local(facts).front(), Level::error, "no such directory"));

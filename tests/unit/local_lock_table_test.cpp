@@ -380,6 +380,7 @@ TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in
   CHECK(rules.table.force({}, by, rules.now(), rules.heard).answer.size() == 2);
   CHECK(rules.table.live_holds(rules.now()).empty());
   CHECK(rules.table.evicted_by({"a2"}) == by);
+  CHECK(rules.table.evicted_by({"w"}) == by);  // it had not confirmed yet
 }
 
 TEST_CASE("rules: readers behind a writer come in together once it has gone") {

@@ -537,3 +537,24 @@ TEST_CASE("the default directory is the user's own, by the user database and the
   CHECK(host_id(dir / "missing") != "");
   CHECK(host_id(dir / "missing").find('/') == std::string::npos);
 }
+
+TEST_CASE("hosts of one image that share a home have directories of their own") {
+  const TempDir dir;
+  const std::string first = dir / "home/locks/id";
+  CHECK(directory_of_host(first, 1, "a") == first);
+  CHECK(directory_of_host(first, 2, "b") == first + "-b");
+  CHECK(directory_of_host(first, 2, "a") == first);  // it has restarted
+  CHECK(directory_of_host(first, 1, "b") == first + "-b");
+  CHECK(directory_of_host(first, 2, "c") == first);  // it was renamed
+  CHECK(directory_of_host(first, 3, "a") == first + "-a");
+  CHECK(directory_of_host(first, 0, "container") == first);
+  CHECK(directory_of_host(first, 4, "c") == first);
+}
+
+TEST_CASE("a directory from before hosts were told apart is that of the first host that comes") {
+  const TempDir dir;
+  REQUIRE(mkdir((dir / "id").c_str(), 0700) == 0);
+  write_file(dir / "id/k.dlock", "");
+  CHECK(directory_of_host(dir / "id", 1, "a") == dir / "id");
+  CHECK(directory_of_host(dir / "id", 2, "b") == dir / "id-b");
+}

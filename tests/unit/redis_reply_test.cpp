@@ -147,6 +147,7 @@ TEST_CASE("a refused password is quoted nowhere, whatever it is") {
     CAPTURE(secret);
     CHECK(said_to(wrong, {"user", secret}) == expected);
   }
+  CHECK(said_to(wrong, {"user", "secret\n"}) == "the password ends with a line break: " + expected);
   CHECK(said_to("ERR no, not abc", {"abc"}) == "the server refused (it said: ERR no, not ***)");
   CHECK(said_to("ERR **** *", {"***"}) == "the server refused (it said: ERR **** *)");
   CHECK(said_to("ERR abcd", {"ab", "abcd"}) == "the server refused (it said: ERR ***)");

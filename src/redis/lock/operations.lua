@@ -147,7 +147,7 @@ local function force()
   local out = live_values({'forced', stamp, 0}, wanted, math.huge)
   for id, hold in pairs(holds) do
     if is_live(hold) and wanted(hold) then
-      local told = hold.flag == 'h' and ARGV[5]
+      local told = hold.flag ~= 'k' and ARGV[5]
       if told then store(id, tombstone(hold.lease, told)) else remove(id) end
     end
   end

@@ -158,8 +158,9 @@ std::function<std::string(const SourcedValue&)> label_reader(std::vector<std::st
   return [&warnings](const SourcedValue& given) {
     const std::string line = line_of(given, "the label");
     if (line != given.text) {
-      warnings.push_back("warning: " + given.place + ": the label is shortened to " +
-                         std::to_string(line.size()) + " bytes: it is one line of at most 200");
+      warnings.push_back(given.place +
+                         ": the label is shortened to its first line, of at most 200 "
+                         "bytes");
     }
     return line;
   };

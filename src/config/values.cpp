@@ -156,7 +156,7 @@ Token token_from(const SourcedValue& given) {
 
 std::function<std::string(const SourcedValue&)> label_reader(std::vector<std::string>& warnings) {
   return [&warnings](const SourcedValue& given) {
-    const std::string line = line_of(given, "the label");
+    std::string line = line_of(given, "the label");
     if (line != given.text) {
       warnings.push_back(given.place +
                          ": the label is shortened to its first line, of at most 200 "
@@ -167,7 +167,7 @@ std::function<std::string(const SourcedValue&)> label_reader(std::vector<std::st
 }
 
 std::string reason_from(const SourcedValue& given) {
-  const std::string line = line_of(given, "the reason");
+  std::string line = line_of(given, "the reason");
   if (line != given.text)
     given.refuse("the reason is more than one line, or longer than 200 bytes");
   return line;

@@ -154,8 +154,7 @@ Error server_error(const Reply& reply, const std::string& server) {
 Error auth_error(const Reply& reply, std::span<const std::string> credentials) {
   const Meaning* known = meaning_of(reply);
   // A password may be a word of the server's own sentence: *** there would tell which.
-  const Error error =
-      made(known, known != nullptr ? known->mark : scrubbed(reply.text, credentials));
+  Error error = made(known, known != nullptr ? known->mark : scrubbed(reply.text, credentials));
   const bool broken = std::any_of(credentials.begin(), credentials.end(), [](const auto& each) {
     return each.ends_with('\n') || each.ends_with('\r');
   });

@@ -73,7 +73,9 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
   while (true) {
     const auto [client, look_after] = to_watch(claim, last_answer_, in_vain);
     std::optional<Wake::Reason> why;
-    if (!client.channel.empty()) {
+    if (backend_->is_crowded()) {
+      backend_->close();
+    } else if (!client.channel.empty()) {
       const Deadline look = look_after ? later(BootClock::now(), *look_after) : until;
       why = backend_->await_departure(client, std::min(until, look), cancel_fd);
     }

@@ -48,7 +48,13 @@ constexpr NamedExpression asked_of_postgres[] = {
      "(SELECT CASE WHEN count(*) = count(sync_state) THEN count(*) FILTER (WHERE sync_state IN "
      "('sync', 'quorum')) END FROM pg_stat_replication)"},
     {"connections", "(SELECT sum(numbackends) FROM pg_stat_database)"},
-    {"max_connections", "current_setting('max_connections')"},
+    {"max_connections",
+     "current_setting('max_connections')::int - "
+     "current_setting('superuser_reserved_connections')::int"},
+    {"user_connections",
+     "(SELECT count(*) FROM pg_stat_get_activity(NULL) WHERE usesysid = "
+     "(SELECT oid FROM pg_roles WHERE rolname = session_user))"},
+    {"user_limit", "(SELECT rolconnlimit FROM pg_roles WHERE rolname = session_user)"},
     {"idle_session_timeout",
      "(SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout')"},
     {"idle_in_transaction_session_timeout",

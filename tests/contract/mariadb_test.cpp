@@ -271,6 +271,21 @@ TEST_CASE("MariaDB: a waiter polls where it cannot watch, at most twice a second
   CHECK(asked <= 2 * 4 + 1);
 }
 
+TEST_CASE("MariaDB: a waiter that polls on a connection that fell silent sleeps no longer for it") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer& server = mariadb();
+  granted(*store_at(server.address(false)), claim_on("k"));
+  FaultProxy proxy(socket_of(server));
+  const auto waiter = store_at(address_behind(proxy, server));
+  const Claim waiting = claim_on("k");
+  queue_up(*waiter, waiting);
+  proxy.black_hole(Direction::replies);
+  const auto asleep = BootClock::now();
+  CHECK(waiter->sleep(waiting, later(asleep, std::chrono::seconds(1)), -1).why ==
+        Wake::Reason::due);
+  CHECK(BootClock::now() - asleep < std::chrono::seconds(4));
+}
+
 TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that gives up") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();

@@ -34,8 +34,10 @@ constexpr NamedExpression asked_of_postgres[] = {
      "(SELECT string_agg(name, ', ' ORDER BY name) FROM ours HAVING count(*) > 1 AND NOT "
      "bool_or(chosen))"},
     {"missing_rights",
-     "(SELECT string_agg(r, ', ') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r "
-     "WHERE NOT has_table_privilege((SELECT oid FROM ours ORDER BY chosen DESC LIMIT 1), r))"},
+     "(SELECT string_agg(r, ', ') FROM (SELECT r FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', "
+     "'DELETE']) r WHERE NOT has_table_privilege((SELECT oid FROM ours ORDER BY chosen DESC LIMIT "
+     "1), r) UNION ALL SELECT 'SELECT on pg_stat_activity' WHERE NOT "
+     "has_table_privilege('pg_stat_activity', 'SELECT')) missing(r))"},
     {"may_create",
      "(SELECT coalesce(bool_or(has_schema_privilege(oid, 'CREATE')), false) FROM pg_namespace, "
      "target WHERE nspname = schema)"},

@@ -128,10 +128,13 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
   // A failed statement may leave its transaction open.
   if (connection_.is_open() && connection_.in_transaction()) connection_.close();
   if (state == "42501") {
-    throw Error(ErrorKind::denied, said +
-                                       ": `dlock doctor --acl` prints the rights that dlock "
-                                       "needs to " +
-                                       escaped(table_));
+    const bool of_activity = said.find("pg_stat_activity") != std::string::npos;
+    throw Error(ErrorKind::denied,
+                said + (of_activity ? ": it tells which clients live: GRANT SELECT ON "
+                                      "pg_stat_activity to dlock's user"
+                                    : ": `dlock doctor --acl` prints the rights that dlock needs "
+                                      "to " +
+                                          escaped(table_)));
   }
   const std::set<std::string_view> of_another_shape{"42703", "42804", "42883",
                                                     "42809", "42P10", "23502"};
@@ -263,7 +266,13 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
   }
   if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
   if (results[write_result].rows() > 0) return next;
-  return snapshot_from(results[write_result + 1], sent);
+  Snapshot seen = snapshot_from(results[write_result + 1], sent);
+  if (over.version != 0 && seen.version == over.version) {
+    throw Error(ErrorKind::denied, connection_.name() + ": row security of " + escaped(table) +
+                                       " hides rows from UPDATE: dlock's user needs a policy for "
+                                       "all commands");
+  }
+  return seen;
 }
 
 RecordPage PostgresBackend::list(const std::string& prefix, const std::string& after,

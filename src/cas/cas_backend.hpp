@@ -192,6 +192,10 @@ class CasBackend {
     return std::nullopt;
   }
 
+  /// Whether the server had so few connections left, when this one began to listen, that a client
+  /// may keep none while it sleeps: holders need some to renew.
+  virtual bool is_crowded() const { return false; }
+
   /// Nothing for a place with a clock.
   virtual CasLeases* leases() { return nullptr; }
 

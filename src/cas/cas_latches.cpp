@@ -117,6 +117,7 @@ std::optional<LatchState> CasStore::latch_of(const LockKey& key, const CallOptio
 
 Wake::Reason CasStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
   if (!backend_->hears_messages()) {
+    if (backend_->is_crowded()) backend_->close();
     const auto next = later(BootClock::now(), poll_pause_at_a_latch);
     if (sleep_until(std::min(until, next), cancel_fd)) return Wake::Reason::interrupted;
     return next < until ? Wake::Reason::changed : Wake::Reason::due;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/error.hpp"
 #include "base/wait.hpp"
 #include "cas/cas_store.hpp"
 
@@ -15,6 +16,8 @@ constexpr milliseconds pause_of_others{2000};
 /// The pause is this part of the time that the waiter has waited.
 constexpr int part_of_wait = 20;
 constexpr milliseconds longest_look{5000};
+/// A look may last so long beyond the end of the sleep: a silent server must not prolong a wait.
+constexpr milliseconds time_for_last_look{200};
 /// The second in the queue looks so often if it cannot watch the holder: the first may be granted
 /// the lock and not confirm it, and nothing departs then.
 constexpr milliseconds pause_of_second{1000};
@@ -73,7 +76,9 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
   while (true) {
     const auto [client, look_after] = to_watch(claim, last_answer_, in_vain);
     std::optional<Wake::Reason> why;
-    if (!client.channel.empty()) {
+    if (backend_->is_crowded()) {
+      backend_->close();
+    } else if (!client.channel.empty()) {
       const Deadline look = look_after ? later(BootClock::now(), *look_after) : until;
       why = backend_->await_departure(client, std::min(until, look), cancel_fd);
     }
@@ -84,8 +89,15 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
     }
     if (why == Wake::Reason::interrupted) return Wake{Wake::Reason::interrupted, {}};
     if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};
-    last_answer_ = backend_->read(lock_record(claim.key), "",
-                                  {later(BootClock::now(), longest_look), cancel_fd});
+    const Deadline longest = later(BootClock::now(), longest_look);
+    try {
+      last_answer_ =
+          backend_->read(lock_record(claim.key), "",
+                         {std::min(longest, later(until, time_for_last_look)), cancel_fd});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable || BootClock::now() < until) throw;
+      return Wake{Wake::Reason::due, {}};
+    }
     if (auto wake = look(claim, last_answer_, until, pause)) return *wake;
   }
 }

@@ -230,7 +230,8 @@ void CasStore::suspend(Suspension why) {
   if (why == Suspension::rest && (leases_ || backend_->keeps_holds())) return;
   const bool awaited = std::any_of(own_.begin(), own_.end(),
                                    [](const auto& own) { return has_waiters(own.second); });
-  if (why == Suspension::rest && awaited && backend_->has_departures()) return;
+  const bool stays = awaited && backend_->has_departures() && !backend_->is_crowded();
+  if (why == Suspension::rest && stays) return;
   backend_->close();
 }
 

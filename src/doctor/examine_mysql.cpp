@@ -23,6 +23,9 @@ constexpr const char* asked_of_mysql[] = {
     "'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')",
     "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')",
     "SELECT 'user', CURRENT_USER() UNION ALL SELECT 'session', CONNECTION_ID() UNION ALL "
+    "SELECT 'user_limit', @@max_user_connections UNION ALL SELECT 'user_connections', COUNT(*) "
+    "FROM information_schema.PROCESSLIST WHERE USER = SUBSTRING_INDEX(CURRENT_USER(), '@', 1) "
+    "UNION ALL "
     "SELECT 'table', engine FROM information_schema.tables WHERE table_schema = DATABASE() AND "
     "table_name = 'dlock' UNION ALL SELECT 'name_key', column_key FROM "
     "information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'dlock' AND "

@@ -34,8 +34,10 @@ constexpr NamedExpression asked_of_postgres[] = {
      "(SELECT string_agg(name, ', ' ORDER BY name) FROM ours HAVING count(*) > 1 AND NOT "
      "bool_or(chosen))"},
     {"missing_rights",
-     "(SELECT string_agg(r, ', ') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r "
-     "WHERE NOT has_table_privilege((SELECT oid FROM ours ORDER BY chosen DESC LIMIT 1), r))"},
+     "(SELECT string_agg(r, ', ') FROM (SELECT r FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', "
+     "'DELETE']) r WHERE NOT has_table_privilege((SELECT oid FROM ours ORDER BY chosen DESC LIMIT "
+     "1), r) UNION ALL SELECT 'SELECT on pg_stat_activity' WHERE NOT "
+     "has_table_privilege('pg_stat_activity', 'SELECT')) missing(r))"},
     {"may_create",
      "(SELECT coalesce(bool_or(has_schema_privilege(oid, 'CREATE')), false) FROM pg_namespace, "
      "target WHERE nspname = schema)"},
@@ -48,7 +50,13 @@ constexpr NamedExpression asked_of_postgres[] = {
      "(SELECT CASE WHEN count(*) = count(sync_state) THEN count(*) FILTER (WHERE sync_state IN "
      "('sync', 'quorum')) END FROM pg_stat_replication)"},
     {"connections", "(SELECT sum(numbackends) FROM pg_stat_database)"},
-    {"max_connections", "current_setting('max_connections')"},
+    {"max_connections",
+     "current_setting('max_connections')::int - "
+     "current_setting('superuser_reserved_connections')::int"},
+    {"user_connections",
+     "(SELECT count(*) FROM pg_stat_get_activity(NULL) WHERE usesysid = "
+     "(SELECT oid FROM pg_roles WHERE rolname = session_user))"},
+    {"user_limit", "(SELECT rolconnlimit FROM pg_roles WHERE rolname = session_user)"},
     {"idle_session_timeout",
      "(SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout')"},
     {"idle_in_transaction_session_timeout",

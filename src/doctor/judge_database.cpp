@@ -178,13 +178,17 @@ Finding judge_connections(const DatabaseFacts& facts) {
   const auto used = facts.settings.number(in_postgres(facts) ? "connections" : "Threads_connected");
   const auto most = facts.settings.number("max_connections");
   if (!used || !most) return not_told(name, "max_connections");
-  const std::string text = std::to_string(*used) + " of " + std::to_string(*most) + " in use";
-  if (*used > *most / 10 * 8) {
+  const auto of_user = facts.settings.number("user_connections").value_or(0);
+  const auto most_of_user = facts.settings.number("user_limit").value_or(0);
+  const bool is_limited = most_of_user > 0;
+  const std::string text = std::to_string(*used) + " of " + std::to_string(*most) + " in use" +
+                           (is_limited ? ", by this user " + std::to_string(of_user) + " of " +
+                                             std::to_string(most_of_user)
+                                       : "");
+  if (5 * *used > 4 * *most || (is_limited && 5 * of_user > 4 * most_of_user)) {
     return warn(
-        name,
-        text + ": a waiter needs " + (in_postgres(facts) ? "one" : "two") +
-            ", and every renewal one",
-        in_postgres(facts) ? "raise max_connections, or a pooler" : "raise max_connections");
+        name, text + ": waiters keep none and poll, and a renewal needs one",
+        is_limited ? "raise max_connections or the limit of the user" : "raise max_connections");
   }
   return good(name, text);
 }

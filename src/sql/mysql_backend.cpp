@@ -85,6 +85,24 @@ bool was_overtaken(const MysqlResult& result) {
          result.error == ER_LOCK_WAIT_TIMEOUT || result.error == ER_CHECKREAD;
 }
 
+/// Asks for how many connections the server has and allows; then for those of this user, if their
+/// number is limited.
+std::string connections_question() {
+  return "SHOW GLOBAL STATUS LIKE 'Threads_connected'; SELECT @@max_connections, "
+         "@@max_user_connections, IF(@@max_user_connections > 0, (SELECT COUNT(*) FROM "
+         "information_schema.PROCESSLIST WHERE USER = SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), 0)";
+}
+
+/// By the first two answers: whether four fifths of either are taken.
+bool is_nearly_full(const std::vector<MysqlResult>& answers) {
+  if (answers.size() < 2 || answers[1].failed()) return false;
+  const auto& limits = answers[1].first();
+  const auto full = [&](const std::optional<std::string>& used, std::size_t most) {
+    return number_in(limits[most]) > 0 && 5 * number_in(used) > 4 * number_in(limits[most]);
+  };
+  return full(answers[0].first()[1], 0) || full(limits[2], 1);
+}
+
 /// So long it takes at most to begin to wait for another client's lock.
 constexpr milliseconds longest_start{5000};
 
@@ -222,11 +240,12 @@ void MysqlBackend::note_connection() {
 void MysqlBackend::listen(const std::string& channel, const CallOptions& call_options) {
   if (channels_.contains(channel)) return;
   // Servers of a cluster may refuse such locks.
-  const auto results =
-      connection_.query("SELECT GET_LOCK(" + quoted(channel) + ", 0), CONNECTION_ID(), GET_LOCK(" +
-                            quoted(lock_of_second(channel)) + ", 0)",
-                        call_options);
-  const bool answered = !results.back().failed();
+  const auto results = connection_.query(connections_question() + "; SELECT GET_LOCK(" +
+                                             quoted(channel) + ", 0), CONNECTION_ID(), GET_LOCK(" +
+                                             quoted(lock_of_second(channel)) + ", 0)",
+                                         call_options);
+  crowded_ = is_nearly_full(results);
+  const bool answered = !crowded_ && !results.back().failed();
   channels_[channel] = answered && results.back().first()[0] == "1" &&
                        results.back().first()[1] == std::to_string(connection_.login_id());
 }
@@ -336,7 +355,11 @@ std::optional<Wake::Reason> MysqlBackend::await_departure(const Watched& watched
     if (watched_ != lock || !watch_.is_open()) {
       watch_.close();
       watched_ = lock;
-      watch_.send(wait_for(lock), {later(BootClock::now(), longest_start), cancel_fd});
+      const CallOptions soon{later(BootClock::now(), longest_start), cancel_fd};
+      if (is_nearly_full(watch_.query(connections_question(), soon))) {
+        throw_unavailable(name() + ": too many connections", Cause::too_many_clients);
+      }
+      watch_.send(wait_for(lock), soon);
     }
     while (true) {
       pollfd fds[] = {{cancel_fd, POLLIN, 0}, {watch_.answered_fd(), POLLIN, 0}};

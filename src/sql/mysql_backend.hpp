@@ -41,6 +41,7 @@ class MysqlBackend final : public CasBackend {
   bool has_departures() const override { return true; }
   std::optional<Wake::Reason> await_departure(const Watched& watched, Deadline until,
                                               int cancel_fd) override;
+  bool is_crowded() const override { return crowded_; }
   /// A statement has it in hexadecimal digits, and the library sends 4 MiB at most.
   std::size_t largest_record() const override { return 2'000'000; }
   void close() override;
@@ -70,6 +71,7 @@ class MysqlBackend final : public CasBackend {
   MysqlConnection connection_;
   int known_connection_ = 0;              ///< what follows is of this one
   std::map<std::string, bool> channels_;  ///< asked for; whether it has the lock of that name
+  bool crowded_ = false;                  ///< as is_crowded()
   std::string known_record_;              ///< that was read last
   std::set<std::string> known_channels_;  ///< that it named
   /// Waits for the lock of another client's channel. A connection of its own: the server sees at

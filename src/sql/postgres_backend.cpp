@@ -16,6 +16,16 @@ constexpr std::string_view server_state =
     ", pg_is_in_recovery(), pg_backend_pid(), (SELECT string_agg(pid::text, ' ') FROM "
     "pg_stat_activity)";
 
+/// Whether four fifths of the connections are taken that the server has for ordinary roles, the
+/// role may have, or the database; NULL counts as no.
+constexpr std::string_view crowd_condition =
+    "(SELECT 5 * count(datid) > 4 * (current_setting('max_connections')::int - "
+    "current_setting('superuser_reserved_connections')::int) OR 5 * count(*) FILTER (WHERE usename "
+    "= session_user) > 4 * (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = "
+    "session_user) OR 5 * count(*) FILTER (WHERE datname = current_database()) > 4 * (SELECT "
+    "nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()) FROM "
+    "pg_stat_activity)";
+
 constexpr Dialect dialect = Dialect::postgres;
 
 /// A record, or NULLs, with the state of the server: always one row.
@@ -87,17 +97,19 @@ const std::string& PostgresBackend::table(const CallOptions& call_options) {
 }
 
 void PostgresBackend::find_table(const CallOptions& call_options) {
-  const auto results = done(with_tables(connection_.schema()) +
-                                "SELECT pg_backend_pid(), quote_ident(schema) || '.dlock', "
-                                "count(oid), string_agg(name, ', ' ORDER BY name), "
-                                "coalesce(bool_or(chosen), false), pg_is_in_recovery() "
-                                "FROM target LEFT JOIN ours ON true GROUP BY schema",
-                            call_options);
+  const auto results =
+      done(with_tables(connection_.schema()) +
+               "SELECT pg_backend_pid(), quote_ident(schema) || '.dlock', "
+               "count(oid), string_agg(name, ', ' ORDER BY name), "
+               "coalesce(bool_or(chosen), false), pg_is_in_recovery(), " +
+               std::string(crowd_condition) + " FROM target LEFT JOIN ours ON true GROUP BY schema",
+           call_options);
   const PostgresResult& found = results.back();
   if (found.rows() != 1) throw_unavailable(name() + ": no answer");
   const auto text = [&](int column) { return std::string(found.value(0, column).value_or("")); };
   path_ = text(0) == std::to_string(connection_.login_pid()) ? Path::direct : Path::pooled;
   refuse_standby(found.value(0, 5));
+  crowded_ = path_ == Path::direct && text(6) == "t";
   const std::string target = text(1), tables = text(3);
   const bool is_one = text(2) == "1" && connection_.schema().empty();
   if (!is_one && text(4) != "t" && !tables.empty()) {
@@ -116,10 +128,13 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
   // A failed statement may leave its transaction open.
   if (connection_.is_open() && connection_.in_transaction()) connection_.close();
   if (state == "42501") {
-    throw Error(ErrorKind::denied, said +
-                                       ": `dlock doctor --acl` prints the rights that dlock "
-                                       "needs to " +
-                                       escaped(table_));
+    const bool of_activity = said.find("pg_stat_activity") != std::string::npos;
+    throw Error(ErrorKind::denied,
+                said + (of_activity ? ": it tells which clients live: GRANT SELECT ON "
+                                      "pg_stat_activity to dlock's user"
+                                    : ": `dlock doctor --acl` prints the rights that dlock needs "
+                                      "to " +
+                                          escaped(table_)));
   }
   const std::set<std::string_view> of_another_shape{"42703", "42804", "42883",
                                                     "42809", "42P10", "23502"};
@@ -217,7 +232,8 @@ Snapshot PostgresBackend::read(const std::string& name, const std::string& chann
                                const CallOptions& call_options) {
   const std::string select = select_record(table(call_options), name);
   // Behind a pooler a session that listens would keep listening for its next client.
-  const bool listen = !channel.empty() && path_ == Path::direct && !channels_.contains(channel);
+  const bool listen =
+      !channel.empty() && path_ == Path::direct && !crowded_ && !channels_.contains(channel);
   const Deadline sent = BootClock::now();
   const auto results = done((listen ? "LISTEN " + channel + "; " : "") + select, call_options);
   Snapshot seen = snapshot_from(results.back(), sent);
@@ -250,7 +266,13 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
   }
   if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
   if (results[write_result].rows() > 0) return next;
-  return snapshot_from(results[write_result + 1], sent);
+  Snapshot seen = snapshot_from(results[write_result + 1], sent);
+  if (over.version != 0 && seen.version == over.version) {
+    throw Error(ErrorKind::denied, connection_.name() + ": row security of " + escaped(table) +
+                                       " hides rows from UPDATE: dlock's user needs a policy for "
+                                       "all commands");
+  }
+  return seen;
 }
 
 RecordPage PostgresBackend::list(const std::string& prefix, const std::string& after,
@@ -295,8 +317,8 @@ void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
 }
 
 std::string PostgresBackend::connection_id() const {
-  const bool hears =
-      connection_.is_open() && path_ == Path::direct && known_connection_ == connection_.count();
+  const bool hears = connection_.is_open() && path_ == Path::direct && !crowded_ &&
+                     known_connection_ == connection_.count();
   return hears ? std::to_string(connection_.login_pid()) : "";
 }
 

@@ -41,6 +41,7 @@ class PostgresBackend final : public CasBackend {
   std::string connection_id() const override;
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
+  bool is_crowded() const override { return crowded_; }
   void close() override { connection_.close(); }
   std::string name() const override { return connection_.name(); }
 
@@ -68,6 +69,7 @@ class PostgresBackend final : public CasBackend {
   PostgresConnection connection_;
   int known_connection_ = 0;  ///< what follows is of this one
   Path path_ = Path::unknown;
+  bool crowded_ = false;            ///< as is_crowded()
   std::string table_;               ///< its name as SQL has it; empty: not known yet
   std::set<std::string> channels_;  ///< it listens to these
 };

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <climits>
 #include <type_traits>
 #include <utility>
 
@@ -55,6 +56,50 @@ TEST_OF_DATABASES("database: a holder at rest keeps no connection") {
   CHECK(eventually([&] { return server.connections() == 0; }, milliseconds(30'000)));
   CHECK(holder.process.running());
   CHECK(dlock_at(server.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+}
+
+/// On a server that lets `app` have only a few connections, and the administrator any.
+void check_holder_among_waiters(DatabaseServer& server) {
+  constexpr std::size_t crowd = 8;
+  const std::string url = server.tcp_url("app:" + std::string(password));
+  CommandInside holder(url, {"-q", "-t", "16s"});
+  std::vector<Process> all;
+  for (std::size_t i = 0; i < crowd; ++i) {
+    all.push_back(start_dlock({"run", "-q", "-k", "a", "-w", "300", "--", "true"}, at(url)));
+  }
+  REQUIRE(eventually([&] { return waiters(server.url()) == crowd; }, milliseconds(30'000)));
+  int left = INT_MAX;
+  const auto is_renewed = [&] {
+    const auto state = state_at(server.url(), "a");
+    if (!state.is_object() || state["holders"].empty()) return false;
+    const int before = std::exchange(left, state["holders"][0]["lease_left_ms"].get<int>());
+    return left > before;
+  };
+  CHECK(eventually(is_renewed, milliseconds(30'000)));
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
+  for (Process& each : all) CHECK(each.wait().exit_code == 0);
+}
+
+TEST_CASE("database: waiters leave a holder room on a PostgreSQL of few connections") {
+  if (is_missing<PostgresServer>()) return;
+  PostgresServer server(PostgresOptions{true, {"max_connections=9"}, {}});
+  server.make_user("app", password, true);
+  check_holder_among_waiters(server);
+  server.text("ALTER ROLE app CONNECTION LIMIT 4");
+  check_holder_among_waiters(server);
+  CHECK(holds(finding(doctor_at(server.tcp_url("app")), "connections"), " of 4"));
+}
+
+TEST_CASE("database: waiters leave a holder room on a MariaDB of few connections") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer server({"--max-connections=10"});
+  server.make_user("app", password, true);
+  check_holder_among_waiters(server);
+  server.text("ALTER USER app WITH MAX_USER_CONNECTIONS 4");
+  check_holder_among_waiters(server);
+  const std::string url = server.tcp_url("app:" + std::string(password));
+  CHECK(holds(finding(doctor_at(url), "connections"), " of 4"));
 }
 
 TEST_OF_DATABASES("database: a password comes from the URL, dlock's places and the library's") {

@@ -183,7 +183,11 @@ TEST_CASE("doctor: a pooler, timeouts, few connections and plain text are warned
              "waiters poll"));
   CHECK(says(postgres_with({{"connections", "95"}}), "connections", Level::warning, "95 of 100"));
   CHECK(says(mysql_with({{"Threads_connected", "150"}}), "connections", Level::warning,
-             "a waiter needs two"));
+             "waiters keep none"));
+  CHECK(says(postgres_with({{"user_connections", "4"}, {"user_limit", "4"}}), "connections",
+             Level::warning, "by this user 4 of 4"));
+  CHECK(says(mysql_with({{"user_connections", "4"}, {"user_limit", "5"}}), "connections", Level::ok,
+             "by this user 4 of 5"));
   DatabaseFacts afar = postgres_with({});
   afar.here = false;
   CHECK(says(afar, "tls", Level::warning, "sslmode=verify-full"));

@@ -176,8 +176,8 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
   const bool is_its = !script_.ended();
   const std::string told = text + (signalled_ ? "" : stop_script(escaped(name)));
   const std::string line = "dlock: " + told + "\n";
-  if (is_its) [[maybe_unused]]
-    const auto written = write(script_stderr.get(), line.data(), line.size());
+  // A reader that is slow, or has gone, misses it.
+  if (is_its) (void)!write(script_stderr.get(), line.data(), line.size());
   write_system_log(told);
 }
 

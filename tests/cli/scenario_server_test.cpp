@@ -153,7 +153,7 @@ namespace {
 bool notices_soon_that_redis_is_empty() {
   RedisScene scene;
   auto job = beating();
-  job[2] = "60";
+  job[2] = "3600";
   Process holder =
       patient_start([&] { return scene.start(job); },
                     [&] { return !read_file(scene.log()).empty(); }, "the command did not begin");

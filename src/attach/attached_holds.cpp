@@ -30,8 +30,8 @@ int AttachedHolds::fd() const {
 }
 
 Deadline AttachedHolds::warning_due() const {
-  if (!renewer_ || renewer_->safe_until() == never) return never;
-  return renewer_->safe_until() - usual_grace(held_.front().claim.ttl);
+  const Deadline end = safe_until();
+  return end == never ? never : end - usual_grace(held_.front().claim.ttl);
 }
 
 Deadline AttachedHolds::look_by() const {

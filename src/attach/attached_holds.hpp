@@ -32,7 +32,9 @@ class AttachedHolds {
   /// renewed is told before it ends, so that the script has time to stop.
   std::optional<std::string> look();
   /// Something has been lost, or was told to be near its end and has not been renewed since.
-  bool in_trouble() const { return lost_ || warned_; }
+  bool in_trouble() const { return lost_ || (warned_ && !empty()); }
+  /// Until then what is held here is ours, as far as it has leases.
+  Deadline safe_until() const { return renewer_ ? renewer_->safe_until() : never; }
 
   /// False if the key is not held here.
   bool about_to_be_released(const LockKey& key);

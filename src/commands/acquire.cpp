@@ -7,6 +7,7 @@
 
 #include "attach/attach_daemon.hpp"
 #include "attach/attach_daemon_process.hpp"
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "commands/commands.hpp"
@@ -153,6 +154,13 @@ int Acquire::operator()() {
 }
 
 int Acquire::start_attach_daemon(const std::vector<Held>& held) {
+  if (script_->pid() == 1 && needs_renewal(acquiring_.store(), held.front().claim)) {
+    log_.notice(
+        "when process 1 ends, so does everything in its container: the lock then stays "
+        "held until its lease of " +
+        human_duration(settings_.ttl) +
+        " expires, unless process 1 is an init (docker run --init)");
+  }
   try {
     const auto open = [this] { return open_store(settings_); };
     daemon_.emplace(acquiring_.store_ptr(), open, held, *script_, settings_.stop_signal);

@@ -88,6 +88,7 @@ class TracingStore final : public Store {
     return states;
   }
   void suspend(Suspension why) override { store_->suspend(why); }
+  std::vector<int> connections() const override { return store_->connections(); }
   HostView* host_view() override { return store_->host_view(); }
   std::vector<Error> take_troubles() override { return store_->take_troubles(); }
   bool may_be_taken_late(const Claim& claim) const override {

@@ -1,5 +1,7 @@
 #include "lock/lease_renewer.hpp"
 
+#include <sys/epoll.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -30,11 +32,16 @@ std::map<LockKey, std::size_t> margins_of(const std::vector<Held>& held) {
 
 LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
                            std::atomic<BootClock::rep>* safe_until, Begin begin_at)
-    : safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
+    : store_(store),
+      doubts_(epoll_create1(EPOLL_CLOEXEC)),
+      safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
       margins_(margins_of(held)),
       stays_(begin_at == Begin::now),
       first_key_(held.front().claim.key),
       upkeep_(store, std::move(held), *this, stop_.fd()) {
+  epoll_event clock_set{EPOLLIN, {}};
+  epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, steps_.fd(), &clock_set);
+  watch_connections();
   if (stays_ || upkeep_.next_due() <= BootClock::now()) begin();
 }
 
@@ -44,7 +51,7 @@ void LeaseRenewer::start() {
   if (started()) return;
   if (thread_.joinable()) thread_.join();
   resting_ = false;
-  upkeep_.doubt(steps_.taken());
+  take_doubts();
   if (!stays_ && upkeep_.next_due() > BootClock::now()) return;
   try {
     begin();
@@ -69,6 +76,22 @@ void LeaseRenewer::begin() {
       failed({first_key_, false, true, error.what()});
     }
   });
+}
+
+/// Each end is reported once (EPOLLET), and what is watched already stays so.
+void LeaseRenewer::watch_connections() {
+  for (const int fd : store_.connections()) {
+    epoll_event closed{EPOLLRDHUP | EPOLLET, {}};
+    epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, fd, &closed);
+  }
+}
+
+void LeaseRenewer::take_doubts() {
+  upkeep_.doubt(steps_.taken());
+  epoll_event event{};
+  while (epoll_wait(doubts_.get(), &event, 1, 0) > 0 && event.events != EPOLLIN) {
+    upkeep_.connection_closed();
+  }
 }
 
 std::optional<Loss> LeaseRenewer::loss() const {
@@ -99,14 +122,15 @@ std::vector<Held> LeaseRenewer::stop() {
 
 void LeaseRenewer::work() {
   while (true) {
-    pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {hurry_.fd(), POLLIN, 0}, {steps_.fd(), POLLIN, 0}};
+    pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {hurry_.fd(), POLLIN, 0}, {doubts_.get(), POLLIN, 0}};
     poll_until(fds, upkeep_.next_due());
     if (stop_.raised()) return;
-    upkeep_.doubt(steps_.taken());
+    take_doubts();
     const bool all = hurry_.raised();
     hurry_.clear();
     upkeep_.renew_due(all);
     if (stop_.raised()) return;
+    watch_connections();
     if (all) {
       const std::lock_guard guard(mutex_);
       hurries_ = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock_steps.hpp"
+#include "base/fd.hpp"
 #include "base/wait.hpp"
 #include "lock/renewal_schedule.hpp"
 
@@ -39,8 +40,8 @@ class LeaseRenewer : private LeaseListener {
 
   /// When start() has to be called; `never` while there is a thread.
   Deadline start_by() const { return started() ? never : upkeep_.next_due(); }
-  /// Starts the thread if something is due or the clock was set. Where there can be none, that
-  /// counts as a renewal that failed: start_by() says when to try again.
+  /// Starts the thread if something is due, the clock was set or a connection was closed. Where
+  /// there can be none, that counts as a renewal that failed: start_by() says when to try again.
   void start();
   /// Starts it to stay: nobody will look at start_by() for a while.
   void start_to_stay();
@@ -50,8 +51,9 @@ class LeaseRenewer : private LeaseListener {
   bool lost() const { return lost_.raised(); }
   /// Readable then, too, when safe_until() has become earlier, and when the thread has ended; until
   /// the news are taken, also those of a thread that has ended before this was called. Else, while
-  /// there is no thread: when the clock was set, so that start() has to be called.
-  int news_fd() const { return started() || news_.raised() ? news_.fd() : steps_.fd(); }
+  /// there is no thread: when the clock was set or a connection was closed, so that start() has to
+  /// be called.
+  int news_fd() const { return started() || news_.raised() ? news_.fd() : doubts_.get(); }
   void take_news() const { news_.clear(); }
   /// Until then all holds are ours, whatever happens; `never` if none has a lease.
   Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }
@@ -75,10 +77,14 @@ class LeaseRenewer : private LeaseListener {
   void failed(const Loss& loss) override;
   bool started() const { return thread_.joinable() && !resting_; }
   void begin();
+  void watch_connections();
+  void take_doubts();
   bool can_stop_thread();
   void work();
 
+  Store& store_;
   ClockSteps steps_;
+  Fd doubts_;  ///< epoll: readable when the clock was set, or a connection of the store was closed
   Event news_;
   Event lost_;
   Event stop_;

@@ -79,6 +79,16 @@ void RenewalSchedule::cannot_renew(const Error& why) {
   }
 }
 
+void RenewalSchedule::connection_closed() {
+  constexpr std::chrono::seconds least_pause{1};
+  const auto now = BootClock::now();
+  if (renewed_early_at_ <= now)
+    renewed_early_at_ = std::max(now, later(renewed_early_at_, least_pause));
+  for (Upkept& lease : leases_) {
+    if (lease.next != never) lease.next = std::min(lease.next, renewed_early_at_);
+  }
+}
+
 void RenewalSchedule::doubt(std::chrono::nanoseconds step) {
   if (std::chrono::abs(step) < noteworthy_step) return;
   for (Upkept& lease : leases_) {

@@ -59,6 +59,9 @@ class RenewalSchedule {
   void renew_due(bool all);
   /// Counts as a renewal of everything that failed for this reason.
   void cannot_renew(const Error& why);
+  /// Renews everything now, or, if a connection was closed less than a second ago, a second after
+  /// that: some servers close each one early.
+  void connection_closed();
   /// The wall clock has moved by `step` against BootClock.
   void doubt(std::chrono::nanoseconds step);
   /// The holds with the leases last confirmed, and what is in doubt about them.
@@ -82,6 +85,7 @@ class RenewalSchedule {
   Store& store_;
   LeaseListener& listener_;
   int stop_fd_;
+  Deadline renewed_early_at_{};
   std::vector<Upkept> leases_;
 };
 

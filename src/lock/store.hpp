@@ -184,6 +184,10 @@ class Store {
   /// Until the next request.
   virtual void suspend(Suspension) {}
 
+  /// The sockets that stay connected between requests to a server that may forget its locks when it
+  /// ends, -1 for one that is not connected: the holder renews at once when one is closed.
+  virtual std::vector<int> connections() const { return {}; }
+
   /// Null where the engine goes by leases alone.
   virtual HostView* host_view() { return nullptr; }
 

@@ -34,6 +34,7 @@ class Socket {
   /// The same without waiting: a last word, sent if there is room for it.
   void send_now(std::string_view bytes) const;
 
+  int fd() const { return fd_.get(); }
   bool is_tcp() const { return peer_.storage.ss_family != AF_UNIX; }
   /// Whether the end has been met in receiving or sending.
   bool at_end() const { return at_end_; }

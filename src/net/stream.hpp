@@ -27,6 +27,7 @@ class Stream {
   void send(std::string_view bytes, const CallOptions& call_options);
   /// At least one byte; the end of the stream is trouble.
   std::string receive(const CallOptions& call_options);
+  int fd() const { return socket_.fd(); }
   /// Nothing in plain text.
   std::optional<TlsFacts> tls_facts() const;
 

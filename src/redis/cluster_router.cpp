@@ -258,6 +258,12 @@ void ClusterRouter::give_up(std::size_t nodes, const Error& last) const {
                       " nodes is usable: " + last.what());
 }
 
+std::vector<int> ClusterRouter::connections() const {
+  std::vector<int> all;
+  for (const auto& [place, node] : nodes_) all.push_back(node->connections().front());
+  return all;
+}
+
 bool ClusterRouter::was_reached() const {
   return std::any_of(nodes_.begin(), nodes_.end(),
                      [](const auto& node) { return node.second->was_reached(); });

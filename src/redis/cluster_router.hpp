@@ -39,6 +39,7 @@ class ClusterRouter final : public RedisTransport {
   /// Throws Error{unavailable} where some slots have no node.
   void visit_all(const CallOptions& call_options, const Visit& visit) override;
   bool is_cluster() const override { return true; }
+  std::vector<int> connections() const override;
   bool was_reached() const override;
   std::string name() const override { return name_; }
 

@@ -37,6 +37,7 @@ class RedisClient : public RedisTransport {
   std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
                                                           Deadline until, int cancel_fd) override;
   void visit_all(const CallOptions& call_options, const Visit& visit) override;
+  std::vector<int> connections() const override { return {connection_.fd()}; }
   bool was_reached() const override { return links() > 0; }
   std::string name() const override { return connection_.name(); }
 

@@ -63,6 +63,8 @@ class RedisConnection {
   std::optional<Published> next_message(const CallOptions& call_options);
 
   bool is_open() const { return link_.has_value(); }
+  /// Of the open link; -1 without one.
+  int fd() const { return link_ ? link_->stream.fd() : -1; }
   /// Whether the last exchange had to be sent a second time, on a new link: then the server may
   /// have done the first one, too.
   bool was_sent_twice() const { return was_sent_twice_; }

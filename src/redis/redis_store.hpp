@@ -39,6 +39,7 @@ class RedisStore final : public Member {
   bool may_be_taken_late(const Claim& claim) const override {
     return unanswered_.contains({claim.key, claim.token});
   }
+  std::vector<int> connections() const override { return servers_->connections(); }
   std::string name() const override { return servers_->name(); }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 

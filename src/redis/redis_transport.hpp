@@ -84,6 +84,8 @@ class RedisTransport {
   /// them.
   virtual void visit_all(const CallOptions& call_options, const Visit& visit) = 0;
   virtual bool is_cluster() const { return false; }
+  /// As in Store.
+  virtual std::vector<int> connections() const { return {}; }
   /// Whether anything can ever have been sent.
   virtual bool was_reached() const = 0;
   /// The deployment's name in what dlock tells people.

@@ -65,7 +65,7 @@ std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& preexi
     const pid_t parent = tree[i].pid;
     if (i > 0) visit(tree[i]);
     for (const pid_t pid : children_of(parent).value_or(std::vector<pid_t>{})) {
-      if (preexisting_children.contains(pid) || (i == 0 && !is_of_the_command(pid))) continue;
+      if (preexisting_children.contains(pid) || !is_of_the_command(pid)) continue;
       tree.push_back({pid, parent});
     }
   }

@@ -140,7 +140,7 @@ TEST_CASE("attach: a lock that is thrown out ends the script by SIGTERM, or by -
 TEST_CASE(
     "attach: of several locks the others stay when one is lost, and the script is told once") {
   on_each_engine([](const Place& place) {
-    auto script = attached(place, "-k a -k b -k c -t 6s", "until [ -e end ]; do sleep 0.01; done",
+    auto script = attached(place, "-k a -k b -k c -t 15s", "until [ -e end ]; do sleep 0.01; done",
                            "trap 'echo told' TERM");
     CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
     REQUIRE(eventually([&] { return script.out() == "in\ntold\n"; }));

@@ -149,11 +149,13 @@ TEST_CASE("an outage shorter than the lease allows stops nobody") {
 
 namespace {
 
-/// Whether the holder notices within the time between two renewals.
+/// Whether the holder notices long before its next renewal.
 bool notices_soon_that_redis_is_empty() {
   RedisScene scene;
+  auto job = beating();
+  job[2] = "3600";
   Process holder =
-      patient_start([&] { return scene.start(beating()); },
+      patient_start([&] { return scene.start(job); },
                     [&] { return !read_file(scene.log()).empty(); }, "the command did not begin");
   scene.server.restart();
   const auto restarted = BootClock::now();
@@ -165,8 +167,22 @@ bool notices_soon_that_redis_is_empty() {
 
 }  // namespace
 
-TEST_CASE("Redis restarted empty: the holder notices at its next renewal, 79") {
+TEST_CASE("Redis restarted empty: the holder notices when its connection ends, 79") {
   CHECK(unless_machine_stalls(notices_soon_that_redis_is_empty));
+}
+
+TEST_CASE("a server that closes idle connections makes the holder renew early and quietly") {
+  RedisScene scene;
+  scene.server.command({"CONFIG", "SET", "timeout", "1"});
+  Process holder = scene.hold("k", "go", {"-t", "3600"});
+  for (int close = 0; close < 2; ++close) {
+    const std::string before = stored_hold(scene.server);
+    CHECK(eventually([&] { return stored_hold(scene.server) != before; }));
+  }
+  scene.touch("go");
+  const Result result = holder.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
 }
 
 TEST_CASE("a fence is larger than every one before, whatever the server has forgotten") {

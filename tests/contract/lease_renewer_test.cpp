@@ -219,6 +219,27 @@ TEST_CASE("a keeper that is stopped waits a moment for the reply to a confirmati
   CHECK(in_one_of(3, is_confirmed));
 }
 
+TEST_CASE("a keeper whose connection is closed renews once for that, and at most once a second") {
+  RedisEngine engine;
+  FaultProxy proxy(engine.server.address());
+  const auto store = redis_store(endpoint_at(proxy.address()));
+  const Held held = take(*store, "k", long_ttl);
+  LeaseRenewer keeper(*store, {held});
+  const int requests = proxy.requests();
+  const auto begun = BootClock::now();
+  for (int close = 1; close <= 3; ++close) {
+    const auto safe_before = keeper.safe_until();
+    proxy.reset_connections();
+    CHECK(eventually([&] { return keeper.safe_until() > safe_before; }));
+    // Each new connection is given its name first.
+    CHECK(proxy.requests() == requests + 2 * close);
+  }
+  CHECK(BootClock::now() - begun >= milliseconds(2000));
+  CHECK(!keeper.loss());
+  keeper.stop();
+  CHECK(release(*store, held.claim) == Released::yes);
+}
+
 TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due, or told to") {
   Engine engine;
   const auto store = engine.open();

@@ -268,9 +268,9 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
 
 std::optional<Snapshot> PostgresBackend::reserve(const std::string& name,
                                                  const CallOptions& call_options) {
+  const std::string table = this->table(call_options);
   // Behind a pooler it would wait for the row on one of the few connections to the server.
   if (path_ != Path::direct) return std::nullopt;
-  const std::string table = this->table(call_options);
   const Deadline sent = BootClock::now();
   const auto results =
       run(std::string(begin_to_write) + "SET LOCAL idle_in_transaction_session_timeout TO 1000; " +

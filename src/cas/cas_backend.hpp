@@ -33,6 +33,8 @@ struct Snapshot {
   /// A hold lasts as long as it names one of these connections, too, whatever the clock says. The
   /// own is not among them: its client knows itself whether it holds.
   std::set<std::string> holding{};
+  /// Nobody else writes the record before the next write() over this, or abandon().
+  bool reserved = false;
 };
 
 /// A lease of a place that has CasLeases: lives that are attached to it end with it.
@@ -154,6 +156,16 @@ class CasBackend {
   virtual std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                                 const Update& update,
                                                 const CallOptions& call_options) = 0;
+
+  /// For a client that lost a race: reads the record as soon as it can be kept from all other
+  /// clients until the write, for a second at most: one that stands still must not hold up others.
+  /// Nothing if the place cannot do that.
+  virtual std::optional<Snapshot> reserve(const std::string& name,
+                                          const CallOptions& call_options) {
+    (void)name, (void)call_options;
+    return std::nullopt;
+  }
+  virtual void abandon() {}
 
   /// The records whose names begin with `prefix` and come after `after`; some hundred at most.
   virtual RecordPage list(const std::string& prefix, const std::string& after,

@@ -38,6 +38,22 @@ CallOptions of_a_read(const CallOptions& call_options) {
   return {call_options.deadline, call_options.cancel_fd};
 }
 
+[[noreturn]] void throw_overtaken(const std::string& place) {
+  throw_unavailable(place + ": other clients were faster at every try", Cause::busy);
+}
+
+/// Leaves no record reserved behind.
+class Reservation {
+ public:
+  explicit Reservation(CasBackend& backend) : backend_(backend) {}
+  ~Reservation() { backend_.abandon(); }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+
+ private:
+  CasBackend& backend_;
+};
+
 bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std::string::npos; }
 
 }  // namespace
@@ -54,7 +70,8 @@ Snapshot CasStore::rewrite(
     const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
   // Others were faster: random, so that their next tries do not meet ours.
   Backoff pauses(milliseconds(1), milliseconds(64));
-  bool unsure = false;
+  const Reservation reservation(*backend_);
+  bool unsure = false, raced = false;
   while (true) {
     const auto update = make(seen, unsure);
     if (!update) return seen;
@@ -63,25 +80,33 @@ Snapshot CasStore::rewrite(
       if (const auto* version = std::get_if<Version>(&written)) {
         seen.text = update->text;
         seen.version = *version;
+        seen.reserved = false;
         if (seen.alive && update->names_connection) seen.alive->insert(backend_->connection_id());
         if (!seen.lives) return seen;
         for (const std::string& life : update->ended_lives) seen.lives->erase(life);
         for (const auto& [life, lease] : update->begun_lives) (*seen.lives)[life] = lease;
         return seen;
       }
+      raced = true;
       seen = std::get<Snapshot>(std::move(written));
+      if (auto reserved = backend_->reserve(name, of_a_read(call_options))) {
+        seen = *std::move(reserved);
+      } else {
+        pause(random_up_to(pauses.next()), call_options);
+      }
     } catch (const Error& error) {
-      const bool again = error.kind() == ErrorKind::unavailable && !unsure &&
-                         BootClock::now() < call_options.deadline;
+      const bool in_time = BootClock::now() < call_options.deadline;
+      // The server has answered, and lets others write.
+      if (raced && !in_time && error.kind() == ErrorKind::unavailable) {
+        throw_overtaken(backend_->name());
+      }
+      const bool again = error.kind() == ErrorKind::unavailable && !unsure && in_time;
       if (!again) throw;
       unsure = true;
       seen = backend_->read(name, channel, of_a_read(call_options));
       continue;
     }
-    pause(random_up_to(pauses.next()), call_options);
-    if (BootClock::now() >= call_options.deadline) {
-      throw_unavailable(backend_->name() + ": other clients were faster at every try", Cause::busy);
-    }
+    if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
   }
 }
 

@@ -169,7 +169,7 @@ void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) 
   auto pause = pause_after_failure(span_of(lease.held.claim, lease.held.grant.lease));
   if (!lease.held.grant.confirmed) {
     pause = std::min(pause, pause_before_confirming);
-    lease.confirm_within *= 2;
+    lease.confirm_within *= 8;
   }
   lease.next = std::min(later(now, pause), lease.held.grant.lease.valid_until);
 }

@@ -35,6 +35,11 @@ std::string select_record(const std::string& table, const std::string& name) {
          " d ON d.name = " + bytes_literal(name, dialect);
 }
 
+std::string lock_row(const std::string& table, const std::string& name) {
+  return "SELECT 1 FROM " + table + " WHERE name = " + bytes_literal(name, dialect) +
+         " FOR NO KEY UPDATE";
+}
+
 /// A statement that returns a row if, and only if, it has written.
 std::string conditional_write(const std::string& table, const std::string& name,
                               const Snapshot& over, const Update& update, Version next) {
@@ -43,7 +48,10 @@ std::string conditional_write(const std::string& table, const std::string& name,
     return insert_statement(table, name, update, next, dialect) +
            " ON CONFLICT (name) DO NOTHING RETURNING 1";
   }
-  return update_statement(table, name, over.version, update, next, dialect) + " RETURNING 1";
+  const std::string write = update_statement(table, name, over.version, update, next, dialect);
+  if (over.reserved) return write + " RETURNING 1";
+  // Waiting for the row of another client's transaction would be in vain: it changes the version.
+  return write + " AND EXISTS (" + lock_row(table, name) + " SKIP LOCKED) RETURNING 1";
 }
 
 /// The messages that go out with a write.
@@ -67,6 +75,11 @@ bool was_lost(const PostgresResult& result) {
 
 /// Statements of one query are one transaction; a role may begin its own read-only by default.
 constexpr const char* in_writing = "SET TRANSACTION READ WRITE; ";
+
+/// The settings mean the same whatever the server or a role has set.
+constexpr const char* begin_to_write =
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; "
+    "SET LOCAL statement_timeout TO 5000; ";
 
 }  // namespace
 
@@ -244,27 +257,27 @@ Snapshot PostgresBackend::read(const std::string& name, const std::string& chann
 std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
                                                        const Snapshot& over, const Update& update,
                                                        const CallOptions& call_options) {
-  constexpr std::size_t results_of_all = 6;
-  constexpr std::size_t write_result = 3;
+  const std::size_t write_result = over.reserved ? 0 : 3;
+  constexpr std::size_t write_read_and_commit = 3;
   const std::string table = this->table(call_options);
-  if (update.names_connection && over.connection != connection_.count()) {
+  if ((update.names_connection || over.reserved) && over.connection != connection_.count()) {
     throw_unavailable(connection_.name() + ": the connection was closed");
   }
   const Version next = next_version(over);
   const Deadline sent = BootClock::now();
   const auto results =
-      run("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; "
-          "SET LOCAL statement_timeout TO 5000; " +
+      run((over.reserved ? "" : begin_to_write) +
               with_messages(conditional_write(table, name, over, update, next), update.wakeups) +
               "; " + select_record(table, name) + "; COMMIT",
           call_options);
   if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
   if (results.back().failed()) {
     if (!was_lost(results.back())) refuse(results.back());
-    if (connection_.in_transaction()) connection_.close();
+    abandon();
     return read(name, "", call_options);
   }
-  if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
+  if (results.size() != write_result + write_read_and_commit)
+    throw_unavailable(connection_.name() + ": no answer");
   if (results[write_result].rows() > 0) return next;
   Snapshot seen = snapshot_from(results[write_result + 1], sent);
   if (over.version != 0 && seen.version == over.version) {
@@ -273,6 +286,31 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
                                        "all commands");
   }
   return seen;
+}
+
+std::optional<Snapshot> PostgresBackend::reserve(const std::string& name,
+                                                 const CallOptions& call_options) {
+  const std::string table = this->table(call_options);
+  // Behind a pooler it would wait for the row on one of the few connections to the server.
+  if (path_ != Path::direct) return std::nullopt;
+  const Deadline sent = BootClock::now();
+  const auto results =
+      run(std::string(begin_to_write) + "SET LOCAL idle_in_transaction_session_timeout TO 1000; " +
+              lock_row(table, name) + "; " + select_record(table, name),
+          call_options);
+  if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
+  if (was_lost(results.back())) {
+    done("ROLLBACK", call_options);
+    return std::nullopt;
+  }
+  if (results.back().failed()) refuse(results.back());
+  Snapshot seen = snapshot_from(results.back(), sent);
+  seen.reserved = true;
+  return seen;
+}
+
+void PostgresBackend::abandon() {
+  if (connection_.is_open() && connection_.in_transaction()) connection_.close();
 }
 
 RecordPage PostgresBackend::list(const std::string& prefix, const std::string& after,

@@ -21,9 +21,9 @@ std::string with_tables(const std::string& schema);
 
 /// Records as rows of the one table `dlock` in a PostgreSQL database, in whatever schema it is:
 /// what a role's search_path finds first would be another table for each role. One message is one
-/// request: no lock of the database lasts from one to the next, and no session needs to, so that it
-/// works through poolers. Messages to clients go by NOTIFY, in the transaction of the write; behind
-/// a pooler there are none.
+/// request, and no session needs to last from one to the next, so that it works through poolers.
+/// Messages to clients go by NOTIFY, in the transaction of the write; behind a pooler there are
+/// none. Only a client that lost a race, and not behind a pooler, keeps the row until its write.
 class PostgresBackend final : public CasBackend {
  public:
   explicit PostgresBackend(PostgresTerms terms) : connection_(std::move(terms)) {}
@@ -33,6 +33,9 @@ class PostgresBackend final : public CasBackend {
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
                                         const CallOptions& call_options) override;
+  std::optional<Snapshot> reserve(const std::string& name,
+                                  const CallOptions& call_options) override;
+  void abandon() override;
   RecordPage list(const std::string& prefix, const std::string& after,
                   const CallOptions& call_options) override;
   std::int64_t count(const std::string& prefix, const CallOptions& call_options) override;

@@ -151,6 +151,32 @@ TEST_CASE("PostgreSQL: of two writes over one version the second changes nothing
   CHECK(std::get<Snapshot>(late).text == "of the first");
 }
 
+TEST_CASE("PostgreSQL: a client that lost a race has the row to itself, for a second at most") {
+  if (is_missing<PostgresServer>()) return;
+  PostgresServer server;
+  PostgresBackend first({server.url(), {}, "first"}), second({server.url(), {}, "second"});
+  const std::string name = "dlock:k:k";
+  const Snapshot none = first.read(name, "", soon());
+  REQUIRE(std::holds_alternative<Version>(first.write(name, none, Update{"made"}, soon())));
+  Snapshot seen = first.read(name, "", soon());
+
+  auto reserved = second.reserve(name, soon());
+  REQUIRE(reserved);
+  const auto overtaken = first.write(name, seen, Update{"too early"}, soon());
+  CHECK(std::holds_alternative<Snapshot>(overtaken));
+  const auto written = second.write(name, *reserved, Update{"of the second"}, soon());
+  REQUIRE(std::holds_alternative<Version>(written));
+
+  reserved = second.reserve(name, soon());
+  REQUIRE(reserved);
+  // The second client stands still meanwhile.
+  const auto next = first.reserve(name, soon());
+  REQUIRE(next);
+  CHECK(next->text == "of the second");
+  CHECK_THROWS_AS(second.write(name, *reserved, Update{"too late"}, soon()), Error);
+  CHECK(std::holds_alternative<Version>(first.write(name, *next, Update{"in time"}, soon())));
+}
+
 TEST_CASE(
     "PostgreSQL: a latch that is opened takes away what has ended, however many others last") {
   if (is_missing<PostgresServer>()) return;

@@ -23,6 +23,10 @@ class FarStore final : public Store {
                         const CallOptions& call_options) override {
     if (left_until(call_options.deadline) == milliseconds(0)) throw silent();
     times_left.push_back(left_until(call_options.deadline));
+    if (times_left.size() <= overtaken) {
+      sleep_until(call_options.deadline, -1);
+      throw Error(ErrorKind::unavailable, "others were faster", Cause::busy);
+    }
     if (times_left.size() <= swallowed) throw silent();
     released.insert(claim.key);
     const auto answered = later(std::max(BootClock::now(), still_until), time_to_answer_);
@@ -43,6 +47,7 @@ class FarStore final : public Store {
   std::set<LockKey> released;
   std::vector<milliseconds> times_left;  ///< each request's, when it came
   std::size_t swallowed = 0;             ///< so many requests get no answer, and say so at once
+  std::size_t overtaken = 0;             ///< in so many requests others were faster until the end
   Deadline still_until{};
 
  private:
@@ -95,6 +100,18 @@ TEST_CASE("release: a first request that may go to a dead connection gets a seco
   REQUIRE(store.times_left.size() == 2);
   CHECK(store.times_left[0] <= milliseconds(1000));
   CHECK(store.times_left[1] > milliseconds(1000));
+}
+
+TEST_CASE("release: while others are faster it goes on for as long as the lease lasts") {
+  FarStore store(milliseconds(0));
+  store.overtaken = 2;
+  Held held;
+  held.grant.fence = Fence{1};
+  held.grant.lease = {milliseconds(60'000), later(BootClock::now(), milliseconds(60'000))};
+  const auto until = later(BootClock::now(), milliseconds(200));
+  const auto end = release_until_answered(store, held, ReleaseMode::ignore_floor, until);
+  CHECK(std::holds_alternative<ReleaseResult>(end));
+  CHECK(store.released.size() == 1);
 }
 
 }  // namespace dlock::test

@@ -413,6 +413,20 @@ TEST_CASE("holding: a waiter whose idle connection is closed says nothing of it"
   CHECK(count_lines(result.err) == 2);
 }
 
+TEST_CASE("holding: a reader that a queued writer refuses is told of the writer") {
+  on_each_engine([](const Place& place) {
+    const auto reader = place.hold("a", {"-s"});
+    const auto writer = place.start({"run", "-k", "a", "--label", "the writer", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    const auto refused = place.dlock({"run", "-n", "-s", "-k", "a", "--", "true"});
+    CHECK(refused.exit_code == 75);
+    CHECK(holds(refused.err, "; ahead of this request waits "));
+    CHECK(holds(refused.err, "[the writer]"));
+    const auto another = place.dlock({"run", "-n", "-k", "a", "--", "true"});
+    CHECK(!holds(another.err, "ahead of this request"));
+  });
+}
+
 TEST_CASE("holding: each line about a lock names its key, and none does so twice") {
   const Place place(Engine::redis);
   const auto late = place.dlock({"run", "-k", "nightly", "--max-hold=50ms", "--", "sleep", "60"});

@@ -40,10 +40,22 @@ void warn(const ServerSettings& settings, const Log& log) {
   }
 }
 
+int failed(const Log& log, const std::string& why, ExitCode code) {
+  const PipeSignalHeld held;
+  log.error(why);
+  return static_cast<int>(code);
+}
+
+constexpr auto keys_of = [](const auto& settings) -> std::vector<LockKey> {
+  if constexpr (requires { settings.keys; }) return settings.keys;
+  if constexpr (requires { settings.key; }) return {settings.key};
+  return {};
+};
+
 int carry_out_any(const Settings& any, Command command) {
   const ServerSettings& settings =
       *std::visit([](const ServerSettings& each) { return &each; }, any);
-  const Log log(settings.quiet, settings.verbose);
+  const Log log(settings.quiet, settings.verbose, std::visit(keys_of, any));
   // Some see to signals themselves; a file size limit must not end the others in the middle, but be
   // told of.
   const bool hears_signals =
@@ -55,7 +67,11 @@ int carry_out_any(const Settings& any, Command command) {
   const bool only_reads = command == Command::inspect || command == Command::doctor;
   if (!hears_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
   warn(settings, log);
-  return std::visit([&](const auto& each) { return carry_out(each, log); }, any);
+  try {
+    return std::visit([&](const auto& each) { return carry_out(each, log); }, any);
+  } catch (const Error& error) {
+    return failed(log, error.what(), exit_code(error.kind()));
+  }
 }
 
 /// Where the caller closed stdin, stdout or stderr, a socket or a lock file would get its number,
@@ -76,12 +92,6 @@ Settings settings_of(const CommandLine& line) {
   }
 }
 
-int failed(const std::string& why, ExitCode code) {
-  const PipeSignalHeld held;
-  Log(false, false).error(why);
-  return static_cast<int>(code);
-}
-
 int run_dlock(const std::vector<std::string>& arguments) {
   const CommandLine line = parse_command_line(arguments);
   if (line.help) return answer(help_text(line.command));
@@ -98,15 +108,16 @@ int run_dlock(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   dlock::occupy_standard_fds();
+  const dlock::Log log(false, false);
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     dlock::scrub_secrets(argc, argv);
     return dlock::run_dlock(arguments);
   } catch (const dlock::Error& error) {
-    return dlock::failed(error.what(), dlock::exit_code(error.kind()));
+    return dlock::failed(log, error.what(), dlock::exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
-    return dlock::failed("out of memory", dlock::ExitCode::host_refused);
+    return dlock::failed(log, "out of memory", dlock::ExitCode::host_refused);
   } catch (const std::exception& error) {
-    return dlock::failed(std::string("bug: ") + error.what(), dlock::ExitCode::bug);
+    return dlock::failed(log, std::string("bug: ") + error.what(), dlock::ExitCode::bug);
   }
 }

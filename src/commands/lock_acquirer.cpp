@@ -100,6 +100,22 @@ std::vector<Claim> LockAcquirer::claims() const {
   return claims;
 }
 
+/// A reader is refused because of the writer in the queue, not of the readers that hold the key.
+void LockAcquirer::name_waiter_ahead(const LockKey& key, Refusal& refusal) {
+  const auto all = static_cast<std::int64_t>(refusal.holders) + 1;
+  const bool has_room = settings_.limit.admits(all) &&
+                        std::all_of(refusal.held_by.begin(), refusal.held_by.end(),
+                                    [&](const Holder& each) { return each.limit.admits(all); });
+  if (refusal.why != Refusal::Reason::held || refusal.ahead == 0 || !has_room) return;
+  try {
+    const auto states = store_->inspect({{key}, {}}, short_call());
+    const auto& waiters = states.at(0).waiters;
+    refusal.behind = waiters.at(std::min(refusal.ahead, waiters.size()) - 1).who;
+  } catch (const std::exception&) {
+    // The refusal says enough without it.
+  }
+}
+
 LockAcquirer::Result LockAcquirer::acquire() {
   const bool seen = !settings_.quiet && !settings_.verbose && screen_at(STDERR_FILENO).moves_cursor;
   std::optional<WaitStatus> line;
@@ -134,6 +150,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
     }
     if (auto* gave_up = std::get_if<GaveUp>(&acquired)) {
       result.gave_up = std::move(*gave_up);
+      name_waiter_ahead(result.gave_up->key, result.gave_up->refusal);
       return result;
     }
     reached = std::get<Interrupted>(acquired).reached;

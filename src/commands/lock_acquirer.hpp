@@ -56,6 +56,7 @@ class LockAcquirer {
 
  private:
   std::vector<Claim> claims() const;
+  void name_waiter_ahead(const LockKey& key, Refusal& refusal);
 
   const ClaimSettings& settings_;
   const Log& log_;

@@ -106,8 +106,9 @@ struct Refusal {
   /// One of the first waiters sleeps no longer than this before it asks again: so it notices that
   /// those before it do not confirm what they are granted, where no message may tell it.
   milliseconds longest_sleep_near_head{5000};
-  std::string reason;      ///< of `unready` and maybe of `split`, for people
-  bool unordered = false;  ///< of `held`: there is no queue; the first to ask is granted
+  std::optional<Who> behind;  ///< the waiter ahead, where the holders would leave room
+  std::string reason;         ///< of `unready` and maybe of `split`, for people
+  bool unordered = false;     ///< of `held`: there is no queue; the first to ask is granted
 };
 
 using Answer = std::variant<Grant, Refusal>;

@@ -27,7 +27,10 @@ bool Outage::may_pass(const Error& why) const {
 void Outage::go_on(const Error& why, Deadline until, int cancel_fd) {
   reached_ = reached_ || says_later(why.cause());
   const bool first_refusal = is_refused_login(why.cause()) && !std::exchange(login_refused_, true);
-  if (!since_ || first_refusal) listener_.server_lost(why.what());
+  // A connection that only was idle for too long is made again at the first try.
+  const bool lasting = since_.has_value() && !told_;
+  if (lasting || first_refusal) listener_.server_lost(why.what());
+  told_ = told_ || lasting || first_refusal;
   if (!since_) since_ = BootClock::now();
   const auto half = pauses_.next() / 2;
   sleep_until(std::min(later(BootClock::now(), half + random_up_to(half)), until), cancel_fd);
@@ -36,7 +39,7 @@ void Outage::go_on(const Error& why, Deadline until, int cancel_fd) {
 void Outage::end() {
   reached_ = true;
   if (!since_) return;
-  listener_.server_back(passed_since(*since_));
+  if (std::exchange(told_, false)) listener_.server_back(passed_since(*since_));
   since_.reset();
   login_refused_ = false;
   pauses_ = usual;

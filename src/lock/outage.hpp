@@ -16,8 +16,8 @@ class ServerListener {
   virtual void server_back(milliseconds away) = 0;
 };
 
-/// The time for which a waiter's server does not answer: told when it begins, when a login is
-/// refused first, and when it ends, with growing pauses in between.
+/// The time for which a waiter's server does not answer: told when the second try fails, too, when
+/// a login is refused first, and when it ends, with growing pauses in between.
 class Outage {
  public:
   /// `reached`: whether the server has answered before. `wait_is_chosen`: whether the user has said
@@ -43,6 +43,7 @@ class Outage {
   bool reached_;
   bool wait_is_chosen_;
   std::optional<Deadline> since_;
+  bool told_ = false;           ///< since then
   bool login_refused_ = false;  ///< since then
   Backoff pauses_ = usual;
 };

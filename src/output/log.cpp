@@ -3,11 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/escape.hpp"
+#include "base/join.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {
@@ -27,6 +30,17 @@ void write_line(Priority priority, const std::string& text) {
   const std::string grade =
       graded ? "<" + std::to_string(static_cast<int>(priority)) + ">" : std::string();
   write_all(STDERR_FILENO, grade + "dlock: " + text + "\n");
+}
+
+/// Whether `key` is a word of `text`.
+bool names(const std::string& text, const std::string& key) {
+  const auto ends_word = [&](std::size_t at) {
+    return at >= text.size() || std::string_view(" ,;:").find(text[at]) != std::string_view::npos;
+  };
+  for (auto at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+    if ((at == 0 || text[at - 1] == ' ') && ends_word(at + key.size())) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -61,12 +75,23 @@ bool takes_a_line(int fd, Deadline until) {
   return poll_until(reader, until) > 0;
 }
 
-void Log::error(const std::string& text) const { write_line(Priority::error, text); }
+Log::Log(bool quiet, bool verbose, const std::vector<LockKey>& keys)
+    : quiet_(quiet), verbose_(verbose) {
+  for (const LockKey& key : keys) keys_.push_back(escaped(key.text));
+}
+
+std::string Log::with_key(const std::string& text) const {
+  const bool named = std::any_of(keys_.begin(), keys_.end(),
+                                 [&](const std::string& key) { return names(text, key); });
+  return named || keys_.empty() ? text : joined(keys_, ", ") + ": " + text;
+}
+
+void Log::error(const std::string& text) const { write_line(Priority::error, with_key(text)); }
 
 void Log::warning(const std::string& text) const { write_line(Priority::warning, text); }
 
 void Log::notice(const std::string& text) const {
-  if (!quiet_) write_line(Priority::info, text);
+  if (!quiet_) write_line(Priority::info, with_key(text));
 }
 
 void Log::detail(const std::string& text) const {

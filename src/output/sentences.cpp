@@ -156,7 +156,9 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
   }
   const std::string queue =
       refusal.waiting > 0 ? ", " + std::to_string(refusal.waiting) + " waiting" : "";
-  return name + " " + holders_text(refusal) + queue;
+  const std::string ahead =
+      refusal.behind ? "; ahead of this request waits " + who_text(*refusal.behind) : "";
+  return name + " " + holders_text(refusal) + queue + ahead;
 }
 
 std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,

@@ -6,6 +6,7 @@
 #include "cli/line.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/files.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/overlap.hpp"
@@ -390,6 +391,60 @@ TEST_CASE("holding: a waiter outlives a server that goes away, and says so twice
   CHECK(result.out == "ran\n");
   CHECK(count_lines(result.err) == 4);
   CHECK(holds(result.err, "the server answers again after "));
+}
+
+TEST_CASE("holding: a waiter whose idle connection is closed says nothing of it") {
+  const Place place(Engine::redis);
+  FaultProxy proxy(place.server().address());
+  auto holder = place.hold("a");
+  ProcessOptions through;
+  through.env = {{"DLOCK_SERVER", proxy.url()}};
+  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"}, through);
+  for (int i = 1; i <= 3; ++i) {
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    const auto before = proxy.connections();
+    proxy.close_connections();
+    REQUIRE(eventually([&] { return proxy.connections() > before; }));
+  }
+  holder.signal(SIGTERM);
+  holder.wait();
+  const auto result = waiter.wait();
+  CHECK(result.out == "ran\n");
+  CHECK(count_lines(result.err) == 2);
+}
+
+TEST_CASE("holding: a reader that a queued writer refuses is told of the writer") {
+  on_each_engine([](const Place& place) {
+    const auto reader = place.hold("a", {"-s"});
+    const auto writer = place.start({"run", "-k", "a", "--label", "the writer", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    const auto refused = place.dlock({"run", "-n", "-s", "-k", "a", "--", "true"});
+    CHECK(refused.exit_code == 75);
+    CHECK(holds(refused.err, "; ahead of this request waits "));
+    CHECK(holds(refused.err, "[the writer]"));
+    const auto another = place.dlock({"run", "-n", "-k", "a", "--", "true"});
+    CHECK(!holds(another.err, "ahead of this request"));
+  });
+}
+
+TEST_CASE("holding: each line about a lock names its key, and none does so twice") {
+  const Place place(Engine::redis);
+  const auto late = place.dlock({"run", "-k", "nightly", "--max-hold=50ms", "--", "sleep", "60"});
+  CHECK(late.err.starts_with("dlock: nightly: COMMAND ran longer than "));
+  auto holder = place.hold("nightly");
+  CHECK(place.dlock({"run", "-n", "-k", "nightly", "--", "true"})
+            .err.starts_with("dlock: nightly is held by "));
+  auto waiter = place.start({"run", "-k", "nightly", "-k", "weekly", "--", "true"});
+  REQUIRE(eventually([&] { return place.waiters("nightly") == 1; }));
+  place.server().kill_hard();
+  REQUIRE(eventually([&] { return holds(waiter.err(), "still waiting, trying again"); }));
+  CHECK(holds(waiter.err(), "\ndlock: nightly, weekly: unix://"));
+  const auto refused = place.dlock({"run", "-n", "-k", "weekly", "--", "true"});
+  CHECK(refused.err.starts_with("dlock: weekly: unix://"));
+  CHECK(refused.exit_code == 69);
+  place.server().restart();
+  REQUIRE(eventually(
+      [&] { return holds(waiter.err(), "\ndlock: nightly, weekly: the server answers again "); }));
 }
 
 TEST_CASE("holding: a waiter that is continued while its server is away goes on waiting") {

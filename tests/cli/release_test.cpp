@@ -97,7 +97,7 @@ TEST_CASE(
            DLOCK_TOKEN= "$D" release -k a; echo "release $?")");
     CHECK(step.out == "acquire 75\nrelease 0\nrelease 0\n");
     CHECK(count_lines(step.err) == 2);
-    CHECK(holds(step.err, "dlock: the token is empty, so nothing was released"));
+    CHECK(holds(step.err, "dlock: a: the token is empty, so nothing was released"));
     CHECK(!place.is_free("a"));
     CHECK(place.dlock({"release", "-k", "a", "--token", holder}).exit_code == 0);
   });

@@ -63,7 +63,7 @@ TEST_CASE(
   CHECK(text.starts_with("<6>dlock: a is held by "));
   CHECK(holds(text, "\n<7>dlock: holding b "));
   CHECK(holds(text, "\nits own\n"));
-  CHECK(holds(text, "\n<3>dlock: COMMAND ran longer"));
+  CHECK(holds(text, "\n<3>dlock: b: COMMAND ran longer"));
   CHECK(holds(text, "\n<4>dlock: warning: cannot write --metrics"));
   CHECK(holds(text, "\n<3>dlock: unknown flag"));
   for (const std::string& line : lines_of(text)) {

@@ -53,7 +53,7 @@ TEST_CASE("waiting line: wiped at the end of the time, by ^C and by ^Z, and draw
   REQUIRE(user.shows("s for a, "));
   user.press("\x1a");
   REQUIRE(user.shows(wipe));
-  CHECK(user.shows("dlock: stopped, and left the queue: "));
+  CHECK(user.shows("dlock: a: stopped, and left the queue: "));
   REQUIRE(user.shows("Stopped"));
   user.type("fg");
   REQUIRE(user.shows("s for a, "));
@@ -133,7 +133,7 @@ TEST_CASE("waiting line: says when the server does not answer, and what is said 
   REQUIRE(user.shows("; still waiting, trying again\r\n"));
   REQUIRE(user.shows("for a: the server does not answer"));
   place.server().restart();
-  REQUIRE(user.shows(wipe + "dlock: the server answers again after "));
+  REQUIRE(user.shows(wipe + "dlock: a: the server answers again after "));
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ class Listener final : public AcquireListener {
 
   std::vector<std::string> waited_for;
   int times_let_in = 0;
-  int times_lost = 0;
+  std::atomic<int> times_lost = 0;
   int times_back = 0;
 
  private:

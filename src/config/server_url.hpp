@@ -41,10 +41,10 @@ struct QuorumTarget {
 /// MariaDB reads none.
 struct SqlTarget {
   std::string url;
-  std::string shown;                      ///< for people: without login and most parameters
-  std::optional<Password> password{};  ///< goes before the one that the URL or the library has
-  bool has_password = false;              ///< the URL brings one
-  std::optional<MysqlAddress> mysql{};    ///< of a `mysql://` or `mariadb://` URL: its parts
+  std::string shown;                    ///< for people: without login and most parameters
+  std::optional<Password> password{};   ///< goes before the one that the URL or the library has
+  bool has_password = false;            ///< the URL brings one
+  std::optional<MysqlAddress> mysql{};  ///< of a `mysql://` or `mariadb://` URL: its parts
   bool operator==(const SqlTarget&) const = default;
 };
 

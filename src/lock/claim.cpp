@@ -107,9 +107,7 @@ Token new_token(const Owner& owner) {
   return Token{owner.text + ":" + random_hex(bytes_of_a_token)};
 }
 
-Owner owner_in(const Token& token) {
-  return Owner{token.text.substr(0, token.text.rfind(':'))};
-}
+Owner owner_in(const Token& token) { return Owner{token.text.substr(0, token.text.rfind(':'))}; }
 
 std::optional<std::string> token_fault(std::string_view text) {
   constexpr std::size_t longest_token = deepest_owner * (longest_owner_id + 1) + 40;

@@ -280,7 +280,10 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
     throw_unavailable(connection_.name() + ": no answer");
   if (results[write_result].rows() > 0) return next;
   Snapshot seen = snapshot_from(results[write_result + 1], sent);
-  if (over.version != 0 && seen.version == over.version) {
+  // Of a row that nobody else can have changed, as it was reserved.
+  const bool is_hidden = over.reserved && over.version != 0 && seen.version == over.version;
+  if (is_hidden &&
+      done("SELECT row_security_active('" + table + "')", call_options).back().value(0, 0) == "t") {
     throw Error(ErrorKind::denied, connection_.name() + ": row security of " + escaped(table) +
                                        " hides rows from UPDATE: dlock's user needs a policy for "
                                        "all commands");

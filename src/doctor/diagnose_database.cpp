@@ -53,9 +53,10 @@ void sweep(const DatabaseAddress& database, const std::string& record) {
 
 }  // namespace
 
-std::string postgres_rights([[maybe_unused]] std::string url) {
+std::string postgres_rights([[maybe_unused]] const std::string& url) {
 #ifdef DLOCK_WITH_POSTGRESQL
-  std::string schema = take_schema(url);
+  std::string rest = url;
+  std::string schema = take_schema(rest);
   for (auto at = schema.find('"'); at != std::string::npos; at = schema.find('"', at + 2)) {
     schema.insert(at, 1, '"');
   }

@@ -25,7 +25,7 @@ Diagnosis diagnose_database(const DatabaseAddress& database, const DoctorOptions
                             const std::function<StorePtr()>& open);
 
 /// What an administrator says to a database to let dlock's user, here `USER`, lock there.
-std::string postgres_rights(std::string url);
+std::string postgres_rights(const std::string& url);
 std::string mysql_rights();
 
 }  // namespace dlock

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <grp.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -196,7 +196,7 @@ std::string AttachDaemonProcess::stop_script(const std::string& name) {
          human_duration(std::max(grace, milliseconds(0)));
 }
 
-/// What lives below the script, and below what was signalled with it, parents first.
+/// The processes below the script and below those that were signalled with it, parents first.
 void AttachDaemonProcess::find_descendants() {
   const auto known = descendants_.size();
   find_below(script_);

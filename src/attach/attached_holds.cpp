@@ -106,7 +106,6 @@ std::optional<LockKey> AttachedHolds::give_up_leaving() {
 }
 
 std::optional<std::string> AttachedHolds::look_at_processes() {
-  constexpr milliseconds pause_after_trouble{1000};
   look_again_ = later(BootClock::now(), look_at_files_every);
   store_.host_view()->take_news();
   for (std::size_t i = 0; i < held_.size();) {

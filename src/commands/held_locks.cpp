@@ -16,7 +16,6 @@ namespace dlock {
 namespace {
 
 constexpr milliseconds longest_release{2000};
-constexpr milliseconds pause_after_trouble{1000};
 
 /// The lease of a lock that was only told of is short: a third of it is for the child to end in.
 milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
@@ -208,7 +207,11 @@ std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
   if (needs_renewal()) return "and ends with its lease";
   // Such a process may hide its environment, and have left the process group of COMMAND.
   const pid_t group = survivors.front().group;
-  if (group > 0 && !command_started(group)) return "but was lost before";
+  bool held = true;
+  for (const Held& each : held_) {
+    held = (group <= 0 || store_.host_view()->command_started(each.claim, group)) && held;
+  }
+  if (!held) return "but was lost before";
   return survivors.size() == 1 ? "and ends when that does" : "and ends when they do";
 }
 

@@ -47,7 +47,7 @@ void sweep(const DatabaseAddress& database, const std::string& record) {
     place->write(record, seen, {seen.text, long_ago}, soon);
     place->sweep(record, "", soon);
   } catch (const Error&) {
-    // What was wrong is told already; the record ends by itself.
+    // doctor has told the fault already; the record ends by itself.
   }
 }
 

@@ -114,7 +114,7 @@ std::set<int> open_slots_of(const Endpoint& master) {
       if (slot) slots.insert(static_cast<int>(*slot));
     }
   } catch (const Error&) {
-    // What keeps it from telling is said where it is examined.
+    // The examination of the server itself says why it does not answer.
   }
   return slots;
 }

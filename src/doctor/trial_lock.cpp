@@ -28,7 +28,7 @@ void give_back(Store& store, const Claim& claim) {
   try {
     store.release(claim, {ReleaseMode::ignore_floor}, call_options());
   } catch (const Error&) {
-    // What was wrong is told already; the lease ends by itself.
+    // doctor has told the fault already; the lease ends by itself.
   }
 }
 

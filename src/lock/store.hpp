@@ -112,9 +112,11 @@ struct Query {
   std::vector<std::string> globs;
 };
 
-/// So often the holder looks at its files there, and touches them: another removes them unseen, and
-/// who cleans up after others takes what is old.
+/// The holder looks at its files there so often, and touches them: another process may remove them
+/// unseen, and a cleaner takes old ones.
 constexpr milliseconds look_at_files_every{2000};
+/// The same where the last look failed.
+constexpr milliseconds pause_after_trouble{1000};
 
 /// What an engine sees that shares this host with the holders: their processes, and changes as they
 /// happen. A hold with Liveness::process lives here with a process, has no lease and needs no

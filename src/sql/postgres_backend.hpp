@@ -11,8 +11,8 @@
 
 namespace dlock {
 
-/// What an administrator runs once where dlock may not create its table, whose name is as SQL has
-/// it.
+/// The statement that an administrator runs once where dlock may not create its table; `table` is
+/// the name as SQL writes it.
 std::string postgres_schema(const std::string& table = "public.dlock");
 
 /// The front of a statement, with all tables of locks in the database as `ours` (oid, name, chosen
@@ -20,7 +20,7 @@ std::string postgres_schema(const std::string& table = "public.dlock");
 std::string with_tables(const std::string& schema);
 
 /// Records as rows of the one table `dlock` in a PostgreSQL database, in whatever schema it is:
-/// what a role's search_path finds first would be another table for each role. One message is one
+/// search_path would find another table for each role. One message is one
 /// request, and no session needs to last from one to the next, so that it works through poolers.
 /// Messages to clients go by NOTIFY, in the transaction of the write; behind a pooler there are
 /// none. Only a client that lost a race, and not behind a pooler, keeps the row until its write.

@@ -43,8 +43,10 @@ class MovingName {
   std::string url() const { return "unix://" + path_; }
 
   /// The master changes, and the old one goes on as a replica whose connections stay whole. The
-  /// name follows once a client has heard that.
+  /// name follows once a client has heard that. The new master has all that the old one had.
   void fail_over() {
+    master.command({"SET", "last", "write"});
+    REQUIRE(eventually([&] { return replica.command({"GET", "last"}).text == "write"; }));
     replica.command({"REPLICAOF", "NO", "ONE"});
     replicate(master, replica);
     REQUIRE(eventually([&] { return holds(info(master, "errorstats"), "READONLY"); }));
@@ -80,11 +82,11 @@ TEST_CASE("moved name: holder, waiter and acquire --attach follow the name of th
     words.insert(words.begin(), {dlock_path(), "run", "-k", "job"});
     return Process(words, clean(options));
   };
-  Process holder = run({"-t", "6s", "--", "sh", "-c", std::string("echo in; ") + until_go});
+  Process holder = run({"-t", "9s", "--", "sh", "-c", std::string("echo in; ") + until_go});
   REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
   Process waiter = run({"--", "true"});
   Process script({"sh", "-c",
-                  std::string("\"$D\" acquire -q -k other -t 6s --attach $$ && echo in; ") +
+                  std::string("\"$D\" acquire -q -k other -t 9s --attach $$ && echo in; ") +
                       until_go + "; exit 3"},
                  clean(options));
   REQUIRE(eventually([&] { return script.out() == "in\n"; }));

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-
 namespace dlock {
 
 Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

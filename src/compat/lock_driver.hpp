@@ -8,7 +8,6 @@
 #include "compat/layout.hpp"
 #include "lock/grant.hpp"
 #include "redis/redis_client.hpp"
-
 namespace dlock {
 
 /// What names a hold in its key, and how it is found again by those who know its token alone.

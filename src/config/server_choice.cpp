@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
 #include "base/same_server.hpp"
+#include "base/text.hpp"
 #include "config/redaction.hpp"
 #include "config/values.hpp"
 

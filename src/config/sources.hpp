@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "config/command_line.hpp"
 #include "config/settings.hpp"
-
 namespace dlock {
 
 /// A value as it was written, and where: what an error message needs.

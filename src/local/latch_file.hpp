@@ -9,7 +9,6 @@
 #include "local/key_file.hpp"
 #include "local/open_key.hpp"
 #include "lock/latch.hpp"
-
 namespace dlock {
 
 /// A latch as its file holds it.

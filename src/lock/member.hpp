@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "lock/fence_register.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <exception>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
-
 namespace dlock {
 
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

@@ -4,7 +4,6 @@
 #include <cctype>
 
 #include "base/duration.hpp"
-
 namespace dlock {
 
 std::optional<NodeAddress> announced(std::string_view host, std::string_view port) {

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "lock/hand_over.hpp"
+#include "lock/grant.hpp"
 #include "lock/member.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
-
 namespace dlock {
 
 /// Locks, fence registers and latches on Redis or Valkey, however its servers are deployed: every

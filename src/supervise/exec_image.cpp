@@ -3,11 +3,7 @@
 #include <climits>
 #include <cstdlib>
 #include <string_view>
-
-#include "supervise/raw_syscall.hpp"
-
 namespace dlock {
-
 namespace {
 
 /// Where the C library looks if there is no PATH.

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 

@@ -1,9 +1,8 @@
-#include "rule/table_transaction.hpp"
+#include "rule/admission.hpp"
 
 #include <algorithm>
 #include <set>
 #include <string_view>
-
 namespace dlock {
 namespace {
 

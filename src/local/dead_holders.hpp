@@ -8,7 +8,6 @@
 #include "local/directory.hpp"
 #include "local/key_file.hpp"
 #include "rule/lock_table.hpp"
-
 namespace dlock {
 
 /// What bringing a table up to date came to.

@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "rule/lock_table.hpp"
-
 namespace dlock {
 
 /// One request at work on a table: what every kind of request does before and after its own step.

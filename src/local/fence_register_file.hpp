@@ -6,8 +6,7 @@
 
 #include "base/fd.hpp"
 #include "local/directory.hpp"
-#include "lock/fence_register.hpp"
-
+#include "lock/store.hpp"
 namespace dlock {
 
 /// The file that remembers the largest fence that came to a resource: one decimal number and a

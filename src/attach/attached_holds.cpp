@@ -35,7 +35,7 @@ Deadline AttachedHolds::warning_due() const {
 }
 
 Deadline AttachedHolds::look_by() const {
-  // That renewals succeed again is no news.
+  // No event says that renewals succeed again, so poll for that after a warning.
   constexpr milliseconds pause_in_trouble{200};
   if (warned_ && renewer_) return later(BootClock::now(), pause_in_trouble);
   return std::min(warn_at(), look_again_);
@@ -69,11 +69,11 @@ std::string AttachedHolds::lost(const LockKey& key, const std::string& why) {
   return lost_text(key, why);
 }
 
-/// Some lease is near its end, and the engine could not be asked.
+/// Reports that a lease is near its end and could not be renewed.
 std::optional<std::string> AttachedHolds::warn() {
   const auto trouble = renewer_->loss();
   std::optional<LockKey> ending;
-  // Whatever keeps the renewal busy must not keep the warning back.
+  // A renewal that hangs must not delay the warning.
   if (leaving_.empty()) {
     ending = trouble ? trouble->key : held_.front().claim.key;
   } else {
@@ -84,8 +84,8 @@ std::optional<std::string> AttachedHolds::warn() {
   return lost_text(*ending, trouble ? trouble->reason : "not renewed in time");
 }
 
-/// Renews no more what is near its end and may have been released; answers another key that is near
-/// its end.
+/// Stops renewing leases that are near their end and may have been released; returns another key
+/// whose lease is near its end.
 std::optional<LockKey> AttachedHolds::give_up_leaving() {
   std::optional<LockKey> ending;
   pause();
@@ -128,8 +128,8 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
   return std::nullopt;
 }
 
-/// Also after a release that did not succeed, until a renewal that was asked for when it could no
-/// longer be done has found the lock in place.
+/// Stays true after a failed release, until a renewal that was sent after the release could last
+/// take effect finds the lock in place.
 bool AttachedHolds::may_have_been_released(const Held& held) const {
   const auto leaving = leaving_.find(held.claim.key);
   if (leaving == leaving_.end()) return false;
@@ -145,7 +145,7 @@ bool AttachedHolds::about_to_be_released(const LockKey& key) {
 }
 
 void AttachedHolds::release_ended(const LockKey& key, ReleaseEnd end) {
-  // How long a request may be on its way to a server after its sender has given up.
+  // A request may reach the server this long after its sender gave up.
   constexpr milliseconds longest_way{60'000};
   const auto leaving = leaving_.find(key);
   if (leaving == leaving_.end()) return;
@@ -171,7 +171,7 @@ void AttachedHolds::give_back(milliseconds at_most) {
   pause();
   std::vector<Held> all = ended_;
   all.insert(all.end(), held_.begin(), held_.end());
-  // What has ended anyway need not be given back; but the engine may be late with it.
+  // Leases that expire anyway need no release, but the engine may see them expire late.
   constexpr milliseconds least{200};
   Deadline end{};
   for (const Held& held : all) end = std::max(end, held.grant.lease.valid_until);

@@ -10,45 +10,47 @@
 
 namespace dlock {
 
-/// What came of a release that others did with our token.
+/// The result of a release that another process did with our token.
 enum class ReleaseEnd {
   released,
-  refused,  ///< the engine they asked knows no such hold
-  unknown,  ///< no answer: it may still be done
+  refused,  ///< the engine that it asked knows no such hold
+  unknown,  ///< no answer came: the release may still take effect
 };
 
-/// The locks that `acquire --attach` keeps for a script: renews them where they have leases,
-/// listens where they live with the script, and finds out about losses. A lock that the script
-/// releases itself is none: whoever is about to says so before.
+/// The locks that `acquire --attach` keeps for a script. Leases are renewed; holds that live with
+/// the script's process are watched. A loss is reported, unless the script released the lock
+/// itself: the release announces itself through about_to_be_released().
 class AttachedHolds {
  public:
   AttachedHolds(Store& store, std::vector<Held> held);
 
   bool empty() const { return held_.empty() && ended_.empty(); }
-  /// look() when it is readable, and at this moment at the latest.
+  /// The caller calls look() when fd() is readable, and at look_by() at the latest.
   int fd() const;
   Deadline look_by() const;
-  /// What has been lost, for people; called again until it says nothing. A lease that cannot be
-  /// renewed is told before it ends, so that the script has time to stop.
+  /// Describes one lost lock, for people; the caller repeats the call until it returns nothing. A
+  /// lease that cannot be renewed is reported before it expires, so that the script has time to
+  /// stop.
   std::optional<std::string> look();
-  /// Something has been lost, or was told to be near its end and has not been renewed since.
+  /// True if a lock is lost, or if a lease was reported to be near its end and is not renewed
+  /// since.
   bool in_trouble() const { return lost_ || (warned_ && !empty()); }
-  /// Until then what is held here is ours, as far as it has leases.
+  /// No lease that is held here expires before this moment.
   Deadline safe_until() const { return renewer_ ? renewer_->safe_until() : never; }
 
-  /// False if the key is not held here.
+  /// Announces a release; returns false if the key is not held here.
   bool about_to_be_released(const LockKey& key);
-  /// A lock that may still be there is kept on.
+  /// Ends what about_to_be_released() began. A lock that may still be held is renewed on.
   void release_ended(const LockKey& key, ReleaseEnd end);
 
-  /// Repeats until answered, or the time is over.
+  /// Releases all locks; repeats each request until it is answered or the time is over.
   void give_back(milliseconds at_most);
 
  private:
-  /// A release that others do with our token.
+  /// A key that other processes release with our token.
   struct Leaving {
     int under_way = 0;
-    Deadline done_by{};  ///< those that have ended cannot take effect later
+    Deadline done_by{};  ///< a finished request cannot take effect after this moment
   };
 
   bool has_leases() const;
@@ -66,7 +68,7 @@ class AttachedHolds {
 
   Store& store_;
   std::vector<Held> held_;
-  std::vector<Held> ended_;  ///< not renewed in time; the engine may have them yet
+  std::vector<Held> ended_;  ///< not renewed in time; the engine may still have them
   std::map<LockKey, Leaving> leaving_;
   std::optional<LeaseRenewer> renewer_;
   bool warned_ = false;

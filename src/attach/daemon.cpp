@@ -35,27 +35,26 @@ namespace {
 
 constexpr timeval logger_timeout{0, 200'000};
 
-/// As glibc writes it: `<11>Nov  6 08:15:30 dlock[42]: TEXT`.
+/// The record that glibc would write: `<11>Nov  6 08:15:30 dlock[42]: TEXT`.
 std::string syslog_record(const std::string& text) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   char stamp[32];
-  // The month in English whatever the locale is: dlock never sets one.
+  // The month is in English in every environment: dlock never sets a locale.
   const auto length = std::strftime(stamp, sizeof stamp, "%b %e %H:%M:%S", &local);
   return "<" + std::to_string(LOG_USER | LOG_ERR) + ">" + std::string(stamp, length) + " dlock[" +
          std::to_string(getpid()) + "]: " + text;
 }
 
 /// Writes an error to the system log as syslog(3) does, but drops it if the logger accepts nothing
-/// for 200 ms: the attach daemon, which calls it, must not block. `text` is one line and already
-/// escaped.
+/// for 200 ms, because the attach daemon must not block. `text` is one line and already escaped.
 void write_system_log(const std::string& text) {
   const std::string record = syslog_record(text);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   std::string(_PATH_LOG).copy(name.sun_path, sizeof name.sun_path - 1);
-  // Some loggers listen for streams, in which a NUL ends a record.
+  // Some loggers listen on a stream socket, and there a NUL ends a record.
   for (const int type : {SOCK_DGRAM, SOCK_STREAM}) {
     const Fd log(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
     setsockopt(log.get(), SOL_SOCKET, SO_SNDTIMEO, &logger_timeout, sizeof logger_timeout);
@@ -65,7 +64,7 @@ void write_system_log(const std::string& text) {
   }
 }
 
-/// Every process of a user runs some program.
+/// True for kernel threads: only a process of a user has an executable.
 bool belongs_to_kernel(pid_t pid) {
   const std::string exe = "/proc/" + std::to_string(pid) + "/exe";
   char target = 0;
@@ -80,7 +79,7 @@ WatchedProcess::WatchedProcess(pid_t pid) : pid_(pid) {
   if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
   pidfd_ = open_pidfd(pid);
   if (!pidfd_) {
-    // A thread's number is one of the kernel's, but none of a process.
+    // A thread has a number in the kernel, too, but is not a process.
     if (errno == ESRCH || errno == EINVAL || errno == ENOENT) refuse("there is no " + name);
     throw_errno("cannot watch " + name + ": pidfd_open");
   }
@@ -95,7 +94,7 @@ bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal)
 
 namespace {
 
-/// Who has gone needs nothing, but others may wait for the lock.
+/// The script has ended and does not wait for the release, but other clients may wait for the lock.
 constexpr milliseconds time_to_release{30'000};
 
 class AttachDaemonProcess {
@@ -113,10 +112,10 @@ class AttachDaemonProcess {
  private:
   bool take_over();
   bool bind_to_script();
-  /// On trial it returns with the locks given back.
+  /// If this returns on trial, the locks are released.
   void keep();
   void end(milliseconds time);
-  /// False if the one who forked us has gone without a commit.
+  /// Returns false if the parent has ended without commit().
   bool hear_parent();
   void tell_loss(const std::string& text);
   std::string stop_script(const std::string& name);
@@ -132,7 +131,8 @@ class AttachDaemonProcess {
   }
   bool on_trial() const { return static_cast<bool>(channel_); }
 
-  /// It ends last, for a release waits for that: by then nothing of the store is left.
+  /// Declared first, so destroyed last: a release waits for the socket to close, and the store must
+  /// be gone by then.
   std::optional<ReleaseSocket> door_;
   StorePtr store_;
   const std::vector<Held>& held_;
@@ -141,7 +141,8 @@ class AttachDaemonProcess {
   Fd channel_;
   std::optional<AttachedHolds> holds_;
   bool signalled_ = false;
-  /// Found below the script when it was signalled; once it has ended they no longer are.
+  /// The descendants of the script when it was signalled. After the script ends, its children have
+  /// another parent.
   std::deque<WatchedProcess> descendants_;
   Deadline kill_at_ = never;
 };
@@ -153,8 +154,8 @@ void AttachDaemonProcess::live() {
     keep();
     if (on_trial()) say(daemon_lost);
   } catch (const std::exception& error) {
-    // The script may be at work: without a daemon its locks end with their leases, or, where they
-    // have none, with the script.
+    // The script may be running. Without a daemon its locks expire, or end with the script if they
+    // have no lease.
     if (on_trial()) return end(time_to_give_back);
     tell_loss(std::string("the attach daemon failed: ") + error.what());
     see_script_end();
@@ -200,7 +201,7 @@ void AttachDaemonProcess::keep() {
     if (on_trial() && readable(channel_.get()) && !hear_parent()) {
       return holds_->give_back(time_to_give_back);
     }
-    // Before the look: what a visitor is about to release is no loss.
+    // Before look(): a lock that a client is about to release is not lost.
     door_->serve(*holds_);
     while (const auto loss = holds_->look()) {
       if (on_trial()) return end(time_to_give_back);
@@ -213,13 +214,13 @@ void AttachDaemonProcess::keep() {
     if (BootClock::now() >= kill_at_) kill_script();
   }
   if (kill_at_ == never) return;
-  // The script may release what it has lost, and waits for nobody.
+  // The script may release a lost lock; it must not wait for this process.
   door_.reset();
   see_script_end();
 }
 
-/// The daemon reports the loss before it releases: the parent would take one that is slow to
-/// release for one that is stopped, and the locks for kept.
+/// The daemon reports the loss before it releases. The parent would take a daemon that is slow to
+/// release for a stopped one, and the locks for held.
 void AttachDaemonProcess::end(milliseconds time) {
   if (on_trial()) say(daemon_lost);
   holds_->give_back(time);
@@ -235,8 +236,8 @@ bool AttachDaemonProcess::hear_parent() {
 }
 
 void AttachDaemonProcess::tell_loss(const std::string& text) {
-  // The signal may end it before anybody could ask for its name, or open its stderr. Once it has
-  // ended, its number may be another's.
+  // The name and stderr are read before the signal, which may end the script; after that the
+  // script's pid may belong to another process.
   const std::string name = command_name(script_.pid());
   const std::string path = "/proc/" + std::to_string(script_.pid()) + "/fd/2";
   constexpr int flags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -244,7 +245,7 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
   const bool is_its = !script_.ended();
   const std::string told = text + (signalled_ ? "" : stop_script(escaped(name)));
   const std::string line = "dlock: " + told + "\n";
-  // A reader that is slow, or has gone, misses it.
+  // A reader that is slow or has closed the pipe misses the line.
   if (is_its) (void)!write(script_stderr.get(), line.data(), line.size());
   write_system_log(told);
 }
@@ -264,7 +265,8 @@ std::string AttachDaemonProcess::stop_script(const std::string& name) {
          human_duration(std::max(grace, milliseconds(0)));
 }
 
-/// The processes below the script and below those that were signalled with it, parents first.
+/// Finds the descendants of the script and of the processes that were signalled with it, parents
+/// first.
 void AttachDaemonProcess::find_descendants() {
   const auto known = descendants_.size();
   find_below(script_);
@@ -283,12 +285,12 @@ void AttachDaemonProcess::find_below(const WatchedProcess& root) {
       const bool is_the_found = now && now->parent == found.parent && root.send(0);
       if (is_the_found) descendants_.push_back(std::move(process));
     } catch (const Error&) {
-      // It has ended, or is another user's.
+      // The process has ended, or belongs to another user.
     }
   });
 }
 
-/// Parents first, as in ProcessTree::signal().
+/// Signals parents first, as ProcessTree::signal() does.
 bool AttachDaemonProcess::signal_script(int signal) const {
   const bool sent = script_.send(signal);
   for (const WatchedProcess& each : descendants_) each.send(signal);
@@ -311,7 +313,8 @@ void AttachDaemonProcess::await_script(Deadline until) const {
   std::for_each(descendants_.begin(), descendants_.end(), await);
 }
 
-/// Once it was signalled: nothing of it works on beside the next holder.
+/// Waits for a signalled script and kills it when its time is over, so that no part of it runs
+/// beside the next holder.
 void AttachDaemonProcess::see_script_end() {
   if (kill_at_ == never) return;
   await_script(kill_at_);
@@ -325,18 +328,19 @@ void run_attach_daemon(StorePtr store, const std::vector<Held>& held, const Watc
   try {
     AttachDaemonProcess(std::move(store), held, script, loss_signal, std::move(channel)).live();
   } catch (...) {
-    // Nobody is there to be told.
+    // There is no user to report to.
   }
   _exit(0);
 }
 
 namespace {
 
-/// The next message; empty if there is none and never will be.
+/// Returns the next message; empty if the other side has ended.
 std::string receive(int fd) {
   char text[longest_daemon_message];
   auto got = recv(fd, text, sizeof text, 0);
-  // An end that did not read all of ours is told once, before what it said last.
+  // If the other side closed with our messages unread, the kernel reports that once, before its
+  // last message.
   if (got < 0 && errno == ECONNRESET) got = recv(fd, text, sizeof text, 0);
   return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
 }
@@ -375,8 +379,8 @@ AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
   ended_too_soon();
 }
 
-/// It was killed: what it had done of its work is undone here. Its last request may not have been
-/// answered to the end, so no connection of its is used again.
+/// Releases the locks of a daemon that was killed. Its last request may have no complete answer, so
+/// this opens new connections.
 bool AttachDaemon::give_back_in_its_place() {
   StorePtr anew = open_store_();
   if (auto* here = store_->host_view()) here->leave_to(getpid());
@@ -396,7 +400,7 @@ bool AttachDaemon::commit() {
   const std::string word = daemon_commit;
   send(channel_.get(), word.data(), word.size(), MSG_NOSIGNAL);
   pollfd answer[] = {{channel_.get(), POLLIN, 0}};
-  // A daemon that is stopped finds the word when it goes on.
+  // A stopped daemon reads the message when it continues.
   if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
   const std::string message = receive(channel_.get());
   if (message.empty()) ended_too_soon();
@@ -406,7 +410,7 @@ bool AttachDaemon::commit() {
 void AttachDaemon::dismiss() {
   constexpr milliseconds time_to_end{1000};
   shutdown(channel_.get(), SHUT_WR);
-  // As release_all() may take, but that it hardly ever does.
+  // release_all() may take this long in the worst case.
   const auto for_all = time_to_give_back * static_cast<int>(held_.size() + 1);
   const Deadline until = later(BootClock::now(), for_all + time_to_end);
   pollfd fds[] = {{channel_.get(), POLLIN, 0}};

@@ -12,19 +12,19 @@
 #include "lock/store.hpp"
 namespace dlock {
 
-/// A process that is not dlock's: watched and signalled through a pidfd, so that it cannot come to
-/// mean another one that got the same number later.
+/// A process other than dlock, watched and signalled through a pidfd: a later process with the same
+/// pid is never mistaken for it.
 class WatchedProcess {
  public:
-  /// Throws Error{usage}, one line without a place, for what cannot be watched for its end or may
-  /// not be signalled: no such process, another user's, dlock itself, a thread of the kernel.
+  /// Throws Error{usage}, one line without its source, if the process cannot be watched or
+  /// signalled: it does not exist, belongs to another user, is dlock itself, or is a kernel thread.
   explicit WatchedProcess(pid_t pid);
 
   pid_t pid() const { return pid_; }
-  /// Readable once it has ended, reaped or not.
+  /// Readable once the process has ended, reaped or not.
   int fd() const { return pidfd_.get(); }
   bool ended() const { return readable(pidfd_.get()); }
-  /// False if it has ended, or has become another user's.
+  /// Returns false if the process has ended or now belongs to another user.
   bool send(int signal) const;
 
  private:
@@ -32,41 +32,41 @@ class WatchedProcess {
   Fd pidfd_;
 };
 
-// The messages between the two sides of an AttachDaemon. "lost": a lock was lost, or the daemon
-// releases them, or has released them. An error has its kind, one byte, and its line: the daemon
-// has released the locks then, too.
+// The messages between the two sides of an AttachDaemon. "lost" means that a lock was lost, or that
+// the daemon releases or has released its locks. "error " is followed by the ErrorKind, one byte,
+// and the message; the daemon has released the locks then, too.
 inline constexpr char daemon_keeps[] = "keeps";
 inline constexpr char daemon_lost[] = "lost";
 inline constexpr char daemon_error[] = "error ";
 inline constexpr char daemon_commit[] = "commit";
 inline constexpr std::size_t longest_daemon_message = 4096;
 
-/// How long the locks may be tried to be given back while somebody waits for it.
+/// How long a release may take while another process waits for it.
 inline constexpr milliseconds time_to_give_back{2000};
 
-/// The whole life of the forked child, which ends with the process.
+/// Runs the attach daemon in the forked child, and ends the process.
 [[noreturn]] void run_attach_daemon(StorePtr store, const std::vector<Held>& held,
                                     const WatchedProcess& script, int loss_signal, Fd channel);
 
-/// The process that `acquire --attach` leaves behind, as the one that leaves sees it. It keeps the
-/// locks until the script has ended or has released them, and sends the script a signal if one is
-/// lost. Until commit() it is on trial: whatever becomes of us, it gives the locks back and ends.
+/// The process that `acquire --attach` leaves behind, seen from its parent. It keeps the locks
+/// until the script has ended or has released them, and sends the script a signal if a lock is
+/// lost. Until commit() it is on trial: if the parent ends, it releases the locks and ends, too.
 class AttachDaemon {
  public:
-  /// Forks, so there must be one thread; the store is the daemon's from here on, and outlives this.
-  /// If the daemon is killed on trial, `open_store` takes its place and the locks are given back.
-  /// Throws an Error with the locks still ours.
+  /// Forks, so the caller must have no other thread. From here on only the daemon uses the store,
+  /// which outlives this object. If the daemon is killed on trial, the parent releases the locks
+  /// through a store from `open_store`. If this throws an Error, the parent still has the locks.
   AttachDaemon(StorePtr& store, std::function<StorePtr()> open_store, const std::vector<Held>& held,
                const WatchedProcess& script, int loss_signal);
 
   enum class Start { keeps, lost, interrupted };
-  /// Waits until it keeps the locks; `interrupted` when `cancel_fd` is readable. Throws the
-  /// Error that it failed with; then the locks have been given back.
+  /// Waits until the daemon keeps the locks; `interrupted` when `cancel_fd` is readable. Throws the
+  /// Error with which the daemon failed; the locks are released then.
   Start await(int cancel_fd);
-  /// To be called once the token is printed. False if a lock was lost, or the daemon releases them
-  /// already. Throws Error{host_refused} if the daemon has ended.
+  /// The parent calls it after it has printed the token. Returns false if a lock was lost or the
+  /// daemon already releases them. Throws Error{host_refused} if the daemon has ended.
   bool commit();
-  /// The locks are not wanted after all; returns when they have been given back.
+  /// Makes the daemon release the locks; returns when it has.
   void dismiss();
 
  private:

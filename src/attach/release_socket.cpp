@@ -15,15 +15,15 @@
 namespace dlock {
 namespace {
 
-// A visitor says "release TOKEN KEY" and is answered "noted"; then "released" or "refused", or it
-// hangs up.
+// A client sends "release TOKEN KEY" and the daemon answers "noted". The client then sends
+// "released" or "refused", or closes the connection.
 const std::string request_start = "release ";
 const std::string noted = "noted";
 const std::string released = "released";
 const std::string refused = "refused";
 constexpr std::size_t longest_message = 4096;
 constexpr std::size_t most_visitors = 16;
-/// A daemon that is stopped must not hold up a release.
+/// A stopped daemon must not block a release for longer.
 constexpr timeval longest_wait{2, 0};
 
 struct Address {
@@ -32,8 +32,8 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-/// In the abstract namespace: it goes with the process. /proc/net/unix shows it to everybody, so it
-/// gives away half as many bits as are random in the token.
+/// The socket is in the abstract namespace, so it disappears with the process. /proc/net/unix shows
+/// its name to every user, so the name reveals only half as many bits as are random in the token.
 Address address_of(const Token& token) {
   const std::string text = "dlock-" + std::to_string(fnv1a(token.text));
   Address address;
@@ -77,7 +77,7 @@ void ReleaseSocket::serve(AttachedHolds& holds) {
   std::erase_if(visitors_, [&](ReleaseClient& visitor) {
     auto heard = Heard::something;
     while (heard == Heard::something) heard = hear(visitor, holds);
-    // Whoever has released the last key waits for the end of this process.
+    // After the release of the last key the client waits until this process ends.
     return heard == Heard::end && !holds.empty();
   });
 }
@@ -85,7 +85,7 @@ void ReleaseSocket::serve(AttachedHolds& holds) {
 void ReleaseSocket::let_in() {
   constexpr milliseconds pause_without_descriptor{200};
   shut_until_.reset();
-  // Another user, whose connections are not kept, may make them without end.
+  // Another user can connect without end; those connections are closed at once.
   for (std::size_t i = visitors_.size(); i < most_visitors; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
@@ -133,7 +133,7 @@ ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key) {
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest_wait, sizeof longest_wait);
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &longest_wait, sizeof longest_wait);
   if (connect(fd.get(), address.get(), address.length) != 0) return;
-  // Once the daemon has gone, anybody may listen under its name.
+  // After the daemon has ended, any user may listen under its name.
   if (!is_same_user_or_root(fd.get()) && geteuid() != 0) return;
   if (!say(fd.get(), request_start + token.text + " " + key.text)) return;
   char answer[longest_message];

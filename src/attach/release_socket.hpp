@@ -13,18 +13,18 @@
 
 namespace dlock {
 
-/// Where the process that `acquire --attach` left behind hears that its locks are about to be
-/// released: a Unix socket without a file, whose name can be had from the token alone and does not
-/// tell it. Whoever knocks must be the same user or root, and show the token.
+/// Receives the announcements that locks of the attach daemon are about to be released. It is a
+/// Unix socket without a file; its name is a hash of the token and does not reveal it. A client
+/// must be the same user or root, and send the token.
 class ReleaseSocket {
  public:
   /// Throws Error{host_refused}.
   explicit ReleaseSocket(Token token);
 
-  /// What to poll before serve(), and until when at most.
+  /// The caller polls these fds before serve(), until open_by() at the latest.
   void add_to(std::vector<pollfd>& fds) const;
   Deadline open_by() const { return shut_until_.value_or(never); }
-  /// Takes all that has arrived, without waiting.
+  /// Handles all messages that have arrived, without waiting.
   void serve(AttachedHolds& holds);
 
  private:
@@ -41,20 +41,20 @@ class ReleaseSocket {
   Token token_;
   Fd listener_;
   std::vector<ReleaseClient> visitors_;
-  std::optional<Deadline> shut_until_;  ///< there was no descriptor for a visitor
+  std::optional<Deadline> shut_until_;  ///< accepts nothing until then: no descriptor was free
 };
 
-/// Whether a process of `acquire --attach` keeps the locks of this token, seen from here.
+/// Whether an attach daemon on this host, in this network namespace, keeps the locks of this token.
 bool is_attached(const Token& token);
 
-/// One release as the daemon is told of it, if there is one: it will not take it for a loss.
+/// Announces one release to the attach daemon, if there is one, so that it reports no loss.
 class ReleaseNotice {
  public:
-  /// Waits until the daemon has taken note, but not for one that is stopped.
+  /// Waits until the daemon has taken note; gives up after 2 s if the daemon is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
-  /// Tells the daemon the engine's answer to the release. After a yes, returns once the daemon has
-  /// dropped the key, and has ended if it was its last. Not called, the release may have been done
-  /// or not.
+  /// Tells the daemon the engine's answer to the release. After a yes it returns once the daemon
+  /// has dropped the key, and has ended if that was its last key. Without this call the daemon
+  /// assumes that the release may or may not have been done.
   void answered(bool yes) const;
 
  private:

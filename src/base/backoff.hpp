@@ -8,12 +8,12 @@ namespace dlock {
 void pause(milliseconds span, const CallOptions& call_options);
 
 /// The lengths of the pauses between tries of one request: each is twice as long as the one before,
-/// `longest` at most. Every loop that repeats a request has one.
+/// up to `longest`. Every loop that repeats a request has its own.
 class Backoff {
  public:
   constexpr Backoff(milliseconds first, milliseconds longest) : next_(first), longest_(longest) {}
 
-  /// The length of the next pause, which is taken then.
+  /// Returns the length of the next pause and doubles the one after it.
   milliseconds next();
   /// Whether the next pause ends before `deadline`.
   bool fits(Deadline deadline) const { return left_until(deadline) > next_; }

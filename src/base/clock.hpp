@@ -21,21 +21,20 @@ struct BootClock {
   static time_point now() noexcept;
 };
 
-/// A moment on this machine's BootClock; means nothing on another machine.
+/// A moment on this machine's BootClock; it has no meaning on another machine.
 using Deadline = BootClock::time_point;
 constexpr Deadline never = Deadline::max();
 
-/// `from + span`, staying at `never` where the sum would overflow.
+/// Returns `from + span`, or `never` if the sum would overflow.
 Deadline later(Deadline from, std::chrono::nanoseconds span);
 
-/// The time that is left until `deadline`, rounded up to whole milliseconds; zero once it has
-/// passed.
+/// The time left until `deadline`, rounded up to whole milliseconds; zero after it has passed.
 milliseconds left_until(Deadline deadline);
 
 /// How long ago `then` was, rounded down to whole milliseconds.
 milliseconds passed_since(Deadline then);
 
-/// The wall clock, for what people read and for fences; never for a deadline.
+/// The wall clock, used for display and for fences, never for deadlines.
 using WallTime = std::chrono::sys_time<microseconds>;
 WallTime wall_now();
 /// The time that the wall clock, as it is set now, showed at `then`.
@@ -44,17 +43,17 @@ WallTime wall_at(Deadline then);
 /// `2026-01-02T03:04:05.678Z`.
 std::string iso8601(WallTime time);
 
-/// Notices that the wall clock was set while BootClock went on evenly: by somebody, by NTP, or by
-/// the agent of a virtual machine that was paused behind the back of all its clocks. Only in the
-/// last case did time pass that BootClock does not count, and from inside nothing tells which it
-/// was (https://man7.org/linux/man-pages/man2/timerfd_create.2.html, TFD_TIMER_CANCEL_ON_SET).
+/// Notices that the wall clock was set while BootClock ran on: by a user, by NTP, or by the guest
+/// agent of a virtual machine that was paused without any of its clocks counting. Only in the last
+/// case did time pass that BootClock does not count, and a guest cannot tell which case it was
+/// (https://man7.org/linux/man-pages/man2/timerfd_create.2.html, TFD_TIMER_CANCEL_ON_SET).
 class ClockSteps {
  public:
   ClockSteps();
-  /// Readable once the wall clock has been set: ask taken(). -1 where there are no fds to spare.
+  /// Readable once the wall clock has been set; then call taken(). -1 if no descriptor was free.
   int fd() const { return timer_.get(); }
-  /// How far the wall clock has moved against BootClock since it was asked last; leaves fd()
-  /// unreadable. A clock that is merely slewed takes BootClock along.
+  /// Returns how far the wall clock moved against BootClock since the last call, and makes fd()
+  /// unreadable. A clock that is only slewed moves BootClock as well.
   std::chrono::nanoseconds taken();
 
  private:

@@ -11,7 +11,7 @@ struct Unit {
   long long ms;
 };
 
-/// Largest first: `1h30m` names each unit once, in this order.
+/// Largest first, because `1h30m` names each unit at most once and in this order.
 constexpr Unit units[] = {
     {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1'000}, {"ms", 1}};
 
@@ -33,7 +33,8 @@ std::string_view take_letters(std::string_view& text) {
   return letters;
 }
 
-/// A number with at most nine digits behind the point, in units of `unit_ms`, rounded up.
+/// Reads a number with at most nine decimal places. Returns its whole part, and its fraction in
+/// `billionths`.
 std::optional<long long> take_amount(std::string_view& text, long long& billionths) {
   const auto whole = take_digits(text);
   std::string_view fraction;
@@ -58,8 +59,9 @@ const Unit* find_unit(std::string_view name) {
   return nullptr;
 }
 
-/// One number with its unit, in milliseconds; `ceiling_ms` is the last unit seen, which the next
-/// must stay below. A bare number is seconds and must stand alone.
+/// Reads one number with its unit and returns milliseconds, rounded up. `ceiling_ms` is the last
+/// unit seen, and the next must be smaller. A number without a unit is seconds, and must be the
+/// whole text.
 std::optional<long long> take_part(std::string_view& text, long long& ceiling_ms) {
   const bool first = ceiling_ms == 0;
   long long billionths = 0;

@@ -17,7 +17,7 @@ std::string Password::text() const {
   try {
     if (shared_->read) shared_->last = shared_->read();
   } catch (const Error&) {
-    // The server refuses the last one if it is no longer right.
+    // If the last password is no longer valid, the server refuses it.
   }
   return shared_->last;
 }

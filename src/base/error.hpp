@@ -5,7 +5,8 @@
 
 namespace dlock {
 
-/// What dlock itself exits with. The child's own code is passed through and is not listed here.
+/// The exit codes of dlock itself. A code that the command exits with is passed on, and is not
+/// listed.
 enum class ExitCode : int {
   ok = 0,
   all_free = 1,      ///< inspect -q
@@ -13,7 +14,7 @@ enum class ExitCode : int {
   wrong_data = 65,   ///< the key holds data that is not a lock
   unavailable = 69,  ///< server not reached, or reached but unable
   bug = 70,
-  host_refused = 71,  ///< this host: no process or memory, directory, disk, stdout
+  host_refused = 71,  ///< this host: process, memory, directory, disk, stdout
   not_acquired = 75,
   denied = 77,         ///< authentication, ACL, certificate
   configuration = 78,  ///< the configuration file
@@ -23,22 +24,22 @@ enum class ExitCode : int {
   not_found = 127,
 };
 
-/// The kinds of trouble that end a command. Each has one exit code; "held by another" and "no
-/// longer ours" are answers, not trouble.
+/// The kinds of error that end a command; each has one exit code. "Held by another" and "no longer
+/// ours" are answers, not errors.
 enum class ErrorKind {
   usage,
   wrong_data,
   unavailable,
-  not_replicated,  ///< the server is there, but too few of its replicas are
+  not_replicated,  ///< the server is reachable, but too few of its replicas are
   bug,
   host_refused,
   denied,
   configuration,
-  interrupted,  ///< the interrupting fd became ready; main never sees it
+  interrupted,  ///< `cancel_fd` became readable; main never sees it
 };
 
-/// What is wrong with a server, as exactly as the code of its reply, the TLS session or the
-/// resolver says: `doctor` advises by it.
+/// The fault of a server, as precisely as its reply, the TLS session or the resolver tells it; the
+/// advice of `doctor` depends on it.
 enum class Cause {
   none,
   // The server replied with an error:
@@ -57,9 +58,9 @@ enum class Cause {
   busy,
   not_replicated,
   other_reply,
-  /// What answered speaks another protocol.
+  /// The other side speaks another protocol.
   other_protocol,
-  // The server was not asked:
+  // The server received no request:
   not_looked_up,
   no_tls,
   old_tls,
@@ -72,15 +73,15 @@ enum class Cause {
 /// Whether the server was reached and replied with an error.
 constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
 
-/// Whether another password may pass: one that is rotated changes on the server and in a client's
-/// file at different moments.
+/// Whether another password may be accepted: a rotation changes the server and the client's file at
+/// different moments.
 constexpr bool is_refused_login(Cause cause) {
   return cause == Cause::password_missing || cause == Cause::password_wrong;
 }
 
-/// The one exception type. `what()` is one line for people, without "dlock: " and already escaped;
-/// it never holds a password. Caught in main, and before it by whatever can go on: a loop that asks
-/// again, the thread that renews, a vote of several, doctor's checks.
+/// The only exception type of dlock. `what()` is one line for people, already escaped, without
+/// "dlock: " and never with a password. main catches it, and so does all code that can continue:
+/// retry loops, the renew thread, a vote among several servers, doctor's checks.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, Cause cause = Cause::none)
@@ -89,8 +90,8 @@ class Error : public std::runtime_error {
   Cause cause() const { return cause_; }
   /// The same error in other words.
   Error reworded(const std::string& message) const { return {kind_, message, cause_}; }
-  /// The same error; but where all files of TLS were good before, one that is wrong now (usage) is
-  /// being replaced: unavailable, so that a waiter goes on.
+  /// Returns the same error, except that an unusable TLS file (usage) becomes unavailable if all
+  /// files were good before: the file is being replaced, so a waiter retries.
   Error after_good_files(bool good_before) const {
     if (!good_before || kind_ != ErrorKind::usage) return *this;
     return {ErrorKind::unavailable, what()};
@@ -103,16 +104,16 @@ class Error : public std::runtime_error {
 
 ExitCode exit_code(ErrorKind kind);
 
-/// Error{usage}: what was asked for cannot be done as it was written.
+/// Throws Error{usage}: the request cannot be carried out as it was written.
 [[noreturn]] void throw_usage(const std::string& message);
 
-/// Error{unavailable}: who was asked did not answer, or cannot be reached.
+/// Throws Error{unavailable}: the server cannot be reached or did not answer.
 [[noreturn]] void throw_unavailable(const std::string& message, Cause cause = Cause::none);
 
-/// Error{interrupted}: the descriptor that cancels a call became readable.
+/// Throws Error{interrupted}: the fd that cancels a call became readable.
 [[noreturn]] void throw_interrupted();
 
-/// Error{host_refused} "doing: strerror", from errno as it stands.
+/// Throws Error{host_refused} "doing: strerror(errno)".
 [[noreturn]] void throw_errno(const std::string& doing);
 
 }  // namespace dlock

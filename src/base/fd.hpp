@@ -4,8 +4,8 @@
 
 namespace dlock {
 
-/// Owns one file descriptor. Everything dlock opens is close-on-exec: the child inherits what the
-/// caller gave, and nothing of ours.
+/// Owns one file descriptor. All descriptors that dlock opens are close-on-exec, so that the
+/// command inherits only those of the caller.
 class Fd {
  public:
   Fd() = default;

@@ -20,7 +20,8 @@ std::string proc_path(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-/// `use` gets the name of every entry; false, with errno, if the folder cannot be read.
+/// Calls `use` with the name of every entry; returns false, with errno, if the folder cannot be
+/// read.
 template <typename Use>
 bool for_each_entry(const std::string& folder, const Use& use) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(opendir(folder.c_str()), closedir);
@@ -55,8 +56,8 @@ std::string text_of(const Fd& file) {
 
 bool is_gone(int error) { return error == ENOENT || error == ESRCH; }
 
-/// Whether /proc lists processes by the numbers that this process knows them by. It does not if it
-/// is missing or belongs to another pid namespace, as in a container that was given the host's.
+/// Whether /proc lists processes by the pids of this process's namespace. It does not if it is
+/// missing or belongs to another pid namespace, as in a container that mounts the host's /proc.
 bool proc_is_ours() {
   static const bool ours = [] {
     char digits[24] = {};
@@ -77,8 +78,9 @@ std::string proc_text(const std::string& path) {
   return text_of(Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)));
 }
 
-/// The command's name stands in parentheses and may hold anything, so fields count from the last
-/// ')': 3 is the state, 4 the parent, 5 the group, 6 the session, 22 the start time.
+/// The command's name is in parentheses and may hold any byte, so fields are counted from the last
+/// ')': 3 is the state, 4 the parent, 5 the group, 6 the session, 20 the threads, 22 the start
+/// time.
 std::optional<ProcessStat> stat_of(pid_t pid) {
   if (!proc_is_ours()) return std::nullopt;
   const std::string text = proc_text(proc_path(pid, "stat"));
@@ -106,7 +108,7 @@ std::string command_name(pid_t pid) {
   return name;
 }
 
-/// Children are listed by the thread that forked them.
+/// The kernel lists a child under the thread that forked it.
 std::optional<std::vector<pid_t>> children_of(pid_t pid) {
   if (!proc_is_ours()) return std::nullopt;
   std::vector<pid_t> children;
@@ -124,7 +126,7 @@ std::optional<std::vector<pid_t>> children_of(pid_t pid) {
     append_numbers(text_of(file), children);
   });
   failed = failed || (!listed && !is_gone(errno));
-  // A kernel that lists no children, or no /proc, looks like a process that has gone.
+  // Without /proc, or with a kernel that lists no children, an existing process looks ended.
   const bool gone = !read_one && kill(pid, 0) != 0 && errno == ESRCH;
   if (failed || (!read_one && !gone)) return std::nullopt;
   return children;
@@ -180,7 +182,7 @@ Life process_life(const ProcessId& process) {
 
 Fd process_end(const ProcessId& process) {
   Fd fd = open_pidfd(process.pid);
-  // Looked at after the open: had the pid been given to another by then, this one has ended.
+  // Checked after the open: if another process has the pid now, the wanted one has ended.
   if (fd && process_life(process) == Life::over) fd.reset();
   return fd;
 }

@@ -7,14 +7,14 @@
 
 namespace dlock {
 
-/// `bytes` random bytes from getrandom(2), as lower-case hex.
+/// Returns `bytes` random bytes from getrandom(2) as lower-case hex.
 std::string random_hex(std::size_t bytes);
 
-/// Any span of whole milliseconds from zero to `most`, both included: for pauses that must not
-/// fall together.
+/// Returns a random time of whole milliseconds from zero to `most`, both included; used for pauses,
+/// so that several clients do not retry at the same moment.
 milliseconds random_up_to(milliseconds most);
 
-/// True once in so many calls, on average: for what is to be done now and then.
+/// Returns true once in `calls` calls on average; used for occasional clean-up.
 bool once_in(int calls);
 
 }  // namespace dlock

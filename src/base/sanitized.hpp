@@ -2,7 +2,7 @@
 
 namespace dlock {
 
-/// Whether a sanitizer watches the memory or the threads of this program.
+/// Whether this program was built with the address or the thread sanitizer.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool sanitized = true;
 #elif defined(__has_feature)

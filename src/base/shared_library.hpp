@@ -4,15 +4,15 @@
 
 namespace dlock {
 
-/// A library that only some runs need, opened by these when they first need it. It is never closed
-/// again: the libraries of OpenSSL, PostgreSQL and MariaDB have exit handlers of their own.
+/// A library that is loaded only when a run first needs it. It is never unloaded, because OpenSSL,
+/// libpq and MariaDB's library register exit handlers.
 class SharedLibrary {
  public:
-  /// Opens `file`, as `libpq.so.5`. `need` begins the message of Error{host_refused} that this and
-  /// find() throw: what is to be done with the library, and which package has it.
+  /// Loads `file`, e.g. `libpq.so.5`. The constructor and find() throw Error{host_refused}; `need`
+  /// begins its message and says what the library is for and which package has it.
   SharedLibrary(const std::string& file, std::string need);
 
-  /// Looks for its function `name`.
+  /// Sets `function` to the library's function `name`.
   template <typename Function>
   void find(const char* name, Function*& function) const {
     function = reinterpret_cast<Function*>(address_of(name));

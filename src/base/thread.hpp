@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 namespace dlock {
 
-/// A thread without which the caller cannot go on; throws Error{host_refused} if the host has no
-/// room for one. `work` must not throw.
+/// Starts a thread that the caller cannot do without; throws Error{host_refused} if the host cannot
+/// create it. `work` must not throw.
 template <typename Work>
 std::thread start_thread(Work work) {
   try {
@@ -22,8 +22,8 @@ std::thread start_thread(Work work) {
   }
 }
 
-/// Keeps SIGPIPE from this thread: for a library that writes to sockets as to files, and for what
-/// is written to stderr before anybody has seen to the signal.
+/// Blocks SIGPIPE in this thread: for a library that calls write() on sockets, and for output to
+/// stderr before dlock has set up its signal handling.
 class PipeSignalHeld {
  public:
   PipeSignalHeld() {

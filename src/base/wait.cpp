@@ -46,8 +46,8 @@ int poll_once(std::span<pollfd> fds, int timeout_ms) {
   return ready;
 }
 
-/// poll's own timeout runs on CLOCK_MONOTONIC, which a suspend stops; up to here that is as good
-/// as the timer and saves it.
+/// poll's timeout runs on CLOCK_MONOTONIC, which stops during a suspend. Up to this length that
+/// does no harm, and no timer is needed.
 constexpr milliseconds longest_plain_poll{20};
 
 constexpr milliseconds slice_without_timer{500};
@@ -62,7 +62,7 @@ int poll_in_slices(std::span<pollfd> fds, Deadline deadline) {
 
 int poll_with_timer(std::span<pollfd> fds, Deadline deadline) {
   const Fd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-  // No fd to be had: whoever holds a lock must not end for that.
+  // No descriptor is free; a holder must not end because of that.
   if (!timer) return poll_in_slices(fds, deadline);
   const auto at = deadline.time_since_epoch();
   const auto seconds = std::chrono::floor<std::chrono::seconds>(at);

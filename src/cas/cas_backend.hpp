@@ -14,119 +14,120 @@
 
 namespace dlock {
 
-/// Names one state of a record; no two states of one name ever share it. 0: there is no record.
+/// Names one state of a record; two states of one name never share a version. 0: no such record.
 using Version = std::int64_t;
 
-/// A record as it was read, and when: by the place's clock, and by ours.
+/// A record as it was read, and the time of the read by the engine's clock and by ours.
 struct Snapshot {
   std::string text;
   Version version = 0;
-  microseconds clock{0};  ///< of the place, in the request that read the record
+  microseconds clock{0};  ///< of the engine, in the request that read the record
   Deadline sent{};        ///< before that request went out
   int connection = 0;     ///< which of the backend's connections it came on, counted from 1
-  /// The connections that live, as connection_id() names them; nothing if the place cannot tell.
+  /// The open connections, by connection_id(); nothing if the engine cannot tell.
   std::optional<std::set<std::string>> alive{};
-  /// Of a place with CasLeases: the lives of the record's entries, by name, with their leases.
+  /// The lives of the record's entries by name, each with its lease; nothing without CasLeases.
   std::optional<std::map<std::string, std::int64_t>> lives{};
-  /// Of a place that counts its changes: grows with every write to it. Fences go by it.
+  /// The engine's count of writes, from which fences are made; 0 if it does not count them.
   std::int64_t revision = 0;
-  /// A hold lasts as long as it names one of these connections, too, whatever the clock says. The
-  /// own is not among them: its client knows itself whether it holds.
+  /// Connections of holders: a hold that names one of them lasts, whatever the clock says. Our own
+  /// connection is left out, because its client knows whether it holds.
   std::set<std::string> holding{};
-  /// Nobody else writes the record before the next write() over this, or abandon().
+  /// No other client writes the record before the next write() over this snapshot, or abandon().
   bool reserved = false;
 };
 
-/// A lease of a place that has CasLeases: lives that are attached to it end with it.
+/// A lease of an engine with CasLeases: the lives that are attached to it end with it.
 struct PlaceLease {
-  std::int64_t id = 0;     ///< 0: not granted yet, or over
-  milliseconds asked{0};   ///< 0: not known, another client asked for it
-  milliseconds length{0};  ///< as granted: at least what was asked for
-  Deadline sent{};         ///< before the request that granted it or renewed it last
+  std::int64_t id = 0;     ///< 0: not granted yet, or expired
+  milliseconds asked{0};   ///< 0: not known, because another client asked for it
+  milliseconds length{0};  ///< as granted: at least as long as asked for
+  Deadline sent{};         ///< before the request that granted it or last renewed it
 };
 
-/// A message for the clients that listen to a channel.
+/// A message to the clients that listen to a channel.
 struct Wakeup {
   std::string channel;
   std::string message;
-  std::string connection{};  ///< of the client that listens, as connection_id() names it
+  std::string connection{};  ///< of the listening client, by connection_id()
 };
 
-/// The new content of a record, as a write brings it.
+/// The new content of a record.
 struct Update {
   std::string text;
-  microseconds ends{0};  ///< by the place's clock: from then on the record may be swept away
-  std::vector<Wakeup> wakeups{};  ///< sent if, and only if, the text counts
-  /// The text names the connection of the snapshot: the write fails on any other.
+  microseconds ends{0};           ///< by the engine's clock: the record may be swept after this
+  std::vector<Wakeup> wakeups{};  ///< sent if and only if the write succeeds
+  /// The text names the connection of the snapshot, so the write fails on any other connection.
   bool names_connection = false;
-  /// The client gives up a hold or its place in the queue: if the text counts, the connection lets
-  /// go of its channels, for those that await_departure().
+  /// The client gives up its hold or its position in the queue. If the write succeeds, the
+  /// connection stops listening to its channels, and await_departure() ends.
   bool departs = false;
-  /// Nobody holds or waits, and this was the last fence: a place whose revisions are beyond it need
-  /// not remember the record.
+  /// There are no holders and no waiters, and this was the last fence. An engine whose revisions
+  /// are larger need not keep the record.
   std::optional<Fence> vacant_after{};
-  // The rest is for a place with CasLeases, where a wakeup's channel is the life of a waiter.
-  std::map<std::string, std::int64_t> begun_lives{};  ///< they are attached to these leases
+  // The rest is for an engine with CasLeases. There a wakeup's channel is the life of a waiter.
+  std::map<std::string, std::int64_t> begun_lives{};  ///< each with its lease
   std::vector<std::string> ended_lives{};
-  /// The record ends with a lease of its own, so long from now; nothing: it ends as it did before.
+  /// The record gets a lease of its own with this length; nothing: its lease stays as it is.
   std::optional<milliseconds> lasts{};
 };
 
-/// A client that another one waits for to depart.
+/// The client whose departure another client waits for.
 struct Watched {
-  std::string channel{};  ///< that it listens to
-  /// Another client watches it, too, and may be stopped: neither may hold up the other.
+  std::string channel{};  ///< the channel that it listens to
+  /// The caller is the second watcher. The first may be stopped, so neither may block the other.
   bool as_second = false;
 };
 
 struct NamedRecord {
   std::string name;
   std::string text;
-  std::optional<microseconds> clock{};  ///< of a record that ends with a lease: its own
-  /// As Snapshot has them: a token that asks for several keys has a life of one name beside each.
+  std::optional<microseconds> clock{};  ///< the record's own clock, if it ends with a lease
+  /// Lives as in Snapshot, but of this record: a token that asks for several keys has a life of the
+  /// same name beside each record.
   std::map<std::string, std::int64_t> lives{};
 };
 
-/// Records in the order of their names, and the rest of a Snapshot for all of them.
+/// Records in the order of their names, and the Snapshot members that they share.
 struct RecordPage {
   std::vector<NamedRecord> records;
   Snapshot read{};
   bool last = true;  ///< no more follow
 };
 
-/// What to watch while a waiter sleeps.
+/// The lives to watch while a waiter sleeps.
 struct WatchedLives {
   struct Other {
     std::string life;
-    bool only_end = true;  ///< messages to it are of no interest
+    bool only_end = true;  ///< wake when it ends, but not for a message to it
   };
   std::string name;  ///< of the record
-  std::string own;   ///< the life to which messages come
+  std::string own;   ///< the waiter's life, which gets the messages
   std::vector<Other> others{};
-  std::int64_t after = 0;  ///< the revision from which on
+  std::int64_t after = 0;  ///< watch from this revision on
 };
 
-/// What a place offers that has no clock, but leases. An entry of a record lives as long as its
-/// life is there, a name beside the record that is attached to a lease; no time that a client wrote
-/// counts for anything.
+/// The interface of an engine that has leases instead of a clock. An entry of a record is valid
+/// while its life exists: a name beside the record that is attached to a lease. No time that a
+/// client wrote counts.
 class CasLeases {
  public:
   virtual ~CasLeases() = default;
 
-  /// A new lease, rather longer than `asked`.
+  /// Grants a new lease, at least as long as `asked`.
   virtual PlaceLease grant(milliseconds asked, const CallOptions& call_options) = 0;
 
-  /// Renews it; its id is 0 if it has ended.
+  /// Renews the lease; sets its id to 0 if it has expired.
   virtual void renew(PlaceLease& lease, const CallOptions& call_options) = 0;
 
-  /// Grants `lease` as it asks, or renews it if it was granted, and reads the record, both at once.
+  /// Grants `lease`, or renews it if it is granted already, and reads the record, both at once.
   virtual Snapshot read_with(PlaceLease& lease, const std::string& name,
                              const CallOptions& call_options) = 0;
 
-  /// Ends leases, and with them all that is attached.
+  /// Ends leases and everything that is attached to them.
   virtual void revoke(const std::vector<std::int64_t>& leases, const CallOptions& call_options) = 0;
 
-  /// The lengths of leases and what is left of each; 0: it has ended.
+  /// The length of a lease and the time left of it; 0: it has expired.
   struct Left {
     milliseconds length{0};
     milliseconds left{0};
@@ -134,32 +135,32 @@ class CasLeases {
   virtual std::vector<Left> left_of(const std::vector<std::int64_t>& leases,
                                     const CallOptions& call_options) = 0;
 
-  /// The next message to the own life; or `changed` if it has ended or one of the others has, or
-  /// has got a message; or `due` or `interrupted`.
+  /// Returns the next message to the own life; `changed` if the own life or one of the others has
+  /// ended or has got a message; or `due` or `interrupted`.
   virtual std::variant<std::string, Wake::Reason> next_event(const WatchedLives& watched,
                                                              Deadline until, int cancel_fd) = 0;
 };
 
-/// A place that stores named records and replaces one only if nobody has changed it meanwhile. One
-/// thread uses it at a time. Trouble is an Error; after Error{unavailable} from write() the write
-/// may have counted, or may count yet.
+/// An engine that stores named records and replaces one only if its version has not changed. One
+/// thread uses it at a time. Every failure is an Error; after Error{unavailable} from write() the
+/// write may have been done, or may still be done.
 class CasBackend {
  public:
   virtual ~CasBackend() = default;
 
-  /// With a `channel`, the connection listens to that one, from before the read.
+  /// Reads a record. With a `channel`, the connection listens to it from before the read.
   virtual Snapshot read(const std::string& name, const std::string& channel,
                         const CallOptions& call_options) = 0;
 
-  /// Writes over the state that `over` shows. The version of what was written, or else what is
-  /// there instead, read after the attempt.
+  /// Replaces the version in `over`. Returns the new version, or, if the record had changed, the
+  /// record as it was after the attempt.
   virtual std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                                 const Update& update,
                                                 const CallOptions& call_options) = 0;
 
-  /// For a client that lost a race: reads the record as soon as it can be kept from all other
-  /// clients until the write, for a second at most: one that stands still must not hold up others.
-  /// Nothing if the place cannot do that.
+  /// For a client that lost a race: reads the record as soon as no other client can write it before
+  /// our write. The reservation lasts a second at most, so that a client that hangs does not block
+  /// others. Returns nothing if the engine has no reservations.
   virtual std::optional<Snapshot> reserve(const std::string& name,
                                           const CallOptions& call_options) {
     (void)name, (void)call_options;
@@ -167,57 +168,57 @@ class CasBackend {
   }
   virtual void abandon() {}
 
-  /// The records whose names begin with `prefix` and come after `after`; some hundred at most.
+  /// Returns records whose names begin with `prefix` and come after `after`, some hundred at most.
   virtual RecordPage list(const std::string& prefix, const std::string& after,
                           const CallOptions& call_options) = 0;
 
-  /// How many records have names that begin with `prefix`.
+  /// The number of records whose names begin with `prefix`.
   virtual std::int64_t count(const std::string& prefix, const CallOptions& call_options) = 0;
 
-  /// Removes some of the records under `prefix`, after the name `after`, whose end has passed.
+  /// Removes some expired records with names that begin with `prefix` and come after `after`.
   virtual void sweep(const std::string& prefix, const std::string& after,
                      const CallOptions& call_options) = 0;
 
-  /// Names the connection for as long as it lives, as Snapshot::alive does. Empty: others cannot
-  /// see whether it lives.
+  /// The name of the connection in Snapshot::alive. Empty: others cannot see whether it is open.
   virtual std::string connection_id() const = 0;
 
-  /// Whether the connection hears messages; otherwise the client has to poll.
+  /// Whether the connection receives messages; otherwise the client polls.
   virtual bool hears_messages() const { return !connection_id().empty(); }
 
-  /// The next message on `channel`, or why there is none: `due` or `interrupted`. Throws
-  /// Error{unavailable} if the connection no longer listens to it.
+  /// Returns the next message on `channel`, or `due` or `interrupted`. Throws Error{unavailable} if
+  /// the connection no longer listens to the channel.
   virtual std::variant<std::string, Wake::Reason> next_message(const std::string& channel,
                                                                Deadline until, int cancel_fd) = 0;
 
-  /// Whether clients await_departure() here, so that holders stay connected for their waiters.
+  /// Whether clients use await_departure() here; then holders stay connected for their waiters.
   virtual bool has_departures() const { return false; }
 
-  /// Whether there is Snapshot::holding: then holders keep their connections.
+  /// Whether Snapshot::holding is used; then holders keep their connections.
   virtual bool keeps_holds() const { return false; }
 
-  /// For a client that hears no messages: waits until the watched one has departed or died
-  /// (`changed`), until `until` (`due`), or `interrupted`. Nothing if that cannot be waited for.
+  /// For a client that receives no messages: waits until the watched client has departed or its
+  /// connection has closed (`changed`), until `until` (`due`), or until `interrupted`. Returns
+  /// nothing if the engine cannot wait for that.
   virtual std::optional<Wake::Reason> await_departure(const Watched& watched, Deadline until,
                                                       int cancel_fd) {
     (void)watched, (void)until, (void)cancel_fd;
     return std::nullopt;
   }
 
-  /// Whether the server had so few connections left, when this one began to listen, that a client
-  /// may keep none while it sleeps: holders need some to renew.
+  /// Whether the server had few connections left when this one began to listen. A client then keeps
+  /// none while it sleeps, because holders need them to renew.
   virtual bool is_crowded() const { return false; }
 
-  /// Nothing for a place with a clock.
+  /// Null if the engine has a clock.
   virtual CasLeases* leases() { return nullptr; }
 
-  /// The most bytes of an Update's text that the engine accepts.
+  /// The largest size of an Update's text, in bytes, that the engine accepts.
   virtual std::size_t largest_record() const { return SIZE_MAX; }
 
-  /// Drops the connection; the next request opens another.
+  /// Closes the connection; the next request opens another.
   virtual void close() = 0;
 
-  /// The name of the place for messages, without credentials.
+  /// The name of the engine for messages, without credentials.
   virtual std::string name() const = 0;
 };
 

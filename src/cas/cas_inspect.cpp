@@ -14,7 +14,7 @@ bool is_wanted(const std::string& key, const Query& query) {
   return !named && matches_any(key, query.globs);
 }
 
-/// Calls `take` with every record whose name begins with `prefix`, and the key that follows there.
+/// Calls `take` for every record whose name begins with `prefix`, with the key that follows it.
 template <typename Take>
 void for_each_record(CasBackend& backend, const std::string& prefix,
                      const CallOptions& call_options, const Take& take) {
@@ -27,7 +27,7 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
       seen.text = record.text;
       if (record.clock) seen.clock = *record.clock;
       if (seen.lives) seen.lives = record.lives;
-      // A glob meets whatever lies in the place; only a key that the user has named must be a lock.
+      // A glob may match any data on the server; only a key that the user named must be a lock.
       try {
         take(LockKey{record.name.substr(prefix.size())}, seen);
       } catch (const Error& error) {

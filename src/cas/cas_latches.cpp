@@ -11,12 +11,12 @@
 namespace dlock {
 namespace {
 
-/// Arrivals of a latch that has ended are remembered for so long.
+/// Arrivals are kept this long after their latch has ended.
 constexpr std::chrono::hours arrival_memory{24 * 30};
 constexpr milliseconds poll_pause_at_a_latch{1000};
 constexpr std::string_view arrival_text = "dlock-arrival 1\n";
 constexpr std::size_t generation_bytes = 16;
-/// One in so many looks for old ones, at 50 at most: at some three for each that arrives.
+/// One in this many arrivals sweeps up to 50 old ones: about three for each new one.
 constexpr int arrivals_per_sweep = 16;
 
 }  // namespace
@@ -58,7 +58,7 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
   const Snapshot seen = rewrite(name, "", before, call_options, make);
   LatchState state = latch_state(latch, seen, call_options);
   if (before.version == 0) {
-    // The first fifty may last long: so it looks at those after this name as well.
+    // The first fifty records may be long-lived, so this also looks at those after the new name.
     sweep(latch_record({}), latch_record({}), call_options);
     sweep(latch_record({}), name, call_options);
     sweep(prefix_ + "arrival:", prefix_ + "arrival:", call_options);
@@ -67,7 +67,7 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
   return state;
 }
 
-/// Those behind a random one, for the first of all may be young, and for long.
+/// Begins at a random name, because the first arrivals may be young and long-lived.
 void CasStore::sweep_arrivals(const CallOptions& call_options) {
   const std::string all = prefix_ + "arrival:";
   sweep(all, all + random_hex(generation_bytes), call_options);

@@ -8,17 +8,16 @@
 namespace dlock {
 namespace {
 
-/// A waiter that dies is noticed after this time at most, however long the lease of its hold is to
-/// be.
+/// A dead waiter is noticed after this time at the latest, however long the ttl of its claim.
 constexpr milliseconds longest_lease_of_a_waiter{30'000};
 constexpr int renewals_of_a_life = 3;
 constexpr milliseconds longest_renewal{5000};
-/// How long a client waits for the end of a lease that holds nothing any more.
+/// How long a client waits for the revocation of unused leases.
 constexpr milliseconds courtesy{20};
-/// A waiter for a lock that several can hold watches so many of those in the queue before it.
+/// A waiter for a shared lock or a semaphore watches this many of the waiters before it.
 constexpr std::ptrdiff_t watched_in_queue = 8;
 constexpr std::size_t most_watched = 64;
-/// A lease that another client asked for may be so much longer than that was.
+/// A lease that another client asked for may be this much longer than asked for.
 constexpr milliseconds granted_more{3000};
 
 bool suits(const PlaceLease& lease, milliseconds wanted) {
@@ -38,9 +37,9 @@ CasStore::~CasStore() {
   revoke_spare(nullptr, {later(BootClock::now(), courtesy), -1});
 }
 
-/// What the change begins with: the record as it is known, or as it is read beside the first
-/// request for the own life. Another store that renews the same hold may have attached that life to
-/// a lease of its own and ended this one's: then the other lease is renewed.
+/// Returns the record that the change starts from: the known one, or one that is read together with
+/// the first request for the own life. If another store that renews the same hold has attached the
+/// life to its own lease and ended ours, this renews the other lease.
 Snapshot CasStore::first_read(const Change& how, const std::string& name) {
   constexpr int most_leases = 4;
   if (how.over) return *how.over;
@@ -52,7 +51,7 @@ Snapshot CasStore::first_read(const Change& how, const std::string& name) {
     const auto life = seen.lives->find(life_name(how.self));
     if (lease.id != 0 || life == seen.lives->end()) return seen;
     if (life->second == before || tries == most_leases) {
-      // The read may have come before the lease ended.
+      // The read may have been done before the lease ended.
       seen.lives->erase(life);
       return seen;
     }
@@ -61,8 +60,8 @@ Snapshot CasStore::first_read(const Change& how, const std::string& name) {
   }
 }
 
-/// Another client may have begun the life of a hold that this one renews. Otherwise the record, in
-/// which nothing lives for this token.
+/// Adopts the lease that another client began for the hold that we renew. If there is none, returns
+/// the record, in which this token has no life.
 std::optional<Snapshot> CasStore::adopt_lease(const LockKey& key, const Token& token, OwnLife& life,
                                               const CallOptions& call_options) {
   Snapshot seen = backend_->read(lock_record(key), "", call_options);
@@ -73,8 +72,8 @@ std::optional<Snapshot> CasStore::adopt_lease(const LockKey& key, const Token& t
   return std::nullopt;
 }
 
-/// Puts a lease that was granted in the place of one that does not suit; unless both are as long,
-/// for a place may grant none that is shorter.
+/// Replaces a lease of the wrong length by the one that was granted. If both are equally long, the
+/// old one stays, because the engine may have a minimum length.
 void CasStore::take_lease(OwnLife& life, const PlaceLease& granted) {
   if (life.lease.id != 0 && life.lease.length == granted.length) {
     life.lease.asked = granted.asked;
@@ -85,7 +84,7 @@ void CasStore::take_lease(OwnLife& life, const PlaceLease& granted) {
   life.lease = granted;
 }
 
-/// Attaches the own entry, if the change leaves one, to a lease of the right length.
+/// Attaches the own entry, if it is still there after the change, to a lease of the right length.
 void CasStore::keep_life(OpenRecord& record, const Snapshot& seen, const Change& how,
                          Update& update) {
   LockTable& table = record.table;
@@ -94,7 +93,7 @@ void CasStore::keep_life(OpenRecord& record, const Snapshot& seen, const Change&
   const auto waiter = table.find_waiter(how.self);
   const bool waits = waiter != table.queue.end();
   if (!holds_now(hold) && !waits) return;
-  // Of a try that another client was faster than: nobody renews it while this one waits.
+  // From a try that lost the race; nobody renews it while this client waits.
   if (waits && life.min_hold.id != 0) spare_.push_back(std::exchange(life.min_hold.id, 0));
   auto wanted = waits ? std::min(waiter->ttl, longest_lease_of_a_waiter) : hold->ttl;
   if (!waits && hold->flag == Flag::held) wanted = hold->lease;
@@ -108,8 +107,7 @@ void CasStore::keep_life(OpenRecord& record, const Snapshot& seen, const Change&
                 [&](const Wakeup& wakeup) { return update.begun_lives.contains(wakeup.channel); });
 }
 
-/// Begins the min-hold of the own hold with its first confirmation, or with a release that comes
-/// before one.
+/// Begins the min-hold of the own hold at its first confirmation, or at a release before that.
 void CasStore::begin_min_hold(OpenRecord& record, const Snapshot& seen, const Change& how,
                               Update& update) {
   const HoldEntry* hold = record.table.find_hold(how.self);
@@ -127,9 +125,10 @@ Lease CasStore::lease_from(const Snapshot& seen, milliseconds length, const OwnL
   return {life->lease.length, valid_until(life->lease.sent, life->lease.length)};
 }
 
-/// Ends the leases of an entry that has gone: the one that this store began, and the one that the
-/// life was attached to; but not if it was `evicted`, which the life has to tell of. A request that
-/// is under way attaches nothing to the own one then; where one may be, the end is waited for.
+/// Revokes the leases of an entry that has ended: the lease that this store began, and the one that
+/// the life is attached to. An `evicted` entry keeps them, because its life reports the eviction.
+/// After that, a request that is still under way cannot attach the own life; if there may be one,
+/// this waits for the revocation.
 void CasStore::end_lives(const Asked& asked, std::int64_t attached, LifeEnd why,
                          const CallOptions& call_options) {
   const auto own = lives_.find(asked);
@@ -143,8 +142,8 @@ void CasStore::end_lives(const Asked& asked, std::int64_t attached, LifeEnd why,
   revoke_spare(nullptr, call_options);
 }
 
-/// Ends leases that nothing is attached to, as is the one that `life` had before: a courtesy to the
-/// place, which ends them by itself later.
+/// Revokes leases without lives, including the previous lease of `life`. This only saves resources:
+/// the leases would expire later.
 void CasStore::revoke_spare(OwnLife* life, const CallOptions& call_options) {
   if (life != nullptr && life->replaced != 0) {
     spare_.push_back(std::exchange(life->replaced, 0));
@@ -158,8 +157,9 @@ void CasStore::revoke_spare(OwnLife* life, const CallOptions& call_options) {
   }
 }
 
-/// The lives whose end lets the claim in or brings it nearer. A waiter for an exclusive lock
-/// watches the one before it; the first of all, and those for other locks, the holders as well.
+/// Returns the lives whose end grants the claim or brings it nearer. A waiter for an exclusive lock
+/// watches the waiter before it. The first waiter, and waiters for other locks, watch the holders,
+/// too.
 WatchedLives CasStore::lives_to_watch(const Claim& claim, const Snapshot& seen) const {
   OpenRecord record(claim.key, claim.token, seen, backend_->name());
   WatchedLives watched{lock_record(claim.key), life_name(claim.token), {}, seen.revision};
@@ -186,7 +186,7 @@ WatchedLives CasStore::lives_to_watch(const Claim& claim, const Snapshot& seen) 
   return watched;
 }
 
-/// Sleeps in the queue and renews the own life meanwhile.
+/// Sleeps in the queue and renews the own life during that time.
 Wake CasStore::await_lives(const Claim& claim, Deadline until, int cancel_fd) {
   const auto own = lives_.find({claim.key, claim.token});
   if (own == lives_.end()) return Wake{Wake::Reason::due, {}};
@@ -208,19 +208,19 @@ Wake CasStore::await_lives(const Claim& claim, Deadline until, int cancel_fd) {
   return Wake{Wake::Reason::due, {}};
 }
 
-/// A waiter that was handed the lock holds it as long as its own life lasts.
+/// The grant of a waiter after a hand-over lasts as long as the waiter's own life.
 Wake CasStore::granted_by_life(const Claim& claim, Fence fence) const {
   Wake wake{Wake::Reason::granted, {}};
   const auto own = lives_.find({claim.key, claim.token});
   if (own == lives_.end()) return wake;
   const Lease lease = lease_from({}, milliseconds(0), &own->second);
-  // Else the message may be so old that another one holds the lock: a renewal tells.
+  // If the message is older, another client may hold the lock; a renewal will tell.
   const bool is_fresh = lease.valid_until - BootClock::now() >= lease.length / renewals_of_a_life;
   if (is_fresh) wake.grant = Grant{fence, lease, false};
   return wake;
 }
 
-/// Sets the times of holds for people to what the place says of their leases.
+/// Sets the times of holds, for display, to what the engine reports of their leases.
 void CasStore::date_by_leases(LockTable& table, const OpenRecord& record, const Snapshot& seen,
                               const CallOptions& call_options) const {
   std::vector<HoldEntry*> holds;
@@ -236,7 +236,7 @@ void CasStore::date_by_leases(LockTable& table, const OpenRecord& record, const 
   if (leases.empty()) return;
   const auto left = leases_->left_of(leases, call_options);
   for (std::size_t i = 0; i < holds.size(); ++i) {
-    // One that has ended since counts for a moment yet, as it did when the record was read.
+    // A lease that has expired since the record was read counts for a moment more, as it did then.
     holds[i]->lease = std::max(left[i].length, milliseconds(1));
     const auto passed = left[i].length - std::max(left[i].left, milliseconds(1));
     holds[i]->at = record.now.lease_clock - std::max(passed, milliseconds(0));

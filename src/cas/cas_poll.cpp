@@ -9,25 +9,26 @@ namespace dlock {
 namespace {
 
 constexpr milliseconds first_pause_of_poll{20};
-/// The first few in the queue look often, the others seldom.
+/// The first few waiters in the queue poll often, the others rarely.
 constexpr std::ptrdiff_t few = 4;
 constexpr milliseconds longest_pause_of_few{500};
 constexpr milliseconds pause_of_others{2000};
-/// The pause is this part of the time that the waiter has waited.
+/// The pause is this fraction of the time waited so far.
 constexpr int part_of_wait = 20;
 constexpr milliseconds longest_look{5000};
-/// A look may last so long beyond the end of the sleep: a silent server must not prolong a wait.
+/// A read may last this long beyond the end of the sleep: a silent server must not prolong a wait.
 constexpr milliseconds time_for_last_look{200};
-/// The second in the queue looks so often if it cannot watch the holder: the first may be granted
-/// the lock and not confirm it, and nothing departs then.
+/// The second waiter reads this often if it cannot watch the holder: the first may be granted the
+/// lock and never confirm it, and then nobody departs.
 constexpr milliseconds pause_of_second{1000};
-/// So long the first two watch the holder at most, without a look: when it is evicted it departs
-/// only when it learns of that, and half of the short lease of the hand-over must be left by then.
+/// The first two waiters watch the holder at most this long before they read the record. An evicted
+/// holder departs only when it learns of the eviction, and half of the short lease of the hand-over
+/// must be left by then.
 constexpr milliseconds longest_watch_of_holder{2500};
 constexpr int part_of_ttl = 3;
 
-/// The grant that a record tells of, to a waiter that was handed the lock; nothing if its short
-/// lease is half over.
+/// Returns the grant of a waiter after a hand-over, read from the record; nothing if half of its
+/// short lease is over.
 std::optional<Grant> seen_grant(const HoldEntry& hold, const Snapshot& seen) {
   const auto left = std::chrono::floor<milliseconds>(left_of(hold, seen.clock));
   const Deadline until = valid_until(seen.sent, left);
@@ -37,9 +38,9 @@ std::optional<Grant> seen_grant(const HoldEntry& hold, const Snapshot& seen) {
 
 }  // namespace
 
-/// The client whose departure a waiter waits for. The first in the queue, and the second, watch the
-/// holder, if it lets in neither while it holds: both then see what comes of the hand-over. All
-/// others watch the waiter before them, which departs first.
+/// Returns the client whose departure a waiter waits for. The first two waiters watch the holder,
+/// if it blocks both; so both see the result of the hand-over. All others watch the waiter before
+/// them, which departs first.
 CasStore::ToWatch CasStore::to_watch(const Claim& claim, const Snapshot& seen,
                                      const std::string& in_vain) const {
   if (!seen.alive) return {};
@@ -68,11 +69,11 @@ CasStore::ToWatch CasStore::to_watch(const Claim& claim, const Snapshot& seen,
           place == 1 ? std::optional(pause_of_second) : std::nullopt};
 }
 
-/// For a connection that hears no messages: waits until the client before this one departs, or
-/// looks at the record now and then.
+/// For a connection without messages: waits until the client before this one departs, or reads the
+/// record now and then.
 Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
   milliseconds pause = first_pause_of_poll;
-  std::string in_vain;  // its client was seen to depart, and has not
+  std::string in_vain;  // the client on this channel seemed to depart, but has not
   while (true) {
     const auto [client, look_after] = to_watch(claim, last_answer_, in_vain);
     std::optional<Wake::Reason> why;
@@ -102,7 +103,8 @@ Wake CasStore::poll(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// Reads from the record whether a waiter wakes before `until`; sets the pause until the next look.
+/// Returns the wake-up if the record shows that the waiter must wake before `until`; sets the pause
+/// until the next read.
 std::optional<Wake> CasStore::look(const Claim& claim, const Snapshot& seen, Deadline until,
                                    milliseconds& pause) const {
   OpenRecord record(claim.key, claim.token, seen, backend_->name());
@@ -122,7 +124,7 @@ std::optional<Wake> CasStore::look(const Claim& claim, const Snapshot& seen, Dea
     const Deadline end = later(seen.sent, left_of(hold, seen.clock) + milliseconds(1));
     ends = std::min(ends.value_or(end), end);
   }
-  // Nothing blocks, or what did has ended: then the rule decides at the next ask.
+  // No hold blocks, or the blocking holds have expired: the next request decides by the rule.
   if (!ends || *ends <= BootClock::now()) return Wake{Wake::Reason::due, {}};
   if (later(*ends, first_pause_of_poll) < until) return Wake{Wake::Reason::changed, *ends};
   return std::nullopt;

@@ -19,20 +19,20 @@ std::string new_channel() {
   return "dlock_" + random_hex(bytes);
 }
 
-/// The place's clock by now, about.
+/// The engine's clock now, estimated.
 microseconds clock_since(const Snapshot& seen) {
   const auto passed = passed_since(seen.sent);
   return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
 }
 
-/// Of a record in which this store has a hold.
+/// Whether the record, in which this store has a hold, has another hold as well.
 bool others_hold(const Snapshot& seen) {
   constexpr std::string_view hold = "\nhold ";
   const auto first = seen.text.find(hold);
   return first != std::string::npos && seen.text.find(hold, first + 1) != std::string::npos;
 }
 
-/// The write alone counts as sent.
+/// Without `sent`, because only the write counts as sent.
 CallOptions of_a_read(const CallOptions& call_options) {
   return {call_options.deadline, call_options.cancel_fd};
 }
@@ -41,7 +41,7 @@ CallOptions of_a_read(const CallOptions& call_options) {
   throw_unavailable(place + ": other clients were faster at every try", Cause::busy);
 }
 
-/// Leaves no record reserved behind.
+/// Ends the reservation of a record when a change ends.
 class Reservation {
  public:
   explicit Reservation(CasBackend& backend) : backend_(backend) {}
@@ -67,7 +67,7 @@ Snapshot CasStore::rewrite(
     const std::string& name, const std::string& channel, Snapshot seen,
     const CallOptions& call_options,
     const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
-  // Others were faster: random, so that their next tries do not meet ours.
+  // Other clients were faster: pause randomly, so that the next tries do not collide.
   Backoff pauses(milliseconds(1), milliseconds(64));
   const Reservation reservation(*backend_);
   bool unsure = false, raced = false;
@@ -95,7 +95,7 @@ Snapshot CasStore::rewrite(
       }
     } catch (const Error& error) {
       const bool in_time = BootClock::now() < call_options.deadline;
-      // The server has answered, and lets others write.
+      // The server answers, but other clients won every race.
       if (raced && !in_time && error.kind() == ErrorKind::unavailable) {
         throw_overtaken(backend_->name());
       }
@@ -109,10 +109,10 @@ Snapshot CasStore::rewrite(
   }
 }
 
-/// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make the
-/// record longer, too, and a holder must not lose its lease because others wait. Waiters have half
-/// of the room: a grant to all of them writes a message for each. New holders have three quarters,
-/// so that a holder enters again while the queue is full.
+/// Refuses a client that is new to a record that is nearly full. Renewals and hand-overs make the
+/// record longer, too, and a holder must not lose its lease because of waiters. Waiters may fill
+/// half of the room, because a grant to all of them writes a message for each. New holders may fill
+/// three quarters, so that a holder can re-enter while the queue is full.
 void CasStore::check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const {
   const std::size_t quarter = backend_->largest_record() / 4;
   const auto added = record.added();
@@ -137,8 +137,8 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
     if (!must && !record.changed()) return std::nullopt;
     update.names_connection = how.names_connection;
     update.departs = how.departs;
-    // A waiter that begins to watch this client only now must find that it has departed, also where
-    // it queues up again.
+    // A waiter that only now begins to watch this client must find that it has departed, even if
+    // the client queues again.
     if (update.departs && backend_->has_departures()) channel_ = new_channel();
     return update;
   };
@@ -168,11 +168,11 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     } else {
       const auto& refused = std::get<Refused>(outcome.answer);
       Refusal refusal = refusal_from(refused, holders_from(refused.holds, record.now));
-      // No message is lost while its connection lives, and what polls sees the record itself.
+      // A connection loses no messages while it is open, and polling reads the record itself.
       refusal.longest_sleep_near_head = milliseconds::max();
       answer = std::move(refusal);
     }
-    // A grant rests on a write of its own: an earlier one of the same token may have been undone.
+    // A grant needs a write of its own: an earlier write of the same token may have been undone.
     return granted != nullptr;
   });
   unanswered_.erase(asked);
@@ -226,14 +226,15 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
       own->backing.mailbox = wake_address(channel_, backend_->connection_id());
     }
     renewed = {Grant{own->fence, Lease{*outcome.answer, {}}, true, own->limit}};
-    // A lease of the place is renewed by the place.
+    // With CasLeases the engine renews the lease, so no write is needed.
     return leases_ == nullptr;
   };
   std::optional<Snapshot> seen;
   try {
     seen = change(how, renew_in);
   } catch (const Error& error) {
-    // The lease that holds was renewed beside the read. A full place takes no news for others.
+    // The lease of the hold was renewed together with the read. Only the write failed, because the
+    // engine is full.
     const bool is_renewed = lives && held_before && attached == life->lease.id;
     if (!is_renewed || error.cause() != Cause::out_of_memory) throw;
   }
@@ -259,7 +260,8 @@ void CasStore::suspend(Suspension why) {
   backend_->close();
 }
 
-/// If waiters are to see that this holder departs, a read on a connection that they can watch.
+/// If waiters watch for this holder's departure: reads the record on a connection that they can
+/// watch.
 std::optional<Snapshot> CasStore::read_for_waiters(const LockKey& key,
                                                    const CallOptions& call_options) {
   if (!backend_->has_departures()) return std::nullopt;
@@ -272,10 +274,10 @@ std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode m
   const auto known = own_.find(claim.key);
   if (known == own_.end()) return std::nullopt;
   Snapshot over = known->second;
-  // Whether those in its queue still live only a read tells, or a write to a life that has ended.
+  // Only a read, or a write to a life that has ended, shows whether the waiters still live.
   if (has_waiters(over) && !leases_) return std::nullopt;
-  // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
-  // seem to be later than it is, and another's lease over, or the own --min-hold.
+  // The clock was read later than `sent`, by a round trip or by a stall of the server. The estimate
+  // may therefore be too late, and another's lease, or our own --min-hold, may seem to be over.
   if (others_hold(over)) return std::nullopt;
   const bool floor_counts = claim.floor > milliseconds(0) && mode != ReleaseMode::ignore_floor;
   if (floor_counts && !leases_) return std::nullopt;
@@ -314,7 +316,7 @@ void CasStore::sweep_sometimes(const LockKey& key, const CallOptions& call_optio
   if (once_in(releases_per_sweep)) sweep(lock_record({}), lock_record(key), call_options);
 }
 
-/// A courtesy to the place: that it fails does not change the answer.
+/// Sweeping only saves resources: a failure does not change the answer.
 void CasStore::sweep(const std::string& prefix, const std::string& after,
                      const CallOptions& call_options) {
   try {
@@ -340,7 +342,7 @@ std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fen
              evicted = holders_from(meant, record.now);
              return !meant.empty();
            }
-           // The write before may be done, and the key have another holder by now.
+           // The earlier write may have been done, and the key may have another holder by now.
            bool any = false;
            for (const HoldEntry& hold : meant) any = !force(record, hold.fence).empty() || any;
            return any;
@@ -360,7 +362,7 @@ Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// The wake-up that a message means for this claim; nothing if it was meant for an earlier one.
+/// Returns the wake-up that a message means for this claim; nothing if it was for an earlier claim.
 std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& claim) const {
   const auto kind = take_until(message, ' ');
   if (take_until(message, ' ') != message_tag(claim.token)) return std::nullopt;

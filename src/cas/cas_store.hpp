@@ -19,13 +19,13 @@
 namespace dlock {
 
 /// Locks, latches and fence registers as records of a CasBackend. Every request reads the record,
-/// applies the rule, and writes the record back over the version that it read; if another client
-/// was faster, it begins again with what that one wrote. One thread uses it at a time.
+/// applies the rule, and writes the record back over the version that it read. If another client
+/// was faster, it starts again from the new version. One thread uses it at a time.
 class CasStore final : public Store, public FenceRegister, public Latches {
  public:
   /// The names of all records begin with `prefix`.
   CasStore(std::unique_ptr<CasBackend> backend, std::string prefix);
-  /// Waiters of this store end here, if the place would not see that they do.
+  /// Ends the lives of this store's waiters, because their leases would outlive the process.
   ~CasStore() override;
   CasStore(const CasStore&) = delete;
   CasStore& operator=(const CasStore&) = delete;
@@ -39,8 +39,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  /// Closes the connection: both sides of a fork would write to it. At rest it stays open while
-  /// waiters wait for this client to depart.
+  /// Closes the connection, because both sides of a fork would write to it. While the holder rests,
+  /// it stays open if waiters watch for this client's departure.
   void suspend(Suspension why) override;
   std::string name() const override { return backend_->name(); }
 
@@ -59,30 +59,30 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   /// The leases of this store's own entry in a record.
   struct OwnLife {
     PlaceLease lease{};
-    std::int64_t replaced = 0;  ///< the lease before this one; the life may be attached to it yet
+    std::int64_t replaced = 0;  ///< the previous lease; the life may still be attached to it
     PlaceLease min_hold{};
     bool waits = false;
   };
-  /// How a record is to be changed.
+  /// One change of a record.
   struct Change {
     const LockKey& key;
     const Token& self;
-    std::string channel{};           ///< to listen to from before the first read; or none
+    std::string channel{};           ///< to listen to from before the first read; empty: none
     std::optional<Snapshot> over{};  ///< begin with this instead of a read
-    bool departs = false;            ///< as Update has it
-    OwnLife* life = nullptr;         ///< of `self`: begun or renewed beside the first read
-    bool names_connection = false;   ///< as Update has it
+    bool departs = false;            ///< as in Update
+    OwnLife* life = nullptr;         ///< of `self`: begun or renewed together with the first read
+    bool names_connection = false;   ///< as in Update
     CallOptions call_options;
   };
-  /// One try: `unsure` if an earlier try of the same change may have counted. True if the record
-  /// must be written although it stays as it is.
+  /// Applies the change to the record. `unsure`: an earlier write of the same change may have been
+  /// done. Returns true if the record must be written even if it is unchanged.
   using Try = std::function<bool(OpenRecord& record, bool unsure)>;
 
-  /// Tries until a write counts, or none is needed; the record as it is then, with clock and `sent`
-  /// of the read that the last try began with.
+  /// Tries until a write succeeds, or none is needed. Returns the record after that, with the clock
+  /// and `sent` of the last read.
   Snapshot change(const Change& how, const Try& attempt);
   void check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const;
-  /// The same for any record: `text` makes the new one from what was read, or nothing.
+  /// The same for any record: `make` returns the new content, or nothing to leave the record.
   Snapshot rewrite(const std::string& name, const std::string& channel, Snapshot seen,
                    const CallOptions& call_options,
                    const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make);
@@ -102,7 +102,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   void take_lease(OwnLife& life, const PlaceLease& granted);
   std::optional<Snapshot> adopt_lease(const LockKey& key, const Token& token, OwnLife& life,
                                       const CallOptions& call_options);
-  /// The lease of a grant, by the place's clock as `seen` has it or by its life.
+  /// The lease of a grant: by the engine's clock in `seen`, or by the lease of its life.
   Lease lease_from(const Snapshot& seen, milliseconds length, const OwnLife* life) const;
   enum class LifeEnd { gone, for_certain, evicted };
   void end_lives(const Asked& asked, std::int64_t attached, LifeEnd why,
@@ -116,8 +116,9 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   Wake poll(const Claim& claim, Deadline until, int cancel_fd);
   struct ToWatch {
-    Watched client{};  ///< without a channel: there is none to watch
-    /// The lock may be handed over and the client not depart: then looks at the record as well.
+    Watched client{};  ///< empty channel: there is no client to watch
+    /// When to read the record as well: the lock may be handed over without this client's
+    /// departure.
     std::optional<milliseconds> look_after{};
   };
   ToWatch to_watch(const Claim& claim, const Snapshot& seen, const std::string& in_vain) const;
@@ -136,14 +137,14 @@ class CasStore final : public Store, public FenceRegister, public Latches {
                             const CallOptions& call_options);
 
   std::unique_ptr<CasBackend> backend_;
-  CasLeases* const leases_;  ///< of the backend; null: it has a clock
+  CasLeases* const leases_;  ///< of the backend; null: the engine has a clock
   const std::string prefix_;
-  std::string channel_;              ///< of this store's waiters; another after each departure
-  std::set<Asked> unanswered_;       ///< acquires whose write may yet come
-  std::map<LockKey, Snapshot> own_;  ///< as this store wrote them last
-  std::map<Asked, OwnLife> lives_;   ///< as far as this store has begun or renewed them
-  std::vector<std::int64_t> spare_;  ///< leases that nothing is attached to any more
-  Snapshot last_answer_;             ///< to a waiter: dates messages, and tells who is before it
+  std::string channel_;              ///< of this store's waiters; a new one after each departure
+  std::set<Asked> unanswered_;       ///< acquires whose write may still be done
+  std::map<LockKey, Snapshot> own_;  ///< the records as this store last wrote them
+  std::map<Asked, OwnLife> lives_;   ///< those that this store has begun or renewed
+  std::vector<std::int64_t> spare_;  ///< leases without lives, to be revoked
+  Snapshot last_answer_;             ///< to a waiter; dates messages, and names the one before it
 };
 
 }  // namespace dlock

@@ -12,14 +12,14 @@
 namespace dlock {
 namespace {
 
-/// A waiter that nobody can see is taken for dead after this time without a request.
+/// A waiter whose connection others cannot see counts as dead after this time without a request.
 constexpr std::chrono::seconds longest_silence{180};
-/// How long a record outlives its last hold, so that fences grow even if the clock steps back.
+/// A record outlives its last hold by this time, so that fences grow even if the clock steps back.
 constexpr std::chrono::hours fence_memory{24 * 7};
-/// How long a record without any grant stays, so that late requests find it.
+/// A record without any grant stays this long, so that late requests find it.
 constexpr std::chrono::seconds bare_record_life{60};
 
-/// Waiters look so often whether the holder is still connected, once its lease has ended.
+/// After a lease has expired, waiters check this often whether the holder is still connected.
 constexpr milliseconds pause_between_looks{1000};
 
 constexpr char before_id = '.';
@@ -93,7 +93,7 @@ void OpenRecord::drop_dead_waiters() {
   });
 }
 
-/// A clock that has leapt ahead takes no lock from a holder that is still connected.
+/// Keeps the holds of connected holders, so that a clock that jumps ahead ends none of them.
 void OpenRecord::extend_by_connections() {
   for (HoldEntry& hold : table.holds) {
     const bool connected = seen_.holding.contains(connection_in(hold.backing.mailbox));
@@ -102,8 +102,8 @@ void OpenRecord::extend_by_connections() {
   }
 }
 
-/// Who lives is what the lives say. The times of the table become such that the rule, which goes by
-/// them, says the same.
+/// The lives say which entries are valid. This sets the times in the table so that the rule, which
+/// decides by times, comes to the same result.
 void OpenRecord::take_lives() {
   for (HoldEntry& hold : table.holds) end_by_life(hold);
   std::erase_if(table.queue, [&](WaiterEntry& waiter) {
@@ -155,7 +155,7 @@ bool OpenRecord::lives_unseen(const WaiterEntry& waiter) const {
 
 milliseconds OpenRecord::provisional_lease() const {
   if (seen_.lives) return milliseconds::max();
-  // Those that are let in together confirm one after another, as each rewrites the record.
+  // Waiters that are granted together confirm one after another, because each rewrites the record.
   constexpr milliseconds turn{100};
   const auto crowd = std::count_if(before_.queue.begin(), before_.queue.end(),
                                    [](const auto& each) { return each.limit != exclusive; });
@@ -194,7 +194,7 @@ bool OpenRecord::changed() const {
 Update OpenRecord::update() const {
   Update update{record_text(key_, table), now.lease_clock + bare_record_life, wakeups_};
   if (table.last_fence.value != 0) update.ends = now.lease_clock + fence_memory;
-  // Else an older waiter for the latest could come back, and find nobody newer.
+  // With a `latest` in the record, an older waiter could come back and must find the newer one.
   const bool is_vacant = table.holds.empty() && table.queue.empty() && !table.latest;
   if (is_vacant) update.vacant_after = table.last_fence;
   for (const HoldEntry& hold : table.holds) {
@@ -204,7 +204,7 @@ Update OpenRecord::update() const {
   if (!seen_.lives) return update;
   update.ended_lives = lives_without_entry();
   if (!update.wakeups.empty()) keep_lives_of_holds(update.ended_lives);
-  // The end of its life wakes a waiter as well, and nothing can be written to it then.
+  // The end of its life wakes a waiter, too, and a life that has ended takes no messages.
   std::erase_if(update.wakeups, [&](const Wakeup& wakeup) {
     const auto& ended = update.ended_lives;
     return std::find(ended.begin(), ended.end(), wakeup.channel) != ended.end();
@@ -212,8 +212,8 @@ Update OpenRecord::update() const {
   return update;
 }
 
-/// The waiter that is handed a lock watches the life of the one before it, too, and had better get
-/// the message first: that life ends with its lease.
+/// Leaves the lives of holds to expire with their leases: a waiter that is handed the lock also
+/// watches the holder's life, and should get the message first.
 void OpenRecord::keep_lives_of_holds(std::vector<std::string>& ended) const {
   std::erase_if(ended, [&](const std::string& life) {
     return std::any_of(before_.holds.begin(), before_.holds.end(), [&](const HoldEntry& hold) {

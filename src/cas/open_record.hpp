@@ -8,32 +8,33 @@
 
 namespace dlock {
 
-/// The table of a key between the read of its record and the write over it: brought up to date with
-/// the waiters that live, and with a notifier that collects messages for the write to send.
+/// The table of a key between the read of its record and the write over it. It is updated with the
+/// state of its waiters, and its notifier collects the messages for the write to send.
 class OpenRecord final : public WaiterNotifier {
  public:
-  /// `self`: the token that asks. Throws Error{wrong_data} if the record holds anything but the
-  /// table of this key; `where` names the place.
+  /// `self` is the token that asks. Throws Error{wrong_data} if the record holds anything but the
+  /// table of this key; `where` names the engine.
   OpenRecord(const LockKey& key, const Token& self, const Snapshot& seen, const std::string& where);
 
   LockTable table;
   const Now now;
 
   bool wake(const WaiterEntry& waiter, const Message& message) override;
-  /// Where lives decide, no hold ends before its life.
+  /// Unlimited with lives, because no hold ends before its life.
   milliseconds provisional_lease() const override;
 
-  /// Ends the work for the queue that `more` says is left.
+  /// Finishes the queue's work; `more` says whether some is left.
   void finish(bool more);
-  /// Whether the table differs from the record by more than signs of life that others can see.
+  /// Whether the table differs from the record by more than signs of life that others can see
+  /// anyway.
   bool changed() const;
   Update update() const;
-  /// Whether the token held already in the record that was read, and had confirmed that.
+  /// Whether the token had a confirmed hold in the record that was read.
   bool held_before(const Token& token) const;
-  /// The request adds this entry for its token to the record that was read.
+  /// The entry that the request adds for its token to the record that was read.
   enum class Added { nothing, hold, waiter };
   Added added() const;
-  /// Of the life of a token in the record that was read; 0: it has none.
+  /// The lease of the token's life in the record that was read; 0: it has no life.
   std::int64_t lease_of(const Token& token) const;
 
  private:
@@ -53,17 +54,18 @@ class OpenRecord final : public WaiterNotifier {
   std::vector<Wakeup> wakeups_;
 };
 
-/// Where a waiter on connection `id` listens, as its entry names it; empty if it hears nothing.
+/// The address in a waiter's entry: its channel and its connection `id`; empty if it receives no
+/// messages.
 std::string wake_address(const std::string& channel, const std::string& id);
 
 /// The channel and the connection in such an address.
 std::string channel_in(const std::string& address);
 std::string connection_in(const std::string& address);
 
-/// How a message names the waiter it is for: a token itself must not show.
+/// Identifies the waiter in a message without revealing its token.
 std::string message_tag(const Token& token);
 
-/// The lives of an entry: for its waiting and holding, and for its min-hold.
+/// The names of an entry's lives: one for waiting and holding, one for its min-hold.
 std::string life_name(const Token& token);
 std::string min_hold_life_name(const Token& token);
 

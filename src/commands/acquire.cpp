@@ -19,14 +19,15 @@
 namespace dlock {
 namespace {
 
-/// The process that called dlock. Outside of the container it has no pid here, so that dlock stands
-/// for it: the parent of a container's first process, or of one that was put into a container.
+/// The process that called dlock. If that process is outside of dlock's pid namespace, it has no
+/// pid here, and dlock itself is used instead: in the first process of a container, or in one that
+/// was started in a container from outside.
 pid_t calling_process() {
   const pid_t parent = getppid();
   return parent == 0 ? getpid() : parent;
 }
 
-/// What others will see is the script: dlock itself is gone in a moment, or in the background.
+/// Other clients see the script as the holder, because dlock itself ends or goes to the background.
 Who script_as_seen(pid_t pid, const std::string& label) {
   Who who = this_process(command_name(pid), label);
   who.pid = pid;
@@ -86,9 +87,9 @@ std::optional<WatchedProcess> Acquire::script_of(const AcquireSettings& settings
   }
 }
 
-/// A request of this process that is still under way would take the key for nobody after `dlock
-/// release`, which knows nothing of it. So the owner enters once more, with another token, and the
-/// one of that request is given back here.
+/// A request of this process that is still under way could take the key after `dlock release`,
+/// which does not know of it, and nobody would use that hold. The owner therefore acquires again
+/// with another token, and the first token is released here.
 LockAcquirer::Result Acquire::acquire() {
   constexpr int most_tries = 3;
   auto result = acquiring_.acquire();
@@ -111,7 +112,7 @@ LockAcquirer::Result Acquire::enter_once_more(LockAcquirer::Result before) {
     throw;
   }
   if (give_all_back(before.held) || again.held.empty()) return again;
-  // A lock that is held twice outlasts a release by one of its tokens.
+  // If both tokens hold the lock, a release by one token does not free it.
   give_all_back(again.held);
   throw Error(ErrorKind::unavailable, acquiring_.store().name() +
                                           " did not say that it released an earlier request: no "
@@ -174,9 +175,9 @@ int Acquire::start_attach_daemon(const std::vector<Held>& held) {
   }
 }
 
-/// Where dlock stood still before it read the answer, the lease may be nearly over by now, or the
-/// lock another's: a lease of which less than two thirds are left is renewed. An attach daemon does
-/// so itself.
+/// Renews a lease with less than two thirds of its ttl left: if dlock was suspended before it read
+/// the answer, the lease may be nearly over, or another client may hold the lock. An attach daemon
+/// does this itself.
 std::optional<std::string> Acquire::lost_meanwhile(const std::vector<Held>& held) {
   try {
     HeldLocks holding(acquiring_.store(), held, log_);
@@ -197,15 +198,15 @@ void Acquire::die_if_told(const std::vector<Held>& held) {
   }
 }
 
-/// Whether the engine, or the daemon, has answered for all.
+/// Returns whether the engine has answered for all locks; a daemon releases them itself.
 bool Acquire::give_all_back(const std::vector<Held>& held) {
   if (!daemon_) return release_all(acquiring_.store(), held, time_to_give_back);
   daemon_->dismiss();
   return true;
 }
 
-/// 75, as for all who did not come to hold it: a shell that had wanted the lock has gone, but it is
-/// not always the one that called.
+/// Exits with 75, as for every lock that was not acquired: the process of --attach has ended, but
+/// the caller may be another one and read the exit code.
 int Acquire::abandoned() {
   log_.notice("not acquired: process " + std::to_string(script_->pid()) + " has ended");
   return static_cast<int>(ExitCode::not_acquired);

@@ -6,9 +6,9 @@
 
 namespace dlock {
 
-/// One function a command: each does what `settings` says and returns what dlock exits with.
-/// Trouble is thrown as Error, for main to tell. Those of run, acquire, latch and guard may end the
-/// process by a signal instead, as their user would expect of the signal.
+/// One function for each command: it does what `settings` say and returns dlock's exit code. It
+/// throws Error, which main reports. run, acquire, latch and guard may instead end the process by a
+/// signal that they got.
 int carry_out(const RunSettings& settings, const Log& log);
 int carry_out(const AcquireSettings& settings, const Log& log);
 int carry_out(const RenewSettings& settings, const Log& log);
@@ -18,8 +18,7 @@ int carry_out(const LatchSettings& settings, const Log& log);
 int carry_out(const DoctorSettings& settings, const Log& log);
 int carry_out(const GuardSettings& settings, const Log& log);
 
-/// Writes the --metrics and to the --status-fd of a `run` that `error` in its settings kept from
-/// being run.
+/// Writes the --metrics file and the --status-fd of a `run` whose settings are invalid (`error`).
 void report_unusable_settings(const CommandLine& line, const Error& error);
 
 }  // namespace dlock

@@ -85,7 +85,7 @@ struct AclLines {
   }
 };
 
-/// A store creates its table before it reads a record, unless the table is there.
+/// Creates the table of a database: a store does so before it reads its first record.
 int create_table(const DoctorSettings& settings) {
   const auto* database = std::get_if<SqlTarget>(&settings.server);
   if (database == nullptr) {

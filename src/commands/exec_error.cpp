@@ -13,7 +13,7 @@ NotStarted not_started(const std::string& name, int error) {
   const bool missing = error == ENOENT;
   const bool searched = missing && !name.empty() && name.find('/') == std::string::npos;
   const bool shell_line = missing && name.find(' ') != std::string::npos;
-  // execve(2): then the interpreter of its first line is missing.
+  // ENOENT for a file that exists: the interpreter in its first line is missing (execve(2)).
   const bool is_there = missing && !searched && access(name.c_str(), F_OK) == 0;
   return {
       "cannot run \"" + escaped(name) + "\": " + std::strerror(error) +

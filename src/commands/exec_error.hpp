@@ -6,13 +6,13 @@
 
 namespace dlock {
 
-/// Why COMMAND could not be executed, for people, and what dlock exits with then.
+/// Why COMMAND could not be executed, for people, and dlock's exit code for that.
 struct NotStarted {
   std::string reason;
   ExitCode exit_code;
 };
 
-/// `name`: argv[0] of COMMAND; `error`: what exec failed with.
+/// `name` is argv[0] of COMMAND, `error` the errno of exec.
 NotStarted not_started(const std::string& name, int error);
 
 }  // namespace dlock

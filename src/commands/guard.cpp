@@ -16,7 +16,7 @@ std::string resource_name(const GuardSettings& settings) {
   return escaped(settings.state ? *settings.state : settings.state_key->text);
 }
 
-/// Locked; nothing where servers remember.
+/// Opens and locks the file of the register; returns nothing if servers store the fence.
 std::optional<FenceFile> open_fence_file(const GuardSettings& settings, const Log& log) {
   const auto waiting = [&] {
     log.notice("waiting: " + resource_name(settings) + " is locked by another command's guard");
@@ -42,11 +42,12 @@ int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals)
   return end.exit_code.value();
 }
 
-/// In etcd and ZooKeeper fences count changes, elsewhere the microseconds since 1970.
+/// A hint if the fence seems to come from another engine. Fences of etcd and ZooKeeper count
+/// changes, other fences are microseconds since 1970.
 std::string of_another_engine(Fence fence, Fence largest) {
   constexpr std::int64_t least_of_a_clock = 1'000'000'000'000'000;  // in 2001
   constexpr std::int64_t most_of_changes = 100'000'000'000;
-  // Those that people choose for trials are as small as they are.
+  // Fences that people type for a trial are small as well.
   const bool counts_changes = fence.value > 0 && fence.value < most_of_changes;
   if (largest.value < least_of_a_clock || !counts_changes) return "";
   return " (after a move of the locks to etcd or ZooKeeper, whose fences are smaller, begin with a "
@@ -59,8 +60,7 @@ std::string of_another_engine(Fence fence, Fence largest) {
 int carry_out(const GuardSettings& settings, const Log& log) {
   const Fence fence = settings.fence;
   Fence largest = fence;
-  // Up to here a signal ends dlock as it would end any program: nothing is held, and what is
-  // recorded may stay.
+  // Until here a signal may end dlock: nothing is held, and a recorded fence does no harm.
   std::optional<FenceFile> file = open_fence_file(settings, log);
   if (!file) {
     largest = open_fence_register(settings)->record_max(*settings.state_key, fence, short_call());

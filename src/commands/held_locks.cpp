@@ -16,7 +16,7 @@ namespace {
 
 constexpr milliseconds longest_release{2000};
 
-/// The lease of a lock that was only told of is short: a third of it is for the child to end in.
+/// A lock that was handed over by a message has a short lease; the child gets a third of it to end.
 milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
 
 constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopped";
@@ -24,7 +24,7 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 
 }  // namespace
 
-/// Tells the supervisor the renewer's fd and deadline, where leases are renewed.
+/// Reports the renewer's fd and deadlines to the supervisor, for holds with leases.
 class HeldLocks::LeaseMonitor final : public StopSource {
  public:
   LeaseMonitor(HeldLocks& holding, milliseconds unconfirmed_grace)
@@ -38,7 +38,7 @@ class HeldLocks::LeaseMonitor final : public StopSource {
     return renewer_.lost();
   }
   void keep_by_itself() const override {
-    // A server that answers during the grace makes the renewer forget why the command is stopped.
+    // Stored now: if a server answers during the grace, the renewer forgets the loss.
     holding_.loss_ = renewer_.loss();
     renewer_.start_to_stay();
   }
@@ -59,8 +59,8 @@ void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margi
   if (takes_a_line(STDERR_FILENO)) tell_margin(holding_.log_, key, margin);
 }
 
-/// The same where the holds live with this process: they end early only if somebody evicts them,
-/// which the engine tells, or if their files are removed.
+/// The same for holds that live with this process. They end early only if they are evicted, which
+/// the engine reports, or if their files are removed.
 class HeldLocks::Listening final : public StopSource {
  public:
   explicit Listening(HeldLocks& holding) : holding_(holding) {}
@@ -191,7 +191,7 @@ void HeldLocks::stop_keeping(bool lost) {
   for (const Held& held : held_) {
     if (!lost || loss_) return;
     const auto& [length, end] = held.grant.lease;
-    // A renewal begins with two thirds of the lease left, unless dlock was stopped then.
+    // A renewal starts with two thirds of the lease left, unless dlock was stopped at that time.
     if (held.failing_since && *held.failing_since < end - length / 3) {
       loss_ =
           Loss{held.claim.key, false, true,
@@ -204,7 +204,8 @@ void HeldLocks::stop_keeping(bool lost) {
 
 std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
   if (needs_renewal()) return "and ends with its lease";
-  // Such a process may hide its environment, and have left the process group of COMMAND.
+  // A survivor may hide its environment and have left the process group of COMMAND, so its own
+  // group is recorded.
   const pid_t group = survivors.front().group;
   bool held = true;
   for (const Held& each : held_) {
@@ -216,7 +217,7 @@ std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
 
 HeldLocks::GivenBack HeldLocks::give_back(ReleaseMode mode) {
   auto worst = GivenBack::all;
-  // Said when all have been given back: a line that nobody reads must not keep the next lock.
+  // Reported after all releases: a blocked stderr must not delay the next release.
   std::vector<std::string> troubles;
   for (const Held& held : held_) worst = std::max(worst, give_back(held, mode, troubles));
   for (const std::string& trouble : troubles) log_.error(trouble);

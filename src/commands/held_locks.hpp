@@ -13,53 +13,53 @@
 
 namespace dlock {
 
-/// The locks `run` holds while its command runs: keeps them, tells the supervisor when they are
-/// lost, and gives them back.
+/// The locks that `run` holds while its command runs. It renews them, tells the supervisor if one
+/// is lost, and releases them.
 class HeldLocks {
  public:
   HeldLocks(Store& store, std::vector<Held> held, const Log& log);
   ~HeldLocks();
 
   bool needs_renewal() const;
-  /// Just before the command's process is made: false if the leases no longer last for it to be
-  /// stopped in time, or a hold has gone.
+  /// Called just before the command's process is created. Returns false if a hold is lost, or if a
+  /// lease is too short to stop the command in time.
   bool ready_to_start(milliseconds grace);
-  /// Only where nothing needs renewal: false if a hold has gone.
+  /// Records the command's process group in holds without a lease; returns false if a hold is lost.
   bool command_started(pid_t group);
-  /// Begins to renew, where leases need it, and to listen where they do not. Called once the
-  /// command's process exists, so that the fork happens in a process of one thread.
-  /// `command` is that process, which others see; `safe_until` as in LeaseRenewer.
+  /// Starts to renew leases, or to watch holds without one. Called once the command's process
+  /// exists, so that dlock forks with a single thread. `command` is that process, which other
+  /// clients see; `safe_until` as in LeaseRenewer.
   void keep(pid_t command, std::atomic<BootClock::rep>* safe_until = nullptr);
-  /// Until then all holds are ours as things stand; before keep().
+  /// No lease expires before this moment; to be used before keep().
   Deadline granted_until() const;
   void renew_now();
-  /// What becomes of the locks while dlock is stopped (^Z).
+  /// The message about the locks when dlock is stopped (^Z).
   std::string stop_text() const;
-  /// Null where nothing can be lost.
+  /// Null before keep() and after stop_keeping().
   const StopSource* stop_source() const;
   std::string loss_text() const;
-  /// The renewer or the server has reported the loss of a hold; after stop_keeping().
+  /// True if the renewer or the server has reported a loss; valid after stop_keeping().
   bool is_lost() const { return loss_ && loss_->final; }
-  /// Who took a hold away, where that is known; after stop_keeping().
+  /// The client that evicted a hold, if known; valid after stop_keeping().
   std::optional<Who> evicted_by() const;
 
-  /// `lost`: a loss was noticed, by the renewer or by the clock.
+  /// `lost`: the renewer or a deadline has shown a loss.
   void stop_keeping(bool lost);
 
-  /// In place of give_back(), when these live on and dlock ends: tells until when the key stays
-  /// taken.
+  /// Replaces give_back() if `survivors` outlive dlock: records their process group, and returns
+  /// the text that says how long the key stays taken.
   std::string outlive_by(const std::vector<Survivor>& survivors);
 
   enum class GivenBack { all, was_lost, unknown };
-  /// After stop_keeping(). Repeats until answered, at most until the leases end or 2 s; tells what
-  /// came of it unless all went well.
+  /// Releases the locks; to be called after stop_keeping(). Repeats until answered, until the
+  /// leases expire, or for 2 s, and reports everything except full success.
   GivenBack give_back(ReleaseMode mode);
 
  private:
   class LeaseMonitor;
   class Listening;
 
-  /// Asks for all holds; nothing if one could not be asked for.
+  /// Checks all holds; returns nothing if one could not be checked.
   std::optional<bool> is_evicted();
   void lost(const Claim& claim, const std::optional<Who>& evicted_by);
 

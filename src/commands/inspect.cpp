@@ -17,7 +17,7 @@ std::string report(const InspectSettings& settings, const std::vector<KeyState>&
   if (settings.metrics) return inspect_metrics(states);
   if (!settings.json) {
     const Screen screen = screen_at(STDOUT_FILENO);
-    // A program that reads a pipe counts lines.
+    // Programs count the lines of a pipe, so an empty list prints nothing there.
     if (states.empty() && screen.is_terminal) return "no locks\n";
     return inspect_text(settings, states, screen);
   }
@@ -26,7 +26,7 @@ std::string report(const InspectSettings& settings, const std::vector<KeyState>&
   return text;
 }
 
-/// dlock's own locks first, and then those of other libraries.
+/// Lists dlock's own locks first, then those of other libraries.
 std::vector<KindRow> rows_of_all_kinds(const InspectSettings& settings, const Log& log) {
   std::vector<KindRow> rows;
   const StorePtr store = open_store(settings, log);

@@ -135,11 +135,11 @@ std::string Latch::opened_text(const LatchState& state) const {
          std::to_string(state.count) + " have arrived";
 }
 
-/// Stops or dies of what has come.
+/// Stops or ends dlock by the signals that have arrived.
 void Latch::heed(Signals& signals) {
   while (const auto event = signals.take()) {
     if (ends_waiting(event->number)) {
-      // Dying runs no destructor, and an engine may have files to remove.
+      // Dying by a signal runs no destructor, and an engine may have files to remove.
       latches_.reset();
       die_of(event->number);
     }

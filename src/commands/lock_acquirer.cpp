@@ -31,7 +31,8 @@ milliseconds age_of(const ProcessStat& stat) {
   return passed_since(later(Deadline{}, started));
 }
 
-/// Process 1 started all others, and waits for none of them in particular.
+/// The processes above dlock, without process 1: it started all others, but waits for none in
+/// particular.
 std::vector<Ancestor> ancestors() {
   constexpr std::size_t deepest = 100;
   std::vector<Ancestor> above;
@@ -43,16 +44,16 @@ std::vector<Ancestor> ancestors() {
   return above;
 }
 
-/// Two containers may have one host name and the same pids: who is younger than the hold, as far as
-/// ticks and two clocks can tell, is another process than the holder.
+/// Two containers may have the same host name and the same pids. A process that is younger than the
+/// hold, within the error of ticks and two clocks, is not the holder.
 bool may_be_holder(const Ancestor& ancestor, const Holder& holder) {
   constexpr milliseconds inaccuracy{1000};
   return ancestor.pid == holder.who.pid && ancestor.age >= holder.held - inaccuracy;
 }
 
-/// The end of the sentence about a refusal, where a holder is a process that started this one (a
-/// script after `acquire`, a `run` around us whose DLOCK_OWNER was lost): it may never release
-/// while it waits for us. Empty if none is.
+/// The end of the refusal message if a holder is a process that started this one: a script after
+/// `acquire`, or an outer `run` whose DLOCK_OWNER was lost. It may wait for us and never release.
+/// Empty if there is none.
 std::string deadlock_text(const Refusal& refusal) {
   if (refusal.why != Refusal::Reason::held) return "";
   const std::string host = this_process("", "").host;
@@ -78,7 +79,7 @@ class WaitReporter final : public AcquireListener {
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
     if (on_waiting_) on_waiting_(key, refusal);
-    // The line of a terminal says the same; a job in the background has none until `fg`.
+    // The status line of a terminal says the same, but a background job shows none until `fg`.
     const std::string deadlock = deadlock_text(refusal);
     const bool needs_words = refusal.unordered || !deadlock.empty();
     if (line_ == nullptr || needs_words || !in_foreground(STDERR_FILENO)) {
@@ -98,7 +99,7 @@ class WaitReporter final : public AcquireListener {
     tell(server_lost_text(why, "waiting"), true);
   }
   void server_back(milliseconds away) override { tell(server_back_text(away, "waiting"), false); }
-  /// From here on the terminal is others'.
+  /// Ends the line: from here on the terminal belongs to other output.
   void hush() {
     if (line_ != nullptr) line_->end();
     lines_.end();
@@ -126,10 +127,10 @@ class WaitReporter final : public AcquireListener {
   }
 
   const Log& log_;
-  WaitStatus* line_;  ///< null where nobody would see it
-  WaitLog lines_;     ///< silent where somebody does
+  WaitStatus* line_;  ///< null if no terminal shows it
+  WaitLog lines_;     ///< silent if a terminal shows `line_`
   const LockAcquirer::OnWaiting& on_waiting_;
-  LockKey key_;  ///< that is waited for
+  LockKey key_;  ///< the key that is waited for
 };
 
 }  // namespace
@@ -153,7 +154,8 @@ std::vector<Claim> LockAcquirer::claims() const {
   return claims;
 }
 
-/// A reader is refused because of the writer in the queue, not of the readers that hold the key.
+/// Names the waiter ahead in a refusal. A reader is refused because of a queued writer, not because
+/// of the readers that hold the key.
 void LockAcquirer::name_waiter_ahead(const LockKey& key, Refusal& refusal) {
   const auto all = static_cast<std::int64_t>(refusal.holders) + 1;
   const bool has_room = settings_.limit.admits(all) &&
@@ -165,7 +167,7 @@ void LockAcquirer::name_waiter_ahead(const LockKey& key, Refusal& refusal) {
     const auto& waiters = states.at(0).waiters;
     refusal.behind = waiters.at(std::min(refusal.ahead, waiters.size()) - 1).who;
   } catch (const std::exception&) {
-    // The refusal says enough without it.
+    // The refusal is reported without the name.
   }
 }
 

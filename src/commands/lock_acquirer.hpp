@@ -12,17 +12,17 @@
 
 namespace dlock {
 
-/// What `run` and `acquire` have in common: from settings to locks held, with what is to be told on
-/// the way, and signals that end the waiting.
+/// The common part of `run` and `acquire`: it goes from the settings to held locks, reports the
+/// wait, and ends it on a signal.
 class LockAcquirer {
  public:
-  /// The terms in which the commands differ.
+  /// The options in which the two commands differ.
   struct Terms {
-    Who who;  ///< what others will see
+    Who who;  ///< the holder that other clients see
     Liveness upkeep;
-    int abandon_fd = -1;  ///< becomes readable when nobody needs the lock any more; -1: never
+    int abandon_fd = -1;  ///< readable when the lock is no longer needed; -1: never
     milliseconds min_hold{0};
-    bool unconfirmed = false;  ///< as AcquireTerms has it
+    bool unconfirmed = false;  ///< as in AcquireTerms
   };
   LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Terms terms);
 
@@ -31,27 +31,27 @@ class LockAcquirer {
   void on_waiting(OnWaiting call) { on_waiting_ = std::move(call); }
 
   struct Result {
-    std::vector<Held> held;  ///< in byte order of the keys; empty if not had
+    std::vector<Held> held;  ///< in byte order of the keys; empty if not acquired
     std::optional<GaveUp> gave_up;
-    std::optional<int> signal;  ///< the signal that ended the waiting
-    bool abandoned = false;     ///< abandon_fd did
+    std::optional<int> signal;  ///< the signal that ended the wait
+    bool abandoned = false;     ///< abandon_fd ended the wait
     milliseconds waited{0};
   };
-  /// Acquires once; a stop (^Z) meanwhile leaves the queue and begins again when continued. `-w`
-  /// counts from the first call.
+  /// Acquires once. A stop (^Z) during the wait leaves the queue; once continued, it queues again.
+  /// `-w` counts from the first call.
   Result acquire();
 
-  /// Since the first acquire(), if it has begun.
+  /// The time since the first acquire(); zero before it.
   milliseconds waited() const { return begun_ ? passed_since(*begun_) : milliseconds(0); }
 
   Store& store() { return *store_; }
-  /// A forked child that goes on with it takes it from here.
+  /// A forked child that keeps using the store moves it out of here.
   StorePtr& store_ptr() { return store_; }
   const Owner& owner() const { return owner_; }
-  /// The fences of `held`, in the order the user named the keys.
+  /// The fences of `held`, in the order in which the user named the keys.
   std::vector<LockFence> fences(const std::vector<Held>& held) const;
-  /// As the function of this name, but closes the store first: dying runs no destructor, and a
-  /// store may have files to remove.
+  /// Closes the store, then calls dlock::die_of(): dying runs no destructor, and a store may have
+  /// files to remove.
   [[noreturn]] void die_of(int signal);
 
  private:
@@ -65,21 +65,20 @@ class LockAcquirer {
   Owner owner_;
   StorePtr store_;
   OnWaiting on_waiting_;
-  std::optional<Deadline> begun_;  ///< the first acquire()
+  std::optional<Deadline> begun_;  ///< the start of the first acquire()
 };
 
-/// As DLOCK_FENCE shows them: a comma between several. Nothing where a lock has none.
+/// The value of DLOCK_FENCE, separated by commas; nothing if a lock has no fence.
 std::optional<std::string> fence_list(const std::vector<LockFence>& locks);
 
-/// Tells on how many of several servers a lock stands: unless -q where no more of them may fail
-/// or some are misnamed, else with -v.
+/// Reports how many of several servers have the lock: always with -v; otherwise, unless -q, only if
+/// no more of them may fail or some are misnamed.
 void tell_margin(const Log& log, const LockKey& key, const QuorumMargin& margin);
 
-/// Tells what was wrong with single servers of several: with -v, but if they are misnamed unless
-/// -q.
+/// Reports the errors of single servers: misnamed ones unless -q, all others with -v.
 void tell_troubles(const Log& log, Store& store);
 
-/// Tells on stderr why it was not had, unless -q.
+/// Reports on stderr why the lock was not acquired, unless -q.
 void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited);
 
 }  // namespace dlock

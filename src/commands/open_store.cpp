@@ -26,15 +26,15 @@
 namespace dlock {
 namespace {
 
-/// A line for -v about a step that was taken, left out where it would have to wait for who reads
-/// stderr: whoever keeps a lease up must not be held up by that.
+/// Writes a line for -v about a step, or drops it if stderr would block: a thread that renews a
+/// lease must not wait for a reader.
 void tell_step(const Log& log, const std::string& text);
 
-/// `store`, which tells each step it takes: what was asked of it, what it said, and how long that
-/// took. Any thread may be the one that uses it.
+/// Returns `store` with a trace: for each step, the request, the answer and the time it took. Any
+/// thread may use it.
 StorePtr told(StorePtr store, const Log& log);
 
-/// How long a step took, behind what was done.
+/// The time that a step took, for the end of its line.
 class Taken {
  public:
   std::string text() const { return " in " + exact_duration(BootClock::now() - begun_); }
@@ -139,7 +139,7 @@ StorePtr told(StorePtr store, const Log& log) {
   return std::make_unique<TracingStore>(std::move(store), log);
 }
 
-/// What lives on servers is a Store, FenceRegister and Latches at once.
+/// Opens an engine on servers, which is a Store, a FenceRegister and Latches at once.
 template <typename As>
 std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on_link) {
   if (const auto* database = std::get_if<SqlTarget>(&terms.settings.server)) {
@@ -179,7 +179,7 @@ std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on
   return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open), doubles);
 }
 
-/// What lives on this host, too, but for FenceRegister.
+/// Opens an engine on servers or on this host; the latter is no FenceRegister.
 template <typename As>
 std::unique_ptr<As> open(const StoreTerms& terms, const LinkListener& on_link) {
   if (const auto* target = std::get_if<LocalTarget>(&terms.settings.server)) {
@@ -188,7 +188,7 @@ std::unique_ptr<As> open(const StoreTerms& terms, const LinkListener& on_link) {
   return open_servers<As>(terms, on_link);
 }
 
-/// The same, or the keys of another library.
+/// Opens an engine in dlock's own layout or in that of another library.
 StorePtr open_any(const StoreTerms& terms, const LinkListener& on_link) {
   if (terms.layout == nullptr) return open<Store>(terms, on_link);
   RedisTerms redis;
@@ -259,7 +259,7 @@ int for_each_key(const std::vector<LockKey>& keys, const Log& log,
       code = exit_code(error.kind());
     }
     if (first == ExitCode::ok) first = code;
-    // Nothing of the other keys can be had from a server that does not answer.
+    // A server that does not answer has nothing to say about the other keys either.
     if (code == ExitCode::unavailable || code == ExitCode::denied) break;
   }
   return static_cast<int>(first);

@@ -12,12 +12,12 @@
 
 namespace dlock {
 
-/// The settings of a command that decide which store is opened; they outlive it.
+/// The settings of a command that decide which store is opened. They must outlive this object.
 // NOLINTBEGIN(google-explicit-constructor)
 struct StoreTerms {
   const ServerSettings& settings;
-  const Layout* layout = nullptr;   ///< of another library
-  std::optional<milliseconds> ttl;  ///< the lease that a session with the server has to serve
+  const Layout* layout = nullptr;   ///< of another library; null: dlock's own
+  std::optional<milliseconds> ttl;  ///< sets the timeout of a session with the server
   int replicas = 0;
 
   StoreTerms(const ServerSettings& all) : settings(all) {}
@@ -35,32 +35,32 @@ struct StoreTerms {
 };
 // NOLINTEND(google-explicit-constructor)
 
-/// The engine that `terms` name: the one place where a URL becomes a store, in dlock's own
-/// layout or in that of another library. Nothing is opened or connected yet.
+/// Makes the engine that `terms` name, in dlock's own layout or in that of another library. Only
+/// this function turns a URL into a store. It opens and connects nothing yet.
 StorePtr open_store(const StoreTerms& terms);
 
-/// The same, and with -v a line on stderr for each step it takes.
+/// The same; with -v, the store writes a line to stderr for each step.
 StorePtr open_store(const StoreTerms& terms, const Log& log);
 
-/// The options of an inspect that also lists what matches `patterns`, if any: in Redis it has a
-/// minute, as SCAN walks through all keys of the server, which may be millions; else it is a
-/// short_call(). A request without an answer ends it as soon in both cases.
+/// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis it may
+/// take a minute, because SCAN walks through all keys of the server, perhaps millions; otherwise it
+/// is a short_call(). In both cases a request without an answer ends it early.
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns);
 
-/// The way to Redis, on one server, behind Sentinel or in a Cluster.
+/// Opens Redis: one server, a master behind Sentinel, or a Cluster.
 std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms);
 
-/// The same place for latches.
+/// Opens the same engine for latches.
 std::unique_ptr<Latches> open_latches(const StoreTerms& terms);
 
-/// The same for what `guard` asks, where `terms` name servers and not `local:`.
+/// Opens the fence register of `guard`; `terms` must name servers, not `local:`.
 std::unique_ptr<FenceRegister> open_fence_register(const StoreTerms& terms);
 
-/// The directory behind `local:`.
+/// The directory that `local:` names.
 DirectorySettings directory_of(const LocalTarget& target);
 
-/// Does the same for every key, also after trouble with one, which is told at once. Returns the
-/// first exit code that is not 0.
+/// Calls `body` for every key, and reports an error at once. Continues after an error, except if
+/// the server is unavailable or denies access. Returns the first exit code that is not 0.
 int for_each_key(const std::vector<LockKey>& keys, const Log& log,
                  const std::function<ExitCode(const LockKey&)>& body);
 

@@ -13,7 +13,7 @@
 namespace dlock {
 namespace {
 
-/// On a new connection.
+/// The second request needs a new connection.
 constexpr milliseconds time_for_a_second_request{2000};
 
 ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const LockKey& key,
@@ -37,13 +37,13 @@ ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const Lock
   return ExitCode::lost;
 }
 
-/// Whether the engine may have done what it was asked although no answer came.
+/// Whether the engine may have done the request although no answer came.
 bool may_be_done(const Error& error, const Event& sent) {
   return error.kind() == ErrorKind::unavailable && sent.raised() && !is_reply(error.cause());
 }
 
-/// Where the answer to a request that was sent is lost, the engine may have released: it is asked
-/// once more, and then the hold is gone by the first request, or by the end of its lease.
+/// If the answer to a sent request is lost, the engine may have released the lock. This asks once
+/// more; if the hold is gone then, the first request has released it, or its lease has expired.
 ReleaseResult release_for_certain(Store& store, const Claim& claim, const Log& log) {
   const Event sent;
   CallOptions first = short_call();
@@ -74,7 +74,7 @@ ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockK
   return ExitCode::lost;
 }
 
-/// With the token of an acquire that failed.
+/// Handles an empty token, which comes from an acquire that failed.
 int release_nothing(const ReleaseSettings& settings, const Log& log) {
   log.notice("the token is empty, so nothing was released: the acquire that was to print it " +
              std::string("did not take the lock"));
@@ -84,7 +84,7 @@ int release_nothing(const ReleaseSettings& settings, const Log& log) {
   return static_cast<int>(ExitCode::ok);
 }
 
-/// The keys given, and those that are held and match a pattern.
+/// The keys given, and all held keys that match a pattern.
 std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings, const Log& log) {
   std::vector<LockKey> keys = settings.keys;
   for (const std::string& pattern : settings.patterns) {

@@ -10,7 +10,7 @@
 namespace dlock {
 
 int carry_out(const RenewSettings& settings, const Log& log) {
-  // Its attach daemon would sleep for longer than a shorter lease, and cut a longer one short.
+  // The attach daemon would sleep longer than a shorter lease, and would shorten a longer one.
   if (settings.ttl && is_attached(settings.token)) {
     throw Error(
         ErrorKind::usage,

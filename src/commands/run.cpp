@@ -145,7 +145,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   return finished(std::move(ending), holding);
 }
 
-/// Leaves `child` empty if a hold has gone.
+/// Starts COMMAND; leaves `child` empty if a hold is lost.
 void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
   bool held = true;
   const auto record = [&] {
@@ -160,7 +160,7 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
   }
 }
 
-/// A command whose lock cannot be kept is stopped like one whose lock was lost.
+/// If the renewal cannot start, stops the command as if its lock were lost.
 void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   try {
     holding.keep(child.pid(), watchdog && stops_on_loss() ? &watchdog->gone_by() : nullptr);
@@ -202,7 +202,7 @@ Terms Run::terms(HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   };
   terms.before_stop = [&] {
     holding.renew_now();
-    // A terminal that takes nothing (^S) must not keep dlock from stopping.
+    // A terminal that accepts no output (^S) must not keep dlock from stopping.
     if (screen_at(STDERR_FILENO).is_terminal && takes_a_line(STDERR_FILENO))
       log_.notice(holding.stop_text());
   };
@@ -217,20 +217,21 @@ Program Run::program(const HeldLocks& holding) const {
                          {"DLOCK_FENCE", fence_list(fences)},
                          {"DLOCK_OWNER", acquiring_.owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
-  // Later it would be killed at once.
+  // A command that started later would be killed at once.
   const Deadline until = holding.granted_until();
   if (until != never) program.start_before = until - kill_cost(settings_.ttl);
   return program;
 }
 
-/// A signal that came after the grant and before the command exists: then it never will.
+/// Returns a signal that came after the grant and before COMMAND exists; then COMMAND is not
+/// started.
 std::optional<int> Run::signal_before_start() {
   bool stop = false;
   while (const auto event = signals_.take()) {
     if (ends_waiting(event->number)) return event->number;
     stop = true;
   }
-  if (stop) raise(SIGTSTP);  // heard again once there is a job to stop
+  if (stop) raise(SIGTSTP);  // taken again once there is a job to stop
   return std::nullopt;
 }
 
@@ -271,8 +272,8 @@ int Run::finished(Ending ending, HeldLocks& holding) {
   ending.loss_noticed = ending.loss_noticed || holding.is_lost();
   if (ending.child.exec_error == ETIME) return lost_before_start(holding);
   if (ending.child.exec_error) return not_started(*ending.child.exec_error, holding);
-  // Nobody may read what is told, and must not keep the lock from others by that. Where a lock is
-  // lost, that is told at once if it can be: the release may take a while.
+  // The messages come after the release, because a blocked stderr must not delay it. A loss is
+  // reported first if stderr accepts a line, because the release may take a while.
   const bool lost = ending.why == Ending::Reason::lost;
   const bool told = lost && takes_a_line(STDERR_FILENO);
   if (told) describe(ending, holding);
@@ -336,7 +337,7 @@ HeldLocks::GivenBack Run::give_back(HeldLocks& holding, ReleaseMode mode) {
   return given_back;
 }
 
-/// What could not be killed may still touch what the lock protects.
+/// Keeps the lock: processes that could not be killed may still use what the lock protects.
 void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding) {
   std::string until;
   try {
@@ -375,7 +376,7 @@ int carry_out(const RunSettings& settings, const Log& log) {
 
 void report_unusable_settings(const CommandLine& line, const Error& error) {
   const Log log(false, false);
-  // No command will inherit that.
+  // No command will inherit these settings.
   for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   std::vector<LockKey> keys;
   for (const std::string& key : line.values("key")) {
@@ -388,7 +389,7 @@ void report_unusable_settings(const CommandLine& line, const Error& error) {
   try {
     fd = status_fd_from({*number, "--status-fd", ErrorKind::usage});
   } catch (const Error&) {
-    return;  // the caller is told of what came first
+    return;  // only the first error is reported
   }
   write_status(fd, status_of(error), log);
 }

@@ -27,17 +27,17 @@ namespace dlock {
 namespace {
 
 constexpr std::chrono::seconds longest_call{30};
-/// For all calls that are left when dlock wants to exit.
+/// The time for all remaining calls when dlock is about to exit.
 constexpr std::chrono::seconds longest_rest{10};
-/// Until the other process has seen to that.
+/// The time that dlock waits until the hook process has done that.
 constexpr std::chrono::seconds longest_finish = 2 * longest_rest;
 
 constexpr int channel_number = 3;
 constexpr int not_executed = 127;
-/// The signals that do not end the other process.
+/// The signals that the hook process ignores.
 constexpr int outlived[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
 
-/// The other process. A message is the facts as `NAME=value`, a NUL behind each.
+/// The code of the hook process. A message is a list of facts `NAME=value`, each followed by a NUL.
 class HookCaller {
  public:
   HookCaller(std::string command, const Log& log) : command_(std::move(command)), log_(log) {}
@@ -51,29 +51,30 @@ class HookCaller {
     _exit(0);
   }
 
-  /// Of all that dlock was given it keeps stderr and the channel, which is `channel`.
+  /// Closes all that was inherited from dlock, except stderr and the channel, which becomes
+  /// `channel_number`.
   void let_go(int channel) {
     setpgid(0, 0);
     prctl(PR_SET_NAME, "dlock-hook");
-    // It ends with dlock, of which it has to tell yet: what is sent to all of a service or a
-    // session (systemd's SIGTERM) reaches it too, and the reader of stderr may have gone.
+    // The process ends with dlock, and has to report dlock's end. Signals to a whole service or
+    // session (systemd's SIGTERM) reach it, too, and stderr may have no reader any more.
     for (std::size_t i = 0; i < std::size(outlived); ++i) {
       struct sigaction ignored {};
       ignored.sa_handler = SIG_IGN;
       sigaction(outlived[i], &ignored, &on_entry_[i]);
     }
-    // It is in the background of a terminal, and so are its calls: under `stty tostop` a line of
-    // theirs would stop them. Where the signal is blocked the line is written.
+    // The process and its calls are in the background of the terminal, where `stty tostop` stops a
+    // writer unless SIGTTOU is blocked.
     sigset_t terminal_output;
     sigemptyset(&terminal_output);
     sigaddset(&terminal_output, SIGTTOU);
     sigprocmask(SIG_BLOCK, &terminal_output, nullptr);
-    // Ignored, it would have the kernel reap a call before its end is read.
+    // If SIGCHLD were ignored, the kernel would reap a call before its exit status is read.
     struct sigaction standard {};
     standard.sa_handler = SIG_DFL;
     sigaction(SIGCHLD, &standard, &chld_on_entry_);
-    // A process that a call leaves behind must not become dlock's child, and so one of COMMAND's
-    // tree.
+    // An orphan of a call must not become a child of dlock, or it would count as part of COMMAND's
+    // process tree.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
@@ -100,7 +101,7 @@ class HookCaller {
     const pid_t pid = fork();
     if (pid < 0) return warn(std::string("was not called: fork: ") + std::strerror(errno));
     if (pid == 0) become(message);
-    setpgid(pid, pid);  // here and there, as either may run first
+    setpgid(pid, pid);  // in parent and child, because either may run first
     const Fd end = open_pidfd(pid);
     if (await(pid, end)) return told(pid);
     kill(-pid, SIGKILL);
@@ -108,8 +109,8 @@ class HookCaller {
     warn("was stopped: it ran for too long");
   }
 
-  /// Whether it ended in time. Before Linux 5.3, and where a sandbox refuses pidfd_open(2), `end`
-  /// is not open.
+  /// Returns whether the call ended in time. Before Linux 5.3, or if a sandbox forbids
+  /// pidfd_open(2), `end` is not open.
   bool await(pid_t pid, const Fd& end) {
     constexpr milliseconds look_again{20};
     const Deadline by = later(BootClock::now(), longest_call);
@@ -159,7 +160,7 @@ class HookCaller {
 
   const std::string command_;
   const Log& log_;
-  Deadline last_by_ = never;  ///< set once dlock tells of no more events
+  Deadline last_by_ = never;  ///< set once dlock reports no more events
   struct sigaction on_entry_[std::size(outlived)]{};
   struct sigaction chld_on_entry_ {};
   bool warned_ = false;
@@ -183,7 +184,7 @@ Hook::Hook(const std::string& command, const Log& log) : log_(log) {
       caller.let_go(its_end.get());
       caller.run();
     } catch (...) {
-      _exit(1);  // never into the code of the one that was forked
+      _exit(1);  // must not return into the code of the parent
     }
   }
   if (pid < 0) warn(std::strerror(errno));
@@ -200,7 +201,7 @@ void Hook::tell(const Facts& facts) {
 void Hook::finish(Signals& signals) {
   shutdown(channel_.get(), SHUT_WR);
   const Deadline give_up = later(BootClock::now(), longest_finish);
-  // At its end the other process lets go of its end of the channel.
+  // The hook process closes its end of the channel when it ends.
   pollfd fds[] = {{channel_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   while (channel_ && poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
     while (const auto event = signals.take()) {
@@ -216,7 +217,7 @@ void Hook::warn(const std::string& why) {
 
 namespace {
 
-/// Empty where the key is kept: its holder has ended.
+/// Empty in a cooldown, because the holder has ended.
 std::string first_holder(const Refusal& refusal) {
   if (refusal.held_by.empty()) return "";
   const Holder& first = refusal.held_by.front();
@@ -287,7 +288,7 @@ void write_status(std::optional<int> fd, const RunStatus& status, const Log& log
 
 void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
                    const RunStatus& status, const Log& log) {
-  // Without a key there is nothing to tell, and the file of the run before stays.
+  // Without keys there is no metric to write, and the file of the previous run stays.
   if (!file || keys.empty()) return;
   try {
     replace_metrics_file(*file, [&](std::string_view before) {

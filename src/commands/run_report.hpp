@@ -12,20 +12,22 @@
 #include "supervise/signals.hpp"
 namespace dlock {
 
-/// The command of --hook, which is told of what happens to the locks. A process of its own calls
-/// it, once an event and in their order, so that neither the lock nor COMMAND waits for it.
+/// Calls the command of --hook for each event of the locks. A separate process makes the calls, one
+/// after the other, so that neither the lock nor COMMAND waits for them.
 class Hook {
  public:
-  /// Starts that process: before dlock opens anything that it would keep open, has a thread, or
-  /// blocks a signal, and before ProcessTree, which then takes it for none of COMMAND's.
+  /// Starts that process. It must come before dlock opens files that stay open, starts a thread or
+  /// blocks a signal, and before ProcessTree, so that the process does not count as part of
+  /// COMMAND.
   Hook(const std::string& command, const Log& log);
 
-  /// Variables of the call's environment; "" takes one out.
+  /// Environment variables for the call; an empty value removes the variable.
   using Facts = std::vector<std::pair<std::string, std::string>>;
-  /// Waits for no call. Failures are warned of once.
+  /// Sends an event and does not wait for the call. Only the first failure is reported.
   void tell(const Facts& facts);
 
-  /// No more events: waits for the calls, which end in time by themselves, or for a signal.
+  /// Sends no more events and waits for the remaining calls, which have a time limit, or for a
+  /// signal.
   void finish(Signals& signals);
 
  private:
@@ -36,19 +38,19 @@ class Hook {
   bool warned_ = false;
 };
 
-/// A run tells programs of itself: by --hook on the way, by --metrics and --status-fd at the end.
+/// Reports on a run: by --hook during the run, by --metrics and --status-fd at its end.
 class RunReport {
  public:
-  /// As Hook.
+  /// Starts the hook process, if any; the conditions of Hook apply.
   RunReport(const RunSettings& settings, const Log& log);
 
-  /// `where` the locks are, without a password.
+  /// `where` names the engine, without a password.
   void begin(std::string where) { where_ = std::move(where); }
   void waiting(const LockKey& key, const Refusal& refusal);
   void acquired(const std::vector<LockFence>& locks);
-  /// Told once.
+  /// Only the first call has an effect.
   void lost(const RunStatus& status);
-  /// At the end: `released` if the locks were.
+  /// Reports the end; `released` if the locks were released.
   void end(const RunStatus& status, bool released, Signals& signals);
 
  private:
@@ -61,14 +63,14 @@ class RunReport {
   bool loss_told_ = false;
 };
 
-/// Of a run that `error` kept from being one.
+/// The status of a run that `error` prevented.
 RunStatus status_of(const Error& error);
 
 void write_status(std::optional<int> fd, const RunStatus& status, const Log& log);
 void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
                    const RunStatus& status, const Log& log);
 
-/// The keys, as DLOCK_KEY has them: a newline between several.
+/// The value of DLOCK_KEY: the keys, separated by newlines.
 std::string key_list(const std::vector<LockFence>& locks);
 
 }  // namespace dlock

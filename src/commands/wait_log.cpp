@@ -25,7 +25,7 @@ void WaitLog::begin(Text text) {
 }
 
 void WaitLog::change(Text text) {
-  // Two looks at the key in the worst case, of which each may take some seconds.
+  // Up to two looks at the key may come before, and each may take some seconds.
   constexpr std::chrono::seconds longest_until_next_change{35};
   {
     const std::lock_guard guard(mutex_);
@@ -39,13 +39,13 @@ void WaitLog::change_for_long(Text text) {
   start_by(since_);
 }
 
-/// Starts the thread unless it can wait: `due` is still to come.
+/// Starts the thread, unless `due` is still in the future.
 void WaitLog::start_by(Deadline due) {
   if (log_.quiet() || thread_.joinable() || BootClock::now() < due) return;
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error&) {
-    // The waiting itself goes on.
+    // The wait goes on without these lines.
   }
 }
 
@@ -61,11 +61,11 @@ void WaitLog::work() {
       if (poll_until(stop, later(since_, due_(n))) > 0) return;
       const std::lock_guard guard(mutex_);
       log_.notice(text_(passed_since(since_)));
-      // After a suspend many lines are overdue, which would all say the same.
+      // After a suspend many lines are overdue, and all would say the same.
       while (later(since_, due_(n + 1)) <= BootClock::now()) ++n;
     }
   } catch (const std::exception&) {
-    // Out of memory or of descriptors: the waiting itself goes on.
+    // No memory or descriptor is free; the wait goes on without these lines.
   }
 }
 
@@ -75,7 +75,7 @@ constexpr milliseconds between_drawings{1000};
 constexpr milliseconds between_looks{3000};
 constexpr milliseconds longest_look_at_it{1000};
 
-/// The same as the waiter would be told if it asked.
+/// The refusal that the waiter would get for this state if it asked now.
 Refusal as_told(const KeyState& state, const Owner& owner, const Who& who) {
   Refusal refusal;
   refusal.held_by = state.holders;
@@ -108,7 +108,7 @@ void WaitStatus::begin(const LockKey& key, const Refusal& refusal) {
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error&) {
-    // Then there is no line; the lock can be waited for without.
+    // The wait goes on without a status line.
   }
 }
 
@@ -149,7 +149,7 @@ void WaitStatus::work() {
       poll_until(fds, draw_at);
       if (stop_.raised()) return;
       news_.clear();
-      // Nobody looks at what is in the background.
+      // A background job has no visible line to update.
       if (BootClock::now() >= look_at && in_foreground(STDERR_FILENO)) {
         look(store);
         look_at = later(BootClock::now(), between_looks);
@@ -158,7 +158,7 @@ void WaitStatus::work() {
       draw_at = later(BootClock::now(), between_drawings);
     }
   } catch (const std::exception&) {
-    // Out of memory or of descriptors: the waiting itself goes on.
+    // No memory or descriptor is free; the wait goes on without a status line.
   }
 }
 
@@ -171,7 +171,7 @@ void WaitStatus::look(StorePtr& store) {
     now_ = as_told(states.front(), owner_, who_);
     as_of_ = BootClock::now();
   } catch (const Error&) {
-    // What the waiter itself is told has to do.
+    // The line shows the answers that the waiter itself gets.
   }
 }
 

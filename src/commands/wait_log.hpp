@@ -13,32 +13,32 @@
 #include "output/screen.hpp"
 namespace dlock {
 
-/// After how long the waiter says for the n-th time (from 1) that it still waits: each minute, and
-/// after five minutes every five.
+/// The time after which the waiter reports for the n-th time (from 1) that it still waits: every
+/// minute, and after five minutes every five.
 milliseconds wait_line_due(int n);
 
-/// For a waiter without a terminal: a line now and then, because a CI system ends a job that is
-/// silent for long. A thread writes them; it begins shortly before the first line is due, so that a
-/// short wait costs none, and the command that follows need not wait for its end.
+/// Writes a line now and then for a waiter without a terminal, because CI systems end a job that is
+/// silent for long. A thread writes the lines. It starts shortly before the first one is due, so
+/// that a short wait needs no thread, and the command after it does not wait for the thread to end.
 class WaitLog {
  public:
-  /// `due` is wait_line_due, unless a test has no minute to spare.
+  /// `due` is wait_line_due, except in tests that cannot wait for a minute.
   explicit WaitLog(const Log& log, std::function<milliseconds(int)> due = wait_line_due)
       : log_(log), due_(std::move(due)) {}
   WaitLog(const WaitLog&) = delete;
   WaitLog& operator=(const WaitLog&) = delete;
   ~WaitLog() { end(); }
 
-  /// Makes the line of how long the waiter has waited.
+  /// Makes the line from the time waited.
   using Text = std::function<std::string(milliseconds waited)>;
-  /// The waiting has begun.
+  /// Called when a wait begins.
   void begin(Text text);
-  /// From now on there is something else to say. The waiter calls this every half a minute at
-  /// least, unless it has called change_for_long().
+  /// Replaces the text. The waiter calls this at least every half a minute, unless it has called
+  /// change_for_long().
   void change(Text text);
-  /// The same, where nobody knows when the next change comes.
+  /// Replaces the text when the time of the next change is not known.
   void change_for_long(Text text);
-  /// No line comes after this.
+  /// Ends the lines; none is written after this.
   void end();
 
  private:
@@ -54,25 +54,25 @@ class WaitLog {
   std::thread thread_;
 };
 
-/// The line that somebody at a terminal sees while dlock waits: the holder, the place in the queue
-/// and the time waited. A thread of its own draws it each second, and looks at the lock every
-/// few seconds through a store of its own: only the first in the queue is told what changes, and
-/// the others neither of a new holder nor of those who leave before them.
+/// The status line on a terminal while dlock waits: the holder, the queue position and the time
+/// waited. A thread draws it every second, and reads the lock every few seconds through its own
+/// store. It must read, because only the first waiter gets notifications: the others do not hear of
+/// a new holder or of waiters that leave.
 class WaitStatus {
  public:
   /// `open` makes the store; `owner` and `who` are those of the waiter.
   WaitStatus(std::function<StorePtr()> open, Owner owner, Who who);
   ~WaitStatus() { end(); }
 
-  /// The waiting for `key` has begun: the line appears.
+  /// Shows the line when a wait for `key` begins.
   void begin(const LockKey& key, const Refusal& refusal);
-  /// What the waiter was answered.
+  /// Takes an answer that the waiter got.
   void news(const Refusal& refusal);
-  /// The server does not answer the waiter, or does so again.
+  /// Says whether the server has stopped answering the waiter.
   void away(bool away);
-  /// Has something else written, with the line out of its way.
+  /// Removes the line, calls `write`, and draws the line again later.
   void aside(const std::function<void()>& write);
-  /// Wiped, and the thread gone, when this returns.
+  /// Removes the line and ends the thread before it returns.
   void end();
 
  private:
@@ -86,9 +86,9 @@ class WaitStatus {
   Event stop_;
   Event news_;
   std::mutex mutex_;
-  LiveLine line_;               ///< guarded by mutex_, as what follows
-  LockKey key_;                 ///< of the waiting under way
-  std::optional<Refusal> now_;  ///< how things stood at `as_of_`
+  LiveLine line_;               ///< guarded by mutex_, like the members below
+  LockKey key_;                 ///< of the current wait
+  std::optional<Refusal> now_;  ///< the state at `as_of_`
   Deadline as_of_{};
   Deadline since_{};
   bool away_ = false;

@@ -25,20 +25,20 @@
 namespace dlock {
 namespace {
 
-/// How often the locks are read. A Redis tells waiters alone, and those only what is theirs: to
-/// have it tell watchers of every change, each lock would have to publish each change for the rare
-/// case that somebody watches, and keyspace events are off by default and no client's to turn on.
-/// Reading the named keys is one round trip. On this host the files' changes are told; but nothing
-/// tells of a lease that ends or of a process that dies, so there, too, it looks once a second.
+/// How often the locks are read. Redis notifies only waiters. To notify watchers, every lock would
+/// have to publish every change for the rare case that somebody watches; keyspace events are off by
+/// default, and a client should not enable them. Reading the named keys is one round trip. On this
+/// host changes of files are notified, but the expiry of a lease and the death of a process are
+/// not, so this reads every second there, too.
 constexpr milliseconds between_readings{1000};
-/// Where a reading takes long, for there are many keys or the way is far, it is done less often: it
-/// takes at most this share of the time. But a server that was slow once is read again soon.
+/// Slow reads, of many keys or over a long distance, are done less often: they may take one part in
+/// `share` of the time. After a single slow read the next one still comes soon.
 constexpr int share = 20;
 constexpr milliseconds longest_between_readings{10'000};
-/// Changes that are told come in bursts.
+/// Notified changes come in bursts.
 constexpr milliseconds after_a_change{100};
 
-/// What makes a change: not that time has passed, nor that a lease was renewed.
+/// The part of a state that counts as a change: neither passing time nor a renewal does.
 std::string essence_of(KeyState state) {
   for (Holder& holder : state.holders) {
     holder.acquired_at = {};
@@ -50,7 +50,7 @@ std::string essence_of(KeyState state) {
   return key_json(state);
 }
 
-/// The lines that a pipe takes at once; of a line that is longer, as much as it takes.
+/// The lines that a pipe accepts at once; of a longer line, as much as it accepts.
 std::string_view fitting_lines(std::string_view text) {
   const std::string_view most = text.substr(0, PIPE_BUF);
   const auto end = most.rfind('\n');
@@ -59,13 +59,13 @@ std::string_view fitting_lines(std::string_view text) {
 
 void drain(const Fd& events) {
   char bytes[4096];
-  // What comes meanwhile is drained after the next look.
+  // Events that arrive during this are drained after the next read.
   constexpr int most_reads = 64;
   for (int i = 0; i < most_reads && events && read(events.get(), bytes, sizeof bytes) > 0; ++i) {
   }
 }
 
-/// Where the engine cannot tell of changes, an empty one.
+/// Empty if the engine does not notify of changes.
 Fd changes_at(Store& store) {
   HostView* here = store.host_view();
   return here == nullptr ? Fd() : here->changes();
@@ -117,7 +117,7 @@ class Watch {
   Deadline next_reading_{};
   bool reached_ = false;
   std::optional<Deadline> away_since_;
-  std::string trouble_;  ///< while the server is away
+  std::string trouble_;  ///< the error while the server is unreachable
   std::optional<Essences> printed_;
 };
 
@@ -206,7 +206,7 @@ void Watch::sleep() {
   const auto tick = picture_ ? later(BootClock::now(), between_readings) : never;
   pollfd fds[] = {{signals_.fd(), POLLIN, 0}, {STDOUT_FILENO, 0, 0}, {changes_.get(), POLLIN, 0}};
   poll_until(fds, std::min(next_reading_, tick));
-  // Nobody reads any more.
+  // The reader has closed the pipe.
   if ((fds[1].revents & (POLLERR | POLLHUP)) != 0) end(SIGPIPE);
   if (fds[2].revents == 0) return;
   next_reading_ = later(read_at_, after_a_change);
@@ -228,9 +228,9 @@ void Watch::write(const std::string& text) {
   throw_errno("cannot write");
 }
 
-/// Writes no more at once than a pipe takes without standing still, so that signals are heard also
-/// while nobody reads; and whole lines, so that a signal leaves no part of one. A line that is
-/// longer is finished first for a reader that takes it. False, with errno, if it cannot be written.
+/// Writes at most as much at once as a pipe accepts without blocking, so that signals are noticed
+/// even if the reader is slow. It writes whole lines, so that a signal does not cut one; a longer
+/// line is finished first if the reader takes it. Returns false, with errno, if writing fails.
 bool Watch::is_written(const std::string& text) {
   std::string_view rest = text;
   bool within_line = false;
@@ -238,7 +238,7 @@ bool Watch::is_written(const std::string& text) {
     pollfd fds[] = {{signals_.fd(), POLLIN, 0}, {STDOUT_FILENO, POLLOUT, 0}};
     poll_until(fds, never);
     if (fds[0].revents != 0 && !(within_line && fds[1].revents != 0)) hear();
-    // A stop has left the picture: the rest of it would stand on the first screen.
+    // A stop has left the alternate screen; the rest would appear on the normal one.
     if (picture_ && !picture_->drawn()) return true;
     if (fds[1].revents == 0) continue;
     const std::string_view lines = fitting_lines(rest);
@@ -251,7 +251,7 @@ bool Watch::is_written(const std::string& text) {
   return true;
 }
 
-/// What was seen last stays on the terminal.
+/// Leaves the last state on the terminal and dies by `signal`.
 void Watch::end(int signal) {
   if (picture_) {
     picture_.reset();

@@ -10,11 +10,11 @@
 
 namespace dlock {
 
-/// What `inspect` prints of `states`.
+/// The output of `inspect` for `states`.
 std::string inspect_text(const InspectSettings& settings, const std::vector<KeyState>& states,
                          const Screen& screen);
 
-/// `inspect --watch`: shows the locks until a signal ends it, by which it then dies.
+/// Runs `inspect --watch`: shows the locks until a signal ends it, and dies by that signal.
 [[noreturn]] void watch(const InspectSettings& settings, const Log& log);
 
 }  // namespace dlock

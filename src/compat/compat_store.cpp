@@ -51,7 +51,7 @@ void ReleaseNews::open(RedisClient& client, const CallOptions& call_options) {
   std::vector<Request> requests{{"CLIENT", "ID"}, {"SUBSCRIBE", invalidations}};
   for (const std::string& channel : channels_) requests.push_back({"SUBSCRIBE", channel});
   const auto replies = listener_->exchange(requests, call_options);
-  // A release may be told on one of them alone.
+  // A release may be announced on only one of the channels, so all of them must work.
   hears_ = !channels_.empty() && std::none_of(replies.begin() + 2, replies.end(),
                                               [](const Reply& reply) { return reply.is_error(); });
   if (!replies[0].is_error() && !replies[1].is_error()) {
@@ -68,7 +68,7 @@ void ReleaseNews::track(RedisClient& client, std::int64_t listener,
 }
 
 bool ReleaseNews::concerns_us(const Published& message) const {
-  // The server tells of no key when it has dropped all of them.
+  // The server names no key if it has dropped all tracked keys.
   const bool dropped_all = message.channel == invalidations && message.payload.empty();
   const bool is_of_key = !channels_.empty() && message.channel == channels_.front();
   return dropped_all || is_of_key || message.payload == key_;
@@ -81,7 +81,7 @@ Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
       if (!message) return Wake::Reason::due;
       if (concerns_us(*message)) {
         const Wake::Reason reason = paced(until, cancel_fd);
-        // A release is told on each channel and by the server: what came along is read with it.
+        // A release may be announced on each channel and by the server: drain the rest of it.
         while (listener_->next_message({BootClock::now(), -1})) {
         }
         return reason;
@@ -91,14 +91,14 @@ Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
     tracks_ = hears_ = false;
-    // Somebody ends listeners as fast as they come: no faster than a poll.
+    // If listeners are closed as fast as they are opened, retry no faster than a poll.
     until = std::min(until, later(BootClock::now(), milliseconds(100)));
   }
   return sleep_until(until, cancel_fd) ? Wake::Reason::interrupted : Wake::Reason::due;
 }
 
-/// Each renewal of the holder wakes, too. Behind a short lease the waiter therefore asks twice a
-/// second in the long run, and at once as long as that has been kept.
+/// Limits the rate of wake-ups, because each renewal of the holder causes one. With a short lease
+/// the waiter asks at most twice a second in the long run, but at once after a quiet time.
 Wake::Reason ReleaseNews::paced(Deadline until, int cancel_fd) {
   constexpr milliseconds each{500};
   constexpr milliseconds ahead{4000};
@@ -117,7 +117,7 @@ void ReleaseNews::close() {
 
 namespace {
 
-/// Half of the libraries tell nobody of a release, and a lease ends in silence.
+/// Half of the libraries announce no release, and nothing announces the end of a lease.
 constexpr milliseconds longest_sleep_behind_others{1000};
 constexpr milliseconds shortest_poll{70};
 constexpr milliseconds poll_spread{60};
@@ -144,7 +144,8 @@ Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
 Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   driver_->check_name(claim.key);
   const Key hold{claim.key, claim.token};
-  // A dated name says when the lock was taken, and not since when it is waited for.
+  // Made anew for each request: a dated value says when the lock was taken, not when the wait
+  // began.
   names_.insert_or_assign(hold, driver_->name_of(claim.token));
   const bool begins_to_wait = ask.wait && !ask.asks_again;
   const auto sent = BootClock::now();
@@ -153,7 +154,7 @@ Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOption
     Try last = take(claim, call_options);
     const bool is_held = std::holds_alternative<Refusal>(last.answer);
     const std::string key = driver_->key_of(claim.key);
-    // A release between the reading and the listening would wake no waiter.
+    // A release between the read and the start of listening would wake no waiter, so ask again.
     if (is_held && begins_to_wait &&
         news_.listen(last.link, key, driver_->channels(key), call_options)) {
       last = take(claim, call_options);
@@ -254,8 +255,8 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
     }
   }
   ScriptRun script = driver_->release(driver_->key_of(key), name);
-  // A server that stalls may take the lock once nobody reads its answers any more, and nobody would
-  // send the text that it then asks for.
+  // A server that stalls may still take the lock after we stop reading its answers. If it does not
+  // know the script then, nobody would send it the text.
   const bool gives_up = known != names_.end() && granted == granted_.end();
   script.by_text = gives_up || how.mode == ReleaseMode::ignore_floor;
   const ScriptReply answer = run(key, script, call_options);
@@ -277,11 +278,11 @@ std::vector<Holder> CompatStore::evict(const LockKey& key, std::optional<Fence>,
     const std::string victims_name = seen.items.back().text;
     if (victims_name.empty()) throw_unavailable(this->name() + ": unexpected answer");
     const ScriptReply answer = run(key, driver_->evict(name, victims_name), call_options);
-    // Whatever the key is by then: the first of two copies may have done it.
+    // Whatever the key holds now: the first of the two copies may have evicted the victim.
     if (answer.sent_twice) return {std::move(victim)};
     refuse_other_kinds(key, answer);
     if (verdict_of(this->name(), answer, 1) == 1) return {std::move(victim)};
-    // The victim has released it since, and the next may have it already.
+    // The victim has released the lock since, and another client may hold it.
   }
 }
 

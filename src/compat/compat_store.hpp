@@ -13,23 +13,22 @@
 #include "redis/redis_connection.hpp"
 namespace dlock {
 
-/// Wakes a waiter when its key changes: a second connection listens for what the library publishes,
-/// and for what the server tells about keys that the first one has read
-/// (https://redis.io/docs/latest/develop/reference/client-side-caching/), which includes a release
-/// by anybody and an expiry. A server that can do neither is polled.
+/// Wakes a waiter when its key changes. A second connection receives the library's release
+/// messages, and the server's invalidations of keys that the first connection has read
+/// (https://redis.io/docs/latest/develop/reference/client-side-caching/), which cover every release
+/// and expiry. If the server supports neither, the waiter polls.
 class ReleaseNews {
  public:
-  /// Listens for `key`, as read by the client of `link` from now on, and on `channels`, as the
-  /// driver of the layout has them; what came before is forgotten. Returns whether it has just
-  /// begun to, so that the key has to be read once more. Trouble is no error: then the waiter
-  /// polls.
+  /// Listens for changes of `key` that come after the next read on `link`, and on `channels` from
+  /// LockDriver. Returns true if it has just begun, because then the key must be read once more. A
+  /// failure is no error: the waiter polls.
   bool listen(const LinkId& link, const std::string& key, const std::vector<std::string>& channels,
               const CallOptions& call_options);
-  /// Whether a change of the key wakes.
+  /// Whether a change of the key wakes the waiter.
   bool works() const { return tracks_ || hears_; }
-  /// Sleeps until `until`, or until there is news.
+  /// Sleeps until `until`, or until the key may have changed.
   Wake::Reason await(Deadline until, int cancel_fd);
-  /// Ends the second connection: nobody waits any more.
+  /// Closes the second connection when the wait is over.
   void close();
 
  private:
@@ -42,16 +41,16 @@ class ReleaseNews {
   std::optional<RedisConnection> listener_;
   std::string key_;
   std::vector<std::string> channels_;
-  LinkId link_;          ///< on which the key is read
-  bool tracks_ = false;  ///< the server tells of changes
-  bool hears_ = false;   ///< the library does
-  Deadline again_at_{};  ///< a listener that broke is not opened before
-  Deadline pace_{};      ///< the end of the time that the wake-ups so far may take
+  LinkId link_;          ///< the connection that reads the key
+  bool tracks_ = false;  ///< the server announces changes
+  bool hears_ = false;   ///< the library announces releases
+  Deadline again_at_{};  ///< no new attempt to listen before this
+  Deadline pace_{};      ///< the time that the wake-ups so far are worth
 };
 
-/// Locks in the layout of another library, so that its users and dlock exclude each other.
-/// Exclusive ones only, without a queue, an owner and, but for one layout, a fencing token: what
-/// the layout has no room for is refused before. Owned and used by one thread at a time.
+/// Locks in the layout of another library, so that its clients and dlock exclude each other. They
+/// are exclusive, without a queue, without an owner and, except in one layout, without a fencing
+/// token. Settings that the layout cannot store are refused earlier. One thread at a time uses it.
 class CompatStore final : public Store {
  public:
   CompatStore(const Layout& layout, std::unique_ptr<RedisTransport> servers)
@@ -69,7 +68,7 @@ class CompatStore final : public Store {
   std::string name() const override { return servers_->name(); }
 
  private:
-  /// What this store knows of a hold that it granted.
+  /// The facts about a hold that this store granted.
   struct Granted {
     Deadline at{};
     milliseconds ttl{0};
@@ -77,23 +76,24 @@ class CompatStore final : public Store {
   };
   using Key = std::pair<LockKey, Token>;
 
-  /// A try at the lock, and the link on which the key was read.
+  /// The answer to one request for the lock, and the link that the key was read on.
   struct Try {
     Answer answer;
     LinkId link;
   };
-  /// By one plain command, which costs the server least; nothing where it does not get the lock.
+  /// Takes a free lock by one plain command, which costs the server least; returns nothing if the
+  /// lock is not free or the layout needs a script.
   std::optional<Grant> take_if_free(const Claim& claim, const CallOptions& call_options);
   Try take(const Claim& claim, const CallOptions& call_options);
-  /// The lease that a renewal is to bring; throws Error{usage} where nobody has told it.
+  /// The lease that a renewal sets; throws Error{usage} if it is not known.
   milliseconds ttl_of(const Claim& claim, const RenewalTerms& terms) const;
-  /// A run of a script about `key`, at the server that has it. An error reply is thrown.
+  /// Runs a script about `key` at the server of that key; throws on an error reply.
   ScriptReply run(const LockKey& key, const ScriptRun& script, const CallOptions& call_options);
-  /// Throws what an error reply about `key` means, that of another kind of data with what it seems
-  /// to be.
+  /// Throws the Error for an error reply about `key`. For a key of another type it says what the
+  /// key seems to be.
   void check(const LockKey& key, const std::string& server, const Reply& reply,
              const CallOptions& call_options);
-  /// Throws Error{wrong_data} for the answer {-1, what it is}.
+  /// Throws Error{wrong_data} for the answer {-1, description}.
   void refuse_other_kinds(const LockKey& key, const Reply& answer) const;
   Refusal refusal_from(const std::string& key, const Reply& answer) const;
   std::optional<Holder> holder_of(const LockKey& key, const CallOptions& call_options);

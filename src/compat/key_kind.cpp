@@ -14,7 +14,7 @@
 namespace dlock {
 namespace {
 
-/// What one key answered to the questions for its type.
+/// The replies to the questions about one key.
 struct Look {
   std::string name;
   std::string type;
@@ -37,7 +37,7 @@ std::optional<ForeignLock> in_string(const Look& look) {
   return lock;
 }
 
-/// The fields of a page of HSCAN, and their values.
+/// Returns the fields and values in a page of HSCAN.
 std::vector<std::pair<std::string, std::string>> fields_of(const Reply& page) {
   std::vector<std::pair<std::string, std::string>> fields;
   if (!page.is_array(2)) return fields;

@@ -9,24 +9,25 @@
 #include "redis/redis_transport.hpp"
 namespace dlock {
 
-/// What a key of any type seems to be, if it is some library's lock.
+/// The lock that a key seems to be.
 struct ForeignLock {
   std::string kind;  ///< `lock`, `read lock`, `semaphore`...
   Holder holder;
 };
 
-/// The types of keys, as TYPE has them, in which libraries keep locks.
+/// The types of keys, in the spelling of TYPE, that libraries use for locks.
 constexpr const char* types_of_locks[] = {"string", "hash", "zset", "list"};
 
-/// Looks at the keys `names` of one server and `type` in one round trip; the answers are in their
-/// order, and there is none for what looks like no lock. Never reads more than 200 bytes of a
-/// string.
+/// Looks at the keys `names` of one server, all of type `type`, in one round trip. The results are
+/// in the same order; a key that does not look like a lock gives nothing. Reads at most 200 bytes
+/// of a string.
 std::vector<std::optional<ForeignLock>> foreign_locks(RedisTransport& servers,
                                                       const std::string& type,
                                                       const std::vector<std::string>& names,
                                                       const CallOptions& call_options);
 
-/// For the error about a key of another kind: `it is a hash, which looks like a lock of Redisson`.
+/// The description for an error about a key of another kind, e.g. `it is a hash, which looks like a
+/// lock of Redisson`.
 std::string what_is(RedisTransport& servers, const std::string& name,
                     const CallOptions& call_options);
 
@@ -36,8 +37,9 @@ struct FoundLock {
   ForeignLock lock;
 };
 
-/// All of them whose whole names match one of `globs`, by name; none that begins with `own_prefix`.
-/// Read in portions, so that the server is never blocked for long.
+/// All foreign locks whose full names match one of `globs`, sorted by name, without those that
+/// begin with `own_prefix`. The keys are read in pages, so that the server is never blocked for
+/// long.
 std::vector<FoundLock> all_foreign_locks(RedisTransport& servers,
                                          const std::vector<std::string>& globs,
                                          const std::string& own_prefix,

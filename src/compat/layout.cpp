@@ -135,7 +135,7 @@ std::uint64_t hex_value(std::string_view text) {
   return value;
 }
 
-/// A UUID of version 1 counts 100 ns since 1582-10-15 (RFC 9562, 5.1).
+/// A UUID of version 1 counts units of 100 ns since 1582-10-15 (RFC 9562, 5.1).
 WallTime time_of_uuid1(std::string_view hex) {
   constexpr std::uint64_t until_1970 = 0x01b21dd213814000;
   const std::uint64_t ticks = hex_value(hex.substr(13, 3)) << 48U |
@@ -146,7 +146,7 @@ WallTime time_of_uuid1(std::string_view hex) {
 }
 
 Recognised of_32_hex(std::string_view value) {
-  // Version and variant stand there; of random digits one in 64 looks so.
+  // These digits hold version and variant; one in 64 random values looks the same.
   const bool is_uuid1 =
       value[12] == '1' && std::string_view("89ab").find(value[16]) != std::string_view::npos;
   if (!is_uuid1) return {"node-redlock or redlock-universal", "", std::nullopt};
@@ -157,7 +157,7 @@ Recognised of_32_hex(std::string_view value) {
   return {"redis-py", "", since};
 }
 
-/// `2026-01-02T03:04:05.678Z`, as far as it is written so.
+/// Parses `2026-01-02T03:04:05.678Z`; the fraction may be missing.
 std::optional<WallTime> time_from(std::string_view text) {
   constexpr std::size_t whole_seconds = 19;
   if (text.size() < whole_seconds + 1 || text.back() != 'Z') return std::nullopt;
@@ -178,7 +178,7 @@ std::optional<WallTime> time_from(std::string_view text) {
                   fraction);
 }
 
-/// `ADDED:2026-01-02T03:04:05.678Z@host:uuid`.
+/// Parses `ADDED:2026-01-02T03:04:05.678Z@host:uuid`.
 Recognised of_shedlock(std::string_view value) {
   value.remove_prefix(std::string_view("ADDED:").size());
   const auto at = value.find('@');
@@ -189,7 +189,7 @@ Recognised of_shedlock(std::string_view value) {
   return seen;
 }
 
-/// `host_pid_32hex` of DistributedLock; also where a waiting writer says so.
+/// Parses `host_pid_32hex` of DistributedLock; a waiting writer adds a suffix.
 std::optional<Recognised> of_distributed_lock(std::string_view value) {
   constexpr std::string_view waiting = "_WRITERWAITING";
   if (value.ends_with(waiting)) value.remove_suffix(waiting.size());
@@ -225,7 +225,7 @@ std::optional<Recognised> recognise_string(std::string_view key, std::string_vie
   if (padded && is_made_of(value.substr(0, 22), base64, 22)) {
     return Recognised{"redsync", "", std::nullopt};
   }
-  // Of other keys 24 letters may be anything.
+  // In other keys 24 such letters may mean anything.
   if (key.starts_with("lock:") && is_made_of(value, base64, 24)) {
     return Recognised{"python-redis-lock", "", std::nullopt};
   }

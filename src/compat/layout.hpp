@@ -16,33 +16,33 @@ enum class LayoutKind {
   symfony,   ///< a sorted set with a member for the hold
 };
 
-/// What a release tells the waiters of a library.
+/// How a library notifies its waiters of a release.
 enum class ReleaseSignal {
   none,
   channel,  ///< the name of the key, published on `REGISTRY-channel:KEY` and `REGISTRY-channel`
-  list,     ///< an element in the list `lock-signal:N`, for a second
+  list,     ///< an element in the list `lock-signal:N`, for one second
 };
 
-/// Whether the user has to name a part of the key that only the application knows.
+/// Whether the user must name a part of the key that only the application knows.
 enum class LayoutPart { none, optional, required };
 
-/// One name that --compat takes. The key of the lock N is `before`, the part, `between` and N.
+/// One name that --compat accepts. The key of lock N is `before`, the part, `between` and N.
 struct LayoutRow {
   const char* name;
   LayoutKind kind;
   const char* before = "";
   LayoutPart part = LayoutPart::none;
-  const char* part_name = "";  ///< as help and messages call it
+  const char* part_name = "";  ///< its name in help and messages
   const char* between = "";
   ReleaseSignal signal = ReleaseSignal::none;
-  bool dated = false;   ///< the value says since when and from which host, as ShedLock reads it
-  bool fenced = false;  ///< each grant takes a number
+  bool dated = false;   ///< the value holds the time and the host, as in ShedLock
+  bool fenced = false;  ///< each grant gets a fencing token
 };
 
-/// Every name, in the order of the manual.
+/// All names, in the order of the manual.
 std::span<const LayoutRow> layouts();
 
-/// Another library's keys: what --compat names.
+/// The keys of another library, as --compat names them.
 struct Layout {
   const LayoutRow* row = nullptr;
   std::string part;
@@ -50,27 +50,28 @@ struct Layout {
   LayoutKind kind() const { return row->kind; }
   /// The name of the key in Redis.
   std::string key_of(const LockKey& key) const;
-  /// Whether several independent servers may decide by majority, as the libraries do it.
+  /// Whether a majority of independent servers may decide, as the libraries support it.
   bool may_be_redlock() const;
 };
 
-/// Reads `NAME` or `NAME:PART`. Throws Error{usage}, which lists the names where there is no such.
+/// Parses `NAME` or `NAME:PART`. Throws Error{usage}, and lists the names if NAME is unknown.
 Layout parse_layout(std::string_view text);
 
-/// What a lock's value tells of its holder.
+/// The facts about a holder in a lock's value.
 struct Recognised {
-  std::string library;  ///< `redis-py`, or several that write alike: `RedLock.net or pottery`
-  std::string host;     ///< where the value tells
+  std::string library;  ///< `redis-py`, or several with the same format: `RedLock.net or pottery`
+  std::string host;     ///< empty if the value does not show it
   std::optional<WallTime> since;
 };
 
-/// Of the string `value` (its first 200 bytes) at `key`; nothing where no library writes such.
+/// Recognises the string `value` (its first 200 bytes) at `key`; returns nothing if it has the
+/// format of no known library.
 std::optional<Recognised> recognise_string(std::string_view key, std::string_view value);
 
-/// Whether a field of a hash is the owner of a Redisson lock: a client's id and a thread.
+/// Whether a field of a hash is the owner of a Redisson lock: a client id and a thread.
 bool is_redisson_owner(std::string_view field);
 
-/// Whether a member of a sorted set is one that Symfony Lock or dlock writes.
+/// Whether Symfony Lock or dlock has written this member of a sorted set.
 bool is_symfony_member(std::string_view member);
 
 }  // namespace dlock

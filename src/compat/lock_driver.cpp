@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t hex_digits_of_a_token = 32;
 
-/// The last part of a token: 32 hex digits; empty if `token` is of another form.
+/// The last part of a token, 32 hex digits; empty if `token` has another form.
 std::string random_part(const Token& token) {
   const std::string digits = token.text.substr(token.text.rfind(':') + 1);
   const bool is_hex = digits.size() == hex_digits_of_a_token &&
@@ -55,7 +55,7 @@ std::string base64url_of(const Token& token) {
     value &= (1U << bits) - 1;
   }
   if (bits > 0) out += letters[value << (bits_of_a_letter - bits)];
-  // No value of a lock can be that of a token that is none of ours.
+  // This text cannot be the value of a lock: the token does not come from `acquire`.
   return out.empty() ? "no hold: " + token.text : out;
 }
 
@@ -88,7 +88,7 @@ std::unique_ptr<LockDriver> driver_of(Layout layout, bool cluster) {
 
 namespace {
 
-/// A string whose value names the hold: what most libraries do.
+/// A string whose value names the hold, as most libraries write it.
 class StringDriver final : public LockDriver {
  public:
   using LockDriver::LockDriver;
@@ -131,9 +131,9 @@ class StringDriver final : public LockDriver {
 
  private:
   static Holder holder_of(const std::string& key, const Reply& pttl, const std::string& value);
-  /// The list that tells waiters, behind the key.
+  /// The key, and the list that notifies waiters, if the library has one.
   std::vector<std::string> keys(const std::string& key) const;
-  /// `first`, and the channels that tell waiters.
+  /// `first`, and the channels that notify waiters.
   std::vector<std::string> with_channels(std::string first, const std::string& key) const;
 };
 
@@ -198,8 +198,8 @@ std::unique_ptr<LockDriver> string_driver(Layout layout, bool cluster) {
 
 namespace {
 
-/// A sorted set with a member for each holder, which is scored by the end of its lease, and one
-/// that says that it is exclusive.
+/// A sorted set with a member for each holder, scored with the end of its lease, and a member
+/// `__write__` that marks the lock as exclusive.
 class SymfonyDriver final : public LockDriver {
  public:
   using LockDriver::LockDriver;
@@ -259,7 +259,7 @@ namespace {
 
 constexpr const char* library = "Redisson or dlock";
 
-/// A hash with one field, the client's id and its thread: RLock and those that share its layout.
+/// A hash with one field, the client id and its thread: RLock and all that share its layout.
 class RedissonDriver final : public LockDriver {
  public:
   using LockDriver::LockDriver;
@@ -317,7 +317,8 @@ class RedissonDriver final : public LockDriver {
   static std::string channel(const std::string& key) {
     return beside(key, "redisson_lock__channel");
   }
-  /// The name of a key or channel beside the lock's: in the same slot, if the lock's name allows.
+  /// The name of a second key or channel of the lock, in the same slot if the lock's name allows
+  /// it.
   static std::string beside(const std::string& key, const std::string& prefix) {
     const bool has_brace = key.find('{') != std::string::npos;
     return prefix + (has_brace ? ":" + key : ":{" + key + "}");

@@ -1,5 +1,5 @@
--- KEYS: the lock, the fencing token where there is one. ARGV: the field of the hold, the lease in
--- ms; and, where waiters are to read the lease anew, the channel that tells them, and 1 in a
+-- KEYS: the lock, and the fencing token if the layout has one. ARGV: the field of the hold, the
+-- lease in ms; and, to make waiters read the lease anew, the channel that notifies them, and 1 in a
 -- Cluster.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {0} end
 if ARGV[3] then

@@ -1,10 +1,10 @@
--- KEYS: the lock, the queue of a fair lock of its name, the fencing token where there is one. ARGV:
--- the field of the hold, the lease in ms.
+-- KEYS: the lock, the queue of a fair lock of the same name, and the fencing token if the layout
+-- has one. ARGV: the field of the hold, the lease in ms.
 if redis.call('EXISTS', KEYS[2]) == 1 then return {-1, 'a Redisson fair lock'} end
 local is_free = redis.call('EXISTS', KEYS[1]) == 0
 if is_free or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HSET', KEYS[1], ARGV[1], 1)
-  -- A late copy of a take may find its lease renewed, and does not cut it short.
+  -- A late copy of a take must not shorten a lease that was renewed since.
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
   end

@@ -1,5 +1,5 @@
--- KEYS: the lock, and the list that tells waiters, if one does. ARGV: the name of the victim, as a
--- run with none has told it, and the channels that tell waiters.
+-- KEYS: the lock, and the list that notifies waiters, if there is one. ARGV: the victim's name, as
+-- a run with an empty name returns it, and the channels that notify waiters.
 local value = redis.call('GET', KEYS[1])
 if not value then return {0} end
 local victim = redis.sha1hex(value)
@@ -7,7 +7,7 @@ if ARGV[1] == '' then
   return {1, redis.call('PTTL', KEYS[1]), string.sub(value, 1, 200), victim}
 end
 if victim ~= ARGV[1] then return {0} end
--- Where a user has no right to publish, the lock is free all the same, and nobody is told.
+-- If the user has no right to publish, the lock is freed without a notification.
 for i = 2, #ARGV do redis.pcall('PUBLISH', ARGV[i], KEYS[1]) end
 redis.call('DEL', KEYS[1])
 if KEYS[2] then

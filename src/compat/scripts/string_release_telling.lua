@@ -1,7 +1,7 @@
--- KEYS: the lock, and the list that tells waiters, if one does. ARGV: the end of the value, the
--- channels that tell waiters.
+-- KEYS: the lock, and the list that notifies waiters, if there is one. ARGV: the end of the value,
+-- and the channels that notify waiters.
 if string.sub(redis.call('GET', KEYS[1]) or '', -#ARGV[1]) ~= ARGV[1] then return 0 end
--- Where a user has no right to publish, the lock is free all the same, and nobody is told.
+-- If the user has no right to publish, the lock is freed without a notification.
 for i = 2, #ARGV do redis.pcall('PUBLISH', ARGV[i], KEYS[1]) end
 redis.call('DEL', KEYS[1])
 if KEYS[2] then

@@ -1,5 +1,5 @@
--- KEYS: the lock. ARGV: the victims, as a run with none has told them.
--- A set with other members is not Symfony's: of its members none may be taken for a lease that ended.
+-- KEYS: the lock. ARGV: the victims, as a run with an empty argument returns them.
+-- A set with other members does not come from Symfony, and its members are not expired leases.
 local function is_foreign(members)
   for _, member in ipairs(members) do
     local is_token = #member == 44 and string.find(member, '^[%w+/]+=$') or
@@ -19,6 +19,6 @@ local removed = 0
 for member in string.gmatch(ARGV[1], '%S+') do
   if member ~= '__write__' then removed = removed + redis.call('ZREM', KEYS[1], member) end
 end
--- The mark stands for the one who holds alone, and may be all that is left of it.
+-- `__write__` marks the exclusive holder, and may be the only member left.
 if removed > 0 or #found == 1 then removed = removed + redis.call('ZREM', KEYS[1], '__write__') end
 return {removed > 0 and 1 or 0}

@@ -14,8 +14,8 @@ void refuse_if_of_flock(const std::string& spelled) {
   if (instead) throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
 }
 
-/// The name of a flag, for a message. A URL that came in its place, without a `=` before it, may
-/// have a password with a `=`, so it is redacted before it is cut.
+/// The name of a flag, for a message. The argument may be a misplaced URL whose password contains a
+/// `=`, so it is redacted before it is cut.
 std::string shown_flag(const std::string& argument) {
   constexpr std::string_view of_names =
       "-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -25,7 +25,7 @@ std::string shown_flag(const std::string& argument) {
   return shown.substr(0, shown.find('='));
 }
 
-/// Cuts the arguments of one command into options and operands, by the table of options.
+/// Splits the arguments of one command into options and operands, by the table of options.
 class ArgParser {
  public:
   ArgParser(const std::vector<std::string>& arguments, CommandLine& line)
@@ -82,7 +82,7 @@ class ArgParser {
     }
   }
 
-  /// `-nkKEY`: letters without a value, then at most one with it.
+  /// Parses `-nkKEY`: letters without a value, then at most one with a value.
   void take_cluster() {
     const std::string& cluster = arguments_[next_++];
     for (std::size_t i = 1; i < cluster.size(); ++i) {
@@ -132,7 +132,7 @@ class ArgParser {
 
   void add(const Option& option, std::optional<std::string> value) {
     if (!option.takes_value() && value) throw_usage(option.shown() + " takes no value");
-    // A failed acquire has printed an empty token.
+    // The script may pass on the empty token of a failed acquire.
     const bool token_to_release = command_ == Command::release && option.is("token");
     if (value && value->empty() && !option.has(may_be_empty) && !token_to_release) {
       throw_usage(option.shown() + ": the value is empty");
@@ -151,7 +151,7 @@ class ArgParser {
   CommandLine& line_;
   const Command command_;
   const Operands operands_;
-  std::size_t next_ = 1;  // behind the command's name
+  std::size_t next_ = 1;  // after the command's name
 };
 
 std::string where_it_belongs(const Option* option) {
@@ -188,7 +188,7 @@ CommandLine before_command(const std::string& argument) {
   if (const auto meant = command_meant(name); !meant.empty()) {
     throw_usage(begin + ": did you mean " + std::string(meant) + "?");
   }
-  // As flock is given the file to lock.
+  // A path in this place is the habit of flock, which takes the file to lock.
   if (name.find('/') != std::string::npos) {
     throw_usage(begin + ": a command runs under a lock with dlock run -k KEY -- COMMAND");
   }
@@ -210,7 +210,7 @@ Command command_named(const std::string& name) {
   refuse_command(name);
 }
 
-/// `dlock help` and `dlock help COMMAND`.
+/// Parses `dlock help` and `dlock help COMMAND`.
 CommandLine help_wanted(const std::vector<std::string>& arguments) {
   CommandLine line;
   line.help = true;
@@ -234,7 +234,7 @@ std::vector<std::string> CommandLine::values(std::string_view name) const {
 
 std::optional<std::string> CommandLine::value(std::string_view name) const {
   for (const GivenOption& each : given) {
-    // Of those that do not add up there is only one.
+    // Only one value is kept of an option that does not add up.
     if (each.option->is(name)) return each.value;
   }
   return std::nullopt;

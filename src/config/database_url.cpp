@@ -18,7 +18,7 @@ void refuse_fragment(std::string_view rest) {
   throw_usage("a # stands in the URL: in a user, password or name it is written %23");
 }
 
-/// `host=` and `port=` of a query, which tell where the database is.
+/// The parameters `host=` and `port=` of a query, which say where the database is.
 std::string shown_address(std::string_view query) {
   std::string shown;
   while (!query.empty()) {
@@ -29,14 +29,15 @@ std::string shown_address(std::string_view query) {
   return shown;
 }
 
-/// libpq quotes what it cannot read, passwords too: so what it would refuse is refused before.
+/// libpq quotes text that it cannot parse, even passwords, so such text is refused here first.
 void check_login(std::string_view login) {
   if (login.find('@') != std::string_view::npos) throw_usage("an @ in a user or password is %40");
   decoded(cut_until(login, ":"), "the user");
   decoded(login, "the password");
 }
 
-/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; a host may be a directory of sockets, percent-encoded.
+/// Checks `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; a host may be a percent-encoded socket
+/// directory.
 void check_postgres_host(std::string_view each) {
   if (each.starts_with('[')) {
     take_host(each);
@@ -54,8 +55,8 @@ std::string path_from(const std::string& name, std::string value) {
   throw_usage(name + " is not an absolute path: \"" + redacted(value) + "\"");
 }
 
-/// The parameters of libpq 18, of those before it, one of the next, and dlock's own. `ssl` and
-/// `requiressl` stand for an sslmode:
+/// The parameters of libpq 18 and of older versions, one of the next version, and dlock's own.
+/// `ssl` and `requiressl` are old forms of sslmode:
 /// https://www.postgresql.org/docs/18/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 constexpr std::string_view postgres_parameters =
     "host hostaddr port dbname user password passfile require_auth channel_binding "
@@ -72,17 +73,17 @@ void check_postgres_name(const std::string& name, bool behind_password) {
   std::vector<std::string> known;
   for (auto rest = postgres_parameters; !rest.empty();) known.emplace_back(take_until(rest, ' '));
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  // It may be the rest of the password.
+  // The name may be the rest of the password.
   if (behind_password) {
     throw_usage("after the password an unknown parameter follows: an & in a password is %26");
   }
-  // A newer libpq may know more, but nothing that looks so like these.
+  // A newer libpq may know more parameters, but none with a name so close to these.
   const std::string guess = did_you_mean(name, known);
   if (!guess.empty() || name.empty())
     throw_usage("\"" + redacted(name) + "\" after the ? is unknown" + guess);
 }
 
-/// libpq would refuse these on each connection, as if the server could not be reached.
+/// libpq would refuse these at each connection, which looks as if the server were unreachable.
 void check_postgres_value(const std::string& name, const std::string& value) {
   const auto is_one_of = [&](const std::vector<std::string>& values) {
     if (std::find(values.begin(), values.end(), value) != values.end()) return;
@@ -99,7 +100,7 @@ void check_postgres_value(const std::string& name, const std::string& value) {
   }
 }
 
-/// Whether one of the parameters is the password of the user.
+/// Checks all parameters; returns whether one of them is the user's password.
 bool check_postgres_parameters(std::string_view query) {
   bool has_password = false;
   bool behind_password = false;
@@ -116,14 +117,14 @@ bool check_postgres_parameters(std::string_view query) {
     constexpr std::string_view files[] = {"sslrootcert", "sslcert",   "sslkey",
                                           "sslcrl",      "sslcrldir", "passfile"};
     const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);
-    // Read for each connection, by a process that stands elsewhere (acquire --attach).
+    // Each connection reads the file again, and the attach daemon has another working directory.
     const bool is_key_id = name == "sslkey" && path.find(':') < path.find('/');
     if (is_file && path != "system" && !path.empty() && !is_key_id) path_from(name, path);
   }
   return has_password;
 }
 
-/// `user:pw@` or `user@`, cut off the front of `authority`.
+/// Parses `user:pw@` or `user@` and removes it from the front of `authority`.
 void take_login(std::string_view& authority, MysqlAddress& address) {
   const auto at = authority.rfind('@');
   if (at == std::string_view::npos) return;
@@ -136,7 +137,7 @@ void take_login(std::string_view& authority, MysqlAddress& address) {
   if (none) throw_usage("nothing comes before the @: drop it, or write user:password@");
 }
 
-/// `HOST` or `HOST:PORT`.
+/// Parses `HOST` or `HOST:PORT`.
 void take_host_and_port(std::string_view authority, MysqlAddress& address) {
   if (authority.empty()) return;
   if (authority.find(',') != std::string_view::npos) {
@@ -158,7 +159,7 @@ MysqlAddress::Tls tls_from(const std::string& mode) {
               "\" (DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY)");
 }
 
-/// Of `NAME=VALUE&...`.
+/// Parses `NAME=VALUE&...`.
 void take_parameters(std::string_view query, MysqlAddress& address) {
   std::string mode;
   while (!query.empty()) {
@@ -180,7 +181,7 @@ void take_parameters(std::string_view query, MysqlAddress& address) {
                   did_you_mean(name, {"socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"}));
     }
   }
-  // A certificate to verify by is there to be verified by.
+  // A CA file is given to verify the server, so it implies verification.
   if (!address.ca.empty()) address.tls = MysqlAddress::Tls::verified;
   if (!mode.empty()) address.tls = tls_from(mode);
   const bool unused = !address.ca.empty() && address.tls != MysqlAddress::Tls::verified;

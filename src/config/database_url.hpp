@@ -6,11 +6,11 @@
 
 namespace dlock {
 
-/// A URL of PostgreSQL, `rest` being what follows `://`: libpq reads it, and knows more forms than
-/// need be known here. Throws Error{usage} as parse_server_url() does.
+/// Parses a URL of PostgreSQL; `rest` is the part after `://`. libpq reads the URL itself, and
+/// accepts more forms than this needs to know. Throws Error{usage} like parse_server_url().
 SqlTarget parse_postgres_url(std::string_view text, std::string_view rest);
 
-/// A URL of MySQL or MariaDB, which its library cannot read.
+/// Parses a URL of MySQL or MariaDB, because their client library takes no URLs.
 SqlTarget parse_mysql_url(std::string_view scheme, std::string_view rest);
 
 }  // namespace dlock

@@ -5,7 +5,7 @@ namespace {
 constexpr std::size_t columns = 80;
 constexpr std::size_t help_column = 30;
 
-/// What the table does not say about a command.
+/// The help text of a command that is not in the table of options.
 struct Page {
   Command command;
   const char* usage;
@@ -102,7 +102,7 @@ constexpr Page pages[] = {
 };
 
 std::string padded(std::string text, std::size_t width) {
-  // A column of its own always ends in two blanks.
+  // At least two blanks separate the columns.
   text.append(text.size() + 2 > width ? 2 : width - text.size(), ' ');
   return text;
 }
@@ -117,7 +117,7 @@ std::string option_line(const Option& option, Command command) {
   return line + "\n";
 }
 
-/// `words` behind `label`, broken before the right edge.
+/// Puts `words` after `label` and breaks lines before the right edge.
 std::string wrapped(const std::string& label, const std::vector<std::string>& words) {
   std::string text = label;
   std::size_t used = text.size();
@@ -146,7 +146,7 @@ std::vector<std::string> variables_of(Command command) {
   return names;
 }
 
-/// Options that have no line of their own.
+/// The options that have no line of their own.
 std::vector<std::string> rare_options(Command command) {
   std::vector<std::string> words;
   for (const Option& each : options()) {

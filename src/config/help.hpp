@@ -7,12 +7,12 @@
 #include "config/options.hpp"
 namespace dlock {
 
-/// The help of one command, or of dlock itself; whole lines of at most 80 columns.
+/// The help of one command, or of dlock itself, in whole lines of at most 80 columns.
 std::string help_text(std::optional<Command> command);
 
-/// The text of `dlock --version`: `dlock VERSION`, a line of its own for scripts; then the commit
-/// it was built from, unless empty, and the libraries: those inside, with their versions, and those
-/// that a run loads when it needs them. Whole lines.
+/// The output of `dlock --version` in whole lines: `dlock VERSION` on a line of its own, for
+/// scripts; the commit, unless empty; the linked libraries with their versions; and the libraries
+/// that a run loads when needed.
 std::string version_text(std::string_view commit);
 
 }  // namespace dlock

@@ -16,7 +16,7 @@ Layout layout_from(const std::string& text) {
   }
 }
 
-/// The options that no layout has room for.
+/// The options that no layout supports.
 constexpr struct {
   char option[10];
   const char* why;
@@ -49,7 +49,7 @@ void check_server(const Target& server, const Layout& layout, const std::string&
   }
 }
 
-/// The pattern that meets this name only.
+/// The pattern that matches only this name.
 std::string pattern_of(const LockKey& key) {
   std::string pattern;
   for (const char c : key.text) {

@@ -4,13 +4,14 @@
 
 namespace dlock {
 
-/// --compat: whose layout `settings` go by, of which all else is resolved. Throws Error{usage}
-/// where there is no such layout, where it has no room for another flag, or where its library does
-/// not use such servers.
+/// Sets the layout of --compat, once all other settings are resolved. Throws Error{usage} if there
+/// is no such layout, if it does not support another flag, or if its library does not use such
+/// servers.
 void resolve_layout(const CommandLine& line, LockSettings& settings);
 
-/// --all-kinds, of which all else is resolved: keys become patterns. Throws Error{usage} where no
-/// other library has locks, or where they cannot be shown so.
+/// Applies --all-kinds, once all other settings are resolved: keys become patterns. Throws
+/// Error{usage} if other libraries have no locks on this server, or if their locks cannot be shown
+/// in this form.
 void resolve_all_kinds(InspectSettings& settings);
 
 }  // namespace dlock

@@ -17,7 +17,7 @@ constexpr Commands latch = only(Command::latch);
 constexpr Commands lockers_but_run = acquire | renew | release | inspect;
 constexpr Commands lockers = run | lockers_but_run;
 constexpr Commands all = lockers | doctor | guard | latch;
-/// For a setting that is no flag of any command.
+/// For a setting that is not a flag of any command.
 constexpr Commands none = 0;
 
 constexpr Subcommand subcommand_table[] = {
@@ -120,7 +120,7 @@ constexpr Option option_table[] = {
     {"version", 'V', no_value, all, "print the version"},
 };
 
-/// The help of an option that means something else to this command than to others.
+/// The help of an option that means something else for this command.
 struct Wording {
   Command command;
   char option[7];
@@ -139,7 +139,7 @@ constexpr Wording wordings[] = {
     {Command::doctor, "q", "print nothing; the exit code tells"},
 };
 
-/// Other spellings, and the options they mean.
+/// Other spellings, and the options that they mean.
 constexpr char alias_table[][2][10] = {{"--nb", "nonblock"}, {"-e", "exclusive"}};
 
 bool is_spelled(const Option& option, std::string_view text) {

@@ -8,20 +8,20 @@
 
 namespace dlock {
 
-/// In the order of the help, and of Settings.
+/// The commands, in the order of the help and of Settings.
 enum class Command { run, acquire, renew, release, inspect, latch, doctor, guard };
 
-/// Which commands an option belongs to: a set of Command.
+/// The set of commands that an option belongs to.
 using Commands = unsigned;
 constexpr Commands only(Command command) { return 1U << static_cast<unsigned>(command); }
 
-/// What the arguments of a command are that belong to no option.
+/// The meaning of a command's arguments that belong to no option.
 enum class Operands : char {
   none,
-  command,   ///< COMMAND and its ARGs, which are never looked at
+  command,   ///< COMMAND and its ARGs, which are not parsed
   keys,      ///< keys, as if after -k
-  patterns,  ///< the same; those with `*`, `?` or `[` are patterns
-  verb,      ///< the first is a verb, the others are keys
+  patterns,  ///< the same, except that names with `*`, `?` or `[` are patterns
+  verb,      ///< first a verb, then keys
 };
 
 struct Subcommand {
@@ -31,27 +31,28 @@ struct Subcommand {
   Operands operands;
 };
 
-/// Every command, in the order of Command.
+/// All commands, in the order of Command.
 std::span<const Subcommand> subcommands();
 const Subcommand& subcommand(Command command);
 
-/// What a shell offers for a value; tests/shim/option_table.cpp names them for scripts/completions.
+/// The completions that a shell offers for a value; tests/shim/option_table.cpp names them for
+/// scripts/completions.
 enum class Completion : char {
   nothing,
-  words,       ///< those of `words`
-  beginnings,  ///< the same, and none of them is a whole value
+  words,       ///< the words in `words`
+  beginnings,  ///< the same, but none of them is a complete value
   files,
-  keys,  ///< of the locks that are there
+  keys,  ///< the keys of existing locks
   signals,
   processes,
-  layouts,  ///< the names of layouts()
+  layouts,  ///< the names in layouts()
 };
 
-/// What stands after an option.
+/// The value of an option.
 struct OptionValue {
-  const char* name;  ///< what the help calls it; nullptr if there is none
+  const char* name;  ///< its name in the help; nullptr if there is no value
   Completion completion;
-  const char* words;  ///< parted by blanks, or nullptr
+  const char* words;  ///< separated by blanks, or nullptr
 
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr OptionValue(const char* text, Completion by = Completion::nothing,
@@ -59,52 +60,52 @@ struct OptionValue {
       : name(text), completion(by), words(list) {}
 };
 
-/// What only some options have: a set of these.
+/// Traits that only some options have.
 enum OptionTraits : unsigned {
-  in_files = 1,      ///< it may stand in a configuration file
-  adds_up = 2,       ///< all of its values count, and not only the last
-  may_be_empty = 4,  ///< an empty value, such as an unset variable's, is none
-  rare = 8,          ///< the help names it in a line with others
-  one_wait = 16,     ///< of the options with this mark the later wins
+  in_files = 1,      ///< it may be set in a configuration file
+  adds_up = 2,       ///< all of its values count, not only the last
+  may_be_empty = 4,  ///< an empty value, e.g. from an unset variable, counts as none
+  rare = 8,          ///< the help lists it together with others on one line
+  one_wait = 16,     ///< of the options with this trait the last one wins
   one_limit = 32,    ///< the same
 };
 
-/// One option: the only place that says how it is written, which commands have it, where else its
-/// value may stand, and how a shell completes it. The parser, the suggestions, the settings, the
-/// help and the completions read it. A text within the row is nothing to relocate at the start.
+/// One option. Only this row says how it is spelled, which commands have it, where else its value
+/// may be set, and how a shell completes it. The parser, the suggestions, the settings, the help
+/// and the completions read it. The text arrays inside the row need no relocation at start-up.
 struct Option {
-  char name[23];  ///< long name without dashes; empty if there is only the letter
+  char name[23];  ///< long name without dashes; empty if there is only a letter
   char letter;    ///< 0: none
   OptionValue value;
   Commands commands;
   const char* help;
-  const char* variable = nullptr;  ///< the environment variable behind it
+  const char* variable = nullptr;  ///< its environment variable
   unsigned traits = 0;             ///< a set of OptionTraits
-  Commands flag_alone = 0;         ///< who has only the flag, and neither variable nor file
+  Commands flag_alone = 0;         ///< commands for which it has neither variable nor file
 
   bool takes_value() const { return value.name != nullptr; }
   bool has(OptionTraits trait) const { return (traits & trait) != 0; }
   bool belongs_to(Command command) const { return (commands & only(command)) != 0; }
-  /// Whether `command` reads its value from the variable and the files, too.
+  /// Whether `command` also reads its value from the variable and the files.
   bool has_other_places(Command command) const { return (flag_alone & only(command)) == 0; }
-  /// Whether this is its long name or, as it has none, its letter.
+  /// Whether `text` is its long name or, if it has none, its letter.
   bool is(std::string_view text) const {
     return *name == '\0' ? text == std::string_view(&letter, 1) : text == name;
   }
-  /// As people are told it: `--wait`, or `-q` where there is no long name.
+  /// Its name in messages: `--wait`, or `-q` if it has no long name.
   std::string shown() const;
-  /// Its help, or what `command` means by it if that is something else.
+  /// Its help, in the wording for `command` if that differs.
   const char* help_for(Command command) const;
 };
 
-/// All options, the commonest first.
+/// All options, the most common first.
 std::span<const Option> options();
 
-/// The option spelled `--NAME` or `-X`, or by an alias; nullptr if there is none. Of two options of
-/// one name it is the one that `command` has.
+/// Returns the option spelled `--NAME` or `-X`, or by an alias; nullptr if there is none. If two
+/// options have the same name, it returns the one of `command`.
 const Option* find_option(std::string_view spelled, std::optional<Command> command = std::nullopt);
 
-/// The option of this long name, or of this letter if it has none, which must be one.
+/// Returns the option with this long name, or with this letter if it has none; it must exist.
 const Option& option(std::string_view name);
 
 /// Other spellings of `option`: `-e`, `--nb`.

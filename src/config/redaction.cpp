@@ -9,7 +9,7 @@
 namespace dlock {
 namespace {
 
-/// `text` escaped, without the end of what is too long for a message.
+/// Escapes `text`, and shortens it if it is too long for a message.
 std::string clipped(std::string_view text) {
   constexpr std::size_t longest = 80;
   if (text.size() <= longest) return escaped(text);
@@ -18,14 +18,13 @@ std::string clipped(std::string_view text) {
   return escaped(text.substr(0, end)) + "...";
 }
 
-/// A part of a text.
 struct Span {
   std::size_t begin;
   std::size_t end;
 };
 
-/// The values of `password=` and its like behind the `?` of a URL, in whose names libpq reads
-/// percent-encoding, too.
+/// The values of `password=` and similar parameters after the `?` of a URL. libpq decodes
+/// percent-encoding in their names, too.
 std::vector<Span> query_passwords(std::string_view url) {
   std::vector<Span> found;
   const auto query = url.find('?');

@@ -5,27 +5,27 @@
 
 namespace dlock {
 
-// Whatever people typed may be a URL with a password in it, or meant to be one.
+// Any text that a user typed may be a URL with a password, or an attempt at one.
 
-/// `text`, which may be a URL, or a wrong one, for a message: `***` in place of what stands before
-/// the last `@`, and of each secret in its query, escaped, and cut where it is longer than
-/// anybody reads.
+/// Makes `text`, which may be a valid or invalid URL, safe for a message. It replaces the part
+/// before the last `@`, and each secret in the query, by `***`, escapes the rest, and shortens a
+/// long text.
 std::string redacted(std::string_view text);
 
-/// Any value for a message, in quotes: the same, but an `@` counts only in what has a `://`, which
-/// may have come to the wrong flag.
+/// The same in quotes, for any value. An `@` counts only in a text with `://`, which may be a URL
+/// that was given to the wrong flag.
 std::string in_quotes(std::string_view text);
 
-/// Whether a parameter of this name in the query of a URL is a secret: a password, a client's
-/// secret, or a key that libpq takes in place of a password.
+/// Whether a query parameter of this name is a secret: a password, a client's secret, or a key that
+/// libpq accepts in place of a password.
 bool is_secret_name(std::string_view name);
 
-/// Whether a URL brings a password along, or another secret.
+/// Whether a URL contains a password or another secret.
 bool holds_password(std::string_view text);
 
-/// Overwrites in argv, where `ps` would show it, the value of every `--token`, what stands before
-/// the `@` of every URL, and the secrets in its query. Main calls it first thing, after it has
-/// copied the strings.
+/// Overwrites secrets in argv, where `ps` would show them: the value of every `--token`, the part
+/// of every URL before its `@`, and secrets in its query. main calls it first, once it has copied
+/// the strings.
 void scrub_secrets(int argc, char** argv);
 
 }  // namespace dlock

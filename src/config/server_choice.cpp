@@ -14,11 +14,11 @@ namespace dlock {
 namespace {
 
 constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
-/// A restarted server waits twice the longest ttl before it votes again: what a majority is to
-/// remember for longer, it may forget.
+/// A restarted node waits twice the longest ttl before it votes again; a majority may forget
+/// anything that lasts longer.
 constexpr milliseconds longest_min_hold_of_a_quorum = 2 * longest_ttl_of_a_quorum;
 
-/// `DLOCK_SERVER` may name several, with a space between.
+/// Splits `DLOCK_SERVER`, which may name several servers, at spaces.
 std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
   std::vector<SourcedValue> parts;
   std::string_view rest = given.text;
@@ -31,7 +31,7 @@ std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
     rest.remove_prefix(part.size());
   }
   if (parts.empty()) given.refuse("holds only spaces: unset it, or give it a value");
-  // Its front would be taken for a host and shown.
+  // The front of a URL that was cut at a blank would be taken for a host and shown.
   for (const SourcedValue& part : parts) {
     const bool ends_a_login = part.text.find('@') != std::string::npos;
     if (ends_a_login && part.text.find("://") == std::string::npos) {
@@ -50,7 +50,7 @@ Target parse_at(const SourcedValue& given) {
 }
 
 std::string read_password(const std::string& path) {
-  // Redis itself takes no longer one from a client it does not know yet.
+  // Redis accepts no longer password from a client that is not logged in.
   constexpr std::size_t longest_password = 16384;
   std::string content = read_whole(path, longest_password);
   if (content.ends_with('\n')) content.pop_back();
@@ -67,7 +67,7 @@ Password password_in(const SourcedValue& file, std::vector<std::string>& warning
   }
   const auto warning = exposed_warning(file.text, "a password");
   if (!warning.empty()) warnings.push_back(warning);
-  // A pipe has it once, and a descriptor may be another file's later.
+  // A pipe can be read only once, and a descriptor may belong to another file later.
   std::error_code error;
   const auto path = std::filesystem::absolute(file.text, error).string();
   const bool once = path.starts_with("/dev/") || path.starts_with("/proc/") ||
@@ -76,7 +76,7 @@ Password password_in(const SourcedValue& file, std::vector<std::string>& warning
   return {std::move(text), [path] { return read_password(path); }};
 }
 
-/// The password of the strongest configuration file that has one.
+/// The password of the configuration file with the highest precedence that has one.
 std::optional<Password> password_of_files(const Sources& sources,
                                           std::vector<std::string>& warnings) {
   for (const ConfigFile& file : sources.files()) {
@@ -89,8 +89,8 @@ std::optional<Password> password_of_files(const Sources& sources,
   return std::nullopt;
 }
 
-/// The password for a URL that brings `own`, if any, in the order that resolve() promises; with
-/// `redis` also from the variable of redis-cli.
+/// The password for a URL that contains the password `own`, if any, in the order that resolve()
+/// documents; with `redis`, redis-cli's variable counts, too.
 std::optional<Password> find_password(const Sources& sources, std::optional<Password> own,
                                       std::vector<std::string>& warnings, bool redis = true) {
   const auto file_variable = sources.in_variable(option("password-file").variable);
@@ -107,7 +107,7 @@ std::optional<Password> find_password(const Sources& sources, std::optional<Pass
   return password_of_files(sources, warnings);
 }
 
-/// The servers that locks live on, as far as the URL knows them.
+/// The servers that store the locks, as far as the URL names them.
 std::vector<Endpoint*> servers_in(Target& target) {
   std::vector<Endpoint*> servers;
   const auto add_all = [&](std::vector<Endpoint>& all) {
@@ -139,7 +139,8 @@ void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
   warn_of_open("a password", given, "--password-file", chosen);
 }
 
-/// The password for each of several servers. A file is opened once: it may be a pipe.
+/// Finds the password of each of several servers. It opens a file only once, because it may be a
+/// pipe.
 class OneReading {
  public:
   OneReading(const Sources& sources, bool redis) : sources_(sources), redis_(redis) {}
@@ -162,13 +163,13 @@ class OneReading {
   std::optional<Password> found_;
 };
 
-/// What neither the URL nor dlock's own settings have, the database's library looks for.
+/// Adds the password, unless the URL has one. Without either, the database's library looks for one.
 void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& database,
                   ChosenServer& chosen) {
   if (database.has_password) {
     warn_of_open_password(given, chosen);
   } else if (holds_password(given.text)) {
-    // Only a URL has a place for the password of a key and its like.
+    // Only a URL can hold the password of a key and similar secrets.
     warn_of_open("a secret", given, "DLOCK_SERVER", chosen);
   }
   const auto in_url = database.has_password ? std::optional<Password>("") : std::nullopt;
@@ -183,7 +184,7 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
   const bool etcd = std::holds_alternative<EtcdTarget>(chosen.target);
   const bool redis = is_redis(chosen.target);
   auto servers = servers_in(chosen.target);
-  // There a password is a user's: without one in the URL none is looked for.
+  // In etcd and ZooKeeper a password belongs to a user, so a URL without a user needs none.
   if (!redis) std::erase_if(servers, [](const Endpoint* server) { return !server->user; });
   const bool none_asks = servers.empty() && !std::holds_alternative<SqlTarget>(chosen.target);
   if (none_asks) refuse_flags(sources, {"password-file"}, "no user in --server has a password");
@@ -208,7 +209,7 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
   }
 }
 
-/// The strongest value of an option that is a path; all are checked.
+/// The path with the highest precedence; all given paths are checked.
 std::optional<SourcedValue> path_of(const char* name, const Sources& sources) {
   auto places = sources.of(name);
   for (auto& place : places) place.front().text = readable_path_from(place.front());
@@ -226,7 +227,7 @@ bool holds_private_key(const std::string& path) {
   try {
     return read_whole(path, largest_key).find("PRIVATE KEY") != std::string::npos;
   } catch (const Error&) {
-    return false;  // whoever uses it says what is wrong
+    return false;  // TLS reports the error when it uses the key
   }
 }
 
@@ -239,7 +240,7 @@ std::vector<Endpoint*> servers_under_tls(Target& target) {
   return servers;
 }
 
-/// Throws where one of the settings of TLS, or a file that it names, is of no use.
+/// Throws if a TLS setting, or a file that it names, cannot be used.
 TlsSettings tls_settings(const Sources& sources) {
   const auto certificate = path_of("tls-cert", sources);
   const auto key = path_of("tls-key", sources);
@@ -254,7 +255,7 @@ TlsSettings tls_settings(const Sources& sources) {
 void add_tls(const Sources& sources, ChosenServer& chosen) {
   const auto servers = servers_under_tls(chosen.target);
   if (servers.empty()) {
-    // A container may have the variables of its host without the files that they name.
+    // A container may inherit the variables of its host without the files that they name.
     const bool database = std::holds_alternative<SqlTarget>(chosen.target);
     return refuse_flags(
         sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
@@ -287,7 +288,7 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
   }
 }
 
-/// Several servers decide by majority, so each has to be one alone, and no other.
+/// Several servers decide by majority, so each must be a single server and be named once.
 Target quorum_of(const std::vector<SourcedValue>& given) {
   QuorumTarget quorum;
   for (const SourcedValue& each : given) {

@@ -9,25 +9,26 @@
 
 namespace dlock {
 
-/// The server to use, its password included.
+/// The server to use, with its password.
 struct ChosenServer {
   Target target = LocalTarget{};
   bool configured = false;
   std::vector<std::string> warnings;
 };
 
-/// The options that say which server, and how to reach it.
+/// The options that name the server and say how to reach it.
 inline constexpr std::initializer_list<const char*> flags_about_a_server = {
     "server",  "password-file",   "tls-ca",        "tls-cert",
     "tls-key", "tls-server-name", "sentinel-user", "sentinel-password-file"};
 
-/// Chooses the server and its password; the order of passwords is that of resolve().
+/// Chooses the server and its password, in the order that resolve() documents.
 ChosenServer choose_server(const Sources& sources);
 
-/// --replicas, 0 if it is not given; refused where the server has none.
+/// Returns the value of --replicas, 0 if not given; refuses it if the server has no replicas.
 int replicas_of(const Target& server, const Sources& sources);
 
-/// A server that lost its memory must know for how long leases may last that it has forgotten.
+/// Refuses leases and min-holds that are too long for a majority of servers: a node that lost its
+/// memory waits for the longest lease before it votes again.
 void check_quorum(const Target& server, const Sources& sources, std::optional<milliseconds> ttl,
                   std::optional<milliseconds> min_hold = std::nullopt);
 

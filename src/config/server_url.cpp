@@ -32,7 +32,7 @@ LocalTarget parse_local(std::string_view rest) {
     throw_usage(
         "local: takes a directory and nothing after it: a ? in its name is %3F, a # is %23");
   }
-  if (rest.starts_with("///")) rest.remove_prefix(2);  // as file: URLs have it
+  if (rest.starts_with("///")) rest.remove_prefix(2);  // as in file: URLs
   return LocalTarget{absolute_path(rest, "local:")};
 }
 
@@ -42,7 +42,7 @@ int parse_db(std::string_view text) {
   return static_cast<int>(*db);
 }
 
-/// `user:pw@`, `:pw@` or `user@`, cut off the front of `authority`.
+/// Parses `user:pw@`, `:pw@` or `user@` and removes it from the front of `authority`.
 void take_credentials(std::string_view& authority, Endpoint& target) {
   const auto at = authority.rfind('@');
   if (at == std::string_view::npos) return;
@@ -58,7 +58,7 @@ void take_credentials(std::string_view& authority, Endpoint& target) {
   if (target.password == "") throw_usage("the password before the @ is empty");
 }
 
-/// `HOST[:PORT]`, all of `text`.
+/// Parses all of `text` as `HOST[:PORT]`.
 void take_address(std::string_view text, Endpoint& endpoint) {
   endpoint.host = take_host(text);
   if (text.starts_with(':')) {
@@ -68,7 +68,7 @@ void take_address(std::string_view text, Endpoint& endpoint) {
   }
 }
 
-/// `H1[:P1],H2,...`, each with what `like` has beside.
+/// Parses `H1[:P1],H2,...`; the other members of each endpoint are those of `like`.
 std::vector<Endpoint> take_addresses(std::string_view hosts, const Endpoint& like) {
   std::vector<Endpoint> endpoints;
   while (true) {
@@ -82,11 +82,11 @@ std::vector<Endpoint> take_addresses(std::string_view hosts, const Endpoint& lik
   }
 }
 
-/// What a URL of the redis family holds: `scheme://CREDENTIALS@HOSTS/PATH`.
+/// The parts of a URL of the redis family: `scheme://CREDENTIALS@HOSTS/PATH`.
 struct Parts {
   Endpoint login;
   std::string_view hosts;
-  std::string_view path;  ///< behind the first slash
+  std::string_view path;  ///< after the first slash
 };
 
 Parts take_parts(std::string_view rest, bool tls, const char* form) {
@@ -114,7 +114,7 @@ Endpoint parse_redis(std::string_view rest, bool tls) {
   return parts.login;
 }
 
-/// Sentinel knows masters by names of these characters alone (sentinel.c).
+/// Sentinel accepts only these characters in the name of a master (sentinel.c).
 bool is_master_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
@@ -159,7 +159,7 @@ EtcdTarget parse_etcd(std::string_view rest, bool tls) {
   return EtcdTarget{take_addresses(parts.hosts, parts.login)};
 }
 
-/// The path of a node: no name in it is empty, `.` or `..`, as ZooKeeper itself has it.
+/// Parses the path of a node. No name in it may be empty, `.` or `..`, as ZooKeeper requires.
 std::string chroot_from(std::string_view path) {
   std::string chroot;
   while (!path.empty()) {
@@ -187,7 +187,7 @@ ZooKeeperTarget parse_zookeeper(std::string_view rest) {
   return ZooKeeperTarget{take_addresses(parts.hosts, parts.login), chroot_from(parts.path)};
 }
 
-/// `db=N`, all that a query may hold.
+/// Parses `db=N`, which is all that a query may hold.
 int parse_query(std::string_view query) {
   const auto name = query.substr(0, query.find('='));
   if (query.find('&') != std::string_view::npos) throw_usage("unix:///PATH takes only ?db=N");
@@ -216,7 +216,7 @@ Endpoint parse_unix(std::string_view rest) {
 }
 
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
-  // As some clients and Docker's links have it.
+  // Some clients and Docker's links use tcp:// for Redis.
   const std::string meant = scheme == "tcp" ? "redis" : std::string(scheme);
   const std::string suggestion = did_you_mean(
       meant + "://", {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
@@ -262,7 +262,7 @@ bool is_redis(const Target& target) {
 }
 
 Target parse_server_url(std::string_view text) {
-  // Files and variables that were filled by `$(cat ...)` of other shells, or by hand.
+  // `$(cat ...)` of other shells, or a user, may leave a line end in a file or variable.
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
   if (text.starts_with('"') || text.starts_with('\'')) {
     throw_usage("the URL begins with a quote: write it without quotes");

@@ -17,38 +17,37 @@ struct LocalTarget {
   bool operator==(const LocalTarget&) const = default;
 };
 
-/// The master that sentinels name.
+/// A master that sentinels know.
 struct SentinelTarget {
   std::vector<Endpoint> sentinels;  ///< with their own credentials
   std::string master_name;
-  Endpoint master;  ///< how to log in to it; where it is the sentinels say
+  Endpoint master;  ///< how to log in to it; the sentinels say where it is
   bool operator==(const SentinelTarget&) const = default;
 };
 
-/// A Redis Cluster.
 struct ClusterTarget {
   std::vector<Endpoint> seeds;  ///< some of its nodes, which name the others
   bool operator==(const ClusterTarget&) const = default;
 };
 
-/// Independent servers of which a majority decides: three or more.
+/// Three or more independent servers that decide by majority.
 struct QuorumTarget {
   std::vector<Endpoint> servers;
   bool operator==(const QuorumTarget&) const = default;
 };
 
-/// A database. A URL of PostgreSQL goes to its client library as it is; the library of MySQL and
-/// MariaDB reads none.
+/// A database. libpq gets the URL of PostgreSQL unchanged; the library of MySQL and MariaDB takes
+/// none.
 struct SqlTarget {
   std::string url;
   std::string shown;                    ///< for people: without login and most parameters
-  std::optional<Password> password{};   ///< goes before the one that the URL or the library has
-  bool has_password = false;            ///< the URL brings one
-  std::optional<MysqlAddress> mysql{};  ///< of a `mysql://` or `mariadb://` URL: its parts
+  std::optional<Password> password{};   ///< overrides the one in the URL or the library
+  bool has_password = false;            ///< the URL contains one
+  std::optional<MysqlAddress> mysql{};  ///< the parts of a `mysql://` or `mariadb://` URL
   bool operator==(const SqlTarget&) const = default;
 };
 
-/// An etcd: some of its members, or all.
+/// An etcd cluster, by some or all of its members.
 struct EtcdTarget {
   std::vector<Endpoint> servers;
   bool operator==(const EtcdTarget&) const = default;
@@ -56,25 +55,25 @@ struct EtcdTarget {
   std::string name() const;
 };
 
-/// A ZooKeeper: some of its servers, or all.
+/// A ZooKeeper ensemble, by some or all of its servers.
 struct ZooKeeperTarget {
   std::vector<Endpoint> servers;
-  std::string chroot;  ///< empty, or a path below which dlock keeps all
+  std::string chroot;  ///< empty, or the path below which dlock stores everything
   bool operator==(const ZooKeeperTarget&) const = default;
   /// `zk://z1:2181,z2:2181/chroot`, for people.
   std::string name() const;
 };
 
-/// Where locks live; an Endpoint is one Redis or Valkey.
+/// The engine that a URL names; an Endpoint is a single Redis or Valkey.
 using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
                             SqlTarget, EtcdTarget, ZooKeeperTarget>;
 
-/// Whether it is Redis or Valkey, however deployed.
+/// Whether the target is Redis or Valkey in any deployment.
 bool is_redis(const Target& target);
 
-/// Reads a URL, whose forms are those of the README; user, password and paths are percent-decoded,
-/// and `rediss` leaves default TlsSettings. Throws Error{usage} without saying where the URL stood;
-/// the message shows nothing before an `@`.
+/// Parses a URL in one of the forms of the README; user, password and paths are percent-decoded,
+/// and `rediss` sets default TlsSettings. Throws Error{usage} without the source of the URL; the
+/// message shows nothing before an `@`.
 Target parse_server_url(std::string_view text);
 
 }  // namespace dlock

@@ -28,7 +28,6 @@ constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 /// In the order of LatchVerb.
 constexpr char latch_verbs[][7] = {"open", "arrive", "wait"};
 
-/// Options that exclude each other.
 constexpr char exclusions[][2][10] = {
     {"json", "env"},      {"json", "acl"},    {"schema", "json"},
     {"schema", "acl"},    {"watch", "q"},     {"metrics", "json"},
@@ -139,7 +138,7 @@ class Resolver {
                     " is a pattern");
       }
     } else {
-      // With a token an operand is a key, whatever is in it.
+      // With a token every operand is a key, never a pattern.
       for (const std::string& text : line_.operands) {
         add_once(settings.keys, key_from({text, "--key", ErrorKind::usage}));
       }
@@ -213,8 +212,9 @@ class Resolver {
     if (!settings.state) resolve_server(settings);
   }
 
-  /// The strongest value of an option, read by `parse`; the others are read too, so that a bad
-  /// value is told where it stands and not on the day it takes effect.
+  /// Returns the value of an option from the source with the highest precedence. The values of
+  /// other sources are parsed, too, so that a bad value is reported now and not when it takes
+  /// effect.
   template <typename Parse>
   auto setting(const char* name, Parse parse) const
       -> std::optional<decltype(parse(std::declval<const SourcedValue&>()))> {
@@ -327,7 +327,8 @@ class Resolver {
 
   milliseconds grace(milliseconds ttl) const {
     const auto grace = duration("grace", milliseconds(0), longest_duration);
-    // Less than the most: SIGKILL comes before the lease ends, and renewals need time as well.
+    // Less than the maximum: SIGKILL must come before the lease expires, and renewals need time,
+    // too.
     if (!grace) return std::min(milliseconds(5000), ttl / 4);
     if (*grace <= ttl / 3) return *grace;
     const SourcedValue given = sources_.of("grace").front().front();
@@ -357,8 +358,8 @@ class Resolver {
     }
   }
 
-  /// An empty token is released, too: a step that always runs passes on what an acquire printed,
-  /// and that one has failed.
+  /// Accepts an empty token: a step that always runs may pass on the output of an acquire that
+  /// failed.
   Token token_to_release() const {
     const auto flags = sources_.in_flags("token");
     const bool none = sources_.is_empty(option("token").variable);
@@ -370,7 +371,7 @@ class Resolver {
 
   Fence guarded_fence() const {
     const bool has_flag = line_.has("fence");
-    // A flag chooses where the variable names several.
+    // A flag chooses if the variable holds several fences.
     const auto given =
         has_flag ? sources_.in_flags("fence") : sources_.in_variable(option("fence").variable);
     if (given.empty()) throw_usage(missing_fence);

@@ -19,42 +19,41 @@
 
 namespace dlock {
 
-/// What `run` does with COMMAND when the lock is lost.
+/// The reaction of `run` to the loss of a lock: stop COMMAND, or let it run on.
 enum class OnLost { stop, ignore };
 
-/// What `latch` does.
 enum class LatchVerb { open, arrive, wait };
 
-/// What all commands have: what goes to stderr, and the server they talk to.
+/// The settings of all commands: what they write to stderr, and the server.
 struct ServerSettings {
   bool quiet = false;
   bool verbose = false;
-  std::vector<std::string> warnings;  ///< one line each, for stderr; no password in them
+  std::vector<std::string> warnings;  ///< one line each, for stderr; without passwords
 
   Target server = LocalTarget{};
-  bool server_is_default = false;  ///< nothing was configured: `local:` is used, people are told
-  std::string prefix = "dlock:";   ///< of every Redis key and channel
+  bool server_is_default = false;  ///< no server was configured: `local:` is used, with a notice
+  std::string prefix = "dlock:";   ///< of every key and channel on the server
 };
 
-/// Of run, acquire, renew, release and inspect: which locks.
+/// The locks of run, acquire, renew, release and inspect.
 struct LockSettings : ServerSettings {
-  std::vector<LockKey> keys;  ///< as the user named them, doubles dropped
-  /// The keys are those of another library; the server is a Redis then, and nothing is asked for
-  /// that the layout has no room for.
+  std::vector<LockKey> keys;  ///< as the user named them, without duplicates
+  /// The layout of another library's keys. The server is a Redis then, and the other settings ask
+  /// for nothing that the layout does not support.
   std::optional<Layout> layout;
 };
 
-/// Of run and acquire: how to acquire them.
+/// How run and acquire acquire their locks.
 struct ClaimSettings : LockSettings {
   std::optional<milliseconds> wait;  ///< zero: do not wait; nothing: for ever
-  bool latest = false;               ///< never with a `wait` of zero
+  bool latest = false;               ///< never true with a `wait` of zero
   Limit limit = exclusive;
   milliseconds ttl{0};
-  std::optional<Owner> owner;  ///< --owner: be exactly this one, whatever `above` says
+  std::optional<Owner> owner;  ///< --owner: exactly this owner; `above` is ignored
   std::optional<Owner> above;  ///< DLOCK_OWNER
   std::string label;
-  int stop_signal = 0;  ///< to COMMAND, or to the process of `attach`
-  int replicas = 0;     ///< how many must have a lock before it counts
+  int stop_signal = 0;  ///< for COMMAND, or for the process of `attach`
+  int replicas = 0;     ///< number of replicas that must have a lock before it counts
 };
 
 struct RunSettings : ClaimSettings {
@@ -72,34 +71,33 @@ struct RunSettings : ClaimSettings {
 };
 
 struct AcquireSettings : ClaimSettings {
-  std::optional<pid_t> attach;  ///< a positive number, not looked at yet
+  std::optional<pid_t> attach;  ///< a positive number, not checked yet
   bool json = false;
-  bool env = false;  ///< never with `json`
+  bool env = false;  ///< never true with `json`
 };
 
 struct RenewSettings : LockSettings {
   Token token;
-  std::optional<milliseconds> ttl;  ///< nothing: that of the grant
+  std::optional<milliseconds> ttl;  ///< nothing: the ttl of the grant
   bool json = false;
 };
 
 struct ReleaseSettings : LockSettings {
-  /// Nothing with `force`. It is empty where a script passes on what an acquire printed that
-  /// failed.
+  /// Not set with `force`. Empty if a script passes on the output of an acquire that failed.
   std::optional<Token> token;
   bool force = false;
-  std::vector<std::string> patterns;  ///< with `force`: globs of keys
-  std::optional<Fence> fence;         ///< with `force`: only the holder with this one
-  std::string reason;                 ///< with `force`: why, for those evicted
+  std::vector<std::string> patterns;  ///< globs of keys, only with `force`
+  std::optional<Fence> fence;         ///< only with `force`: evict only this holder
+  std::string reason;                 ///< with `force`: shown to the evicted holders
   bool json = false;
 };
 
 struct InspectSettings : LockSettings {
-  std::vector<std::string> patterns;  ///< globs; `*` if neither key nor glob was given
+  std::vector<std::string> patterns;  ///< globs; `*` if neither keys nor globs were given
   bool json = false;
   bool watch = false;      ///< never with `quiet`
   bool metrics = false;    ///< never with `json` or `watch`
-  bool all_kinds = false;  ///< locks of other libraries, too; `patterns` meet whole names in Redis
+  bool all_kinds = false;  ///< other libraries' locks, too; `patterns` match full Redis keys
 };
 
 struct LatchSettings : ServerSettings {
@@ -107,48 +105,49 @@ struct LatchSettings : ServerSettings {
   LockKey key;
   std::int64_t count = 0;            ///< of `open`
   milliseconds ttl{0};               ///< of `open`
-  std::optional<ArrivalId> by;       ///< of `arrive`; nothing: somebody new
-  std::optional<milliseconds> wait;  ///< of `wait`, as that of a claim
+  std::optional<ArrivalId> by;       ///< of `arrive`; nothing: a new one
+  std::optional<milliseconds> wait;  ///< of `wait`, as in ClaimSettings
   bool json = false;
 };
 
 struct DoctorSettings : ServerSettings {
   milliseconds ttl{0};
   int replicas = 0;
-  bool json = false;  ///< at most one of these
+  bool json = false;  ///< at most one of these three is true
   bool acl = false;
   bool schema = false;
 };
 
 struct GuardSettings : ServerSettings {
-  std::vector<std::string> command_argv;  ///< as that of run
+  std::vector<std::string> command_argv;  ///< as in RunSettings
   Fence fence;
-  // Either:
-  std::optional<std::string> state;  ///< a file; then `server` means nothing
+  // One of these is set:
+  std::optional<std::string> state;  ///< a file; `server` is not used then
   std::optional<LockKey> state_key;
 };
 
-/// Everything one command is to do: validated, and constant once resolve() has made it.
+/// Everything that one command needs, validated; constant once resolve() has made it.
 using Settings = std::variant<RunSettings, AcquireSettings, RenewSettings, ReleaseSettings,
                               InspectSettings, LatchSettings, DoctorSettings, GuardSettings>;
 
-/// The variable of this name, if it is set. Tests bring their own.
+/// Returns the variable of this name, if it is set. Tests supply their own.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-/// The environment of this process.
 Environment process_environment();
 
-/// Flag > variable > configuration file > default, for what `line.command` has; other settings are
-/// not looked at, unknown names in a file always are. A bad value is an error even where a better
-/// place overrides it: Error{usage} from the command line or the environment, Error{configuration}
-/// from a file; the message begins with the place (`--ttl`, `DLOCK_TTL`, `FILE:LINE: ttl`).
+/// Resolves the settings of `line.command`: flag > variable > configuration file > default.
+/// Settings of other commands are not checked, but unknown names in a file always are. A bad value
+/// is an error even if a higher-precedence source overrides it: Error{usage} from the command line
+/// or the environment, Error{configuration} from a file. The message begins with the source
+/// (`--ttl`, `DLOCK_TTL`, `FILE:LINE: ttl`).
 ///
-/// TLS settings in variables and files count for `rediss` URLs alone; as flags they are refused
-/// with others, as are those for sentinels.
+/// TLS settings in variables and files apply only to `rediss` and `etcds` URLs, those for sentinels
+/// only to their URLs; as flags they are refused with other URLs.
 ///
-/// The password of a Redis server: `--password-file`, else the one in the URL (it belongs to that
-/// URL, wherever that stands), else DLOCK_PASSWORD_FILE, DLOCK_PASSWORD, REDISCLI_AUTH, else
-/// `password-file` or `password` of the user's configuration file, else of the system's.
+/// The password of a Redis server comes from `--password-file`, else from the URL (it belongs to
+/// that URL, whatever the URL's source), else from DLOCK_PASSWORD_FILE, DLOCK_PASSWORD,
+/// REDISCLI_AUTH, else from `password-file` or `password` in the user's configuration file, else in
+/// the system's.
 Settings resolve(const CommandLine& line, const Environment& environment,
                  const std::string& system_file = "/etc/dlock.conf");
 

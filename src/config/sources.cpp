@@ -20,14 +20,14 @@ namespace {
 std::optional<std::string> home_directory(const Environment& environment) {
   auto home = environment("HOME");
   if (home && !home->empty()) return home;
-  // No thread runs yet.
+  // No other thread runs yet.
   const passwd* entry = getpwuid(geteuid());  // NOLINT(concurrency-mt-unsafe)
   if (entry == nullptr || *entry->pw_dir == '\0') return std::nullopt;
   return entry->pw_dir;
 }
 
-/// HOME may be another user's: sudo, su and setpriv can keep it. What that user keeps to himself is
-/// no setting of this one.
+/// Reads the user's file. HOME may be another user's home, because sudo, su and setpriv can keep
+/// it; a file that its owner made unreadable for others is not used.
 ConfigFile read_home_file(const std::string& home) {
   const std::string path = home + "/.config/dlock.conf";
   struct stat status {};
@@ -115,7 +115,7 @@ void refuse_flags(const Sources& sources, std::initializer_list<const char*> nam
 
 Environment process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {
-    // Settings are read before there is a second thread.
+    // Settings are read before a second thread exists.
     const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
@@ -133,8 +133,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(from, text.find_last_not_of(blanks) + 1 - from);
 }
 
-/// Whether `line`, whose `name` ends at `equals`, looks like one that was written without the
-/// `name =`: then the first `=` may stand inside of a password, in base64 for one.
+/// Whether `line`, whose `name` ends at `equals`, looks like one without `name =`. Its first `=`
+/// may be a part of a password then, for example base64 padding.
 bool may_show_password(std::string_view line, std::size_t equals, std::string_view name) {
   if (name.find_first_of(":@/") != std::string_view::npos) return true;
   const auto blank = name.find_first_of(" \t\r");
@@ -171,8 +171,7 @@ FileEntry parse_line(const std::string& place, std::string_view line) {
   return {name, value};
 }
 
-/// The names that exclude each other in one file: all but `server` stand once, and there is one
-/// password.
+/// Refuses a second entry of the same name in one file, except for `server`, and a second password.
 void check_alone(const std::vector<FileEntry>& earlier, const FileEntry& entry) {
   const auto kind = [](const std::string& name) { return name.substr(0, name.find("-file")); };
   for (const FileEntry& other : earlier) {
@@ -191,7 +190,7 @@ bool others_may_read(const std::string& path) {
          (status.st_mode & S_IROTH) != 0;
 }
 
-/// A path that is a URL came to the wrong flag, perhaps with its password.
+/// A path that is a URL was given to the wrong flag, and may contain a password.
 std::string shown_path(const std::string& path) {
   return path.find("://") == std::string::npos ? escaped(path) : redacted(path);
 }

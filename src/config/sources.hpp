@@ -10,13 +10,13 @@
 #include "config/settings.hpp"
 namespace dlock {
 
-/// A value as it was written, and where: what an error message needs.
+/// A value as it was written, and its source for error messages.
 struct SourcedValue {
   std::string text;
   std::string place;  ///< `--ttl`, `DLOCK_TTL`, `/etc/dlock.conf:3: ttl`
-  ErrorKind trouble;  ///< what a bad value at this place is
+  ErrorKind trouble;  ///< the kind of error if the value is bad
 
-  /// Error{trouble} "place: why".
+  /// Throws Error{trouble} "place: why".
   [[noreturn]] void refuse(const std::string& why) const;
 };
 
@@ -26,53 +26,53 @@ struct FileEntry {
   SourcedValue value;
 };
 
-/// One configuration file, read; its names are known, its values not yet looked at.
+/// One configuration file as read: its names are checked, its values are not.
 struct ConfigFile {
   std::vector<FileEntry> entries;
   std::vector<std::string> warnings;
 };
 
-/// Reads the file at `path`. Throws Error{configuration} for a file that
-/// cannot be read, a line that is no `name = value`, an unknown name, a name that stands twice.
-/// A file that is not there is empty, if it may be missing.
+/// Reads the file at `path`. Throws Error{configuration} if it cannot be read, or has a line that
+/// is not `name = value`, an unknown name, or the same name twice. A missing file counts as empty
+/// if `may_be_missing`.
 ConfigFile read_config_file(const std::string& path, bool may_be_missing);
 
-/// The small files dlock reads whole. Throws Error{host_refused} with the reason alone.
+/// Reads a small file whole. Throws Error{host_refused}, whose message is only the reason.
 std::string read_whole(const std::string& path, std::size_t at_most);
 
-/// The line that warns of a file with `secret` ("a password") which every user may read; empty if
-/// all is well.
+/// The warning about a file with `secret` ("a password") that every user may read; empty if they
+/// may not.
 std::string exposed_warning(const std::string& path, const char* secret);
 
-/// Where settings stand: flags over variables over files.
+/// The sources of settings: flags override variables, variables override files.
 class Sources {
  public:
   Sources(const CommandLine& line, const Environment& environment, const std::string& system_file);
 
-  /// All places that give the option of this name a value, the strongest first. Several values in
-  /// one place belong together (`--server`); they are never mixed with those of another.
+  /// The values of this option from each source that has it, by precedence. Several values from one
+  /// source belong together (`--server`) and are never mixed with those of another source.
   std::vector<std::vector<SourcedValue>> of(std::string_view name) const;
   std::vector<SourcedValue> in_flags(std::string_view name) const;
-  /// An empty variable is an unset one, as compose files make it; an empty `DLOCK_SERVER` is
-  /// refused, since without it the locks would be others.
+  /// An empty variable counts as unset, because compose files set variables that way. An empty
+  /// `DLOCK_SERVER` is refused, because the locks would be on another server.
   std::vector<SourcedValue> in_variable(const std::string& name) const;
-  /// Whether the variable is set, to nothing.
+  /// Whether the variable is set to an empty value.
   bool is_empty(const std::string& variable) const { return environment_(variable) == ""; }
 
-  /// What was read, the strongest first.
+  /// The configuration files, by precedence.
   const std::vector<ConfigFile>& files() const { return files_; }
 
  private:
-  /// One per file that has the name, the user's file first.
+  /// The entries of each file that has the name, the user's file first.
   std::vector<std::vector<SourcedValue>> entries_of(std::string_view name) const;
 
   const CommandLine& line_;
   const Environment& environment_;
-  std::vector<ConfigFile> files_;  // the strongest first
+  std::vector<ConfigFile> files_;  // by precedence
 };
 
-/// Refuses flags that do not go with what was chosen, and says why; a variable or a file may serve
-/// several choices.
+/// Refuses flags that do not go with the choice, and says why. Variables and files are allowed,
+/// because they may serve several choices.
 void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
                   const char* why);
 

@@ -28,7 +28,7 @@ std::size_t letters(std::string_view text) {
 }  // namespace
 
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates) {
-  // Nobody mistypes by more than this, and the table of distances stays small.
+  // Longer texts are not typing errors, and the table of distances stays small.
   constexpr std::size_t longest = 64;
   if (text.size() > longest || letters(text) < 2) return "";
   const std::string* nearest = nullptr;

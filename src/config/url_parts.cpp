@@ -38,7 +38,7 @@ std::string decoded(std::string_view text, const std::string& what) {
 }
 
 void refuse_colons() {
-  // It may be a password that lacks its @.
+  // The text may be a password without its @.
   throw_usage("no HOST:PORT after :// : an IPv6 address has brackets, as in [::1]:6379, and " +
               std::string("an @ follows a password"));
 }
@@ -74,7 +74,7 @@ int parse_port(std::string_view text) {
   if (port) return static_cast<int>(*port);
   const bool digits = text.find_first_not_of("0123456789") == std::string_view::npos;
   if (digits) throw_usage("invalid port \"" + redacted(text) + "\" (1 to 65535)");
-  // It may be a password that lacks its @.
+  // The text may be a password without its @.
   throw_usage("the port is no number from 1 to 65535; an @ follows a password");
 }
 

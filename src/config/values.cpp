@@ -17,7 +17,7 @@
 namespace dlock {
 namespace {
 
-/// As it would be typed: `100ms`, `24h`.
+/// A duration in the form of the command line: `100ms`, `24h`.
 std::string typed(milliseconds span) {
   const auto ms = span.count();
   if (ms % 86'400'000 == 0 && ms > 86'400'000) return std::to_string(ms / 86'400'000) + "d";
@@ -49,7 +49,7 @@ std::optional<int> signal_number(const std::string& text) {
   return std::nullopt;
 }
 
-/// The first line of a text for others, as much of it as others will see.
+/// The first line of a text that other users will see, cut to the length that they see.
 std::string line_of(const SourcedValue& given, const std::string& what) {
   constexpr std::size_t longest_line = 200;
   if (!is_utf8(given.text)) given.refuse(what + " is not UTF-8");
@@ -109,7 +109,7 @@ std::string readable_path_from(const SourcedValue& given) {
   const std::string path = absolute_in_file(given).text;
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) given.refuse("cannot read " + in_quotes(path) + ": " + std::strerror(errno));
-  // It is read again when a connection is made again, by a process that may have left for "/".
+  // Each new connection reads it again, in a process whose working directory may be "/".
   std::error_code fault;
   const auto whole = std::filesystem::absolute(path, fault);
   if (fault) given.refuse("cannot tell where " + in_quotes(path) + " is: " + fault.message());
@@ -149,7 +149,7 @@ ArrivalId arrival_id_from(const SourcedValue& given) {
 }
 
 Token token_from(const SourcedValue& given) {
-  // Whoever has it may release: a token does not belong into a log, not even a damaged one.
+  // A token allows a release, so not even a damaged one belongs in a log.
   if (const auto fault = token_fault(given.text)) given.refuse("the token " + *fault);
   return Token{given.text};
 }
@@ -176,7 +176,7 @@ std::string reason_from(const SourcedValue& given) {
 std::string prefix_from(const SourcedValue& given) {
   constexpr std::size_t longest_prefix = 100;
   if (given.text.size() > longest_prefix) given.refuse("the prefix is longer than 100 bytes");
-  // Braces would decide which part of the key Redis Cluster takes for the slot.
+  // Braces would decide which part of the key Redis Cluster hashes to a slot.
   if (given.text.find_first_of("{}") != std::string::npos) given.refuse("the prefix holds { or }");
   if (!is_utf8(given.text)) given.refuse("the prefix is not UTF-8");
   if (has_control_characters(given.text)) given.refuse("the prefix holds control characters");

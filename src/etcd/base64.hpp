@@ -6,10 +6,10 @@
 
 namespace dlock {
 
-/// How the JSON of gRPC's gateway writes bytes (RFC 4648, section 4).
+/// Base64 as the JSON of gRPC's gateway encodes bytes (RFC 4648, section 4).
 std::string to_base64(std::string_view bytes);
 
-/// The reverse; nothing if `text` is no base64.
+/// Decodes it; returns nothing if `text` is no base64.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace dlock

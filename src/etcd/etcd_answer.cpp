@@ -9,29 +9,30 @@ namespace {
 
 using nlohmann::json;
 
-/// A value of 200 000 bytes has 266 668 in base64.
+/// A value of 200 000 bytes has 266 668 bytes in base64.
 constexpr std::size_t longest_word = 300'000;
-/// The library quotes it, with eight bytes for each line feed.
+/// The JSON library quotes white space in its errors, with eight bytes for each line feed.
 constexpr std::size_t longest_space = 4'096;
-/// Of an error of etcd's, for people.
+/// The limit of an error message from etcd.
 constexpr std::size_t longest_message = 1'000;
 
-// The library allocates so much on a host of 64 bits, rounded up as malloc does.
+// The allocations of the JSON library on a 64-bit host, rounded up like malloc does.
 
-/// A place in an array that grows by doubling, and one in the list by which the library frees it.
+/// An element of an array that grows by doubling, and of the list that the library needs to free
+/// it.
 constexpr std::size_t cost_of_value = 96;
 constexpr std::size_t cost_of_array = 32;
 constexpr std::size_t cost_of_object = 64;
 constexpr std::size_t cost_of_member = 96;
 constexpr std::size_t cost_of_string = 48;
 
-/// Of a text beyond what fits into a std::string itself.
+/// The heap memory of a text, beyond the bytes inside std::string itself.
 std::size_t cost_of_text(const std::string& text) {
   constexpr std::size_t inside = 15, head_and_rounding = 24;
   return text.size() <= inside ? 0 : text.size() + head_and_rounding;
 }
 
-/// Sums up what a text will cost without keeping any of it, and stops where it is too much.
+/// Adds up the memory that a text will need without storing any of it, and stops at the limit.
 class WithinRoom final : public nlohmann::json_sax<json> {
  public:
   explicit WithinRoom(AnswerRoom& room) : room_(room) {}
@@ -61,8 +62,7 @@ class WithinRoom final : public nlohmann::json_sax<json> {
   int depth_ = 0;
 };
 
-/// The end of the word that begins at `at`: a string with its quotes, white space, or what stands
-/// between such.
+/// The end of the word that begins at `at`: a quoted string, white space, or the text between them.
 std::size_t end_of_word(std::string_view text, std::size_t at) {
   constexpr std::string_view spaces = " \t\r\n";
   constexpr std::string_view ends = " \t\r\n\"{}[],:";
@@ -134,7 +134,7 @@ std::optional<EtcdAnswer> parse_answer(std::string_view text, AnswerRoom& room) 
   if (error != parsed.end() && error->is_string()) {
     return error_from(parsed, error->get_ref<const std::string&>());
   }
-  // An error of etcd 3.6 has no field of that name.
+  // An error of etcd 3.6 has no field `error`.
   const auto code = parsed.find("code");
   if (error == parsed.end() && code != parsed.end() && code->is_number_integer()) {
     return error_from(parsed, message_in(parsed));

@@ -8,10 +8,10 @@
 
 namespace dlock {
 
-// An answer of a few bytes can need much memory once it is read: `[[],[],...` needs fifty times its
-// own. So a text is judged before anything of it is kept.
+// A short answer can need much memory once parsed: `[[],[],...` needs fifty times its own size.
+// That size is therefore computed before anything is stored.
 
-/// The codes of gRPC that etcd's gateway answers with, as far as they are told apart.
+/// The gRPC codes from etcd's gateway that dlock distinguishes.
 enum class EtcdCode : int {
   ok = 0,
   unknown = 2,
@@ -26,15 +26,15 @@ enum class EtcdCode : int {
 
 struct EtcdAnswer {
   EtcdCode code = EtcdCode::ok;
-  std::string message{};  ///< of an error, unescaped, and cut if it is long
+  std::string message{};  ///< of an error: not escaped, and cut if it is long
   nlohmann::json fields = nlohmann::json::object();
 };
 
-/// The memory for all answers that are kept at once, once they are read.
+/// The memory for all parsed answers that are kept at the same time.
 class AnswerRoom {
  public:
   static constexpr std::size_t whole = 4u << 20;
-  /// False if there is not as much left; then nothing is, and `exceeded`.
+  /// Returns false if less than `bytes` is left; the room then counts as exceeded.
   bool take(std::size_t bytes);
   bool exceeded() const { return exceeded_; }
 
@@ -43,16 +43,16 @@ class AnswerRoom {
   bool exceeded_ = false;
 };
 
-/// Whether each word and each stretch of white space is short enough for the JSON library, which
-/// keeps several copies of the one that it reads.
+/// Whether every word and every run of white space is short enough for the JSON library, which
+/// keeps several copies of the current one.
 bool has_bounded_words(std::string_view text);
 
-/// Takes the memory that the library needs to keep `text` from `room`. Discarded if the text is no
-/// JSON, or nested deeper than etcd's answers, or if there is no room for it.
+/// Parses `text`, and takes the memory for it from `room`. Returns a discarded value if the text is
+/// no JSON, is nested deeper than etcd's answers, or has no room.
 nlohmann::json parse_within(std::string_view text, AnswerRoom& room);
 
-/// One answer of the gateway's; one that begins with `{"result"` or `{"error"` is one of a stream.
-/// Nothing if `text` is none, or if `room` is exceeded.
+/// Parses one answer of the gateway; a text that begins with `{"result"` or `{"error"` is a part of
+/// a stream. Returns nothing if `text` is no answer, or if `room` is exceeded.
 std::optional<EtcdAnswer> parse_answer(std::string_view text, AnswerRoom& room);
 
 }  // namespace dlock

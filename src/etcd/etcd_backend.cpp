@@ -12,11 +12,11 @@ namespace {
 
 using nlohmann::json;
 
-/// Between the name of a record and that of a life of its; no key of a lock has it.
+/// Separates the name of a record from that of its life; no key of a lock contains it.
 constexpr char before_life = '\n';
 constexpr char after_lives = '\n' + 1;
 constexpr std::string_view first_word_of_value = "ends ";
-/// etcd takes 128 at most in a transaction.
+/// etcd accepts at most 128 operations in a transaction.
 constexpr std::size_t most_operations = 120;
 constexpr int records_per_sweep = 50;
 
@@ -27,7 +27,8 @@ std::string life_key(const std::string& name, const std::string& life) {
 /// The keys of a record and of its lives.
 json record_range(const std::string& name) { return range_fields(name, name + after_lives); }
 
-/// A life of the record of that name, which is among the last, or on an earlier page.
+/// Adds a life to the record of that name. The record is one of the last, or was on an earlier
+/// page.
 void add_life(std::vector<NamedRecord>& records, const std::string& name, std::string life,
               std::int64_t lease) {
   const auto record = std::find_if(records.rbegin(), records.rend(),
@@ -42,7 +43,7 @@ std::string value_of(const Update& update) {
 
 }  // namespace
 
-/// The parts of the value of a record.
+/// The parts of a record's value.
 struct EtcdBackend::Record {
   microseconds ends{0};
   std::string text;
@@ -67,7 +68,7 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
                                     const CallOptions& call_options) {
   Snapshot seen;
   seen.sent = sent;
-  // For tickets and for people only: what lives is what has a life.
+  // Only for tickets and for display: the lives decide which entries are valid.
   seen.clock = wall_now().time_since_epoch();
   seen.revision = revision;
   seen.lives.emplace();
@@ -81,7 +82,7 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
     seen.version = entry.version;
     seen.text = record.text;
     if (entry.lease == 0) continue;
-    // It ends when its lease does, so that is its clock.
+    // A record with a lease ends with it, so the lease gives its clock.
     seen.clock = record.ends - left_of({entry.lease}, call_options).front().left;
   }
   return seen;
@@ -112,7 +113,7 @@ std::vector<json> EtcdBackend::operations(const std::string& name, const Snapsho
     all.push_back(std::move(begin));
   }
   for (const Wakeup& wakeup : update.wakeups) {
-    // A message for a latch needs none: its waiters watch the record.
+    // A latch needs no message, because its waiters watch the record.
     if (!over.lives->contains(wakeup.channel)) continue;
     json wake = put_operation(life_key(name, wakeup.channel), wakeup.message);
     wake["request_put"]["ignore_lease"] = true;
@@ -150,7 +151,7 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
                                  {"failure", {{{"request_range", record_range(name)}}}}}};
   const Deadline sent = BootClock::now();
   const auto answer = client_.ask({transaction}, EtcdClient::Repeat::no, call_options).front();
-  // A waiter that was to be woken has died since.
+  // A waiter that was to be notified has died.
   const bool life_has_ended = answer.code == EtcdCode::invalid_argument &&
                               answer.message.find("key not found") != std::string::npos;
   if (life_has_ended) return read(name, "", call_options);
@@ -168,7 +169,8 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
   return snapshot_from(name, revision, range, sent, call_options);
 }
 
-/// Messages and ends of lives that a transaction had no room for. Without them waiters wake later.
+/// Writes the messages and ends of lives that the transaction had no room for. If this fails,
+/// waiters wake later.
 void EtcdBackend::write_more(const std::vector<json>& more, const CallOptions& call_options) {
   for (const json& operation : more) {
     const EtcdRequest request{"kv/txn", {{"success", {operation}}}};
@@ -186,13 +188,13 @@ json EtcdBackend::page_from(const std::string& from, const std::string& prefix, 
       return std::move(*answer);
     }
   }
-  // It is not dlock's, whose values all fit.
+  // The large value is not dlock's, because all of dlock's values fit.
   fields["limit"] = "1";
   fields["keys_only"] = true;
   return client_.done({"kv/range", fields}, EtcdClient::Repeat::yes, call_options);
 }
 
-/// Throws if they do not lead on: the next page would begin with them again.
+/// Throws if the keys do not come after `from`, because the next page would begin with them again.
 EtcdRange EtcdBackend::keys_in(const json& answer, const std::string& from) const {
   EtcdRange range = range_in(answer);
   const auto is_before = [&](const EtcdEntry& entry) { return entry.key < from; };
@@ -210,7 +212,7 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
   std::string from = after + '\0';
   const Deadline sent = BootClock::now();
   do {
-    // A page may be larger than the one before: its keys may be smaller.
+    // The next page may be larger again, because its values may be smaller.
     listed_at_once_ = std::min(2 * listed_at_once_, page_size);
     const json answer = page_from(from, prefix, listed_at_once_, call_options);
     const EtcdRange range = keys_in(answer, from);
@@ -222,7 +224,7 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
         add_life(page.records, entry.key.substr(0, life), entry.key.substr(life + 1), entry.lease);
         continue;
       }
-      // What is not dlock's own is for those that read it by its name.
+      // Foreign data is an error only for a read of that key.
       if (!entry.value.starts_with(first_word_of_value)) continue;
       Record record = record_in(entry.key, entry);
       page.records.push_back({entry.key, std::move(record.text), {}});
@@ -236,7 +238,7 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
   return page;
 }
 
-/// The lives of the last record may be on the next page.
+/// Reads the last record again, because some of its lives may be on the next page.
 void EtcdBackend::complete_last(RecordPage& page, const CallOptions& call_options) {
   const Snapshot last = read(page.records.back().name, "", call_options);
   page.records.back().text = last.text;
@@ -258,7 +260,7 @@ void EtcdBackend::sweep(const std::string& prefix, const std::string& after,
     const bool is_record = entry.key.find(before_life) == std::string::npos &&
                            entry.value.starts_with(first_word_of_value) && entry.lease == 0;
     if (!is_record || record_in(entry.key, entry).ends >= now) continue;
-    // Only if it is as it was read, and nothing lives in it.
+    // Delete it only if it is unchanged and has no lives.
     json as_read = range_fields(entry.key, "");
     as_read.erase("range_end");
     as_read.update(

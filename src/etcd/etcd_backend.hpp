@@ -12,9 +12,9 @@
 
 namespace dlock {
 
-/// Records as keys of etcd, replaced by transactions that compare their revision, with the lives of
-/// their entries as keys beside them that etcd's leases end. Messages to a client go into the value
-/// of its life, which it watches.
+/// Stores records as keys of etcd and replaces them by transactions that compare their revision.
+/// The lives of entries are keys beside the record, attached to etcd's leases. A message to a
+/// client is written into the value of its life, which the client watches.
 class EtcdBackend final : public CasBackend, public CasLeases {
  public:
   EtcdBackend(std::vector<Endpoint> servers, std::string shown)
@@ -32,11 +32,11 @@ class EtcdBackend final : public CasBackend, public CasLeases {
              const CallOptions& call_options) override;
   std::string connection_id() const override { return {}; }
   bool hears_messages() const override { return true; }
-  /// On a channel that was named to read(): that the record was changed.
+  /// The message on a channel that was passed to read() only says that the record has changed.
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
   CasLeases* leases() override { return this; }
-  /// Of an answer of 2 MiB the rest is for the lives of those that hold or wait.
+  /// The rest of an answer of 2 MiB is for the lives of holders and waiters.
   std::size_t largest_record() const override { return 200'000; }
   void close() override;
   std::string name() const override { return client_.name(); }
@@ -52,7 +52,7 @@ class EtcdBackend final : public CasBackend, public CasLeases {
                                                      int cancel_fd) override;
 
  private:
-  /// A key that the stream tells of.
+  /// A key that the watch stream reports.
   struct WatchedKey {
     std::string key;
     bool only_end = false;
@@ -67,39 +67,39 @@ class EtcdBackend final : public CasBackend, public CasLeases {
                                          const Update& update, const CallOptions& call_options);
   void take_grant(PlaceLease& lease, const EtcdAnswer& answer) const;
   void take_lease(PlaceLease& lease, const EtcdAnswer& answer) const;
-  /// Throws Error{unavailable} if it is none that a lease can have.
+  /// Throws Error{unavailable} if no lease can have this length.
   milliseconds span_of(const EtcdAnswer& answer, const char* name) const;
   void write_more(const std::vector<nlohmann::json>& operations, const CallOptions& call_options);
-  /// Of the keys under `prefix` those from `from` on, `at_once` of them or, where that would be too
-  /// large an answer, fewer, which is noted there. The value of a key that is too large by itself
-  /// is left out.
+  /// Returns keys under `prefix` from `from` on: `at_once` of them, or fewer if the answer would be
+  /// too large; `at_once` is set to that number. If a single value is too large, the key comes
+  /// without it.
   nlohmann::json page_from(const std::string& from, const std::string& prefix, int& at_once,
                            const CallOptions& call_options);
   EtcdRange keys_in(const nlohmann::json& answer, const std::string& from) const;
   void complete_last(RecordPage& page, const CallOptions& call_options);
-  /// The next event of `keys` after the revision `after`; opens the stream unless it tells of them
-  /// already.
+  /// Returns the next event of `keys` after the revision `after`; opens a stream unless one for
+  /// these keys is open.
   std::variant<EtcdEvent, Wake::Reason> next_change(const std::vector<WatchedKey>& keys,
                                                     std::int64_t after, Deadline until,
                                                     int cancel_fd);
   std::optional<std::string> message_beside(const std::vector<WatchedKey>& keys, std::int64_t after,
                                             Deadline until, int cancel_fd);
   void open_watch(const std::vector<WatchedKey>& keys, std::int64_t after);
-  /// False if the watch was cancelled, because what it asks for is compacted away.
+  /// Returns false if the watch was cancelled because its start revision is compacted.
   bool take_line(const std::string& line);
 
   EtcdClient client_;
-  std::vector<WatchedKey> watched_;  ///< what the open stream tells of
+  std::vector<WatchedKey> watched_;  ///< the keys of the open stream
   bool watch_answered_ = false;
-  std::deque<EtcdEvent> events_;  ///< not asked for yet
-  /// Of channels that were named to read(): the record, and its revision.
+  std::deque<EtcdEvent> events_;  ///< received, not yet returned
+  /// The record of a channel that was passed to read(), and its last known revision.
   struct Listened {
     std::string name;
     std::int64_t after = 0;
   };
   std::map<std::string, Listened> channels_;
   static constexpr int page_size = 500;
-  int listed_at_once_ = page_size;  ///< keys: so many that their answer is not too large
+  int listed_at_once_ = page_size;  ///< the number of keys whose answer is not too large
 };
 
 }  // namespace dlock

@@ -13,18 +13,19 @@ namespace {
 
 using nlohmann::json;
 
-/// While another server may answer, one is not waited for longer.
+/// The longest wait for one server while another may answer.
 constexpr milliseconds longest_try{2000};
 constexpr milliseconds shortest_try{300};
-/// Between rounds of all servers, while they have no leader.
+/// The pause after all servers were asked, while they elect a leader.
 constexpr milliseconds pause_between_rounds{100};
 
-/// Each request under way has it several times.
+/// Every request under way holds several copies of it.
 constexpr std::size_t longest_token = 16'384;
 
 constexpr char login_path[] = "auth/authenticate";
 
-/// What went wrong with certificates is for people to mend, on this host or that.
+/// Whether a certificate was refused, by this host or by the server; an administrator must fix
+/// that.
 bool is_refused_certificate(const HttpCall& call) {
   const bool verified = call.code != CURLE_PEER_FAILED_VERIFICATION &&
                         call.code != CURLE_SSL_CERTPROBLEM && call.code != CURLE_SSL_CACERT_BADFILE;
@@ -33,7 +34,7 @@ bool is_refused_certificate(const HttpCall& call) {
   return !verified || wanted;
 }
 
-/// A file of TLS that was good when we began is being replaced where this comes later.
+/// Whether a TLS file is unusable. If it was good when dlock began, it is being replaced.
 bool is_of_a_file(const HttpCall& call) {
   return call.code == CURLE_SSL_CERTPROBLEM || call.code == CURLE_SSL_CACERT_BADFILE;
 }
@@ -43,11 +44,12 @@ std::string text_in(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Nothing if it is not of etcd's gateway, but of a proxy or another product, or has no room.
+/// Parses an answer; returns nothing if it does not come from etcd's gateway (but from a proxy or
+/// another product), or has no room.
 std::optional<EtcdAnswer> answer_in(const HttpCall& call, AnswerRoom& room) {
   constexpr long http_ok = 200;
   constexpr EtcdCode last_code = EtcdCode::unauthenticated;
-  // An answer that comes as a stream ends with a line for each part, here one.
+  // A streamed answer ends with a line feed after each part; here there is one part.
   std::string_view text = call.answer;
   while (text.ends_with('\n')) text.remove_suffix(1);
   auto answer = parse_answer(text, room);
@@ -58,7 +60,7 @@ std::optional<EtcdAnswer> answer_in(const HttpCall& call, AnswerRoom& room) {
   return answer;
 }
 
-/// For people, where answer_in() has nothing.
+/// Describes an answer that answer_in() does not accept, for people.
 std::string other_answer(const HttpCall& call) {
   std::string line = call.answer.substr(0, 60);
   line.resize(std::min(line.size(), line.find('\n')));
@@ -66,21 +68,21 @@ std::string other_answer(const HttpCall& call) {
          (line.empty() ? "" : " " + escaped(line));
 }
 
-/// JSON holds no other text. The message shows nothing of it, which may be a password.
+/// JSON holds only UTF-8. The message does not show the text, which may be a password.
 void require_utf8(const std::string& text, const std::string& what) {
   if (!is_utf8(text)) throw_usage(what + " is not UTF-8, and etcd's gateway takes no other");
 }
 
-/// Whether another server may do it. A member that has just lost the lead says so by a code that
-/// means nothing (etcd-io/etcd#21671).
+/// Whether another server may answer. A member that has just lost the leadership reports it with an
+/// unspecific code (etcd-io/etcd#21671).
 bool is_away(const EtcdAnswer& answer) {
   const bool lost_lead = answer.code == EtcdCode::unknown &&
                          answer.message.find("not a primary lessor") != std::string::npos;
   return lost_lead || answer.code == EtcdCode::unavailable;
 }
 
-/// Whether another login may do it: the token is too old, or names an older state of all users and
-/// roles, as tokens of the kind jwt do.
+/// Whether a new login may help: the token has expired, or, as a jwt, names an older revision of
+/// users and roles.
 bool is_of_old_login(const EtcdAnswer& answer) {
   const bool users_changed =
       answer.code == EtcdCode::invalid_argument &&
@@ -107,7 +109,7 @@ HttpAddress EtcdClient::address_of_request(const std::string& path) const {
           "::" + server.address(), resolved};
 }
 
-/// The addresses are good until the server fails.
+/// Resolves the current server's name; the addresses are kept until the server fails.
 void EtcdClient::look_up(const CallOptions& call_options) {
   const Endpoint& server = servers_[current_];
   if (addresses_[current_]) return;
@@ -115,14 +117,14 @@ void EtcdClient::look_up(const CallOptions& call_options) {
   const auto has = [](const std::string& text, char what) {
     return text.find(what) != std::string::npos;
   };
-  // libcurl takes no zone here, and looks up no host that is an address of IPv6.
+  // libcurl accepts no zone here, and does not look up a host that is an IPv6 address.
   std::erase_if(found, [&](const std::string& address) { return has(address, '%'); });
   if (has(server.host, ':')) found.clear();
   const std::string name = server.host + ":" + std::to_string(server.port) + ":";
   addresses_[current_] = found.empty() ? "" : name + joined(found, ",", in_brackets);
 }
 
-/// Of several, the one that is asked.
+/// The name for messages; of several servers, it names the current one.
 std::string EtcdClient::server_name() const {
   return servers_.size() == 1 ? shown_ : shown_ + ": " + servers_[current_].address();
 }
@@ -160,13 +162,12 @@ void EtcdClient::refuse(const EtcdAnswer& failed) const {
 void EtcdClient::pass_over(const std::string& why, Cause cause, ErrorKind kind) {
   is_electing_ = was_too_large_ = false;
   trouble_ = Error(kind, server_name() + ": " + why, cause);
-  // A server that does not answer may be silent on its stream, too.
+  // A server that does not answer may have stopped sending on its stream, too.
   if (stream_server_ == current_) http_.close_stream();
   next_server();
 }
 
-/// Notes why the server has no answer, or says that it cannot answer now; the next one is current
-/// then.
+/// Records why the server gave no answer or cannot answer now, and makes the next server current.
 void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer) {
   addresses_[current_].reset();
   if (answer) {
@@ -184,7 +185,7 @@ void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>
   }
 }
 
-/// While others may answer instead, a server gets its share of the time only.
+/// The deadline of one try: a server gets only a share of the time if others may answer instead.
 Deadline EtcdClient::try_until(std::size_t tries, Deadline deadline) const {
   const auto others = servers_.size() - 1 - std::min(tries, servers_.size() - 1);
   if (others == 0 && servers_.size() == 1) return deadline;
@@ -193,8 +194,8 @@ Deadline EtcdClient::try_until(std::size_t tries, Deadline deadline) const {
   return std::min(deadline, later(BootClock::now(), share));
 }
 
-/// Nothing if the server is not found, did not answer, or only that it cannot now; the next one is
-/// current then.
+/// Asks the current server. Returns nothing if it cannot be resolved, does not answer, or answers
+/// that it is unavailable; then the next server is current.
 std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     const std::vector<EtcdRequest>& requests, Repeat repeat, const CallOptions& call_options) {
   try {
@@ -218,7 +219,7 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     if (answer && !is_away(*answer)) {
       has_answered_ = true;
       answers.push_back(std::move(*answer));
-      std::string().swap(call.answer);  // with its memory: the next answer may need the room
+      std::string().swap(call.answer);  // frees the memory, which the next answer may need
       continue;
     }
     pass_over(call, answer);
@@ -235,7 +236,7 @@ void EtcdClient::log_in(const CallOptions& call_options) {
   require_utf8(*server.user, shown_ + ": the user");
   require_utf8(password, shown_ + ": the password");
   logged_in_ = true;
-  http_.set_authorization("");  // etcd 3.4 refuses a login that shows a token it does not know
+  http_.set_authorization("");  // etcd 3.4 refuses a login with a token that it does not know
   const std::vector<EtcdRequest> request{
       {login_path, {{"name", *server.user}, {"password", password}}}};
   try {
@@ -272,7 +273,7 @@ std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests
     each_refuses = each_refuses && trouble_->kind() == ErrorKind::denied;
     const bool all_tried = tries + 1 >= servers_.size();
     if (BootClock::now() >= call_options.deadline || (all_tried && !is_electing_)) {
-      // One that is away now may answer later.
+      // A server that is unreachable now may answer later.
       if (!each_refuses) throw_unavailable(trouble_->what(), trouble_->cause());
       throw Error(*trouble_);
     }

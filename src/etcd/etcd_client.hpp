@@ -14,40 +14,40 @@
 
 namespace dlock {
 
-/// A request to the gateway: what follows `/v3/`, and its fields.
+/// A request to the gateway: the path after `/v3/`, and its fields.
 struct EtcdRequest {
   std::string path;
   nlohmann::json fields = nlohmann::json::object();
 };
 
-/// The members of one etcd, of which one is asked until it fails; then the next. One thread uses it
-/// at a time.
+/// The members of one etcd. It asks one of them until that one fails, then the next. One thread
+/// uses it at a time.
 class EtcdClient {
  public:
   EtcdClient(std::vector<Endpoint> servers, std::string shown);
 
   enum class Repeat { yes, no };
-  /// Asks all at once. Without `Repeat::yes` no request is sent twice: if one may have counted,
-  /// this throws Error{unavailable}. The answers may be errors of etcd's, but not that it is
-  /// unavailable, and not another product's: then others are asked, until the deadline.
+  /// Sends all requests at once. With `Repeat::no` none is sent twice: if one may have been done,
+  /// this throws Error{unavailable}. An answer may be an error of etcd. After "unavailable", or an
+  /// answer that is not etcd's, it asks other servers until the deadline.
   std::vector<EtcdAnswer> ask(const std::vector<EtcdRequest>& requests, Repeat repeat,
                               const CallOptions& call_options);
-  /// One request; throws what an error means.
+  /// Sends one request; throws if the answer is an error.
   nlohmann::json done(const EtcdRequest& request, Repeat repeat, const CallOptions& call_options);
-  /// The same; nothing if the answer is too large, so that less may be asked for.
+  /// The same, but returns nothing if the answer is too large, so that the caller can ask for less.
   std::optional<nlohmann::json> done_unless_large(const EtcdRequest& request,
                                                   const CallOptions& call_options);
-  /// Throws what an error means to people.
+  /// Throws the Error for an error answer.
   [[noreturn]] void refuse(const EtcdAnswer& failed) const;
 
-  /// Opens the stream of answers to `body` at the server that is asked now.
+  /// Opens a stream of answers to `body` at the current server.
   void open_stream(const std::string& path, const std::string& body);
   bool has_stream() const { return http_.has_stream() && stream_server_ == current_; }
   void close_stream() { http_.close_stream(); }
   std::variant<std::string, HttpClient::StreamEnd> next_line(Deadline until, int cancel_fd);
 
   void close() { http_.close(); }
-  /// For messages: without credentials.
+  /// The name for messages, without credentials.
   const std::string& name() const { return shown_; }
 
  private:
@@ -63,17 +63,17 @@ class EtcdClient {
   std::string server_name() const;
 
   std::vector<Endpoint> servers_;
-  /// Of each server: where its name leads, as HttpAddress has it; nothing: it is to be looked up.
+  /// The addresses of each server, in the form of HttpAddress::resolved; nothing: not looked up.
   std::vector<std::optional<std::string>> addresses_;
   std::string shown_;
   HttpClient http_;
   std::size_t current_ = 0;
   std::size_t stream_server_ = 0;
   bool logged_in_ = false;
-  bool has_answered_ = false;     ///< one of the servers
-  std::optional<Error> trouble_;  ///< the last that kept a server from answering
-  bool is_electing_ = false;      ///< it answered that it is unavailable
-  bool was_too_large_ = false;    ///< its answer
+  bool has_answered_ = false;     ///< one of the servers has answered
+  std::optional<Error> trouble_;  ///< why the last server did not answer
+  bool is_electing_ = false;      ///< the last server answered that it is unavailable
+  bool was_too_large_ = false;    ///< the last answer was too large
 };
 
 }  // namespace dlock

@@ -87,7 +87,7 @@ json range_fields(std::string_view from, std::string_view end) {
 std::string end_of_prefix(std::string_view prefix) {
   std::string end(prefix);
   while (!end.empty() && static_cast<unsigned char>(end.back()) == UCHAR_MAX) end.pop_back();
-  // Zero byte: up to the last of all keys.
+  // A zero byte as the end means: up to the last key.
   if (end.empty()) return std::string(1, '\0');
   end.back() = static_cast<char>(end.back() + 1);
   return end;

@@ -11,10 +11,10 @@
 
 namespace dlock {
 
-// The fields of etcd's requests and answers (api/etcdserverpb/rpc.proto). Bytes are base64, numbers
-// of 64 bits are texts, and what is zero or false is left out.
+// The fields of etcd's requests and answers (api/etcdserverpb/rpc.proto). Bytes are base64, 64-bit
+// numbers are texts, and zero and false are omitted.
 
-/// A key as it is stored.
+/// A key as etcd stores it.
 struct EtcdEntry {
   std::string key;
   std::string value;
@@ -28,30 +28,30 @@ struct EtcdRange {
   std::int64_t count = 0;
 };
 
-/// A number, 0 if it is left out.
+/// A number, 0 if it is omitted.
 std::int64_t number_in(const nlohmann::json& object, const char* name);
-/// A number of seconds, 0 if it is left out or negative; nothing if it is more than can be reckoned
+/// A number of seconds, 0 if it is omitted or negative; nothing if it is too large to calculate
 /// with.
 std::optional<milliseconds> span_in(const nlohmann::json& object, const char* name);
-/// A text, of which more than a sentence is cut off; empty if it is left out or is none.
+/// A text, cut to 1000 bytes; empty if it is omitted or is no text.
 std::string text_of(const nlohmann::json& object, const char* name);
-/// Whether it is there, and true.
+/// Whether the field exists and is true.
 bool is_true(const nlohmann::json& object, const char* name);
 /// The revision of the whole store, from the header of an answer.
 std::int64_t revision_in(const nlohmann::json& answer);
 EtcdRange range_in(const nlohmann::json& answer);
-/// The part of an answer to a transaction that its operation `index` has, as `response_range`.
+/// The part `name`, e.g. `response_range`, of the answer to operation `index` of a transaction.
 const nlohmann::json& part_of(const nlohmann::json& answer, std::size_t index, const char* name);
 
-/// The range of keys from `from` up to, and without, `end`.
+/// The range of keys from `from` up to, but not including, `end`.
 nlohmann::json range_fields(std::string_view from, std::string_view end);
-/// The first name after all those that begin with `prefix`.
+/// The first name after all names that begin with `prefix`.
 std::string end_of_prefix(std::string_view prefix);
 
 nlohmann::json put_operation(std::string_view key, std::string_view value);
 nlohmann::json delete_operation(std::string_view key);
 
-/// A change that a watch tells of.
+/// A change that a watch reports.
 struct EtcdEvent {
   std::string key;
   std::string value;

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The client chooses the names of its leases, so that a request can be repeated.
+/// The client chooses the ids of its leases, so that a request can be repeated.
 std::int64_t random_lease_id() {
   std::int64_t id = 0;
   while (id == 0) {
@@ -25,7 +25,7 @@ EtcdRequest about_lease(const char* path, std::int64_t id) {
   return {path, {{"ID", std::to_string(id)}}};
 }
 
-/// A new lease under the ID of `lease`. It lasts whole seconds.
+/// Requests a new lease with the id of `lease`. etcd grants whole seconds.
 EtcdRequest grant_request(const PlaceLease& lease) {
   EtcdRequest request = about_lease("lease/grant", lease.id);
   const auto whole = std::chrono::ceil<std::chrono::seconds>(lease.asked);
@@ -49,9 +49,9 @@ milliseconds EtcdBackend::span_of(const EtcdAnswer& answer, const char* name) co
       Cause::other_reply);
 }
 
-/// Notes the answer to the request that granted a lease.
+/// Stores the answer to a request that granted a lease.
 void EtcdBackend::take_grant(PlaceLease& lease, const EtcdAnswer& answer) const {
-  // It exists: an earlier request of the same call has granted it, and its answer was lost.
+  // The lease exists: an earlier try of this call has granted it, and its answer was lost.
   if (answer.code == EtcdCode::failed_precondition) {
     lease.length = std::chrono::ceil<std::chrono::seconds>(lease.asked);
     return;
@@ -59,7 +59,7 @@ void EtcdBackend::take_grant(PlaceLease& lease, const EtcdAnswer& answer) const 
   take_lease(lease, answer);
 }
 
-/// The same for one that renewed it.
+/// Stores the answer to a request that renewed a lease.
 void EtcdBackend::take_lease(PlaceLease& lease, const EtcdAnswer& answer) const {
   if (answer.code == EtcdCode::not_found) {
     lease.id = 0;
@@ -107,7 +107,7 @@ void EtcdBackend::revoke(const std::vector<std::int64_t>& leases, const CallOpti
 
 std::vector<CasLeases::Left> EtcdBackend::left_of(const std::vector<std::int64_t>& leases,
                                                   const CallOptions& call_options) {
-  // Each is a connection of its own.
+  // Each request has a connection of its own.
   constexpr std::size_t at_once = 8;
   std::vector<Left> all;
   for (std::size_t first = 0; first < leases.size(); first += at_once) {
@@ -119,10 +119,10 @@ std::vector<CasLeases::Left> EtcdBackend::left_of(const std::vector<std::int64_t
       const bool known = answer.code == EtcdCode::ok || answer.code == EtcdCode::not_found;
       if (!known) client_.refuse(answer);
       Left left{span_of(answer, "grantedTTL")};
-      // Before etcd 3.4.32 and 3.5.14 a leader that is being replaced, and so has no end of the
-      // lease any more, tells 292 years.
+      // Before etcd 3.4.32 and 3.5.14, a leader that is being replaced no longer knows when the
+      // lease ends, and reports 292 years.
       left.left = span_in(answer.fields, "TTL").value_or(left.length);
-      // It is told in whole seconds, rounded down.
+      // etcd reports whole seconds, rounded down.
       const bool lives = left.length > milliseconds(0) && number_in(answer.fields, "TTL") >= 0;
       if (lives) left.left = std::min(left.length, left.left + milliseconds(999));
       all.push_back(left);

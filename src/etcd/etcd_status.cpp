@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Whether the first revision of all can be read no more.
+/// Whether the first revision can no longer be read.
 bool is_compacted(EtcdClient& client, const std::string& prefix, const CallOptions& call_options) {
   const json fields = {{"key", to_base64(prefix)}, {"revision", "1"}};
   const auto answers = client.ask({{"kv/range", fields}}, EtcdClient::Repeat::yes, call_options);
@@ -34,7 +34,7 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     member.answered_in = connected - begun;
     member.round_trip = BootClock::now() - connected;
     member.version = text_of(status, "version");
-    // Its name is a number of 64 bits without a sign.
+    // The leader's name is an unsigned 64-bit number, so it is compared as text.
     const std::string leader = text_of(status, "leader");
     member.has_leader = !leader.empty() && leader != "0";
     member.database_size = number_in(status, "dbSize");

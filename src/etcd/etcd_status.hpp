@@ -11,13 +11,13 @@
 
 namespace dlock {
 
-/// What one member of an etcd says of itself.
+/// The status that one member of an etcd reports.
 struct EtcdMemberStatus {
   std::string address;
-  std::string trouble{};  ///< why it has not answered; empty: it has
+  std::string trouble{};  ///< why it did not answer; empty if it did
   Cause cause = Cause::none;
-  bool denied = false;                      ///< user, password or files of TLS are wrong
-  std::chrono::nanoseconds answered_in{0};  ///< the first time, with the connection
+  bool denied = false;                      ///< wrong user, password or TLS files
+  std::chrono::nanoseconds answered_in{0};  ///< the first answer, with the time to connect
   std::chrono::nanoseconds round_trip{0};
   std::string version{};
   bool has_leader = false;
@@ -25,20 +25,21 @@ struct EtcdMemberStatus {
   std::int64_t size_in_use = 0;
 };
 
-/// What an etcd says of itself as a whole. Texts are as they came.
+/// The status of an etcd as a whole. Texts are not escaped.
 struct EtcdStatus {
-  std::string trouble{};   ///< why a majority has not answered; empty: one has
-  std::size_t voters = 0;  ///< 0: not told
+  std::string trouble{};   ///< why a majority did not answer; empty if it did
+  std::size_t voters = 0;  ///< 0: not reported
   std::vector<std::string> alarms{};
   std::string alarms_not_told{};
   std::int64_t revision = 0;
   bool compacted = true;  ///< at least once
 };
 
-/// Asks the member at `endpoint` alone. Trouble with it is a fact, and never thrown.
+/// Asks only the member at `endpoint`. A failure to answer is part of the status, not an Error.
 EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_options);
 
-/// Asks what takes a majority. Needs to read keys that begin with `prefix`.
+/// Asks everything that needs a majority. Its user must be allowed to read keys that begin with
+/// `prefix`.
 EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& prefix,
                     const CallOptions& call_options);
 

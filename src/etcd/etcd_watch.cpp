@@ -15,7 +15,7 @@ using nlohmann::json;
 }  // namespace
 
 void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t after) {
-  // etcd's revisions never come near the largest number; what another product says may.
+  // etcd's revisions never come near the largest number, but another product may send it.
   const std::int64_t first = std::min(after, INT64_MAX - 1) + 1;
   std::string body;
   for (const WatchedKey& each : keys) {
@@ -78,14 +78,14 @@ std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector
       case HttpClient::StreamEnd::broken:
         break;
     }
-    // The client looks what has changed meanwhile, and asks the next server.
+    // The client checks for missed changes, and asks the next server.
     if (watch_answered_) return Wake::Reason::changed;
     throw_unavailable(client_.name() + ": the server that was watched has gone");
   }
 }
 
-/// The message to the own life that may come with the end of another one: what is written first is
-/// not always told first.
+/// Returns a message to the own life that comes at the same time as the end of another life: etcd
+/// does not always report changes in the order of their writes.
 std::optional<std::string> EtcdBackend::message_beside(const std::vector<WatchedKey>& keys,
                                                        std::int64_t after, Deadline until,
                                                        int cancel_fd) {
@@ -109,7 +109,7 @@ std::variant<std::string, Wake::Reason> EtcdBackend::next_event(const WatchedLiv
     auto change = next_change(keys, watched.after, until, cancel_fd);
     if (const auto* why = std::get_if<Wake::Reason>(&change)) return *why;
     EtcdEvent& event = std::get<EtcdEvent>(change);
-    // A life is begun without a message.
+    // A life begins with an empty value, which is no message.
     if (!event.deleted && event.value.empty()) {
       if (const auto why = end_of_sleep(until, cancel_fd)) return *why;
       continue;

@@ -17,16 +17,16 @@
 namespace dlock {
 namespace {
 
-/// A value of etcd's has 1.5 MiB at most, and 2 MiB in base64; of dlock's records each has less.
+/// A value in etcd has at most 1.5 MiB, 2 MiB in base64; dlock's records are smaller.
 constexpr std::size_t largest_answer = 2u << 20;
-/// Of all under way.
+/// The limit for all answers in flight.
 constexpr std::size_t largest_answers = largest_answer + largest_answer / 8;
-/// Of one answer: the library keeps each of its headers.
+/// The limit for the headers of one answer, because libcurl keeps them all.
 constexpr std::size_t largest_headers = 65'536;
 constexpr int most_headers = 200;
 constexpr milliseconds longest_poll{3'600'000};
 constexpr milliseconds longest_poll_of_connect{100};
-/// Of a stream, which has no deadline.
+/// The limit for a stream, which has no deadline.
 constexpr milliseconds longest_connect{10'000};
 
 template <typename Value>
@@ -34,13 +34,13 @@ CURLcode set_option(CURL* handle, CURLoption option, Value value) {
   return libcurl().curl_easy_setopt(handle, option, value);
 }
 
-/// The library leaves its sockets to the command, were it not for this.
+/// Without this callback a command would inherit libcurl's sockets.
 int close_on_exec(void*, curl_socket_t fd, curlsocktype) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   return CURL_SOCKOPT_OK;
 }
 
-/// The descriptors that a command would inherit, as far as libraries get such numbers.
+/// The descriptors that a command would inherit, in the range of numbers that libraries get.
 std::set<int> inheritable_descriptors() {
   constexpr int most_looked_at = 256;
   std::set<int> found;
@@ -51,15 +51,16 @@ std::set<int> inheritable_descriptors() {
   return found;
 }
 
-/// More than `Transfer` takes, or headers longer than libcurl takes, which it calls a lack of
-/// memory before its version 8.6, and then CURLE_TOO_LARGE.
+/// Whether the answer was larger than `Transfer` accepts, or its headers larger than libcurl
+/// accepts. Before version 8.6 libcurl reports the latter as a lack of memory, then as
+/// CURLE_TOO_LARGE.
 bool is_too_large(CURLcode code) {
   constexpr int too_large = 100;
   return code == CURLE_WRITE_ERROR || code == CURLE_OUT_OF_MEMORY ||
          static_cast<int>(code) == too_large;
 }
 
-/// Appends without the doubling of std::string: by a quarter, and at most to `largest_answer`.
+/// Appends without doubling the capacity as std::string does: by a quarter, up to `largest_answer`.
 void append_tightly(std::string& text, std::string_view more) {
   const std::size_t needed = text.size() + more.size();
   if (needed > text.capacity()) {
@@ -71,16 +72,16 @@ void append_tightly(std::string& text, std::string_view more) {
   text += more;
 }
 
-/// By `Transfer::before_sending`, instead of sending it twice.
+/// Whether `Transfer::before_sending` has prevented a second send.
 bool is_cut_off(CURLcode code) { return code == CURLE_ABORTED_BY_CALLBACK; }
 
 }  // namespace
 
-/// A request under way: what libcurl points to stays where it is.
+/// A request in flight. It must not move in memory, because libcurl points into it.
 struct HttpClient::Transfer {
   explicit Transfer(const std::vector<Transfer*>& all) : under_way(all) {}
 
-  /// Called by libcurl with a part of the answer to `transfer`.
+  /// libcurl calls this with each part of the answer to `transfer`.
   static std::size_t append(char* data, std::size_t size, std::size_t count, void* transfer) {
     auto& into = *static_cast<Transfer*>(transfer);
     const std::string_view more(data, size * count);
@@ -91,15 +92,15 @@ struct HttpClient::Transfer {
         append_tightly(into.answer, more);
         return more.size();
       } catch (const std::bad_alloc&) {
-        // Not through libcurl, which is no C++: it ends the transfer.
+        // An exception must not pass through libcurl, so the transfer is ended.
       }
     }
     into.taken = into.looked_at = 0;
-    std::string().swap(into.answer);  // with its memory: the others may need the room
+    std::string().swap(into.answer);  // frees the memory, which other answers may need
     return 0;
   }
 
-  /// Called by libcurl with each header of it, and with each that ends a part before it.
+  /// libcurl calls this with each header line, also those of preliminary responses.
   static std::size_t count_header(char*, std::size_t size, std::size_t count, void* transfer) {
     auto& of = *static_cast<Transfer*>(transfer);
     of.bytes_of_headers += size * count;
@@ -107,8 +108,8 @@ struct HttpClient::Transfer {
     return few ? size * count : 0;
   }
 
-  /// Called by libcurl whenever it is about to send the request of `transfer`: after a kept
-  /// connection has ended without an answer, once more on another.
+  /// libcurl calls this before it sends the request of `transfer`, and again if it repeats the
+  /// request because a kept connection has ended without an answer.
   static int before_sending(void* transfer, char*, char*, int, int) {
     auto& of = *static_cast<Transfer*>(transfer);
     if (of.sent && of.once) return CURL_PREREQFUNC_ABORT;
@@ -116,14 +117,14 @@ struct HttpClient::Transfer {
     return CURL_PREREQFUNC_OK;
   }
 
-  /// Nothing if none has come whole.
+  /// Returns the next line; nothing if none is complete.
   std::optional<std::string> next_line() {
     const auto end = answer.find('\n', looked_at);
     looked_at = std::min(end, answer.size());
     if (end == std::string::npos) return std::nullopt;
     std::string line = answer.substr(taken, end - taken);
     taken = looked_at = end + 1;
-    // Not each time, as it moves all that follows.
+    // Not every time, because it moves the rest of the text.
     if (taken > answer.size() / 2) {
       answer.erase(0, taken);
       taken = looked_at = 0;
@@ -131,14 +132,14 @@ struct HttpClient::Transfer {
     return line;
   }
 
-  const std::vector<Transfer*>& under_way;  ///< this one among them
+  const std::vector<Transfer*>& under_way;  ///< includes this one
   CurlPtr handle;
   CurlListPtr connect_to;
   CurlListPtr resolved;
   std::string body;
   std::string answer;
-  std::size_t taken = 0;      ///< of it by next_line()
-  std::size_t looked_at = 0;  ///< up to here no further line ends
+  std::size_t taken = 0;      ///< bytes that next_line() has returned
+  std::size_t looked_at = 0;  ///< no line ends before this
   std::size_t bytes_of_headers = 0;
   int headers = 0;
   bool once = false;
@@ -183,22 +184,22 @@ CURLM* HttpClient::multi() {
 
 void HttpClient::encrypt(CURL* handle) {
   if (!tls_) return;
-  // libcurl says of a wrong file neither its name nor what it holds.
+  // libcurl's error names neither a bad file nor its contents, so check the files first.
   if (!files_checked_) client_context(*tls_);
   files_checked_ = true;
   std::error_code none;
   if (!tls_->ca.empty()) {
     const bool folder = std::filesystem::is_directory(tls_->ca, none);
-    // A handle begins with the file and the folder of the system, and trusts either.
+    // A new handle has the system's file and directory, and would trust both.
     set_option(handle, CURLOPT_CAPATH, folder ? tls_->ca.c_str() : nullptr);
     set_option(handle, CURLOPT_CAINFO, folder ? nullptr : tls_->ca.c_str());
-    // The file may be replaced while a lock is held; libcurl would keep what was in it for a day.
+    // The file may be replaced while a lock is held; libcurl would cache it for a day.
     set_option(handle, CURLOPT_CA_CACHE_TIMEOUT, 0L);
   }
   if (tls_->certificate.empty()) return;
   set_option(handle, CURLOPT_SSLCERT, tls_->certificate.c_str());
   set_option(handle, CURLOPT_SSLKEY, tls_->key.c_str());
-  // An encrypted key may have taken its place since, and OpenSSL would ask on the terminal.
+  // If the file now holds an encrypted key, OpenSSL would ask on the terminal.
   set_option(handle, CURLOPT_KEYPASSWD, "");
 }
 
@@ -229,18 +230,18 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_HEADERFUNCTION, &Transfer::count_header);
   set_option(handle, CURLOPT_HEADERDATA, static_cast<void*>(transfer.get()));
   set_option(handle, CURLOPT_PREREQDATA, static_cast<void*>(transfer.get()));
-  // Before its version 7.80 libcurl does not tell: then it may have been sent whenever it fails.
+  // Before version 7.80 libcurl has no such callback; then any failed request may have been sent.
   const auto tells = set_option(handle, CURLOPT_PREREQFUNCTION, &Transfer::before_sending);
   transfer->sent = tells != CURLE_OK;
   set_option(handle, CURLOPT_ERRORBUFFER, transfer->trouble);
   set_option(handle, CURLOPT_NOSIGNAL, 1L);
-  // libcurl gives a silent address half of this, and by default that is minutes.
+  // libcurl gives a silent address half of this time, and the default is minutes.
   const auto connect_by = std::clamp(time, milliseconds(1), longest_poll);
   set_option(handle, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect_by.count()));
   set_option(handle, CURLOPT_SOCKOPTFUNCTION, &close_on_exec);
-  // Not through what http_proxy names: that is for the web.
+  // No proxy: http_proxy is meant for the web.
   set_option(handle, CURLOPT_PROXY, "");
-  // As dlock's own sockets: a stream that has died without a word is given up within a minute.
+  // dlock's own sockets have the same limits: a dead stream is noticed within a minute.
   set_option(handle, CURLOPT_TCP_KEEPALIVE, 1L);
   set_option(handle, CURLOPT_TCP_KEEPIDLE, 15L);
   set_option(handle, CURLOPT_TCP_KEEPINTVL, 5L);
@@ -273,7 +274,7 @@ bool HttpClient::work() {
 }
 
 bool HttpClient::wait(Deadline until, int cancel_fd) {
-  // libcurl does not say when it is time for a host's next address.
+  // libcurl does not wake the poll when it should try the host's next address.
   const bool connects = std::any_of(under_way_.begin(), under_way_.end(),
                                     [](const Transfer* each) { return !each->sent; });
   const auto longest = connects ? longest_poll_of_connect : longest_poll;
@@ -286,7 +287,7 @@ bool HttpClient::wait(Deadline until, int cancel_fd) {
 }
 
 void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_options) {
-  // Ends those that were begun, also if another cannot be.
+  // Ends the transfers that were begun, even if another one cannot begin.
   struct Begun {
     HttpClient& client;
     std::vector<std::unique_ptr<Transfer>> transfers{};
@@ -346,7 +347,7 @@ std::variant<std::string, HttpClient::StreamEnd> HttpClient::next_line(Deadline 
     work();
     if (auto line = stream_->next_line()) return std::move(*line);
     if (stream_->done) {
-      // What is not etcd may answer with a line that does not end.
+      // A server that is not etcd may answer without a line end.
       std::string rest = stream_->answer.substr(stream_->taken);
       close_stream();
       if (rest.empty()) return StreamEnd::broken;

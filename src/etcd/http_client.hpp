@@ -14,32 +14,31 @@
 
 namespace dlock {
 
-/// Where a request goes.
 struct HttpAddress {
   std::string url;
-  std::string connect_to{};  ///< `::HOST:PORT`, if that is not what the URL names
-  /// `HOST:PORT:ADDRESS,...` of the host that is connected to; empty: libcurl looks it up, and
-  /// keeps no deadline then.
+  std::string connect_to{};  ///< `::HOST:PORT` if it differs from the URL's
+  /// `HOST:PORT:ADDRESS,...` of the host to connect to; empty: libcurl looks it up, without a
+  /// deadline.
   std::string resolved{};
 };
 
-/// HttpCall::trouble of one that is.
+/// HttpCall::trouble of a call whose answer is too large.
 inline constexpr char too_large_answer[] = "an answer that is too large";
 
-/// One POST, and what came of it.
+/// One POST and its result.
 struct HttpCall {
   HttpAddress to;
   std::string body;
-  bool once = false;          ///< it is not sent again if a kept connection ends without an answer
-  long status = 0;            ///< 0: there was no answer
+  bool once = false;          ///< do not send it again if a kept connection ends without an answer
+  long status = 0;            ///< 0: no answer
   std::string answer{};       ///< its body
-  std::string trouble{};      ///< why there was no answer, for people
-  CURLcode code = CURLE_OK;   ///< the same for programs
-  bool too_large = false;     ///< there was an answer, longer than is taken
-  bool may_have_come = true;  ///< the server may have the request
+  std::string trouble{};      ///< why there is no answer, for people
+  CURLcode code = CURLE_OK;   ///< the same for the program
+  bool too_large = false;     ///< the answer is longer than the limit
+  bool may_have_come = true;  ///< the server may have received the request
 };
 
-/// POSTs over HTTP/1.1 on connections that are kept, and one answer without end beside. One thread
+/// Sends POSTs over HTTP/1.1 on kept connections, and reads one endless answer besides. One thread
 /// uses it at a time.
 class HttpClient {
  public:
@@ -48,22 +47,22 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  /// A header for all that follows; empty: none. Closes the stream, which was asked for under
-  /// another one.
+  /// Sets the Authorization header of all later requests; empty: none. Closes the stream, which was
+  /// opened with the previous header.
   void set_authorization(const std::string& value);
 
-  /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
-  /// without an answer at the deadline say so; one that has more than 2 MiB, or that would make
-  /// all answers under way, the stream included, more than 2.25 MiB, is too large. Throws
-  /// Error{interrupted}, and {usage} about files that the settings of TLS name.
+  /// Sends all calls at once, each on a connection of its own, and returns when all have ended.
+  /// Each call stores its own failure: no answer at the deadline, or an answer that is too large.
+  /// The limits are 2 MiB for one answer and 2.25 MiB for all in flight, the stream included.
+  /// Throws Error{interrupted}, and Error{usage} about TLS files.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
-  /// Asks for an answer that comes line by line, in place of the one before.
+  /// Opens a stream of lines in place of the previous one.
   void open_stream(const HttpAddress& to, const std::string& body);
   bool has_stream() const { return stream_ != nullptr; }
   void close_stream();
   enum class StreamEnd { due, interrupted, broken };
-  /// The next line of it.
+  /// The next line of the stream.
   std::variant<std::string, StreamEnd> next_line(Deadline until, int cancel_fd);
 
   /// Closes all connections.
@@ -72,19 +71,19 @@ class HttpClient {
  private:
   struct Transfer;
 
-  /// `time`: the longest that it may take to connect.
+  /// `time` is the longest time to connect.
   std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body, bool once,
                                   milliseconds time);
   void encrypt(CURL* handle);
   void end(std::unique_ptr<Transfer>& transfer);
-  /// Lets libcurl work; true if something came to its end.
+  /// Lets libcurl work; returns true if a transfer has ended.
   bool work();
-  /// Waits for the network; false if `cancel_fd` interrupts.
+  /// Waits for the network; returns false if `cancel_fd` interrupts.
   bool wait(Deadline until, int cancel_fd);
   CURLM* multi();
 
   std::optional<TlsSettings> tls_;
-  bool files_checked_ = false;  ///< those of tls_
+  bool files_checked_ = false;  ///< the files in tls_
   CurlMultiPtr multi_;
   CurlListPtr headers_;
   std::string authorization_;

@@ -1,13 +1,13 @@
 #pragma once
 
-// Its checks of types are macros that call functions by name; and its handles are types, not void.
+// libcurl's type checks are macros that call functions by name; its handles are types, not void.
 #define CURL_DISABLE_TYPECHECK
 #define CURL_STRICTER
 #include <curl/curl.h>
 
 #include <memory>
 
-// A list for two uses: the members of LibCurl, and their loading.
+// This list is used twice: for the members of LibCurl, and to load them.
 #define DLOCK_LIBCURL_FUNCTIONS(EACH) \
   EACH(curl_easy_cleanup)             \
   EACH(curl_easy_getinfo)             \
@@ -25,24 +25,24 @@
   EACH(curl_slist_append)             \
   EACH(curl_slist_free_all)
 
-// libcurl's header makes macros of some, to check arguments.
+// libcurl's header defines these as macros, to check arguments.
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
 namespace dlock {
 
-/// The functions of libcurl that are used, by their own names.
+/// The functions of libcurl that dlock uses, by their own names.
 struct LibCurl {
 #define DLOCK_LIBCURL_MEMBER(name) decltype(&::name) name;
   DLOCK_LIBCURL_FUNCTIONS(DLOCK_LIBCURL_MEMBER)
 #undef DLOCK_LIBCURL_MEMBER
 };
 
-/// Loads the library at the first call: it brings others along, which a run on another engine must
-/// not pay for. Throws Error{host_refused} if it is not installed.
+/// Loads libcurl at the first call, because it loads other libraries, which a run on another engine
+/// does not need. Throws Error{host_refused} if it is not installed.
 const LibCurl& libcurl();
 
-/// Free what libcurl made. Since its version 8.11 both handles are pointers to void.
+/// Free what libcurl has allocated. From version 8.11 on both handles are pointers to void.
 struct FreeCurl {
   void operator()(CURL* handle) const { libcurl().curl_easy_cleanup(handle); }
 };

@@ -9,7 +9,7 @@
 
 namespace dlock {
 
-/// The etcd of these members, not connected yet. `shown`: its URL for people.
+/// Makes the backend for these members, without connecting. `shown` is its URL for people.
 std::unique_ptr<CasBackend> open_etcd(const std::vector<Endpoint>& servers,
                                       const std::string& shown);
 

@@ -24,8 +24,8 @@ OpenSsl find() {
 #else
 
 OpenSsl find() {
-  // The version whose headers this was compiled with. libcrypto comes along with it, and a name
-  // that is not in the one is looked for in the other.
+  // Loads the version whose headers this was compiled with. libssl loads libcrypto, so a name that
+  // is not in libssl is found in libcrypto.
   const SharedLibrary library("libssl.so." + std::to_string(OPENSSL_SHLIB_VERSION),
                               "TLS needs OpenSSL, on Debian the package libssl3 or libssl3t64");
   OpenSsl loaded{};
@@ -39,8 +39,8 @@ OpenSsl find() {
 
 OpenSsl load() {
   const OpenSsl found = find();
-  // Its words for all that libcrypto may meet take 0.2 MB of each waiter; what we let it meet are
-  // files that turn out to be damaged.
+  // The error strings of libcrypto take 0.2 MB in each waiter, and dlock needs them only for
+  // damaged files.
   found.OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, nullptr);
   return found;
 }

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-// A list for two uses: the members of OpenSsl, and their loading.
+// This list is used twice: for the members of OpenSsl, and to load them.
 #define DLOCK_OPENSSL_FUNCTIONS(EACH)      \
   EACH(ASN1_TIME_to_tm)                    \
   EACH(BIO_ctrl)                           \
@@ -78,18 +78,17 @@
 
 namespace dlock {
 
-/// The functions of libssl and libcrypto that are used, by their own names.
+/// The functions of libssl and libcrypto that dlock uses, by their own names.
 struct OpenSsl {
 #define DLOCK_OPENSSL_MEMBER(name) decltype(&::name) name;
   DLOCK_OPENSSL_FUNCTIONS(DLOCK_OPENSSL_MEMBER)
 #undef DLOCK_OPENSSL_MEMBER
 };
 
-/// Loads the libraries at the first call: mapping them takes a millisecond, which a run without TLS
-/// must not pay. Throws Error{host_refused} if they are not installed.
+/// Loads the libraries at the first call, because mapping them takes a millisecond, which a run
+/// without TLS does not need. Throws Error{host_refused} if they are not installed.
 const OpenSsl& openssl();
 
-/// Frees what OpenSSL made.
 struct OpenSslFree {
   void operator()(BIO* bio) const { openssl().BIO_free(bio); }
   void operator()(SSL* ssl) const { openssl().SSL_free(ssl); }

@@ -10,24 +10,23 @@
 
 namespace dlock {
 
-/// An address to connect to.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t length = 0;
 };
 
-/// Told what a host resolves to, in digits; of none where it does not.
+/// Called with the addresses of a host, as digits; with none if it does not resolve.
 using AddressListener = std::function<void(std::vector<std::string> addresses)>;
 
-/// Every address `host` resolves to, in the resolver's order. getaddrinfo(3) knows no deadline, so
-/// unless the host is a plain address it runs in a thread of its own, which is left behind if it
-/// does not answer in time. Throws Error{unavailable}. `listener` may be empty.
+/// Returns all addresses of `host`, in the resolver's order. getaddrinfo(3) has no deadline, so it
+/// runs in a thread of its own unless the host is an address; a thread that does not answer in time
+/// is left behind. Throws Error{unavailable}. `listener` may be empty.
 std::vector<SocketAddress> resolve(const std::string& host, int port,
                                    const CallOptions& call_options,
                                    const AddressListener& listener);
 
-/// The same as texts in digits, for a library that would wait for the resolver however long it
-/// takes.
+/// Returns the addresses as digits, for a library that would wait for the resolver without a
+/// deadline.
 std::vector<std::string> resolve_in_digits(const std::string& host,
                                            const CallOptions& call_options);
 

@@ -22,12 +22,12 @@ namespace {
   throw_unavailable(std::string("cannot connect: ") + std::strerror(error));
 }
 
-/// Whether this machine has no way to such an address, which tells nothing of the server.
+/// Whether this machine has no route to such an address, which says nothing about the server.
 bool has_no_way(int error) {
   return error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
 }
 
-/// Waits for `events` on `fd`; false at the deadline.
+/// Waits for `events` on `fd`; returns false at the deadline.
 bool ready(int fd, short events, const CallOptions& call_options) {
   pollfd fds[] = {{fd, events, 0}, {call_options.cancel_fd, POLLIN, 0}};
   if (poll_until(fds, call_options.deadline) == 0) return false;
@@ -35,8 +35,8 @@ bool ready(int fd, short events, const CallOptions& call_options) {
   return true;
 }
 
-/// connect(2): 0 or errno. A Unix socket whose backlog is full answers EAGAIN at once, and is tried
-/// again until the deadline.
+/// Calls connect(2); returns 0 or errno. A Unix socket with a full backlog answers EAGAIN at once,
+/// so it is tried again until the deadline.
 int begin_connect(const Fd& socket, const SocketAddress& address, const CallOptions& call_options) {
   constexpr milliseconds pause{2};
   const auto* to = reinterpret_cast<const sockaddr*>(&address.storage);
@@ -49,8 +49,8 @@ int begin_connect(const Fd& socket, const SocketAddress& address, const CallOpti
   }
 }
 
-/// Whether both ends are this socket. Where nobody listens at a port that the system gives out to
-/// clients, it may give that very port to the one that connects, which then hears itself.
+/// Whether both ends are this socket. If no server listens on a port of the ephemeral range, the
+/// system may give that port to the connecting client, which then connects to itself.
 bool is_connected_to_itself(const Fd& socket) {
   SocketAddress own;
   SocketAddress peer;
@@ -63,7 +63,7 @@ bool is_connected_to_itself(const Fd& socket) {
   return own.length == peer.length && std::memcmp(&own.storage, &peer.storage, own.length) == 0;
 }
 
-/// 0, or the errno of the failed attempt; ETIMEDOUT at the deadline.
+/// Returns 0, or the errno of the failed attempt; ETIMEDOUT at the deadline.
 int try_connect(const Fd& socket, const SocketAddress& address, const CallOptions& call_options) {
   const int begun = begin_connect(socket, address, call_options);
   if (begun != EINPROGRESS) return begun;
@@ -87,9 +87,9 @@ SocketAddress unix_address(const std::string& path) {
   return address;
 }
 
-/// A peer that vanished without a word is noticed by the kernel within half a minute, so that a
-/// waiter does not sit on a dead connection. No fast open: what goes with a SYN may arrive twice
-/// (RFC 7413, 6.1), and an acquire that comes again after its release is a lock of nobody.
+/// With keepalive the kernel notices a vanished peer within half a minute, so that a waiter does
+/// not wait on a dead connection. TCP fast open stays off: data in a SYN may arrive twice (RFC
+/// 7413, 6.1), and an acquire that arrives again after its release takes a lock that nobody uses.
 void tune_tcp(const Fd& socket) {
   const auto set = [&](int level, int name, int value) {
     setsockopt(socket.get(), level, name, &value, sizeof value);
@@ -103,7 +103,7 @@ void tune_tcp(const Fd& socket) {
 
 }  // namespace
 
-/// Without a descriptor, and with `error`, where that did not come about.
+/// Returns a socket without a descriptor, and sets `error`, if the connection fails.
 Socket Socket::open(const SocketAddress& address, const CallOptions& call_options, int& error) {
   const int family = address.storage.ss_family;
   Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -184,7 +184,7 @@ bool Socket::send(std::string& bytes, const CallOptions& call_options) {
 }
 
 void Socket::send_now(std::string_view bytes) const {
-  // Whether it arrives changes nothing here.
+  // Best effort: nothing depends on its arrival.
   (void)!::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
@@ -197,20 +197,21 @@ namespace {
 
 using namespace std::string_view_literals;
 
-/// A server may fill the time with what says nothing, such as HelloRequests and tickets.
+/// Limits the time that a server fills with messages without data, such as HelloRequests and
+/// tickets.
 void check_time(const CallOptions& call_options, const char* awaited) {
   if (left_until(call_options.deadline) == milliseconds(0)) {
     throw_unavailable(std::string("no answer ") + awaited);
   }
 }
 
-/// The least of a ClientHello (RFC 5246, 7.4.1.2): TLS 1.2, a random of zeros, one cipher suite.
+/// A minimal ClientHello (RFC 5246, 7.4.1.2): TLS 1.2, a random of zeros, one cipher suite.
 constexpr auto client_hello =
     "\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03"
     "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
     "\x00\x00\x02\x00\x2f\x01\x00"sv;
 
-/// Whether it is the beginning of an alert or of a handshake, in any version of TLS.
+/// Whether `bytes` begin like an alert or a handshake of any version of TLS.
 bool looks_like_tls(std::string_view bytes) {
   return bytes.starts_with("\x15\x03") || bytes.starts_with("\x16\x03");
 }
@@ -238,10 +239,10 @@ Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options
 void Stream::shake_hands(const CallOptions& call_options) {
   while (true) {
     try {
-      // What ends the handshake goes out with the first request, in one write.
+      // The last bytes of the handshake go out with the first request, in one write.
       if (tls_->shake_hands()) return;
     } catch (const Error&) {
-      socket_.send_now(tls_->outgoing());  // the alert: for the server's log
+      socket_.send_now(tls_->outgoing());  // the alert, for the server's log
       throw;
     }
     to_send_ += tls_->outgoing();
@@ -265,8 +266,8 @@ void Stream::look_for_plain_text(const CallOptions& call_options) const {
     throw_unavailable(speaks_no_tls, Cause::no_tls);
 }
 
-/// What the server answers to `bytes` on a connection of their own, in plain text; empty if it does
-/// not answer at once. Whatever it says, it says before it was verified: good for a hint alone.
+/// Sends `bytes` in plain text on a second connection and returns the server's answer; empty if it
+/// does not answer at once. The server is not verified, so the answer is only good for a hint.
 std::string Stream::probe(std::string_view bytes, const CallOptions& call_options) const {
   constexpr milliseconds at_once{500};
   const auto time = std::min(at_once, left_until(call_options.deadline) / 2);
@@ -284,8 +285,7 @@ std::string Stream::probe(std::string_view bytes, const CallOptions& call_option
 
 void Stream::ended(const CallOptions& call_options) {
   if (tls_) ended_in_tls();
-  // Redis closes a connection without a word where TLS was to begin; so do others for other
-  // reasons.
+  // Redis closes a connection silently if it expects TLS, but there are other reasons to close one.
   const bool mute = !heard_ && socket_.is_tcp();
   if (mute && looks_like_tls(probe(client_hello, call_options)))
     throw_unavailable(write_rediss, Cause::no_tls);
@@ -294,7 +294,7 @@ void Stream::ended(const CallOptions& call_options) {
 
 void Stream::ended_in_tls() {
   const std::string broke = socket_.broke();
-  // The reason may have arrived before the end: a send that fails is told no more than that.
+  // The reason may have arrived before the connection ended; a failed send does not report it.
   for (auto bytes = socket_.receive_arrived(); !bytes.empty(); bytes = socket_.receive_arrived()) {
     tls_->arrive(bytes);
     if (tls_->shake_hands()) tls_->read();
@@ -304,7 +304,7 @@ void Stream::ended_in_tls() {
 
 bool Stream::has_ended() {
   if (!tls_) return socket_.has_ended();
-  // What has arrived may be a session ticket or a farewell: TLS alone can tell.
+  // The bytes that arrived may be a session ticket or a close_notify; only TLS can tell.
   constexpr int most_of_an_idle_time = 4;
   try {
     for (int i = 0; i < most_of_an_idle_time && !tls_->is_closed(); ++i) {
@@ -327,7 +327,7 @@ void Stream::send(std::string_view bytes, const CallOptions& call_options) {
     to_send_ += bytes;
   }
   if (socket_.send(to_send_, call_options)) return;
-  // Who does not listen any more may have said why.
+  // The server may have sent the reason before it closed.
   if (!tls_) arrived_ = socket_.receive_arrived();
   if (arrived_.empty()) ended(call_options);
 }
@@ -344,7 +344,7 @@ std::string Stream::receive(const CallOptions& call_options) {
     }
     tls_->arrive(bytes);
     arrived_ = tls_->read();
-    // An answer of TLS's own, such as new keys.
+    // An answer of TLS itself, such as new keys.
     to_send_ += tls_->outgoing();
     if (!socket_.send(to_send_, call_options)) ended(call_options);
     if (arrived_.empty()) check_time(call_options, "in time");

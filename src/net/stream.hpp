@@ -12,36 +12,38 @@
 #include "net/tls.hpp"
 namespace dlock {
 
-/// A connected socket, TCP or Unix: what Stream moves its bytes through. Every call has a deadline
-/// and can be interrupted: Error{unavailable} or {interrupted}.
+/// A connected TCP or Unix socket, used by Stream. Every call has a deadline and can be
+/// interrupted; it then throws Error{unavailable} or Error{interrupted}.
 class Socket {
  public:
-  /// Tries every address the host resolves to, each for its share of the time left. `on_resolved`
-  /// as resolve() has it.
+  /// Tries every address of the host, each for its share of the time left. `on_resolved` as in
+  /// resolve().
   static Socket connect(const Endpoint& endpoint, const CallOptions& call_options,
                         const AddressListener& on_resolved);
-  /// Another one, to the address this one leads to.
+  /// Opens another socket to the same address.
   Socket again(const CallOptions& call_options) const;
 
-  /// Whether the peer has closed it, as far as is known here; what has arrived may still be read.
+  /// Whether the peer is known to have closed the connection; bytes that arrived before can still
+  /// be read.
   bool has_ended() const;
-  /// Whether there is something to read, or the end of it, before `until`.
+  /// Waits until `until`; returns whether there are bytes to read or the connection has ended.
   bool readable_by(Deadline until, int cancel_fd) const;
-  /// The bytes that have arrived; nothing at the end of it. `awaited` is for the
-  /// message at the deadline: "no answer in time".
+  /// Returns the bytes that have arrived, after a wait if there are none; empty at the end of the
+  /// connection. `awaited` completes the message at the deadline: "no answer in time".
   std::string receive(const CallOptions& call_options, const char* awaited);
-  /// The bytes that are there now, without waiting.
+  /// Returns the bytes that are there now, without waiting.
   std::string receive_arrived();
-  /// Takes what it has sent off the front of `bytes`; false if the connection has ended.
+  /// Sends `bytes` and removes what was sent from its front; returns false if the connection has
+  /// ended.
   bool send(std::string& bytes, const CallOptions& call_options);
-  /// The same without waiting: a last word, sent if there is room for it.
+  /// Sends a last message without waiting, if there is room for it.
   void send_now(std::string_view bytes) const;
 
   int fd() const { return fd_.get(); }
   bool is_tcp() const { return peer_.storage.ss_family != AF_UNIX; }
-  /// Whether the end has been met in receiving or sending.
+  /// Whether receiving or sending has met the end of the connection.
   bool at_end() const { return at_end_; }
-  /// The reason why it broke, for people; empty while it goes on and where the peer just closed it.
+  /// Why the connection broke, for people; empty if it is open or the peer just closed it.
   const std::string& broke() const { return broke_; }
 
  private:
@@ -55,29 +57,30 @@ class Socket {
   std::string broke_;
 };
 
-/// A connected byte stream to a server, in plain text or under TLS. Every call has a deadline and
-/// can be interrupted; trouble is Error{unavailable} or, of TLS, {denied}, after which the stream
-/// is of no further use.
+/// A connected byte stream to a server, in plain text or with TLS. Every call has a deadline and
+/// can be interrupted. A failure is Error{unavailable} or, from TLS, Error{denied}; the stream must
+/// not be used after it.
 class Stream {
  public:
-  /// Connects, and with TLS does the handshake, within the same time. Throws Error{usage} too,
-  /// about files that the settings of TLS name. `on_resolved` as resolve() has it.
+  /// Connects and does the TLS handshake within the same time. It may also throw Error{usage} about
+  /// TLS files. `on_resolved` as in resolve().
   static Stream connect(const Endpoint& endpoint, const CallOptions& call_options,
                         const AddressListener& on_resolved);
 
-  /// Whether the peer has closed it, as far as is known here; what has arrived may still be read.
+  /// Whether the peer is known to have closed the stream; bytes that arrived before can still be
+  /// read.
   bool has_ended();
   void send(std::string_view bytes, const CallOptions& call_options);
-  /// At least one byte; the end of the stream is trouble.
+  /// Returns at least one byte; throws at the end of the stream.
   std::string receive(const CallOptions& call_options);
   int fd() const { return socket_.fd(); }
-  /// Nothing in plain text.
+  /// Returns nothing for plain text.
   std::optional<TlsFacts> tls_facts() const;
 
  private:
   explicit Stream(Socket socket) : socket_(std::move(socket)) {}
   void shake_hands(const CallOptions& call_options);
-  /// Throws if the server speaks plain text, which a handshake would wait for in vain.
+  /// Throws if the server speaks plain text and so would never answer the handshake.
   void look_for_plain_text(const CallOptions& call_options) const;
   [[noreturn]] void ended(const CallOptions& call_options);
   [[noreturn]] void ended_in_tls();
@@ -85,9 +88,9 @@ class Stream {
 
   Socket socket_;
   std::unique_ptr<TlsSession> tls_;
-  std::string to_send_;  ///< not yet taken by the socket
-  std::string arrived_;  ///< not yet received
-  bool heard_ = false;   ///< the server has said something
+  std::string to_send_;  ///< not yet accepted by the socket
+  std::string arrived_;  ///< not yet returned by receive()
+  bool heard_ = false;   ///< the server has sent something
 };
 
 }  // namespace dlock

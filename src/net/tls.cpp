@@ -15,13 +15,13 @@
 namespace dlock {
 namespace {
 
-/// `CN=db1,O=Example`, escaped; `(no name)` where there is none.
+/// `CN=db1,O=Example`, escaped; `(no name)` if it is empty.
 std::string text_of(const X509_NAME* name);
 
 /// `2026-01-02T03:04:05Z`
 std::string text_of(const ASN1_TIME* time);
 
-/// What `print` writes, as far as it is of use to people.
+/// Returns the output of `print`, escaped and cut to a useful length.
 template <typename Print>
 std::string printed(const Print& print) {
   constexpr int enough = 300;
@@ -46,7 +46,7 @@ Error refused(const std::string& why, Cause cause = Cause::certificate) {
 }
 
 std::string text_of(const X509_NAME* name) {
-  // As RFC 2253 has it, but with UTF-8 left readable.
+  // The format of RFC 2253, but with readable UTF-8.
   constexpr unsigned long style =
       XN_FLAG_RFC2253 & ~static_cast<unsigned long>(ASN1_STRFLGS_ESC_MSB);
   const std::string text =
@@ -54,8 +54,8 @@ std::string text_of(const X509_NAME* name) {
   return text.empty() ? "(no name)" : text;
 }
 
-/// What a certificate is for, as it lists it: `DNS:db1, IP Address:10.0.0.7`; without such a list
-/// its subject. Escaped, and cut where it gets long.
+/// The names in a certificate: `DNS:db1, IP Address:10.0.0.7`; without such a list, its subject.
+/// Escaped, and cut if it is long.
 std::string names_in(const X509* certificate) {
   const int at = openssl().X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
   const std::string list = printed([&](BIO* bio) {
@@ -76,8 +76,8 @@ std::string text_of(const ASN1_TIME* time) {
   return iso8601(wall_time(time)).substr(0, to_the_second) + "Z";
 }
 
-/// Why verifying the server's certificate failed, as `context` holds it inside a verify callback,
-/// and what to do. `expected` is the name or address that was asked for, `ca` the setting.
+/// Says why the server's certificate was not verified, and what to do, from the `context` of a
+/// verify callback. `expected` is the required name or address, `ca` the setting.
 Error refusal_in(X509_STORE_CTX* context, const std::string& expected, const std::string& ca) {
   const OpenSsl& ssl = openssl();
   const int error = ssl.X509_STORE_CTX_get_error(context);
@@ -120,7 +120,8 @@ bool is_address(const std::string& name) {
          inet_pton(AF_INET6, name.c_str(), address.data()) == 1;
 }
 
-/// What a certificate can hold of it: no zone of an address, and no dot at the end of a name.
+/// The form of a name in a certificate: without the zone of an address and without a dot at the
+/// end.
 std::string certified_form(std::string name) {
   name.erase(std::min(name.find('%'), name.size()));
   if (name.ends_with('.')) name.pop_back();
@@ -134,7 +135,7 @@ const std::string speaks_old_tls =
 
 }  // namespace
 
-/// What OpenSSL calls; no exception may leave these.
+/// Callbacks from OpenSSL; no exception may leave them.
 struct TlsSession::Callbacks {
   static int verified(int ok, X509_STORE_CTX* context) {
     if (ok == 1) return ok;
@@ -145,7 +146,7 @@ struct TlsSession::Callbacks {
     try {
       session.refusal_ = refusal_in(context, session.expected_, session.settings_.ca);
     } catch (const std::exception&) {
-      // Refused all the same.
+      // Out of memory: the certificate is refused without a reason.
     }
     return 0;
   }
@@ -186,7 +187,7 @@ void TlsSession::expect_name() {
   if (is_address(expected_)) {
     set = api.X509_VERIFY_PARAM_set1_ip_asc(api.SSL_get0_param(ssl_.get()), expected_.c_str()) == 1;
   } else if (!expected_.empty() && expected_.find('\0') == std::string::npos) {
-    // OpenSSL takes an empty name for: any.
+    // OpenSSL would accept any name if this one were empty.
     api.SSL_set_hostflags(ssl_.get(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     set = api.SSL_set1_host(ssl_.get(), expected_.c_str()) == 1 &&
           api.SSL_ctrl(ssl_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
@@ -234,7 +235,7 @@ bool TlsSession::shake_hands() {
 void TlsSession::write(std::string_view plain) {
   const OpenSsl& api = openssl();
   api.ERR_clear_error();
-  // All of it or nothing, for memory takes any amount.
+  // The memory BIO takes any amount, so all of it is written or nothing.
   const int size = static_cast<int>(plain.size());
   if (size > 0 && api.SSL_write(ssl_.get(), plain.data(), size) != size) throw failure();
 }
@@ -286,7 +287,7 @@ Error TlsSession::failure() const {
           Cause::tls_failed};
 }
 
-/// What an alert from the server (RFC 8446, 6.2) means here.
+/// The Error for an alert from the server (RFC 8446, 6.2).
 Error TlsSession::alerted(int alert) const {
   const std::string_view name = openssl().SSL_alert_desc_string_long(alert);
   const std::string said = name == "unknown" ? "" : " (it said: " + std::string(name) + ")";
@@ -313,9 +314,10 @@ Error TlsSession::alerted(int alert) const {
   return {ErrorKind::unavailable, "the server broke TLS off" + said, Cause::tls_failed};
 }
 
-/// Whether the server has asked for a certificate we have not, and did not yet go on without.
+/// Whether the server has asked for a certificate that we do not have, and has not continued
+/// without one.
 bool TlsSession::may_want_certificate() const {
-  // With TLS 1.3 the client is done before the server has looked at its certificate.
+  // In TLS 1.3 the client finishes before the server has checked the client's certificate.
   const bool unsettled =
       !shaken_ || (openssl().SSL_version(ssl_.get()) >= TLS1_3_VERSION && !accepted_);
   return asked_ && unsettled;

@@ -24,33 +24,34 @@ struct TlsFacts {
   std::optional<WallTime> own_expires;  ///< the client's certificate, if there is one
 };
 
-/// The client's side of one TLS connection, without a socket: bytes in, bytes out. Used by Stream.
-/// TLS 1.2 or newer; the server's certificate and name are always verified. A failure is
-/// Error{denied} where one side does not trust the other, else {unavailable}.
+/// The client side of one TLS connection, without a socket: Stream passes bytes in and out. TLS 1.2
+/// or newer; the server's certificate and name are always verified. A failure is Error{denied} if
+/// one side does not trust the other, otherwise Error{unavailable}.
 ///
-/// It sends no close_notify: after a fork two processes have the connection, and the one that
-/// lets go of it must not end it for the other.
+/// It sends no close_notify: after a fork two processes share the connection, and the one that
+/// drops it must not end it for the other.
 class TlsSession {
  public:
-  /// Throws Error{usage} about files of the settings, {host_refused} without OpenSSL.
+  /// Throws Error{usage} about TLS files, and Error{host_refused} if OpenSSL is not installed.
   explicit TlsSession(const Endpoint& endpoint);
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  /// The bytes that the server has sent.
+  /// Takes bytes that the server has sent.
   void arrive(std::string_view bytes);
-  /// The bytes that are to be sent to it.
+  /// Returns the bytes to send to the server.
   std::string outgoing();
 
-  /// Goes on with the handshake as far as the bytes reach; true once it is done.
+  /// Continues the handshake with the bytes that have arrived; returns true once it is done.
   bool shake_hands();
   void write(std::string_view plain);
-  /// The bytes that have arrived, decrypted; empty if there is nothing whole.
+  /// Returns the decrypted bytes that have arrived; empty if no record is complete.
   std::string read();
-  /// Whether the server has said that it sends no more.
+  /// Whether the server has sent a close_notify.
   bool is_closed() const { return closed_; }
 
-  /// What it means that the connection has ended here; `broke` says how where it did not just end.
+  /// The Error for an end of the connection at this point; `broke` says how it broke, and is empty
+  /// if the server just closed it.
   Error ended(const std::string& broke) const;
   TlsFacts facts() const;
 
@@ -62,17 +63,17 @@ class TlsSession {
   bool may_want_certificate() const;
 
   TlsSettings settings_;
-  std::string expected_;  ///< the name or address the server must prove
+  std::string expected_;  ///< the name or address that the server must prove
   OpenSslPtr<SSL_CTX> context_;
   OpenSslPtr<SSL> ssl_;
-  BIO* in_ = nullptr;  ///< of ssl_
+  BIO* in_ = nullptr;  ///< owned by ssl_, like out_
   BIO* out_ = nullptr;
-  std::optional<Error> refusal_;  ///< why its certificate was refused, where it was
+  std::optional<Error> refusal_;  ///< why the server's certificate was refused
   bool heard_ = false;
-  bool plain_ = false;  ///< what came first is not TLS
+  bool plain_ = false;  ///< the first bytes were not TLS
   bool shaken_ = false;
-  bool asked_ = false;     ///< for a certificate that we have not
-  bool accepted_ = false;  ///< the server went on behind the handshake
+  bool asked_ = false;     ///< the server wants a client certificate, and there is none
+  bool accepted_ = false;  ///< the server has answered after the handshake
   bool closed_ = false;
 };
 

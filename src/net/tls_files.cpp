@@ -28,7 +28,7 @@ std::string last_reason() {
          (reason == nullptr ? "it is damaged, or of a kind that OpenSSL does not know" : reason);
 }
 
-/// What the armour of PEM says of a file (RFC 7468).
+/// The contents of a file, by its PEM headers (RFC 7468).
 struct Pem {
   bool certificate = false;
   bool key = false;
@@ -67,7 +67,7 @@ Pem look_into(const char* option, const std::string& path) {
   return pem;
 }
 
-/// `d41d8cd9.0`, as openssl rehash names them.
+/// Whether the name is like `d41d8cd9.0`, as openssl rehash makes it.
 bool is_hashed_name(const std::string& name) {
   constexpr std::size_t hash_size = 8;
   const auto all = [](std::string_view text, int (*kind)(int)) {
@@ -93,8 +93,8 @@ bool has_hashed_certificates(const std::string& path) {
 
 bool is_readable(const char* path) { return access(path, R_OK) == 0; }
 
-/// An OpenSSL that is linked into dlock looks where the distribution that built it keeps its
-/// certificates; others keep theirs here (https://go.dev/src/crypto/x509/root_linux.go).
+/// An OpenSSL that is linked into dlock looks for certificates where its distribution keeps them.
+/// Other distributions keep them here (https://go.dev/src/crypto/x509/root_linux.go).
 void trust_other_distribution(SSL_CTX* context) {
   for (const char* bundle :
        {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
@@ -104,8 +104,9 @@ void trust_other_distribution(SSL_CTX* context) {
   }
 }
 
-/// The hashed directory, from which only what is needed is read, as long as it has something: to
-/// read all that a system trusts takes 20 ms. The variables are those of OpenSSL.
+/// Trusts the system's hashed directory, and its file if the directory has no certificates: OpenSSL
+/// reads only the needed ones from the directory, and reading all that a system trusts takes 20 ms.
+/// The variables are those of OpenSSL.
 void trust_system(SSL_CTX* context) {
   const OpenSsl& ssl = openssl();
   const bool file_is_named = std::getenv(ssl.X509_get_default_cert_file_env()) != nullptr;
@@ -176,7 +177,7 @@ OpenSslPtr<SSL_CTX> make_context() {
   const OpenSsl& ssl = openssl();
   OpenSslPtr<SSL_CTX> context(ssl.SSL_CTX_new(ssl.TLS_client_method()));
   if (context == nullptr) throw Error(ErrorKind::host_refused, "OpenSSL cannot be set up");
-  // The system may ask for more than we do.
+  // The system's configuration may require a newer version.
   const long least = ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nullptr);
   ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_SET_MIN_PROTO_VERSION,
                    std::max<long>(least, TLS1_2_VERSION), nullptr);
@@ -188,7 +189,7 @@ OpenSslPtr<SSL_CTX> make_context() {
 OpenSslPtr<SSL_CTX> context_with(const TlsSettings& settings) {
   OpenSslPtr<SSL_CTX> made = make_context();
   SSL_CTX* const context = made.get();
-  // Else OpenSSL would ask on the terminal.
+  // Without this, OpenSSL would ask for a password on the terminal.
   openssl().SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   openssl().ERR_clear_error();
   settings.ca.empty() ? trust_system(context) : trust(context, settings.ca);
@@ -202,7 +203,7 @@ OpenSslPtr<SSL_CTX> context_with(const TlsSettings& settings) {
 }  // namespace
 
 OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings) {
-  // All connections of a process have the same files.
+  // All connections of a process use the same files.
   static std::atomic<bool> were_good{false};
   try {
     OpenSslPtr<SSL_CTX> context = context_with(settings);

@@ -5,10 +5,10 @@
 
 namespace dlock {
 
-/// A context that trusts what the settings say and shows the client's certificate, if there is one.
-/// Throws Error{usage} where a file holds something else, with its name and what it holds; but
-/// {unavailable} once all files were good in this process, for then it is being replaced. Called by
-/// any thread.
+/// Returns a context that trusts the authorities of `settings` and has the client's certificate, if
+/// there is one. Throws Error{usage} about a wrong file, with its name and the kind of data in it;
+/// or Error{unavailable} if all files were good before in this process, because the file is being
+/// replaced. Any thread may call it.
 OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings);
 
 }  // namespace dlock

@@ -25,8 +25,8 @@ int answer(const std::string& text) {
   return 0;
 }
 
-/// Before anybody has seen to SIGPIPE, which must not end dlock where the reader of stderr has
-/// gone. COMMAND gets the signal as it was.
+/// Blocks SIGPIPE, because it is not handled yet and must not end dlock if stderr has no reader.
+/// COMMAND gets the signal unchanged.
 void warn(const ServerSettings& settings, const Log& log) {
   const PipeSignalHeld held;
   if (!log.quiet()) {
@@ -55,14 +55,14 @@ int carry_out_any(const Settings& any, Command command) {
   const ServerSettings& settings =
       *std::visit([](const ServerSettings& each) { return &each; }, any);
   const Log log(settings.quiet, settings.verbose, std::visit(keys_of, any));
-  // Some see to signals themselves; a file size limit must not end the others in the middle, but be
-  // told of.
+  // Some commands handle signals themselves. In the others a file size limit must give an error,
+  // and must not end dlock halfway.
   const bool hears_signals =
       command == Command::run || command == Command::acquire || command == Command::guard;
   if (!hears_signals) std::signal(SIGXFSZ, SIG_IGN);
-  // Nor must a reader that has gone: a waiter of `local:` may die just before its FIFO is written
-  // to, and stdout may be closed after the first of several keys. What only reads ends by SIGPIPE,
-  // as a filter does.
+  // A closed reader must not end dlock either: a waiter of `local:` may die just before dlock
+  // writes to its FIFO, and stdout may be closed after the first of several keys. Commands that
+  // only read die of SIGPIPE, as a filter does.
   const bool only_reads = command == Command::inspect || command == Command::doctor;
   if (!hears_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
   warn(settings, log);
@@ -73,9 +73,9 @@ int carry_out_any(const Settings& any, Command command) {
   }
 }
 
-/// Where the caller closed stdin, stdout or stderr, a socket or a lock file would get its number,
-/// and messages would be written into it. What stands there now can neither be written nor seen by
-/// the command.
+/// Opens /dev/null in place of a closed stdin, stdout or stderr. Otherwise a socket or lock file
+/// would get that number, and messages would be written into it. It is read-only, and COMMAND does
+/// not inherit it.
 void occupy_standard_fds() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY | O_CLOEXEC);

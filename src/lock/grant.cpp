@@ -64,8 +64,8 @@ constexpr milliseconds late{500};
 
 std::optional<Grant> handed_over_grant(const DatedAnswer& answer, const HandOver& told,
                                        milliseconds least_left) {
-  // This process may have been stopped when the message came. By the server's clock the message was
-  // sent this long after the answer; if less time has passed on this host, the server's clock was
+  // This process may have been stopped when the message came. The server's clock says how long
+  // after the answer the message was sent; if less time has passed on this host, that clock was
   // set.
   const auto after = told.at - answer.clock;
   const auto now = BootClock::now();

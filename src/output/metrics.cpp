@@ -295,7 +295,7 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// Writes a new file and then exchanges it with the old one, which is removed. Nothing is synced to
+/// Writes a new file, exchanges it with the old one, and removes the old one. It does not sync to
 /// disk, because that takes longer than most jobs wait for their lock.
 class Replacement {
  public:

@@ -7,7 +7,7 @@ namespace dlock {
 /// The meaning of a part of the output, shown as a colour.
 enum class Tone { plain, title, faint, good, busy, bad };
 
-/// The properties of an output descriptor. By default it is a file or a pipe, for which nothing is
+/// The properties of an output descriptor. The default is a file or a pipe, for which nothing is
 /// shortened, so that searches for a name find it.
 struct Screen {
   bool is_terminal = false;

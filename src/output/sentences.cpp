@@ -51,7 +51,7 @@ std::string short_who(const Who& who, const Screen& screen) {
   return screen.shown(who.user) + "@" + host.substr(0, host.find('.'));
 }
 
-/// As much of the process's identity as fits into `room` columns.
+/// The longest form of the process's identity that fits into `room` columns.
 std::string who_within(const Who& who, std::size_t room, const Screen& screen) {
   const std::string place = screen.shown(who.user) + "@" + screen.shown(who.host);
   const std::string process = place + " pid " + std::to_string(who.pid);

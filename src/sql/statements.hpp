@@ -22,8 +22,8 @@ std::string quoted(const std::string& text);
 std::string from_hex(std::string_view digits);
 
 // The statements of a CasBackend that differ between dialects only in how bytes are written. All
-// values are digits, so nothing needs quotes. No session state is prepared or set, because
-// that would bind a pooler's session to this client. `table`: the name in SQL syntax.
+// values are digits, so quotes are not needed. No session state is prepared or set, because that
+// would bind a pooler's session to this client. `table`: the name in SQL syntax.
 
 /// How many rows a page of a list has at most, and how many a sweep looks at.
 constexpr int page_rows = 500;

@@ -14,8 +14,7 @@
 namespace dlock {
 namespace {
 
-/// A waiter asks at least this often; the server drops a first waiter that it has not seen for 75
-/// s.
+/// A waiter asks at least this often: the server drops a first waiter that is silent for 75 s.
 constexpr milliseconds longest_sleep{25'000};
 constexpr std::size_t near_head = 16;
 /// When a lease ends, the first few waiters ask at once and the others spread their requests.

@@ -16,7 +16,7 @@ struct LatchState {
   std::int64_t count = 0;
   std::int64_t arrived = 0;  ///< at most `count`; later arrivals are not recorded
   milliseconds left{0};      ///< until the latch expires
-  /// With several servers: which of all latches that have ever had this name.
+  /// With several servers: distinguishes this latch from others that have had its name.
   std::string generation{};
   bool open() const { return arrived >= count; }
 };

@@ -32,7 +32,7 @@ struct Held {
 /// Why a lease could not be renewed.
 struct Loss {
   LockKey key;
-  bool gone = false;   ///< the engine says so; otherwise it could not be asked in time
+  bool gone = false;   ///< the engine reported it; otherwise the engine could not be asked in time
   bool final = false;  ///< otherwise renewals fail at the moment but may still succeed
   std::string reason;  ///< part of a sentence for users: "server unreachable since …: …"
   std::optional<Who> evicted_by{};  ///< with `gone`, if known
@@ -45,7 +45,7 @@ class LeaseListener {
   /// All holds are ours until `safe_until`, whatever happens; `never` if none has a lease.
   /// `confirmed`: whether every hold has been confirmed.
   virtual void promised(Deadline safe_until, bool confirmed) = 0;
-  /// `margin` as in Grant.
+  /// A lease was renewed; `margin` as in Grant.
   virtual void renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) = 0;
   virtual void failed(const Loss& loss) = 0;
 };

@@ -30,8 +30,7 @@ struct Standing {
 /// One server's part of a latch.
 struct LatchPart {
   LatchState state;
-  std::vector<ArrivalId>
-      arrived;  ///< the arrivals that were asked for, in the order of this server
+  std::vector<ArrivalId> arrived;  ///< the requested arrivals, in the order of this server
 };
 
 /// A latch that a member must drop because the majority has another latch of that name.

@@ -45,7 +45,7 @@ bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_mo
   for (const Held& each : held) {
     const auto end = release_until_answered(store, each, ReleaseMode::ignore_floor, until);
     const bool answered = std::holds_alternative<ReleaseResult>(end);
-    // An engine that answered, or did until now, gets the full time for each hold.
+    // An engine that has answered so far gets the full time for the next hold: it may just be slow.
     if (answered || all_answered) until = later(BootClock::now(), at_most);
     all_answered = all_answered && answered;
   }

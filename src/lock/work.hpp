@@ -15,7 +15,7 @@ namespace dlock {
 /// because the script around dlock is in it, too.
 struct Work {
   Owner owner;
-  ProcessId leader;         ///< of the command's process group
+  ProcessId leader;         ///< the leader of the command's process group
   std::uint64_t since = 0;  ///< clock ticks since boot: older processes are not part of it
 };
 

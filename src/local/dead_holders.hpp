@@ -14,7 +14,7 @@ namespace dlock {
 struct Refreshed {
   bool changed = false;  ///< a hold or waiter was removed; signs of life do not count
   std::vector<std::string> left_mailboxes;  ///< the FIFOs of dead processes
-  /// Why it is unknown whether a holder still runs; empty if all are known.
+  /// Why it is unknown whether one of the holders still runs; empty if it is known of all.
   std::string undecided;
 };
 

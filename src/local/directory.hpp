@@ -33,7 +33,8 @@ std::string host_id(const std::string& machine_id_file);
 
 /// Returns `of_machine`, or `of_machine-NAME` if a host with another boot id and another name used
 /// `of_machine` first: hosts cloned from one image share a machine id. A link in the directory
-/// records its host; the host keeps it after a rename or a reboot. `boot` is 0 if it is unknown.
+/// names its host, which keeps the directory after a rename or a reboot. `boot` is 0 if it is
+/// unknown.
 std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
                               const std::string& name);
 

@@ -70,7 +70,7 @@ constexpr std::size_t worth_cutting = 65536;
 /// A separate region starts here if there is room. The states are small and alternate before it,
 /// and the region can grow at its end. The gap between them takes no disk space.
 constexpr std::uint64_t apart_from = 131072;
-/// More than a hundred thousand waiters need.
+/// The largest size of a file; a hundred thousand waiters need less.
 constexpr std::size_t largest = 64 * 1024 * 1024;
 
 /// Pauses for a short time that grows with `tries`: another process needs only microseconds.

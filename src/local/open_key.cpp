@@ -164,7 +164,8 @@ void OpenKey::load_waiters(std::size_t most) {
   take(refresh(table, directory_, now.lease_clock));
 }
 
-/// If so, the next waiter, which is not loaded, has the same predecessor as before.
+/// If the last loaded waiter has stayed, the next one, which is not loaded, has the same
+/// predecessor as before.
 bool OpenKey::last_loaded_has_stayed() const {
   return !table.queue.empty() && !before_.queue.empty() &&
          block_hash(table.queue.back().token.text) == before_.queue.back().token;

@@ -48,7 +48,8 @@ class FifoNotifier final : public WaiterNotifier {
  public:
   explicit FifoNotifier(const Directory& directory) : directory_(directory) {}
   bool wake(const WaiterEntry& waiter, const Message& message) override;
-  /// Only one waiter needs to be woken, because each waiter watches the one before it.
+  /// Only the first waiter must know when the obstacle ends: each other waiter watches the one
+  /// before it.
   WakeWindow first_few() const override { return {1, 1}; }
   /// The waiter confirms its hold before it starts its command.
   milliseconds provisional_lease() const override { return milliseconds(2000); }
@@ -91,7 +92,7 @@ class OpenKey {
 
   void touch() const { file_.touch(); }
   bool created() const { return file_.created(); }
-  /// Why it is unknown whether a holder still runs; empty if all are known.
+  /// Why it is unknown whether one of the holders still runs; empty if it is known of all.
   const std::string& undecided() const { return undecided_; }
   /// The time until the first lease ends; holds of living processes have none.
   std::optional<milliseconds> until_next_end() const;

@@ -12,7 +12,7 @@ namespace dlock {
 
 /// The bytes in a FIFO; each means "look again".
 enum class News : char {
-  own = '!',        ///< the waiter was granted the lock, or its hold was evicted
+  own = '!',        ///< the FIFO's owner was granted the lock, or its hold was evicted
   of_others = '.',  ///< its predecessor has changed, or the obstacle ends sooner: not urgent
 };
 

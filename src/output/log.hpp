@@ -15,8 +15,8 @@ bool takes_a_line(int fd, Deadline until = {});
 
 /// Writes lines to stderr, each at once and with the prefix "dlock: ". `text` is one line and
 /// already escaped. With -q only errors and warnings are written. If stderr is the journal, each
-/// line begins with its priority (sd-daemon(3)). Other lines than errors are dropped if nobody
-/// reads stderr for a second, because a lock may have been granted meanwhile. Many dlocks write to
+/// line begins with its priority (sd-daemon(3)). If nobody reads stderr for a second, lines other
+/// than errors are dropped, because a lock may have been granted meanwhile. Many dlocks write to
 /// one log, so an error or a notice contains one of the `keys` or begins with all of them.
 class Log {
  public:

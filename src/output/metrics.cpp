@@ -134,7 +134,7 @@ const char* kind_of(const std::vector<Holder>& holders) {
 
 using Labelled = std::map<std::string, const KeyState*>;
 
-/// A metric with at most one sample a key.
+/// A metric with at most one sample per key.
 void add_each(std::string& out, const Labelled& states, const char* name, const char* help,
               const std::function<std::optional<std::string>(const KeyState&)>& value) {
   Metric metric(out, name, "gauge", help);

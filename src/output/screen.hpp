@@ -37,9 +37,9 @@ Screen screen_at(int fd);
 /// there.
 bool in_foreground(int fd);
 
-/// A drawing that is repeated in the same place of a terminal. It uses the second screen, as an
-/// editor does, because a change of the size leaves no remains there. It draws only while its job
-/// is in the foreground. Its destructor restores the first screen.
+/// A drawing that is renewed in the same place of a terminal. It uses the second screen, as an
+/// editor does, because a change of the size leaves nothing behind there. It draws only while its
+/// job is in the foreground. Its destructor restores the first screen.
 class Picture {
  public:
   explicit Picture(int fd) : fd_(fd) {}

@@ -29,7 +29,8 @@ class TableTransaction {
   void confirm(HoldEntry& own, milliseconds lease) const;
   void join(WaiterEntry asker, std::optional<Ticket> ticket);
   void unqueue(const Token& token);
-  /// Whether a newer claim with `latest` is known than the asking one, which has this owner.
+  /// Whether the asking claim, which has this owner, is older than the newest known claim with
+  /// `latest`.
   bool is_superseded(std::optional<Ticket> ticket, const Owner& owner) const;
   /// The ticket of a new claim with `latest`: the one that it brings, or one after the newest.
   Ticket newest_ticket(std::optional<Ticket> ticket) const;

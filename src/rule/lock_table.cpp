@@ -67,7 +67,7 @@ std::deque<WaiterEntry>::iterator LockTable::find_waiter(const Token& token) {
 
 std::vector<HoldEntry> LockTable::live_holds(Now now) const {
   std::vector<HoldEntry> live;
-  // A copy is expired as a request would do it, so that min-hold outlasts the lease here too.
+  // Expire the holds of a copy as a request does, so that min-hold outlasts the lease here too.
   LockTable copy{holds, {}, last_fence, {}, last_ask};
   for (std::size_t i = 0; i < copy.holds.size();) {
     HoldEntry& hold = copy.holds[i];

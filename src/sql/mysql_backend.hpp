@@ -69,11 +69,10 @@ class MysqlBackend final : public CasBackend {
   void listen(const std::string& channel, const CallOptions& call_options);
 
   MysqlConnection connection_;
-  int known_connection_ = 0;  ///< the connection that the next members describe
-  std::map<std::string, bool>
-      channels_;              ///< the requested channels, and whether we hold the lock of that name
-  bool crowded_ = false;      ///< see is_crowded()
-  std::string known_record_;  ///< the record that was read last
+  int known_connection_ = 0;              ///< the connection that the next members describe
+  std::map<std::string, bool> channels_;  ///< requested channels, and whether we hold their lock
+  bool crowded_ = false;                  ///< see is_crowded()
+  std::string known_record_;              ///< the record that was read last
   std::set<std::string> known_channels_;  ///< the channels in that record
   /// Waits for the lock of another client's channel. It is a separate connection, because the
   /// server notices the death of a client at once only if its connection waits for nothing.

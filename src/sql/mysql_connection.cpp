@@ -286,7 +286,7 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   refuse_plain_text();
   const int fd = answered_fd();
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  // In blocking mode the library would block in a read under TLS until data comes.
+  // In blocking mode a read under TLS would block until data comes.
   fcntl(fd, F_SETFL, O_NONBLOCK);
   // An option file may have enabled it: a new session would then silently replace this one.
   constexpr my_bool no = 0;

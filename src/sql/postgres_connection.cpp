@@ -117,8 +117,8 @@ bool is_sqlstate(std::string_view word) {
          });
 }
 
-/// Takes text and state from "connection to server ... failed: FATAL:  28P01: password
-/// ...\nLOCATION:  ...".
+/// Takes the text and the SQLSTATE from a message such as
+/// "connection to server ... failed: FATAL:  28P01: password ...\nLOCATION:  ...".
 ConnectError read_connect_error(std::string_view said) {
   ConnectError error;
   while (!said.empty()) {

@@ -121,8 +121,9 @@ std::vector<Survivor> kill_tree(Child& child, Signals& signals) {
   std::optional<KernelReaps> kernel_reaps;
   for (bool first = true; true; first = false) {
     kill(child.pid(), SIGKILL);
-    // Wait until the child has ended, because it keeps its pid as a zombie. Later ones leave no
-    // zombies: a family that never stops forking makes them faster than dlock reaps them.
+    // The child must end before KernelReaps exists: it then stays a zombie and keeps its pid.
+    // Processes that end later leave no zombies, which a family that never stops forking makes
+    // faster than dlock reaps them.
     if (!kernel_reaps && ended_within(child, sweep_interval)) {
       kernel_reaps.emplace();
       reap_all_until(child, give_up);
@@ -135,8 +136,7 @@ std::vector<Survivor> kill_tree(Child& child, Signals& signals) {
     pollfd fds[] = {{signals.fd(), POLLIN, 0}};
     poll_until(fds, later(BootClock::now(), sweep_interval));
     while (const auto event = signals.take()) {
-      if (event->number == SIGCHLD)
-        break;  // otherwise this might never end: the next one may already be there
+      if (event->number == SIGCHLD) break;  // or this loop might never end
     }
   }
 }

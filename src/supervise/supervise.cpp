@@ -169,7 +169,7 @@ void Supervisor::pass_on_to_rest(const Signals::Event& event) {
   const pid_t own = getpgrp();
   child_.tree.signal(event.number,
                      [&](pid_t pid) { return !event.from_terminal || getpgid(pid) != own; });
-  // A process that stopped because it touched the terminal reacts to no other signal.
+  // A process that stopped because it touched the terminal reacts only after SIGCONT.
   if (ends_waiting(event.number)) child_.tree.signal(SIGCONT);
   if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
   if (terms_.before_stop) terms_.before_stop();

@@ -71,7 +71,7 @@ class MysqlBackend final : public CasBackend {
   MysqlConnection connection_;
   int known_connection_ = 0;              ///< the connection that the next members describe
   std::map<std::string, bool> channels_;  ///< requested channels, and whether we hold their lock
-  bool crowded_ = false;                  ///< see is_crowded()
+  bool crowded_ = false;
   std::string known_record_;              ///< the record that was read last
   std::set<std::string> known_channels_;  ///< the channels in that record
   /// Waits for the lock of another client's channel. It is a separate connection, because the

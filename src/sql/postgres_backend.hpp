@@ -55,7 +55,6 @@ class PostgresBackend final : public CasBackend {
   /// The name of the table. It is looked up once per connection, and the table is created if
   /// missing.
   const std::string& table(const CallOptions& call_options);
-  /// Returns the results of `statements`.
   std::vector<PostgresResult> run(const std::string& statements, const CallOptions& call_options);
   /// Like run(), but returns at least one result, and throws if a statement failed.
   std::vector<PostgresResult> done(const std::string& statements, const CallOptions& call_options);
@@ -73,7 +72,7 @@ class PostgresBackend final : public CasBackend {
   PostgresConnection connection_;
   int known_connection_ = 0;  ///< the connection that the next members describe
   Path path_ = Path::unknown;
-  bool crowded_ = false;            ///< see is_crowded()
+  bool crowded_ = false;
   std::string table_;               ///< its name in SQL syntax; empty: not known yet
   std::set<std::string> channels_;  ///< the channels that it listens on
 };

@@ -73,7 +73,7 @@ std::optional<Signals::Event> Signals::take() {
   signalfd_siginfo info{};
   if (read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
   const int number = static_cast<int>(info.ssi_signo);
-  // A terminal that disconnects signals only the leader of the session.
+  // When a terminal disconnects, only the leader of the session gets the signal.
   const bool told_alone = number == SIGHUP && getsid(0) == getpid();
   const bool from_terminal =
       info.ssi_code == SI_KERNEL && is_one_of(terminal_signals, number) && !told_alone;

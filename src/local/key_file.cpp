@@ -65,7 +65,7 @@ bool is_latch_file_name(std::string_view name) { return ends_in(name, latch_suff
 
 namespace {
 
-/// A file of at least this size is truncated when it is mostly empty.
+/// A file larger than this is truncated when it is mostly empty.
 constexpr std::size_t worth_cutting = 65536;
 /// A separate region starts here if there is room. The states are small and alternate before it,
 /// and the region can grow at its end. The gap between them takes no disk space.

@@ -38,9 +38,9 @@ using ReadBytes = std::function<std::string_view(std::size_t offset, std::size_t
 ///
 /// A writer puts the body into space that the current body leaves free, and then writes one slot,
 /// so that one complete state remains whenever the writer is killed. A first write that was cut off
-/// counts as nothing written. Nothing is synced to disk, because a reboot ends every process
-/// anyway. A body torn by a power cut also counts as nothing written if it is of another boot than
-/// this one, but not if either boot is unknown.
+/// counts as no write. A reboot ends every process anyway, so nothing is synced to disk. A body
+/// torn by a power cut also counts as not written if it is of another boot than this one, but not
+/// if either boot is unknown.
 std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot);
 
 /// A range of bytes in a file.

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t most_names_looked_at = 64;
 constexpr std::time_t fence_life_seconds = 7 * 24 * 3600;
-/// A mailbox is made shortly before it is opened.
+/// A FIFO is created shortly before it is opened.
 constexpr std::time_t mailbox_youth_seconds = 60;
 
 bool is_free(KeyFile& file, const Directory& directory, const std::string& name) {
@@ -54,7 +54,7 @@ void collect_key(const Directory& directory, const std::string& name) {
     const bool latch = is_latch_file_name(name);
     if (latch ? has_ended(*file, directory, name) : is_free(*file, directory, name)) file->remove();
   } catch (const Error&) {
-    // In use, not ours to open, or foreign: not for the request that happened to pass by.
+    // The file is in use, foreign, or not ours to open; that does not concern the current request.
   }
 }
 
@@ -72,9 +72,9 @@ void for_each_name(const Directory& directory, const std::function<bool(std::str
   }
 }
 
-/// Any few of the names that dlock makes and removes, each as likely: the order of a directory
-/// stays the same, and so would those that are looked at (reservoir sampling, Vitter's algorithm
-/// R). Of a very large one mostly the beginning is read.
+/// A random sample of the names that dlock creates and removes (reservoir sampling, Vitter's
+/// algorithm R). A directory keeps its order, so a fixed choice would always return the same names.
+/// In a very large directory it usually reads only the beginning.
 std::vector<std::string> some_names_in(const Directory& directory) {
   constexpr std::size_t beginning = 4096;
   std::minstd_rand random(static_cast<std::uint32_t>(BootClock::now().time_since_epoch().count()));
@@ -106,7 +106,7 @@ std::vector<std::string> names_in(const Directory& directory) {
 }
 
 void collect_garbage(const Directory& directory) {
-  // Who may only pass through the directory leaves the tidying to others.
+  // A user who may not list the directory leaves the cleanup to others.
   if (faccessat(directory.fd(), ".", R_OK, AT_EACCESS) != 0) return;
   const auto now = std::time(nullptr);
   for (const std::string& name : some_names_in(directory)) {

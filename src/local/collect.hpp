@@ -7,13 +7,13 @@
 
 namespace dlock {
 
-/// The names of the directory, in no order; throws Error{host_refused} if it cannot be read.
+/// All names in the directory, unordered; throws Error{host_refused} if it cannot be read.
 std::vector<std::string> names_in(const Directory& directory);
 
-/// Takes away what nobody needs: files of keys that were free for a week (until then they keep the
-/// fence), of latches as old that have ended, and mailboxes whose owners were killed. Looks at a
-/// few names only, so it is called whenever a new key's file was made, and the directory stays as
-/// large as its use.
+/// Removes files that nobody needs: those of keys that have been free for a week (they keep the
+/// fence until then), those of latches that expired that long ago, and FIFOs of killed processes.
+/// It checks only a few names. Called whenever a new key's file was created, it keeps the directory
+/// as small as its use.
 void collect_garbage(const Directory& directory);
 
 }  // namespace dlock

@@ -8,9 +8,10 @@
 namespace dlock {
 namespace {
 
-/// So many of a command's processes are watched at once; when one ends, dlock looks for the rest.
+/// At most this many of a command's processes are watched at once; when one ends, dlock looks for
+/// the rest.
 constexpr std::size_t most_watched = 16;
-/// A waiter that has not asked for that long is looked at: it may have slept with the whole host.
+/// dlock checks a waiter that has not asked for this long: the whole host may have been suspended.
 constexpr std::chrono::seconds silence_worth_a_look{60};
 
 bool listens(const Directory& directory, const std::string& mailbox) {
@@ -26,7 +27,7 @@ Work work_of(const HoldEntry& hold) {
   return {owner_in(hold.token), hold.backing.command, hold.backing.process.started};
 }
 
-/// Of dlock itself and, after it, of its command.
+/// Whether dlock, or after its end its command, is alive.
 Life life_behind(const HoldEntry& hold, const Directory& directory) {
   const HolderIdentity& backing = hold.backing;
   const Life process = process_life(backing.process);
@@ -34,11 +35,11 @@ Life life_behind(const HoldEntry& hold, const Directory& directory) {
   if (process == Life::unknown) {
     return listens(directory, backing.mailbox) ? Life::alive : Life::unknown;
   }
-  // Where /proc hides processes, they may be the command's.
+  // If /proc hides processes, they may belong to the command.
   return work_life(work_of(hold)) == Life::over ? Life::over : Life::alive;
 }
 
-/// Why what is unknown will stay so from here, instead of being left to the lease.
+/// Why an unknown state cannot be left to the lease here; empty if it can.
 std::string obstacle(const HoldEntry& hold, const Directory& directory) {
   const std::string& fifo = hold.backing.mailbox;
   const bool closed = reach(directory, fifo).how == Reached::How::closed;
@@ -55,8 +56,8 @@ std::string undecided_text(const HoldEntry& hold, const std::string& why) {
 
 bool goes_by_process(const HoldEntry& hold) { return hold.inside() && hold.backing.by_process; }
 
-/// Of a hold whose processes have ended. dlock records its command before it starts it: if none is
-/// recorded, there was no work that a min-hold could be for. True if nothing is left of the hold.
+/// Ends a hold whose processes have ended. dlock records its command before it starts it: without
+/// that record, no work was done and min-hold does not apply. True if nothing is left of the hold.
 bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
   if (hold.backing.command.pid == 0) hold.floor = milliseconds(0);
   return expire_hold(table, hold, now);
@@ -183,7 +184,7 @@ Watch watch_before(const LockTable& table, const Directory& directory, const Tok
   watch.first = own == table.queue.begin();
   if (!watch.first) {
     auto reached = reach(directory, (own - 1)->backing.mailbox);
-    // It has died since the table was brought up to date.
+    // The waiter has died since the table was refreshed.
     if (reached.how == Reached::How::nobody) watch.look_again = true;
     if (reached.fd) watch.ends.push_back(std::move(reached.fd));
     return watch;

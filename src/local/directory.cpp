@@ -22,7 +22,8 @@
 namespace dlock {
 namespace {
 
-/// A file of /proc that nothing is mounted over: containers mount a boot id of their own.
+/// Whether this is a file of /proc that nothing is mounted over: containers mount their own boot
+/// id.
 bool is_of_the_kernel(const char* path) {
   struct statfs system {};
   struct statx file {};
@@ -45,10 +46,10 @@ std::uint64_t boot_hash() {
 namespace {
 
 constexpr const char* acl_name = "system.posix_acl_access";
-/// Before the entries: the version of the form, 2 in the byte order of x86.
+/// The version of the format precedes the entries: 2, in the byte order of x86.
 constexpr std::size_t acl_head = 4;
 
-/// An entry of an access control list, in the kernel's form (acl(5), linux/posix_acl_xattr.h).
+/// An entry of an access control list, in the kernel's format (acl(5), linux/posix_acl_xattr.h).
 struct AclEntry {
   enum Tag : std::uint16_t { owner = 1, user = 2, own_group = 4, group = 8, mask = 16, other = 32 };
   std::uint16_t tag;
@@ -56,18 +57,18 @@ struct AclEntry {
   std::uint32_t id;
 };
 
-/// A user who may read a file can lock it, and so hold up all who use the key: those who may write
-/// to the directory get both rights, others none.
+/// A user who may read a file can lock it and block all users of the key. Therefore users who may
+/// write to the directory get both rights, and others none.
 std::uint16_t rights_on_file(unsigned of_directory) { return (of_directory & 2) != 0 ? 6 : 0; }
 
-/// False, with errno, if it cannot be made. A umask such as 0177 would leave a directory that its
-/// owner cannot enter.
+/// False, with errno, if it cannot be created. A umask such as 0177 would create a directory that
+/// its owner cannot enter.
 bool make_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0) return errno == EEXIST;
   return chmod(path.c_str(), 0700) == 0;
 }
 
-/// False, with errno, if a directory on the way cannot be made.
+/// False, with errno, if a parent directory cannot be created.
 bool make_with_parents(const std::string& path) {
   if (make_directory(path)) return true;
   const auto slash = path.find_last_of('/');
@@ -122,13 +123,14 @@ std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
   char text[PATH_MAX];
   const ssize_t got = readlink(mark.c_str(), text, sizeof text);
   const std::string found(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  // A container may see neither of the two as its host does.
+  // A container may see neither the boot id nor the name as its host does.
   if (found == own || boot == 0 || (got < 0 && errno != ENOENT)) return of_machine;
   if (found.empty()) {
     if (!make_with_parents(of_machine) || symlink(own.c_str(), mark.c_str()) == 0) {
       return of_machine;
     }
-    // Another was first, of this host or not; where no link can be made there is one host.
+    // Another process was first, on this host or another. On a file system without symbolic links,
+    // the directory counts as unshared.
     return errno == EEXIST ? directory_of_host(of_machine, boot, name) : of_machine;
   }
   if (!found.starts_with(of_boot) && !found.ends_with(" " + name)) return of_machine + "-" + name;
@@ -157,11 +159,11 @@ std::string default_directory() {
 }
 
 Directory::Directory(const DirectorySettings& settings) : path_(settings.path), own_(settings.own) {
-  // The last part of an own directory must not be a link that another has laid.
+  // The last component of an own directory must not be a link that another user has created.
   const int more_flags = own_ ? O_NOFOLLOW : 0;
   fd_ = open_directory(path_, more_flags);
   if (!fd_ && own_ && errno == ENOENT) {
-    // Users of services, such as www-data, have a home that is not there or not theirs.
+    // Users of services, such as www-data, have a home that does not exist or is not theirs.
     if (!make_with_parents(path_)) {
       throw Error(ErrorKind::host_refused, "cannot make the lock directory " + escaped(path_) +
                                                ": " + std::strerror(errno) +
@@ -186,11 +188,11 @@ Directory::Directory(const DirectorySettings& settings) : path_(settings.path), 
 
 std::string Directory::shown(const std::string& name) const { return escaped(path_ + "/" + name); }
 
-/// For a file of `group`, with an entry for each user and group that the directory names.
+/// The ACL for a file of `group`, with an entry for each user and group in the directory's ACL.
 std::string Directory::acl_of_file(gid_t group) const {
   std::vector<AclEntry> named((acl_.size() - std::min(acl_head, acl_.size())) / sizeof(AclEntry));
   if (!named.empty()) std::memcpy(named.data(), &acl_[acl_head], named.size() * sizeof(AclEntry));
-  unsigned of_group = mode_ >> 3;  // with a list: the mask
+  unsigned of_group = mode_ >> 3;  // with an ACL: the mask
   const unsigned mask = of_group;
   for (const AclEntry& entry : named) {
     if (entry.tag == AclEntry::own_group) of_group = entry.bits & mask;
@@ -219,7 +221,7 @@ std::string Directory::acl_of_file(gid_t group) const {
 
 void Directory::share(int file) const {
   if (own_) return;
-  // Only root can give a file away.
+  // Only root can change the owner.
   if (fchown(file, owner_, group_) != 0) {
     [[maybe_unused]] const int known_below = fchown(file, static_cast<uid_t>(-1), group_);
   }
@@ -231,7 +233,7 @@ void Directory::share(int file) const {
     const std::string acl = acl_of_file(info.st_gid);
     if (fsetxattr(file, acl_name, acl.data(), acl.size(), 0) == 0) return;
   }
-  // A list's mask stands in the group's place, and another group must not get the group's rights.
+  // With an ACL the group bits are the mask, and another group must not get the group's rights.
   const bool group_fits = info.st_gid == group_ && acl_.empty();
   const auto of_group = group_fits ? rights_on_file(mode_ >> 3) : 0U;
   const mode_t mode = 0600U | of_group << 3 | rights_on_file(mode_);

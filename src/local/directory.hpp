@@ -8,32 +8,33 @@
 #include "base/fd.hpp"
 namespace dlock {
 
-/// Identifies this boot of the machine: a hash of the kernel's boot id; 0 if the kernel's cannot be
-/// read, as where /proc lacks it or a container has mounted another one over it.
+/// Identifies this boot of the machine: a hash of the kernel's boot id. It is 0 if that is
+/// unreadable, for example without /proc, or if a container has mounted another id over it.
 std::uint64_t boot_hash();
 
-/// Which directory holds the locks.
+/// The location of the lock directory.
 struct DirectorySettings {
   std::string path;
-  /// The caller's own: made if it is missing, and refused unless only the caller may write there.
-  /// Otherwise one that must exist, and serves all who may write there.
+  /// True for the caller's own directory: it is created if missing, and refused unless only the
+  /// caller may write to it. Otherwise it must exist, and serves all users who may write to it.
   bool own = false;
 };
 
-/// `/run/dlock` for root, else `.local/state/dlock/HOST` in the home directory that the user
-/// database names: the same place from cron, login and su, whatever their environment.
+/// `/run/dlock` for root, otherwise `.local/state/dlock/HOST` in the home directory from the user
+/// database, so that it is the same in cron, login shells and su, whatever their environment.
 std::string default_directory();
 
 /// The same for a given user on a given host.
 std::string default_directory(bool root, const std::string& home, const std::string& host);
 
-/// What tells this host from others that share a home directory: what stands in
-/// `machine_id_file`, or the host name if that is not there; fit for a file name.
+/// Distinguishes this host from others that share a home directory: the content of
+/// `machine_id_file`, or the host name if that file is missing; usable as a file name.
 std::string host_id(const std::string& machine_id_file);
 
-/// `of_machine`, or `of_machine-NAME` where a host of another boot and another name was the first
-/// to use that: hosts that were made from one image have one machine id. A link in it says of which
-/// host it is; one that was renamed or has restarted stays the same. `boot` is 0 if it is unknown.
+/// Returns `of_machine`, or `of_machine-NAME` if a host with another boot id and another name used
+/// `of_machine` first: hosts cloned from one image share a machine id. A link in the directory
+/// names its host, which keeps the directory after a rename or a reboot. `boot` is 0 if it is
+/// unknown.
 std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
                               const std::string& name);
 
@@ -48,8 +49,9 @@ class Directory {
   /// `DIR/name`, escaped for a message.
   std::string shown(const std::string& name) const;
 
-  /// Gives a new file owner, group and permissions of the directory, less execution: each user that
-  /// may write to the directory may use the file, also where that takes an access control list.
+  /// Gives a new file the owner, group and permissions of the directory, without execution, so that
+  /// each user who may write to the directory may use the file. If necessary, the file gets an
+  /// access control list.
   void share(int file) const;
 
  private:
@@ -61,7 +63,7 @@ class Directory {
   mode_t mode_ = 0;
   uid_t owner_ = 0;
   gid_t group_ = 0;
-  std::string acl_;  ///< as the kernel gives it; empty if the mode says all
+  std::string acl_;  ///< in the kernel's format; empty if the mode says everything
 };
 
 }  // namespace dlock

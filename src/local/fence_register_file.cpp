@@ -19,23 +19,23 @@
 namespace dlock {
 namespace {
 
-/// Sixteen digits and the newline.
+/// A record has at most sixteen digits and a newline.
 constexpr std::size_t longest_record = 17;
 
-/// While it exists somebody waits for a lock that flock(2) gives without telling how long it takes.
+/// Calls `told` if it exists for more than a second: flock(2) does not say how long a wait takes.
 class LongWait {
  public:
   explicit LongWait(const std::function<void()>& told) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // they are for the thread that waits
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // the waiting thread shall receive all signals
     try {
       thread_ = std::thread([this, told] {
         pollfd over[] = {{over_.fd(), POLLIN, 0}};
         if (poll_until(over, later(BootClock::now(), longest_silence)) == 0) told();
       });
     } catch (const std::system_error&) {
-      // Where there can be no thread it waits without a word.
+      // Without a thread the wait is just not reported.
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -57,7 +57,7 @@ class LongWait {
 FenceFile FenceFile::open(const std::string& path, const std::function<void()>& waiting) {
   const auto name_at = path.rfind('/') + 1;  // npos + 1 is 0
   const std::string parent = name_at == 0 ? "." : path.substr(0, name_at);
-  // Behind a slash at the end there is a directory, which is refused as one.
+  // A name that ends in a slash is a directory, which is refused as such.
   const std::string name = name_at == path.size() ? "." : path.substr(name_at);
   if (access(parent.c_str(), F_OK) != 0) throw_errno("cannot open " + escaped(path));
   return open_at({Directory({parent, false}), name, escaped(path)}, waiting);
@@ -96,7 +96,7 @@ Fd FenceFile::open_or_create(const Place& place) {
 }
 
 FenceFile::~FenceFile() {
-  // Not left to close(): a child forked just now has a copy until it execs.
+  // Unlock explicitly: a child that was just forked has a copy of the descriptor until it execs.
   if (fd_) flock(fd_.get(), LOCK_UN);
 }
 
@@ -109,7 +109,7 @@ void FenceFile::lock(const std::function<void()>& waiting) {
   }
 }
 
-/// False if another file stands there by now, or none.
+/// False if the file was replaced or removed meanwhile.
 bool FenceFile::is_still_there() const {
   struct stat locked {};
   struct stat there {};
@@ -119,11 +119,12 @@ bool FenceFile::is_still_there() const {
   return found == 0 && there.st_dev == locked.st_dev && there.st_ino == locked.st_ino;
 }
 
-/// Written in place: the file stays the same for those who wait for its lock, and keeps its owner
-/// and mode, and its directory need not be writable. What makes that atomic: a record is so short
-/// that it lies in one sector, and fences grow, so that none is shorter than the one before. Only
-/// where it is longer the size changes as well, which a power cut may separate from the text; so
-/// that comes first, and alone: NULs behind the newline are room for the next record.
+/// Writes in place, so that the file stays the same for processes that wait for its lock and keeps
+/// its owner and mode, and the directory need not be writable. The write is atomic because a record
+/// fits into one sector, and no record is shorter than the one before, as fences grow. Only a
+/// longer record changes the file's size, which a power cut may separate from the text. The size
+/// therefore changes first, in a separate step: NULs after the newline are room for the next
+/// record.
 Fence FenceFile::record_max(Fence fence) {
   const std::string content = read();
   const auto before = recorded(content);
@@ -152,7 +153,7 @@ std::optional<Fence> FenceFile::recorded(const std::string& content) const {
   if (content.empty()) return std::nullopt;
   const auto end = content.find('\n');
   const auto number = parse_number(content.substr(0, end), 0, largest_fence);
-  // Without zeros in front, or the next record might be shorter.
+  // Leading zeros are refused, because the next record might then be shorter.
   const bool whole = number && content.size() <= longest_record &&
                      content.starts_with(std::to_string(*number) + "\n") &&
                      content.find_first_not_of('\0', end + 1) == std::string::npos;
@@ -173,7 +174,7 @@ void FenceFile::sync() const {
   if (fdatasync(fd_.get()) != 0) throw_errno("cannot write " + shown());
 }
 
-/// Before the first record, not right after the file was made: who made it may have been killed.
+/// Called before the first record, not when the file is created: its creator may have been killed.
 void FenceFile::sync_directory() const {
   const Fd readable(openat(place_.directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!readable || fsync(readable.get()) != 0) {

@@ -9,18 +9,19 @@
 #include "lock/store.hpp"
 namespace dlock {
 
-/// The file that remembers the largest fence that came to a resource: one decimal number and a
-/// newline, nothing in it if none came yet. Locked (flock(2)) from open() until it goes out of
-/// scope: one holder of it after the other, on this host; a network file system may know of no
-/// locks between hosts, nor keep what it was told to sync.
+/// The file that remembers the largest fence that a resource has seen: one decimal number and a
+/// newline, or nothing before the first fence. It is locked (flock(2)) from open() to the end of
+/// its scope, so that one process after the other uses it. That holds on this host: a network file
+/// system may not share locks between hosts, nor keep synced data.
 class FenceFile {
  public:
-  /// At `path`, made for all who may write to its directory if it is not there. Waits for whoever
-  /// has it locked; `waiting` is called once, from another thread, when that takes longer than a
-  /// second. Signals do what they do by default meanwhile. Throws Error{host_refused} for what is
-  /// not a plain file, symbolic links above all, or cannot be written.
+  /// Opens the file at `path`; a missing one is created for all users who may write to its
+  /// directory. Waits until it is unlocked; if that takes longer than a second, another thread
+  /// calls `waiting` once. During the wait signals have their default effect. Throws
+  /// Error{host_refused} if the file is not a plain file (in particular a symbolic link), or cannot
+  /// be written.
   static FenceFile open(const std::string& path, const std::function<void()>& waiting);
-  /// That of `resource` among the locks of this host.
+  /// Opens the file of `resource` in the lock directory of this host.
   static FenceFile open(const DirectorySettings& locks, const LockKey& resource,
                         const std::function<void()>& waiting);
 
@@ -28,12 +29,12 @@ class FenceFile {
   FenceFile& operator=(FenceFile&&) = delete;
   ~FenceFile();
 
-  /// Records `fence`, unless a larger one came before, so that neither kill -9 nor a power cut
-  /// leaves anything but the old or the new one; the larger of both. Throws Error{wrong_data} if
-  /// something else is in the file, which stays, and Error{host_refused} if it cannot be written.
+  /// Records `fence` unless a larger one is recorded, and returns the larger of both. After kill -9
+  /// or a power cut the file has either the old or the new one. Throws Error{wrong_data} if the
+  /// file contains something else, which stays, and Error{host_refused} if it cannot be written.
   Fence record_max(Fence fence);
 
-  /// Its path, escaped.
+  /// The path of the file, escaped.
   const std::string& shown() const { return place_.shown; }
 
  private:

@@ -20,7 +20,8 @@ OpenedFile open_file(int directory, const std::string& name, int access,
   while (true) {
     Fd fd(openat(directory, name.c_str(), access | flags));
     if (fd || errno != ENOENT || !create) return {std::move(fd), false};
-    // Only now O_CREAT: fs.protected_regular refuses it for others' files in sticky directories.
+    // O_CREAT comes only now: fs.protected_regular refuses it for others' files in sticky
+    // directories.
     fd.reset(openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | flags, *create));
     if (fd || errno != EEXIST) return {std::move(fd), true};
   }
@@ -30,8 +31,9 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& where) { throw_errno("cannot lock " + where); }
 
-/// A wait for a file in the kernel's queue. flock(2) knows neither deadline nor interruption, so a
-/// thread waits, and a signal of which no process takes notice (signal(7)) ends its call.
+/// A wait in the kernel's queue for a file lock. flock(2) has neither a deadline nor an
+/// interruption, so a thread waits, and its call is ended by a signal that processes ignore by
+/// default (signal(7)).
 class QueuedLock {
  public:
   QueuedLock(int fd, const std::string& where) : fd_(fd), where_(where) {
@@ -43,7 +45,7 @@ class QueuedLock {
   ~QueuedLock() {
     given_up_ = true;
     constexpr auto between_nudges = milliseconds(1);
-    // The first one may come just before the call.
+    // The first signal may come just before the call.
     while (!ended_within(between_nudges)) pthread_kill(thread_.native_handle(), nudge);
     thread_.join();
     if (locked_ && !taken_) flock(fd_, LOCK_UN);
@@ -51,7 +53,7 @@ class QueuedLock {
   QueuedLock(const QueuedLock&) = delete;
   QueuedLock& operator=(const QueuedLock&) = delete;
 
-  /// True if the lock is held, from now on by the caller.
+  /// True if the lock is held; the caller then has to unlock it.
   bool wait_until(Deadline deadline, int cancel_fd) {
     pollfd fds[] = {{ended_.fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
     poll_until(fds, deadline);
@@ -97,7 +99,7 @@ class QueuedLock {
 }  // namespace
 
 void lock_file(int fd, const CallOptions& call_options, const std::string& where) {
-  // The processes inside stay for microseconds: as a rule this is less than a thread costs.
+  // Other processes hold the lock for microseconds, so these tries usually cost less than a thread.
   constexpr int tries = 8;
   for (int i = 0; i < tries; ++i) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return;

@@ -10,22 +10,21 @@
 namespace dlock {
 
 struct OpenedFile {
-  Fd fd;                 ///< none: errno says why
-  bool created = false;  ///< or was to be
+  Fd fd;                 ///< empty: errno says why
+  bool created = false;  ///< the file was created, or could not be
 };
 
-/// A file of locks or seals in `directory`, which others may be able to write: never through a
-/// symbolic link, and without waiting at a FIFO. `access` is O_RDONLY or O_RDWR; with a mode a file
-/// that is not there is made.
+/// Opens a file of dlock in `directory`, which other users may be able to change: never through a
+/// symbolic link, and without blocking at a FIFO. `access` is O_RDONLY or O_RDWR; with `create`, a
+/// missing file is created with this mode.
 OpenedFile open_file(int directory, const std::string& name, int access,
                      std::optional<mode_t> create);
 
-/// Locks an open file with flock(2) for its open file description; KeyFile calls it, and unlocks
-/// it. The processes that find it locked queue in the kernel, which serves them in order: a hundred
-/// of them that look again and again would leave the processor to nobody, and some of them out.
-/// `where` names the file in messages. Throws Error{unavailable} at the deadline, for then a
-/// process inside was stopped; Error{interrupted}; Error{host_refused} if the file system has no
-/// locks.
+/// Locks an open file description with flock(2); KeyFile calls it, and unlocks. Processes that find
+/// it locked queue in the kernel, which serves them in order: a hundred polling processes would
+/// take all processor time, and some of them would starve. `where` names the file in messages.
+/// Throws Error{unavailable} at the deadline, which means that a process that has the lock is
+/// stopped; Error{interrupted}; Error{host_refused} if the file system has no locks.
 void lock_file(int fd, const CallOptions& call_options, const std::string& where);
 
 }  // namespace dlock

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t longest_plain_name = 200;
 constexpr std::size_t length_of_cut = 150;
-/// Stands before the hash of a cut name, and is encoded wherever else it comes.
+/// Precedes the hash of a shortened name; it is encoded everywhere else.
 constexpr char cut_mark = '~';
 constexpr std::uint64_t second_basis = 0x9ae16a3b2f90404fu;
 
@@ -65,15 +65,15 @@ bool is_latch_file_name(std::string_view name) { return ends_in(name, latch_suff
 
 namespace {
 
-/// From here on a file that has become mostly empty is cut.
+/// A file larger than this is truncated when it is mostly empty.
 constexpr std::size_t worth_cutting = 65536;
-/// A region apart starts here if there is room: states, which are small, change places before it,
-/// and it can grow at its end. Of the gap between them nothing is stored.
+/// A separate region starts here if there is room. The states are small and alternate before it,
+/// and the region can grow at its end. The gap between them takes no disk space.
 constexpr std::uint64_t apart_from = 131072;
-/// More than a hundred thousand waiters take.
+/// The largest size of a file; a hundred thousand waiters need less.
 constexpr std::size_t largest = 64 * 1024 * 1024;
 
-/// Waits a little for the `tries`-th time, for what another process does in microseconds.
+/// Pauses for a short time that grows with `tries`: another process needs only microseconds.
 void wait_a_little(int tries, const CallOptions& call_options, const std::string& where) {
   constexpr int yields = 4;
   constexpr std::chrono::nanoseconds first_sleep = microseconds(20);
@@ -98,7 +98,8 @@ void wait_a_little(int tries, const CallOptions& call_options, const std::string
   throw Error(ErrorKind::host_refused, where + " " + what);
 }
 
-/// Another user's new file is closed to us until its maker has set the mode: empty, and young.
+/// Whether the file is empty and young: another user's new file is closed to us until its creator
+/// has set the mode.
 bool is_being_made(const Directory& directory, const std::string& name) {
   constexpr std::time_t young_seconds = 2;
   struct stat info {};
@@ -107,15 +108,15 @@ bool is_being_made(const Directory& directory, const std::string& name) {
          std::time(nullptr) - info.st_ctime < young_seconds;
 }
 
-/// Whether a process of this user was killed before it could let others at the file.
+/// Whether a process of this user was killed before it set the permissions of the file.
 bool is_half_made(const Fd& file) {
   struct stat info {};
   return fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
          info.st_uid == geteuid() && info.st_size == 0 && (info.st_mode & 0777) == 0600;
 }
 
-/// A file that dlock only reads is open for writing, too, where dlock may write to it: NFS gives an
-/// exclusive lock on no other descriptor (flock(2)).
+/// Opens the file for writing even to read it, if dlock may write to it: NFS grants an exclusive
+/// lock on no other descriptor (flock(2)).
 OpenedFile open_for(KeyFile::Use use, const Directory& directory, const std::string& name) {
   const auto create = use == KeyFile::Use::create ? std::optional<mode_t>(0600) : std::nullopt;
   OpenedFile file = open_file(directory.fd(), name, O_RDWR, create);
@@ -125,7 +126,7 @@ OpenedFile open_for(KeyFile::Use use, const Directory& directory, const std::str
   return open_file(directory.fd(), name, O_RDONLY, std::nullopt);
 }
 
-/// The open file, whether it was made just now; an empty Fd if there is none.
+/// Returns the open file, and whether it was just created; an empty Fd if there is none.
 std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string& name,
                                    KeyFile::Use use, const CallOptions& call_options) {
   for (int tries = 0;; ++tries) {
@@ -156,14 +157,14 @@ std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::stri
 }
 
 KeyFile::~KeyFile() {
-  // Not left to close(): a child forked by another thread just now has a copy until it execs.
+  // Unlock explicitly: a child that another thread just forked has a copy until it execs.
   if (fd_) flock(fd_.get(), LOCK_UN);
 }
 
-/// False if the file was removed before the lock was had.
+/// False if the file was removed before it was locked.
 bool KeyFile::lock_and_check(const CallOptions& call_options) {
   const std::string where = directory_->shown(name_);
-  // Readers too lock it for themselves alone: shared locks that overlap would starve a writer.
+  // Readers also take an exclusive lock: overlapping shared locks would starve a writer.
   lock_file(fd_.get(), call_options, where);
   struct stat info {};
   if (fstat(fd_.get(), &info) != 0) throw_errno("cannot look at " + where);

@@ -12,40 +12,40 @@
 #include "lock/store.hpp"
 namespace dlock {
 
-/// End the names of every key's file and of every latch's. Of what ends otherwise in the directory
-/// only the FIFOs of waiters and the fence files of `guard` are dlock's.
+/// The suffixes of every key's and every latch's file. Apart from them, only the FIFOs of waiters
+/// and the fence files of `guard` belong to dlock.
 constexpr std::string_view key_suffix = ".dlock";
 constexpr std::string_view latch_suffix = ".latch";
 
-/// The name of the file of `key`: the key percent-encoded, so that people can read it; a long one
-/// is cut and ends in a hash. The whole key stands inside the file, which decides.
+/// The file name of `key`: the key percent-encoded, so that it is readable; a long one is shortened
+/// and ends in a hash. The file contains the whole key, and that decides.
 std::string key_file_name(const LockKey& key);
-/// The same of the latch of this key.
+/// The file name of the latch of this key.
 std::string latch_file_name(const LockKey& key);
 
-/// The same for the file with the largest fence that came to a resource; nobody tidies it up.
+/// The name of the file with the largest fence that a resource has seen; it is never cleaned up.
 std::string fence_file_name(const LockKey& resource);
 
-/// The key that a file of either name is for; nothing if the name was cut, or is of neither.
+/// The key that belongs to a file name of a lock or latch; nothing for a shortened or other name.
 std::optional<LockKey> key_of_file_name(std::string_view name);
 
-/// Whether a file of this name is for a key at all, or for a latch.
+/// Whether a file of this name is for a key, or for a latch.
 bool is_key_file_name(std::string_view name);
 bool is_latch_file_name(std::string_view name);
 
-/// The file of one key, locked from open() until it goes out of scope, so keep it short. All of
-/// dlock's reading and changing of a key on this host happens inside one.
+/// The file of one key. It is locked from open() to the end of its scope, so keep that short. dlock
+/// reads and changes a key of this host only while it has this lock.
 class KeyFile {
  public:
   enum class Use {
-    read,    ///< without the right to write it
-    change,  ///< to write it
-    create,  ///< as change, and made if it is not there
+    read,    ///< no permission to write needed
+    change,  ///< for reading and writing
+    create,  ///< like `change`, and a missing file is created
   };
 
-  /// Nothing if there is no such file. Throws Error{host_refused} for what is not a plain file of
-  /// its own (a link, a directory, a FIFO; in an own directory another user's), and as CallOptions
-  /// says if somebody else keeps it locked.
+  /// Returns nothing if there is no such file. Throws Error{host_refused} unless it is a plain file
+  /// without other names (not a link, a directory or a FIFO; in an own directory also not another
+  /// user's). Throws as CallOptions says if another process keeps it locked.
   static std::optional<KeyFile> open(const Directory& directory, const std::string& name, Use use,
                                      const CallOptions& call_options);
 
@@ -53,33 +53,33 @@ class KeyFile {
   KeyFile& operator=(KeyFile&&) = delete;
   ~KeyFile();
 
-  /// The state; empty if none was ever written. Throws Error{wrong_data} for a foreign file.
+  /// The state; empty before the first write. Throws Error{wrong_data} for a foreign file.
   std::string_view read();
 
-  /// When read()'s answer was written: `unknown` if its writer or this process cannot read the
-  /// kernel's boot id.
+  /// The boot in which the result of read() was written: `unknown` if its writer or this process
+  /// cannot read the kernel's boot id.
   enum class Boot { current, other, unknown };
   Boot written_in() const;
 
-  /// Replaces what read() answered; `just_before` runs when nothing but the last step, which cannot
-  /// run out of space, is left to do. Throws Error{host_refused}, and then the old state stands.
+  /// Replaces the result of read(). `just_before` runs directly before the last step, which cannot
+  /// run out of space. Throws Error{host_refused}, and the old state then remains.
   void write(std::string_view body, const std::function<void()>& just_before);
 
-  /// What lies in the file apart from its state, which tells of it. A file of this boot that holds
-  /// other bytes there is damaged: throws Error{wrong_data}; of another boot, a power cut has torn
-  /// them: empty. What read() answered is gone after it.
+  /// Reads a region that the state describes. If its bytes do not match `hash` in a file of this
+  /// boot, the file is damaged: throws Error{wrong_data}. In a file of another boot, a power cut
+  /// has torn them: returns an empty string. The result of read() is invalid afterwards.
   std::string read_apart(Region region, std::uint64_t hash);
 
-  /// What read() answered tells of this region: until the next write() it stays as it is.
+  /// Keeps this region, which the result of read() describes, unchanged until the next write().
   void keep_apart(Region region) { apart_ = region; }
 
-  /// Writes a text that the next state is to tell of, and answers where. The first bytes of it, as
-  /// many as `there` is long, lie in that part of the region kept apart, at its end.
+  /// Writes a text that the next state will describe, and returns its region. `there` is the end
+  /// part of the kept region that already contains the first bytes of the text.
   Region write_apart(std::string_view text, Region there);
 
-  /// So that a cleaner of old files leaves it.
+  /// Updates the file's times, so that a cleaner of old files leaves it.
   void touch() const;
-  /// Takes the file away; who waits for its lock meanwhile finds out and opens anew.
+  /// Removes the file; processes that wait for its lock notice it and open a new one.
   void remove();
 
   bool created() const { return created_; }
@@ -98,8 +98,8 @@ class KeyFile {
   std::size_t size_ = 0;
   std::string content_;
   SlotHeader header_;
-  Region apart_;       ///< of the state that was read
-  Region next_apart_;  ///< of the one to be written
+  Region apart_;       ///< the region of the state that was read
+  Region next_apart_;  ///< the region of the state to be written
 };
 
 }  // namespace dlock

@@ -23,13 +23,13 @@ constexpr std::string_view latch_ends = "end";
               where + " holds no latch of this version of dlock; if it is not needed, remove it");
 }
 
-/// Cuts the first line off `text`.
+/// Removes the first line from `text` and returns it.
 std::string_view take_line(std::string_view& text, const std::string& where) {
   if (text.find('\n') == std::string_view::npos) refuse_as_latch(where);
   return take_until(text, '\n');
 }
 
-/// Takes one line up; false if there is no such line.
+/// Adds one line to `named`; false if it is unknown.
 bool take_up(NamedLatch& named, std::string_view line) {
   auto value = line;
   const auto word = take_until(value, ' ');
@@ -112,14 +112,14 @@ void LatchFile::load() {
 void LatchFile::save(bool wake) {
   std::erase_if(latch->mailboxes, [&](const std::string& mailbox) {
     const Reached reached = reach(directory_, mailbox);
-    // One that another user has closed to us may have its owner.
+    // A FIFO that this user may not open can still have its owner.
     const bool gone = reached.how == Reached::How::nobody || reached.how == Reached::How::missing;
     if (gone) remove_mailbox(directory_, mailbox);
     return gone;
   });
   file_.write(latch_text(key_, *latch), [&] {
     if (!wake) return;
-    // One at a time: there may be more of them than this process may have files open.
+    // Open one at a time: there may be more FIFOs than this process may have files open.
     for (const std::string& mailbox : latch->mailboxes) {
       const Reached reached = reach(directory_, mailbox);
       if (reached.fd) write_news(reached.fd, News::own);
@@ -165,7 +165,7 @@ std::optional<LatchState> LocalStore::arrive(const LockKey& key, const ArrivalId
 std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool listen,
                                                     const CallOptions& call_options) {
   const auto use = listen ? KeyFile::Use::change : KeyFile::Use::read;
-  // Before the look, so that whatever comes after it is still there to poll.
+  // Empty the FIFO before the look, so that notifications after it can still be polled.
   mailbox_.take();
   auto file = LatchFile::open(directory_, key, use, call_options);
   if (!file || !file->latch) return std::nullopt;

@@ -11,31 +11,32 @@
 #include "lock/latch.hpp"
 namespace dlock {
 
-/// A latch as its file holds it.
+/// A latch as stored in its file.
 struct StoredLatch {
   std::int64_t count = 0;
   microseconds ends{0};       ///< on BootClock
-  microseconds wall_ends{0};  ///< the same by the wall clock, for when the host was booted since
+  microseconds wall_ends{0};  ///< the same by the wall clock, for use after a reboot
   std::vector<ArrivalId> arrived;
-  std::vector<std::string> mailboxes;  ///< of those who wait
+  std::vector<std::string> mailboxes;  ///< the FIFOs of the waiters
 
   LatchState state(const Now& now) const;
 };
 
-/// The file of one latch, locked for as long as this lives. What has ended, and whoever has ceased
-/// to wait, is not there any more.
+/// The file of one latch, locked for the lifetime of this object. Expired latches and waiters that
+/// have ended are removed from it.
 class LatchFile {
  public:
-  /// Nothing if there is no file and `use` makes none. Throws Error{wrong_data} for a foreign file.
+  /// Returns nothing if there is no file and `use` creates none. Throws Error{wrong_data} for a
+  /// foreign file.
   static std::optional<LatchFile> open(const Directory& directory, const LockKey& key,
                                        KeyFile::Use use, const CallOptions& call_options);
 
   std::optional<StoredLatch> latch;
   Now now;
 
-  /// Writes `latch`; with `wake`, all who wait are told to look.
+  /// Writes `latch`; with `wake`, all waiters are woken.
   void save(bool wake);
-  /// Takes the file away: the latch has ended.
+  /// Removes the file: the latch has expired.
   void remove() { file_.remove(); }
   bool created() const { return file_.created(); }
 
@@ -54,8 +55,9 @@ struct NamedLatch {
   StoredLatch latch;
 };
 
-/// The latch in `file`, whatever its name, its end brought to this boot's clock; nothing where none
-/// was ever written. Throws Error{wrong_data} if it holds anything else; `where` names it.
+/// The latch in `file`, whatever its file name, with its expiry converted to this boot's clock;
+/// nothing before the first write. Throws Error{wrong_data} if the file contains anything else;
+/// `where` names it.
 std::optional<NamedLatch> read_latch(KeyFile& file, const Now& now, const std::string& where);
 
 }  // namespace dlock

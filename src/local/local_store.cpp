@@ -24,19 +24,19 @@
 namespace dlock {
 namespace {
 
-/// How long a key's file may stay locked by others before that is trouble, where no caller says: of
-/// a thousand that begin at once each is inside for some milliseconds.
+/// How long a key's file may stay locked before that is an error, unless the caller says more: if a
+/// thousand processes start at once, each has the lock for some milliseconds.
 constexpr std::chrono::seconds longest_call{20};
 constexpr milliseconds shortest_call{100};
-/// Where /proc hides the command's processes from a waiter, it looks this often.
+/// If /proc hides the command's processes from a waiter, the waiter looks this often.
 constexpr milliseconds hidden_group_pause{20};
-/// Where only living processes block, their end wakes the waiter and no lease does; it asks again
-/// all the same, as a sign of life.
+/// If only living processes block the key, their end wakes the waiter; it still asks this often, as
+/// a sign of life.
 constexpr std::chrono::seconds ask_again_at_last{25};
-/// A change of less is not worth telling a waiter.
+/// A smaller change of the remaining time is not reported to a waiter.
 constexpr milliseconds noteworthy{5};
 
-/// The process of the command below the dlock that runs it.
+/// The process of the command, a child of the dlock that runs it.
 pid_t command_pid_of(const HoldEntry& hold) {
   const HolderIdentity& backing = hold.backing;
   if (backing.command.pid <= 0 || backing.command.pid_space != own_process().pid_space) return 0;
@@ -47,7 +47,7 @@ pid_t command_pid_of(const HoldEntry& hold) {
   return 0;
 }
 
-/// Holds of this host, of which some live by their processes.
+/// The holders on this host, with no lease for those that live by their process.
 std::vector<Holder> local_holders(const std::vector<HoldEntry>& entries, const Now& now) {
   std::vector<Hold> holds;
   for (const HoldEntry& entry : entries) {
@@ -69,23 +69,22 @@ Lease lease_of(bool by_process, Deadline sent, milliseconds length) {
   return Lease{length, by_process ? never : valid_until(sent, length)};
 }
 
-/// Whoever waits is woken there; who holds by process shows there, to all pid namespaces, that it
-/// lives.
+/// Waiters are woken through the FIFO. For a hold by process, it shows to all pid namespaces that
+/// the process lives.
 bool needs_mailbox(LockTable& table, const Token& token) {
   if (table.find_waiter(token) != table.queue.end()) return true;
   const HoldEntry* hold = table.find_hold(token);
   return hold != nullptr && hold->inside() && hold->backing.by_process;
 }
 
-/// Whether a glob is to look at it: a plain file that this user may read.
+/// Whether a glob considers this file: a plain file that this user may read.
 bool can_be_ours(const Directory& directory, const std::string& name) {
   struct stat info {};
   return fstatat(directory.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
          S_ISREG(info.st_mode) && faccessat(directory.fd(), name.c_str(), R_OK, AT_EACCESS) == 0;
 }
 
-/// A glob meets whatever lies in the directory: what is no lock is none of its matches, while a key
-/// that the user has named must be one.
+/// A glob skips files that are not locks, while a key that the user has named must be a lock.
 template <typename Body>
 auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
   try {
@@ -96,8 +95,8 @@ auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
   }
 }
 
-/// The key of a file whose name was too short for it, if any was ever written there; throws
-/// Error{wrong_data} if it holds anything else.
+/// The key inside a file whose name is shortened, if one was ever written; throws Error{wrong_data}
+/// if the file contains anything else.
 std::optional<LockKey> key_inside(const Directory& directory, const std::string& name,
                                   const CallOptions& call_options) {
   auto file = KeyFile::open(directory, name, KeyFile::Use::read, call_options);
@@ -123,7 +122,7 @@ LocalStore::LocalStore(const DirectorySettings& settings)
     : directory_(settings), mailbox_(directory_) {}
 
 Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& asked) {
-  // However short the lease: others are inside the file for microseconds, but they may be many.
+  // The limit is independent of the lease: other processes need only microseconds, but may be many.
   const Deadline least = later(BootClock::now(), longest_call);
   const CallOptions call_options{std::max(asked.deadline, least), asked.cancel_fd};
   const Deadline sent = BootClock::now();
@@ -151,10 +150,10 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   return as_refusal(std::get<Refused>(outcome.answer), ends_in, now);
 }
 
-/// What a sleeper sees when it looks at its key.
+/// The result of a waiter's look at its key.
 struct LocalStore::KeyView {
   std::optional<Wake> news;
-  std::optional<Deadline> ends_at;  ///< when what blocks ends, if anything with an end does
+  std::optional<Deadline> ends_at;  ///< when the first blocking lease ends, if there is one
   Watch watch;
 };
 
@@ -166,12 +165,13 @@ LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call
     look.news = Wake{Wake::Reason::due, {}};
     return look;
   }
-  // Confirmed at once, if it was handed over: as good as asking again, and half the work.
+  // A hold that was handed over is confirmed at once: as good as asking again, for half the work.
   const auto settled = key->table.renew(claim.token, std::nullopt, key->now, key->knocks);
   key->save(claim.token, settled.more);
   const HoldEntry* own = key->table.find_hold(claim.token);
   if (own != nullptr && own->flag == Flag::provisional) {
-    // Handed over only by this look, as the holder's process had gone: the next ask confirms it.
+    // This look handed the lock over, as the holder's process had ended: the next request confirms
+    // it.
     look.news = Wake{Wake::Reason::due, {}};
   } else if (own != nullptr && own->inside()) {
     const auto lease = lease_of(own->backing.by_process, sent, own->lease);
@@ -189,12 +189,12 @@ LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call
 
 Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   while (true) {
-    mailbox_.take();  // before the look, so that whatever comes after it is still there to poll
+    mailbox_.take();  // before the look, so that later notifications can still be polled
     KeyView seen;
     try {
       seen = look(claim, call_options_until(until, cancel_fd));
     } catch (const Error& error) {
-      // Another process may be inside the file for long.
+      // Another process may have the file's lock for long.
       if (error.kind() != ErrorKind::interrupted) throw;
       return Wake{Wake::Reason::interrupted, {}};
     }
@@ -214,8 +214,8 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// Whoever is let in by the same hand-over needs the key's file and a processor just now; and where
-/// sections are short, the next news is that we are.
+/// Pauses because the client that was just granted the lock needs the key's file and a processor
+/// now. If holds are short, the next notification is our own grant.
 void LocalStore::sleep_until(Deadline until, int cancel_fd) const {
   pollfd fds[] = {{cancel_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
   poll_until(fds, until);
@@ -291,7 +291,7 @@ std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& g
   return keys;
 }
 
-/// What a glob has met.
+/// The state of a key that matches a glob.
 KeyState LocalStore::state_met(const LockKey& key, const CallOptions& call_options) const {
   KeyState state{key};
   if (can_be_ours(directory_, key_file_name(key))) {
@@ -343,7 +343,7 @@ bool LocalStore::change_backing(const Claim& claim,
 
 Fd LocalStore::changes() {
   Fd events(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  // Not what inspect() itself causes: it opens mailboxes and closes them.
+  // inspect() itself opens and closes FIFOs, so those events are not watched.
   constexpr auto writes = IN_MODIFY | IN_DELETE | IN_MOVED_TO;
   if (events && inotify_add_watch(events.get(), directory_.path().c_str(), writes) < 0) {
     events.reset();

@@ -15,10 +15,10 @@
 
 namespace dlock {
 
-/// Locks and latches of this host, kept in files of one directory: no server, no daemon. Every
-/// request reads a key's table, brings it up to date with the processes it can see, applies the
-/// rules and writes it back, all under the file's lock. A waiter listens at a FIFO and is woken
-/// through it.
+/// Locks and latches of this host, in the files of one directory, without a server or daemon. Every
+/// request reads a key's table, updates it from the processes that are visible, applies the rules
+/// and writes it back, all under the file's lock. A waiter listens at a FIFO and is woken through
+/// it.
 class LocalStore final : public Store, public HostView, public Latches {
  public:
   /// Throws Error{host_refused} if the directory cannot be used.
@@ -55,7 +55,7 @@ class LocalStore final : public Store, public HostView, public Latches {
   struct KeyView;
   KeyView look(const Claim& claim, const CallOptions& call_options);
   void sleep_until(Deadline until, int cancel_fd) const;
-  /// Changes what stands behind a hold by process; false if that has gone.
+  /// Changes the process or command of a hold by process; false if the hold is gone.
   bool change_backing(const Claim& claim, const std::function<void(HolderIdentity&)>& change);
   KeyState lock_of(const LockKey& key, const CallOptions& call_options) const;
   std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options) const;
@@ -64,7 +64,7 @@ class LocalStore final : public Store, public HostView, public Latches {
                                      const CallOptions& call_options) const;
 
   Directory directory_;
-  WakeFifo mailbox_;  ///< one for all claims of this store: a byte in it says "look again"
+  WakeFifo mailbox_;  ///< one for all claims of this store: a byte in it means "look again"
 };
 
 }  // namespace dlock

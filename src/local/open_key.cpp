@@ -13,10 +13,10 @@
 namespace dlock {
 namespace {
 
-/// The text of a table has all waiters where they are not more than this, ...
+/// The text of a table has all waiters if they are at most this many. ...
 constexpr std::size_t most_in_text = 32;
-/// ... and of a longer queue so many: then a good number of hand-overs passes before the rest is
-/// read, and each of them has little to read.
+/// ... For a longer queue it has this many: enough for a good number of hand-overs before the rest
+/// must be read, yet each hand-over has little to read.
 constexpr std::size_t usual_in_text = 16;
 
 }  // namespace
@@ -38,7 +38,7 @@ std::string WaiterTail::write_beside(const LockKey& key, const LockTable& table,
   return table_text(key, table, first, more);
 }
 
-/// Lines that go on unchanged stay where they are: waiters leave at the front and join at the end.
+/// Unchanged lines at the end stay in place: waiters leave at the front and join at the end.
 MoreWaiters WaiterTail::write(const std::string& next, KeyFile& file) const {
   if (next.empty()) return {};
   Region there;
@@ -64,7 +64,7 @@ bool FifoNotifier::tell_moved(const WaiterEntry& waiter) { return knock(waiter, 
 
 bool FifoNotifier::knock(const WaiterEntry& waiter, News news) {
   auto reached = reach(directory_, waiter.backing.mailbox);
-  // A mailbox that another user closed to us: its owner finds out when it next asks.
+  // Another user has closed this FIFO to us: its owner will notice when it asks next.
   if (reached.how == Reached::How::closed) return true;
   if (reached.how != Reached::How::listening) {
     remove_mailbox(directory_, waiter.backing.mailbox);
@@ -80,8 +80,8 @@ void FifoNotifier::tell(const HolderIdentity& thrown_out) {
   if (reached.fd) write_later(std::move(reached.fd), News::own);
 }
 
-/// There may be more of them than this process may have files open. Those that are told early wait
-/// at the key's file.
+/// Limits the open FIFOs, because this process may not have enough descriptors for all of them.
+/// Waiters that are notified early wait for the key's file.
 void FifoNotifier::write_later(Fd mailbox, News news) {
   constexpr std::size_t most_open = 64;
   if (open_.size() >= most_open) {
@@ -93,8 +93,8 @@ void FifoNotifier::write_later(Fd mailbox, News news) {
 }
 
 void FifoNotifier::deliver() {
-  // A waiter that is granted the lock wants the key's file at once: it is told last and nothing is
-  // closed yet, so that the file is free by the time it runs.
+  // The waiter that is granted the lock needs the key's file at once. It is notified last, and
+  // nothing is closed before that, so that the file is free by the time it runs.
   const auto first = open_.begin() + static_cast<std::ptrdiff_t>(delivered_);
   std::stable_partition(first, open_.end(),
                         [](const auto& each) { return each.second == News::of_others; });
@@ -125,7 +125,7 @@ void OpenKey::load(const Token& self) {
     table = std::move(named.table);
     file_.keep_apart({named.more.offset, named.more.length});
     tail_.found(named.more);
-    // The renewal and the release of a holder look at the first waiters alone.
+    // A holder that renews or releases needs only the first waiters.
     const bool same_boot = file_.written_in() == KeyFile::Boot::current;
     if (!same_boot || table.find_hold(self) == nullptr) {
       tail_.load(SIZE_MAX, file_, where, table);
@@ -164,14 +164,15 @@ void OpenKey::load_waiters(std::size_t most) {
   take(refresh(table, directory_, now.lease_clock));
 }
 
-/// Then the waiter after it, which is not loaded, has the same predecessor as before.
+/// If the last loaded waiter has stayed, the next one, which is not loaded, has the same
+/// predecessor as before.
 bool OpenKey::last_loaded_has_stayed() const {
   return !table.queue.empty() && !before_.queue.empty() &&
          block_hash(table.queue.back().token.text) == before_.queue.back().token;
 }
 
-/// Each waiter watches the one before it. True if some turned out to be dead, so that the rules
-/// have to look again.
+/// Notifies waiters whose predecessor has changed, because each watches its predecessor. True if
+/// some turned out to be dead, so that the rules must run again.
 bool OpenKey::notify_new_predecessors(const Token& self) {
   constexpr std::uint64_t nobody = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> stood_behind;
@@ -209,8 +210,8 @@ void OpenKey::save(const Token& self, bool more) {
     load_waiters(wanted);
     work_on_queue(self, true);
   }
-  // Before the new state counts: were this process killed in between, those woken would find the
-  // state of before and, among those that block, a holder that has gone.
+  // Notify before the new state is valid. If this process were killed in between, the woken waiters
+  // would find the old state and, among its holders, one that has ended.
   if (changed_ || !(Standing(table) == before_)) {
     const std::string text = tail_.write_beside(key_, table, file_);
     file_.write(text, [this] { knocks.deliver(); });

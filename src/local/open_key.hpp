@@ -17,21 +17,21 @@
 #include "rule/table_text.hpp"
 namespace dlock {
 
-/// The waiters beyond the first few, in a part of a key's file that no hand-over touches: it is
-/// read and written when one of them joins, leaves or becomes one of the first.
+/// The waiters after the first few, in a part of the key's file that a hand-over does not touch. It
+/// is read and written only when one of them joins, leaves or becomes one of the first.
 class WaiterTail {
  public:
-  /// Takes over the line of the table's text that tells of it.
+  /// Takes the location of these waiters from the table's text.
   void found(const MoreWaiters& more) { stored_ = more; }
 
-  /// Whether waiters are left that load() has not yet brought.
+  /// Whether there are waiters that load() has not loaded yet.
   bool has_more() const { return was_read_ ? parsed_ < text_.size() : stored_.length > 0; }
 
-  /// Appends up to `most` of them to the queue of the table. Throws Error{wrong_data}.
+  /// Appends up to `most` waiters to the queue of the table. Throws Error{wrong_data}.
   void load(std::size_t most, KeyFile& file, const std::string& where, LockTable& table);
 
-  /// The text of a table whose waiters load() had to bring or not, with all of them; those it
-  /// leaves out are written first.
+  /// Returns the text of a table with all its waiters, loaded or not. It first writes those that
+  /// the text leaves out.
   std::string write_beside(const LockKey& key, const LockTable& table, KeyFile& file);
 
  private:
@@ -40,25 +40,26 @@ class WaiterTail {
   MoreWaiters stored_;
   std::string text_;
   bool was_read_ = false;
-  std::size_t parsed_ = 0;  ///< bytes of the text
+  std::size_t parsed_ = 0;  ///< how many bytes of text_ are parsed
 };
 
-/// The way to other processes: opens their mailboxes, and writes into them when told.
+/// Notifies other processes: it opens their FIFOs at once, and writes into them in deliver().
 class FifoNotifier final : public WaiterNotifier {
  public:
   explicit FifoNotifier(const Directory& directory) : directory_(directory) {}
   bool wake(const WaiterEntry& waiter, const Message& message) override;
-  /// Each waiter watches the one before it.
+  /// Only the first waiter must know when the obstacle ends: each other waiter watches the one
+  /// before it.
   WakeWindow first_few() const override { return {1, 1}; }
-  /// It confirms before its command is started.
+  /// The waiter confirms its hold before it starts its command.
   milliseconds provisional_lease() const override { return milliseconds(2000); }
-  /// It stands behind another than before.
+  /// Notifies a waiter that another one is before it now.
   bool tell_moved(const WaiterEntry& waiter);
-  /// A holder: its hold has been taken from it.
+  /// Notifies a holder that its hold was evicted.
   void tell(const HolderIdentity& thrown_out);
   bool was_woken(const Token& token) const { return woken_.contains(token); }
-  /// Writes what was to be told. The mailboxes stay open until this object ends, unless they are
-  /// very many.
+  /// Writes the collected notifications. The FIFOs stay open until this object ends, unless there
+  /// are very many.
   void deliver();
 
  private:
@@ -68,14 +69,15 @@ class FifoNotifier final : public WaiterNotifier {
   const Directory& directory_;
   std::set<Token> woken_;
   std::vector<std::pair<Fd, News>> open_;
-  std::size_t delivered_ = 0;  ///< so many of them have been written to
+  std::size_t delivered_ = 0;  ///< how many of them have been written to
 };
 
-/// One key under its lock, its table brought up to date with the processes. Whoever changes the
-/// table calls save(); without it nothing is written.
+/// One key with its file locked and its table updated from the processes. A caller that changes the
+/// table must call save(); otherwise nothing is written.
 class OpenKey {
  public:
-  /// Nothing if the key has no file and `use` makes none. `self`: who asks.
+  /// Returns nothing if the key has no file and `use` creates none. `self`: the token of the
+  /// caller.
   static std::optional<OpenKey> open(const Directory& directory, const LockKey& key,
                                      KeyFile::Use use, const Token& self,
                                      const CallOptions& call_options);
@@ -84,25 +86,25 @@ class OpenKey {
   Now now;
   FifoNotifier knocks;
 
-  /// Ends the work for the queue that `more` says is left, tells every waiter that now stands
-  /// behind another to look, and writes. `self` is told nothing.
+  /// Finishes the work on the queue if `more` is set, notifies every waiter whose predecessor has
+  /// changed, and writes the table. `self` gets no notification.
   void save(const Token& self, bool more);
 
   void touch() const { file_.touch(); }
   bool created() const { return file_.created(); }
-  /// Why nobody can say whether a holder still runs; empty if all can be judged.
+  /// Why it is unknown whether one of the holders still runs; empty if it is known of all.
   const std::string& undecided() const { return undecided_; }
-  /// When the first of the leases ends; holds of living processes have none.
+  /// The time until the first lease ends; holds of living processes have none.
   std::optional<milliseconds> until_next_end() const;
 
  private:
   OpenKey(const Directory& directory, LockKey key, KeyFile file)
       : knocks(directory), directory_(directory), key_(std::move(key)), file_(std::move(file)) {}
-  /// What the rules may have changed of a table, without its texts: an entry that asks again is
-  /// seen anew.
+  /// The parts of a table that the rules may change, without its texts. Each request of a waiter
+  /// changes its `seen`.
   struct Standing {
     struct Place {
-      std::uint64_t token;  ///< its hash
+      std::uint64_t token;  ///< hash of the token
       Ticket ticket;
       microseconds seen;
       microseconds told;
@@ -134,7 +136,7 @@ class OpenKey {
   std::vector<std::string> left_mailboxes_;
 };
 
-/// The two clocks of the rules, now.
+/// The current time of both clocks that the rules use.
 Now now_here();
 
 }  // namespace dlock

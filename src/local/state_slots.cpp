@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view magic = "dlock\r\n1";
 
-/// The slot as it lies in the file, in the byte order of the machine: the file never leaves it.
+/// The slot as stored in the file, in the byte order of the machine: the file never leaves it.
 struct RawSlot {
   char mark[8];
   SlotHeader header;
@@ -38,7 +38,7 @@ bool is_whole(const RawSlot& slot) {
 
 bool is_blank(std::string_view bytes) { return bytes.find_first_not_of('\0') == bytes.npos; }
 
-/// The first bytes of a slot, and nothing behind: its writer was killed.
+/// Whether only the first bytes of a slot are written: its writer was killed.
 bool is_torn(const RawSlot& slot) {
   const std::string_view bytes(reinterpret_cast<const char*>(&slot), slot_size);
   const auto marked = std::mismatch(magic.begin(), magic.end(), bytes.begin()).second;

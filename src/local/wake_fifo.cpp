@@ -28,7 +28,7 @@ WakeFifo::~WakeFifo() {
 
 void WakeFifo::open() {
   struct stat info {};
-  // A cleaner takes what is old.
+  // Renew the times, because a cleaner removes old files.
   if (fd_ && futimens(fd_.get(), nullptr) == 0 && fstat(fd_.get(), &info) == 0 &&
       info.st_nlink > 0) {
     return;
@@ -37,7 +37,7 @@ void WakeFifo::open() {
     throw_errno("cannot make " + directory_.shown(name_));
   }
   keeper_ = getpid();
-  // Also for writing, so that the FIFO never reads as at its end when a writer leaves.
+  // Open it for writing, too, so that a leaving writer never causes an end of file.
   fd_.reset(openat(directory_.fd(), name_.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (!fd_) {
     const int why = errno;
@@ -53,7 +53,7 @@ std::optional<News> WakeFifo::take() const {
   if (!fd_) return news;
   char bytes[256];
   ssize_t got = 0;
-  // At most what a pipe holds: others may write as fast as this reads.
+  // The limit is the capacity of a pipe: others may write as fast as this reads.
   constexpr int most_reads = 256;
   for (int i = 0; i < most_reads && (got = read(fd_.get(), bytes, sizeof bytes)) > 0; ++i) {
     const auto of_others = std::count(bytes, bytes + got, static_cast<char>(News::of_others));
@@ -87,7 +87,7 @@ Reached reach(const Directory& directory, const std::string& mailbox) {
 }
 
 void write_news(const Fd& mailbox, News news) {
-  // A full FIFO will wake its owner without this byte.
+  // A full FIFO wakes its owner without this byte.
   const char byte = static_cast<char>(news);
   [[maybe_unused]] const auto written = write(mailbox.get(), &byte, 1);
 }

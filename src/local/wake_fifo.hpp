@@ -10,31 +10,31 @@
 
 namespace dlock {
 
-/// The bytes in a mailbox, each of which says "look again".
+/// The bytes in a FIFO; each means "look again".
 enum class News : char {
-  own = '!',        ///< it was let in, or thrown out
-  of_others = '.',  ///< it has another before it, or what blocks it ends sooner: no need to hurry
+  own = '!',        ///< the FIFO's owner was granted the lock, or its hold was evicted
+  of_others = '.',  ///< its predecessor has changed, or the obstacle ends sooner: not urgent
 };
 
-/// Where one process listens: a FIFO in the lock directory. While the process lives it can be
-/// opened for writing, and no longer: so it is a sign of life too, also across pid namespaces, and
-/// its end wakes who has it open.
+/// The FIFO in the lock directory at which one process listens. Others can open it for writing only
+/// while the process lives, which makes it a sign of life, across pid namespaces too. The end of
+/// the process wakes the processes that have it open.
 class WakeFifo {
  public:
-  /// Only chooses the name; open() makes the FIFO.
+  /// Only chooses the name; open() creates the FIFO.
   explicit WakeFifo(const Directory& directory);
   WakeFifo(const WakeFifo&) = delete;
   WakeFifo& operator=(const WakeFifo&) = delete;
   ~WakeFifo();
 
   const std::string& name() const { return name_; }
-  /// Makes the FIFO, or makes the one that is there look new. Throws Error{host_refused}.
+  /// Creates the FIFO, or renews the times of an existing one. Throws Error{host_refused}.
   void open();
-  /// The one process that removes the FIFO at its end; by default the one that made it.
+  /// Chooses the process that removes the FIFO at its end; by default the one that created it.
   void leave_to(pid_t pid) { keeper_ = pid; }
-  /// Readable when there is a byte; -1 before open().
+  /// Readable when the FIFO has a byte; -1 before open().
   int fd() const { return fd_.get(); }
-  /// Takes all news out, and answers with the most urgent, if there was any.
+  /// Removes all notifications from the FIFO and returns the most urgent one, if any.
   std::optional<News> take() const;
 
  private:
@@ -44,28 +44,28 @@ class WakeFifo {
   pid_t keeper_ = 0;
 };
 
-/// The other end of a mailbox.
+/// The result of opening another process's FIFO.
 struct Reached {
   enum class How {
     listening,
-    nobody,   ///< it is there, and its owner has gone
-    missing,  ///< it is not there, or is no mailbox
-    closed,   ///< not for this user to open
+    nobody,   ///< it exists, but its owner has ended
+    missing,  ///< it does not exist, or is not a FIFO of dlock
+    closed,   ///< this user may not open it
   };
   How how = How::missing;
-  Fd fd;  ///< with `listening`; POLLERR on it when the owner goes
+  Fd fd;  ///< with `listening`; polls POLLERR when the owner ends
 };
 
-/// Throws Error{host_refused} if this process can open no more files.
+/// Opens the FIFO for writing. Throws Error{host_refused} if this process can open no more files.
 Reached reach(const Directory& directory, const std::string& mailbox);
 
-/// Tells the owner of a mailbox that listens.
+/// Notifies the owner of an open FIFO.
 void write_news(const Fd& mailbox, News news);
 
-/// Removes the mailbox of one who has gone.
+/// Removes the FIFO of a process that has ended.
 void remove_mailbox(const Directory& directory, const std::string& mailbox);
 
-/// Whether a file of this name can be a mailbox: what a table says is not opened otherwise.
+/// Whether this is the name of such a FIFO: no other name from a table is ever opened.
 bool is_mailbox_name(const std::string& name);
 
 }  // namespace dlock

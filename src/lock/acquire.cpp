@@ -14,16 +14,15 @@
 namespace dlock {
 namespace {
 
-/// A waiter shows itself at least this often; the server drops a head of the queue that it has not
-/// seen for 75 s.
+/// A waiter asks at least this often: the server drops a first waiter that is silent for 75 s.
 constexpr milliseconds longest_sleep{25'000};
 constexpr std::size_t near_head = 16;
-/// When a lease ends, the first few in the queue ask at once and the others spread.
+/// When a lease ends, the first few waiters ask at once and the others spread their requests.
 constexpr std::size_t ask_at_once = 3;
 constexpr int spread_ms = 50;
-/// How long giving back may take once the user has said stop, or the time is up.
+/// How long the release may take after the user interrupted or the wait timed out.
 constexpr milliseconds time_to_leave{500};
-/// How long the time may be overrun to tell the user how things stand.
+/// The wait may last this much longer, to report the current holders to the user.
 constexpr milliseconds time_for_a_last_look{200};
 
 CallOptions call_options_for(const Claim& claim, int cancel_fd) {
@@ -32,7 +31,7 @@ CallOptions call_options_for(const Claim& claim, int cancel_fd) {
 
 bool is_unavailable(const Error& error) { return error.kind() == ErrorKind::unavailable; }
 
-/// Refused for now: who waits will be let in.
+/// Whether this refusal is temporary, so that a waiter will be granted the key later.
 bool passes(const Refusal& refusal) {
   return refusal.why == Refusal::Reason::held || refusal.why == Refusal::Reason::unready;
 }
@@ -43,7 +42,8 @@ class Attempt {
   enum class Stop { refused, timed_out, interrupted };
   using End = std::variant<Grant, Stop>;
 
-  /// `ticket`: of an earlier attempt for the same key. `reached`: the server has answered before.
+  /// `ticket` comes from an earlier attempt for the same key. `reached`: the server has answered
+  /// before.
   Attempt(Store& store, const Claim& claim, Deadline wait_end, bool unconfirmed,
           std::optional<Ticket> ticket, bool reached, AcquireListener& listener)
       : store_(store),
@@ -54,11 +54,11 @@ class Attempt {
         ticket_(ticket),
         outage_(listener, reached, wait_end != never) {}
 
-  /// Where it may wait, it is in the queue from then on, and an error that may pass counts as a
-  /// refusal: wait() goes on trying.
+  /// If it may wait, this asks to join the queue, and treats a temporary error as a refusal: wait()
+  /// retries.
   End ask_once(int cancel_fd);
-  /// After ask_once was refused, or in its place with a ticket: stands in the queue. The listener
-  /// is told that it begins to wait, if it does: with the first answer.
+  /// Waits in the queue, after ask_once() was refused, or instead of it with a ticket. If `begins`,
+  /// the listener learns with the first answer that the wait has begun.
   End wait(int cancel_fd, bool begins);
   const Refusal& refusal() const { return refusal_; }
   std::optional<Ticket> ticket() const { return ticket_; }
@@ -77,7 +77,7 @@ class Attempt {
   Store& store_;
   const Claim& claim_;
   Deadline wait_end_;
-  bool unconfirmed_;  ///< a message is enough
+  bool unconfirmed_;  ///< an unconfirmed grant by message is enough
   AcquireListener& listener_;
   Refusal refusal_;
   std::optional<Ticket> ticket_;
@@ -104,13 +104,13 @@ Attempt::End Attempt::ask_once(int cancel_fd) {
     if (grant) return *grant;
     may_be_queued_ = waits && passes(refusal_);
     if (may_be_queued_) ticket_ = refusal_.ticket;
-    // The others, as the first refusal is told.
+    // The first refusal reports only the other waiters, so do not count this client.
     if (refusal_.ahead < refusal_.waiting) --refusal_.waiting;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return Stop::interrupted;
     if (!waits || !outage_.may_pass(error)) throw;
     outage_.go_on(error, wait_end_, cancel_fd);
-    // Nobody has said that the key is held.
+    // No server has said that the key is held.
     if (BootClock::now() >= wait_end_) throw;
   }
   return Stop::refused;
@@ -132,7 +132,7 @@ Attempt::End Attempt::ask_last(int cancel_fd) {
     auto grant = take(store_.acquire(claim_, {true, ticket_}, {std::min(until, usual), cancel_fd}));
     if (grant) return *grant;
   } catch (const Error&) {
-    // Then what it said last has to do.
+    // The last refusal remains the result.
   }
   const bool stood_in_it = ticket_ && refusal_.waiting > 0;
   if (stood_in_it) --refusal_.waiting;
@@ -187,7 +187,8 @@ class Acquisition {
   Acquired run();
 
  private:
-  /// What came of it, or nothing if a key had before was lost meanwhile.
+  /// The result, or nothing to start over: the votes were split, a hold has expired, or a key
+  /// acquired before was lost during the wait.
   std::optional<Acquired> take_all();
   enum class Waited { granted, stopped, lost_another };
   Waited wait_for(Attempt& attempt, const Claim& claim);
@@ -207,15 +208,15 @@ class Acquisition {
   Deadline wait_end_ = never;
   std::vector<Held> held_;
   std::optional<Attempt::Stop> stop_;
-  std::size_t asked_ = 0;          ///< of so many claims something may be held or queued
+  std::size_t asked_ = 0;          ///< how many of the claims may be held or queued
   bool reached_ = terms_.reached;  ///< the server has answered before
   bool waited_ = false;
-  std::size_t before_wait_ = 0;  ///< so many were had before the last that was waited for
+  std::size_t before_wait_ = 0;  ///< how many were acquired before the last one that needed a wait
   std::map<LockKey, Ticket> tickets_;
   std::map<LockKey, Deadline> waiting_since_;
   Deadline begun_ = BootClock::now();
   Deadline again_at_{};
-  bool goes_on_waiting_ = false;  ///< with another token, since before
+  bool goes_on_waiting_ = false;  ///< the next attempt continues this wait with another token
 };
 
 Acquired Acquisition::run() {
@@ -244,16 +245,16 @@ std::optional<Acquired> Acquisition::take_all() {
   held_.clear();
   waited_ = false;
   before_wait_ = 0;
-  // Of several keys, those had before the last one are renewed before anything starts. From a far
-  // server that may take longer than a lease by message alone lasts.
+  // With several keys, all but the last are renewed before the command starts. If the server is
+  // far, that may take longer than the lease of an unconfirmed grant.
   const bool unconfirmed = terms_.unconfirmed && claims_.size() == 1;
   for (const Claim& claim : claims_) {
     const auto known = tickets_.find(claim.key);
     const auto ticket = known == tickets_.end() ? std::nullopt : std::optional(known->second);
     Attempt attempt(store_, claim, wait_end_, unconfirmed, ticket, reached_, listener_);
     asked_ = held_.size() + 1;
-    // Whoever stood in the queue goes back there: an answer that comes late would else cost the
-    // place again.
+    // A client that was queued before asks again with its ticket, so that a late answer does not
+    // cost its position.
     const auto first =
         ticket && may_wait() ? Attempt::Stop::refused : attempt.ask_once(terms_.cancel_fd);
     reached_ = attempt.reached();
@@ -278,8 +279,8 @@ std::optional<Acquired> Acquisition::take_all() {
   return held_;
 }
 
-/// Where the votes of several servers were split: all is given back, and others may go first. Where
-/// a hold of this token was granted and has ended, unheard of: it takes another token.
+/// Whether to start over. After a split vote, dlock releases all votes so that others may go first.
+/// If a hold of this token was granted and expired unnoticed, it uses a new token.
 bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
   const Refusal& refusal = attempt.refusal();
   if (refusal.why == Refusal::Reason::gone && waited_ && may_wait()) {
@@ -296,7 +297,7 @@ bool Acquisition::begins_anew(const Attempt& attempt, const Claim& claim) {
   return goes_on_waiting_;
 }
 
-/// False if interrupted.
+/// Returns false if interrupted.
 bool Acquisition::pause() const {
   return again_at_ <= BootClock::now() || !sleep_until(again_at_, terms_.cancel_fd);
 }
@@ -320,7 +321,7 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
   return Waited::granted;
 }
 
-/// Also interrupted where one of those had is lost.
+/// Waits while the held keys are renewed; interrupted also if one of them is lost.
 Attempt::End Acquisition::wait_renewing(Attempt& attempt, bool begins) {
   const StorePtr second = terms_.open_second();
   LeaseRenewer renewer(*second, held_);
@@ -329,7 +330,8 @@ Attempt::End Acquisition::wait_renewing(Attempt& attempt, bool begins) {
   const auto take_over = [&] {
     const auto before = std::exchange(held_, renewer.stop());
     for (std::size_t i = 0; i < held_.size(); ++i) {
-      // Before the first renewal no server was asked to take it down.
+      // Before the first renewal, the second connection has not asked any server to record the
+      // hold.
       const bool renewed = held_[i].grant.lease.valid_until != before[i].grant.lease.valid_until;
       held_[i].renewed_elsewhere = before[i].renewed_elsewhere || renewed;
     }
@@ -345,7 +347,7 @@ Attempt::End Acquisition::wait_renewing(Attempt& attempt, bool begins) {
 }
 
 Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const Claim& claim) {
-  // A refusal that never queued and holds nothing leaves nothing to give back, but split votes.
+  // A refusal that never queued and holds nothing needs no release, unless the votes were split.
   const bool split = attempt.refusal().why == Refusal::Reason::split;
   const bool queued = waited_ || attempt.may_be_queued();
   if (queued || split || !held_.empty() || stop == Attempt::Stop::interrupted) leave();
@@ -356,8 +358,8 @@ Acquired Acquisition::stopped(Attempt::Stop stop, const Attempt& attempt, const 
   return GaveUp{claim.key, attempt.refusal(), waited_};
 }
 
-/// Whoever waited for one key has those before it on leases already used up in part, and may have
-/// lost those that need no renewal.
+/// After a wait for one key, the leases of the keys before it are partly used up, and holds that
+/// need no renewal may be lost.
 bool Acquisition::refresh() {
   for (Held& held : std::span(held_).first(before_wait_)) {
     try {
@@ -379,7 +381,7 @@ void Acquisition::leave() {
   release_all(store_, asked, time_to_leave);
 }
 
-/// A token given back is never asked for again: the engine may remember it as dead.
+/// dlock never asks again with a released token, because the engine may remember it as released.
 void Acquisition::renew_tokens() {
   const Token token = new_token(claims_.front().owner);
   for (Claim& claim : claims_) claim.token = token;

@@ -13,12 +13,12 @@
 
 namespace dlock {
 
-/// Told by acquire() how the wait goes; made by the command.
+/// acquire() reports to it how the wait goes. The command implements it.
 class AcquireListener : public ServerListener {
  public:
-  /// When the waiting for a key begins; once more where all has to begin again.
+  /// The wait for a key begins; called again if the acquisition has to start over.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
-  /// At each further answer, until the claim is granted.
+  /// Called for each further refusal until the claim is granted.
   virtual void still_waiting(const LockKey&, const Refusal&) {}
   virtual void let_in(const LockKey& key, milliseconds waited) = 0;
 };
@@ -37,24 +37,24 @@ struct Interrupted {
 
 using Acquired = std::variant<std::vector<Held>, GaveUp, Interrupted>;
 
-/// How acquire() goes about it.
+/// The options of acquire().
 struct AcquireTerms {
-  std::optional<milliseconds> wait;  ///< nothing: for ever; zero: ask once
+  std::optional<milliseconds> wait;  ///< empty: wait for ever; zero: ask once
   int cancel_fd = -1;
-  std::function<StorePtr()> open_second;  ///< another connection to the same place, to renew by
+  std::function<StorePtr()> open_second;  ///< opens another connection to the same engine, to renew
                                           ///< while the first one waits
-  /// Whether the server may grant a single key by a message alone, while its lease is known to
-  /// last: then the grant is not confirmed, and the caller has to renew it at once.
+  /// Whether the server may grant a single key by a message only. The grant is then not confirmed:
+  /// its lease is known to last, but the caller must renew it at once.
   bool unconfirmed = false;
   /// The server has answered an earlier part of the same wait, see Interrupted.
   bool reached = false;
 };
 
-/// Takes all of `claims` or none, in byte order of their keys, so that two users of the same keys
-/// cannot dead-lock. Those had are renewed while the next is waited for; if one of them is lost,
-/// all are given back and it begins again. A server that goes away while we wait is tried again for
-/// as long as we may wait, and so is one that was never reached if `wait` is given; else that is
-/// Error{unavailable}.
+/// Acquires all of `claims` or none, in byte order of their keys, so that two users of the same
+/// keys cannot deadlock. While it waits for one key, it renews those already acquired; if one of
+/// them is lost, it releases all and starts over. If the server becomes unreachable during the
+/// wait, acquire() retries until the wait ends. It also does so for a server that it has never
+/// reached, but only if `wait` is given; otherwise it throws Error{unavailable}.
 Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
                  AcquireListener& listener);
 

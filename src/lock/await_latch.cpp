@@ -9,9 +9,9 @@
 namespace dlock {
 namespace {
 
-/// A waiter asks at least this often: what should have woken it may have been lost with a server.
+/// A waiter asks at least this often, because its wake-up may have been lost with a server.
 constexpr milliseconds longest_sleep_at_a_latch{25'000};
-/// How long the time may be overrun to tell the user how things stand.
+/// The wait may last this much longer, to report the current count to the user.
 constexpr milliseconds time_for_a_last_count{200};
 
 /// One waiter at one latch.
@@ -64,7 +64,7 @@ std::optional<LatchWait::End> AtLatch::look_and_sleep() {
   outage_.end();
   if (end || !listen) return end ? end : LatchWait::End::timed_out;
   std::exchange(announced_, true) ? listener_.still_waiting(state_) : listener_.waiting(state_);
-  // Its end is rounded to milliseconds on the way here.
+  // `left` was rounded to milliseconds, so wait one more.
   const auto its_end = later(BootClock::now(), state_.left + milliseconds(1));
   const auto due = std::min(its_end, later(BootClock::now(), longest_sleep_at_a_latch));
   const auto why = latches_.sleep_at_latch(key_, std::min(due, wait_end_), interrupt_fd_);

@@ -7,32 +7,33 @@
 
 namespace dlock {
 
-/// Told by await_latch() how the wait goes; made by the command.
+/// await_latch() reports to it how the wait goes. The command implements it.
 class LatchListener : public ServerListener {
  public:
-  /// When the waiting begins.
+  /// The wait begins.
   virtual void waiting(const LatchState& state) = 0;
-  /// At each further answer.
+  /// Called for each further answer.
   virtual void still_waiting(const LatchState&) {}
 };
 
-/// How the waiting at a latch ended.
+/// The result of await_latch().
 struct LatchWait {
   enum class End {
     open,
     timed_out,
-    gone,         ///< there is no such latch, or there is none any more
+    gone,         ///< the latch never existed or has expired
     interrupted,  ///< the interrupting fd became readable
   };
   End end = End::open;
-  LatchState state;      ///< as last seen; of `open` and `timed_out`
+  LatchState state;      ///< as last seen; valid for `open` and `timed_out`
   bool reached = false;  ///< the server has answered
 };
 
-/// Waits until the latch is open, for `wait` at most (nothing: as long as it is there; zero: looks
-/// once). A server that goes away meanwhile is tried again for as long as we may wait, and so is
-/// one that was never reached if `wait` is given; else that is Error{unavailable}. `reached`: it
-/// has answered an earlier part of the same wait, which was interrupted. Leaves nothing behind.
+/// Waits until the latch is open, for at most `wait` (empty: as long as the latch exists; zero:
+/// looks once). If the server becomes unreachable, this function retries until the wait ends. It
+/// also does so for a server that it has never reached, but only if `wait` is given; otherwise it
+/// throws Error{unavailable}. `reached`: the server answered an earlier part of the same wait,
+/// which was interrupted. The waiter leaves no state on the server.
 LatchWait await_latch(Latches& latches, const LockKey& key, std::optional<milliseconds> wait,
                       int cancel_fd, LatchListener& listener, bool reached = false);
 

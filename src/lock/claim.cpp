@@ -31,7 +31,7 @@ std::string user_name() {
   std::array<char, 4096> texts{};
   passwd entry{};
   passwd* found = nullptr;
-  // Most users stand there; to ask all that may know users takes a start as long as the lock does.
+  // Most users are in /etc/passwd; NSS takes as long as the lock.
   const std::unique_ptr<FILE, int (*)(FILE*)> users(std::fopen("/etc/passwd", "re"), std::fclose);
   while (users && fgetpwent_r(users.get(), &entry, texts.data(), texts.size(), &found) == 0) {
     if (entry.pw_uid == uid) return entry.pw_name;
@@ -55,7 +55,7 @@ std::optional<std::string> key_fault(std::string_view text) {
 }
 
 bool Owner::is_or_below(const Owner& other) const {
-  // The part of the other's path that this one may begin with.
+  // The part of the other owner's path with which this path may begin.
   std::string_view part = other.text;
   const auto begins_with_it = [&] {
     return text.starts_with(part) && (text.size() == part.size() || text[part.size()] == '/');
@@ -126,7 +126,7 @@ Who this_process(std::string command, std::string label) {
 std::size_t votes_needed(std::size_t servers, Limit limit) {
   if (limit.unlimited()) return servers / 2 + 1;
   const auto owners = static_cast<std::size_t>(limit.owners);
-  // Without overflow: for more owners than servers it is all of them.
+  // This returns early to avoid overflow: a limit above the number of servers needs all of them.
   if (owners >= servers) return servers;
   return servers * owners / (owners + 1) + 1;
 }

@@ -11,12 +11,12 @@
 #include "lock/claim.hpp"
 namespace dlock {
 
-/// A count-down latch: so many have to arrive, and it is open for all who wait, until its end.
+/// A count-down latch: after `count` arrivals it is open for all waiters until it expires.
 struct LatchState {
   std::int64_t count = 0;
-  std::int64_t arrived = 0;  ///< at most `count`: who comes later is not recorded
-  milliseconds left{0};      ///< until it ends
-  /// Where several servers decide: which of all latches that have had this name.
+  std::int64_t arrived = 0;  ///< at most `count`; later arrivals are not recorded
+  milliseconds left{0};      ///< until the latch expires
+  /// With several servers: distinguishes this latch from others that have had its name.
   std::string generation{};
   bool open() const { return arrived >= count; }
 };
@@ -28,63 +28,65 @@ struct Fence {
   auto operator<=>(const Fence&) const = default;
 };
 
-/// The place in the queue, in microseconds of the server's clock; smaller is earlier. A waiter
-/// brings it back with every request, so a reconnect does not cost the place.
+/// The position in the queue, in microseconds of the server's clock; smaller is earlier. A waiter
+/// sends it with every request, so that a reconnect does not cost its position.
 struct Ticket {
   std::int64_t value = 0;
   auto operator<=>(const Ticket&) const = default;
 };
 
-/// How long a hold is good for. `valid_until` counts from before the request was sent, less the
-/// drift allowance: once it has passed, another may hold. `never` where the hold has no lease.
+/// How long a hold is valid. `valid_until` counts from before the request was sent, less the drift
+/// allowance: after it, another client may hold the key. It is `never` for a hold without a lease.
 struct Lease {
   milliseconds length{0};
   Deadline valid_until = never;
 };
 
-/// On how many of several servers a hold stands.
+/// How many of several servers have a hold.
 struct QuorumMargin {
   std::size_t held = 0;
   std::size_t needed = 0;
   std::size_t servers = 0;
-  std::string missing;  ///< the others, and what is wrong with them, for people
-  /// Some of those are no servers of their own, which no margin has said before: the user who named
-  /// them should know.
+  std::string missing;  ///< the other servers and their faults, as text for users
+  /// Some of the missing servers are misconfigured, for example duplicates, and no earlier margin
+  /// has reported it: the user who configured them should know.
   bool misnamed = false;
 };
 
-/// A claim holds its key.
+/// The answer that a claim holds its key.
 struct Grant {
   Fence fence;
   Lease lease;
-  /// By an answer to ourselves; else it was only told, and renew() confirms it.
+  /// The server has answered our own request. If false, only a message reported the grant, and
+  /// renew() confirms it.
   bool confirmed = true;
-  /// Of a hold renewed on a server: as it was granted.
+  /// For a renewed hold: the limit with which it was granted.
   std::optional<Limit> limit{};
-  /// Where several servers decide: on how many the hold stood when all were last asked; those that
-  /// have had no time to answer count among them.
+  /// With several servers: on how many the hold was when all were last asked. A server that has had
+  /// no time to answer yet counts as one that has it.
   std::optional<QuorumMargin> margin{};
 };
 
-/// One owner inside, as others may see it.
+/// One owner that holds the key, as others may see it.
 struct Holder {
-  std::string owner;  ///< empty for a kept hold, which has none
+  std::string owner;  ///< empty for a hold in cooldown, which has no owner
   Who who;
   WallTime acquired_at;
   milliseconds held{0};
-  std::optional<milliseconds> lease_left;  ///< nothing where the holder needs no lease
+  std::optional<milliseconds> lease_left;  ///< empty if the holder needs no lease
   Limit limit;
   int holds = 1;
   Fence fence;
-  bool kept = false;  ///< the work is over; --min-hold keeps the key taken
-  /// Of a lock in the layout of other libraries: those that write such. Then the rest is only what
-  /// the lock's value tells, `acquired_at` the epoch where it does not, and no lease no expiry.
+  bool kept = false;  ///< in cooldown: the work has ended, but --min-hold keeps the key taken
+  /// The libraries that write such a lock, if another library's layout is used. The other fields
+  /// then contain only what the lock's value tells: without a time, `acquired_at` is the epoch;
+  /// without an expiry, there is no lease.
   std::string library{};
-  int held_on = 0;  ///< where several servers decide: on how many of them,
-  int servers = 0;  ///< of so many; 0: there is one
+  int held_on = 0;  ///< with several servers: how many have the hold
+  int servers = 0;  ///< with several servers: how many there are; else 0
 };
 
-/// One in the queue. `position` counts from 1.
+/// One waiter in the queue. `position` counts from 1.
 struct Waiter {
   std::size_t position = 0;
   std::string owner;
@@ -94,35 +96,35 @@ struct Waiter {
   Limit limit;
 };
 
-/// A claim does not hold its key, and why.
+/// The answer that a claim does not hold its key, and the reason.
 struct Refusal {
   enum class Reason {
-    held,        ///< by others, or others wait before
-    upgrade,     ///< the owner is inside already, beside more others than this request allows
-    gone,        ///< this token was released before; it is never granted again
-    superseded,  ///< a newer claim with `latest` waits or waited; `held_by` has it
-    split,    ///< of several servers too few agreed, and for nobody: ask again under another token,
-              ///< after a pause of up to `ask_again_in`
-    unready,  ///< of several servers too few have a vote for so long; `reason` names them
+    held,        ///< by other owners, or other waiters are first
+    upgrade,     ///< the owner holds it already, together with more others than this request allows
+    gone,        ///< this token was released before and is never granted again
+    superseded,  ///< a newer claim with `latest` has replaced this one; `held_by` contains it
+    split,  ///< no claim won enough of several servers: ask again with another token, after a pause
+            ///< of up to `ask_again_in`
+    unready,  ///< too few of several servers will have a vote for that long; `reason` names them
   };
   Reason why = Reason::held;
   std::vector<Holder> held_by;   ///< the first few
-  std::size_t holders = 0;       ///< how many owners are inside
-  std::size_t ahead = 0;         ///< how many stand before this request in the queue
-  std::size_t waiting = 0;       ///< how many stand in the queue, this request included if it does
-  Ticket ticket;                 ///< to be brought back; meaningless if the request did not wait
-  milliseconds ask_again_in{0};  ///< when what blocks now ends at the latest
-  /// One of the first waiters sleeps no longer than this before it asks again: so it notices that
-  /// those before it do not confirm what they are granted, where no message may tell it.
+  std::size_t holders = 0;       ///< how many owners hold the key
+  std::size_t ahead = 0;         ///< how many waiters are before this request
+  std::size_t waiting = 0;       ///< how many waiters are queued, including this request if it is
+  Ticket ticket;                 ///< for the next request; meaningless if the request did not wait
+  milliseconds ask_again_in{0};  ///< the longest time until the current obstacle ends
+  /// The first few waiters ask again after at most this long. If no message can tell them, this is
+  /// how they notice that waiters before them do not confirm their grants.
   milliseconds longest_sleep_near_head{5000};
-  std::optional<Who> behind;  ///< the waiter ahead, where the holders would leave room
-  std::string reason;         ///< of `unready` and maybe of `split`, for people
-  bool unordered = false;     ///< of `held`: there is no queue; the first to ask is granted
+  std::optional<Who> behind;  ///< the waiter before this one, if the holders would leave room
+  std::string reason;         ///< for `unready`, and sometimes for `split`: text for users
+  bool unordered = false;     ///< for `held`: there is no queue, and the first to ask is granted
 };
 
 using Answer = std::variant<Grant, Refusal>;
 
-/// The last holder of a key that is free now, as far as its place remembers.
+/// The last holder of a free key, as far as the engine remembers.
 struct LastGrant {
   Who who;
   WallTime acquired_at;
@@ -130,25 +132,25 @@ struct LastGrant {
   bool operator==(const LastGrant&) const = default;
 };
 
-/// Everything about one key: of the lock, and of the latch that has its name.
+/// Everything about one key: its lock and the latch of the same name.
 struct KeyState {
   LockKey key;
   std::vector<Holder> holders{};
   std::vector<Waiter> waiters{};
   std::optional<LatchState> latch{};
-  std::optional<LastGrant> last{};  ///< only where nobody holds it
+  std::optional<LastGrant> last{};  ///< set only if the key is free
 
   bool of_lock() const { return !holders.empty() || !waiters.empty(); }
-  /// Whether a pattern meets it.
+  /// Whether a pattern of a query matches it.
   bool in_use() const { return of_lock() || latch.has_value(); }
 };
 
-/// As they will be `span` later if nothing happens meanwhile.
+/// Changes the values to what they will be `span` later if nothing else happens.
 void age_by(std::vector<Holder>& holders, milliseconds span);
 void age_by(KeyState& state, milliseconds span);
 
-/// One hold as an engine stores it, times relative to the engine's own "now"; what holders_of
-/// groups into Holders.
+/// One hold as an engine stores it, with times relative to the engine's "now". holders_of() groups
+/// holds into Holders.
 struct Hold {
   std::string owner;
   Who who;
@@ -160,26 +162,26 @@ struct Hold {
   bool kept = false;
 };
 
-/// The owners inside: holds of one owner become one Holder (its oldest process, its longest lease,
-/// its smallest limit), every kept hold one of its own; oldest first.
+/// The owners that hold the key, oldest first. All holds of one owner become one Holder with its
+/// oldest process, its longest lease and its smallest limit; each hold in cooldown stays separate.
 std::vector<Holder> holders_of(std::vector<Hold> holds);
 
-/// An answer by which later messages of the same place are dated.
+/// An answer that gives a reference for the times in later messages of the same server.
 struct DatedAnswer {
-  Deadline sent{};        ///< when it was asked for
-  microseconds clock{0};  ///< of the place, in the answer
+  Deadline sent{};        ///< when the request was sent
+  microseconds clock{0};  ///< the server's clock in the answer
 };
 
-/// The content of a message by which a lock is handed over.
+/// The content of the message that hands a lock over.
 struct HandOver {
-  microseconds at{0};  ///< by the place's clock
+  microseconds at{0};  ///< by the server's clock
   milliseconds lease{0};
   Fence fence;
 };
 
-/// The grant that a message tells of. Nothing if less than `least_left` of its lease may be left,
-/// because the message is old, or if the place's clock was set since the answer. One that was read
-/// late has so little of its lease left that it is renewed before a command starts.
+/// The grant that a message announces; nothing if less than `least_left` of its lease may be left
+/// because the message is old, or if the server's clock was set since the answer. If the message
+/// was read late, the grant gets a lease so short that it is renewed before a command starts.
 std::optional<Grant> handed_over_grant(const DatedAnswer& answer, const HandOver& told,
                                        milliseconds least_left);
 

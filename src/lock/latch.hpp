@@ -12,54 +12,55 @@
 
 namespace dlock {
 
-/// The client that arrives, counted once however often it says so: letters, digits and `._:@-`, as
-/// an owner's name.
+/// Identifies a client that arrives: it counts once however often it arrives. It consists of
+/// letters, digits and `._:@-`, like an owner's name.
 struct ArrivalId {
   std::string text;
   auto operator<=>(const ArrivalId&) const = default;
 };
 
-/// An ID that nobody else has.
+/// An ID that no other client has.
 ArrivalId new_arrival_id();
 
 constexpr std::int64_t largest_latch = 1'000'000;
 
-/// The terms on which a latch is opened.
+/// The options for opening a latch.
 struct LatchTerms {
   std::int64_t count = 0;
   milliseconds ttl{0};
-  std::string generation{};  ///< as LatchState's
+  std::string generation{};  ///< see LatchState
 };
 
-/// A mark for a new latch, by which its servers tell it from one before: a time and a random part,
-/// so that a later one is larger.
+/// A new mark that distinguishes a latch from earlier ones of its name: a time and a random part,
+/// so that a later mark is larger.
 std::string new_generation();
 
-/// When that was made, by the clock of who made it; the beginning of time for anything else.
+/// When a generation was made, by its maker's clock; for any other text, the earliest time.
 WallTime made_at(const std::string& generation);
 
-/// A place where count-down latches live, apart from the locks of the same keys: what every engine
-/// answers. One thread at a time. All requests may be repeated, and are, where an answer is lost.
+/// An engine's count-down latches, separate from the locks of the same keys. One thread at a time
+/// may use it. All requests may be repeated, and callers repeat them if an answer is lost.
 class Latches {
  public:
   virtual ~Latches() = default;
 
-  /// Makes the latch. One that is there stays as it is, but for its end, which this may put off;
-  /// the answer tells its count.
+  /// Creates the latch. An existing one is unchanged, except that this may extend its expiry. The
+  /// answer has its count.
   virtual LatchState open_latch(const LockKey& key, const LatchTerms& terms,
                                 const CallOptions& call_options) = 0;
 
-  /// Nothing if there is no such latch. A latch that is open stays as it is.
+  /// Returns nothing if there is no such latch. A latch that is open stays unchanged.
   virtual std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
                                            const CallOptions& call_options) = 0;
 
-  /// Nothing if there is no such latch. With `listen`, sleep_at_latch() hears from here on of
-  /// whatever may open it.
+  /// Returns nothing if there is no such latch. With `listen`, sleep_at_latch() is notified from
+  /// now on of everything that may open the latch.
   virtual std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
                                                   const CallOptions& call_options) = 0;
 
-  /// After a look that listens: sleeps until `until`, or until there is reason to look again
-  /// (changed). Throws Error{unavailable} if the news channel broke: look again.
+  /// To be called after a look that listens: sleeps until `until`, or until there is a reason to
+  /// look again (`changed`). Throws Error{unavailable} if the notification channel broke: look
+  /// again.
   virtual Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) = 0;
 };
 

@@ -15,18 +15,18 @@ namespace {
 
 constexpr int renewals_a_lease = 3;
 
-/// Less is how NTP corrects a clock when it begins.
+/// NTP corrects a clock by less than this when it starts.
 constexpr std::chrono::seconds noteworthy_step{1};
 
-/// A store that is not needed for longer may rest.
+/// A store that is not needed for longer than this is suspended.
 constexpr std::chrono::seconds long_rest{5};
 
-/// How long a hold that may be over already is asked for before it is given up.
+/// How long to ask for a hold that may have expired already.
 constexpr milliseconds longest_doubt{500};
 
 constexpr milliseconds pause_before_confirming{50};
 
-/// What is renewed every third of: a place may grant a longer lease than was asked for.
+/// Renewals come a third of this time apart. An engine may grant a longer lease than was asked for.
 milliseconds span_of(const Claim& claim, const Lease& lease) {
   return std::max(claim.ttl, lease.length);
 }
@@ -72,7 +72,7 @@ void RenewalSchedule::renew_due(bool all) {
     if (kept_up && (all || lease.next <= BootClock::now())) renew(lease);
     if (readable(stop_fd_)) return;
   }
-  // A hold that was just handed over may be short.
+  // After a hand-over the lease may be short, so keep the store active.
   if (!was_handed_over && next_due() > later(BootClock::now(), long_rest))
     store_.suspend(Suspension::rest);
 }
@@ -168,7 +168,7 @@ void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) 
     lease.held.grant.lease.valid_until -= std::exchange(lease.held.hidden, {});
   }
   listener_.failed({lease.held.claim.key, false, false, why});
-  // Not before: an end that has come already is told with the last failure as its reason.
+  // Only now, so that the reason of a lease that has already expired is this failure.
   if (shortened) promise();
   auto pause = pause_after_failure(span_of(lease.held.claim, lease.held.grant.lease));
   if (!lease.held.grant.confirmed) {
@@ -195,7 +195,7 @@ std::string lost_text(const LockKey& key, const std::string& reason) {
 
 namespace {
 
-/// What was told of them already.
+/// The margins that were already reported.
 std::map<LockKey, std::size_t> margins_of(const std::vector<Held>& held) {
   std::map<LockKey, std::size_t> margins;
   for (const Held& each : held) {
@@ -254,7 +254,7 @@ void LeaseRenewer::begin() {
   });
 }
 
-/// Each end is reported once (EPOLLET), and what is watched already stays so.
+/// The kernel reports each close once (EPOLLET); sockets that are watched already stay watched.
 void LeaseRenewer::watch_connections() {
   for (const int fd : store_.connections()) {
     epoll_event closed{EPOLLRDHUP | EPOLLET, {}};
@@ -285,7 +285,7 @@ void LeaseRenewer::renew_now(milliseconds at_most) {
 }
 
 std::vector<Held> LeaseRenewer::stop() {
-  // The next holder waits longer for a connection that is broken off than for a reply.
+  // A reply comes sooner than a new connection: if we broke off, the next holder would wait longer.
   if (started() && !confirmed_) {
     constexpr milliseconds longest_reply{200};
     std::unique_lock guard(mutex_);
@@ -316,7 +316,7 @@ void LeaseRenewer::work() {
   }
 }
 
-/// Whether there is nothing to do for so long that a thread is better started anew.
+/// Whether nothing is due for so long that ending the thread costs less than keeping it.
 bool LeaseRenewer::can_stop_thread() {
   constexpr milliseconds short_while{20};
   const std::lock_guard guard(mutex_);
@@ -351,12 +351,12 @@ std::vector<std::pair<LockKey, QuorumMargin>> LeaseRenewer::take_margins() {
 void LeaseRenewer::failed(const Loss& loss) {
   const std::lock_guard guard(mutex_);
   if (lost_.raised()) return;
-  // First, for copying a text may fail; who asks for it waits for the mutex.
+  // Signal first: copying the text may throw. A caller that asks for the loss waits for the mutex.
   if (loss.final) {
     lost_.raise();
     news_.raise();
   }
-  // What made the renewals fail says more than that they failed until the end.
+  // The error that made renewals fail says more than that the lease has expired.
   if (!loss.final || loss.gone || !loss_) loss_ = loss;
   loss_->final = loss.final;
 }

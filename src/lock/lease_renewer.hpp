@@ -23,64 +23,63 @@ struct Held {
   Claim claim;
   Grant grant;
   std::optional<Deadline> failing_since{};  ///< no renewal has succeeded since
-  /// The time that may have passed uncounted since the lease was confirmed.
+  /// How much time may have passed uncounted since the lease was confirmed.
   std::chrono::nanoseconds hidden{0};
-  /// Another store than the one that releases it has renewed it; see ReleaseOptions.
+  /// Another store than the releasing one has renewed the hold; see ReleaseOptions.
   bool renewed_elsewhere = false;
 };
 
-/// Why a lease could not be kept.
+/// Why a lease could not be renewed.
 struct Loss {
   LockKey key;
-  bool gone = false;   ///< the engine says so; otherwise it could not be asked in time
-  bool final = false;  ///< otherwise renewals fail at this moment, and may succeed yet
-  std::string reason;  ///< a sentence part for people: "server unreachable since …: …"
-  std::optional<Who> evicted_by{};  ///< with `gone`, where that is known
+  bool gone = false;   ///< the engine reported it; otherwise the engine could not be asked in time
+  bool final = false;  ///< otherwise renewals fail at the moment but may still succeed
+  std::string reason;  ///< part of a sentence for users: "server unreachable since …: …"
+  std::optional<Who> evicted_by{};  ///< with `gone`, if known
 };
 
-/// Told by RenewalSchedule what becomes of the leases that it renews.
+/// RenewalSchedule reports to it what happens to the leases that it renews.
 class LeaseListener {
  public:
   virtual ~LeaseListener() = default;
-  /// Until `safe_until` all holds are ours, whatever happens; `never` if none has a lease.
-  /// `confirmed`: whether every hold has been.
+  /// All holds are ours until `safe_until`, whatever happens; `never` if none has a lease.
+  /// `confirmed`: whether every hold has been confirmed.
   virtual void promised(Deadline safe_until, bool confirmed) = 0;
-  /// `margin` as in Grant.
+  /// A lease was renewed; `margin` as in Grant.
   virtual void renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) = 0;
   virtual void failed(const Loss& loss) = 0;
 };
 
-/// When the leases of some holds are to be renewed, and what comes of it: every third of a ttl, and
-/// after a failure again and again until the lease ends. If the wall clock is set, time may have
-/// passed that no clock of this machine has counted: every hold is renewed at once, and one that
-/// cannot be is taken to be older by what the clock has moved.
+/// Decides when the leases of some holds are renewed, and keeps the results. It renews after every
+/// third of a ttl, and after a failure retries until the lease expires. If the wall clock is set,
+/// time may have passed that no clock of this host counted: it renews every hold at once, and takes
+/// a hold that it cannot renew to be older by the step of the clock.
 ///
-/// It has no thread: whoever has one for it, as LeaseRenewer does, calls renew_due() at next_due().
+/// It has no thread: its user, such as LeaseRenewer, calls renew_due() at next_due().
 class RenewalSchedule {
  public:
-  /// `stop_fd` becomes readable to break off a renewal.
+  /// `stop_fd` becomes readable to interrupt a renewal.
   RenewalSchedule(Store& store, std::vector<Held> held, LeaseListener& listener, int stop_fd);
 
-  /// When renew_due() has something to do; `never` if nothing is left to keep up.
+  /// When renew_due() has something to do; `never` if no lease is left to renew.
   Deadline next_due() const;
-  /// Renews what is due; with `all`, everything that is kept up. Returns early when told to stop.
+  /// Renews what is due; with `all`, every lease. Returns early if `stop_fd` is readable.
   void renew_due(bool all);
-  /// Counts as a renewal of everything that failed for this reason.
+  /// Treats every lease as if its renewal had just failed for this reason.
   void cannot_renew(const Error& why);
-  /// Renews everything now, or, if a connection was closed less than a second ago, a second after
-  /// that: some servers close each one early.
+  /// Renews everything now, but at most once a second: some servers close every connection early.
   void connection_closed();
   /// The wall clock has moved by `step` against BootClock.
   void doubt(std::chrono::nanoseconds step);
-  /// The holds with the leases last confirmed, and what is in doubt about them.
+  /// The holds with the leases last confirmed, and their unconfirmed time.
   std::vector<Held> take();
 
  private:
   struct Upkept {
     Held held;
     Deadline next;  ///< when to renew
-    /// How long the next request may take to confirm a hold that was granted by a message. The
-    /// connection may have died while it was waited on: another one is tried early.
+    /// How long the next request may take to confirm a hold that a message granted. The connection
+    /// may have died during the wait, so another one is tried early.
     milliseconds confirm_within{300};
   };
 
@@ -97,62 +96,62 @@ class RenewalSchedule {
   std::vector<Upkept> leases_;
 };
 
-/// The time that one request may take for a hold with this ttl: a server silent for longer counts
-/// as unreachable.
+/// How long one request may take for a hold with this ttl; a server that is silent for longer
+/// counts as unreachable.
 milliseconds request_timeout(milliseconds ttl);
 
-/// Keeps up the leases of some holds (RenewalSchedule) from a thread of its own. The store is the
-/// thread's alone between construction, or start(), and stop(). Losing is told by an fd; how long
-/// the holds are good for at least is an atomic that the supervisor reads itself, so that a renewal
-/// stuck anywhere still ends the child in time.
+/// Renews the leases of some holds (RenewalSchedule) in its own thread. Only that thread uses the
+/// store between construction, or start(), and stop(). A file descriptor signals a loss. An atomic
+/// says until when the holds are valid at least; the supervisor reads it directly, so it stops the
+/// child in time even if a renewal hangs.
 class LeaseRenewer : private LeaseListener {
  public:
-  /// When the thread begins. Most commands end before a renewal is due, and a thread costs more
+  /// When the thread starts. Most commands end before a renewal is due, and a thread costs more
   /// than the rest of a short hold.
   enum class Begin {
     now,
-    when_due,  ///< only for what is due; whoever made it calls start(), see start_by()
+    when_due,  ///< start only if a renewal is due; the caller calls start(), see start_by()
   };
 
-  /// Where `safe_until` is given, that is kept there, on BootClock, for another process to read.
-  /// Throws Error{host_refused} if there can be no thread.
+  /// If `safe_until` is given, the value is stored there, on BootClock, so that another process can
+  /// read it. Throws Error{host_refused} if no thread can be created.
   LeaseRenewer(Store& store, std::vector<Held> held,
                std::atomic<BootClock::rep>* safe_until = nullptr, Begin begin = Begin::now);
   ~LeaseRenewer() override;
   LeaseRenewer(const LeaseRenewer&) = delete;
   LeaseRenewer& operator=(const LeaseRenewer&) = delete;
 
-  /// When start() has to be called; `never` while there is a thread.
+  /// When the caller has to call start(); `never` while there is a thread.
   Deadline start_by() const { return started() ? never : upkeep_.next_due(); }
-  /// Starts the thread if something is due, the clock was set or a connection was closed. Where
-  /// there can be none, that counts as a renewal that failed: start_by() says when to try again.
+  /// Starts the thread if a renewal is due, the clock was set or a connection was closed. If no
+  /// thread can be created, that counts as a failed renewal: start_by() says when to try again.
   void start();
-  /// Starts it to stay: nobody will look at start_by() for a while.
+  /// Starts the thread permanently, for a caller that will not check start_by() for a while.
   void start_to_stay();
 
-  /// Becomes readable when a hold is lost or its lease has run out.
+  /// Becomes readable when a hold is lost or its lease has expired.
   int lost_fd() const { return lost_.fd(); }
   bool lost() const { return lost_.raised(); }
-  /// Readable then, too, when safe_until() has become earlier, and when the thread has ended; until
-  /// the news are taken, also those of a thread that has ended before this was called. Else, while
-  /// there is no thread: when the clock was set or a connection was closed, so that start() has to
-  /// be called.
+  /// Readable after a loss, when safe_until() has become earlier, and when the thread has ended,
+  /// until take_news() is called; events before this call count, too. While there is no thread, it
+  /// is readable when the clock was set or a connection was closed, so that the caller has to call
+  /// start().
   int news_fd() const { return started() || news_.raised() ? news_.fd() : doubts_.get(); }
   void take_news() const { news_.clear(); }
-  /// Until then all holds are ours, whatever happens; `never` if none has a lease.
+  /// All holds are ours until then, whatever happens; `never` if none has a lease.
   Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }
   /// Whether every hold has been confirmed.
   bool confirmed() const { return confirmed_; }
-  /// Why a hold is lost, or why renewals fail at this moment.
+  /// Why a hold is lost, or why renewals fail at the moment.
   std::optional<Loss> loss() const;
-  /// The margins that have changed since the last call; there are news when there are any.
+  /// The margins that have changed since the last call; news_fd() is readable if there are any.
   std::vector<std::pair<LockKey, QuorumMargin>> take_margins();
-  /// Renews everything now rather than when due; returns once that has been tried, or `at_most` has
-  /// passed. For whoever is about to be stopped.
+  /// Renews everything now instead of when due; returns after the attempt, or after `at_most`. For
+  /// a caller that is about to be stopped.
   void renew_now(milliseconds at_most);
-  /// Ends the thread, breaking off a renewal under way, or a confirmation that takes long; the
-  /// store is the caller's again. Returns the holds with the leases last confirmed, and what is in
-  /// doubt about them.
+  /// Ends the thread and interrupts a renewal in progress, or a confirmation that takes long. After
+  /// it, the caller may use the store again. Returns the holds with the leases last confirmed, and
+  /// their unconfirmed time.
   std::vector<Held> stop();
 
  private:
@@ -181,19 +180,18 @@ class LeaseRenewer : private LeaseListener {
   std::optional<Loss> loss_;                                       ///< guarded by mutex_
   std::map<LockKey, std::size_t> margins_;                         ///< guarded by mutex_
   std::vector<std::pair<LockKey, QuorumMargin>> changed_margins_;  ///< guarded by mutex_
-  int hurries_ = 0;                   ///< guarded by mutex_: calls of renew_now not served yet
-  bool stays_;                        ///< written with mutex_ by whoever starts the thread
-  std::atomic<bool> resting_{false};  ///< the thread has done its work, and ends
-  LockKey first_key_;                 ///< for a loss that is of all holds
-  RenewalSchedule upkeep_;            ///< the thread's, while there is one
-  std::thread thread_;                ///< last: starts when all else is there
+  int hurries_ = 0;  ///< guarded by mutex_: pending calls of renew_now()
+  bool stays_;       ///< written with mutex_ held, by the caller that starts the thread
+  std::atomic<bool> resting_{false};  ///< the thread has nothing more to do, and ends
+  LockKey first_key_;                 ///< for a loss of all holds
+  RenewalSchedule upkeep_;            ///< only the thread uses it, while there is one
+  std::thread thread_;                ///< last: it starts when all other members exist
 };
 
-/// Where nobody says otherwise, what somebody has to end in before a lease of this ttl may end
-/// elsewhere.
+/// The default grace: the time that a command gets to stop before its lease may expire.
 milliseconds usual_grace(milliseconds ttl);
 
-/// `lost nightly: REASON`, for people.
+/// `lost nightly: REASON`, for users.
 std::string lost_text(const LockKey& key, const std::string& reason);
 
 }  // namespace dlock

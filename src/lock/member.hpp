@@ -9,84 +9,88 @@
 
 namespace dlock {
 
-/// The time that a server's wall clock showed at some moment between the two on this host's.
+/// The time on a server's wall clock at some moment between `sent` and `received` on this host.
 struct ClockReading {
   microseconds server{0};  ///< since the epoch
   Deadline sent{};
   Deadline received{};
 };
 
-/// The weight of a member's answers.
+/// How far a member's answers can be trusted.
 struct Standing {
-  /// Its answers count once this has passed: until then a lease may last that it has forgotten.
+  /// Its answers count after this time: until then a lease that it has forgotten may still be
+  /// valid.
   milliseconds quarantined_for{0};
-  /// Names the server's process: two members of the same name are one server. Empty where no
-  /// answer has come yet.
+  /// Names the server's process: two members with the same name are one server. It is empty before
+  /// the first answer.
   std::string process;
-  std::optional<ClockReading> clock{};  ///< the last one, if it has told any
+  std::optional<ClockReading> clock{};  ///< the last one, if the server has sent any
 };
 
-/// The part of a latch that one server has.
+/// One server's part of a latch.
 struct LatchPart {
   LatchState state;
-  std::vector<ArrivalId> arrived;  ///< those that were asked for, as they came to this server
+  std::vector<ArrivalId> arrived;  ///< the requested arrivals, in the order of this server
 };
 
-/// The latch that a member is to give up, for the majority has another of that name.
+/// A latch that a member must drop because the majority has another latch of that name.
 struct Displaced {
   std::string generation;
-  /// Its arrivals count for the new one: both were opened at the same time, for the same.
+  /// Its arrivals count for the new latch: both were opened at the same time for the same purpose.
   bool arrivals_stay = false;
 };
 
-/// One of several independent servers of which a majority decides: Store, FenceRegister and
-/// Latches, and what a majority needs beside. Its acquire() is for a client that uses it alone.
+/// One of several independent servers that decide by majority: a Store, FenceRegister and Latches
+/// with additional operations for a quorum. Its acquire() is for a client that uses only this
+/// server.
 ///
-/// renew(): where a hold's fence is smaller than the one that `terms` says it was granted with, and
-/// no larger one was given out since, hold and server take that over; the answer has the fence that
-/// the hold has then.
+/// renew(): if the hold's fence is smaller than the one that `terms` says it was granted with, and
+/// the server has given out no larger one since, the hold and the server adopt that fence. The
+/// answer has the hold's fence after this.
 class Member : public Store, public FenceRegister, public Latches {
  public:
-  /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
-  /// clock). A hold the token has already is answered with the fence it has.
+  /// Like acquire(), but a new owner's fence is max(last + 1, `proposal` limited to a minute from
+  /// the server's clock). If the token already has a hold, the answer has the fence of that hold.
   virtual Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
                       const CallOptions& call_options) = 0;
 
-  /// Records a hold that the majority keeps and this server has not: past the queue, but not
-  /// beside another owner: there it is the next. Its fence is `fence`, also where it has the hold,
-  /// and the server's last one at least that. Nothing if another is inside or the token was
-  /// released.
+  /// Records a hold that the majority has and this server lacks. It skips the queue; if another
+  /// owner holds the key here, it becomes the first waiter. The hold gets the fence `fence`, also
+  /// if it exists already, and the server's last fence becomes at least that. Returns nothing if
+  /// another owner holds the key or the token was released.
   virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                                       const CallOptions& call_options) = 0;
 
-  /// This process will not ask for the token here after all: its release need not fear that a
-  /// request comes after it, as that of a token does which another process asked for.
+  /// Tells the member that this process will not ask for the token here after all. The token's
+  /// release then need not guard against a late request, as it must if another process asked for
+  /// the token.
   virtual void note_dropped(const LockKey& key, const Token& token) = 0;
 
-  /// The holders of a key, before they are evicted: what else is stored of the key may be damaged.
+  /// The holders of a key that is about to be evicted. It reads nothing else, because the key's
+  /// other data may be damaged.
   virtual std::vector<Holder> look_at_holders(const LockKey& key,
                                               const CallOptions& call_options) = 0;
 
-  /// As evict(), in one request, of the holders that were seen here or at another member: it evicts
-  /// those with their fences, so that a repeated request evicts no later holder. Answers with
-  /// `seen` where the answer to a first copy was lost, which may have evicted them.
+  /// Like evict(), in one request, for holders that were seen here or at another member. It evicts
+  /// the holders with these fences, so that a repeated request evicts no later holder. Returns
+  /// `seen` if the answer to a first request was lost, because that may have evicted them.
   virtual std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen,
                                          const Who& by, const CallOptions& call_options) = 0;
 
-  /// As open_latch(), of a latch at which these are known to have arrived, in place of the one
-  /// that is `displaced`, if that is there; one of any other generation stays. Who listens to a
-  /// member is told of each arrival, for others may be known elsewhere.
+  /// Like open_latch(), for a latch at which these clients are known to have arrived. It replaces
+  /// the `displaced` latch, if that exists; a latch of any other generation stays. Listeners at a
+  /// member are notified of each arrival, because other arrivals may be known elsewhere.
   virtual LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
                                 const std::optional<Displaced>& displaced,
                                 const std::vector<ArrivalId>& arrived,
                                 const CallOptions& call_options) = 0;
 
-  /// As look_at_latch(), with those, or the first of those, that have arrived here after the first
-  /// `known`.
+  /// Like look_at_latch(), with the arrivals at this server after the first `known`, or the first
+  /// few of them.
   virtual std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
                                               const CallOptions& call_options) = 0;
 
-  /// As of the last answer.
+  /// The standing according to the last answer.
   virtual Standing standing() const = 0;
 };
 

@@ -8,32 +8,33 @@
 
 namespace dlock {
 
-/// Told by a waiter what becomes of its server.
+/// A waiter reports to it whether its server is reachable.
 class ServerListener {
  public:
   virtual ~ServerListener() = default;
-  virtual void server_lost(const std::string& why) = 0;  ///< while waiting
+  virtual void server_lost(const std::string& why) = 0;  ///< called during a wait
   virtual void server_back(milliseconds away) = 0;
 };
 
-/// The time for which a waiter's server does not answer: told when the second try fails, too, when
-/// a login is refused first, and when it ends, with growing pauses in between.
+/// A period in which a waiter's server does not answer. The listener is told when the second try
+/// fails, or at once if a login is refused, and when the outage ends. The pauses between retries
+/// grow.
 class Outage {
  public:
-  /// `reached`: whether the server has answered before. `wait_is_chosen`: whether the user has said
-  /// how long to wait, which covers a server that is not there yet.
+  /// `reached`: whether the server has answered before. `wait_is_chosen`: whether the user has set
+  /// the length of the wait, which then includes waiting for a server that is not started yet.
   Outage(ServerListener& listener, bool reached, bool wait_is_chosen)
       : listener_(listener), reached_(reached), wait_is_chosen_(wait_is_chosen) {}
 
   bool reached() const { return reached_; }
   bool lasts() const { return since_.has_value(); }
   /// Whether a waiter asks again after this error. Before its first answer a server may say "later"
-  /// (busy, loading, full); one that is unfit stays so. After it the server may refuse a login for
-  /// a while, as it does when its password is rotated.
+  /// (busy, loading, full), but an unsuitable server stays so. After its first answer the server
+  /// may refuse a login for a while, for example while its password is rotated.
   bool may_pass(const Error& why) const;
-  /// The server did not answer, for this reason: pauses, until `until` at most.
+  /// Notes that the server did not answer, and pauses, until `until` at most.
   void go_on(const Error& why, Deadline until, int cancel_fd);
-  /// It has answered.
+  /// Notes that the server has answered.
   void end();
 
  private:
@@ -43,15 +44,15 @@ class Outage {
   bool reached_;
   bool wait_is_chosen_;
   std::optional<Deadline> since_;
-  bool told_ = false;           ///< since then
-  bool login_refused_ = false;  ///< since then
+  bool told_ = false;           ///< during this outage
+  bool login_refused_ = false;  ///< during this outage
   Backoff pauses_ = usual;
 };
 
 /// The loop of every wait for a lock or a latch. `ask` asks the server, ends the outage when it has
-/// its answer, sleeps until it is time to ask again, and returns a value once the wait is over.
-/// `last_look` asks for the last time, at `wait_end`, for the last answer may be as old as the
-/// wait; it throws nothing. The loop returns nothing if `cancel_fd` became readable.
+/// the answer, sleeps until it is time to ask again, and returns a value when the wait is over.
+/// `last_look` asks once more at `wait_end`, because the last answer may be as old as the wait; it
+/// never throws. The loop returns nothing if `cancel_fd` became readable.
 template <typename Ask, typename Look>
 auto ask_until(Deadline wait_end, int cancel_fd, Outage& outage, const Ask& ask,
                const Look& last_look) -> std::optional<decltype(last_look())> {

@@ -10,8 +10,8 @@ namespace dlock {
 std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
                                                           ReleaseMode mode, Deadline until) {
   constexpr milliseconds pause{20};
-  // A connection that has died silently swallows the first request: most of the time is left for a
-  // second one, on a new connection.
+  // A connection that died silently swallows the first request, so most of the time is reserved for
+  // a second one, on a new connection.
   constexpr BootClock::duration longest_first_try = milliseconds(1000);
   constexpr milliseconds longest_turn{2000};
   const auto begun = BootClock::now();
@@ -21,11 +21,11 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
   while (true) {
     try {
       auto result = store.release(held.claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
-      // The request before has released it, unless somebody else did so before both.
+      // An earlier request of ours has released it, unless someone else did before.
       return asked_before && result.has_gone() ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
       const auto again = later(BootClock::now(), pause);
-      // A server that lets other clients write is well: its answer comes later.
+      // A server that is busy with other clients' writes is healthy and will answer later.
       const bool later_on = error.cause() == Cause::busy && was_granted;
       const bool may_pass = error.kind() == ErrorKind::unavailable ||
                             error.kind() == ErrorKind::host_refused ||
@@ -45,7 +45,7 @@ bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_mo
   for (const Held& each : held) {
     const auto end = release_until_answered(store, each, ReleaseMode::ignore_floor, until);
     const bool answered = std::holds_alternative<ReleaseResult>(end);
-    // An engine that is only far, or stood still for a moment, hears of all of them.
+    // An engine that has answered so far gets the full time for the next hold: it may just be slow.
     if (answered || all_answered) until = later(BootClock::now(), at_most);
     all_answered = all_answered && answered;
   }

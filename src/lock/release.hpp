@@ -7,15 +7,16 @@
 
 namespace dlock {
 
-/// Releases one hold, again and again until the engine answers or `until` has come; the answer, or
-/// why there was none. A hold that is gone counts as released if an earlier request may have done
-/// it. Called by `run`, and through release_all() where a command never began.
+/// Releases one hold, with retries until the engine answers or `until` has come. Returns the
+/// answer, or the reason why there was none. A hold that no longer exists counts as released if an
+/// earlier request may have released it. `run` calls it, also through release_all() if a command
+/// never started.
 std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
                                                           ReleaseMode mode, Deadline until);
 
-/// Releases whatever these claims hold or wait for, without their min-hold; repeats until answered,
-/// for `at_most` each as long as it answers, and once more after the first that it does not answer
-/// for. True if it answered for all.
+/// Releases everything that these claims hold or wait for, without min-hold. It retries each for
+/// `at_most` while the engine answers, and tries once more after the first one without an answer.
+/// True if the engine answered for all.
 bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_most);
 
 }  // namespace dlock

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view mark = "DLOCK_OWNER=";
 
-/// With hidepid, /proc shows a user nothing of others; process 1 always exists.
+/// With hidepid, /proc hides other users' processes, also process 1, which always exists.
 bool proc_shows_all() { return stat_of(1).has_value(); }
 
 struct Environment {
@@ -41,23 +41,22 @@ bool is_marked(std::string_view environment, const Owner& owner) {
   return false;
 }
 
-/// Looks at all of /proc for the work.
+/// Searches all of /proc for the processes of the work.
 class Search {
  public:
   explicit Search(const Work& work) : work_(work) { bystanders_.insert(getpid()); }
 
-  /// One look: the running processes that it met.
+  /// Looks once and returns the running processes that it found.
   std::vector<pid_t> look();
-  /// Whether a process that the last look had listed was not to be seen in time: it may have forked
-  /// before it ended.
+  /// Whether a listed process ended before the last look could read it: it may have forked before.
   bool missed_some() const { return missed_some_; }
 
  private:
   bool works(pid_t pid, const ProcessStat& stat);
 
   const Work& work_;
-  std::set<pid_t> bystanders_;  ///< no part of the work: not looked at again
-  std::set<pid_t> blank_;       ///< without an environment at the first look
+  std::set<pid_t> bystanders_;  ///< not part of the work: never read again
+  std::set<pid_t> blank_;       ///< had no environment at the first look
   bool missed_some_ = false;
 };
 
@@ -65,7 +64,7 @@ std::vector<pid_t> Search::look() {
   missed_some_ = false;
   std::vector<pid_t> running;
   const auto pids = numbers_in("/proc");
-  // The youngest first: on a busy host these vanish all the while.
+  // Youngest first: on a busy host these vanish quickly.
   for (auto pid = pids.rbegin(); pid != pids.rend(); ++pid) {
     if (bystanders_.contains(*pid)) continue;
     const auto stat = stat_of(*pid);
@@ -90,7 +89,7 @@ bool Search::works(pid_t pid, const ProcessStat& stat) {
   if (!environment.text.empty()) {
     return is_marked(environment.text, work_.owner) && command_name(pid) != keeper_name;
   }
-  // It may be about to execute a program, or to end.
+  // The process may be about to execute a program, or to end.
   if (blank_.erase(pid) == 0) {
     blank_.insert(pid);
     missed_some_ = true;
@@ -107,8 +106,8 @@ Life work_life(const Work& work) {
   if (work.leader.pid_space == 0 || work.leader.pid_space != own_process().pid_space) {
     return Life::unknown;
   }
-  // A process that forks and ends within a look hides its child, so only a look that met alive all
-  // that it had listed proves that there is none.
+  // A process that forks and ends during a look hides its child, so only a look that read every
+  // listed process alive proves that there is none.
   constexpr int most_looks = 20;
   Search search(work);
   for (int i = 0; i < most_looks; ++i) {

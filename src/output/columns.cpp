@@ -14,8 +14,8 @@ struct CodeRange {
   std::uint32_t last;
 };
 
-/// Two columns each: East Asian Width W or F of Unicode 14
-/// (https://www.unicode.org/reports/tr11/), with what lies unassigned between.
+/// Characters that take two columns: East Asian Width W or F of Unicode 14
+/// (https://www.unicode.org/reports/tr11/), and the unassigned code points between them.
 constexpr CodeRange wide_glyphs[] = {
     {0x1100, 0x115F},   {0x231A, 0x231B},   {0x2329, 0x232A},   {0x23E9, 0x23EC},
     {0x23F0, 0x23F0},   {0x23F3, 0x23F3},   {0x25FD, 0x25FE},   {0x2614, 0x2615},
@@ -40,8 +40,8 @@ constexpr CodeRange wide_glyphs[] = {
     {0x1F93C, 0x1F945}, {0x1F947, 0x1F9FF}, {0x1FA70, 0x1FAF6}, {0x20000, 0x3FFFD},
 };
 
-/// No column of their own: categories Mn, Me and Cf, and the Hangul vowels and finals that join a
-/// leading consonant.
+/// Characters without a column of their own: categories Mn, Me and Cf, and the Hangul vowels and
+/// final consonants that join a leading consonant.
 constexpr CodeRange zero_width_glyphs[] = {
     {0x300, 0x36F},     {0x483, 0x489},     {0x591, 0x5BD},     {0x5BF, 0x5BF},
     {0x5C1, 0x5C2},     {0x5C4, 0x5C5},     {0x5C7, 0x5C7},     {0x610, 0x61A},

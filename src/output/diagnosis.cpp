@@ -40,7 +40,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-/// `text` behind `indent` columns that are taken already, broken at blanks before the right edge.
+/// Breaks `text`, which starts after `indent` columns, at blanks before the right edge.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
   constexpr std::size_t least_room = 20;
   if (columns < indent + least_room) return text;

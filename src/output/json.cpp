@@ -57,7 +57,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// As JSON escapes it: outside of the basic plane by two surrogates.
+/// Appends the escape of JSON: two surrogates for a code point outside the basic plane.
 void append_json_escape(std::string& out, std::uint32_t code_point) {
   constexpr std::uint32_t first_above = 0x10000;
   char text[16];
@@ -71,8 +71,9 @@ void append_json_escape(std::string& out, std::uint32_t code_point) {
   out += text;
 }
 
-/// Text from others may be no UTF-8; JSON must be. And it may steer the terminal that shows it, by
-/// characters that JSON allows as they are: those are escaped, which leaves the value the same.
+/// The JSON as a line. Text from other clients may be invalid UTF-8, which JSON must not contain.
+/// It may also control the terminal, by characters that JSON allows unescaped: those are escaped,
+/// which does not change the value.
 std::string line(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string out;
@@ -106,7 +107,7 @@ void add_who(Json& json, const Who& who) {
 
 Json fence_json(Fence fence) { return fence == Fence{} ? Json(nullptr) : Json(fence.value); }
 
-/// Of another library's holder only what its value tells.
+/// The holder's value is all that is known of a lock of another library.
 Json foreign_json(const Holder& holder) {
   Json json;
   json["library"] = holder.library;

@@ -16,38 +16,38 @@ struct KindRow {
   Holder holder;
 };
 
-/// One row a lock, under a line of headings, in aligned columns; nothing at all for no rows.
+/// A heading line and one row for each lock, in aligned columns; empty if there are no rows.
 std::string kinds_text(const std::vector<KindRow>& rows, const Screen& screen);
 
-/// The same as `inspect --all-kinds --json` prints it: one object, one line.
+/// The same row as `inspect --all-kinds --json` prints it: one object on one line.
 std::string kind_json(const KindRow& row);
 
-/// One key as `inspect --json` prints it: one object, one line.
+/// One key as `inspect --json` prints it: one object on one line.
 std::string key_json(const KeyState& state);
 
-/// A key that was had, as `acquire --json` and --status-fd list it.
+/// An acquired key as `acquire --json` and --status-fd list it.
 struct LockFence {
   LockKey key;
   Fence fence;
 };
 
-/// What `acquire --json` prints.
+/// The output of `acquire --json`.
 std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks);
 
-/// What `renew --json` prints of a key; without `grant`: the token no longer holds it.
+/// The output of `renew --json` for a key; without `grant` the token no longer holds it.
 std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
                          const std::optional<Who>& evicted_by);
 
-/// What `release --json` prints of a key.
+/// The output of `release --json` for a key.
 std::string released_json(const LockKey& key, bool released, const std::optional<Who>& evicted_by);
 
-/// What `release --force --json` prints of a key.
+/// The output of `release --force --json` for a key.
 std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted);
 
-/// What `latch` prints with --json.
+/// The output of `latch --json`.
 std::string latch_json(const LockKey& key, const LatchState& state);
 
-/// What --status-fd gets when `run` ends.
+/// The result of `run`, which --status-fd gets at its end.
 struct RunStatus {
   std::string outcome;  ///< exited, signalled, lost, max-hold, not-acquired, not-started,
                         ///< interrupted or error

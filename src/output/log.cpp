@@ -17,11 +17,11 @@ namespace {
 
 constexpr milliseconds longest_wait_for_reader{1000};
 
-/// Those of syslog(3).
+/// The priorities of syslog(3).
 enum class Priority { error = 3, warning = 4, info = 6, debug = 7 };
 
 void write_line(Priority priority, const std::string& text) {
-  // Asked for before there is a second thread, and once: stderr stays what it is.
+  // This is determined once, before there is a second thread: stderr does not change.
   static const bool graded =
       is_journal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));  // NOLINT(concurrency-mt-unsafe)
   const Deadline give_up = later(BootClock::now(), longest_wait_for_reader);

@@ -8,15 +8,16 @@
 
 namespace dlock {
 
-/// Whether `fd` takes a line by `until`, at once unless given; where it does not (a full pipe that
-/// nobody reads, ^S), a process that holds a lock or watches a child says nothing rather than wait.
+/// Whether `fd` accepts a line by `until`; by default at once. A full pipe without a reader, or a
+/// terminal after ^S, does not. A process that holds a lock or watches a child drops the line then,
+/// instead of waiting.
 bool takes_a_line(int fd, Deadline until = {});
 
-/// Lines on stderr, each with "dlock: " in front and written at once. `text` is one line and
-/// already escaped. With -q there are errors and warnings alone. Where stderr is the journal's,
-/// each line begins with its priority, as sd-daemon(3) has it. What is not an error is left out
-/// where nobody reads stderr for a second: a lock may have been granted meanwhile. Many dlocks
-/// write to one log: an error or a notice names one of the `keys` or begins with all of them.
+/// Writes lines to stderr, each at once and with the prefix "dlock: ". `text` is one line and
+/// already escaped. With -q only errors and warnings are written. If stderr is the journal, each
+/// line begins with its priority (sd-daemon(3)). If nobody reads stderr for a second, lines other
+/// than errors are dropped, because a lock may have been granted meanwhile. Many dlocks write to
+/// one log, so an error or a notice contains one of the `keys` or begins with all of them.
 class Log {
  public:
   Log(bool quiet, bool verbose, const std::vector<LockKey>& keys = {});
@@ -35,13 +36,13 @@ class Log {
   std::vector<std::string> keys_;  ///< escaped
 };
 
-/// Whether `journal_stream`, the variable that systemd sets, names what `fd` is.
+/// Whether `journal_stream`, the variable that systemd sets, denotes the file of `fd`.
 bool is_journal(int fd, const char* journal_stream);
 
-/// Writes all of `text`; false, with errno, if that cannot be done.
+/// Writes all of `text`; false, with errno, if that fails.
 bool write_all(int fd, const std::string& text);
 
-/// A result, on stdout; throws Error{host_refused} if it cannot be written.
+/// Writes a result to stdout; throws Error{host_refused} if that fails.
 void print(const std::string& text);
 
 }  // namespace dlock

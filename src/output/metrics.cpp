@@ -29,7 +29,7 @@ constexpr const char last_success[] = "dlock_last_success_timestamp_seconds";
 constexpr const char last_fence[] = "dlock_last_fence";
 constexpr const char losses[] = "dlock_losses_total";
 
-/// Whether a terminal may be shown `text`, but for its tabs and line feeds.
+/// Whether `text` is safe on a terminal; tabs and line feeds are allowed.
 bool shows_as_it_is(std::string_view text) {
   while (!text.empty()) {
     const auto point = first_code_point(text);
@@ -41,7 +41,7 @@ bool shows_as_it_is(std::string_view text) {
   return true;
 }
 
-/// A label's value within its quotes.
+/// The value of a label, escaped for its quotes.
 std::string in_label(const std::string& key) {
   std::string out;
   for (const char c : shows_as_it_is(key) ? key : escaped(key)) {
@@ -63,7 +63,7 @@ std::string seconds(std::int64_t milli) {
 
 std::string seconds(milliseconds span) { return seconds(span.count()); }
 
-/// One metric: its samples stand together, after its two comments.
+/// One metric: two comment lines and then all its samples.
 class Metric {
  public:
   Metric(std::string& out, const char* name, const char* type, const char* help)
@@ -86,7 +86,7 @@ class Metric {
   bool begun_ = false;
 };
 
-/// The value of one sample of `text`, if it is a plain decimal number: the file may be anybody's.
+/// The value of one sample in `text`, if it is a plain decimal number: the file may be foreign.
 std::optional<std::string> sample_of(std::string_view text, const char* name,
                                      const std::string& labels) {
   const std::string start = std::string(name) + "{" + labels + "} ";
@@ -121,7 +121,7 @@ std::optional<Fence> granted(const RunStatus& status, const LockKey& key) {
   return std::nullopt;
 }
 
-/// Of the smallest limit inside: it decides which others may join.
+/// The kind of the smallest limit among the holders, which decides who else may acquire.
 const char* kind_of(const std::vector<Holder>& holders) {
   if (std::all_of(holders.begin(), holders.end(), [](const Holder& h) { return h.kept; })) {
     return "cooldown";
@@ -134,7 +134,7 @@ const char* kind_of(const std::vector<Holder>& holders) {
 
 using Labelled = std::map<std::string, const KeyState*>;
 
-/// A metric with at most one sample a key.
+/// A metric with at most one sample per key.
 void add_each(std::string& out, const Labelled& states, const char* name, const char* help,
               const std::function<std::optional<std::string>(const KeyState&)>& value) {
   Metric metric(out, name, "gauge", help);
@@ -241,7 +241,7 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
 }
 
 std::string inspect_metrics(const std::vector<KeyState>& states) {
-  // One sample a key, also where two keys of a foreign client look alike.
+  // Each key has one sample, even if two keys of foreign clients have the same label.
   Labelled labelled;
   for (const KeyState& state : states) labelled.emplace(key_label(state.key), &state);
   std::string out;
@@ -267,14 +267,14 @@ std::string inspect_metrics(const std::vector<KeyState>& states) {
 
 namespace {
 
-/// A file of ours is far below that; of another only the beginning is looked at.
+/// A file of ours is much smaller; of a foreign file only the beginning is read.
 constexpr std::size_t most_read = 1 << 20;
 constexpr mode_t for_all_to_read = 0644;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::host_refused, why); }
 [[noreturn]] void refuse_errno() { refuse(std::strerror(errno)); }
 
-/// A rename would put a file in the place of /dev/null, or of a link to it.
+/// Refuses other files, because the rename would replace /dev/null, or a link to it, by a file.
 void refuse_what_is_no_file(const std::string& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
@@ -295,8 +295,8 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// A file that takes another's place; what is left under its own name is removed. Nothing is forced
-/// to the disk: that takes longer than most jobs wait for their lock.
+/// Writes a new file, exchanges it with the old one, and removes the old one. It does not sync to
+/// disk, because that takes longer than most jobs wait for their lock.
 class Replacement {
  public:
   explicit Replacement(const std::string& path) : path_(path) {
@@ -316,7 +316,7 @@ class Replacement {
   }
 
   void take_place() {
-    // A rename over a file makes ext4 write the new one out first.
+    // A plain rename over a file makes ext4 write the new one to disk first.
     const bool exchanged =
         renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0;
     if (exchanged) return;

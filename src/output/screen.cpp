@@ -15,7 +15,7 @@ namespace dlock {
 namespace {
 
 std::string variable(const char* name) {
-  // Nothing in dlock changes its own environment.
+  // dlock never changes its own environment.
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
   return value == nullptr ? "" : value;
 }
@@ -85,11 +85,11 @@ bool in_foreground(int fd) { return tcgetpgrp(fd) == getpgrp(); }
 
 namespace {
 
-// ECMA-48 and, for the second screen, what xterm has added to it.
+// These sequences are ECMA-48 and, for the second screen, xterm.
 constexpr const char* second_screen = "\x1b[?1049h\x1b[?25l";
 constexpr const char* first_screen = "\x1b[?25h\x1b[?1049l";
 constexpr const char* to_the_top = "\x1b[H";
-/// Before the text: behind a line that fills the screen it would take the last character away.
+/// Sent before the text: after a line as wide as the screen it would erase the last character.
 constexpr const char* clear_line = "\x1b[K";
 constexpr const char* clear_below = "\x1b[J";
 
@@ -133,7 +133,7 @@ void LiveLine::wipe() {
   width_ = 0;
 }
 
-/// A terminal that has become narrower has broken the line.
+/// A terminal that was made narrower has wrapped the line.
 std::string LiveLine::wiping() const {
   const std::size_t lines_above = width_ == 0 ? 0 : (width_ - 1) / screen_at(fd_).columns;
   const std::string up = lines_above > 0 ? "\x1b[" + std::to_string(lines_above) + "A" : "";

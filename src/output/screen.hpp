@@ -4,40 +4,42 @@
 #include <string_view>
 namespace dlock {
 
-/// What part of a picture says, for those who see colours.
+/// The meaning of a part of the output, shown as a colour.
 enum class Tone { plain, title, faint, good, busy, bad };
 
-/// The reader of what is written to a descriptor. By default a file or a pipe, for which nothing is
-/// cut off: whoever looks for a name there has to find it.
+/// The properties of an output descriptor. The default is a file or a pipe, for which nothing is
+/// shortened, so that searches for a name find it.
 struct Screen {
   bool is_terminal = false;
-  /// A terminal that can do more than print lines, and tells whose job is in front: one that does
-  /// not control this process (setsid, su) never does, so what is drawn would never be seen there.
+  /// True for a terminal that can move the cursor and says which job is in the foreground. A
+  /// terminal that does not control this process (setsid, su) never says so, and drawings would
+  /// never appear there.
   bool moves_cursor = false;
   bool colours = false;
-  /// Where the locale of a terminal is not UTF-8, its letters are escaped too: a byte of one may be
-  /// a control character there.
+  /// If the locale of a terminal is not UTF-8, letters outside ASCII are escaped too, because their
+  /// bytes may be control characters there.
   bool utf8 = true;
   std::size_t columns = 80;
   std::size_t rows = 24;
 
-  /// Text of others as it may be shown here.
+  /// Text of other clients, escaped so that it is safe here.
   std::string shown(std::string_view text) const;
-  /// Cut to `most` columns, if this is a terminal.
+  /// The text, cut to `most` columns if this is a terminal.
   std::string fitted(std::string_view text, std::size_t most) const;
   std::string toned(const std::string& text, Tone tone) const;
 };
 
-/// By TERM, NO_COLOR (https://no-color.org) and the locale in the environment. A terminal that has
-/// no size is taken to have 80 columns and 24 rows.
+/// Determines the properties from TERM, NO_COLOR (https://no-color.org) and the locale in the
+/// environment. A terminal without a size counts as 80 columns and 24 rows.
 Screen screen_at(int fd);
 
-/// Whether this process's job is in front on the terminal `fd`: others must not draw there.
+/// Whether this process's job is in the foreground of the terminal `fd`: others must not draw
+/// there.
 bool in_foreground(int fd);
 
-/// What is drawn again and again in the same place of a terminal: on its second screen, as an
-/// editor does, for there a new size leaves nothing behind. Draws only while its job is in front.
-/// The end of it gives the first screen back.
+/// A drawing that is renewed in the same place of a terminal. It uses the second screen, as an
+/// editor does, because a change of the size leaves nothing behind there. It draws only while its
+/// job is in the foreground. Its destructor restores the first screen.
 class Picture {
  public:
   explicit Picture(int fd) : fd_(fd) {}
@@ -45,10 +47,11 @@ class Picture {
   Picture& operator=(const Picture&) = delete;
   ~Picture() { leave(); }
 
-  /// The text that draws `lines` in place of the lines before; each is as wide as `screen` at most.
-  /// Lines below the screen are cut. Empty while the job is not in front.
+  /// The text that draws `lines` over the previous lines; each is at most as wide as `screen`.
+  /// Lines below the screen are cut off. Empty while the job is not in the foreground.
   std::string drawing(const std::string& lines, const Screen& screen);
-  /// Until the next drawing. A terminal that takes nothing (^S) is left as it is.
+  /// Restores the first screen until the next drawing. A terminal that accepts nothing (^S) stays
+  /// as it is.
   void leave();
   bool drawn() const { return drawn_; }
 
@@ -57,8 +60,8 @@ class Picture {
   bool drawn_ = false;
 };
 
-/// One line on a terminal that comes and goes, below what was written before, of which nothing
-/// stays. Draws only while its job is in front.
+/// One temporary line on a terminal, below the earlier output. It is wiped at the end, and drawn
+/// only while its job is in the foreground.
 class LiveLine {
  public:
   explicit LiveLine(int fd) : fd_(fd) {}
@@ -66,11 +69,10 @@ class LiveLine {
   LiveLine& operator=(const LiveLine&) = delete;
   ~LiveLine() { wipe(); }
 
-  /// Columns it leaves free: what the terminal says of ^C stands behind it, and must not begin a
-  /// line of its own.
+  /// How many columns stay free: the terminal's echo of ^C follows the line, and must not wrap.
   static constexpr std::size_t margin = 3;
 
-  /// `text` is escaped; cut to what fits.
+  /// Draws the escaped `text`, cut to fit.
   void draw(const std::string& text);
   void wipe();
 
@@ -78,7 +80,7 @@ class LiveLine {
   std::string wiping() const;
 
   int fd_;
-  std::size_t width_ = 0;  ///< of what stands there now
+  std::size_t width_ = 0;  ///< the width of the line that is drawn now
 };
 
 }  // namespace dlock

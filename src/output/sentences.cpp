@@ -51,7 +51,7 @@ std::string short_who(const Who& who, const Screen& screen) {
   return screen.shown(who.user) + "@" + host.substr(0, host.find('.'));
 }
 
-/// As much of who it is as `room` columns have.
+/// The longest form of the process's identity that fits into `room` columns.
 std::string who_within(const Who& who, std::size_t room, const Screen& screen) {
   const std::string place = screen.shown(who.user) + "@" + screen.shown(who.host);
   const std::string process = place + " pid " + std::to_string(who.pid);
@@ -68,7 +68,7 @@ std::string waiting_since(milliseconds waited) {
   return counts ? "waiting " + human_duration(waited) + " for " : "waiting for ";
 }
 
-/// For a narrow screen: what has no room is taken off the names, and none of the facts.
+/// The text for a narrow screen: names are shortened to fit, but no fact is left out.
 std::string short_waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                                const Screen& screen) {
   constexpr std::size_t least_of_a_name = 8;
@@ -169,7 +169,7 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
   const std::string place = refusal.unordered ? ""
                                               : ", place " + std::to_string(refusal.ahead + 1) +
                                                     " of " + std::to_string(waiting);
-  // A label may be long, and says least.
+  // Leave out the labels first: a label may be long, and says least.
   Refusal unlabelled = refusal;
   std::string labels;
   for (Holder& holder : unlabelled.held_by) {

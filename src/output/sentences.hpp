@@ -8,44 +8,45 @@
 
 namespace dlock {
 
-/// Sentences for people, on one line, escaped, without "dlock: " in front.
+/// Sentences for users: each on one line, escaped, and without the prefix "dlock: ".
 
-/// `backup.sh`, or `dlock: backup.sh, pid 4243` where that is another process than `who.pid`; the
-/// command as it is `shown`.
+/// `backup.sh`, or `dlock: backup.sh, pid 4243` if the command is another process than `who.pid`.
+/// `shown` is the escaped command.
 std::string command_text(const Who& who, const std::string& shown);
 
-/// `deploy@web1 pid 4242 (backup.sh)`, with `[label]` behind it if there is one.
+/// `deploy@web1 pid 4242 (backup.sh)`, followed by `[label]` if there is one.
 std::string who_text(const Who& who);
 
 /// `nightly is held by deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s left, 2 waiting`.
 std::string refusal_text(const LockKey& key, const Refusal& refusal);
 
-/// `, fence 12`; empty where there is none.
+/// `, fence 12`; empty without a fence.
 std::string fence_text(Fence fence);
 
-/// For who begins to wait where there is no queue; empty where there is one.
+/// A remark for a client that begins to wait without a queue; empty if there is a queue.
 std::string order_text(const Refusal& refusal);
 
 /// `a client of redis-py on web1`, for a holder in the layout of another library.
 std::string client_text(const Holder& holder);
 
 /// `waiting 12s for nightly, place 2 of 3: deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s
-/// left [label]`, for one line of `screen`: of a long key there is only the beginning. Where that
-/// is too narrow: `waiting 12s for nightly, 2/3; held 1m01s, lease 24s: deploy@web1`.
+/// left [label]`, for one line of `screen`: a long key is shortened. If the line is too narrow for
+/// this: `waiting 12s for nightly, 2/3; held 1m01s, lease 24s: deploy@web1`.
 std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                          const Screen& screen);
 
-/// The same while the server does not answer.
+/// The line for a wait in which the server does not answer.
 std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const Screen& screen);
 
-/// `nightly is not held by this token: …`, for who renews or releases.
+/// `nightly is not held by this token: …`, for a client that renews or releases.
 std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by);
 
 /// `2 of 4 have arrived`, and `build: 2 of 4 have arrived`.
 std::string arrivals_text(const LatchState& state);
 std::string latch_text(const LockKey& key, const LatchState& state);
 
-/// For who goes on `doing` something while its server does not answer, and when it answers again.
+/// Sentences for a client that continues `doing` something while its server does not answer, and
+/// when it answers again.
 std::string server_lost_text(const std::string& why, const std::string& doing);
 std::string server_back_text(milliseconds away, const std::string& doing);
 

@@ -12,17 +12,17 @@
 namespace dlock {
 namespace {
 
-/// A part of a picture, escaped, that stays on one line.
+/// A part of the output, escaped, that is never broken over two lines.
 struct Cell {
   std::string text;
   Tone tone = Tone::plain;
   std::size_t width() const { return display_width(text); }
 };
 
-/// Cells one behind the other, broken between them where the screen ends.
+/// A sequence of cells, with line breaks between cells at the right edge of the screen.
 class Flow {
  public:
-  /// At which columns the first line begins, and the others.
+  /// The first line begins at column `first`, the others at column `below`.
   Flow(const Screen& screen, std::size_t first, std::size_t below)
       : screen_(screen), below_(below), text_(first, ' '), used_(first) {}
 
@@ -36,7 +36,7 @@ class Flow {
     used_ += glue.size() + display_width(fitted);
     fresh_ = comma_ = false;
   }
-  /// Blanks up to `column`.
+  /// Appends blanks up to `column`.
   void align(std::size_t column) {
     if (column <= used_) return;
     text_.append(column - used_, ' ');
@@ -59,11 +59,11 @@ class Flow {
   std::size_t below_;
   std::string text_;
   std::size_t used_;
-  bool fresh_ = true;  ///< nothing stands on this line yet
+  bool fresh_ = true;  ///< nothing is on this line yet
   bool comma_ = false;
 };
 
-/// A holder or a waiter: what stands in columns, and what else there is to say.
+/// A holder or a waiter: the cells in columns, and the further facts.
 struct Entry {
   std::vector<Cell> head;
   std::vector<Cell> facts;
@@ -120,7 +120,7 @@ std::string place_text(const Who& who, const Screen& screen) {
   return screen.shown(who.user) + "@" + screen.shown(who.host);
 }
 
-/// How a holder stands with several servers: red where no more of them may fail.
+/// On how many of several servers a holder has its hold: red if no more of them may fail.
 Cell servers_cell(const Holder& holder, const std::string& before, const std::string& behind) {
   const auto needed = votes_needed(static_cast<std::size_t>(holder.servers), holder.limit);
   const bool at_the_edge = static_cast<std::size_t>(holder.held_on) <= needed;
@@ -137,7 +137,7 @@ std::vector<Cell> head_of(Cell role, const Who& who, const std::string& age, con
           {"for " + age}};
 }
 
-/// One in the layout of another library, of which no more is known than its value tells.
+/// A holder with the layout of another library: only the content of its value is known.
 Entry foreign_entry(const Holder& holder, const Screen& screen) {
   Entry entry{{{"held by", Tone::busy}, {"a client of " + holder.library}}, {}};
   auto& facts = entry.facts;
@@ -189,8 +189,8 @@ std::string latch_line(const LatchState& latch, const Screen& screen) {
 /// A column of the overview.
 struct Column {
   const char* heading;
-  std::size_t least;  ///< it may be cut to so much; 0: never
-  int goes;           ///< which is left out first where there is no room; 0: never
+  std::size_t least;  ///< the column may be cut to this width; 0: never
+  int goes;           ///< the order in which columns are left out if there is no room; 0: never
 };
 
 constexpr Column overview_columns[] = {{"KEY", 8, 0},     {"HOLDER", 8, 0},  {"PID", 0, 1},
@@ -239,10 +239,10 @@ Row row_of(const KeyState& state, const Screen& screen) {
           latch};
 }
 
-/// How wide each column is; nothing for those left out.
+/// The width of each column; nothing for columns that are left out.
 class Widths {
  public:
-  /// `left_out`: headings of columns in which nothing stands.
+  /// `left_out`: the headings of empty columns.
   Widths(const std::vector<Row>& rows, const std::set<std::string>& left_out) {
     for (std::size_t i = 0; i < column_count; ++i) {
       if (left_out.count(overview_columns[i].heading) > 0) {
@@ -270,7 +270,7 @@ class Widths {
     return overview_columns[i].least == 0 ? width : std::min(width, overview_columns[i].least);
   }
 
-  /// Of all columns that are left, each as wide as `width` says.
+  /// The total width of the remaining columns, each as wide as `width` says.
   template <typename Width>
   std::size_t total(const Width& width) const {
     std::size_t sum = 0;
@@ -310,7 +310,7 @@ std::string row_text(const Row& row, const Widths& widths, const Screen& screen)
   std::size_t column = 0;
   for (std::size_t i = 0; i < row.size(); ++i) {
     if (!widths[i]) continue;
-    // Too narrow even for what is never left out.
+    // The screen is too narrow even for the columns that are never left out.
     if (screen.is_terminal && column >= screen.columns) break;
     const std::size_t room = screen.columns - std::min(column, screen.columns);
     text.append(column - used, ' ');

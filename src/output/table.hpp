@@ -8,13 +8,13 @@
 
 namespace dlock {
 
-/// The latch of one key, the holders of its lock, and below them the queue, in aligned columns;
-/// what does not fit beside stands below, and everything fits the screen. `free` where there is
-/// neither, and who held it last.
+/// The latch of one key, the holders of its lock, and the queue below them, in aligned columns.
+/// Cells that do not fit go to the next line, so that everything fits the screen. A free key shows
+/// `free` and its last holder.
 std::string key_text(const KeyState& state, const Screen& screen);
 
-/// One row a key, under a line of headings, in aligned columns; nothing at all for no keys. On a
-/// terminal too narrow for it the longest cells are cut, and the columns missed least left out.
+/// A heading line and one row for each key, in aligned columns; empty if there are no keys. If the
+/// terminal is too narrow, the longest cells are cut, and the least important columns left out.
 std::string overview_text(const std::vector<KeyState>& states, const Screen& screen);
 
 }  // namespace dlock

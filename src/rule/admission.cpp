@@ -6,19 +6,19 @@
 namespace dlock {
 namespace {
 
-/// How many waiters one request looks at, so that no request takes for ever.
+/// How many waiters one request processes at most, to bound its time.
 constexpr int queue_budget = 500;
-/// A head that has not asked for that long is taken for dead, whatever its mailbox says.
+/// A first waiter that has not asked for this long counts as dead, whatever its FIFO says.
 constexpr std::chrono::seconds longest_head_silence{75};
-/// A queue in which nobody has asked for that long is gone.
+/// A queue in which no waiter has asked for this long is dropped.
 constexpr std::chrono::seconds queue_life{120};
-/// Where the last grant that nobody confirmed has ended so lately, the next waiters may be stopped,
-/// too: they get a shorter one each.
+/// If an unconfirmed grant expired this recently, the next waiters may be stopped, too: each of
+/// them gets a shorter provisional lease.
 constexpr std::chrono::seconds lapse_memory{30};
 constexpr milliseconds doubted_lease{1000};
-/// So much later than what blocks ends a waiter may have been told to ask.
+/// A waiter that asks at most this long after the obstacle has ended needs no message.
 constexpr milliseconds told_slack{1000};
-/// A refused client asks again after that where no hold with an end blocks it.
+/// A refused client asks again after this time if no hold with an end blocks it.
 constexpr milliseconds ask_again_anyway{1000};
 
 microseconds end_of(const HoldEntry& hold) { return hold.at + hold.lease; }
@@ -75,7 +75,7 @@ TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit
       outer = &hold;
     }
   }
-  // No owner works in a kept hold any more: it keeps out newcomers only.
+  // No owner uses a hold in cooldown any more: it keeps out only new owners.
   const auto inside = static_cast<std::int64_t>(owners.size());
   const std::int64_t with_newcomer = inside + kept + 1;
   using Kind = Verdict::Kind;
@@ -133,8 +133,8 @@ void TableTransaction::unqueue(const Token& token) {
   if (place != table_.queue.end()) table_.queue.erase(place);
 }
 
-/// A client that brings a ticket was in the queue before; with the same ticket the same owner has
-/// come again, under another token.
+/// A client with a ticket was queued before. If it has the ticket of the newest claim and the same
+/// owner, it has come again with another token and is not superseded.
 bool TableTransaction::is_superseded(std::optional<Ticket> ticket, const Owner& owner) const {
   if (!table_.latest || !ticket || table_.latest->token == self_) return false;
   if (*ticket != table_.latest->ticket) return *ticket < table_.latest->ticket;
@@ -173,7 +173,8 @@ void TableTransaction::let_in() {
     }
     const Verdict verdict = rule(head.owner, head.limit);
     if (verdict.kind == Verdict::Kind::upgrade) {
-      // Its owner holds in another mode by now: it is told to ask at once, and is refused.
+      // The owner now holds the key in another mode: the waiter is told to ask at once, and is
+      // refused.
       if (!own) wakes_.wake(head, NextMessage{milliseconds(0)});
       table_.queue.pop_front();
       continue;
@@ -194,9 +195,9 @@ void TableTransaction::let_in() {
   }
 }
 
-/// The first waiters sleep until what blocks them ends, so they are told if it ends sooner. A
-/// hand-over changes who is first: a waiter that has come to the front may know a later end than
-/// those that were told before it. Waiters that will ask early enough get no message.
+/// The first waiters sleep until the obstacle ends, so they are told if it ends sooner. A hand-over
+/// changes who is first: a waiter that comes to the front may know a later end than those that were
+/// told before it. Waiters that will ask early enough get no message.
 void TableTransaction::tell_next() {
   const auto earliest = earliest_end();
   if (!earliest) return;

@@ -5,35 +5,36 @@
 #include "rule/lock_table.hpp"
 namespace dlock {
 
-/// One request at work on a table: what every kind of request does before and after its own step.
+/// One request on a table, with the steps that every kind of request does before and after its own.
 class TableTransaction {
  public:
-  /// `self`: who asks, and is answered instead of woken.
+  /// `self`: the token of the asking client, which gets an answer instead of a wake-up.
   TableTransaction(LockTable& table, Now now, WaiterNotifier& wakes, Token self);
 
   struct Verdict {
     enum class Kind { enters, fits, upgrade, full } kind;
-    const HoldEntry* inside = nullptr;  ///< with `enters`: a hold of the owner re-entered
+    const HoldEntry* inside = nullptr;  ///< with `enters`: the hold that is re-entered
     bool lets_in() const { return kind == Kind::enters || kind == Kind::fits; }
   };
   Verdict rule(const Owner& owner, Limit limit) const;
 
-  /// The fence of a hold by this verdict: that of the hold it re-enters, or the next one.
+  /// The fence of a hold by this verdict: the fence of the hold it re-enters, or the next one.
   Fence fence_for(const Verdict& verdict) const;
-  /// The lease of a grant that its waiter has not confirmed.
+  /// The lease of a grant that its waiter has not confirmed yet.
   milliseconds provisional_lease() const;
-  /// Records a hold for `asker`, who leaves the queue.
+  /// Records a hold for `asker` and removes it from the queue.
   void admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag, milliseconds lease,
              Fence fence);
   /// Renews and confirms a hold.
   void confirm(HoldEntry& own, milliseconds lease) const;
   void join(WaiterEntry asker, std::optional<Ticket> ticket);
   void unqueue(const Token& token);
-  /// Whether a newer claim with `latest` than the one that asks, of this owner, is known.
+  /// Whether the asking claim, which has this owner, is older than the newest known claim with
+  /// `latest`.
   bool is_superseded(std::optional<Ticket> ticket, const Owner& owner) const;
-  /// Where a claim with `latest` stands that brings this ticket, or none.
+  /// The ticket of a new claim with `latest`: the one that it brings, or one after the newest.
   Ticket newest_ticket(std::optional<Ticket> ticket) const;
-  /// `newer` is the newest. The one before it leaves the queue, and asks why.
+  /// Records `newer` as the newest claim. The previous one leaves the queue and is told to ask.
   void supersede(const WaiterEntry& newer, Ticket ticket);
   void let_in();
   void tell_next();
@@ -59,7 +60,7 @@ class TableTransaction {
   int budget_;
   bool more_ = false;
   bool handed_over_ = false;
-  bool has_lapsed_ = false;  ///< a grant that its waiter did not confirm
+  bool has_lapsed_ = false;  ///< a waiter has let its grant expire unconfirmed
 };
 
 }  // namespace dlock

@@ -67,7 +67,7 @@ std::deque<WaiterEntry>::iterator LockTable::find_waiter(const Token& token) {
 
 std::vector<HoldEntry> LockTable::live_holds(Now now) const {
   std::vector<HoldEntry> live;
-  // A copy is expired as a request would do it, so that a floor outlives its lease here too.
+  // Expire the holds of a copy as a request does, so that min-hold outlasts the lease here too.
   LockTable copy{holds, {}, last_fence, {}, last_ask};
   for (std::size_t i = 0; i < copy.holds.size();) {
     HoldEntry& hold = copy.holds[i];
@@ -127,7 +127,7 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   }
   op.tell_next();
   if (const HoldEntry* own = find_hold(claim.token)) return finish(Granted{own->fence, own->lease});
-  // Its owner may have been granted the key in another mode by this very request.
+  // This request may have granted the key to its owner in another mode.
   const bool waits = find_waiter(claim.token) != queue.end();
   const bool is_upgrade = !waits && op.rule(claim.owner, claim.limit).kind == Kind::upgrade;
   return finish(op.refused(is_upgrade ? Refusal::Reason::upgrade : Refusal::Reason::held));

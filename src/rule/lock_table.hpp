@@ -14,49 +14,48 @@
 #include "lock/store.hpp"
 namespace dlock {
 
-/// A moment, as the rules see it: one clock for leases and the queue, one that fences must not fall
-/// behind. Both count from wherever they like.
+/// The time, as the rules see it: one clock for leases and the queue, and one that fences must not
+/// fall behind. Both may start anywhere.
 struct Now {
   microseconds lease_clock{0};
   microseconds wall{0};
-  /// A new fence is at least that, and the wall clock means nothing for it: the place counts.
+  /// A new fence is at least this, instead of at least the wall clock: the engine counts fences.
   std::optional<Fence> fence_floor{};
 };
 
-/// The process behind an entry, as its engine finds it again. The rules carry it about and never
-/// look into it.
+/// The process of an entry, as its engine finds it again. The rules copy it but never use it.
 struct HolderIdentity {
   bool by_process = false;  ///< Liveness::process
   ProcessId process;
-  ProcessId command;    ///< on local: the leader of its process group; pid 0: none yet
-  std::string mailbox;  ///< where it listens, in the engine's words; empty: nowhere
+  ProcessId command;    ///< on local: the leader of its process group; pid 0: not started yet
+  std::string mailbox;  ///< where it listens, in the engine's format; empty: it does not listen
   bool operator==(const HolderIdentity&) const = default;
 };
 
 enum class Flag {
   held,
-  provisional,  ///< handed over; until the first renewal its lease is short
-  kept,         ///< the work is over, the floor is not
+  provisional,  ///< handed over; its lease is short until the first renewal
+  kept,         ///< in cooldown: the work has ended, but the min-hold has not
   tombstone,    ///< this token must never be granted (again)
 };
 
 struct HoldEntry {
   Token token;
-  Owner owner;  ///< `-` for a kept one
+  Owner owner;  ///< `-` in cooldown
   Flag flag = Flag::held;
-  microseconds at{0};     ///< granted or renewed
-  microseconds since{0};  ///< granted
-  milliseconds lease{0};  ///< from `at`
+  microseconds at{0};     ///< when it was last granted or renewed
+  microseconds since{0};  ///< when it was granted
+  milliseconds lease{0};  ///< counts from `at`
   milliseconds ttl{0};
-  milliseconds floor{0};  ///< from `since`
+  milliseconds floor{0};  ///< the min-hold, counts from `since`
   Limit limit;
   Fence fence;
   Who who;
   HolderIdentity backing;
   bool operator==(const HoldEntry&) const = default;
-  /// Whether its owner is inside: may work, and be re-entered.
+  /// Whether its owner holds the key, and may re-enter it.
   bool inside() const { return flag == Flag::held || flag == Flag::provisional; }
-  /// Whether others see it.
+  /// Whether others see this hold.
   bool counts() const { return flag != Flag::tombstone; }
 };
 
@@ -66,7 +65,7 @@ struct WaiterEntry {
   Ticket ticket;
   microseconds seen{0};
   microseconds told{
-      0};  ///< when it will ask of itself, having been told; 0: not told since it asked
+      0};  ///< when the waiter will ask by itself, as it was told; 0: not told since it last asked
   milliseconds ttl{0};
   milliseconds floor{0};
   Limit limit;
@@ -83,30 +82,31 @@ struct GrantMessage {
   bool operator==(const GrantMessage&) const = default;
 };
 struct NextMessage {
-  milliseconds in{0};  ///< what blocks ends that soon
+  milliseconds in{0};  ///< the obstacle ends after this time
   bool operator==(const NextMessage&) const = default;
 };
 using Message = std::variant<GrantMessage, NextMessage>;
 
-/// The way to the waiters.
+/// Notifies the waiters of an engine.
 class WaiterNotifier {
  public:
   virtual ~WaiterNotifier() = default;
-  /// Tells one waiter; false if nobody listens there any more: then it leaves the queue.
+  /// Sends a message to one waiter; false if its process no longer listens: it then leaves the
+  /// queue.
   virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
-  /// How many of the first are to know when what blocks ends, and how many are told where one of
-  /// them does not.
+  /// How many of the first waiters must know when the obstacle ends, and how many are told if one
+  /// of them does not know.
   struct WakeWindow {
-    std::size_t know = 3;  ///< one alone might be about to die unseen
-    std::size_t told = 8;  ///< then most hand-overs wake nobody but who gets the lock
+    std::size_t know = 3;  ///< a single one might die unnoticed
+    std::size_t told = 8;  ///< enough that most hand-overs wake only the waiter that gets the lock
   };
   virtual WakeWindow first_few() const { return {}; }
-  /// How long a waiter that was granted by a message may take to confirm. Where its command may run
-  /// by then, it is to outlive a hiccup of some seconds.
+  /// How long a waiter may take to confirm a grant by message. If its command may already run
+  /// before that, this must outlast a hiccup of some seconds.
   virtual milliseconds provisional_lease() const { return milliseconds(6000); }
 };
 
-/// The newest that asked with Claim::latest.
+/// The newest claim that asked with Claim::latest.
 struct LatestClaim {
   Ticket ticket;
   Token token;
@@ -121,7 +121,7 @@ struct Granted {
   bool operator==(const Granted&) const = default;
 };
 
-/// As Refusal, with the holds that block as they are stored; of `superseded` the newer claim.
+/// Like Refusal, with the blocking holds as they are stored; for `superseded`, the newer claim.
 struct Refused {
   Refusal::Reason why = Refusal::Reason::held;
   std::vector<HoldEntry> holds;
@@ -132,84 +132,84 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-/// An answer, and whether the work for the queue was cut short: then admit_waiters() goes on with
-/// it.
+/// An answer, and whether the work on the queue was cut short: admit_waiters() then continues it.
 template <typename T>
 struct Outcome {
   T answer;
   bool more = false;
 };
 
-/// One key: the rules of the protocol over a plain value. No clock, file or process is in here.
+/// One key: the rules of the protocol on a plain value, without a clock, file or process.
 /// src/redis/lock states the same rules in Lua and adds what only a server needs; tests compare the
-/// two by way of tests/reference.
+/// two through tests/reference.
 struct LockTable {
   std::vector<HoldEntry> holds;
-  std::deque<WaiterEntry> queue;        ///< by ticket, then token
+  std::deque<WaiterEntry> queue;        ///< ordered by ticket, then token
   Fence last_fence;                     ///< 0: none yet
-  std::optional<LastGrant> last;        ///< who was granted it
-  microseconds last_ask{0};             ///< when somebody in the queue last showed itself
-  std::optional<LatestClaim> latest{};  ///< remembered as long as the queue
+  std::optional<LastGrant> last;        ///< the last grant to a new owner
+  microseconds last_ask{0};             ///< when a waiter of the queue last asked
+  std::optional<LatestClaim> latest{};  ///< remembered as long as the queue exists
   bool operator==(const LockTable&) const = default;
 
-  /// A new owner's fence is max(last + 1, the wall clock or Now::fence_floor).
+  /// Asks for a claim. A new owner's fence is max(last + 1, the wall clock or Now::fence_floor).
   Outcome<std::variant<Granted, Refused>> acquire(const Claim& claim, const Ask& ask,
                                                   const HolderIdentity& backing, Now now,
                                                   WaiterNotifier& wakes);
-  /// Renews and confirms a hold, by its own TTL if none is given; answers its lease.
+  /// Renews and confirms a hold, with its own TTL if none is given; returns its lease.
   Outcome<std::optional<milliseconds>> renew(const Token& token, std::optional<milliseconds> ttl,
                                              Now now, WaiterNotifier& wakes);
   Outcome<Released> release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes);
-  /// Everybody, or the holds with this fence; answers those thrown out.
-  /// They learn from evicted_by() who `by` is.
+  /// Evicts all holds, or those with this fence, and returns them. Their holders learn from
+  /// evicted_by() who `by` is.
   Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, const Who& by, Now now,
                                         WaiterNotifier& wakes);
-  /// The evictor of the hold of this token, where it is known; its label is the reason.
+  /// The client that evicted the hold of this token, if known; its label is the reason.
   std::optional<Who> evicted_by(const Token& token) const;
-  /// Expires what has ended and lets the queue in, as every request does on its way; true if more
-  /// work for the queue is left.
+  /// Expires old holds and grants the lock to waiters, as every request does; true if work on the
+  /// queue is left.
   bool admit_waiters(Now now, WaiterNotifier& wakes);
 
-  /// The holds that count at `now`, tombstones and expired ones left out.
+  /// The holds that count at `now`, without tombstones and expired ones.
   std::vector<HoldEntry> live_holds(Now now) const;
 
   HoldEntry* find_hold(const Token& token);
   std::deque<WaiterEntry>::iterator find_waiter(const Token& token);
 };
 
-/// The entry of a claim that asks now.
+/// The queue entry of a claim that asks now.
 WaiterEntry waiter_of(const Claim& claim, const HolderIdentity& backing, microseconds now);
 
-/// The trace of a token that is not granted again while `lease` lasts.
+/// The entry that prevents another grant of a token while `lease` lasts.
 HoldEntry tombstone(const Token& token, milliseconds lease, microseconds now);
 
-/// Ends a hold that is released: it becomes kept if its floor is not over, or else is removed. True
-/// if it was removed.
+/// Ends a released hold: it goes into cooldown if its min-hold has not passed, otherwise it is
+/// removed. True if it was removed.
 bool end_hold(LockTable& table, HoldEntry& hold, microseconds now);
 
-/// The same for a hold whose lease has ended, or whose process: a waiter that has not confirmed its
-/// grant has done no work, so that this ends without a floor.
+/// Ends a hold whose lease has expired or whose process has ended. A waiter that has not confirmed
+/// its grant has done no work, so min-hold does not apply to it.
 bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now);
 
-/// The rest of an entry's lease; an `at` in the future (the clock went back) counts as `now`.
+/// The remaining time of an entry's lease; an `at` in the future (the clock went back) counts as
+/// `now`.
 microseconds left_of(const HoldEntry& hold, microseconds now);
 
-/// A stored hold as others see it at `now`: with its lease, and with the process ID of its command
-/// as the holder stored it.
+/// A stored hold as others see it at `now`: with its lease, and with the command's process ID as
+/// the holder stored it.
 Hold hold_from(const HoldEntry& entry, const Now& now);
 
-/// The owners of holds that all live by their leases.
+/// The owners of holds that all live by leases.
 std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const Now& now);
 
 /// A stored waiter at `position` in the queue, as others see it at `now`.
 Waiter waiter_from(const WaiterEntry& entry, std::size_t position, const Now& now);
 
-/// The last grant of a key that is free, which every engine shows for a week: as long as Redis
-/// keeps the entry of a fence.
+/// The last grant of a free key. Every engine shows it for a week, as long as Redis keeps the entry
+/// of a fence.
 std::optional<LastGrant> recent_grant(const LockTable& table, const Now& now);
 
-/// The rule's refusal as a client sees it. `holders` are the owners of its holds, of which it names
-/// the first few.
+/// The rule's refusal in the form for clients. `holders` are the owners of its holds, and the
+/// refusal names the first few.
 Refusal refusal_from(const Refused& refused, std::vector<Holder> holders);
 
 }  // namespace dlock

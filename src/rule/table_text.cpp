@@ -18,10 +18,10 @@ constexpr std::string_view last_line = "end";
 constexpr std::string_view flags = "hpkt";  // in the order of Flag
 constexpr std::string_view empty_field = "-";
 
-/// Where the text lives: beside the processes it names, or apart from them.
+/// The place of the text: a file near the processes it names, or a record apart from them.
 enum class Form { file, record };
 
-/// The text on its way out.
+/// Writes the text of a table.
 class Writer {
  public:
   Writer(std::string& text, Form form) : text_(text), form_(form) {}
@@ -96,7 +96,7 @@ void write_waiter(Writer& out, const WaiterEntry& waiter) {
   out.add_who(waiter.who).add_backing(waiter.backing).end();
 }
 
-/// The text on its way in.
+/// Reads the text of a table.
 class Reader {
  public:
   Reader(std::string_view text, Form form, const std::string& where)
@@ -115,7 +115,7 @@ class Reader {
     return line;
   }
 
-  /// Starts on the fields of the next line; answers its first.
+  /// Starts on the fields of the next line and returns the first.
   std::string_view open_line() {
     fields_ = line();
     encoded_ = fields_.find('%') != std::string_view::npos;
@@ -155,7 +155,7 @@ class Reader {
   }
   milliseconds span() { return milliseconds(number_within(0, longest_span.count())); }
   Ticket ticket() { return Ticket{time().count()}; }
-  /// There is room for the next one.
+  /// The limit leaves room for the next fence.
   Fence fence() { return Fence{number_within(0, INT64_MAX - 1)}; }
   ProcessId process() {
     ProcessId id;
@@ -198,7 +198,7 @@ class Reader {
 
   std::string_view rest_;
   std::string_view fields_;
-  bool encoded_ = false;  ///< some field of the line is
+  bool encoded_ = false;  ///< a field of the line is percent-encoded
   Form form_;
   const std::string& where_;
 };
@@ -276,7 +276,7 @@ std::string text_in(Form form, std::string_view first, const LockKey& key, const
   return text;
 }
 
-/// What follows the first line.
+/// Reads the text after the first line.
 NamedTable read_table(Reader& in, bool with_more) {
   NamedTable named;
   if (in.open_line() != "key") in.fail();

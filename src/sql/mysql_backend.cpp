@@ -15,13 +15,13 @@ namespace {
 
 constexpr Dialect in_mysql = Dialect::mysql;
 
-/// More wake channels than these are not looked for.
+/// With more wake channels than this, their listeners are not looked up.
 constexpr std::size_t most_channels = 500;
 
 /// The columns of select_one().
 enum RecordColumn : std::size_t { version_column, body_column };
 
-/// The first columns of select_place(); listeners follow.
+/// The first columns of select_place(); the listeners follow.
 enum PlaceColumn : std::size_t {
   clock_column,
   read_only_column,
@@ -29,13 +29,13 @@ enum PlaceColumn : std::size_t {
   place_columns
 };
 
-/// A record, or NULLs: always one row.
+/// Selects a record; always returns one row, with NULLs if there is no record.
 std::string select_one(const std::string& name) {
   return "SELECT d.version, d.body FROM (SELECT 1) one LEFT JOIN dlock d ON d.name = " +
          bytes_literal(name, in_mysql);
 }
 
-/// The wake channels that a record names: what looks like one may be part of a user's text.
+/// Adds the wake channels in a record. Some may only be part of a user's text.
 void add_channels(std::string_view text, std::set<std::string>& channels) {
   constexpr std::string_view begins = "dlock_";
   constexpr std::size_t size = begins.size() + 16;
@@ -48,10 +48,10 @@ void add_channels(std::string_view text, std::set<std::string>& channels) {
   }
 }
 
-/// One row: the clock and state of the server, and the connections that listen to each of
-/// `channels`, or NULL. Within a statement the server's clock stands still, also while it waits for
-/// the table. A clock that is older than the record would make another client's lease shorter, so
-/// it comes with a statement of its own, after the one that reads the record.
+/// Selects one row: the clock and state of the server, and the connections that listen to each of
+/// `channels`, or NULL. Within a statement the server's clock stands still, even while it waits for
+/// the table. A clock older than the record would shorten another client's lease, so this is a
+/// separate statement after the one that reads the record.
 std::string select_place(const std::set<std::string>& channels) {
   std::string text = "SELECT " + std::string(clock_expression(in_mysql)) +
                      ", @@global.read_only, @@innodb_read_only";
@@ -74,26 +74,26 @@ std::int64_t number_in(const std::optional<std::string>& value) {
 /// A statement that changes one row if, and only if, it has written.
 std::string write_here(const std::string& name, const Snapshot& over, const Update& update,
                        Version next) {
-  // ON DUPLICATE KEY would count a row that is there as changed if an option file says so.
+  // ON DUPLICATE KEY might report an existing row as changed if an option file asks for it.
   if (over.version == 0) return insert_statement("dlock", name, update, next, in_mysql);
   return update_statement("dlock", name, over.version, update, next, in_mysql);
 }
 
-/// Another transaction was faster, and this one undone.
+/// Whether another transaction was faster, so that the server has rolled this one back.
 bool was_overtaken(const MysqlResult& result) {
   return result.error == ER_DUP_ENTRY || result.error == ER_LOCK_DEADLOCK ||
          result.error == ER_LOCK_WAIT_TIMEOUT || result.error == ER_CHECKREAD;
 }
 
-/// Asks for how many connections the server has and allows; then for those of this user, if their
-/// number is limited.
+/// Asks how many connections the server has and allows, and how many this user has, if that number
+/// is limited.
 std::string connections_question() {
   return "SHOW GLOBAL STATUS LIKE 'Threads_connected'; SELECT @@max_connections, "
          "@@max_user_connections, IF(@@max_user_connections > 0, (SELECT COUNT(*) FROM "
          "information_schema.PROCESSLIST WHERE USER = SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), 0)";
 }
 
-/// By the first two answers: whether four fifths of either are taken.
+/// Whether four fifths of either limit are used, according to the first two answers.
 bool is_nearly_full(const std::vector<MysqlResult>& answers) {
   if (answers.size() < 2 || answers[1].failed()) return false;
   const auto& limits = answers[1].first();
@@ -103,15 +103,17 @@ bool is_nearly_full(const std::vector<MysqlResult>& answers) {
   return full(answers[0].first()[1], 0) || full(limits[2], 1);
 }
 
-/// So long it takes at most to begin to wait for another client's lock.
+/// How long it may take to begin to wait for another client's lock.
 constexpr milliseconds longest_start{5000};
 
-/// MariaDB ends a wait within a second of the death of its client; others may do so at its end.
+/// MariaDB ends a wait within a second after its client died; other servers may end it only when it
+/// times out.
 std::string wait_for(const std::string& lock) {
   return "SELECT GET_LOCK(" + quoted(lock) + ", 300)";
 }
 
-/// If two clients waited for one lock, a stopped client that is given it would hold up the other.
+/// The second waiter uses another lock. If two clients waited for the same one, a stopped client
+/// that gets it would block the other.
 std::string lock_of_second(const std::string& channel) { return channel + ".2"; }
 
 std::string release_of(const std::string& channel) {
@@ -145,7 +147,7 @@ void MysqlBackend::refuse(const MysqlResult& failed) {
     case ER_OPTION_PREVENTS_STATEMENT:
     case ER_READ_ONLY_MODE:
     case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION:
-      close();  // the name may lead to another server by now
+      close();  // the name may lead to another server now
       throw_unavailable(name() + ": read-only: locks need the primary");
     default:
       throw_unavailable(said);
@@ -223,7 +225,7 @@ Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, De
   return seen;
 }
 
-/// Nothing if they are too many.
+/// Returns nothing if there are too many channels.
 std::optional<std::set<std::string>> MysqlBackend::listeners(const std::set<std::string>& channels,
                                                              const CallOptions& call_options) {
   if (channels.empty()) return std::set<std::string>();
@@ -239,7 +241,7 @@ void MysqlBackend::note_connection() {
 
 void MysqlBackend::listen(const std::string& channel, const CallOptions& call_options) {
   if (channels_.contains(channel)) return;
-  // Servers of a cluster may refuse such locks.
+  // Servers of a cluster may refuse GET_LOCK.
   const auto results = connection_.query(connections_question() + "; SELECT GET_LOCK(" +
                                              quoted(channel) + ", 0), CONNECTION_ID(), GET_LOCK(" +
                                              quoted(lock_of_second(channel)) + ", 0)",
@@ -272,7 +274,7 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
   const auto results = run(write_here(name, over, update, next) + (update.departs ? let_go() : "") +
                                "; " + select_known(name),
                            call_options);
-  // It has committed by itself, whatever became of the statements behind it.
+  // The write has committed by itself, even if a later statement failed.
   if (results.front().affected > 0) {
     if (update.departs && results.back().failed()) connection_.close();
     if (update.departs) channels_.clear();
@@ -280,7 +282,7 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
   }
   const bool is_last_try = results.back().error == ER_LOCK_WAIT_TIMEOUT &&
                            later(BootClock::now(), longest_row_wait) > call_options.deadline;
-  // The server could do the next one after its client has given up.
+  // Do not retry, because the server could execute it after this client has given up.
   if (is_last_try) sleep_until(call_options.deadline, call_options.cancel_fd);
   if (was_overtaken(results.back()) && !is_last_try) return read(name, "", call_options);
   if (results.back().failed()) refuse(results.back());
@@ -313,7 +315,7 @@ std::int64_t MysqlBackend::count(const std::string& prefix, const CallOptions& c
 
 void MysqlBackend::sweep(const std::string& prefix, const std::string& after,
                          const CallOptions& call_options) {
-  // By name and version, so that no row is locked but those that go: ranges would lock gaps.
+  // Delete by name and version, so that only deleted rows are locked: ranges would lock gaps.
   const auto found = done("SELECT p.name, p.version FROM (SELECT name, version, ends FROM dlock " +
                               page_condition(prefix, after, rows_per_sweep, in_mysql) +
                               ") p WHERE p.ends < " + std::string(clock_expression(in_mysql)),
@@ -327,7 +329,8 @@ void MysqlBackend::sweep(const std::string& prefix, const std::string& after,
   if (!removal.empty()) done(removal, call_options);
 }
 
-/// What ends the locks that others wait for, if the statement before it has changed a row.
+/// A statement that releases the locks for which others wait, if the statement before it has
+/// changed a row.
 std::string MysqlBackend::let_go() const {
   std::string releases;
   for (const auto& [channel, held] : channels_) {
@@ -375,7 +378,7 @@ std::optional<Wake::Reason> MysqlBackend::await_departure(const Watched& watched
     watch_.close();
     if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
   }
-  // The lock of another client's channel goes back at once.
+  // Close at once, because this connection may now hold another client's lock.
   watch_.close();
   return Wake::Reason::changed;
 }

@@ -12,15 +12,15 @@
 
 namespace dlock {
 
-/// What an administrator runs where dlock's user may not create tables.
+/// The statement that an administrator runs if dlock's user may not create tables.
 std::string_view mysql_schema();
 
 /// Records in the table `dlock` of a MySQL or MariaDB database. Every statement commits by itself.
-/// Listening to a channel means to have the lock of that name that GET_LOCK gives: it ends with the
-/// connection, so that others see whether the client lives, and can wait for its end.
+/// A client listens to a channel by holding the lock of that name (GET_LOCK). The lock ends with
+/// the connection, so that others see whether the client lives, and can wait for its end.
 class MysqlBackend final : public CasBackend {
  public:
-  /// `shown`: the URL for people.
+  /// `shown`: the URL for users.
   MysqlBackend(MysqlAddress address, const std::string& shown)
       : connection_(address, shown), watch_(std::move(address), shown) {}
 
@@ -42,24 +42,24 @@ class MysqlBackend final : public CasBackend {
   std::optional<Wake::Reason> await_departure(const Watched& watched, Deadline until,
                                               int cancel_fd) override;
   bool is_crowded() const override { return crowded_; }
-  /// A statement has it in hexadecimal digits, and the library sends 4 MiB at most.
+  /// A statement contains the record in hexadecimal digits, and the library sends at most 4 MiB.
   std::size_t largest_record() const override { return 2'000'000; }
   void close() override;
   std::string name() const override { return connection_.name(); }
 
  private:
-  /// The results of `statements`; makes the table if there is none.
+  /// Returns the results of `statements`; creates the table if it does not exist.
   std::vector<MysqlResult> run(const std::string& statements, const CallOptions& call_options);
-  /// The same, if none may fail.
+  /// Like run(), but throws if a statement failed.
   std::vector<MysqlResult> done(const std::string& statements, const CallOptions& call_options);
-  /// Throws what a failed result means.
+  /// Throws the error for a failed result.
   [[noreturn]] void refuse(const MysqlResult& failed);
   void create_table(const CallOptions& call_options);
-  /// A snapshot without a record, by the columns that tell of the server.
+  /// A snapshot without a record, from the columns with the server's state.
   Snapshot state_from(const MysqlResult::Row& place, Deadline sent);
-  /// Reads a record, and who listens to the channels that it named last.
+  /// Reads a record, and the listeners of the channels that it contained last.
   std::string select_known(const std::string& name);
-  /// What that has answered as the last of `results`.
+  /// The answer to select_known(), which is at the end of `results`.
   Snapshot snapshot_from(const std::vector<MysqlResult>& results, Deadline sent,
                          const CallOptions& call_options);
   std::optional<std::set<std::string>> listeners(const std::set<std::string>& channels,
@@ -69,15 +69,15 @@ class MysqlBackend final : public CasBackend {
   void listen(const std::string& channel, const CallOptions& call_options);
 
   MysqlConnection connection_;
-  int known_connection_ = 0;              ///< what follows is of this one
-  std::map<std::string, bool> channels_;  ///< asked for; whether it has the lock of that name
-  bool crowded_ = false;                  ///< as is_crowded()
-  std::string known_record_;              ///< that was read last
-  std::set<std::string> known_channels_;  ///< that it named
-  /// Waits for the lock of another client's channel. A connection of its own: the server sees at
-  /// once that a client has died only if its connection waits for nothing.
+  int known_connection_ = 0;              ///< the connection that the next members describe
+  std::map<std::string, bool> channels_;  ///< requested channels, and whether we hold their lock
+  bool crowded_ = false;
+  std::string known_record_;              ///< the record that was read last
+  std::set<std::string> known_channels_;  ///< the channels in that record
+  /// Waits for the lock of another client's channel. It is a separate connection, because the
+  /// server notices the death of a client at once only if its connection waits for nothing.
   MysqlConnection watch_;
-  std::string watched_;  ///< what it waits for
+  std::string watched_;  ///< the lock for which watch_ waits
 };
 
 }  // namespace dlock

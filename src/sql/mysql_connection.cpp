@@ -48,8 +48,8 @@ const LibMariaDb& libmariadb() {
 
 namespace {
 
-/// Shuts a socket down at the deadline or when the call is cancelled: the library waits for the end
-/// of a TLS handshake by itself, for as long as the server likes.
+/// Shuts a socket down at the deadline or when the call is cancelled: during a TLS handshake the
+/// library itself waits for the server, without a limit.
 class HandshakeLimit {
  public:
   HandshakeLimit(int fd, const CallOptions& call_options)
@@ -71,9 +71,9 @@ class HandshakeLimit {
   std::thread thread_;
 };
 
-/// Comes before the first statements of a connection, after the server's init_connect: each
-/// statement commits, does not wait for locks long after its client has given up, and means the
-/// same whatever the server has set.
+/// These settings precede the first statements of a connection, after the server's init_connect.
+/// With them each statement commits, does not wait for locks long after its client has given up,
+/// and means the same on every server.
 std::string session_settings() {
   return "SET autocommit = 1, innodb_lock_wait_timeout = " +
          std::to_string(longest_row_wait.count()) +
@@ -105,7 +105,7 @@ void MysqlConnection::close() {
   mysql_ = nullptr;
 }
 
-/// In the middle of a call: the library's goodbye must not wait for a server that is silent.
+/// Closes in the middle of a call: the library's goodbye must not wait for a silent server.
 void MysqlConnection::abandon() {
   const int fd = answered_fd();
   if (fd >= 0) shutdown(fd, SHUT_RDWR);
@@ -140,7 +140,7 @@ int MysqlConnection::wait(int status, const CallOptions& call_options) {
     abandon();
     throw_interrupted();
   }
-  // A server that sends without end has no more time than one that sends nothing.
+  // A server that sends without end gets no more time than a silent one.
   const bool in_time = BootClock::now() < call_options.deadline;
   if (fds[1].revents != 0 && in_time) return library_events(fds[1].revents);
   if (until < call_options.deadline && in_time) return MYSQL_WAIT_TIMEOUT;
@@ -172,11 +172,11 @@ void MysqlConnection::set_options() {
   constexpr my_bool yes = 1;
   constexpr my_bool no = 0;
   constexpr unsigned off = 0;
-  // A packet has one row, and a row one record; the library would accept a gigabyte.
+  // A packet contains at most one row with one record; the library would accept a gigabyte.
   constexpr unsigned long largest_packet = 4UL << 20;
   set(MYSQL_OPT_NONBLOCK, nullptr);
   set(MYSQL_OPT_MAX_ALLOWED_PACKET, &largest_packet);
-  // A server must not ask for files of this host.
+  // A server must not request files of this host.
   set(MYSQL_OPT_LOCAL_INFILE, &off);
   set(MYSQL_SET_CHARSET_NAME, "utf8mb4");
   set(MYSQL_READ_DEFAULT_GROUP, "client");
@@ -193,7 +193,7 @@ void MysqlConnection::set_options() {
 }
 
 std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options) const {
-  // `localhost` without a port means the socket, as everywhere with this library.
+  // `localhost` without a port means the socket, as always with this library.
   const bool by_socket = address_.host.empty() || (address_.host == "localhost" && !address_.port);
   if (by_socket) return {address_.host};
   std::vector<std::string> found;
@@ -203,14 +203,14 @@ std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options)
     if (error.kind() == ErrorKind::interrupted) throw;
     throw error.reworded(shown_ + ": " + error.what());
   }
-  // The library compares the name in the certificate with the host's: it looks that up once more.
+  // The library needs the name to compare it with the certificate, and looks it up once more.
   if (address_.tls == MysqlAddress::Tls::verified) return {address_.host};
   return found;
 }
 
-/// Refuses a Unix socket on which no server listens: libmariadb closes its own twice then, and the
-/// second time hits a file that another thread has opened meanwhile. A socket of another kind is
-/// told whether there is a server without the server's knowing.
+/// Refuses a Unix socket on which no server listens. libmariadb would close its descriptor twice,
+/// and the second close would hit a file that another thread has opened meanwhile. Connecting a
+/// socket of another type shows whether there is a server, without the server noticing.
 void MysqlConnection::refuse_dead_socket() const {
   sockaddr_un address{};
   const std::string& path = address_.socket_path;
@@ -234,7 +234,7 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
   const auto text = [](const std::string& value) {
     return value.empty() ? nullptr : value.c_str();
   };
-  // An option file cannot take a flag back.
+  // A flag, unlike an option, cannot be cleared by an option file.
   const bool verified = address_.tls == MysqlAddress::Tls::verified;
   const unsigned long flags =
       CLIENT_MULTI_STATEMENTS | (verified ? CLIENT_SSL_VERIFY_SERVER_CERT : 0UL);
@@ -257,7 +257,7 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
 }
 
 void MysqlConnection::connect(const CallOptions& call_options) {
-  // A server that has something to say to a connection at rest says goodbye.
+  // Data on an idle connection means that the server closes it.
   if (is_open() && at_rest_ && !readable(answered_fd())) {
     return;
   }
@@ -286,9 +286,9 @@ void MysqlConnection::connect(const CallOptions& call_options) {
   refuse_plain_text();
   const int fd = answered_fd();
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  // Under TLS the library would read until something comes.
+  // In blocking mode a read under TLS would block until data comes.
   fcntl(fd, F_SETFL, O_NONBLOCK);
-  // An option file may have asked for it: another session would take the place of this one, unseen.
+  // An option file may have enabled it: a new session would then silently replace this one.
   constexpr my_bool no = 0;
   libmariadb().mysql_options(mysql_, MYSQL_OPT_RECONNECT, &no);
   login_id_ = libmariadb().mysql_thread_id(mysql_);

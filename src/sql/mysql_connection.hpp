@@ -44,7 +44,7 @@
 
 namespace dlock {
 
-/// The functions of libmariadb that are used, by their own names.
+/// The functions of libmariadb that dlock uses, by their own names.
 struct LibMariaDb {
 #define DLOCK_LIBMARIADB_MEMBER(name) decltype(&::name) name;
   DLOCK_LIBMARIADB_FUNCTIONS(DLOCK_LIBMARIADB_MEMBER)
@@ -55,16 +55,16 @@ struct LibMariaDb {
 /// Error{host_refused} if it is not installed.
 const LibMariaDb& libmariadb();
 
-/// Frees what libmariadb made.
+/// Frees the objects of libmariadb.
 struct LibMariaDbFree {
   void operator()(MYSQL_RES* result) const { libmariadb().mysql_free_result(result); }
 };
 
 using MysqlResultPtr = std::unique_ptr<MYSQL_RES, LibMariaDbFree>;
 
-/// What one statement came to.
+/// The result of one statement.
 struct MysqlResult {
-  /// The columns of a row; those that the server has not sent are NULL.
+  /// The columns of a row; columns that the server has not sent are NULL.
   struct Row {
     std::vector<std::optional<std::string>> columns;
     const std::optional<std::string>& operator[](std::size_t column) const {
@@ -73,40 +73,41 @@ struct MysqlResult {
     }
   };
 
-  unsigned error = 0;  ///< the server's number of it, as in mysqld_error.h; 0: none
+  unsigned error = 0;  ///< the server's error number, as in mysqld_error.h; 0: none
   std::string message{};
-  std::int64_t affected = 0;  ///< rows that it changed
+  std::int64_t affected = 0;  ///< how many rows it changed
   std::vector<Row> rows{};
 
   bool failed() const { return error != 0; }
-  /// The first row; one of NULLs if there is none.
+  /// The first row; a row of NULLs if there is none.
   const Row& first() const {
     static const Row nulls;
     return rows.empty() ? nulls : rows.front();
   }
 };
 
-/// The server gives a statement up that waits for a row longer than that.
+/// The server aborts a statement that waits for a row longer than this.
 constexpr std::chrono::seconds longest_row_wait{1};
 
 /// A connection to MySQL or MariaDB, opened by the first query and again after it broke. Every call
 /// ends by its deadline. One thread uses it at a time.
 class MysqlConnection {
  public:
-  /// `shown`: the URL for people.
+  /// `shown`: the URL for users.
   MysqlConnection(MysqlAddress address, std::string shown)
       : address_(std::move(address)), shown_(std::move(shown)) {}
   ~MysqlConnection() { close(); }
   MysqlConnection(const MysqlConnection&) = delete;
   MysqlConnection& operator=(const MysqlConnection&) = delete;
 
-  /// Sends statements in one message; their results, up to the first that failed. Throws
-  /// Error{unavailable}, Error{denied}, or where a file for TLS is wrong Error{usage}, if it cannot
-  /// connect, and Error{unavailable} if the connection breaks: then the server may have done the
+  /// Sends statements in one message and returns their results, up to the first that failed. If it
+  /// cannot connect, it throws Error{unavailable}, Error{denied}, or Error{usage} for a wrong TLS
+  /// file. If the connection breaks, it throws Error{unavailable}: the server may have executed the
   /// statements.
   std::vector<MysqlResult> query(const std::string& statements, const CallOptions& call_options);
 
-  /// One that changes nothing, in two steps: in between answered_fd() becomes readable.
+  /// Sends and receives a statement that changes nothing, in two steps: answered_fd() becomes
+  /// readable in between.
   void send(const std::string& statement, const CallOptions& call_options);
   std::vector<MysqlResult> receive(const CallOptions& call_options);
   int answered_fd() const { return static_cast<int>(libmariadb().mysql_get_socket(mysql_)); }
@@ -114,16 +115,16 @@ class MysqlConnection {
   /// Connects unless there is a connection that is not known to be broken.
   void connect(const CallOptions& call_options);
   bool is_open() const { return mysql_ != nullptr; }
-  /// How many there have been.
+  /// How many connections there have been.
   int count() const { return count_; }
-  /// The session that the login named; a proxy names another than serves the queries.
+  /// The session id from the login; behind a proxy, another session serves the queries.
   std::uint64_t login_id() const { return login_id_; }
   void close();
   const std::string& name() const { return shown_; }
 
  private:
-  /// The beginning of a call, and what is left to do of it: they answer which events it waits for,
-  /// 0 if it is done. The latter takes the events that came.
+  /// The start of a call, and its continuation after events. Both return the events for which the
+  /// call waits, 0 if it is done.
   using Begin = std::function<int()>;
   using Continue = std::function<int(int events)>;
   void carry_out(const Begin& begin, const Continue& go_on, const CallOptions& call_options);
@@ -132,7 +133,7 @@ class MysqlConnection {
   /// Throws if a call has failed because of its limits.
   void check_in_time(const CallOptions& call_options);
   void set_options();
-  /// The hosts to try, in order; an empty one stands for the library's own default.
+  /// The hosts to try, in order; an empty one means the library's own default.
   std::vector<std::string> hosts(const CallOptions& call_options) const;
   void refuse_dead_socket() const;
   bool log_in(const std::string& host, const CallOptions& call_options);
@@ -144,8 +145,8 @@ class MysqlConnection {
   MysqlAddress address_;
   std::string shown_;
   MYSQL* mysql_ = nullptr;
-  bool at_rest_ = false;    ///< no call of the library is under way
-  bool is_set_up_ = false;  ///< so that statements count and end as they should
+  bool at_rest_ = false;    ///< no library call is in progress
+  bool is_set_up_ = false;  ///< session_settings() were sent
   std::uint64_t login_id_ = 0;
   int count_ = 0;
 };

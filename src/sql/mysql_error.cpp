@@ -38,7 +38,8 @@ bool is_full(unsigned error) {
          error == ER_USER_LIMIT_REACHED;
 }
 
-/// Whether a text on TLS tells of the connection, or of a server in trouble: both may pass.
+/// Whether an error text about TLS concerns the connection, or a server problem: both are
+/// temporary.
 bool is_of_connection(const std::string& message) {
   constexpr std::string_view of_connection[] = {"eof",
                                                 "onnection",
@@ -57,15 +58,16 @@ bool is_of_connection(const std::string& message) {
       [&](std::string_view what) { return message.find(what) != std::string::npos; });
 }
 
-/// For a certificate that is not accepted OpenSSL has a hundred texts, so that it is what remains.
+/// OpenSSL has a hundred texts for a certificate that is not accepted, so all other texts count as
+/// that.
 ErrorKind kind_of_tls(const std::string& message) {
   const ErrorKind kind = tls_error_kind(message);
   const bool may_pass = kind == ErrorKind::unavailable && is_of_connection(message);
   return kind == ErrorKind::usage || may_pass ? kind : ErrorKind::denied;
 }
 
-/// The library names no file that it cannot read, and its "No such file or directory" may be left
-/// over from an earlier call: the files themselves tell.
+/// The library does not name a file that it cannot read, and its "No such file or directory" may
+/// remain from an earlier call, so this checks the files themselves.
 std::optional<std::string> unreadable_file(const MysqlAddress& address) {
   for (const auto& [option, path] :
        {std::pair("ssl-ca", &address.ca), std::pair("ssl-cert", &address.certificate),

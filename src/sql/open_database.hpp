@@ -9,12 +9,12 @@
 
 namespace dlock {
 
-/// The PostgreSQL database of a URL, not connected yet. `shown`: the URL for people; `password`
+/// The PostgreSQL database of a URL, not connected yet. `shown`: the URL for users; `password`
 /// overrides any other.
 std::unique_ptr<CasBackend> open_postgres(const std::string& url, const std::string& shown,
                                           const std::optional<Password>& password);
 
-/// The same of MySQL and MariaDB.
+/// The same for MySQL and MariaDB.
 std::unique_ptr<CasBackend> open_mysql(MysqlAddress address, const std::string& shown,
                                        const std::optional<Password>& password);
 

@@ -15,8 +15,8 @@ constexpr std::string_view server_state =
     ", pg_is_in_recovery(), pg_backend_pid(), (SELECT string_agg(pid::text, ' ') FROM "
     "pg_stat_activity)";
 
-/// Whether four fifths of the connections are taken that the server has for ordinary roles, the
-/// role may have, or the database; NULL counts as no.
+/// Whether four fifths of a connection limit are used: of the server for ordinary roles, of the
+/// role, or of the database. NULL counts as no.
 constexpr std::string_view crowd_condition =
     "(SELECT 5 * count(datid) > 4 * (current_setting('max_connections')::int - "
     "current_setting('superuser_reserved_connections')::int) OR 5 * count(*) FILTER (WHERE usename "
@@ -27,7 +27,8 @@ constexpr std::string_view crowd_condition =
 
 constexpr Dialect dialect = Dialect::postgres;
 
-/// A record, or NULLs, with the state of the server: always one row.
+/// Selects a record with the state of the server; always returns one row, with NULLs if there is no
+/// record.
 std::string select_record(const std::string& table, const std::string& name) {
   return "SELECT " + std::string(clock_expression(dialect)) + std::string(server_state) +
          ", d.version, encode(d.body, 'hex') FROM (SELECT 1) one LEFT JOIN " + table +
@@ -43,17 +44,17 @@ std::string lock_row(const std::string& table, const std::string& name) {
 std::string conditional_write(const std::string& table, const std::string& name,
                               const Snapshot& over, const Update& update, Version next) {
   if (over.version == 0) {
-    // With the column named, a table that would hold a name twice is refused.
+    // Naming the column refuses a table that could contain a name twice.
     return insert_statement(table, name, update, next, dialect) +
            " ON CONFLICT (name) DO NOTHING RETURNING 1";
   }
   const std::string write = update_statement(table, name, over.version, update, next, dialect);
   if (over.reserved) return write + " RETURNING 1";
-  // Waiting for the row of another client's transaction would be in vain: it changes the version.
+  // Waiting for another client's transaction would be useless, because it changes the version.
   return write + " AND EXISTS (" + lock_row(table, name) + " SKIP LOCKED) RETURNING 1";
 }
 
-/// The messages that go out with a write.
+/// The write, and the messages to send with it.
 std::string with_messages(const std::string& write, const std::vector<Wakeup>& wakeups) {
   if (wakeups.empty()) return write;
   std::string values;
@@ -65,17 +66,17 @@ std::string with_messages(const std::string& write, const std::vector<Wakeup>& w
          ") n(c, m)";
 }
 
-/// Another transaction was faster, or holds the row for longer than the `lock_timeout` that the
-/// administrator has set; and this one was undone.
+/// Whether the server rolled this transaction back because another one was faster, or kept the row
+/// locked for longer than the administrator's `lock_timeout`.
 bool was_lost(const PostgresResult& result) {
   const auto state = result.sqlstate();
   return state == "40001" || state == "40P01" || state == "55P03";
 }
 
-/// Statements of one query are one transaction; a role may begin its own read-only by default.
+/// The statements of one query are one transaction, which a role may start read-only by default.
 constexpr const char* in_writing = "SET TRANSACTION READ WRITE; ";
 
-/// The settings mean the same whatever the server or a role has set.
+/// The settings give the transaction the same meaning whatever the server or a role has set.
 constexpr const char* begin_to_write =
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; "
     "SET LOCAL statement_timeout TO 5000; ";
@@ -154,7 +155,7 @@ void PostgresBackend::refuse(const PostgresResult& failed) {
     throw Error(ErrorKind::wrong_data, said + ": the table \"dlock\" there is not dlock's own");
   }
   if (state == "25006") {
-    connection_.close();  // the name may lead to another server by now
+    connection_.close();  // the name may lead to another server now
     throw_unavailable(name() + ": read-only: locks need the primary");
   }
   throw Error(state.starts_with("28") ? ErrorKind::denied : ErrorKind::unavailable, said);
@@ -169,8 +170,8 @@ void PostgresBackend::refuse_standby(std::optional<std::string_view> in_recovery
 void PostgresBackend::create_table(const CallOptions& call_options) {
   const auto results = connection_.query(in_writing + postgres_schema(table_), call_options);
   for (const PostgresResult& result : results) {
-    // Another client may make it at the same time, and the loser hears one of three errors: of the
-    // catalogue's index, of the table, or of the type that each table has.
+    // Another client may create it at the same time. The loser gets one of three errors: about the
+    // catalogue's index, the table, or the type that each table has.
     const auto& code = result.sqlstate();
     const bool is_there = code == "23505" || code == "42P07" || code == "42710";
     if (code == "42501" || code == "3F000") {
@@ -243,7 +244,7 @@ Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent
 Snapshot PostgresBackend::read(const std::string& name, const std::string& channel,
                                const CallOptions& call_options) {
   const std::string select = select_record(table(call_options), name);
-  // Behind a pooler a session that listens would keep listening for its next client.
+  // A pooler would pass a listening session on to its next client.
   const bool listen =
       !channel.empty() && path_ == Path::direct && !crowded_ && !channels_.contains(channel);
   const Deadline sent = BootClock::now();
@@ -279,7 +280,7 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
     throw_unavailable(connection_.name() + ": no answer");
   if (results[write_result].rows() > 0) return next;
   Snapshot seen = snapshot_from(results[write_result + 1], sent);
-  // Of a row that nobody else can have changed, as it was reserved.
+  // The row was reserved, so nobody else can have changed it.
   const bool is_hidden = over.reserved && over.version != 0 && seen.version == over.version;
   if (is_hidden &&
       done("SELECT row_security_active('" + table + "')", call_options).back().value(0, 0) == "t") {
@@ -293,7 +294,7 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
 std::optional<Snapshot> PostgresBackend::reserve(const std::string& name,
                                                  const CallOptions& call_options) {
   const std::string table = this->table(call_options);
-  // Behind a pooler it would wait for the row on one of the few connections to the server.
+  // A pooler has few connections to the server, and the wait for the row would occupy one.
   if (path_ != Path::direct) return std::nullopt;
   const Deadline sent = BootClock::now();
   const auto results =
@@ -327,9 +328,9 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
   constexpr std::size_t results_of_all = 3;
   if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
   RecordPage page;
-  // The clock is read before the rows, however long they are on their way, and the living pids
-  // after them, so that each waiter in a row is among them. PostgreSQL reads the pids once in a
-  // transaction, so the first statement must not ask for them.
+  // The clock is read before the rows, however long their transfer takes, and the living pids after
+  // them, so that they include every waiter in a row. PostgreSQL reads the pids once in a
+  // transaction, so the first statement must not select them.
   page.read = snapshot_from(results.back(), sent);
   page.read.clock = clock_in(results.front());
   const PostgresResult& rows = results[1];
@@ -348,7 +349,7 @@ std::int64_t PostgresBackend::count(const std::string& prefix, const CallOptions
 
 void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
                             const CallOptions& call_options) {
-  // What another transaction has just renewed no longer meets the condition when it is deleted.
+  // A row that another transaction has just renewed no longer meets the condition at its deletion.
   const std::string table = this->table(call_options);
   done(in_writing + ("DELETE FROM " + table) + " WHERE name IN (SELECT name FROM " + table + " " +
            page_condition(prefix, after, rows_per_sweep, dialect) + ") AND ends < " +

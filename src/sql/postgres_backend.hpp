@@ -11,19 +11,19 @@
 
 namespace dlock {
 
-/// The statement that an administrator runs once where dlock may not create its table; `table` is
-/// the name as SQL writes it.
+/// The statement that an administrator runs once if dlock may not create its table; `table` is the
+/// name in SQL syntax.
 std::string postgres_schema(const std::string& table = "public.dlock");
 
-/// The front of a statement, with all tables of locks in the database as `ours` (oid, name, chosen
-/// by the user), and as `target` the schema in which one is made: `schema`, or `public`.
+/// The start of a statement. It defines `ours`, all tables of locks in the database (oid, name,
+/// whether the user chose it), and `target`, the schema for a new one: `schema`, or `public`.
 std::string with_tables(const std::string& schema);
 
-/// Records as rows of the one table `dlock` in a PostgreSQL database, in whatever schema it is:
-/// search_path would find another table for each role. One message is one
-/// request, and no session needs to last from one to the next, so that it works through poolers.
-/// Messages to clients go by NOTIFY, in the transaction of the write; behind a pooler there are
-/// none. Only a client that lost a race, and not behind a pooler, keeps the row until its write.
+/// Records as rows of the only table `dlock` in a PostgreSQL database, in any schema: search_path
+/// would find another table for each role. One message is one request, and no session has to last
+/// from one request to the next, so that it works through poolers. Messages to clients are sent by
+/// NOTIFY, in the transaction of the write; behind a pooler there are none. Only a client that lost
+/// a race, and not behind a pooler, locks the row until its write.
 class PostgresBackend final : public CasBackend {
  public:
   explicit PostgresBackend(PostgresTerms terms) : connection_(std::move(terms)) {}
@@ -49,16 +49,16 @@ class PostgresBackend final : public CasBackend {
   std::string name() const override { return connection_.name(); }
 
  private:
-  /// Whether the connection reaches one process of the server, as far as is known.
+  /// Whether the connection leads directly to one server process, as far as known.
   enum class Path { unknown, direct, pooled };
 
-  /// The table, which it looks for once a connection and makes if there is none.
+  /// The name of the table. It is looked up once per connection, and the table is created if
+  /// missing.
   const std::string& table(const CallOptions& call_options);
-  /// The results of `statements`.
   std::vector<PostgresResult> run(const std::string& statements, const CallOptions& call_options);
-  /// The same, at least one, if none may fail.
+  /// Like run(), but returns at least one result, and throws if a statement failed.
   std::vector<PostgresResult> done(const std::string& statements, const CallOptions& call_options);
-  /// Throws what a failed result means.
+  /// Throws the error for a failed result.
   [[noreturn]] void refuse(const PostgresResult& failed);
   void find_table(const CallOptions& call_options);
   void refuse_standby(std::optional<std::string_view> in_recovery);
@@ -70,11 +70,11 @@ class PostgresBackend final : public CasBackend {
   void note_connection();
 
   PostgresConnection connection_;
-  int known_connection_ = 0;  ///< what follows is of this one
+  int known_connection_ = 0;  ///< the connection that the next members describe
   Path path_ = Path::unknown;
-  bool crowded_ = false;            ///< as is_crowded()
-  std::string table_;               ///< its name as SQL has it; empty: not known yet
-  std::set<std::string> channels_;  ///< it listens to these
+  bool crowded_ = false;
+  std::string table_;               ///< its name in SQL syntax; empty: not known yet
+  std::set<std::string> channels_;  ///< the channels that it listens on
 };
 
 }  // namespace dlock

@@ -61,10 +61,10 @@ bool is_socket(const std::string& host) {
 
 std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options) {
   const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url.c_str(), nullptr));
-  // Its own words may quote a password.
+  // The message of libpq may quote a password.
   if (options == nullptr) throw_usage("libpq does not know a parameter behind the ?");
-  // The environment, and the service that it names, fill in what the URL leaves out. A service that
-  // the URL names goes before them, and of that one libpq tells nothing.
+  // The environment, and a service named there, supply what the URL leaves out. A service named in
+  // the URL overrides them, and libpq does not report what that contains.
   const bool has_service = !parameter(options.get(), "service").empty();
   const LibPqPtr<PQconninfoOption> defaults(has_service ? nullptr : libpq().PQconndefaults());
   const auto value = [&](const char* name) {
@@ -73,7 +73,8 @@ std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOption
   };
   const auto hosts = entries(value("host"));
   auto ports = entries(value("port"));
-  // An empty entry of a list is libpq's own port; given alone, it would leave the URL's list.
+  // An empty entry of a list means libpq's default port; passed by itself it would leave the URL's
+  // list in effect.
   if (ports.size() > 1)
     std::replace(ports.begin(), ports.end(), std::string(), std::string("5432"));
   if (ports.size() == 1) ports.resize(hosts.size(), ports.front());
@@ -104,7 +105,7 @@ std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOption
 
 namespace {
 
-/// What libpq says of a failed connection, in one line, and the state that it names, if any.
+/// The message of libpq for a failed connection, in one line, and its SQLSTATE, if any.
 struct ConnectError {
   std::string text;
   std::string sqlstate;
@@ -116,7 +117,8 @@ bool is_sqlstate(std::string_view word) {
          });
 }
 
-/// Of "connection to server ... failed: FATAL:  28P01: password ...\nLOCATION:  ..." the words.
+/// Takes the text and the SQLSTATE from a message such as
+/// "connection to server ... failed: FATAL:  28P01: password ...\nLOCATION:  ...".
 ConnectError read_connect_error(std::string_view said) {
   ConnectError error;
   while (!said.empty()) {
@@ -136,7 +138,7 @@ ConnectError read_connect_error(std::string_view said) {
   return error;
 }
 
-/// libpq tells of a try without TLS after the one with it, or before.
+/// If libpq tried with TLS and without, its message has both tries, and this returns the last.
 std::string_view last_try(std::string_view said) {
   const auto at = said.rfind("connection to server ");
   return at == std::string_view::npos ? said : said.substr(at);
@@ -195,7 +197,7 @@ void PostgresConnection::cannot_connect() {
   if (error.sqlstate == "53300") throw_unavailable(said, Cause::too_many_clients);
   if (error.sqlstate == "57P03") throw_unavailable(said, Cause::loading);
   if (!error.sqlstate.empty()) throw_unavailable(said);
-  // Of TLS libpq names no state.
+  // libpq reports no SQLSTATE for TLS errors.
   const ErrorKind kind = tls_error_kind(last_try(error.text));
   const Cause cause = kind == ErrorKind::denied ? Cause::certificate : Cause::none;
   throw Error(kind, said, cause).after_good_files(count_ > 0);
@@ -217,7 +219,7 @@ void PostgresConnection::wait(short events, const CallOptions& call_options) {
     connection_.reset();
     throw_interrupted();
   }
-  // A server that sends without end has no more time than one that sends nothing.
+  // A server that sends without end gets no more time than a silent one.
   if (fds[1].revents != 0 && BootClock::now() < call_options.deadline) return;
   connection_.reset();
   throw_unavailable(terms_.shown + ": no answer in time");
@@ -244,7 +246,7 @@ void PostgresConnection::connect(const CallOptions& call_options) {
   const auto hosts = addresses(call_options);
   if (hosts.empty()) return connect_to(nullptr, call_options);
   std::optional<Error> away;
-  // libpq itself would give one that never answers all the time there is.
+  // libpq itself would give all the time to a host that never answers.
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const std::size_t left = hosts.size() - i;
     try {
@@ -255,7 +257,7 @@ void PostgresConnection::connect(const CallOptions& call_options) {
       if (!is_away && error.cause() != Cause::certificate) throw;
       if (is_away) away = error;
       if (left > 1) continue;
-      // A host that is away now may answer later.
+      // A host that is unreachable now may answer later.
       if (away) throw Error(*away);
       throw;
     }
@@ -263,8 +265,8 @@ void PostgresConnection::connect(const CallOptions& call_options) {
 }
 
 void PostgresConnection::connect_to(const PostgresHost* host, const CallOptions& call_options) {
-  // libpq reads the URL where `dbname` stands; what comes later goes before it. Of several hosts
-  // the first that can be written is taken.
+  // libpq reads the URL at the position of `dbname`; later parameters override it. With several
+  // hosts, it uses the first that is writable.
   std::vector<const char*> names{"fallback_application_name"};
   std::vector<const char*> values{"dlock"};
   const auto add = [&](const char* name, const char* value) {

@@ -44,18 +44,18 @@
 
 namespace dlock {
 
-/// The functions of libpq that are used, by their own names.
+/// The functions of libpq that dlock uses, by their own names.
 struct LibPq {
 #define DLOCK_LIBPQ_MEMBER(name) decltype(&::name) name;
   DLOCK_LIBPQ_FUNCTIONS(DLOCK_LIBPQ_MEMBER)
 #undef DLOCK_LIBPQ_MEMBER
 };
 
-/// Loads the library at the first call: it brings 25 others along, which a run on another engine
-/// must not pay for. Throws Error{host_refused} if it is not installed.
+/// Loads the library at the first call: it loads 25 others, and a run on another engine must not
+/// pay for that. Throws Error{host_refused} if it is not installed.
 const LibPq& libpq();
 
-/// Frees what libpq made.
+/// Frees the objects of libpq.
 struct LibPqFree {
   void operator()(PGconn* connection) const { libpq().PQfinish(connection); }
   void operator()(PGresult* result) const { libpq().PQclear(result); }
@@ -69,21 +69,21 @@ using LibPqPtr = std::unique_ptr<T, LibPqFree>;
 /// One address to try: three parameters of libpq, which override those of a URL.
 struct PostgresHost {
   std::string host;
-  std::string hostaddr;  ///< empty: of a socket
+  std::string hostaddr;  ///< empty: the host is a socket
   std::string port;
 };
 
-/// Looks up the hosts that a URL of PostgreSQL names, or else libpq's environment, since libpq
-/// would wait for the resolver however long it takes; all addresses, in the order of the hosts. Of
-/// several hosts those that cannot be looked up are left out. Nothing if none is named, or libpq
-/// would look none up. Throws Error{unavailable} if none is found.
+/// Looks up the hosts in a URL of PostgreSQL, or else in libpq's environment, because libpq would
+/// wait for the resolver without a limit. Returns all addresses in the order of the hosts, without
+/// hosts that could not be looked up. Returns nothing if no host is given or libpq would look none
+/// up. Throws Error{unavailable} if none is found.
 std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options);
 
-/// How to reach a database.
+/// The address and login of a database.
 struct PostgresTerms {
-  std::string url;                     ///< as libpq takes it, and perhaps `dlock-schema`
-  std::optional<Password> password{};  ///< goes before the one that the URL or libpq knows
-  std::string shown;                   ///< the URL for people: without login and parameters
+  std::string url;                     ///< in libpq's syntax, possibly with `dlock-schema`
+  std::optional<Password> password{};  ///< overrides the password from the URL or from libpq
+  std::string shown;                   ///< the URL for users: without login and parameters
 };
 
 /// One result of a statement.
@@ -91,11 +91,11 @@ class PostgresResult {
  public:
   explicit PostgresResult(LibPqPtr<PGresult> result) : result_(std::move(result)) {}
   bool failed() const;
-  /// Five characters that name the error of a failed one; see Appendix A of PostgreSQL's manual.
+  /// The five characters of a failed statement's error; see Appendix A of PostgreSQL's manual.
   std::string sqlstate() const { return field(PG_DIAG_SQLSTATE); }
   std::string message() const { return field(PG_DIAG_MESSAGE_PRIMARY); }
   int rows() const { return libpq().PQntuples(result_.get()); }
-  /// Nothing for NULL.
+  /// Returns nothing for NULL.
   std::optional<std::string_view> value(int row, int column) const;
 
  private:
@@ -103,7 +103,8 @@ class PostgresResult {
   LibPqPtr<PGresult> result_;
 };
 
-/// Cuts the parameter `dlock-schema`, which is not libpq's, out of a URL; its value.
+/// Removes the parameter `dlock-schema`, which libpq does not know, from a URL and returns its
+/// value.
 std::string take_schema(std::string& url);
 
 /// A connection to PostgreSQL, opened by the first query and again after it broke. Every call ends
@@ -112,9 +113,9 @@ class PostgresConnection {
  public:
   explicit PostgresConnection(PostgresTerms terms);
 
-  /// Sends statements in one message; their results, up to the first that failed. Throws
-  /// Error{unavailable}, Error{denied}, or where a file for TLS is wrong Error{usage}, if it cannot
-  /// connect, and Error{unavailable} if the connection breaks: then the server may have done the
+  /// Sends statements in one message and returns their results, up to the first that failed. If it
+  /// cannot connect, it throws Error{unavailable}, Error{denied}, or Error{usage} for a wrong TLS
+  /// file. If the connection breaks, it throws Error{unavailable}: the server may have executed the
   /// statements.
   std::vector<PostgresResult> query(const std::string& statements, const CallOptions& call_options);
 
@@ -122,26 +123,27 @@ class PostgresConnection {
     std::string channel;
     std::string message;
   };
-  /// The next one; nothing at the deadline. Throws Error{unavailable} if the connection is broken.
+  /// Returns the next notification; nothing at the deadline. Throws Error{unavailable} if the
+  /// connection is broken.
   std::optional<Notification> next_notification(const CallOptions& call_options);
 
   /// Connects unless there is a connection that is not known to be broken.
   void connect(const CallOptions& call_options);
   bool is_open() const { return connection_ != nullptr; }
   bool in_transaction() const;
-  /// How many there have been.
+  /// How many connections there have been.
   int count() const { return count_; }
-  /// The process that the login named; a pooler names another than serves the queries.
+  /// The process id from the login; behind a pooler, another process serves the queries.
   int login_pid() const { return libpq().PQbackendPID(connection_.get()); }
   void close() { connection_.reset(); }
   const std::string& name() const { return terms_.shown; }
-  /// The `dlock-schema` of the URL, or nothing.
+  /// The `dlock-schema` of the URL; empty if it has none.
   const std::string& schema() const { return schema_; }
 
  private:
   bool is_stale() const;
   std::vector<PostgresHost> addresses(const CallOptions& call_options) const;
-  /// Null: as the URL says.
+  /// Null: connect as the URL says.
   void connect_to(const PostgresHost* host, const CallOptions& call_options);
   void flush(const CallOptions& call_options);
   void wait(short events, const CallOptions& call_options);

@@ -11,9 +11,10 @@ namespace {
 
 constexpr std::string_view hex_digits = "0123456789abcdef";
 
-/// A condition on the column `name`: it begins with `prefix`.
+/// The condition that the column `name` begins with `prefix`.
 std::string is_under(const std::string& prefix, Dialect dialect) {
-  // Prefixes end in a colon; a name begins with one if it lies before the next byte there.
+  // Prefixes end in a colon, so a name has the prefix if it is less than the prefix with the next
+  // byte there.
   std::string end = prefix;
   ++end.back();
   return "name >= " + bytes_literal(prefix, dialect) + " AND name < " + bytes_literal(end, dialect);
@@ -22,12 +23,11 @@ std::string is_under(const std::string& prefix, Dialect dialect) {
 }  // namespace
 
 std::string_view clock_expression(Dialect dialect) {
-  // UNIX_TIMESTAMP(NOW()) would go through the session's time zone, in which an hour a year comes
-  // twice.
+  // UNIX_TIMESTAMP(NOW()) would use the session's time zone, in which one hour a year occurs twice.
   if (dialect == Dialect::mysql) {
     return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
   }
-  // now() is the time at which the transaction began.
+  // now() would be the time when the transaction began.
   return "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
 }
 

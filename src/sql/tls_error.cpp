@@ -6,7 +6,8 @@
 namespace dlock {
 namespace {
 
-/// In lower case, and without what is quoted: names of hosts and files say nothing of the kind.
+/// Returns the text in lower case and without quoted parts: names of hosts and files do not show
+/// the kind.
 std::string plain_words(std::string_view said) {
   std::string words;
   bool quoted = false;
@@ -20,11 +21,11 @@ std::string plain_words(std::string_view said) {
 }  // namespace
 
 ErrorKind tls_error_kind(std::string_view said) {
-  // These come first, for they name a certificate, too.
+  // Check these first, because they contain "certificate", too.
   constexpr std::string_view of_files[] = {
       "certificate file", "private key file",    "no certificate or crl found",
       "no start line",    "key values mismatch", "key type mismatch"};
-  // Of the alerts those on certificates and names: others tell of a server in trouble.
+  // These are the alerts about certificates and names; other alerts indicate a server problem.
   constexpr std::string_view of_trust[] = {
       "certificate",         "hostname mismatch", "hostname verification", "does not match",
       "ip address mismatch", "fingerprint",       "finger print",          "crl ",

@@ -18,7 +18,8 @@ namespace {
 std::vector<int> open_fds() {
   std::vector<int> fds = numbers_in("/proc/self/fd");
   if (!fds.empty()) return fds;
-  // Without /proc; the limit may be none, and numbers are given from below.
+  // Without /proc, try all numbers: the limit may be infinite, but the kernel gives the lowest
+  // first.
   constexpr rlim_t most = 65'536;
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -27,8 +28,8 @@ std::vector<int> open_fds() {
   return fds;
 }
 
-/// An exec closes what is close-on-exec, so nothing that came through ours is; all that dlock opens
-/// is.
+/// Whether the descriptor came from the process that executed dlock. An exec closes close-on-exec
+/// descriptors, and all that dlock itself opens are close-on-exec.
 bool came_through_exec(int fd) {
   const int flags = fcntl(fd, F_GETFD);
   return flags >= 0 && (flags & FD_CLOEXEC) == 0;

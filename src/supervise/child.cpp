@@ -43,16 +43,16 @@ namespace {
 
 constexpr int exec_failed = 127;
 
-/// Whether a child may share this process's memory until it executes: the kernel copies no page
-/// tables then, and no page that the parent writes. A sanitizer would take the two for one thread.
+/// Whether a child may share this process's memory until it executes: the kernel then copies no
+/// page tables, and no page that the parent writes. A sanitizer would take the two for one thread.
 constexpr bool may_share_memory = raw_syscall_spares_errno && !sanitized;
 
 constexpr std::size_t child_stack_size = 64 * 1024;
 
 }  // namespace
 
-/// All that the child needs between its first instruction and exec, in memory that stays until it
-/// is reaped: it may share that with the parent, which goes on at the same time.
+/// Everything that the child needs between its first instruction and exec. It stays until the child
+/// is reaped, because the child may share this memory with the parent, which runs at the same time.
 struct Child::Beginning {
   Beginning(const Program& program, const Signals& the_signals, int the_channel, bool is_gated)
       : image(program),
@@ -66,8 +66,8 @@ struct Child::Beginning {
   const Signals& signals;
   int hidden_fd;
   Deadline start_before;
-  /// An eventfd: the parent's 1 opens the gate before exec, errno comes back if exec fails, and
-  /// close-on-exec leaves the command without it.
+  /// An eventfd: the parent's 1 opens the gate before exec, and the child sends errno if exec
+  /// fails. Close-on-exec hides it from the command.
   int channel;
   bool gated;
   pid_t parent = getpid();
@@ -81,12 +81,12 @@ long exec_failed_by(std::uint64_t error, int channel) {
   return exec_failed;
 }
 
-/// The child: what it calls is async-signal-safe and leaves errno alone, which may be the parent's.
-/// Returns what it exits with, unless it executes the command.
+/// Runs in the child. All calls are async-signal-safe and leave errno unchanged, which may be the
+/// parent's. Returns the exit code, unless it executes the command.
 long become(Child::Beginning& beginning) {
   raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before the child asked to die with it; or it is in another PID
-  // namespace, and hears of this. The channel adds the word that opens the gate.
+  // The parent may have ended before prctl(), or it is in another PID namespace and gets this
+  // error. An eventfd adds up, so subtract the 1 that opens the gate.
   if (raw_syscall(SYS_getppid) != beginning.parent) {
     return exec_failed_by(beginning.gated ? ESRCH - 1 : ESRCH, beginning.channel);
   }
@@ -108,8 +108,8 @@ long become(Child::Beginning& beginning) {
   __builtin_unreachable();
 }
 
-/// As vfork(2) without its wait: nothing of the memory is copied. Where the kernel, or what plays
-/// its part (qemu), does not know such a child, it gets a copy.
+/// Like vfork(2), but without the wait: no memory is copied. If the kernel, or an emulator such as
+/// qemu, does not support this, fork_child() forks with a copy.
 pid_t fork_sharing_memory(Child::Beginning& beginning) {
   beginning.stack = std::make_unique_for_overwrite<std::byte[]>(child_stack_size);
   void* const top = beginning.stack.get() + child_stack_size;
@@ -152,7 +152,7 @@ Child::~Child() {
   if (reaped_) return;
   send(SIGKILL);
   pollfd end{fd(), POLLIN, 0};
-  poll(&end, 1, 1000);  // no longer: it may be stuck in the kernel
+  poll(&end, 1, 1000);  // not longer: it may be stuck in the kernel
   waitid(P_PID, static_cast<id_t>(pid_), nullptr, WEXITED | WNOHANG);
 }
 

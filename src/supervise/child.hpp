@@ -14,19 +14,19 @@
 #include "supervise/signals.hpp"
 namespace dlock {
 
-/// The controlling terminal. The child is in dlock's process group, so it is in the foreground when
-/// dlock is.
+/// The controlling terminal. The child is in dlock's process group, so it is in the foreground if
+/// and only if dlock is.
 class Terminal {
  public:
-  /// Notes the modes, if stdin and stdout are the terminal and dlock is in the foreground.
+  /// Saves the modes if stdin and stdout are the terminal and dlock is in the foreground.
   Terminal();
 
-  /// Whether there is a terminal; looks for it if stdin is none.
+  /// Whether there is a terminal; opens it if stdin is not one.
   bool exists();
   /// Whether dlock's process group is in the foreground.
   bool in_front() const;
-  /// The modes as they were at the start, after a child that was stopped and may not have cleaned
-  /// up; unless another process group has the terminal by now.
+  /// Restores the modes from the start, because a child that was stopped may not have done so. It
+  /// does nothing if another process group has the terminal now.
   void reset_modes() const;
 
  private:
@@ -36,19 +36,19 @@ class Terminal {
   Fd opened_;
 };
 
-/// How a child ended: one of the three is set.
+/// How a child ended: exactly one of the three is set.
 struct ChildEnd {
   std::optional<int> exit_code;
   std::optional<int> signal;
-  /// errno of the exec that failed: no instruction of the command has run. ETIME where it was not
-  /// tried, because it was too late.
+  /// errno of the exec that failed: no instruction of the command has run. ETIME means that it was
+  /// too late to start the command.
   std::optional<int> exec_error;
 };
 
-/// The process that runs the command, direct child of dlock and unreaped until `reap`, so that its
-/// number cannot come to mean another. As below any other program it is in dlock's process group,
-/// and in the foreground of a terminal when dlock is. It dies with SIGKILL when the thread that
-/// started it ends. Destroyed unreaped, it is killed.
+/// The process that runs the command. It is a direct child of dlock and stays unreaped until
+/// reap(), so that its pid cannot be reused. Like the child of any program, it is in dlock's
+/// process group, and in the foreground of a terminal when dlock is. It gets SIGKILL when the
+/// thread that started it ends, or when this object is destroyed before reap().
 class Child {
  public:
   /// The steps of the child until it executes the command, and the memory that they need.
@@ -62,16 +62,16 @@ class Child {
   pid_t pid() const { return pid_; }
   Deadline started_at() const { return started_at_; }
 
-  /// Readable when it has ended: a pidfd.
+  /// A pidfd, readable when the child has ended.
   int fd() const { return pidfd_.get(); }
-  /// To the child, and to all it has started that is in dlock's process group, as the child is at
-  /// first, or in the one that the child has moved to. A signal that `own_group_has_it`, as the
-  /// terminal sends it, goes to the latter only.
+  /// Sends a signal to the child and to some of its descendants: those in dlock's process group,
+  /// where the child starts, and those in the child's current group. If `own_group_has_it`, because
+  /// the terminal has sent it there already, only processes outside dlock's group get it.
   void send(int signal, bool own_group_has_it = false) const;
-  /// The signal that stopped it, told once for each stop.
+  /// The signal that stopped the child; reported once for each stop.
   std::optional<int> stopped() const;
   bool ended() const;
-  /// Nothing while it lives.
+  /// Returns nothing while the child lives.
   std::optional<ChildEnd> reap();
 
   ProcessTree tree;
@@ -83,14 +83,14 @@ class Child {
   pid_t pid_;
   Fd pidfd_;
   Fd channel_;
-  std::unique_ptr<Beginning> beginning_;  ///< the child may still be at it
+  std::unique_ptr<Beginning> beginning_;  ///< the child may still use it
   Deadline started_at_;
   bool reaped_ = false;
 };
 
-/// Forks and executes; called from the main thread, which then stays. If `before_exec` is there,
-/// the command's first instruction waits for it, and it may throw. Whether
-/// the exec succeeded is told by ChildEnd. Error{host_refused} if there can be no new process.
+/// Forks and executes. The main thread must call it, and must not end before the child. If
+/// `before_exec` is given, the command starts only after it has returned; it may throw. ChildEnd
+/// says whether the exec succeeded. Throws Error{host_refused} if there can be no new process.
 Child start(const Program& program, Signals& signals,
             const std::function<void()>& before_exec = {});
 

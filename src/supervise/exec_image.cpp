@@ -6,7 +6,7 @@
 namespace dlock {
 namespace {
 
-/// Where the C library looks if there is no PATH.
+/// The search path of the C library if PATH is not set.
 constexpr std::string_view usual_path = "/bin:/usr/bin";
 
 bool is_replaced(const Program& program, std::string_view entry) {
@@ -25,7 +25,8 @@ std::vector<std::string> additions_of(const Program& program) {
   return all;
 }
 
-/// An empty part of PATH is the current directory, and one that no path can have is passed over.
+/// The paths of a program. An empty part of PATH means the current directory; a part that is too
+/// long for a path is skipped.
 std::vector<std::string> paths_of(const std::string& name) {
   if (name.empty() || name.find('/') != std::string::npos) return {name};
   const char* set = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
@@ -54,7 +55,7 @@ int execve_error(const char* path, const std::vector<const char*>& argv,
                                        reinterpret_cast<long>(envp.data())));
 }
 
-/// Whether the program may still stand further along PATH.
+/// Whether the program may still be in a later part of PATH.
 bool looks_on_after(int error) {
   return error == ENOENT || error == ENOTDIR || error == EACCES || error == ESTALE ||
          error == ENODEV || error == ETIMEDOUT;

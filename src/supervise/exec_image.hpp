@@ -12,28 +12,29 @@
 #include "base/clock.hpp"
 namespace dlock {
 
-/// The command that a child executes. The child finds and runs it as execvp(3) does: along PATH, a
-/// script without `#!` by /bin/sh.
+/// The command that a child executes. The child finds and runs it like execvp(3): it searches PATH,
+/// and runs a script without `#!` by /bin/sh.
 struct Program {
   std::vector<std::string> argv;
-  /// Set on top of dlock's own environment; nothing: taken out of it.
+  /// Changes to dlock's own environment; a variable without a value is removed.
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;
-  /// Inherited by dlock but not by the child (--status-fd); -1: none.
+  /// A descriptor that dlock has inherited but the child must not (--status-fd); -1: none.
   int hidden_fd = -1;
-  /// From then on the child does not execute it any more. The child looks at that last, as the
-  /// kernel may stop this process or the whole machine for any time before.
+  /// After this time the child no longer executes the command. It checks that last, because the
+  /// kernel may stop the process or the whole machine at any time before.
   Deadline start_before = never;
 };
 
-/// Whether raw_syscall() leaves errno alone on this processor.
+/// Whether raw_syscall() leaves errno unchanged on this processor.
 #if defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
 inline constexpr bool raw_syscall_spares_errno = true;
 #else
 inline constexpr bool raw_syscall_spares_errno = false;
 #endif
 
-/// A system call that returns -errno where it fails, as the kernel does (syscall(2), "Architecture
-/// calling conventions"). Called by a child that shares its parent's memory, and so its errno.
+/// A system call that returns -errno on failure, as the kernel does (syscall(2), "Architecture
+/// calling conventions"). It is for a child that shares its parent's memory, and therefore its
+/// errno.
 inline long raw_syscall(long number, long first = 0, long second = 0, long third = 0) {
 #if defined(__LP64__) && defined(__x86_64__)
   long result = number;
@@ -55,24 +56,24 @@ inline long raw_syscall(long number, long first = 0, long second = 0, long third
 #endif
 }
 
-/// A Program as execve(2) wants it, made before there is a child: afterwards nothing may allocate.
-/// It looks along PATH and gives a script without `#!` to /bin/sh, as execvp(3) does.
+/// A Program in the form for execve(2), built before there is a child, because the child must not
+/// allocate. It searches PATH and runs a script without `#!` by /bin/sh, like execvp(3).
 class ExecImage {
  public:
   explicit ExecImage(const Program& program);
   ExecImage(const ExecImage&) = delete;
   ExecImage& operator=(const ExecImage&) = delete;
 
-  /// For the child: does not return unless it fails, with what execvp(3) would leave in errno,
-  /// which stays as it was.
+  /// For the child: returns only on failure, with the error that execvp(3) would store in errno. It
+  /// leaves errno unchanged.
   int execute();
 
  private:
   int try_to_execute(const std::string& path);
 
   std::vector<std::string> arguments_;
-  std::vector<std::string> additions_;  ///< to dlock's own environment
-  std::vector<std::string> paths_;      ///< where the program may be, in the order of PATH
+  std::vector<std::string> additions_;  ///< additions to dlock's own environment
+  std::vector<std::string> paths_;      ///< the possible paths of the program, in the order of PATH
   std::vector<const char*> argv_;
   std::vector<const char*> shell_argv_;  ///< /bin/sh, a path, the arguments
   std::vector<const char*> envp_;

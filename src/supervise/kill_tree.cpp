@@ -34,7 +34,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-/// Of /proc/self/cgroup; empty if there is none or it lies outside what this namespace shows.
+/// The cgroup from /proc/self/cgroup; empty if there is none or it is outside of this namespace.
 std::string own_cgroup(const std::string& self_cgroup) {
   for (const std::string_view line : split(self_cgroup, '\n')) {
     if (!line.starts_with("0::/")) continue;
@@ -85,11 +85,12 @@ KillCgroup::~KillCgroup() {
 
 namespace {
 
-/// How long killed processes are waited for. Freeing many gigabytes takes seconds; what is stuck
-/// in the kernel longer than this is reported.
+/// How long to wait for killed processes. Freeing many gigabytes takes seconds; a process that is
+/// stuck in the kernel for longer is reported.
 constexpr std::chrono::seconds max_reap_wait{5};
 
-/// While the tree dies, its processes end without telling us unless they are our children.
+/// How often to look at the dying tree: dlock gets no signal for processes that are not its
+/// children.
 constexpr milliseconds sweep_interval{5};
 
 bool ended_within(const Child& child, milliseconds limit) {
@@ -110,8 +111,8 @@ void reap_all_until(Child& child, Deadline give_up) {
 
 }  // namespace
 
-/// One sweep ends most trees. Whoever forks faster than a sweep is stopped first, and whoever may
-/// not be signalled is killed by cgroup where that is possible.
+/// One sweep ends most trees. Processes that fork faster than a sweep are stopped first, and those
+/// that dlock may not signal are killed by cgroup if possible.
 std::vector<Survivor> kill_tree(Child& child, Signals& signals) {
   const Deadline give_up = later(BootClock::now(), max_reap_wait);
   const Hurry hurry;
@@ -120,8 +121,9 @@ std::vector<Survivor> kill_tree(Child& child, Signals& signals) {
   std::optional<KernelReaps> kernel_reaps;
   for (bool first = true; true; first = false) {
     kill(child.pid(), SIGKILL);
-    // Not before the child has ended: its number stays taken. From then on there are no zombies,
-    // which a family that forks on and on makes faster than dlock reaps them.
+    // The child must end before KernelReaps exists: it then stays a zombie and keeps its pid.
+    // Processes that end later leave no zombies, which a family that never stops forking makes
+    // faster than dlock reaps them.
     if (!kernel_reaps && ended_within(child, sweep_interval)) {
       kernel_reaps.emplace();
       reap_all_until(child, give_up);
@@ -134,7 +136,7 @@ std::vector<Survivor> kill_tree(Child& child, Signals& signals) {
     pollfd fds[] = {{signals.fd(), POLLIN, 0}};
     poll_until(fds, later(BootClock::now(), sweep_interval));
     while (const auto event = signals.take()) {
-      if (event->number == SIGCHLD) break;  // the next may be there already, and so without end
+      if (event->number == SIGCHLD) break;  // or this loop might never end
     }
   }
 }

@@ -21,15 +21,15 @@ namespace {
 
 constexpr milliseconds longest_freeze{100};
 
-/// Between two looks at the deadlines.
+/// How many processes to reap before the deadlines are checked again.
 constexpr int most_reaped_at_once = 256;
 
 constexpr int lowest_nice = -20;
 
-/// A folder of /proc, a file in it, and a pidfd.
+/// The descriptors for a folder of /proc, a file in it, and a pidfd.
 constexpr int spare_fds = 3;
 
-/// The user whom kill(2) asks for; empty if /proc hides it.
+/// The user of a process, as kill(2) checks it; empty if /proc hides it.
 std::string owner_of(pid_t pid) {
   const std::string status = proc_text("/proc/" + std::to_string(pid) + "/status");
   const auto line = status.find("\nUid:\t");
@@ -38,8 +38,8 @@ std::string owner_of(pid_t pid) {
   return uid == 0 ? "root" : "uid " + std::to_string(uid);
 }
 
-/// A process of dlock's own in the background falls to us like any orphan, but belongs to the
-/// script that it keeps locks for: to wait for it may be to wait for ourselves.
+/// An attach daemon becomes our child like any orphan, but it belongs to the script whose locks it
+/// holds: a wait for it may be a wait for ourselves.
 bool is_of_the_command(pid_t child) { return command_name(child) != keeper_name; }
 
 bool is_reapable(pid_t child) {
@@ -76,12 +76,12 @@ std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& preexi
 bool send(const Descendant& found, int signal, const std::set<pid_t>& others) {
   const Fd handle = open_pidfd(found.pid);
   if (!handle) {
-    // Without a descriptor to be had: a child of our own keeps its number until we reap it.
+    // No descriptor is available. A child of our own keeps its pid until we reap it.
     const bool own = errno != ESRCH && found.parent == getpid();
     return !own || kill(found.pid, signal) == 0 || errno != EPERM;
   }
   const auto now = stat_of(found.pid);
-  // What /proc hides is another user's, so that the kernel refuses the signal.
+  // A process that /proc hides belongs to another user, so the kernel refuses the signal.
   if (now && now->parent != found.parent && !others.contains(now->parent)) return true;
   return send_signal(handle, signal) || errno != EPERM;
 }
@@ -98,8 +98,8 @@ ProcessTree::ProcessTree() : root_(getpid()) {
     Fd spare(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
     if (spare) spares_.push_back(std::move(spare));
   }
-  // Whoever does `sleep 9 & exec dlock …` has us inherit a child; asking whether there is any
-  // costs less than reading the list.
+  // After `sleep 9 & exec dlock …` dlock has inherited a child. Checking whether there is any costs
+  // less than reading the list.
   siginfo_t any{};
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD) return;
   const auto children = children_of(root_).value_or(std::vector<pid_t>{});
@@ -111,8 +111,8 @@ ProcessTree::ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children)
 
 std::vector<Descendant> ProcessTree::signal(int signal,
                                             const std::function<bool(pid_t)>& hears) const {
-  // All are found before the first is sent anything, and parents come first: a shell whose child
-  // ends before it hears of the end goes on with its next command.
+  // All are found before the first gets a signal, and parents get it first: a shell whose child
+  // ends before its own signal arrives would go on with its next command.
   const auto tree = all();
   std::set<pid_t> reapers{root_};
   for (const Descendant& found : tree) reapers.insert(found.pid);
@@ -129,7 +129,7 @@ void ProcessTree::freeze() const {
   std::size_t told_before = 0;
   do {
     told_before = told.size();
-    // Top down, so that who forks is stopped before its children are listed.
+    // Go top down, so that a forking process is stopped before its children are listed.
     descendants_of(root_, preexisting_children_, [&](const Descendant& found) {
       if (told.insert(found.pid).second) send(found, SIGSTOP, {root_});
     });
@@ -164,8 +164,8 @@ bool ProcessTree::reap_adopted(pid_t child) {
 }
 
 ProcessTree::Beside ProcessTree::beside(pid_t child) {
-  // Who was listed alive and is reaped a moment later may have left us a child of its own after
-  // the list was read: only a list with nobody on it is proof.
+  // A process that was listed alive and reaped a moment later may have left us a child after the
+  // list was read, so only an empty list is proof.
   for (int reaped = 0; reaped < most_reaped_at_once;) {
     const auto children = children_of(root_);
     if (!children) return Beside::somebody;

@@ -11,26 +11,26 @@
 
 namespace dlock {
 
-/// A process found below another, and who its parent was then.
+/// A process found below another, and its parent at that time.
 struct Descendant {
   pid_t pid;
   pid_t parent;
 };
 
-/// All that live below `root`, in whatever session, parents before their children; without
-/// `preexisting_children` and what is below them. Each is shown to `visit` before its own children
-/// are looked for. Whoever is forked meanwhile may be missed.
+/// All living processes below `root`, in any session, parents before their children, without the
+/// `preexisting_children` and their descendants. `visit` is called for each before its children are
+/// looked up. A process that is forked meanwhile may be missed.
 std::vector<Descendant> descendants_of(
     pid_t root, const std::set<pid_t>& preexisting_children = {},
     const std::function<void(const Descendant&)>& visit = [](const Descendant&) {});
 
-/// Sends through a pidfd, which names the process that has the number at the moment of opening. It
-/// is the one found if its parent is still the same, or one of `others`, to whom orphans fall.
-/// False if it is there but not ours to signal.
+/// Sends a signal through a pidfd, which names the process that has the pid when it is opened. It
+/// is the process found if its parent is the same, or one of `others`, which adopt orphans. False
+/// if it exists but may not be signalled.
 bool send(const Descendant& found, int signal, const std::set<pid_t>& others);
 
-/// While it lives this process runs before others, if it may (root): a family that forks on and on
-/// takes the processors from whoever is to end it.
+/// Raises the priority of this process while it exists, if permitted (root): a family that never
+/// stops forking would take the processors from the process that kills it.
 class Hurry {
  public:
   Hurry();
@@ -44,54 +44,55 @@ class Hurry {
 
 /// A process that SIGKILL did not end.
 struct Survivor {
-  pid_t pid;         ///< 0: whatever there is that /proc does not show
+  pid_t pid;         ///< 0: any processes that /proc does not show
   pid_t group;       ///< 0: /proc hides it
-  std::string name;  ///< of its program, any bytes; empty: hidden
-  std::string why;   ///< "owned by root"; empty: nothing is known
+  std::string name;  ///< the name of its program, any bytes; empty: hidden
+  std::string why;   ///< for example "owned by root"; empty: unknown
 };
 
-/// Everything the child has started, however far it moved away: dlock is made the reaper of its
-/// orphans (PR_SET_CHILD_SUBREAPER), so whatever lives of them stands below dlock in /proc.
-/// Processes that dlock already had for children when it was executed are not part of it, nor are
-/// those that `acquire --attach` has left behind.
+/// All descendants of the child, wherever they moved. dlock becomes the reaper of their orphans
+/// (PR_SET_CHILD_SUBREAPER), so that all living ones are below dlock in /proc. Children that dlock
+/// had when it was executed are not part of the tree, nor are the attach daemons of `acquire
+/// --attach`.
 class ProcessTree {
  public:
-  /// Before the child is forked.
+  /// To be called before the child is forked.
   ProcessTree();
-  /// The same of a dlock that is another process, and has `preexisting_children`. Of the tree's
-  /// members this one can signal, but reap none.
+  /// The tree of a dlock that is another process, and has `preexisting_children`. This process can
+  /// signal the members of that tree, but not reap them.
   ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children);
   ProcessTree(ProcessTree&&) = default;
 
-  /// Sends `signal` to all of it that `hears` admits, each process through a pidfd that was checked
-  /// to be the one found. Returns those that are not ours to signal.
+  /// Sends `signal` to all members that `hears` accepts, each through a pidfd that was checked to
+  /// be the process found. Returns those that may not be signalled.
   std::vector<Descendant> signal(
       int signal, const std::function<bool(pid_t)>& hears = [](pid_t) { return true; }) const;
 
-  /// Sends SIGSTOP until nobody is found who had not been sent it: then nobody forks any more, but
-  /// for those who are not ours to signal. Gives up after a tenth of a second.
+  /// Sends SIGSTOP until no new process is found. Then no process forks any more, except those that
+  /// may not be signalled. Gives up after a tenth of a second.
   void freeze() const;
 
-  /// All that are left, the child and zombies included.
+  /// All that are left, including the child and zombies.
   std::vector<Descendant> all() const;
 
-  /// The processes of it that SIGKILL did not end.
+  /// The members that SIGKILL did not end.
   std::vector<Survivor> survivors() const;
 
-  /// Reaps some of what was adopted and has ended, while `child` runs. True if there may be more:
+  /// Reaps some adopted processes that have ended, while `child` runs. True if there may be more:
   /// they may come as fast as they are reaped.
   bool reap_adopted(pid_t child);
 
-  /// Called before the tree is killed: descriptors to read /proc with where there are none left.
+  /// Frees descriptors for reading /proc if no others are left. To be called before the tree is
+  /// killed.
   void release_spares() { spares_.clear(); }
 
-  /// Who is left right below dlock, beside `child`. If `nobody`, and `child` has ended too, then
-  /// nothing of the tree is alive, for orphans come up to us. Reaps whoever has ended, but never
-  /// `child`: its number stays taken.
+  /// Whether dlock has other children of the tree than `child`. If `nobody`, and `child` has ended
+  /// too, no process of the tree is alive, because orphans become our children. Reaps all that have
+  /// ended, except `child`, which keeps its pid.
   enum class Beside {
     nobody,
-    somebody,  ///< or /proc does not tell; SIGCHLD tells when to ask again
-    unclear,   ///< they come and end too fast to say: to be asked again
+    somebody,  ///< also if /proc does not show it; ask again after SIGCHLD
+    unclear,   ///< processes come and end too fast: ask again
   };
   Beside beside(pid_t child);
 

@@ -15,18 +15,18 @@ namespace dlock {
 
 namespace {
 
-/// Never blocked: they tell of a fault in dlock itself, or cannot be.
+/// Never blocked: these signals report a fault in dlock itself, or cannot be blocked.
 constexpr int untouched_signals[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
                                      SIGILL,  SIGTRAP, SIGABRT, SIGSYS};
 
-/// Blocked and never told. TTIN and TTOU, which the kernel sends to the whole group: dlock stops
-/// with its child, not before it.
+/// Blocked and never reported. The kernel sends TTIN and TTOU to the whole group: dlock stops with
+/// its child, not before it.
 constexpr int silenced_signals[] = {SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
 
-/// Without effect on a process that does not ask for them, so only a child is told.
+/// These have no effect on a process without a handler, so only a child gets them.
 constexpr int child_signals[] = {SIGWINCH, SIGCONT, SIGCHLD, SIGURG};
 
-/// Sent by the kernel, they come from the terminal, and to its whole foreground group.
+/// If the kernel sends one of these, it comes from the terminal, to the whole foreground group.
 constexpr int terminal_signals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGWINCH, SIGHUP};
 
 bool is_one_of(std::span<const int> signals, int signal) {
@@ -57,11 +57,12 @@ Signals::Signals() {
   for (const int signal : silenced_signals) sigaddset(&blocked, signal);
   for (const int signal : child_signals) sigaddset(&blocked, signal);
 
-  // An ignored SIGCHLD would have the kernel reap the child before its exit code is read.
+  // If SIGCHLD were ignored, the kernel would reap the child before its exit code is read.
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard, &chld_on_entry_);
-  // The wait for a file handles it, and exec would make a default of that (local/file_lock.cpp).
+  // The wait for a file installs a handler for SIGURG (local/file_lock.cpp), which exec would reset
+  // to the default.
   sigaction(SIGURG, nullptr, &urg_on_entry_);
   pthread_sigmask(SIG_BLOCK, &blocked, &mask_on_entry_);
   fd_ = Fd(signalfd(-1, &heard_, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -72,7 +73,7 @@ std::optional<Signals::Event> Signals::take() {
   signalfd_siginfo info{};
   if (read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
   const int number = static_cast<int>(info.ssi_signo);
-  // A terminal that goes away tells the leader of the session alone.
+  // When a terminal disconnects, only the leader of the session gets the signal.
   const bool told_alone = number == SIGHUP && getsid(0) == getpid();
   const bool from_terminal =
       info.ssi_code == SI_KERNEL && is_one_of(terminal_signals, number) && !told_alone;
@@ -127,7 +128,7 @@ bool stop_by(int signal, Stop what) {
 void die_of(int signal) {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  prctl(PR_SET_DUMPABLE, 0);  // the limit does not bind a core_pattern that is a pipe
+  prctl(PR_SET_DUMPABLE, 0);  // the limit does not apply if core_pattern is a pipe
   ::signal(signal, SIG_DFL);
   sigset_t only;
   sigemptyset(&only);

@@ -8,35 +8,35 @@
 
 namespace dlock {
 
-/// The signals sent to dlock, as events on a fd. Made once, by main, before any thread exists:
-/// from then on they are blocked in every thread and interrupt nothing.
+/// The signals sent to dlock, as events on a fd. main creates it before any thread exists: from
+/// then on the signals are blocked in every thread and interrupt nothing.
 ///
-/// Until `hear_all()` the fd tells of those that by default end or stop a process, be it HUP, TERM
-/// or a real-time signal, but for those of faults. What was ignored on entry (nohup, a background
-/// job of a script) stays ignored and is never told. SIGPIPE and SIGXFSZ are blocked too: writing
-/// fails with EPIPE, EFBIG.
+/// Until hear_all() the fd reports the signals that by default end or stop a process (HUP, TERM,
+/// real-time signals), except those of faults. A signal that was ignored on entry (nohup, a
+/// background job of a script) stays ignored and is never reported. SIGPIPE and SIGXFSZ are blocked
+/// too: writes then fail with EPIPE or EFBIG.
 class Signals {
  public:
   Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
-  // Nothing is given back at the end: a signal that comes while dlock is leaving must not change
-  // the exit code it leaves with.
+  // The destructor restores nothing: a signal that comes while dlock exits must not change its exit
+  // code.
 
   struct Event {
     int number;
     bool from_terminal;  ///< such as ^C, ^\, ^Z: sent to the whole foreground group
   };
 
-  /// Readable while there is something to take.
+  /// Readable while there is an event to take.
   int fd() const { return fd_.get(); }
   std::optional<Event> take();
 
-  /// Called when a child is about to exist: from here on also WINCH, CONT, URG and CHLD.
+  /// To be called before a child is forked: the fd then also reports WINCH, CONT, URG and CHLD.
   void hear_all();
 
-  /// Async-signal-safe and without errno, for the child between fork and exec: mask and
-  /// dispositions as found on entry.
+  /// For the child between fork and exec: restores mask and dispositions as they were on entry. It
+  /// is async-signal-safe and does not use errno.
   void restore_in_child() const;
 
  private:
@@ -47,8 +47,8 @@ class Signals {
   Fd fd_;
 };
 
-/// While it lives the kernel reaps the children that end (SA_NOCLDWAIT), without a zombie; those
-/// that have ended before stay.
+/// While it exists the kernel reaps children that end (SA_NOCLDWAIT), without a zombie. Children
+/// that have ended before stay zombies.
 class KernelReaps {
  public:
   KernelReaps();
@@ -60,7 +60,7 @@ class KernelReaps {
   struct sigaction before_ {};
 };
 
-/// `TERM`; the number of one that has no name.
+/// The name, such as `TERM`; the number of a signal without a name.
 std::string signal_name(int signal);
 
 /// Whether `signal` ends a dlock that has no child yet.
@@ -68,12 +68,12 @@ bool ends_waiting(int signal);
 
 enum class Stop { myself, whole_job };
 
-/// Stops this process, or its whole process group, as `signal` (TSTP, TTIN, TTOU) by default
-/// would. True once continued; false, at once, where nobody could continue it: ignored, or an
-/// orphaned process group. Needs a Signals.
+/// Stops this process, or its whole process group, as `signal` (TSTP, TTIN, TTOU) does by default.
+/// Returns true after it was continued. Returns false at once if nobody could continue it: the
+/// signal is ignored, or the process group is orphaned. Needs a Signals.
 bool stop_by(int signal, Stop what);
 
-/// Dies of `signal`, as the child did, but leaves no core dump: the child's is the one that tells.
+/// Dies of `signal` like the child, but without a core dump: only the child's is useful.
 [[noreturn]] void die_of(int signal);
 
 }  // namespace dlock

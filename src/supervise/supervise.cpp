@@ -12,7 +12,7 @@ namespace {
 
 using Reason = Ending::Reason;
 
-/// How often the rest of a tree is looked at without a SIGCHLD.
+/// How often to look at the remaining tree without a SIGCHLD.
 constexpr milliseconds rest_interval{1000};
 
 class Supervisor {
@@ -26,7 +26,7 @@ class Supervisor {
   std::optional<Reason> reason_to_stop();
   std::optional<ChildEnd> end();
   Deadline next_deadline() const;
-  /// Whether the child is to be stopped, whatever else comes.
+  /// Whether the child must be stopped, whatever else happens.
   bool is_over(Deadline now) const;
   bool loss_matters() const { return terms_.loss != nullptr && !loss_noticed_; }
   Deadline loss_deadline() const;
@@ -52,19 +52,19 @@ class Supervisor {
   bool loss_noticed_ = false;
   bool stopping_ = false;
   bool look_again_ = false;
-  bool more_ended_ = false;  ///< adopted ones, that are not reaped yet
-  /// Came when a deadline was over, which is looked at first.
+  bool more_ended_ = false;  ///< there are adopted processes that are not reaped yet
+  /// An event that came after a deadline had passed; the deadline is handled first.
   std::optional<Signals::Event> unheard_;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
-  bool end_is_told_ = false;     ///< by the child's pidfd
+  bool end_is_told_ = false;     ///< the child's pidfd has reported its end
 };
 
 Ending Supervisor::run() {
   if (terms_.watchdog != nullptr && !terms_.wait_tree) terms_.watchdog->spare_rest_of(child_.pid());
   while (true) {
     sleep();
-    // After a suspend, a SIGSTOP or a freeze the deadlines come first: before a signal is passed
-    // on and before the child is continued.
+    // After a suspend, a SIGSTOP or a freeze, check the deadlines before a signal is passed on and
+    // before the child is continued.
     const auto reason = reason_to_stop();
     if (terms_.watchdog != nullptr && terms_.watchdog->has_killed()) return stop(Reason::lost);
     if (const auto ended = end()) return ended_by_itself(*ended);
@@ -73,7 +73,7 @@ Ending Supervisor::run() {
   }
 }
 
-/// How the child ended, once what is waited for has gone.
+/// How the child ended, once the processes to wait for have ended; nothing before.
 std::optional<ChildEnd> Supervisor::end() {
   if (!terms_.wait_tree) return child_.reap();
   if (!child_.ended()) return std::nullopt;
@@ -83,15 +83,15 @@ std::optional<ChildEnd> Supervisor::end() {
 }
 
 void Supervisor::sleep() {
-  // From the child's end on its pidfd would wake us for ever. Orphans that fell to us tell their
-  // end by SIGCHLD, as the child does once a debugger that traces it lets go of it.
+  // After the child's end its pidfd would wake us without end. SIGCHLD reports the end of adopted
+  // orphans, and of a child that a debugger has stopped tracing.
   pollfd fds[] = {{end_is_told_ ? -1 : child_.fd(), POLLIN, 0},
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
   const Deadline look_by = loss_matters() ? terms_.loss->look_by() : never;
-  // Where /proc could not be read at that moment, no SIGCHLD tells of the last end.
+  // If /proc could not be read at that moment, no SIGCHLD reports the last end.
   const Deadline look_at_rest = end_is_told_ ? later(BootClock::now(), rest_interval) : never;
-  // A SIGCHLD that was taken may tell of what ended after it was looked for.
+  // A SIGCHLD that was taken may be from a process that ended after the last look.
   const bool at_once = std::exchange(look_again_, false);
   poll_until(fds, at_once ? BootClock::now() : std::min({next_deadline(), look_by, look_at_rest}));
   end_is_told_ = end_is_told_ || fds[0].revents != 0;
@@ -99,8 +99,8 @@ void Supervisor::sleep() {
   loss_told_ = look && terms_.loss->lost();
 }
 
-/// When the loss clock makes us act. A child that is let run on is not hurried by a renewal that
-/// is late: its lock is lost only when the lease is over.
+/// When a possible loss requires action. With keep_running_on_loss a late renewal requires none:
+/// the lock is lost only when the lease has expired.
 Deadline Supervisor::loss_deadline() const {
   if (!loss_matters()) return never;
   const Deadline gone_by = terms_.loss->must_be_gone_by();
@@ -132,13 +132,13 @@ std::optional<Reason> Supervisor::reason_to_stop() {
   return std::nullopt;
 }
 
-/// Up to one SIGCHLD: a family that forks without end sends the next at once, and again, and the
-/// deadlines are to be looked at between them.
+/// Returns after one SIGCHLD: a family that forks without end sends the next one at once, and the
+/// deadlines must be checked in between.
 void Supervisor::hear_signals() {
   if (more_ended_) reap_adopted();
   while (const auto event = unheard_ ? std::exchange(unheard_, {}) : signals_.take()) {
     if (event->number != SIGCHLD) {
-      // dlock may have been held up since it looked at the deadlines.
+      // dlock may have been delayed since it checked the deadlines.
       if (!stopping_ && is_over(BootClock::now())) {
         unheard_ = event;
         look_again_ = true;
@@ -169,23 +169,23 @@ void Supervisor::pass_on_to_rest(const Signals::Event& event) {
   const pid_t own = getpgrp();
   child_.tree.signal(event.number,
                      [&](pid_t pid) { return !event.from_terminal || getpgid(pid) != own; });
-  // A process that has stopped, as it touched the terminal, hears nothing else.
+  // A process that stopped because it touched the terminal reacts only after SIGCONT.
   if (ends_waiting(event.number)) child_.tree.signal(SIGCONT);
   if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
   if (terms_.before_stop) terms_.before_stop();
   if (!stop_by(SIGTSTP, Stop::whole_job)) raise(SIGCONT);  // nobody else would continue them
 }
 
-/// The child was stopped: by ^Z, for touching the terminal from the background, or by somebody.
-/// A job is stopped as a whole, so that the shell sees it and gets its terminal back. When it is
-/// continued we hear SIGCONT, after the deadlines have been looked at.
+/// The child was stopped: by ^Z, because it touched the terminal from the background, or by another
+/// process. The whole job is stopped, so that the shell notices it and gets its terminal back. When
+/// it is continued, SIGCONT arrives after the deadlines have been checked.
 void Supervisor::stop_with_child(int signal) {
   if (!child_.terminal.exists()) return;
-  if (signal == SIGSTOP && !child_.terminal.in_front()) return;  // the child's affair: dlock renews
+  if (signal == SIGSTOP && !child_.terminal.in_front()) return;  // dlock goes on and renews
   const bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
   if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
   if (terms_.before_stop) terms_.before_stop();
-  // That took its time: a shell that has brought the job forward meanwhile will not do so again.
+  // That took time: a shell that has brought the job to the foreground meanwhile does so only once.
   if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
   stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
 }
@@ -197,7 +197,7 @@ Ending Supervisor::ended_by_itself(const ChildEnd& end) {
   return {why, end, loss_noticed_, {}};
 }
 
-/// From here on the outcome is fixed, whatever the child still does.
+/// From here on the outcome is fixed, whatever the child does.
 Ending Supervisor::stop(Reason why) {
   stopping_ = true;
   if (terms_.watchdog != nullptr) terms_.watchdog->spare_nothing();
@@ -216,13 +216,13 @@ Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
   return std::min(end_of_grace, terms_.loss->must_be_gone_by() - terms_.kill_cost);
 }
 
-/// The grace: all of the tree is asked to end, and waited for.
+/// The grace: asks the whole tree to end, and waits for it.
 void Supervisor::let_it_end(Deadline stopped_at) {
   if (BootClock::now() >= kill_deadline(stopped_at)) return;
   child_.tree.signal(terms_.stop_signal);
   child_.tree.signal(SIGCONT);
   while (BootClock::now() < kill_deadline(stopped_at) && !tree_gone()) {
-    // A pidfd stays readable, so only SIGCHLD tells of what ends besides and after the child.
+    // The child's pidfd stays readable, so only SIGCHLD reports the end of other processes.
     pollfd fds[] = {{signals_.fd(), POLLIN, 0}};
     const bool at_once = std::exchange(look_again_, false);
     poll_until(fds, at_once ? BootClock::now() : kill_deadline(stopped_at));

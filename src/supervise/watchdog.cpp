@@ -32,7 +32,7 @@ std::set<pid_t> with_this_process(const std::vector<pid_t>& pids) {
   return all;
 }
 
-/// It would keep a pipe open that somebody reads to its end.
+/// Closes inherited descriptors: a pipe that stays open would keep its reader waiting.
 void close_all_but(int kept) {
   if (kept > 0) close_fds(0, kept - 1);
   close_fds(kept + 1, std::numeric_limits<int>::max());
@@ -40,10 +40,10 @@ void close_all_but(int kept) {
 
 }  // namespace
 
-/// The other process.
+/// The process of the watchdog.
 class Watchdog::Guard {
  public:
-  /// `preexisting_children` were dlock's before the child.
+  /// `preexisting_children` are the children that dlock had before the command.
   Guard(pid_t dlock, const Fd& dlock_end, Shared& shared,
         const std::vector<pid_t>& preexisting_children, std::function<std::vector<pid_t>()> work)
       : dlock_(dlock),
@@ -70,14 +70,15 @@ class Watchdog::Guard {
     return gone_by == never ? never : gone_by - shared_.kill_cost;
   }
 
-  /// The kernel kills the child when dlock dies, and dlock is a zombie by then.
+  /// Whether the child ended while dlock lives: when dlock dies, the kernel kills the child, and
+  /// dlock is a zombie by then.
   bool child_ended_by_itself() const {
     const pid_t child = shared_.leaves_rest;
     if (child == 0 || process_life(process_now(child)) != Life::over) return false;
     return process_life(process_now(dlock_)) == Life::alive;
   }
 
-  /// As the supervisor does it, but that nobody can be reaped here.
+  /// Kills the tree like the supervisor, but cannot reap.
   void kill_tree() const {
     const Deadline give_up = later(BootClock::now(), max_kill_time);
     const Hurry hurry;
@@ -95,7 +96,7 @@ class Watchdog::Guard {
     }
   }
 
-  /// dlock has ended, and its tree has another parent.
+  /// Kills the tree after dlock has ended and the tree has another parent.
   void kill_orphans() const {
     const Deadline give_up = later(BootClock::now(), max_kill_time);
     const Hurry hurry;
@@ -119,7 +120,7 @@ Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost,
   if (page == MAP_FAILED) throw_errno("cannot start the watchdog: mmap");
   shared_ = new (page) Shared{gone_by.time_since_epoch().count(), kill_cost};
   const pid_t dlock = getpid();
-  // Looked for here: by the time the other process runs, the child may be among them.
+  // List the children here: by the time the other process runs, the command may be among them.
   const auto preexisting_children = children_of(dlock).value_or(std::vector<pid_t>{});
   const Fd dlock_end = open_pidfd(dlock);
   const pid_t pid = dlock_end ? fork() : -1;
@@ -130,7 +131,7 @@ Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost,
       close_all_but(dlock_end.get());
       Guard(dlock, dlock_end, *shared_, preexisting_children, std::move(work)).watch();
     } catch (...) {
-      _exit(1);  // never into the code of the one that was forked
+      _exit(1);  // never return into the caller's code
     }
   }
   if (pid > 0) pidfd_ = open_pidfd(pid);

@@ -99,7 +99,8 @@ class RedisConnection {
 
   std::vector<Reply> try_exchange(std::span<const Request> requests,
                                   const CallOptions& call_options);
-  /// Runs `body`; if the server may move, again until it succeeds or the deadline.
+  /// Runs `body`. Repeats it until it succeeds or the deadline if an old link broke, or if the
+  /// server may move.
   template <typename Body>
   auto persist(const CallOptions& call_options, const Body& body);
   void open(const CallOptions& call_options);

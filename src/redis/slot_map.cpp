@@ -8,8 +8,8 @@
 namespace dlock {
 namespace {
 
-/// Parses the last word of `MOVED 3999 10.0.0.1:6381`. IPv6 has no brackets there, and a node that
-/// does not know its own host leaves it out.
+/// Parses the last word of `MOVED 3999 10.0.0.1:6381`. An IPv6 address has no brackets there; a
+/// node that does not know its own host names only the port.
 std::optional<NodeAddress> place_in(std::string_view text) {
   const auto place = text.substr(text.rfind(' ') + 1);
   const auto colon = place.rfind(':');

@@ -211,7 +211,7 @@ class ThreadedNodeClients::NodeWorker {
   }
 
   void do_task(const Task& task) {
-    // Any request ends the listening at the member.
+    // Any request ends the subscription at the member.
     listening_.reset();
     try {
       if (!task.is_release() && BootClock::now() >= task.deadline) {

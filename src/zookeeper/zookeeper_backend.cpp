@@ -83,8 +83,8 @@ void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
 }
 
 /// Reads the clock, and the data and children of each node, until both come from the same node. The
-/// version does not tell: a node that was removed and created between the two reads has the same
-/// one.
+/// version does not tell: a node that was removed and created between the two reads may have the
+/// same one.
 std::vector<ZooKeeperReply> ZooKeeperBackend::read_whole(
     const std::vector<ZooKeeperRequest>& requests, Deadline& sent,
     const CallOptions& call_options) {

@@ -103,7 +103,7 @@ milliseconds ZooKeeperClient::granted_session() const {
 void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
   if (!addresses_.look_up_again(call_options)) return;
   libzookeeper().zoo_set_servers(handle_, addresses_.list().c_str());
-  fd_ = -1;  // closed, maybe: the number may be another's by now
+  fd_ = -1;  // maybe closed: another file may have the number by now
   failed_connects_ = 0;
 }
 
@@ -132,7 +132,7 @@ void ZooKeeperClient::drop_connection() {
   let_work(0, 0);
   if (is_open()) return;
   ++failed_connects_;
-  fd_ = -1;  // closed: the number may be another's by now
+  fd_ = -1;  // closed: another file may have the number by now
 }
 
 /// Lets the library connect and ask for a session; its socket is taken over before it reads.
@@ -186,7 +186,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
     if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
       ++failed_connects_;
       if (is_checked) ++refusals_;
-      fd_ = -1;  // closed: the number may be another's by now
+      fd_ = -1;  // closed: another file may have the number by now
     }
   }
   if (is_open()) {
@@ -262,7 +262,7 @@ void ZooKeeperClient::submit_multi(const ZooKeeperRequest& request,
     ZooKeeperBatch::done(code, slot.release());
     return;
   }
-  static_cast<void>(slot.release());  // the library's until it calls back
+  static_cast<void>(slot.release());  // the library owns it until it calls back
 }
 
 void ZooKeeperClient::submit(const ZooKeeperRequest& request,
@@ -302,7 +302,7 @@ void ZooKeeperClient::submit(const ZooKeeperRequest& request,
     ZooKeeperBatch::done(code, slot.release());
     return;
   }
-  static_cast<void>(slot.release());  // the library's until it calls back
+  static_cast<void>(slot.release());  // the library owns it until it calls back
 }
 
 std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequest>& requests,

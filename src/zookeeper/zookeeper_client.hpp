@@ -137,7 +137,7 @@ class ZooKeeperClient {
   int fd_ = -1;  ///< the library's socket
   ZooKeeperSocket socket_{};
   int sessions_ = 0;
-  bool counted_ = false;  ///< the session of this handle
+  bool counted_ = false;  ///< whether the session of this handle was
   int failed_connects_ = 0;
   int refusals_ = 0;      ///< connections without a session, since the last session
   bool gave_up_ = false;  ///< the last connect() ran out of time

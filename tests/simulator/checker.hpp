@@ -31,7 +31,7 @@ class Checker {
     Instant asked{};  ///< when its acquisition began
     Instant had{};
     Deadline safe_until{};
-    bool lasted = false;  ///< its lease had not ended when the code went on
+    bool lasted = false;  ///< its lease still lasted when the code went on
     bool over = false;
   };
   /// Returns the number of the hold.

@@ -44,7 +44,8 @@ std::size_t Storm::any_free() {
   }
 }
 
-/// Kills only servers that keep everything, because the others would be out for long.
+/// Draws a kind of harm. Only servers that keep everything are killed at any time, because the
+/// others would be out for long.
 Harm Storm::any_harm(std::size_t server) {
   while (true) {
     const Harm harm = kinds[chance_.up_to(static_cast<int>(std::size(kinds)) - 1)].harm;

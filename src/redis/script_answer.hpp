@@ -10,8 +10,8 @@
 
 namespace dlock {
 
-/// Read the script's answer item by item; they throw Error{unavailable} if the script never answers
-/// so.
+/// Read the script's answer item by item. They throw Error{unavailable} if the script gives no such
+/// answer.
 [[noreturn]] void unexpected_answer();
 const Reply& item(const Reply& reply, std::size_t i);
 std::string_view word(const Reply& reply, std::size_t i);

@@ -81,7 +81,7 @@ Waiter agreed(const Views<Waiter>& views) {
 }
 
 /// The latch that most servers have, with the arrivals that a majority knows: an arrival at fewer
-/// servers may be forgotten. Nothing if the silent servers cannot complete a majority for it.
+/// servers may be forgotten. Empty if the silent servers cannot complete a majority for it.
 std::optional<LatchState> agreed(const Views<LatchState>& views, std::size_t servers,
                                  std::size_t silent) {
   std::map<std::pair<std::int64_t, std::string>, Views<LatchState>> latches;

@@ -100,8 +100,8 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   }
 }
 
-/// Takes as ticket the members' time of the first request, once a clock is known. Returns whether
-/// the hold has a ticket.
+/// Sets the ticket to the members' time of the first request, once a clock is known. Returns
+/// whether there is a ticket.
 bool QuorumStore::take_ticket(QuorumHold& quorum_hold) const {
   const auto median = nodes_->clocks().median(quorum_hold.asked_first);
   if (!quorum_hold.ticket && median) quorum_hold.ticket = Ticket{median->count()};

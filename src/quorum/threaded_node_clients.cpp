@@ -73,9 +73,8 @@ struct Perform {
 
 }  // namespace
 
-/// How long to wait for a member that usually answers to confirm its releases. A server may never
-/// read the release of a process that exits earlier: if it finds that it cannot send to a
-/// connection, it drops what it has not read from it yet.
+/// How long a member that usually answers has to confirm its releases. The process should not exit
+/// earlier: a server that cannot send to a connection drops what it has not read from it yet.
 constexpr milliseconds a_moment{20};
 /// The least time for sending a release to a member that never answered.
 constexpr milliseconds time_to_send{2};

@@ -26,7 +26,7 @@ enum class Harm {
   clock,       ///< the wall clock jumps and stays there
 };
 
-/// Harms the servers of a fleet at random. It does only what a network and a machine could do: a
+/// Harms the servers of a fleet at random. It does only what a network or a machine could do: a
 /// connection never loses bytes without breaking.
 class Storm {
  public:

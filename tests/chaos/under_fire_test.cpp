@@ -193,8 +193,7 @@ TEST_CASE("twenty clients of five servers under fire: never two at once, and fen
   std::this_thread::sleep_for(longest_ttl * 2);
   crowd.stop();
 
-  // A client that was granted the lock before begins its command while the lease lasts, soon on a
-  // quiet machine.
+  // A client that was granted the lock earlier may begin its command until the lease ends.
   for (const char* const key : {"a", "b", "s"}) {
     CHECK(begun_since(crowd, key, later(emptied, longest_ttl)) == 0);
   }

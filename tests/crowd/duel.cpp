@@ -25,7 +25,7 @@ constexpr milliseconds long_time{30'000};
 /// The time of the grant, since a fence is the server's clock at the grant.
 Deadline granted_at(std::int64_t fence) { return Deadline(microseconds(fence) - wall_ahead()); }
 
-/// Thrown if the machine was too slow for a short ttl before the test began in earnest.
+/// Thrown if the machine was too slow for a short ttl before anything was tested.
 struct TooSlow {};
 
 /// Throws if the process found no server in time, or lost the lock although nothing was done to it.

@@ -12,7 +12,7 @@ namespace {
 
 using State = NodeVote::State;
 
-/// Why a node does not count for a hold, if there is a reason.
+/// The reason why a node does not count for a hold, if there is one.
 std::optional<std::string> lack(const QuorumHold& hold, std::size_t member, const Nodes& nodes) {
   const NodeVote& node_vote = hold.node_votes[member];
   const std::string name = nodes.name(member);
@@ -32,7 +32,7 @@ std::optional<std::string> lack(const QuorumHold& hold, std::size_t member, cons
 std::optional<Refusal> too_few_votes(const QuorumHold& hold, const Nodes& nodes) {
   std::vector<milliseconds> waits;
   std::vector<std::string> names;
-  std::size_t able = 0;  ///< or may be
+  std::size_t able = 0;  ///< nodes that can vote, or may be able to
   for (std::size_t i = 0; i < hold.node_votes.size(); ++i) {
     const NodeVote& node_vote = hold.node_votes[i];
     if (node_vote.is_silent() || node_vote.votes()) {
@@ -65,7 +65,7 @@ QuorumMargin margin_of(const QuorumHold& hold, Nodes& nodes) {
         node_vote.state == State::held && node_vote.votes() && node_vote.round == hold.round;
     const bool just_asked =
         node_vote.awaited && BootClock::now() < later(hold.asked, straggler_wait);
-    // All were told the fence that was decided on, after their votes.
+    // All nodes were told the fence that was decided on, after they voted.
     const bool differs = held && hold.acquired && node_vote.fence != hold.fence;
     if ((held && !differs) || just_asked) {
       ++margin.held;

@@ -7,14 +7,15 @@
 
 namespace dlock {
 
-/// The refusal of a claim that needs the votes of servers that may have forgotten a lease; nothing
-/// where enough others have theirs.
+/// The refusal of a claim that lacks votes because too many nodes are in quarantine; nothing if
+/// enough other nodes have theirs.
 std::optional<Refusal> too_few_votes(const QuorumHold& hold, const Nodes& nodes);
 
-/// How many nodes have the hold, and what is wrong with the others; that is told then.
+/// Counts the nodes that have the hold and says what is wrong with the others. These errors then
+/// count as reported.
 QuorumMargin margin_of(const QuorumHold& hold, Nodes& nodes);
 
-/// Names each node that does not count for the hold, and why.
+/// Throws an Error that names each node that does not count for the hold, and the reason.
 [[noreturn]] void throw_no_majority_of(const QuorumHold& hold, const Nodes& nodes);
 
 }  // namespace dlock

@@ -15,7 +15,8 @@ milliseconds request_time(const QuorumHold& quorum_hold) {
   return quorum_hold.claim ? request_timeout(quorum_hold.claim->ttl) : silence_of_a_dead_server;
 }
 
-/// Before any member has told its clock, this host's: they take it as within a minute of theirs.
+/// Proposes the median of the members' clocks, or this host's clock while none is known. Members
+/// limit a proposal to within a minute of their own clock.
 Fence next_proposal(const Nodes& nodes) {
   const auto median = nodes.clocks().median(BootClock::now());
   return Fence{median.value_or(wall_now().time_since_epoch()).count()};
@@ -24,10 +25,10 @@ Fence next_proposal(const Nodes& nodes) {
 }  // namespace
 
 void HoldRound::ask_for_votes(const Ask& ask, Deadline deadline) {
-  // The same for all, so that they agree in one round as a rule.
+  // All members get the same proposal, so that they usually agree in one round.
   hold_.proposal = next_proposal(nodes_);
   const auto now = hold_.asked = BootClock::now();
-  // Half of the time is for what is to be done with it.
+  // Half of the time is left for the requests that raise the fence.
   hold_.fence_by = std::min(later(now, straggler_wait), now + (deadline - now) / 2);
   for (std::size_t i = 0; i < hold_.node_votes.size(); ++i) {
     const NodeVote& node_vote = hold_.node_votes[i];
@@ -54,8 +55,8 @@ std::optional<Grant> HoldRound::await_decision(const CallOptions& call_options) 
   }
 }
 
-/// Whether the members that still owe an answer are not to be waited for: enough others have
-/// answered, and these have had time since, or have let us wait before.
+/// Whether to stop waiting for the members that still owe an answer: enough others have answered,
+/// and these have had time since, or were late before.
 bool HoldRound::others_have_said_enough(std::optional<Deadline>& rest) {
   const auto said = hold_.node_votes.size() - hold_.unknown() - hold_.awaited();
   if (said < hold_.needed() || hold_.awaited_holders() > 0) {
@@ -119,7 +120,8 @@ void HoldRound::give_votes_back() {
   }
 }
 
-/// The members without the hold take it down, past their queues; all with its fence.
+/// Asks the members without the hold to record it, past their queues, and gives all of them its
+/// fence.
 void HoldRound::rejoin() {
   if (!hold_.claim) return;
   const auto deadline = later(BootClock::now(), request_time(hold_));

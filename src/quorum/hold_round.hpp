@@ -7,9 +7,9 @@
 
 namespace dlock {
 
-/// Acquires, renews or gives back one hold during one call of a store: asks the nodes that lack the
-/// hold, and hears replies until enough nodes have it or no longer can. Nodes brings the replies to
-/// the hold, which notes them.
+/// Acquires, renews or releases one hold during one call of a store. It asks the nodes that lack
+/// the hold, and hears replies until enough nodes have it or no longer can. Nodes passes the
+/// replies to the hold, which notes them.
 class HoldRound {
  public:
   HoldRound(Nodes& nodes, const HoldName& name, QuorumHold& hold)
@@ -20,12 +20,12 @@ class HoldRound {
   void ask_for_votes(const Ask& ask, Deadline deadline);
   /// Hears replies until enough nodes have the hold, or no longer can.
   std::optional<Grant> await_decision(const CallOptions& call_options);
-  /// The grant, once enough nodes store one fence; else asks those that have a smaller one to raise
-  /// theirs.
+  /// The grant, once enough nodes store one fence. Otherwise asks the nodes with a smaller fence to
+  /// raise theirs.
   std::optional<Grant> decided(Deadline deadline);
-  /// No answers have come in time from the nodes that owe one.
+  /// Marks the answers that are still owed as not received in time.
   void give_up();
-  /// Releases the hold on each node that may have it; a waiter keeps its places in the queues.
+  /// Releases the hold on each node that may have it; a waiter keeps its positions in the queues.
   void give_votes_back();
 
  private:

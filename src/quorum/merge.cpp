@@ -8,19 +8,19 @@
 namespace dlock {
 namespace {
 
-/// The same owner on another server; a kept hold has none, and is known by its process.
+/// Whether two servers name the same owner. A kept hold has no owner: its process identifies it.
 bool is_same(const Holder& a, const Holder& b) {
   return a.kept || b.kept ? a.who == b.who : a.owner == b.owner;
 }
 
 bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.who == b.who; }
 
-/// One owner, waiter or latch, as the members see it.
+/// The members' views of one owner, waiter or latch.
 template <typename One>
 using Views = std::vector<One>;
 
-/// Files one server's list. No two of its entries are the same hold, though one process may have
-/// left several: of kept holds that look alike, every server names the oldest first.
+/// Adds one server's list to `all`. No two of its entries are the same hold, but one process may
+/// have left several: of kept holds that look alike, every server names the oldest first.
 template <typename One>
 void file(std::vector<Views<One>>& all, const std::vector<One>& said) {
   std::vector<bool> taken(all.size(), false);
@@ -44,14 +44,15 @@ Value ranked(const Views<One>& views, std::size_t place, const Field& field) {
   return values[std::min(place, values.size()) - 1];
 }
 
-/// What its claim takes: the votes of its smallest limit.
+/// The votes that a holder needs: the most that any of the limits in its views requires.
 std::size_t votes_for(const Views<Holder>& views, std::size_t servers) {
   std::size_t needed = 0;
   for (const Holder& view : views) needed = std::max(needed, votes_needed(servers, view.limit));
   return needed;
 }
 
-/// Of servers that differ in what they have seen, and in their clocks: what enough agree on.
+/// Merges views that differ, in what the servers have seen and in their clocks, into what enough
+/// servers agree on.
 Holder agreed(const Views<Holder>& views, std::size_t servers, std::size_t needed) {
   Holder holder =
       *std::max_element(views.begin(), views.end(),
@@ -79,8 +80,8 @@ Waiter agreed(const Views<Waiter>& views) {
   return waiter;
 }
 
-/// The latch that most have, as far as a majority has it: whoever has arrived at fewer servers may
-/// be forgotten. Nothing where those that did not answer cannot make up a majority for it.
+/// The latch that most servers have, with the arrivals that a majority knows: an arrival at fewer
+/// servers may be forgotten. Empty if the silent servers cannot complete a majority for it.
 std::optional<LatchState> agreed(const Views<LatchState>& views, std::size_t servers,
                                  std::size_t silent) {
   std::map<std::pair<std::int64_t, std::string>, Views<LatchState>> latches;
@@ -101,11 +102,11 @@ struct Filed {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
   Views<LatchState> latches;
-  std::optional<LastGrant> last;  ///< that with the largest fence
+  std::optional<LastGrant> last;  ///< the one with the largest fence
 };
 
-/// Who has too few votes is left out where those that did not answer cannot make up for it; so is,
-/// as a waiter, a holder that waits for members which it lacks.
+/// Leaves out holders and waiters with so few votes that the silent servers cannot supply the rest.
+/// A holder that waits at members without its hold is not listed as a waiter.
 KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
   const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
   KeyState state{key, {}, {}, agreed(filed.latches, servers, silent)};

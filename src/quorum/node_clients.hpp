@@ -12,7 +12,7 @@
 
 namespace dlock {
 
-/// A request to a member, carried out by a call of Member.
+/// Requests to a member. Each is carried out by a call of Member.
 struct Vote {
   Claim claim;
   Ask ask;
@@ -63,21 +63,22 @@ struct LatchReading {
 using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, HolderQuery, Eviction,
                                  Inspection, FenceRecord, LatchMending, Arrival, LatchReading>;
 
-/// The response to it: of a Vote an Answer, of Renewal and Rejoining a Renewed, of what is about
-/// latches an optional LatchPart. A Wake comes unasked, after a waiting Vote was refused or a
-/// LatchReading that listens was answered; an Error in place of one means that the news channel
+/// The response to a request: an Answer to a Vote, a Renewed to Renewal and Rejoining, an optional
+/// LatchPart to the requests about latches. A Wake comes unasked, after a waiting Vote was refused
+/// or a LatchReading that listens was answered; an Error in its place means that the subscription
 /// broke.
 using Response = std::variant<Answer, Renewed, ReleaseResult, std::vector<Holder>,
                               std::vector<KeyState>, Fence, std::optional<LatchPart>, Wake, Error>;
 
 struct NodeReply {
   std::size_t member = 0;
-  std::uint64_t request = 0;  ///< as ask() numbered it; 0: unasked
+  std::uint64_t request = 0;  ///< numbered by ask(); 0: unasked
   Standing standing;
   Response response;
 };
 
-/// The members of a quorum, asked without waiting for them. One thread at a time.
+/// Sends requests to the members of a quorum without waiting for the answers. Used by one thread at
+/// a time.
 class NodeClients {
  public:
   virtual ~NodeClients() = default;
@@ -85,19 +86,20 @@ class NodeClients {
   virtual std::size_t size() const = 0;
   virtual std::string name(std::size_t member) const = 0;
 
-  /// Sends `request` on its way, and returns its number. What one member is asked it does in that
-  /// order. An answer still owed by this member is no longer waited for, and never heard; what was
-  /// asked is done or not. No answer by `deadline` is heard as Error{unavailable}.
+  /// Sends `request` and returns its number. A member carries out its requests in this order. An
+  /// answer that the member still owes is dropped, and that request is done or not. If no answer
+  /// comes by `deadline`, hear() returns Error{unavailable}.
   virtual std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) = 0;
 
-  /// Whether all that `member` was asked to release has been sent to its server, answered or not.
+  /// Whether all releases for `member` have been sent to its server, answered or not.
   virtual bool has_sent_releases(std::size_t member) const = 0;
 
   /// The next answer of any member, or nothing at `until`. Throws Error{interrupted}.
   virtual std::optional<NodeReply> hear(Deadline until, int cancel_fd) = 0;
 
-  /// Before a fork: what was asked is done or not, and never heard; the members are reached anew,
-  /// and no thread of this runs until one is asked. Throws an Error with nothing changed.
+  /// Prepares for a fork: pending requests are done or not, and their answers are dropped. The
+  /// members are connected anew, and no thread of this object runs until one is asked. Throws an
+  /// Error with nothing changed.
   virtual void begin_anew() = 0;
 };
 

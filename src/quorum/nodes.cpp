@@ -104,7 +104,7 @@ void Nodes::begin_anew() {
   asked_.assign(size(), {});
 }
 
-/// One server under two names has one vote: what it says under the second is void.
+/// A server under two names has one vote: its answers under the second name are void.
 void Nodes::check_identity(NodeReply& reply) {
   const std::string& process = reply.standing.process;
   if (process.empty()) return;
@@ -113,7 +113,7 @@ void Nodes::check_identity(NodeReply& reply) {
     reply.response = one_server(known, reply.member);
     return;
   }
-  // A good one that became a bad one, as a replica, was named rightly.
+  // A good server that has become a bad one, such as a replica, was named rightly.
   const auto* error = std::get_if<Error>(&reply.response);
   if (error != nullptr && error->kind() == ErrorKind::usage) {
     reply.response = Error(ErrorKind::unavailable, error->what());
@@ -127,7 +127,7 @@ Error Nodes::one_server(std::size_t one, std::size_t other) const {
 
 void Nodes::await_doubles(const CallOptions& call_options,
                           const std::function<bool(std::size_t)>& is_awaited) {
-  // Those on one host answer at about the same time, or hang. A name that takes longer is told of
+  // Servers on one host answer at about the same time, or hang. A name that takes longer is refused
   // when its server answers.
   constexpr milliseconds longest_wait{200};
   const auto known = std::exchange(doubles_, nullptr);

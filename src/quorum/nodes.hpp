@@ -16,32 +16,32 @@
 
 namespace dlock {
 
-/// In this time the client sends a release or an eviction to a server that is farther than the
-/// others, also if a TLS handshake comes first, and such a server answers a renewal.
+/// Extra time for a server that is farther than the others. It suffices to send a release or an
+/// eviction, even after a TLS handshake, and to receive the answer to a renewal.
 constexpr milliseconds time_for_a_far_server{250};
 
-/// Names one hold: all that is asked about it goes by this.
+/// Identifies one hold. All requests about the hold carry this name.
 using HoldName = std::pair<LockKey, Token>;
 
-/// Is told by Nodes what becomes of the requests about holds, in the thread that asks and hears.
+/// Receives from Nodes the replies to requests about holds, in the thread that asks and hears.
 class HoldListener {
  public:
   virtual ~HoldListener() = default;
   virtual void on_reply(const HoldName& about, const NodeReply& reply) = 0;
-  /// The node has been asked something else: what it owed about the hold is never heard.
+  /// The node was asked something else: its answer about the hold is dropped.
   virtual void on_overtaken(const HoldName& about, std::size_t node) = 0;
-  /// A node says unasked how it goes on, or that it no longer can.
+  /// A node sends a message unasked, or its messages have ended with an error.
   virtual void on_news(const NodeReply& reply) = 0;
 };
 
-/// The servers of a quorum, as one store has to do with them: what each was asked and owes, whose
-/// process has answered under which name, what its clock shows, and what is wrong with it. Knows
-/// nothing of the rules of a lock. One thread at a time.
+/// Sends the requests of one store to the servers of a quorum. Keeps for each server the request
+/// that is owed a reply, the process that answered, its clock, and its latest error. Nodes knows
+/// nothing of the rules of a lock. Used by one thread at a time.
 class Nodes {
  public:
-  using Answers = std::vector<std::optional<NodeReply>>;  ///< one for each node, where it has come
+  using Answers = std::vector<std::optional<NodeReply>>;  ///< one for each node, if it came
 
-  /// `doubles`: nodes that may be others of them under a second name.
+  /// `doubles`: nodes that may be other nodes under a second name.
   explicit Nodes(std::unique_ptr<NodeClients> clients,
                  std::shared_ptr<const DuplicateServers> doubles = nullptr);
 
@@ -51,52 +51,53 @@ class Nodes {
   std::size_t majority() const { return size() / 2 + 1; }
   std::string name(std::size_t node) const { return clients_->name(node); }
 
-  /// Sends a request; what the node still owed is not waited for any more.
+  /// Sends a request; an answer that the node still owes is dropped.
   void ask(std::size_t node, const std::optional<HoldName>& about, NodeRequest request,
            Deadline deadline);
-  /// The next reply to what a node was asked last, or news; nothing at `until`. The listener has
-  /// been told of it.
+  /// The next reply to a node's last request, or a message that came unasked; nothing at `until`.
+  /// The listener has received it before.
   std::optional<NodeReply> hear(Deadline until, int cancel_fd);
-  /// Hears what has arrived, without waiting.
+  /// Takes what has arrived, without waiting.
   void hear_arrived();
-  /// Asks all the same, and hears them until `enough`, or for `linger` after a majority has
-  /// answered.
+  /// Sends the request to all nodes, and hears them until `enough`, or for `linger` after a
+  /// majority has answered.
   Answers poll(const NodeRequest& request, const CallOptions& call_options, milliseconds linger,
                const std::function<bool(const Answers&)>& enough);
-  /// Hears those that owe a reply and were not late before, until the deadline. A node that does
+  /// Waits until the deadline for nodes that owe a reply and were not late before. A node that does
   /// not reply by then is late: the next call does not wait for it.
   void await_stragglers(const CallOptions& call_options);
   bool owes(std::size_t node) const { return asked_[node].request != 0; }
   bool is_late(std::size_t node) const { return late_[node]; }
-  /// Another hold than this, of which a node that is not late has a reply to give.
+  /// A hold other than `name` about which a node that is not late owes a reply.
   std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
-  /// Raises call_options.sent, if a release was sent to a node that did not answer it.
+  /// Raises call_options.sent if a release was sent to a node that did not answer it.
   void tell_sent_release(const Answers& answers, const CallOptions& call_options) const;
-  std::size_t owing() const;  ///< so many nodes have a reply to give
-  /// As NodeClients has it; what was asked is forgotten here, too.
+  std::size_t owing() const;  ///< how many nodes owe a reply
+  /// See NodeClients; this also forgets the requests.
   void begin_anew();
 
-  /// A node has let the others wait, and has not answered since.
+  /// Marks a node that did not answer in time, until it answers again.
   void note_late(std::size_t node) { late_[node] = true; }
 
   const ServerClocks& clocks() const { return clocks_; }
 
-  /// Waits, once and for a moment, for those nodes that may be others under a second name and owe
-  /// an answer, as `is_awaited` says. Throws Error{usage} where two are one server.
+  /// Waits, once and for a moment, for the nodes that may be duplicates and owe an answer, as
+  /// `is_awaited` says. Throws Error{usage} if two are one server.
   void await_doubles(const CallOptions& call_options,
                      const std::function<bool(std::size_t)>& is_awaited);
-  /// Throws Error{usage} where two names are known to lead to one server.
+  /// Throws Error{usage} if two names are known to lead to one server.
   void refuse_doubles() const;
 
-  /// The latest errors of the nodes, each kind once for each node.
+  /// The latest errors of the nodes. Each kind is returned once for each node.
   std::vector<Error> take_troubles();
-  /// Of this node, as told: nothing where there is nothing new.
+  /// The kind of this node's latest error, which then counts as reported; nothing if there is no
+  /// new one.
   std::optional<ErrorKind> take_trouble(std::size_t node);
   [[noreturn]] void throw_no_majority_of(const Answers& answers) const;
 
  private:
   struct Asked {
-    std::uint64_t request = 0;  ///< 0: nothing is owed
+    std::uint64_t request = 0;  ///< 0: no reply is owed
     std::optional<HoldName> about;
   };
 
@@ -110,7 +111,7 @@ class Nodes {
   std::vector<Asked> asked_;
   std::vector<bool> late_;
   ServerClocks clocks_;
-  std::shared_ptr<const DuplicateServers> doubles_;  ///< nothing once they were waited for
+  std::shared_ptr<const DuplicateServers> doubles_;  ///< null once they were waited for
   std::map<std::string, std::size_t> nodes_by_process_;
   std::map<std::size_t, Error> untold_;
   std::set<std::pair<std::size_t, ErrorKind>> told_;

@@ -5,8 +5,8 @@
 #include "quorum/merge.hpp"
 #include "quorum/quorum_store.hpp"
 
-// An eviction at several servers: one look at the holders, and then one request, which a server
-// that is farther than the others gets although its answer to the look has not come.
+// An eviction at several servers: one request lists the holders, a second one evicts them. A far
+// server gets the second request although it has not answered the first.
 
 namespace dlock {
 namespace {
@@ -22,8 +22,9 @@ std::vector<std::vector<Holder>> heard_in(const Said& said) {
   return heard;
 }
 
-/// Whether a server that lists a holder has answered the eviction of it. A majority has, so what
-/// only the others list is held by nobody; it may stay there, as on a server that takes no writes.
+/// Whether a server that lists a holder has answered the eviction of it. A majority has answered,
+/// so a holder that only the others list holds nothing. It may stay listed, as on a server that
+/// refuses writes.
 bool may_have_gone_on(const Said& listed, const Said& evicted) {
   for (std::size_t i = 0; i < listed.size(); ++i) {
     if (listed[i] && !listed[i]->empty() && evicted[i]) return true;
@@ -39,7 +40,7 @@ std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> 
   while (true) {
     Said listed = holders_said(HolderQuery{key}, call_options);
     std::vector<Holder> seen;
-    // Until its first renewals a hold may have another fence on each server: all of them count.
+    // Until its first renewals a hold may have a different fence on each server: all of them count.
     for (auto& holders : listed) {
       if (!holders) continue;
       if (fence) std::erase_if(*holders, [&](const Holder& each) { return each.fence != *fence; });
@@ -49,12 +50,12 @@ std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> 
     const Said said = holders_said(Eviction{key, seen, by}, call_options);
     auto evicted = merged_holders(heard_in(said));
     if (!evicted.empty() || !may_have_gone_on(listed, said)) return evicted;
-    // They have released it since, and the next may have it already.
+    // The holders seen have released since, and others may hold the key already.
     pause(pauses.next(), call_options);
   }
 }
 
-/// The holders that each server named, nothing where it did not answer so. Throws
+/// The holders that each server named; nothing for a server that did not answer so. Throws
 /// Error{unavailable} if no majority answered.
 std::vector<std::optional<std::vector<Holder>>> QuorumStore::holders_said(
     const NodeRequest& request, const CallOptions& call_options) {

@@ -5,8 +5,8 @@
 
 namespace dlock {
 
-/// The largest fence of a resource, on several servers. It is recorded once a majority has it: any
-/// other majority shares a server with that one, which tells of it.
+/// The largest fence of a resource, on several servers. A fence is recorded once a majority has it,
+/// because any other majority shares a server with that one.
 class QuorumFenceRegister : public FenceRegister {
  public:
   explicit QuorumFenceRegister(Nodes& nodes) : nodes_(nodes) {}

@@ -8,7 +8,7 @@ namespace {
 
 using State = NodeVote::State;
 
-/// In microseconds: what was proposed at one moment differs by less, whatever the servers' clocks.
+/// In microseconds: proposals of one moment differ by less, whatever the servers' clocks.
 constexpr std::int64_t farthest_apart = 600'000'000;
 
 struct Competitor {
@@ -16,8 +16,9 @@ struct Competitor {
   std::size_t votes = 0;
 };
 
-/// By owner. A kept hold has none, and a process may have left several: so it goes by the process,
-/// and by its place among those of that process at each member, all of which name the oldest first.
+/// The competitors by owner. A kept hold has no owner, and a process may have left several. It is
+/// therefore identified by its process and its position among that process's holds at each member;
+/// all members name the oldest first.
 std::map<std::string, Competitor> rivals_in(const QuorumHold& quorum_hold) {
   std::map<std::string, Competitor> competitors;
   for (const NodeVote& node_vote : quorum_hold.node_votes) {
@@ -36,7 +37,7 @@ std::map<std::string, Competitor> rivals_in(const QuorumHold& quorum_hold) {
   return competitors;
 }
 
-/// A refusal names the first few holders alone.
+/// A refusal names only the first few holders.
 bool holders_left_out(const QuorumHold& quorum_hold) {
   return std::any_of(quorum_hold.node_votes.begin(), quorum_hold.node_votes.end(),
                      [](const NodeVote& node_vote) {
@@ -45,8 +46,9 @@ bool holders_left_out(const QuorumHold& quorum_hold) {
                      });
 }
 
-/// Whether it has what it needs, as far as can be seen. In a race votes are a moment old; who is
-/// longer inside may have those of members that cannot be seen now.
+/// Whether the competitor has the votes it needs, as far as can be seen. In a race the known votes
+/// are a moment old. A holder of longer standing may also have votes of members that cannot be seen
+/// now.
 bool is_established(const Competitor& competitor, const QuorumHold& quorum_hold) {
   constexpr milliseconds older_than_a_race{1000};
   const std::size_t needed = votes_needed(quorum_hold.node_votes.size(), competitor.holder.limit);
@@ -55,7 +57,7 @@ bool is_established(const Competitor& competitor, const QuorumHold& quorum_hold)
          (competitor.votes + unseen >= needed && competitor.holder.held >= older_than_a_race);
 }
 
-/// A reader, and who is none: no member lets one in beside the other.
+/// Whether exactly one of them is a reader: no member admits both.
 bool apart(Limit a, Limit b) { return a.unlimited() != b.unlimited(); }
 
 bool has_room(const Refusal& refusal, Limit limit) {
@@ -66,7 +68,7 @@ bool has_room(const Refusal& refusal, Limit limit) {
          });
 }
 
-/// Members with room, for which others wait.
+/// The number of members that have room, but a queue of other waiters.
 std::size_t barred_by_queues(const QuorumHold& quorum_hold) {
   return static_cast<std::size_t>(std::count_if(
       quorum_hold.node_votes.begin(), quorum_hold.node_votes.end(), [&](const NodeVote& node_vote) {
@@ -112,7 +114,7 @@ void QuorumHold::take(const NodeReply& heard) {
       if (renewed->evicted_by) evicted_by = renewed->evicted_by;
       return;
     }
-    // Who did not ask for it knows no other way what it takes.
+    // A process that did not acquire the hold learns only from the grant how many votes it needs.
     const auto limit = claim ? std::nullopt : grant->limit;
     if (limit) needed_ = std::max(needed_, votes_needed(node_votes.size(), *limit));
     hold(*grant);
@@ -229,7 +231,7 @@ VoteCount count_votes(const QuorumHold& quorum_hold, Deadline now) {
   std::size_t room = quorum_hold.claim->limit.unlimited()
                          ? static_cast<std::size_t>(largest_limit)
                          : static_cast<std::size_t>(quorum_hold.claim->limit.owners);
-  // Where others are ahead in the queue, they are let in next.
+  // Members that have others first in their queue will admit those next.
   const auto next_there = std::count_if(
       quorum_hold.node_votes.begin(), quorum_hold.node_votes.end(), [](const NodeVote& node_vote) {
         return node_vote.state == State::refused && node_vote.refusal.ahead == 0;
@@ -246,7 +248,7 @@ VoteCount count_votes(const QuorumHold& quorum_hold, Deadline now) {
       if (apart(quorum_hold.claim->limit, competitor.holder.limit)) room = 0;
       continue;
     }
-    // Members that let us in do not say whom they let in beside.
+    // Members that have admitted us do not say which others they have admitted.
     const bool alone = quorum_hold.claim->limit == exclusive ||
                        competitor.holder.limit == exclusive ||
                        apart(quorum_hold.claim->limit, competitor.holder.limit);
@@ -270,7 +272,7 @@ Refusal merged_refusal(const QuorumHold& quorum_hold) {
     if (refusal.why != Refusal::Reason::held) merged.why = refusal.why;
     merged.holders = std::max(merged.holders, refusal.holders);
     merged.waiting = std::max(merged.waiting, refusal.waiting);
-    // Once enough members are free the next is let in: the others make no difference.
+    // Once enough members are free, the next waiter is admitted: the other members do not matter.
     ends.push_back(refusal.ask_again_in);
     aheads.push_back(refusal.ahead);
   }
@@ -288,7 +290,7 @@ Refusal merged_refusal(const QuorumHold& quorum_hold) {
   std::stable_sort(competitors.begin(), competitors.end(),
                    [](const Competitor& a, const Competitor& b) { return a.votes > b.votes; });
   for (const Competitor& competitor : competitors) merged.held_by.push_back(competitor.holder);
-  // Those with a vote or two beside one who has enough hold nothing.
+  // Competitors with a vote or two hold nothing if another has enough.
   if (merged.held_by.size() > merged.holders)
     merged.held_by.resize(std::max<std::size_t>(1, merged.holders));
   merged.ticket = quorum_hold.ticket.value_or(Ticket{});

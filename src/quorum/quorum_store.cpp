@@ -16,7 +16,7 @@ using State = NodeVote::State;
 
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
-/// How often the client with the most votes asks for the rest, before all begin anew.
+/// How often the client with the most votes asks for the rest, before all start over.
 constexpr int tries_of_a_leader = 4;
 
 }  // namespace
@@ -30,20 +30,20 @@ QuorumStore::QuorumStore(std::unique_ptr<Nodes> nodes)
   nodes_->report_to(this);
 }
 
-/// Votes that came, or may yet come, for what was not acquired.
+/// Releases the votes that came, or may still come, for holds that were not acquired.
 QuorumStore::~QuorumStore() {
   try {
     for (const auto& [name, quorum_hold] : quorum_holds_) {
       if (!quorum_hold.acquired) round(name).give_votes_back();
     }
   } catch (const std::exception&) {
-    // They end with their leases.
+    // They expire with their leases.
   }
 }
 
 QuorumHold& QuorumStore::quorum_hold(const HoldName& name, const std::optional<Claim>& claim) {
   auto& quorum_hold = quorum_holds_.try_emplace(name, nodes_->size(), claim).first->second;
-  // Renewed or released before it was asked for here.
+  // The hold was renewed or released before it was asked for here.
   if (claim && !quorum_hold.claim) quorum_hold = QuorumHold(nodes_->size(), claim);
   return quorum_hold;
 }
@@ -51,20 +51,22 @@ QuorumHold& QuorumStore::quorum_hold(const HoldName& name, const std::optional<C
 Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) {
   const HoldName name{claim.key, claim.token};
   QuorumHold& quorum_hold = this->quorum_hold(name, claim);
-  // The first ask fixes the place alone: queued up, it would count as one that others wait for.
+  // The first request only fixes the ticket: in the queue, it would count as a waiter that bars
+  // others.
   const Ask ask{asked.wait && !asked.asks_again, asked.ticket};
   if (ask.wait) waiting_ = name;
   const bool is_new = quorum_hold.asked_first == Deadline{};
   if (is_new) quorum_hold.asked_first = BootClock::now();
   if (ask.ticket && ask.ticket->value != 0) {
     quorum_hold.ticket = ask.ticket;
-    // It comes back under another token, and is as old as it was.
+    // The claim comes back under another token, and is as old as before.
     quorum_hold.queued = quorum_hold.queued || is_new;
   }
   bool has_ticket = take_ticket(quorum_hold);
   if (quorum_hold.count(State::returned) > 0) return split(name);
   ++quorum_hold.round;
-  // One that was handed over, and ended before it was confirmed, may come again with another.
+  // A hold that was handed over, but expired before it was confirmed, may come again with another
+  // fence.
   if (!quorum_hold.acquired) quorum_hold.fence = Fence{};
   HoldRound round = this->round(name);
   round.ask_for_votes(ask, call_options.deadline);
@@ -77,7 +79,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
       return std::move(*grant);
     }
     refuse_doubles(quorum_hold);
-    // The answers have told the clocks: now its place can be the same everywhere.
+    // The answers have told the clocks: now the ticket can be the same at all members.
     if (!std::exchange(has_ticket, take_ticket(quorum_hold)) && has_ticket && ask.wait) {
       round.ask_for_votes(ask, call_options.deadline);
       continue;
@@ -89,7 +91,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
     const VoteCount now = count_votes(quorum_hold, BootClock::now());
     const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
     if (!go_on) return not_had(name, ask, !asked.wait);
-    // The others see the same votes, and give theirs back meanwhile.
+    // The others see the same votes, and release theirs meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
     if (pause >= call_options.deadline) return not_had(name, ask, !asked.wait);
     while (nodes_->hear(pause, call_options.cancel_fd)) {
@@ -98,15 +100,16 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   }
 }
 
-/// Whether it has a ticket: the members' clock when it was first asked for, once that is known.
+/// Sets the ticket to the members' time of the first request, once a clock is known. Returns
+/// whether there is a ticket.
 bool QuorumStore::take_ticket(QuorumHold& quorum_hold) const {
   const auto median = nodes_->clocks().median(quorum_hold.asked_first);
   if (!quorum_hold.ticket && median) quorum_hold.ticket = Ticket{median->count()};
   return quorum_hold.ticket.has_value();
 }
 
-/// The ticket of a newcomer is the time of a clock that may be behind: where an older claim with
-/// `latest` has a larger one, it takes the next. True if so.
+/// The ticket of a newcomer comes from a clock that may be behind. If an older claim with `latest`
+/// has a larger ticket, the newcomer takes the next one. Returns whether it did.
 bool QuorumStore::comes_after(QuorumHold& quorum_hold) {
   const Refusal refusal = merged_refusal(quorum_hold);
   if (refusal.why != Refusal::Reason::superseded) return false;
@@ -143,11 +146,11 @@ void QuorumStore::on_news(const NodeReply& reply) {
   node_vote.fence = wake.grant ? wake.grant->fence : Fence{};
 }
 
-/// Before an acquired lock is reported.
+/// Checks for duplicate servers before an acquired lock is reported.
 void QuorumStore::let_out(const QuorumHold& quorum_hold, const CallOptions& call_options) {
   nodes_->await_doubles(call_options,
                         [&](std::size_t i) { return quorum_hold.node_votes[i].awaited; });
-  // What else has arrived tells how it stands.
+  // The replies that have arrived meanwhile count for the margin.
   nodes_->hear_arrived();
   refuse_doubles(quorum_hold);
 }
@@ -160,8 +163,8 @@ void QuorumStore::refuse_doubles(const QuorumHold& quorum_hold) const {
   nodes_->refuse_doubles();
 }
 
-/// Why it was not acquired, and what is to become of the votes; `for_good`: nobody asks again under
-/// this token, and a vote that is still to come would stand until its lease ends.
+/// Returns why the claim was not acquired, and releases its votes if needed. `for_good`: nobody
+/// asks again under this token, so a vote that is still to come would last until its lease ends.
 Answer QuorumStore::not_had(const HoldName& name, const Ask& ask, bool for_good) {
   QuorumHold& quorum_hold = quorum_holds_.at(name);
   const auto now = BootClock::now();
@@ -183,11 +186,11 @@ Answer QuorumStore::not_had(const HoldName& name, const Ask& ask, bool for_good)
   if (count_votes.decided) {
     if (!may_have_some) return refusal;
     refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
-    // Where leases end, or are given back, the servers follow one another.
+    // When leases end or are released, the servers grant the key one after the other.
     if (!quorum_hold.outvoted_since) quorum_hold.outvoted_since = now;
     const bool settled = now >= later(*quorum_hold.outvoted_since, longest_settling);
     if (!ask.wait || settled) round(name).give_votes_back();
-    // Those it was given back to know the token no more: with another, all may vote.
+    // The servers that have released it refuse this token; with another one, all may vote.
     return ask.wait && settled ? split(name) : refusal;
   }
   quorum_hold.outvoted_since.reset();
@@ -235,8 +238,8 @@ Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// Of one that was granted, whichever store it was granted to, the whole claim is known: a node
-/// that lacks it can take it down.
+/// Returns the hold to renew. If it was granted, to whichever store, the whole claim is known, and
+/// a node that lacks the hold can record it.
 QuorumHold& QuorumStore::hold_to_renew(const Claim& claim, std::optional<Fence> granted) {
   const HoldName name{claim.key, claim.token};
   if (!granted) return this->quorum_hold(name, std::nullopt);
@@ -267,7 +270,7 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   if (quorum_hold.fence.value != 0) request.terms.granted = quorum_hold.fence;
   for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
     const State state = quorum_hold.node_votes[i].state;
-    // A node that has said that it lacks the hold re-joins once the others have renewed it.
+    // A node without the hold rejoins once the others have renewed it.
     if (state == State::returned ||
         (state == State::gone && quorum_hold.acquired && quorum_hold.claim))
       continue;
@@ -306,7 +309,7 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
     std::size_t owed = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const auto* said = answers[i] ? std::get_if<ReleaseResult>(&answers[i]->response) : nullptr;
-      // Of who never answered before nothing is expected now.
+      // A node that never answered before is not expected to answer now.
       const bool silent = ours && found->second.node_votes[i].is_silent();
       if (!answers[i] && !silent) ++owed;
       if (said == nullptr) continue;
@@ -320,7 +323,8 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
                                     left_until(call_options.deadline), counted);
   counted(answers);
   nodes_->tell_sent_release(answers, call_options);
-  // A semaphore needs more than a majority; and of a hold of another process nobody here knows.
+  // Every server counts for a semaphore, which needs more than a majority. The same goes for a hold
+  // of another process, whose servers are unknown here.
   const bool each_counts = !ours || found->second.needed() > nodes_->majority();
   if (each_counts) await_far_servers(call_options.deadline);
   if (acquired && yes < nodes_->majority() && yes + left + no < nodes_->majority())
@@ -353,7 +357,7 @@ std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions
 
 void QuorumStore::suspend(Suspension why) {
   if (why == Suspension::rest) return;
-  // Else the process that clears up last would use what the other one has.
+  // Otherwise the process that cleans up last would release what the other one uses.
   std::erase_if(quorum_holds_, [this](const auto& each) {
     const auto& [name, quorum_hold] = each;
     if (!quorum_hold.acquired) round(name).give_votes_back();

@@ -17,33 +17,34 @@
 
 namespace dlock {
 
-/// Locks on several independent servers of which a majority decides (Redlock:
+/// Locks on several independent servers, decided by a majority of them (Redlock:
 /// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), with fencing tokens that
-/// grow over all of them. All are asked at once; an answer is out as soon as enough of them agree
-/// or no longer can, and what the others have to say is heard later or never.
+/// grow over all of them. The store asks all servers at once. It answers as soon as enough of them
+/// agree or no longer can, and reads the other replies later or never.
 ///
-/// The fence: each member grants F = max(F + 1, p), p being the median of their clocks. t, the
-/// largest of those that some members which are enough have granted, is raised on the others of
-/// them where the hold still lives and F <= t. The lock is acquired when enough members store t, at
-/// a moment at which their leases last. tests/model has the proof.
+/// The fence: each member grants F = max(F + 1, p), where p is the median of the members' clocks.
+/// Let t be the largest fence that some sufficient set of members has granted. The other members of
+/// the set raise theirs to t if the hold still lives there and F <= t. The lock is acquired when
+/// enough members store t at a moment at which their leases last. tests/model has the proof.
 ///
-/// The order: a waiter's ticket is the median of their clocks when it asked first, the same at all
-/// members. Until an answer has told a clock, p is our wall clock, and there is no ticket.
+/// The order: a waiter's ticket is the median of the members' clocks at its first request, the same
+/// at all members. Until an answer has told a clock, p is this host's wall clock, and there is no
+/// ticket.
 ///
-/// How many exchanges with the members a grant takes: a claim is let in once as many members as it
-/// needs have granted it, each by an answer or by a message. What counts is the request whose
-/// answer let it in, if that was an answer, and each request to a member from then on until that
-/// many have said themselves that they store its fence. It is one as a rule, also for what is
-/// handed over: the messages tell the fence, and what confirms it raises it. Where the answers to
-/// votes differ in the fence, it is two.
+/// The exchanges with the members that a grant takes: a claim is admitted once as many members as
+/// it needs have granted it, each by an answer or by a message. The request whose answer admitted
+/// it counts, if it was an answer, and so does each later request to a member until that many have
+/// confirmed that they store its fence. Usually this is one exchange, also for a hand-over: the
+/// messages tell the fence, and the confirmation raises it. If the votes differ in the fence, it is
+/// two.
 class QuorumStore final : public Store,
                           public QuorumFenceRegister,
                           public QuorumLatches,
                           private HoldListener {
  public:
-  /// `doubles`: members that may be others of them under a second name. Once, and for a moment,
-  /// their addresses and then they themselves are waited for before a lock is acquired, so that a
-  /// server which is named twice is refused.
+  /// `doubles`: members that may be others of them under a second name. Before a lock is acquired,
+  /// the store waits once, for a moment, for their addresses and then for their answers, to refuse
+  /// a server that is named twice.
   explicit QuorumStore(std::unique_ptr<NodeClients> nodes,
                        std::shared_ptr<const DuplicateServers> doubles = nullptr);
   ~QuorumStore() override;
@@ -59,7 +60,7 @@ class QuorumStore final : public Store,
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  /// At rest its links stay: the nodes' messages tell of a waiter's turn.
+  /// A resting store keeps its links, because the nodes' messages announce a waiter's turn.
   void suspend(Suspension why) override;
   std::vector<Error> take_troubles() override;
   std::string name() const override;
@@ -89,8 +90,8 @@ class QuorumStore final : public Store,
   std::map<HoldName, QuorumHold> quorum_holds_;
   std::map<LockKey, Backoff> pauses_;
   RenewalTurns turns_;
-  std::optional<HoldName> waiting_;  ///< whose news the nodes send
-  std::optional<Wake> news_;         ///< of a change, not taken yet
+  std::optional<HoldName> waiting_;  ///< the hold whose messages the nodes send
+  std::optional<Wake> news_;         ///< a change, not taken yet
 };
 
 }  // namespace dlock

@@ -16,7 +16,7 @@ void RenewalTurns::await_far_nodes(Nodes& nodes, std::map<HoldName, QuorumHold>&
   });
   const auto now = BootClock::now();
   const auto request_time = left_until(call_options.deadline);
-  // The others would pay for each hold anew: so many wait together no longer than one would.
+  // The other holds would pay for each wait: all of them together wait no longer than one would.
   const bool is_new = now >= later(wait_until_, request_time);
   if (!has_turn || (!is_new && now >= wait_until_)) return;
   if (is_new) wait_until_ = later(now, std::min(request_time / 2, time_for_a_far_server));
@@ -25,7 +25,7 @@ void RenewalTurns::await_far_nodes(Nodes& nodes, std::map<HoldName, QuorumHold>&
   if (is_new) nodes.await_stragglers(waiting);
   while (nodes.hold_owed_beside(next) && nodes.hear(waiting.deadline, waiting.cancel_fd)) {
   }
-  // A node that does not answer in the whole time keeps the turn from no other hold.
+  // A node that does not answer in the whole time does not keep the turn from other holds.
   if (is_new || !nodes.hold_owed_beside(next)) found->second.overtaken = 0;
 }
 

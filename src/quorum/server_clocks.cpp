@@ -5,7 +5,7 @@
 namespace dlock {
 
 void ServerClocks::note(std::size_t member, const ClockReading& reading) {
-  // Two clocks may go apart by so much in the time since the earlier reading.
+  // Two clocks drift apart by at most one part in so many since the earlier reading.
   constexpr int drift_one_in = 1000;
   auto& known = known_[member];
   const auto unsure = reading.received - reading.sent;

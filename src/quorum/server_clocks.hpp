@@ -8,17 +8,17 @@
 
 namespace dlock {
 
-/// The wall clocks of the members, as they have told them, counted on by this host's BootClock. All
-/// clients of the same members so count by one clock, whatever the wall clocks of their hosts show.
+/// The wall clocks of the members, as reported, continued by this host's BootClock. All clients of
+/// the same members thus use one clock, whatever the wall clocks of their hosts show.
 class ServerClocks {
  public:
   explicit ServerClocks(std::size_t members) : known_(members) {}
 
-  /// Takes over what `member` has told, unless an earlier reading says it more exactly.
+  /// Records the reading from `member`, unless an earlier one is more exact.
   void note(std::size_t member, const ClockReading& reading);
 
-  /// What the median of the clocks that are known shows at `when`, since the epoch; of two in the
-  /// middle the one that is behind. Nothing before any is known.
+  /// The median of the known clocks at `when`, since the epoch; of two in the middle, the earlier
+  /// one. The result is empty while no clock is known.
   std::optional<microseconds> median(Deadline when) const;
 
  private:

@@ -14,10 +14,10 @@ struct Task {
   bool is_release() const { return std::holds_alternative<Release>(request); }
 };
 
-/// What a member may have news of: a claim in a queue, or a latch.
+/// The subject of a member's messages: a claim in a queue, or a latch.
 using Subject = std::variant<Claim, LockKey>;
 
-/// Whether what the member says next is news, and of what.
+/// The subject of the messages that the member may send after this response, if any.
 std::optional<Subject> subject_of_news(const Task& task, const Response& response) {
   if (const auto* reading = std::get_if<LatchReading>(&task.request)) {
     return reading->listen ? std::optional<Subject>(reading->key) : std::nullopt;
@@ -73,15 +73,14 @@ struct Perform {
 
 }  // namespace
 
-/// How long a member that answers as a rule is given to say that it has released. Who has left by
-/// then may not be heard at all: a server that finds it cannot send to a connection forgets what it
-/// has not read from it yet.
+/// How long a member that usually answers has to confirm its releases. The process should not exit
+/// earlier: a server that cannot send to a connection drops what it has not read from it yet.
 constexpr milliseconds a_moment{20};
-/// And one that never answered, to be sent it, at least.
+/// The least time for sending a release to a member that never answered.
 constexpr milliseconds time_to_send{2};
 
-/// How long a thread may have to wait until it runs, on a machine that does much else: that says
-/// nothing about its server.
+/// How long a thread may wait for a processor on a busy machine; this says nothing about its
+/// server.
 constexpr milliseconds longest_for_a_processor{1000};
 
 class ThreadedNodeClients::ReplyBox {
@@ -107,13 +106,13 @@ class ThreadedNodeClients::ReplyBox {
   Event arrived_;
 };
 
-/// One member, its thread, and what it is to do.
+/// One member, its thread, and the tasks of the thread.
 class ThreadedNodeClients::NodeWorker {
  public:
   NodeWorker(std::size_t place, std::unique_ptr<Member> member, ReplyBox& replies)
       : place_(place), member_(std::move(member)), replies_(replies) {}
 
-  /// One that was never used has its events in common with a process forked since.
+  /// An unused worker shares its events with every process forked since, and must not raise them.
   ~NodeWorker() {
     if (!thread_.joinable()) return;
     {
@@ -142,8 +141,8 @@ class ThreadedNodeClients::NodeWorker {
 
   bool has_sent_releases() const { return all_sent_.raised(); }
 
-  /// Until it has done all releases. One that never answered is not waited for once they are on
-  /// their way, and for that no longer than the others took.
+  /// Waits until the member has done all releases. If it never answered, this waits only until they
+  /// are sent, and for that no longer than the others took.
   void await_releases(Deadline until) {
     pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
     if (!any_release()) return;
@@ -187,7 +186,7 @@ class ThreadedNodeClients::NodeWorker {
     if (--releases_ == 0) all_released_.raise();
   }
 
-  /// What cannot even be said is as if no answer had come.
+  /// A failure that cannot even be reported counts as no answer.
   void fail(std::uint64_t number, const char* why) {
     try {
       say(number, Error(ErrorKind::host_refused, why));
@@ -197,7 +196,7 @@ class ThreadedNodeClients::NodeWorker {
 
   std::optional<Task> next() {
     const std::lock_guard guard(mutex_);
-    // Nobody waits any more for what else was asked.
+    // Nobody waits for the other requests any more.
     while (leave_.raised() && !tasks_.empty() && !tasks_.front().is_release()) {
       const auto* vote = std::get_if<Vote>(&tasks_.front().request);
       if (vote != nullptr) member_->note_dropped(vote->claim.key, vote->claim.token);
@@ -211,7 +210,7 @@ class ThreadedNodeClients::NodeWorker {
   }
 
   void do_task(const Task& task) {
-    // Any request ends the listening at the member.
+    // Any request ends the subscription at the member.
     listening_.reset();
     try {
       if (!task.is_release() && BootClock::now() >= task.deadline) {
@@ -279,9 +278,9 @@ class ThreadedNodeClients::NodeWorker {
   Deadline released_since_{};  ///< when the first of them was posted
   bool answers_ = false;       ///< guarded by mutex_: it has answered something
   Event all_released_;
-  Event begun_;  ///< the thread has taken up the first of them
+  Event begun_;  ///< the thread has begun the first of them
   Event all_sent_;
-  std::optional<Subject> listening_;  ///< the thread's
+  std::optional<Subject> listening_;  ///< used only by the thread
   std::thread thread_;
 };
 

@@ -14,13 +14,13 @@
 
 namespace dlock {
 
-/// Opens the members' connections; again before a fork.
+/// Opens the members' connections; called again before a fork.
 using OpenMembers = std::function<std::vector<std::unique_ptr<Member>>()>;
 
-/// A thread for each member does what is asked of it, and listens for news in between. A new
-/// inquiry ends the one under way, but not a release, which has to arrive. Destroyed, it waits for
-/// releases a moment, and of members that never answered not at all: what is not yet done is sent
-/// where there is an open connection.
+/// Runs a thread for each member that carries out its requests, and listens for messages in
+/// between. A new request ends the current one, unless that is a release, which must arrive. The
+/// destructor waits for releases for a moment, but not for members that never answered: their
+/// releases are only sent, over connections that are open.
 class ThreadedNodeClients final : public NodeClients {
  public:
   explicit ThreadedNodeClients(OpenMembers open);

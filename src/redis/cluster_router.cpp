@@ -20,13 +20,14 @@ std::optional<Reply> if_error(const Reply& reply) {
 
 }  // namespace
 
-/// The way of one request to the node that serves it.
+/// One request's way to the node that serves it.
 class ClusterRouter::RoutedCall {
  public:
   RoutedCall(ClusterRouter& cluster, int slot, const CallOptions& call_options)
       : cluster_(cluster), slot_(slot), call_options_(call_options), pauses_(pauses_of_redis()) {}
 
-  /// Goes on until `attempt` came to an end. Returns whether one before may have been done, too.
+  /// Tries until `attempt` is answered. Returns whether the server may have executed an earlier
+  /// try, too.
   bool run(const Try& attempt) {
     while (!arrives(attempt)) {
     }
@@ -47,11 +48,11 @@ class ClusterRouter::RoutedCall {
   int slot_;
   CallOptions call_options_;
   Backoff pauses_;
-  std::optional<NodeAddress> asked_over_;  ///< where an ASK sent us
+  std::optional<NodeAddress> asked_over_;  ///< the node that an ASK named
   int redirections_ = 0;                   ///< in a row
   std::size_t dead_seeds_ = 0;
   std::optional<Error> first_trouble_;
-  bool hurried_ = false;  ///< to where a slot is now, without a pause
+  bool hurried_ = false;  ///< the slot has a new node: one retry without a pause
   bool may_be_done_ = false;
 };
 
@@ -60,7 +61,7 @@ NodeAddress ClusterRouter::RoutedCall::next_stop() {
   return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
 }
 
-/// Of the time left: another node may answer where one is silent.
+/// The share of the time left that one node gets: if it is silent, another may answer.
 CallOptions ClusterRouter::RoutedCall::share() const {
   constexpr milliseconds least{100};
   const auto left = left_until(call_options_.deadline);
@@ -79,7 +80,7 @@ bool ClusterRouter::RoutedCall::arrives(const Try& attempt) {
   try {
     return is_served(place, client, attempt);
   } catch (const Error& error) {
-    // A link that is still open has brought an answer, which another node would give, too.
+    // A link that is still open has brought an answer, and another node would give the same.
     if (error.kind() != ErrorKind::unavailable || client.is_open()) throw;
     may_be_done_ = may_be_done_ || was_open || client.links() != links;
     look_elsewhere(error, place);
@@ -92,7 +93,7 @@ bool ClusterRouter::RoutedCall::is_served(const NodeAddress& place, RedisClient&
   const int links = node.links();
   const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
   const auto trouble = attempt(node, share(), is_asked_over ? Asking::yes : Asking::no);
-  // Only the answer of a link that this try has opened is news.
+  // Only a link that this try has opened answers with a new map.
   if (node.links() != links) cluster_.hear(node, place);
   if (const auto redirection = trouble ? redirection_in(*trouble) : std::nullopt) {
     follow(*redirection, server_error(*trouble, node.name()), place);
@@ -116,7 +117,7 @@ void ClusterRouter::RoutedCall::follow(const Redirection& redirection, const Err
   NodeAddress to = redirection.to;
   if (to.host.empty()) to.host = place.host;
   const bool in_circles = ++redirections_ > most_redirections;
-  // Two nodes may disagree for a moment about who has a slot that has just moved.
+  // Two nodes may disagree for a moment about the owner of a slot that has just moved.
   if (in_circles || (redirections_ > usual_redirections && !pauses_.fits(call_options_.deadline))) {
     throw Error(ErrorKind::unavailable,
                 cluster_.name_ +
@@ -143,7 +144,7 @@ void ClusterRouter::RoutedCall::look_elsewhere(const Error& error, const NodeAdd
   pause_after(error);
 }
 
-/// Half of the time left at most is spent on it, for the request itself needs some.
+/// Takes at most half of the time left, since the request itself needs some.
 bool ClusterRouter::RoutedCall::refreshed(const NodeAddress& avoided) {
   try {
     cluster_.refresh(avoided, at_most(left_until(call_options_.deadline) / 2, call_options_));
@@ -154,8 +155,8 @@ bool ClusterRouter::RoutedCall::refreshed(const NodeAddress& avoided) {
   }
 }
 
-/// Where no time is left, the trouble that came first says more than the last attempt, which had
-/// hardly any.
+/// Throws the first error if no time is left: it says more than the last try, which had hardly any
+/// time.
 void ClusterRouter::RoutedCall::pause_after(const Error& error) {
   if (!first_trouble_) first_trouble_ = error;
   if (!pauses_.fits(call_options_.deadline)) throw Error(*first_trouble_);
@@ -205,7 +206,7 @@ std::variant<ChannelMessage, Wake::Reason> ClusterRouter::next_message(const std
 }
 
 void ClusterRouter::hear(RedisClient& node, const NodeAddress& place) {
-  // The link on which the reply came may have broken since, and another stand in its place.
+  // The link that brought the reply may have broken since, and been replaced by another.
   if (node.is_open() && !node.answers().empty()) take_map(node, node.answers().front(), place);
 }
 
@@ -217,7 +218,7 @@ void ClusterRouter::take_map(RedisClient& node, const Reply& reply, const NodeAd
     throw error.reworded(node.name() + ": " + error.what());
   }
   if (reply.text.find("cluster support disabled") == std::string::npos) return;
-  // What it was asked beside is void.
+  // Its other replies on this link are void, too.
   node.close();
   throw Error(ErrorKind::unavailable,
               node.name() + ": it is not a node of a Cluster: write redis:// for a single server");

@@ -14,28 +14,29 @@
 
 namespace dlock {
 
-/// The way of every request to the node of a Redis Cluster that has its key's slot: one client for
-/// each node that was needed. Redirections are followed, and a node that does not answer is looked
-/// for anew, for as long as the caller's deadline allows. Owned and used by one thread at a time.
+/// Sends each request to the node of a Redis Cluster that has its key's slot, through one client
+/// for each node that was needed. It follows redirections, and looks for the successor of a node
+/// that does not answer, until the caller's deadline. Owned and used by one thread at a time.
 ///
-/// Each link to a node begins with the question where the slots are, in the same write as the first
-/// request: so a node that has the slot costs no round trip more than a server alone, and another
-/// one a redirection.
+/// Each link to a node begins with CLUSTER SLOTS, in the same write as the first request. Hence a
+/// request to the right node costs no more round trips than with a single server, and one to
+/// another node costs one redirection.
 class ClusterRouter final : public RedisTransport {
  public:
-  /// `seeds`: some nodes, whose login and TLS are those of all.
+  /// `seeds`: some of the nodes; all nodes have their login and TLS.
   ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms);
 
-  /// As of a client; `sent_twice` also where a node broke off that may have done it.
+  /// See RedisClient; `sent_twice` is also set if another node may have executed the script before
+  /// its link broke.
   ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override;
-  /// Keys of one node go there in one write. What turns out to be elsewhere, or to be on its way,
-  /// is asked for there one by one.
+  /// Sends the requests for keys of one node in one write. Requests that are redirected follow one
+  /// by one.
   std::vector<Reply> read(const std::vector<std::string>& keys,
                           const std::vector<Request>& requests,
                           const CallOptions& call_options) override;
   std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
                                                           Deadline until, int cancel_fd) override;
-  /// Throws Error{unavailable} where some slots have no node.
+  /// Throws Error{unavailable} if some slots have no node.
   void visit_all(const CallOptions& call_options, const Visit& visit) override;
   bool is_cluster() const override { return true; }
   std::vector<int> connections() const override;
@@ -45,32 +46,32 @@ class ClusterRouter final : public RedisTransport {
  private:
   class RoutedCall;
   using Asking = RedisClient::Asking;
-  /// One try of a request at `node`: the first of its replies, where that is an error.
+  /// One try of a request at `node`. Returns the first of its replies if that is an error.
   using Try = std::function<std::optional<Reply>(RedisClient& node, const CallOptions& call_options,
                                                  Asking asking)>;
 
-  /// Makes `attempt` at the node of `slot`, and again for as long as there is reason to. Returns
-  /// whether one that broke off may have done it before the last.
+  /// Makes `attempt` at the node of `slot`, and again after redirections and failures, until the
+  /// deadline. Returns whether a try that broke off may have been executed before the last one.
   bool at_slot(int slot, const CallOptions& call_options, const Try& attempt);
   std::vector<Reply> read_at(int slot, const std::vector<Request>& requests,
                              const CallOptions& call_options);
   RedisClient& node_at(const NodeAddress& place);
-  /// Takes what a new link has said about the slots.
+  /// Takes the slot map that a new link has brought.
   void hear(RedisClient& node, const NodeAddress& place);
-  /// The answer to CLUSTER SLOTS; throws Error{unavailable} where it comes from no Cluster.
+  /// Takes a reply to CLUSTER SLOTS; throws Error{unavailable} if it does not come from a Cluster.
   void take_map(RedisClient& node, const Reply& reply, const NodeAddress& place);
-  /// Asks nodes where the slots are, others than `avoided`; throws Error if none can say.
+  /// Asks nodes other than `avoided` for the slot map; throws Error if none can tell it.
   void refresh(const std::optional<NodeAddress>& avoided, const CallOptions& call_options);
   [[noreturn]] void give_up(std::size_t nodes, const Error& last) const;
 
   const RedisTerms terms_;
   std::vector<NodeAddress> seeds_;
-  Endpoint login_;  ///< of every node, without its place
+  Endpoint login_;  ///< of every node, without its address
   std::string name_;
-  std::map<NodeAddress, std::unique_ptr<RedisClient>> nodes_;  ///< none ever goes
+  std::map<NodeAddress, std::unique_ptr<RedisClient>> nodes_;  ///< nodes are never removed
   SlotMap map_;
   RedisClient* listening_ = nullptr;  ///< the node where the last script that listens was answered
-  std::size_t seed_ = 0;              ///< the one to ask for slots nobody is known to have
+  std::size_t seed_ = 0;              ///< the seed to ask about slots without a known owner
   std::size_t refreshes_ = 0;         ///< each begins with another node
 };
 

@@ -41,7 +41,7 @@ std::vector<std::string> Scan::next() {
 
 namespace {
 
-/// Where `inspect` reads.
+/// The servers, prefix and deadline of one `inspect`.
 struct Place {
   const std::string& prefix;
   RedisTransport& servers;
@@ -87,7 +87,7 @@ std::vector<Waiter> waiters_in(const Reply& queue, const Reply& hash, std::int64
   return waiters;
 }
 
-/// Of its first entry, of how many there are, and of the time to its end.
+/// Parses the replies about a latch: its first entry, its number of entries and its time to live.
 std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
   constexpr const char* foreign = "the key holds data that is not a latch";
   if (is_of_class(replies[0], "WRONGTYPE")) throw Error(ErrorKind::wrong_data, foreign);
@@ -102,8 +102,8 @@ std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
   return latch;
 }
 
-/// What becomes of a key that holds something else: named by the user it is an error, met by a glob
-/// it is none of ours.
+/// Whether foreign data is an error, because the user named its key, or skipped, because a glob
+/// matched it.
 enum class Foreign { reported, skipped };
 
 void read_what_is_ours(const LockKey& key, Foreign foreign, const Place& place,
@@ -154,7 +154,7 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
   return states;
 }
 
-/// The same in portions, so that no write and no set of replies grows without bound.
+/// Reads the states in portions, so that no write and no set of replies grows without bound.
 std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, Foreign foreign,
                                          const Place& place) {
   constexpr std::ptrdiff_t keys_a_write = 200;
@@ -180,7 +180,7 @@ void find_at(RedisClient& server, const Query& query, const std::string& prefix,
   }
 }
 
-/// The keys that match and are not named besides, sorted.
+/// The keys that match a glob and are not named as well, sorted.
 std::vector<LockKey> find_once(const Query& query, const Place& place) {
   std::vector<LockKey> keys;
   place.servers.visit_all(place.call_options, [&](RedisClient& server) {
@@ -189,14 +189,14 @@ std::vector<LockKey> find_once(const Query& query, const Place& place) {
   std::erase_if(keys, [&](const LockKey& key) {
     return std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end();
   });
-  // A key has several names, and one on its way between nodes may be met at both ends.
+  // A key has several names, and one that migrates between nodes may be found at both.
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;
 }
 
-/// The same, with all of a Cluster again where a node is lost meanwhile: another will have its
-/// slots.
+/// Calls find_once(), again for the whole Cluster if a node is lost meanwhile: another node will
+/// take over its slots.
 std::vector<LockKey> find(const Query& query, const Place& place) {
   Backoff pauses = pauses_of_redis();
   std::optional<Deadline> heal_by;
@@ -204,7 +204,8 @@ std::vector<LockKey> find(const Query& query, const Place& place) {
     try {
       return find_once(query, place);
     } catch (const Error& error) {
-      // The minute is for many keys: a node that nobody replaces is given up sooner.
+      // The call's deadline of a minute is meant for many keys: a node without a successor is given
+      // up sooner.
       if (!heal_by) heal_by = at_most(silence_of_a_dead_server, place.call_options).deadline;
       const bool may_heal = error.kind() == ErrorKind::unavailable && place.servers.is_cluster() &&
                             place.servers.was_reached();

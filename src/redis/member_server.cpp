@@ -10,7 +10,7 @@
 namespace dlock {
 namespace {
 
-/// The value of `field` in what INFO answers, a line each.
+/// The value of `field` in a reply to INFO, which has one field a line.
 std::string info_field(std::string_view info, const std::string& field) {
   const std::string begin = "\n" + field + ":";
   const auto at = info.find(begin);
@@ -19,8 +19,8 @@ std::string info_field(std::string_view info, const std::string& field) {
   return std::string(info.substr(0, info.find_first_of("\r\n")));
 }
 
-/// Whether a restart forgets nothing that was answered; nothing where `config` is a refusal. What
-/// keeps the disk from being written to while it is busy otherwise keeps no promise.
+/// Whether a restart forgets nothing that was answered; nothing if `config` is an error. The
+/// setting no-appendfsync-on-rewrite skips the fsync during a rewrite, which breaks the promise.
 std::optional<bool> durable_by(const Reply& config) {
   if (config.is_error()) return std::nullopt;
   std::map<std::string_view, std::string_view> settings;
@@ -43,7 +43,7 @@ ScriptReply MemberServer::run_script(const ScriptRun& run, const CallOptions& ca
   const int link = links();
   const Deadline sent = BootClock::now();
   ScriptReply reply = run_for_recorded(run, call_options);
-  // A new link has told its clock itself, in less time.
+  // A new link has measured the clock itself, in a shorter round trip.
   if (!reply.is_error() && word(reply, 0) == "refused" && links() == link) {
     note_clock(server_clock(word(reply, 7)), sent, BootClock::now());
   }
@@ -54,12 +54,14 @@ ScriptReply MemberServer::run_for_recorded(const ScriptRun& run, const CallOptio
   ScriptReply reply = RedisClient::run_script(run, call_options);
   if (reply.is_error() || take_standing(reply)) return reply;
   record_process(run, call_options);
-  // A hold found, renewed or released is that, whichever process is recorded.
+  // Only an acquire depends on the recorded process: a hold that was found, renewed or released
+  // stays so.
   if (run.arguments.front() != "acquire") return reply;
   if (word(reply, 0) == "granted" && standing_.quarantined_for > milliseconds(0)) {
     run_beside(run, {"release", run.arguments[1], "0", "1", "0"}, call_options);
   }
-  // Also for the sake of the subscription, which other requests have ended.
+  // The request is also repeated to subscribe again: the requests in between have ended the
+  // subscription.
   reply = RedisClient::run_script(run, call_options);
   if (!reply.is_error() && !take_standing(reply)) memory_lost();
   return reply;

@@ -8,37 +8,37 @@
 
 namespace dlock {
 
-/// One Redis or Valkey server of a quorum: a master, and no node of a Cluster. What its memory is
-/// worth the script keeps below the prefix, and says with each answer
-/// (src/redis/lock/quarantine.lua); here that is compared with the process which the link leads to.
-/// Where the script names another, this one is recorded; what was granted in the other's name is
-/// given back, and asked for anew.
+/// One Redis or Valkey server of a quorum: a master, but not a Cluster node. The script stores
+/// below the prefix which process has a whole memory, and tells it with each answer
+/// (src/redis/lock/quarantine.lua). This class compares that with the process at the end of the
+/// link. If they differ, it records the present process, releases what was granted before, and asks
+/// again.
 class MemberServer final : public RedisClient {
  public:
   MemberServer(const Endpoint& server, const RedisTerms& terms);
 
-  /// Of a script that tells it, without what the reply says of the server's memory.
+  /// Strips from the reply what a member's script says about the server's memory.
   ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override;
   Standing standing() const override { return standing_; }
 
  private:
-  /// The process that the open link leads to, as it has said itself.
+  /// The process at the end of the open link, as it described itself.
   struct Process {
     int link = 0;
     std::string run_id;
-    /// What it has said is on its disk by then; nothing where it does not tell us.
+    /// Whether its replies follow fsync; nothing if it does not tell.
     std::optional<bool> durable;
   };
 
-  /// Afterwards the process is known that has replied.
+  /// Reads which process has replied, if the link is new.
   void check_link() override;
-  /// run_script(), whichever process is recorded.
+  /// run_script(), after the process of the server was recorded.
   ScriptReply run_for_recorded(const ScriptRun& run, const CallOptions& call_options);
-  /// Takes off `reply` what a member adds; false if somebody has to record the process that the
-  /// link leads to first.
+  /// Removes from `reply` the items that a member adds; false if the process at the end of the link
+  /// must be recorded first.
   bool take_standing(Reply& reply);
   void record_process(const ScriptRun& run, const CallOptions& call_options);
-  /// A run beside `run`, about the same keys.
+  /// An additional run for the same keys as `run`.
   ScriptReply run_beside(const ScriptRun& run, std::vector<std::string> arguments,
                          const CallOptions& call_options);
   [[noreturn]] void memory_lost() const;

@@ -11,30 +11,29 @@
 #include "lock/store.hpp"
 namespace dlock {
 
-/// Where a server says that another one is.
+/// The address of a server, as another server announced it.
 struct NodeAddress {
   std::string host;
   int port = 0;
   auto operator<=>(const NodeAddress&) const = default;
 };
 
-/// Host and port as a sentinel or a Cluster node names them: foreign text, so only what can be a
-/// host name or an address and a port is taken.
+/// Checks the host and port that a sentinel or a Cluster node names. The text is foreign, so only a
+/// possible host name or address and a port are accepted.
 std::optional<NodeAddress> announced(std::string_view host, std::string_view port);
 
-/// Where the server of a connection is: asked anew for each link, for it may have moved.
+/// Finds the address of a connection's server; called for each new link, because it may have moved.
 class EndpointResolver {
  public:
   virtual ~EndpointResolver() = default;
 
-  /// Throws Error{unavailable} or {denied} if that cannot be known now.
+  /// Throws Error{unavailable} or {denied} if the address cannot be found now.
   virtual Endpoint find(const CallOptions& call_options) = 0;
-  /// Whether the server may be another next time: then trouble with it is worth another look for as
-  /// long as there is time.
+  /// Whether the address may change: then a connection retries until its deadline.
   virtual bool may_move() const = 0;
-  /// Called where what find() said could not be used, or find() knew nothing.
+  /// Called when the address from find() was not usable, or find() failed.
   virtual void came_to_nothing() {}
-  /// What people call it; escaped, without credentials.
+  /// The name for messages; escaped, without credentials.
   virtual std::string name() const = 0;
 };
 

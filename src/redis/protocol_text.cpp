@@ -10,7 +10,7 @@
 namespace dlock {
 namespace {
 
-/// Inside `{...}` a brace would move the lock's keys to different slots.
+/// A brace inside `{...}` would move the lock's keys to different slots.
 constexpr std::string_view braces_and_percent = "{}%";
 
 std::string encoded_key(std::string_view text) {
@@ -28,13 +28,13 @@ std::string encoded_key(std::string_view text) {
   return out;
 }
 
-/// As the script knows them: src/redis/lock/request.lua says what each means.
+/// The flags that the script knows; src/redis/lock/request.lua explains them.
 constexpr std::string_view flags_of_holds = "hpkt";
 
-/// Fences and clocks stay below it, and what is reckoned from them in nanoseconds within 64 bits.
+/// Fences and clocks stay below it, so that sums of them in nanoseconds fit in 64 bits.
 constexpr std::int64_t largest_number = 1LL << 53;
 
-/// A field of `who`; "-" stands for nothing, and a word that begins with # for COMMAND's pid.
+/// Encodes a field of `who`; "-" stands for an empty one, and a leading # for COMMAND's pid.
 std::string who_field(std::string_view text) {
   if (text.empty()) return "-";
   if (text.front() == '#') return "%23" + percent_encoded(text.substr(1));

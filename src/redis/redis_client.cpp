@@ -68,10 +68,10 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   auto replies = exchange(requests, keyed, asking, call_options, run.unanswered);
   const LinkId here{this, links()};
   const bool sent_twice = sent_before || connection_.was_sent_twice();
-  // It went to another server than it says, which may have done it.
+  // The request went to another server than it names, which may have executed it.
   const bool may_be_done = sent_twice || !replies.back().is_error("NOSCRIPT");
   const bool has_moved = place(call_options) != server;
-  // The link that listened may have ended, and another to the same server stand in its place.
+  // The link that listened may have broken, and been replaced by one to the same server.
   if (links() != here.number) subscribed_.clear();
   if (has_moved) return run_once(run, by_text, may_be_done, asking, call_options);
   if (!listen) return {in_items(std::move(replies.back())), sent_twice, server, here};

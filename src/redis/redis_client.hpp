@@ -10,19 +10,18 @@
 
 namespace dlock {
 
-/// The terms of all locks of a store.
+/// The options of a store, which hold for all its locks.
 struct RedisTerms {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant or renewal before it counts
-  bool may_move = false;          ///< locks may come to live on another server
+  bool may_move = false;          ///< locks may move to another server
   bool member = false;            ///< the server is one of a quorum; see MemberServer
-  LinkListener on_link{};         ///< called by whichever thread uses the store
+  LinkListener on_link{};         ///< called by any thread that uses the store
   AddressListener on_resolved{};  ///< likewise
 };
 
-/// How requests and scripts reach one Redis or Valkey server, which may be the master of the moment
-/// or a node of a Cluster, and how what it publishes is heard. Owned and used by one thread at a
-/// time.
+/// Sends requests and scripts to one Redis or Valkey server, which may be the current master or a
+/// Cluster node, and receives what it publishes. Owned and used by one thread at a time.
 class RedisClient : public RedisTransport {
  public:
   RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
@@ -41,45 +40,46 @@ class RedisClient : public RedisTransport {
   bool was_reached() const override { return links() > 0; }
   std::string name() const override { return connection_.name(); }
 
-  /// Whether a Cluster's node is to serve a key that is on its way to it
+  /// Whether to send ASKING first, so that a Cluster node serves a key that is migrating to it
   /// (https://redis.io/docs/latest/commands/asking/).
   enum class Asking { no, yes };
-  /// Plain requests and their replies, errors included; of a key on its way only the first.
+  /// Sends plain requests and returns their replies, errors included. ASKING applies only to the
+  /// first.
   std::vector<Reply> read_here(const std::vector<Request>& requests,
                                const CallOptions& call_options, Asking asking = Asking::no);
   ScriptReply run_script_here(const ScriptRun& run, const CallOptions& call_options,
                               Asking asking = Asking::no);
 
-  /// Whether there is a link, as far as is known, and how many there have been.
+  /// is_open(): whether there is a link, as far as is known. links(): how many there have been.
   bool is_open() const { return connection_.is_open(); }
   int links() const { return connection_.links(); }
   void close() { connection_.close(); }
-  /// Opens a link where there is none, and says where it leads.
+  /// Opens a link if there is none, and returns its address.
   const Endpoint& connect(const CallOptions& call_options) {
     return connection_.connect(call_options);
   }
-  /// The open link's replies to the questions, once a request was answered on it.
+  /// The replies to the handshake's questions on the open link, once a request was answered on it.
   const std::vector<Reply>& answers() const { return connection_.answers(); }
 
  protected:
   const RedisConnection& connection() const { return connection_; }
 
  private:
-  /// Called once the replies to a read or a script are there; may throw Error.
+  /// Called when the replies to a read or a script have arrived; may throw Error.
   virtual void check_link() {}
 
   ScriptReply run_once(const ScriptRun& run, bool by_text, bool sent_before, Asking asking,
                        const CallOptions& call_options);
-  /// Sends `requests`, with ASKING before that at `keyed` where it is to be asked.
+  /// Sends `requests`, with ASKING inserted at `keyed` if `asking` says so.
   std::vector<Reply> exchange(const std::vector<Request>& requests, std::ptrdiff_t keyed,
                               Asking asking, const CallOptions& call_options,
                               LinkId* unanswered = nullptr);
   /// A connection that listens to a channel may not send plain commands.
   void stop_listening(const CallOptions& call_options);
-  /// The word for the server that a request goes to: a script tells those who queued up there from
-  /// those who did elsewhere.
+  /// The id of the server that a request goes to. The script compares it with that of the waiters,
+  /// which may have queued up at another server.
   std::string place(const CallOptions& call_options);
-  /// Whether the server is no longer the master that it was; then the link is closed, for its name
+  /// Whether the server has ceased to be the master. Then this closes the link, because the name
   /// may lead to another server by now.
   bool leave_if_deposed(const Reply& reply);
 

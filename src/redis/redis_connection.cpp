@@ -21,7 +21,7 @@ void append_formatted(std::string& out, const Request& request) {
     lengths.push_back(argument.size());
   }
   char* formatted = nullptr;
-  // An int in hiredis 0.14, a long long in 1.2.
+  // The size is an int in hiredis 0.14, a long long in 1.2.
   const auto size = redisFormatCommandArgv(&formatted, static_cast<int>(request.size()),
                                            arguments.data(), lengths.data());
   if (size < 0) throw Error(ErrorKind::host_refused, "out of memory");
@@ -29,7 +29,7 @@ void append_formatted(std::string& out, const Request& request) {
   redisFreeCommand(formatted);
 }
 
-/// Runs `body`; whatever it throws is told with `name` in front, if there is one.
+/// Runs `body`, and rethrows its errors with `name` in front, if there is one.
 template <typename Body>
 decltype(auto) named(const std::string& name, const Body& body) {
   try {
@@ -52,8 +52,8 @@ bool closes_the_link(const Error& error) {
          error.cause() == Cause::too_many_clients;
 }
 
-/// ROLE's answer (https://redis.io/docs/latest/commands/role/). Where the server `may_move`, the
-/// master may be elsewhere in a moment; another has been named by mistake.
+/// Checks the reply to ROLE (https://redis.io/docs/latest/commands/role/). If the server
+/// `may_move`, the master may soon be elsewhere; otherwise the user named a replica by mistake.
 void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
   const std::string role = reply.is_array(1) ? reply.items[0].text : "";
   if (role == "master") return;
@@ -76,7 +76,7 @@ template <typename Body>
 auto RedisConnection::persist(const CallOptions& call_options, const Body& body) {
   Backoff pauses = pauses_of_redis();
   while (true) {
-    // That an old link breaks says nothing about the server yet.
+    // A broken old link says nothing about the server yet.
     const bool old_link = is_open();
     try {
       return body();
@@ -128,7 +128,7 @@ std::vector<Reply> RedisConnection::try_exchange(std::span<const Request> reques
   try {
     link_->stream.send(bytes, call_options);
   } catch (const Error&) {
-    close();  // part of it may have gone out: nothing can follow
+    close();  // a part may have gone out: no other request can follow
     throw;
   }
   if (call_options.sent != nullptr) call_options.sent->raise();
@@ -143,7 +143,7 @@ void RedisConnection::open(const CallOptions& call_options) {
   if (readable(call_options.cancel_fd)) throw_interrupted();
   const auto begun = BootClock::now();
   Endpoint endpoint = route_->find(call_options);
-  // Where it was named first it may be dead, and be named elsewhere soon.
+  // The server at the named address may be dead, and the name may soon lead elsewhere.
   constexpr int tries = 3;
   const auto left = left_until(call_options.deadline) / (route_->may_move() ? tries : 1);
   const auto until = std::min(call_options.deadline, later(BootClock::now(), left));
@@ -187,7 +187,7 @@ bool RedisConnection::take_message(Reply& reply) {
   if (link_->inbox.size() >= most_messages) {
     throw Error(ErrorKind::unavailable, "it sends messages without end");
   }
-  // What the server tells of a tracked key is a list with its name.
+  // The message about a tracked key is a list with the key's name.
   Reply& said = reply.items[2].items.empty() ? reply.items[2] : reply.items[2].items[0];
   link_->inbox.push_back({std::move(reply.items[1].text), std::move(said.text)});
   return true;
@@ -200,7 +200,7 @@ Reply RedisConnection::next_reply(const CallOptions& call_options) {
       --link_->owed;
       return *reply;
     }
-    // What arrives without end, or drop by drop, keeps nobody longer than silence does.
+    // Bytes that arrive without end, or one by one, delay the caller no longer than silence does.
     if (!first) look_at_the_clock(call_options);
     link_->reader.feed(link_->stream.receive(call_options));
   }
@@ -248,8 +248,8 @@ void RedisConnection::check_set_up(const Reply& reply, const Request& request) c
   if (reply.is_error() && request.front() == "AUTH") {
     throw auth_error(reply, std::span(request).subspan(1));
   }
-  // The name is for CLIENT LIST only, and a lean ACL does not allow it. What a server says before
-  // it closes the connection takes the place of this answer, too.
+  // The name is only for CLIENT LIST, and a lean ACL denies it. Before a server closes the
+  // connection, however, its last error comes in place of this reply.
   if (reply.is_error() && (request.front() != "CLIENT" || closes_the_link(server_error(reply)))) {
     throw server_error(reply);
   }

@@ -18,7 +18,7 @@ namespace dlock {
 /// One command and its arguments, sent with lengths: no byte of an argument can end it.
 using Request = std::vector<std::string>;
 
-/// A message that was published on a channel this connection listens to; of a list its first item.
+/// A message that was published on a channel of this connection; of a list, its first item.
 struct Published {
   std::string channel;
   std::string payload;
@@ -27,22 +27,22 @@ struct Published {
 /// The pauses between tries at a server that moves or comes back.
 inline Backoff pauses_of_redis() { return {milliseconds(20), milliseconds(200)}; }
 
-/// Told of each new link: where it leads to, and how long it took to get there.
+/// Called for each new link with its address and the time that connecting took.
 using LinkListener = std::function<void(const Endpoint& to, std::chrono::nanoseconds took)>;
 
-/// The requests that a connection sends on every new link, behind the login.
+/// The requests that a connection sends on every new link, after the login.
 struct LinkQuestions {
   std::vector<Request> requests;
-  bool only_a_master = false;  ///< trouble at a link that leads to a replica
+  bool only_a_master = false;  ///< refuse a link to a replica
 };
 
-/// One RESP2 connection, opened when it is first needed and again after it broke, to wherever its
-/// route says. Requests go out together with the set-up (AUTH, SELECT, ROLE, CLIENT SETNAME) in one
-/// write. What was published to us waits in an inbox. Trouble is Error{unavailable} or {denied},
-/// prefixed with the server's name.
+/// One RESP2 connection. It is opened on first use and again after it broke, at the address that
+/// its resolver finds. Requests go out together with the set-up (AUTH, SELECT, ROLE, CLIENT
+/// SETNAME) in one write. Published messages wait in an inbox. Failures are Error{unavailable} or
+/// {denied}, prefixed with the server's name.
 class RedisConnection {
  public:
-  /// A connection whose route may move refuses a replica, whatever `questions` says.
+  /// If the address may move, the connection refuses a replica, whatever `questions` says.
   explicit RedisConnection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
                            LinkListener on_link = {}, AddressListener on_resolved = {})
       : route_(std::move(route)),
@@ -50,34 +50,33 @@ class RedisConnection {
         on_link_(std::move(on_link)),
         on_resolved_(std::move(on_resolved)) {}
 
-  /// Sends all commands in one write and returns one reply for each, errors included. If an
-  /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
-  /// exchange, so what was sent is done by the server before what comes next.
+  /// Sends all commands in one write and returns one reply for each, errors included. If a
+  /// cancellation interrupts it, the next exchange first reads and drops the replies still owed, so
+  /// the server has executed what was sent before.
   std::vector<Reply> exchange(std::span<const Request> requests, const CallOptions& call_options);
 
-  /// Opens a link where there is none that is known to work, sending nothing yet, and says where it
-  /// leads.
+  /// Opens a link unless one seems to work, sends nothing yet, and returns the link's address.
   const Endpoint& connect(const CallOptions& call_options);
 
   /// The next published message, or nothing at the deadline.
   std::optional<Published> next_message(const CallOptions& call_options);
 
   bool is_open() const { return link_.has_value(); }
-  /// Of the open link; -1 without one.
+  /// The file descriptor of the open link; -1 without one.
   int fd() const { return link_ ? link_->stream.fd() : -1; }
-  /// Whether the last exchange had to be sent a second time, on a new link: then the server may
-  /// have done the first one, too.
+  /// Whether the last exchange was sent a second time, on a new link. The server may then have
+  /// executed the first one, too.
   bool was_sent_twice() const { return was_sent_twice_; }
   /// How many links there have been; 0: nothing can ever have been sent.
   int links() const { return links_; }
   void close() { link_.reset(); }
   std::string name() const { return route_->name(); }
-  /// The replies of the open link's server to the questions, errors included; all of it once an
-  /// exchange has succeeded.
+  /// The server's replies to the questions on the open link, errors included; complete after a
+  /// successful exchange.
   const std::vector<Reply>& answers() const { return link_->answers; }
-  /// Between these moments the open link's server answered the first question.
+  /// The open link's server answered the first question between these two moments.
   std::pair<Deadline, Deadline> answered_between() const { return {link_->asked, link_->answered}; }
-  /// Of the open link; nothing in plain text, or without a link.
+  /// The TLS facts of the open link; nothing in plain text, or without a link.
   std::optional<TlsFacts> tls_facts() const {
     return link_ ? link_->stream.tls_facts() : std::nullopt;
   }
@@ -92,7 +91,7 @@ class RedisConnection {
     ReplyReader reader;
     std::deque<Published> inbox;
     std::size_t owed = 0;            ///< replies to an interrupted exchange
-    std::deque<Request> setting_up;  ///< of the owed replies the first are to these, and matter
+    std::deque<Request> setting_up;  ///< the set-up's requests; the first owed replies are theirs
     std::vector<Reply> answers;      ///< to the questions among them
     Deadline asked{};                ///< when the set-up went out
     Deadline answered{};             ///< when the first of the answers was read
@@ -100,7 +99,8 @@ class RedisConnection {
 
   std::vector<Reply> try_exchange(std::span<const Request> requests,
                                   const CallOptions& call_options);
-  /// Runs `body`; where the server may move, again until it succeeds or the time is up.
+  /// Runs `body`. Repeats it until it succeeds or the deadline if an old link broke, or if the
+  /// server may move.
   template <typename Body>
   auto persist(const CallOptions& call_options, const Body& body);
   void open(const CallOptions& call_options);
@@ -108,11 +108,11 @@ class RedisConnection {
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
   std::deque<Request> set_up(const Endpoint& endpoint) const;
-  /// Takes what is there that no exchange waits for. Throws if replies are there that nobody asked
-  /// for: from here on each would answer another.
+  /// Takes the replies and messages that arrived between exchanges. Throws on a reply to no
+  /// request: from then on each reply would belong to another request.
   void check_in_step();
   void take_between(Reply reply);
-  /// A reply to the set-up, or to an exchange that was interrupted.
+  /// Takes a reply to the set-up, or to an interrupted exchange.
   void take_owed(Reply reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 

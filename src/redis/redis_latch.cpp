@@ -74,7 +74,7 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
   Backoff pauses = pauses_of_redis();
   while (true) {
     unanswered = {};
-    // The half of the time, so that there is some for another try; a Cluster's router tries itself.
+    // Half of the time, so that there is some for another try; a Cluster's router retries itself.
     const auto half = left_until(call_options.deadline) / (servers_->is_cluster() ? 1 : 2);
     const auto answer_by = std::min(call_options.deadline, later(BootClock::now(), half));
     ScriptReply reply;

@@ -5,12 +5,12 @@
 #include "redis/redis_store.hpp"
 #include "redis/script_answer.hpp"
 
-// A hold from its renewals to its release or eviction.
+// Renewal, release and eviction of a hold.
 
 namespace dlock {
 namespace {
 
-/// Who evicted a hold, as the answer says that it is not there.
+/// The client that evicted a hold, if the reply about the missing hold names it.
 std::optional<Who> evictor_in(const Reply& reply) {
   constexpr std::size_t place_of_who = 2;
   if (reply.items.size() <= place_of_who) return std::nullopt;
@@ -49,10 +49,10 @@ Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const 
   }
   if (word(reply, 0) != "renewed") unexpected_answer();
   milliseconds lease = span(reply, 1);
-  // With a longer one, which no server of ours gives, the command would run on unrenewed.
+  // The script never grants a longer lease; with one, the command would run on unrenewed.
   if (ttl > milliseconds(0)) lease = std::min(lease, ttl);
   known_.insert(asked);
-  // Else a replica that is promoted would end the lease before the holder does.
+  // Otherwise a replica that is promoted would end the lease before the holder does.
   replicate(key, reply.link, call_options);
   tidy(key, number(reply, 4), call_options);
   return {Grant{server_fence(word(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
@@ -63,10 +63,10 @@ ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
                                   const CallOptions& call_options) {
   const Asked asked{claim.key, claim.token};
   if (how.renewed_elsewhere) known_.erase(asked);
-  // What somebody else asked of one server of several may not have arrived there yet.
+  // In a quorum, another client's request for this hold may not have arrived at this server yet.
   const bool is_known = !terms_.member || known_.contains(asked);
   if (is_known && !servers_->was_reached() && unanswered_.contains(asked)) return {};
-  // A request that went out on another link may be done after what is sent now.
+  // A request that went out on another link may be executed after this one.
   const LinkId before = link_unanswered(asked);
   const bool unsure = !is_known || (before != LinkId{} && !before.is_open());
   auto [result, link] = release_once(asked, how.mode, unsure, call_options);
@@ -113,15 +113,15 @@ std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> f
     if (seen.empty()) return {};
     auto evicted = evict_seen(key, seen, by, call_options);
     if (!evicted.empty()) return evicted;
-    // They have released it since, and the next may have it already.
+    // The holders seen have released since, and others may hold the key already.
   }
 }
 
 std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector<Holder>& seen,
                                            const Who& by, const CallOptions& call_options) {
   if (seen.empty()) return {};
-  // A request that is sent twice would evict whoever holds the key by then, whom nobody meant: so
-  // it names them.
+  // The request names the holds by their fences. A request that is sent twice could otherwise evict
+  // a later holder.
   const auto fences =
       joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
   const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);

@@ -51,7 +51,7 @@ void RedisStore::replicate(const LockKey& key, const LinkId& link,
                            const CallOptions& call_options) {
   if (terms_.replicas == 0) return;
   const std::string of_key = link.client->name() + ": " + escaped(key.text) + ": ";
-  // The rest is for the answer to come, and for giving back.
+  // The rest is for the reply to arrive, and for a release.
   const auto limit = left_until(call_options.deadline) * 3 / 4;
   const Request wait{"WAIT", std::to_string(terms_.replicas),
                      std::to_string(std::max(limit, milliseconds(1)).count())};
@@ -60,12 +60,12 @@ void RedisStore::replicate(const LockKey& key, const LinkId& link,
   try {
     static_cast<Reply&>(reply) = link.client->read_here({wait}, call_options).front();
   } catch (const Error& error) {
-    // The next request would wait behind WAIT.
+    // The next request would wait for WAIT to end.
     if (error.kind() == ErrorKind::interrupted) link.client->close();
     if (error.kind() != ErrorKind::unavailable) throw;
   }
   check(key, reply);
-  // A new connection has written nothing, so that every replica would have all of it.
+  // A new connection has written nothing, so all replicas would count as up to date.
   if (!link.is_open()) {
     throw Error(ErrorKind::not_replicated,
                 of_key + "the connection broke before the replicas acknowledged the lock",
@@ -99,7 +99,7 @@ void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& 
   ScriptReply reply;
   try {
     std::int64_t left = more;
-    // A server that always has more is left at the deadline.
+    // A server that always reports more is left at the deadline.
     while (left != 0 && left_until(call_options.deadline) > milliseconds(0)) {
       reply = call(key, {"tidy", ""}, "", nullptr, call_options);
       check(key, reply);
@@ -191,7 +191,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
 
 std::optional<Grant> RedisStore::grant_told_by(std::string_view text, const LinkId& link,
                                                milliseconds ttl) const {
-  // After a waiter that did not confirm the server grants for a moment only.
+  // After an unconfirmed grant the script grants for a moment only.
   constexpr milliseconds least_for_a_hiccup{2000};
   HandOver told;
   told.at = server_clock(take_until(text, ' '));
@@ -199,8 +199,8 @@ std::optional<Grant> RedisStore::grant_told_by(std::string_view text, const Link
   told.fence = server_fence(take_until(text, ' '));
   const bool same_clock = text == last_answer_.server && link == last_answer_.link;
   const bool too_short = told.lease < std::min(ttl, least_for_a_hiccup);
-  // Our script grants no more than was asked for. A forged lease would let the command run without
-  // the renewal that confirms it.
+  // The script never grants more than was asked for. A forged lease would let the command run
+  // without the renewal that confirms it.
   const bool too_long = told.lease > ttl;
   if (terms_.replicas > 0 || !same_clock || too_short || too_long) return std::nullopt;
   return handed_over_grant(last_answer_, told, told.lease * 2 / 3);
@@ -218,7 +218,7 @@ std::vector<Holder> RedisStore::look_at_holders(const LockKey& key,
 Fence RedisStore::record_max(const LockKey& resource, Fence fence,
                              const CallOptions& call_options) {
   const std::string key = KeyNames(terms_.prefix, resource).fence_register;
-  // By its text: asked once in a process, it is shorter than a second round trip.
+  // A process asks once, so sending the text is faster than a second round trip.
   const ScriptRun script{.text = record_max_script,
                          .sha1 = record_max_script_sha1,
                          .keys = {key},

@@ -14,15 +14,15 @@
 #include "redis/redis_client.hpp"
 namespace dlock {
 
-/// Locks, fence registers and latches on Redis or Valkey, however its servers are deployed: every
-/// request is one run of the script in src/redis/lock, or of that in src/redis/latch. What a Member
-/// has beside a Store needs `servers` that are one of a quorum: see redis_member(). Owned and used
-/// by one thread at a time.
+/// Locks, fence registers and latches on Redis or Valkey, however the servers are deployed. Every
+/// request is one run of the script in src/redis/lock or of the one in src/redis/latch. The
+/// functions of Member need `servers` that are one server of a quorum: see redis_member(). Owned
+/// and used by one thread at a time.
 class RedisStore final : public Member {
  public:
   RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
       : terms_(std::move(terms)), servers_(std::move(servers)) {}
-  /// On the server at the end of `route`.
+  /// Locks on the server that `route` finds.
   RedisStore(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms)
       : RedisStore(std::make_unique<RedisClient>(std::move(route), terms), terms) {}
 
@@ -67,71 +67,72 @@ class RedisStore final : public Member {
   Standing standing() const override { return servers_->standing(); }
 
  private:
-  /// One key and token: what a request can be under way for.
+  /// A key and token, for which a request may be under way.
   using Asked = std::pair<LockKey, Token>;
 
-  /// A waiter's last answer, by which messages that are published later on that link are dated.
+  /// A waiter's last answer; it dates the messages that are published later on the same link.
   struct Dated : DatedAnswer {
     LinkId link;
     std::string server;
   };
 
-  /// A run of the script of locks; `channel` is the last part of its name. An error reply is
-  /// returned by call() and thrown, as what it means, by run().
+  /// Run the script of locks; `channel` is the last part of the channel's name. call() returns an
+  /// error reply, run() throws its meaning.
   ScriptReply call(const LockKey& key, const std::vector<std::string>& arguments,
                    const std::string& channel, LinkId* unanswered, const CallOptions& call_options);
   ScriptReply run(const LockKey& key, const std::vector<std::string>& arguments,
                   const CallOptions& call_options, LinkId* unanswered = nullptr);
   void check(const LockKey& key, const ScriptReply& reply) const;
 
-  /// acquire(), with the fence that a client of a quorum proposes.
+  /// acquire(), in a quorum with the fence that the client proposes.
   Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                       const CallOptions& call_options);
-  /// `ttl`: what was asked for, or 0 for the one that the hold was granted with.
+  /// `ttl`: the one asked for, or 0 for that of the grant.
   Renewed renew_with(const std::vector<std::string>& arguments, const Asked& asked,
                      milliseconds ttl, const CallOptions& call_options,
                      LinkId* unanswered = nullptr);
 
-  /// The entry of a request that may make a hold, from before it goes out.
+  /// The entry of a request that may create a hold; made before the request goes out.
   LinkId& note_asked(const Asked& asked);
-  /// An answer has come: what is entered now can still arrive; if that is nothing, no copy can.
+  /// Called after an answer: the entry stays only if another copy of the request can still arrive.
   void note_answered(const Asked& asked);
 
-  /// A run of the latch's script. If an answer is lost the request is sent again, on another link,
+  /// Runs the latch's script. If an answer is lost, the request is sent again on another link,
   /// until the deadline.
   std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
                                      bool listen, const CallOptions& call_options);
-  /// Nothing where there is no latch; throws what an error reply means.
+  /// The latch in a reply; nothing if there is none. Throws the meaning of an error reply.
   std::optional<LatchPart> latch_from(const LockKey& key, const ScriptReply& reply) const;
-  /// Whether the script publishes `each` arrival at a latch or only the `last`: the listeners of a
-  /// member hear of each, for others may have arrived elsewhere.
+  /// Whether the script publishes `each` arrival at a latch or only the `last`. A member publishes
+  /// each, since others may have arrived at other servers.
   std::string published_arrivals() const { return terms_.member ? "each" : "last"; }
 
   /// Waits until enough replicas have the grant or renewal that was written on `link`. Throws
-  /// Error{not_replicated}, also where that has broken, for then nobody knows.
+  /// Error{not_replicated}, also if the link broke, because the state is unknown then.
   void replicate(const LockKey& key, const LinkId& link, const CallOptions& call_options);
-  /// Goes on letting the queue in where one call had done its share. A courtesy to the others: that
-  /// it fails does not change our own answer.
+  /// Continues to admit waiters after a call that ran out of its budget. This helps only other
+  /// clients, so its failure does not change our own answer.
   void tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options);
   Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                   const CallOptions& call_options, bool& more);
-  /// The grant that a message tells a waiter of; nothing if its age cannot be determined.
+  /// The grant in a waiter's message; nothing if the message's age cannot be determined.
   std::optional<Grant> grant_told_by(std::string_view text, const LinkId& link,
                                      milliseconds ttl) const;
 
-  /// Where a request for it went out that has no answer; none where there is no such request.
+  /// The link on which an unanswered request for it went out; none if there is no such request.
   LinkId link_unanswered(const Asked& asked) const;
   /// The result, and the link on which it came.
   std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
                                                 const CallOptions& call_options);
 
-  /// The last part of the channel on which a token hears of its key: random, for the token itself
-  /// must not show, and one a token, for the script must never publish to the one who asks.
+  /// The last part of the channel on which a token's client listens. It is random, because the
+  /// token itself must stay secret, and differs for each token, because the script must never
+  /// publish to the client that runs it.
   const std::string& channel_of(const Token& token);
 
   const RedisTerms terms_;
   std::unique_ptr<RedisTransport> servers_;
-  /// The acquires under way, and on which link each first went out.
+  /// The acquires under way, with the link on which each first went out.
   std::map<Asked, LinkId> unanswered_;
   std::set<Asked> known_;  ///< asked for here, or found by a renewal
   std::map<Token, std::string> channels_;

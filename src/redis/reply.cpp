@@ -45,7 +45,7 @@ Reply converted(const redisReply& from) {
   return reply;
 }
 
-/// The length behind `$` or `*`: -1 (nil), or a number without sign and leading zeros.
+/// The length after `$` or `*`: -1 (nil), or a number without sign and leading zeros.
 std::int64_t parse_length(std::string_view digits, std::int64_t largest) {
   if (digits == "-1") return -1;
   const auto length = parse_number(digits, 0, largest);

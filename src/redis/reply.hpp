@@ -23,11 +23,11 @@ struct Reply {
   bool is_array(std::size_t at_least) const;
 };
 
-/// Turns the bytes of a connection into replies. A server may be anything that listens, so before
-/// hiredis parses a reply its frame is checked here: types and digits as RESP2 has them, and the
-/// bounds below, which hiredis 0.14 does not have (an array header alone makes it allocate).
-/// Throws Error{unavailable} once the bytes are not RESP2 or pass a bound; the connection is then
-/// of no further use.
+/// Turns the bytes of a connection into replies. The peer may be any program that listens, so this
+/// checks each frame before hiredis parses it: types and digits as in RESP2, and the bounds below,
+/// which hiredis 0.14 lacks (an array header is enough to make it allocate). Throws
+/// Error{unavailable} once the bytes are not RESP2 or exceed a bound; the connection is then
+/// useless.
 class ReplyReader {
  public:
   ReplyReader();
@@ -41,15 +41,15 @@ class ReplyReader {
   static constexpr std::size_t longest_line = 64 * 1024;
   static constexpr std::int64_t longest_bulk = 1024 * 1024;
   static constexpr std::int64_t largest_array = 64 * 1024;
-  /// In all arrays of one reply; each costs some 250 bytes, however short it is. A Cluster in which
-  /// every slot is a range of its own, with a replica and without host names, has 213 000 in its
-  /// answer to CLUSTER SLOTS.
+  /// The limit for all arrays of one reply; each element costs some 250 bytes, however short it is.
+  /// The answer to CLUSTER SLOTS has 213 000 if every slot is a range of its own, with a replica
+  /// and without host names.
   static constexpr std::int64_t most_elements = 256 * 1024;
   static constexpr std::size_t deepest = 8;
   static constexpr std::size_t largest_reply = 8 * 1024 * 1024;
 
  private:
-  /// Moves scanned_ over as many whole elements as have arrived; true once a reply is complete.
+  /// Moves scanned_ over the whole elements that have arrived; true once a reply is complete.
   bool scan();
   bool scan_element(std::string_view line);
   void close_arrays();
@@ -62,7 +62,7 @@ class ReplyReader {
   std::string bytes_;
   std::size_t scanned_ = 0;         ///< how much of bytes_ has been checked
   std::vector<std::int64_t> open_;  ///< elements still missing, of each array being read
-  std::int64_t elements_ = 0;       ///< that the arrays of the reply have announced
+  std::int64_t elements_ = 0;       ///< announced by the arrays of the reply
 };
 
 }  // namespace dlock

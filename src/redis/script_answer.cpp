@@ -19,7 +19,7 @@ const Reply& item(const Reply& reply, std::size_t i) {
 
 std::string_view word(const Reply& reply, std::size_t i) { return item(reply, i).text; }
 
-/// Scripts answer with integers and with decimal text, for what Lua's numbers would round.
+/// Scripts answer with integers, or with decimal text if Lua's numbers would round the value.
 std::int64_t number(const Reply& reply, std::size_t i) {
   const Reply& one = item(reply, i);
   return one.kind == Reply::Kind::integer ? one.integer : server_number(one.text);

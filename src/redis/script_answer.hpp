@@ -10,20 +10,21 @@
 
 namespace dlock {
 
-/// The answer of the script, item by item; Error{unavailable} where it is nothing the script says.
+/// Read the script's answer item by item. They throw Error{unavailable} if the script gives no such
+/// answer.
 [[noreturn]] void unexpected_answer();
 const Reply& item(const Reply& reply, std::size_t i);
 std::string_view word(const Reply& reply, std::size_t i);
 std::int64_t number(const Reply& reply, std::size_t i);
 milliseconds span(const Reply& reply, std::size_t i);
 
-/// A reply as a list of items, where it came as one line with blanks between them.
+/// Splits a reply of one line at its blanks into a list of items.
 Reply in_items(Reply reply);
 
-/// The holds in a reply from `first` on, `now` by the server's clock.
+/// The holds in a reply from `first` on; `now` is the server's clock.
 std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now);
 
-/// A reply that begins with "refused".
+/// Parses a reply that begins with "refused".
 Refusal refusal_from(const Reply& reply);
 
 }  // namespace dlock

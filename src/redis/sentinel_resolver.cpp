@@ -11,11 +11,11 @@
 namespace dlock {
 namespace {
 
-/// Another sentinel may answer at once.
+/// After this time the next sentinel is asked.
 constexpr milliseconds longest_silence{1000};
 
-/// The sentinels in the answer to SENTINEL SENTINELS: a list of fields and values each. A user may
-/// be denied the list, and then it stays as it is.
+/// The sentinels in the reply to SENTINEL SENTINELS, a list of fields and values for each. Empty if
+/// the user is denied the command.
 std::vector<NodeAddress> sentinels_in(const Reply& reply) {
   std::vector<NodeAddress> found;
   for (const Reply& fields : reply.items) {
@@ -44,7 +44,8 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
   for (std::size_t i = 0; i < sentinels_.size(); ++i) {
     const auto left = left_until(call_options.deadline);
     const auto not_asked = static_cast<int>(sentinels_.size() - i);
-    // Where no other is left, a slow answer is better than none; the server needs some time, too.
+    // The last sentinel gets longer, since a slow answer is better than none; the server needs some
+    // time, too.
     const auto longest = not_asked == 1 ? std::max(longest_silence, left / 2) : longest_silence;
     const auto until = later(BootClock::now(), std::min(left / not_asked, longest));
     try {
@@ -57,7 +58,7 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
       troubles.push_back(error);
     }
   }
-  // One that refuses us says more than one that is away.
+  // A sentinel that refuses us says more than one that is unreachable.
   const auto refusal = std::find_if(troubles.begin(), troubles.end(), [](const Error& error) {
     return error.kind() != ErrorKind::unavailable;
   });

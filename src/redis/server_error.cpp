@@ -8,7 +8,7 @@
 namespace dlock {
 namespace {
 
-/// What an error reply means, known by its code or by a part of its text.
+/// The meaning of an error reply, recognized by its code or by a part of its text.
 struct Meaning {
   std::string_view mark;
   ErrorKind kind;
@@ -16,7 +16,7 @@ struct Meaning {
   Cause cause = Cause::other_reply;
 };
 
-/// The words of server.c and friends in Redis 6.2 to 8 and Valkey 8.
+/// Error codes of Redis 6.2 to 8 and Valkey 8 (server.c and others).
 constexpr Meaning codes[] = {
     {"DLOCKDATA", ErrorKind::wrong_data, "the key holds data that is not a lock"},
     {"WRONGTYPE", ErrorKind::wrong_data, "the key holds data that is not a lock"},
@@ -58,7 +58,7 @@ constexpr std::string_view no_password =
     "the server's default user has no password, but one is set: whose it is stands in the URL, "
     "redis://USER@HOST";
 
-/// What has no code of its own.
+/// Errors without a code of their own.
 constexpr Meaning phrases[] = {
     {"invalid password", ErrorKind::denied, "the password is wrong", Cause::password_wrong},
     {"AUTH <password> called without", ErrorKind::denied, no_password, Cause::password_unneeded},
@@ -97,7 +97,7 @@ bool has_code(std::string_view text, std::string_view code) {
   return false;
 }
 
-/// Nothing if it is an error that no table has.
+/// Null if no table has the error.
 const Meaning* meaning_of(const Reply& reply) {
   for (const Meaning& each : codes) {
     if (is_of_class(reply, each.mark)) return &each;
@@ -111,9 +111,10 @@ const Meaning* meaning_of(const Reply& reply) {
 Error made(const Meaning* known, std::string_view said) {
   constexpr Meaning unknown{"", ErrorKind::unavailable, "the server refused"};
   const Meaning& meaning = known == nullptr ? unknown : *known;
-  // After this phrase Redis repeats what it was sent, perhaps a password.
+  // After this phrase Redis repeats the request, perhaps with a password.
   said = said.substr(0, said.find(", with args beginning with"));
-  // Here it says where in the script; of use where the error is one of the script itself.
+  // After this the server names the place in the script, which matters only for errors of the
+  // script.
   if (known != nullptr) said = said.substr(0, said.find(" script: "));
   constexpr std::size_t enough = 200;
   return {meaning.kind,
@@ -121,7 +122,7 @@ Error made(const Meaning* known, std::string_view said) {
           meaning.cause};
 }
 
-/// `text` with *** in place of each secret, read once from its beginning to its end.
+/// `text` with *** in place of each secret, read once from beginning to end.
 std::string scrubbed(std::string_view text, std::span<const std::string> secrets) {
   std::string shown;
   while (!text.empty()) {
@@ -153,7 +154,7 @@ Error server_error(const Reply& reply, const std::string& server) {
 
 Error auth_error(const Reply& reply, std::span<const std::string> credentials) {
   const Meaning* known = meaning_of(reply);
-  // A password may be a word of the server's own sentence: *** there would tell which.
+  // A password may be a word of the server's own sentence; *** in it would reveal which word.
   Error error = made(known, known != nullptr ? known->mark : scrubbed(reply.text, credentials));
   const bool broken = std::any_of(credentials.begin(), credentials.end(), [](const auto& each) {
     return each.ends_with('\n') || each.ends_with('\r');

@@ -8,8 +8,8 @@
 namespace dlock {
 namespace {
 
-/// `MOVED 3999 10.0.0.1:6381`: the last word, where IPv6 stands without brackets and a node that
-/// does not know its own host leaves it out.
+/// Parses the last word of `MOVED 3999 10.0.0.1:6381`. An IPv6 address has no brackets there; a
+/// node that does not know its own host names only the port.
 std::optional<NodeAddress> place_in(std::string_view text) {
   const auto place = text.substr(text.rfind(' ') + 1);
   const auto colon = place.rfind(':');
@@ -73,8 +73,8 @@ int slot_in(const Reply& reply) {
   return static_cast<int>(reply.integer);
 }
 
-/// `[host, port, id, ...]`; a node that does not know its own host says nil, "" or "?". Nothing if
-/// no node can be there.
+/// Parses `[host, port, id, ...]`. A node that does not know its own host sends nil, "" or "?". The
+/// result is empty if the address is impossible.
 std::optional<NodeAddress> node_in(const Reply& reply, const NodeAddress& asked) {
   if (!reply.is_array(2) || reply.items[1].kind != Reply::Kind::integer) return std::nullopt;
   const std::string& host = reply.items[0].text;
@@ -83,7 +83,7 @@ std::optional<NodeAddress> node_in(const Reply& reply, const NodeAddress& asked)
 }
 
 void add(std::vector<NodeAddress>& nodes, const NodeAddress& node) {
-  constexpr std::size_t most_nodes = 2000;  // a Cluster is to have 1000 at most
+  constexpr std::size_t most_nodes = 2000;  // a Cluster should have at most 1000
   if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return;
   if (nodes.size() == most_nodes) no_map();
   nodes.push_back(node);
@@ -107,7 +107,7 @@ void SlotMap::learn(const Reply& reply, const NodeAddress& asked) {
     if (!master) no_map();
     told.ranges_.push_back({slot_in(range.items[0]), slot_in(range.items[1]), *master});
     add(told.nodes_, *master);
-    // Without a replica that cannot be there it is a good map still.
+    // The map is usable without a replica whose address is impossible.
     for (std::size_t i = 3; i < range.items.size(); ++i) {
       if (const auto replica = node_in(range.items[i], asked)) add(told.nodes_, *replica);
     }

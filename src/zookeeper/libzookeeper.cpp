@@ -13,7 +13,7 @@ LibZooKeeper load_libzookeeper() {
 #define DLOCK_LIBZOOKEEPER_LOAD(name) library.find(#name, loaded.name);
   DLOCK_LIBZOOKEEPER_FUNCTIONS(DLOCK_LIBZOOKEEPER_LOAD)
 #undef DLOCK_LIBZOOKEEPER_LOAD
-  // It would write what it does on stderr.
+  // The library would otherwise log to stderr.
   loaded.zoo_set_debug_level(static_cast<ZooLogLevel>(0));
   return loaded;
 }

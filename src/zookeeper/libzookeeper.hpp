@@ -2,7 +2,7 @@
 
 #include <zookeeper/zookeeper.h>
 
-// A list for two uses: the members of LibZooKeeper, and their loading.
+// The list serves two uses: the members of LibZooKeeper, and their loading.
 #define DLOCK_LIBZOOKEEPER_FUNCTIONS(EACH) \
   EACH(zerror)                             \
   EACH(zoo_add_auth)                       \
@@ -29,14 +29,14 @@
 
 namespace dlock {
 
-/// The functions of libzookeeper that are used, by their own names.
+/// The functions of libzookeeper that dlock uses, by their own names.
 struct LibZooKeeper {
 #define DLOCK_LIBZOOKEEPER_MEMBER(name) decltype(&::name) name;
   DLOCK_LIBZOOKEEPER_FUNCTIONS(DLOCK_LIBZOOKEEPER_MEMBER)
 #undef DLOCK_LIBZOOKEEPER_MEMBER
 };
 
-/// Loads the library without threads at the first call. Throws Error{host_refused} if it is not
+/// Loads the single-threaded library at the first call. Throws Error{host_refused} if it is not
 /// installed.
 const LibZooKeeper& libzookeeper();
 

@@ -11,7 +11,8 @@
 namespace dlock {
 namespace {
 
-/// Where the resolver does not answer, the servers may still be where they were.
+/// The limit for a repeated lookup: if the resolver is silent, the old addresses may still be
+/// right.
 constexpr milliseconds longest_look_up{2000};
 constexpr milliseconds pause_between_look_ups{1000};
 

@@ -11,31 +11,33 @@
 
 namespace dlock {
 
-/// Where the servers of one ZooKeeper are, in digits, since libzookeeper would wait for the
-/// resolver however long it takes.
+/// Resolves the servers of one ZooKeeper to numeric addresses, because libzookeeper would wait for
+/// the resolver without limit.
 class ZooKeeperAddresses {
  public:
-  /// `shown` stands in front of messages.
+  /// `shown` is the prefix of messages.
   ZooKeeperAddresses(std::vector<Endpoint> servers, std::string shown)
       : servers_(std::move(servers)), shown_(std::move(shown)), found_(servers_.size()) {}
 
-  /// Servers that are not found are left out. Throws Error{unavailable} if none is found.
+  /// Looks up all servers and omits those that are not found. Throws Error{unavailable} if none is
+  /// found.
   void look_up(const CallOptions& call_options);
-  /// The same, once a second at most: servers that were started anew may be found elsewhere. Those
-  /// that are not found now are taken to be where they were. False if nothing has changed.
+  /// Looks up all servers again, at most once a second, because a restarted server may have moved.
+  /// A server that is not found keeps its address. False if nothing has changed.
   bool look_up_again(const CallOptions& call_options);
 
-  /// `ADDRESS:PORT,...` as libzookeeper takes it; in one order, whichever the resolver gives.
+  /// The addresses as `ADDRESS:PORT,...` for libzookeeper, in an order that does not depend on the
+  /// resolver.
   const std::string& list() const { return list_; }
   int count() const;
 
  private:
-  /// Throws the last trouble if no server is found now.
+  /// Throws the last error if no server is found now.
   void find(const CallOptions& call_options);
 
   std::vector<Endpoint> servers_;
   std::string shown_;
-  std::vector<std::set<std::string>> found_;  ///< of each server
+  std::vector<std::set<std::string>> found_;  ///< for each server
   std::string list_;
   Deadline looked_up_{};
 };

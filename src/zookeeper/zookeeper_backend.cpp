@@ -30,7 +30,7 @@ std::string value_of(const Update& update) {
 
 bool has_prefix_of_ours(std::string_view value) { return value.starts_with(first_word_of_value); }
 
-/// The end of a record, cut off the front of its value.
+/// Cuts the end of a record's lease from the front of its value.
 std::optional<microseconds> take_end(std::string_view& value) {
   if (!has_prefix_of_ours(value)) return std::nullopt;
   value.remove_prefix(first_word_of_value.size());
@@ -82,8 +82,9 @@ void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
   }
 }
 
-/// Asks for the clock, and for the data and the children of each node, until both are of the same
-/// node: one that was removed and made anew between the two has the version of the one before it.
+/// Reads the clock, and the data and children of each node, until both come from the same node. The
+/// version does not tell: a node that was removed and created between the two reads may have the
+/// same one.
 std::vector<ZooKeeperReply> ZooKeeperBackend::read_whole(
     const std::vector<ZooKeeperRequest>& requests, Deadline& sent,
     const CallOptions& call_options) {
@@ -103,8 +104,9 @@ std::vector<ZooKeeperReply> ZooKeeperBackend::read_whole(
   }
 }
 
-/// Reads the records, each before its children: a child is made in the same write as the entry that
-/// names it, so an entry without one has lost it. What `read` has for all of them is set.
+/// Reads the records, each before its children. A child is created in the same write as the entry
+/// that names it, so an entry without a child has lost it. Sets the fields of `read` that all
+/// records share.
 std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<std::string>& names,
                                                             Snapshot& read,
                                                             const CallOptions& call_options) {
@@ -122,8 +124,8 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
     client_.refuse(reply.code, "read and write below " + escaped(directory_));
   }
   if (!replies.front().ok()) client_.refuse(replies.front().code, "set the clock's node");
-  // A record that was written since is dated by that write: by the clock before it, its lease would
-  // begin too early.
+  // The latest of the replies dates the snapshot. If an older clock dated a record that was written
+  // after it, the record's lease would begin too early.
   const auto latest =
       std::max_element(replies.begin(), replies.end(),
                        [](const auto& one, const auto& other) { return one.mzxid < other.mzxid; });
@@ -136,14 +138,14 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
   std::vector<Node> found;
   for (std::size_t i = 1; i + 1 < replies.size(); i += 2) {
     found.push_back({std::move(replies[i]), std::move(replies[i + 1].children)});
-    // It was removed between the two.
+    // The node was removed between the two reads.
     if (!replies[i + 1].ok()) found.back().data = ZooKeeperReply::of(ZNONODE);
   }
   return found;
 }
 
-/// As many of them, from the first, as have room in what the client takes at once; the others are
-/// taken off `names`.
+/// Reads the first of the nodes, as many as fit in the replies that the client accepts; removes the
+/// others from `names`.
 std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::first_nodes(std::vector<std::string>& names,
                                                                   Snapshot& read,
                                                                   const CallOptions& call_options) {
@@ -196,7 +198,7 @@ Snapshot ZooKeeperBackend::read(const std::string& name, const std::string& chan
     channels_[channel].mzxid = found.front().data.mzxid;
   }
   seen = snapshot_from(name, found.front(), std::move(seen));
-  // It may be there from before the client turned to another record.
+  // The child may exist from before the client turned to another record.
   if (seen.alive->contains(client_.session_id())) listen_to_child(name);
   return seen;
 }
@@ -208,8 +210,8 @@ void ZooKeeperBackend::listen_to_child(const std::string& name) {
   }
 }
 
-/// The children of clients: the own one is made where the text names it and removed where it no
-/// longer does, and messages are written into those of others.
+/// Adds the changes of client children: creates the own child if the text names it, removes it if
+/// the text no longer does, and writes messages into the children of others.
 void ZooKeeperBackend::add_child_changes(const std::string& name, const Snapshot& over,
                                          const Update& update,
                                          std::vector<ZooKeeperChange>& changes) const {
@@ -222,15 +224,15 @@ void ZooKeeperBackend::add_child_changes(const std::string& name, const Snapshot
     changes.push_back({Change::remove, own_child(name)});
   }
   for (const Wakeup& wakeup : update.wakeups) {
-    // A message for a latch needs none: its waiters watch the record.
+    // A message for a latch needs no child: its waiters watch the record.
     if (!over.alive->contains(wakeup.connection)) continue;
     const std::string child = path_of(name) + "/" + std::string(client_child) + wakeup.connection;
     changes.push_back({Change::set, child, wakeup.message});
   }
 }
 
-/// Nothing if the state that `over` shows is known to be of the past. `next` is set to the state
-/// that the changes bring.
+/// The changes of an update, which lead to the state `next`; nothing if the state in `over` is
+/// known to be outdated.
 std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(const std::string& name,
                                                                           const Snapshot& over,
                                                                           const Update& update,
@@ -250,7 +252,7 @@ std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(const 
   const std::string incarnation = path + "/" + state.incarnation;
   std::set<std::string> stay = *over.alive;
   if (update.departs) stay.erase(client_.session_id());
-  // The fences of a record that is made later are beyond this one's.
+  // A record that is created later has larger fences than this one.
   const bool forgettable = update.vacant_after && update.vacant_after->value <= over.revision;
   if (forgettable && stay.empty()) {
     next = {};
@@ -332,7 +334,7 @@ ZooKeeperBackend::Names ZooKeeperBackend::names(const std::string& prefix, const
                                                 std::size_t most, const CallOptions& call_options) {
   Deadline sent{};
   ZooKeeperFirstRecords records(prefix_, prefix, after, most);
-  // The server may lag behind the leader, but not behind a write that it has passed on itself.
+  // The server may lag behind the leader, but not behind a write that it has forwarded itself.
   const std::vector<ZooKeeperRequest> requests{{Kind::set, directory_ + "/clock"},
                                                {Kind::get_children, directory_, "", {}, &records}};
   const auto reply = client_.ask_until_answered(requests, call_options, sent).back();
@@ -350,7 +352,7 @@ RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& 
   page.last = wanted.size() == all;
   page.read.alive.emplace();
   for (std::size_t i = 0; i < found.size(); ++i) {
-    // What is not dlock's own is for those that read it by its name.
+    // Foreign nodes are reported only to a reader of that name.
     if (!found[i].is_there() || !has_prefix_of_ours(found[i].data.data)) continue;
     const Snapshot seen = snapshot_from(wanted[i], found[i], page.read);
     page.read.alive->insert(seen.alive->begin(), seen.alive->end());
@@ -373,7 +375,7 @@ void ZooKeeperBackend::sweep(const std::string& prefix, const std::string& after
     std::string_view value = found[i].data.data;
     const auto ends = found[i].is_there() ? take_end(value) : std::nullopt;
     const std::string incarnation = found[i].incarnation();
-    // With a client in it, it cannot be removed.
+    // A record with a client's child cannot be removed.
     if (!ends || *ends >= read.clock || incarnation.empty()) continue;
     const std::string path = path_of(wanted[i]);
     client_.ask({{Kind::multi,

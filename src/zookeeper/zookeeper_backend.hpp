@@ -10,11 +10,11 @@
 
 namespace dlock {
 
-/// Records as nodes of ZooKeeper below one directory, replaced by multi-requests that check their
-/// version and their incarnation: the version of a node that was removed and made again begins
-/// anew. Leases go by the leader's clock, which a write to one node brings along with each read. A
-/// client that waits or holds has an ephemeral child of the record, into which messages for it are
-/// written; a hold lasts as long as that child does, even if the clock says otherwise.
+/// Stores records as ZooKeeper nodes below one directory. Multi-requests replace them after a check
+/// of their version and their incarnation, because a node that is removed and created again starts
+/// at version 0. Leases follow the leader's clock, which each read obtains by a write to one node.
+/// A client that waits or holds has an ephemeral child of the record, into which others write
+/// messages for it. A hold lasts as long as that child, even if the clock says otherwise.
 class ZooKeeperBackend final : public CasBackend {
  public:
   /// Records are children of `chroot`/`prefix`; their names begin with `prefix`. `chroot` is empty
@@ -34,23 +34,23 @@ class ZooKeeperBackend final : public CasBackend {
              const CallOptions& call_options) override;
   std::string connection_id() const override { return client_.session_id(); }
   bool keeps_holds() const override { return true; }
-  /// On the channel of a client that waits in a record: what was written into its child. On any
-  /// other that was named to read(): that the record was changed.
+  /// On the channel of a client that waits in a record, returns what was written into its child. On
+  /// any other channel named to read(), returns when the record was changed.
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
-  /// The servers take 1 MB at most (jute.maxbuffer); this leaves room for the rest of a request.
+  /// The servers accept at most 1 MB (jute.maxbuffer); this leaves room for the rest of a request.
   std::size_t largest_record() const override { return 1'000'000; }
   void close() override { client_.close(); }
   std::string name() const override { return client_.name(); }
 
  private:
-  /// What a Version stands for.
+  /// The node state that a Version stands for.
   struct State {
     Version version = 0;
     std::string incarnation;
     std::int32_t node_version = 0;
   };
-  /// A node and its children, as two requests brought them.
+  /// A node and its children, read by two requests.
   struct Node;
   struct Names {
     std::vector<std::string> first;
@@ -59,7 +59,7 @@ class ZooKeeperBackend final : public CasBackend {
 
   std::string path_of(const std::string& name) const;
   std::string own_child(const std::string& name) const;
-  /// Lists the records below `prefix` and after `after`: the first `most` of them, in their order.
+  /// Lists the first `most` records below `prefix` and after `after`, in their order.
   Names names(const std::string& prefix, const std::string& after, std::size_t most,
               const CallOptions& call_options);
   std::vector<ZooKeeperReply> read_whole(const std::vector<ZooKeeperRequest>& requests,
@@ -81,9 +81,10 @@ class ZooKeeperBackend final : public CasBackend {
   const std::string chroot_;
   const std::string prefix_;
   const std::string directory_;
-  std::map<std::string, State> states_;  ///< of records, as they were read or written last
+  std::map<std::string, State> states_;  ///< of records, as last read or written
   Version last_version_ = 0;
-  /// Of channels that were named to read(): where messages come, and the last that was seen there.
+  /// The source of messages for a channel that was named to read(), and the last message seen
+  /// there.
   struct Listened {
     std::string name;
     std::string path;

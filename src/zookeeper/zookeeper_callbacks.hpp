@@ -11,12 +11,12 @@
 #include "zookeeper/libzookeeper.hpp"
 #include "zookeeper/zookeeper_client.hpp"
 
-// libzookeeper calls these back for a ZooKeeperClient.
+// The callbacks that libzookeeper calls for a ZooKeeperClient.
 
 namespace dlock {
 
-/// The paths that have changed since they were watched. The library calls back with a pointer to
-/// it.
+/// The paths that have changed since they were watched. The library gets a pointer to it for its
+/// callbacks.
 struct ZooKeeperWatches {
   std::set<std::string> changed;
 
@@ -27,14 +27,14 @@ struct ZooKeeperWatches {
   }
 };
 
-/// Replies that are awaited. It lives until the library has called back for each of them, which may
-/// be after its caller has given up.
+/// The replies that a caller awaits. The batch lives until the library has called back for each of
+/// them, which may be after the caller has given up.
 struct ZooKeeperBatch {
   std::vector<ZooKeeperReply> replies;
   std::size_t pending = 0;
-  /// The library refers to them until the reply to a multi-request.
+  /// The library refers to these until the reply to a multi-request.
   std::vector<zoo_op_result_t> results{};
-  std::size_t bytes = 0;  ///< of data and names, with what each takes beside its text
+  std::size_t bytes = 0;  ///< of data and names, with the overhead of each
 
   static constexpr std::size_t most_bytes = 5U << 20;
   static constexpr std::size_t bytes_of_name = 64;
@@ -64,7 +64,7 @@ struct ZooKeeperBatch {
     reply.version = stat->version;
   }
   static void created(int code, const char*, const void* data) { done(code, data); }
-  /// With the code of the change that failed; those behind it have one that says nothing.
+  /// Stores the code of the change that failed; the codes after it say nothing.
   static void done_all(int code, const void* data) {
     const auto& results = static_cast<const Slot*>(data)->batch->results;
     const auto failed = std::find_if(results.begin(), results.end(), [](const auto& result) {

@@ -19,8 +19,8 @@
 namespace dlock {
 namespace {
 
-/// Constants of the library and of ZooKeeper's protocol, where they are variables.
-constexpr int associating_state = 2;  ///< connected, and without a session yet
+/// Constants of ZooKeeper's protocol that the library declares as variables.
+constexpr int associating_state = 2;  ///< connected, but without a session yet
 constexpr int connected_state = 3;
 constexpr int expired_state = -112;
 constexpr int wants_write = 1;
@@ -28,10 +28,10 @@ constexpr int wants_read = 2;
 constexpr int ephemeral_node = 1;
 constexpr int all_rights = 31;
 
-/// While another server may answer, one is not waited for longer.
+/// How long to wait for one server while another may answer.
 constexpr milliseconds longest_try{2000};
 
-/// So often each server may refuse a session before it is given up.
+/// How often each server may refuse a session before the client gives it up.
 constexpr int most_refusals = 3;
 
 Id whom(bool login) {
@@ -42,14 +42,14 @@ Id whom(bool login) {
   return login ? Id{auth.data(), nobody.data()} : Id{world.data(), anyone.data()};
 }
 
-/// The rights on a node: the user's that made it, or everybody's.
+/// The rights on a node: for the user who made it, or for everybody.
 struct Rights {
   explicit Rights(bool login) : entry{all_rights, whom(login)}, list{1, &entry} {}
   ACL entry;
   ACL_vector list;
 };
 
-/// A listener need not live longer than the call that names it.
+/// Removes the listener of a call when the call ends.
 struct NobodyListensAfter {
   ZooKeeperSocket& socket;
   ~NobodyListensAfter() { socket.listen("", nullptr); }
@@ -98,12 +98,12 @@ milliseconds ZooKeeperClient::granted_session() const {
   return is_open() ? milliseconds(libzookeeper().zoo_recv_timeout(handle_)) : milliseconds(0);
 }
 
-/// The session goes on where the servers are now. The library takes a list whose hosts it knows,
-/// whatever their ports, for the one it has: servers that share one are not followed.
+/// Continues the session at the servers' new addresses. The library ignores a list that has the
+/// same hosts as its own and differs only in ports: such a move is not followed.
 void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
   if (!addresses_.look_up_again(call_options)) return;
   libzookeeper().zoo_set_servers(handle_, addresses_.list().c_str());
-  fd_ = -1;  // closed, maybe: the number may be another's by now
+  fd_ = -1;  // maybe closed: another file may have the number by now
   failed_connects_ = 0;
 }
 
@@ -122,8 +122,9 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
                               nullptr, nullptr);
 }
 
-/// The library then takes the next server, with the same session. It has to notice at once: a
-/// request that it takes before, it counts among those of the next connection, and never sends.
+/// Drops the connection; the library then takes the next server, with the same session. The library
+/// must notice at once: it would count a request that it gets before among those of the next
+/// connection, and never send it.
 void ZooKeeperClient::drop_connection() {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
   socket_.end();
@@ -131,10 +132,10 @@ void ZooKeeperClient::drop_connection() {
   let_work(0, 0);
   if (is_open()) return;
   ++failed_connects_;
-  fd_ = -1;  // closed: the number may be another's by now
+  fd_ = -1;  // closed: another file may have the number by now
 }
 
-/// The library connects, and asks for a session; before it reads, its socket is taken over.
+/// Lets the library connect and ask for a session; its socket is taken over before it reads.
 int ZooKeeperClient::let_connect(short happened) {
   const bool lost = (happened & (POLLERR | POLLHUP)) != 0;
   const bool connects = (happened & POLLOUT) != 0;
@@ -161,7 +162,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   timeval pause{};
   int fd = -1;
   const int began = lib.zookeeper_interest(handle_, &fd, &interest, &pause);
-  if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // also a new one that has the same number
+  if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // also for a new one with the same number
   fd_ = fd;
   if (began != ZOK) ++failed_connects_;
   socket_.follow(fd);
@@ -172,7 +173,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   }
   pollfd fds[] = {{fd, POLLOUT, 0}, {call_options.cancel_fd, POLLIN, 0}};
   if (is_checked) fds[0] = {socket_.server(), socket_.events(), 0};
-  // A pause of nothing would be a busy loop while no server can be reached.
+  // A pause of zero would be a busy loop while no server is reachable.
   auto span = std::chrono::seconds(pause.tv_sec) + microseconds(pause.tv_usec);
   if (fd < 0) span = std::clamp<microseconds>(span, milliseconds(1), milliseconds(100));
   const bool is_due = is_checked && (socket_.has_replies() || (interest & wants_write) != 0);
@@ -185,7 +186,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
     if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
       ++failed_connects_;
       if (is_checked) ++refusals_;
-      fd_ = -1;  // closed: the number may be another's by now
+      fd_ = -1;  // closed: another file may have the number by now
     }
   }
   if (is_open()) {
@@ -204,7 +205,7 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
   while (!is_open()) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
-    // A server that has lost its data takes no client that has seen more than it has.
+    // A server that has lost its data refuses a client that has seen newer data.
     const bool is_refused = refusals_ > most_refusals * addresses_.count();
     if (state() == expired_state || is_refused) open(call_options);
     if (failed_connects_ >= addresses_.count()) follow_servers(call_options);
@@ -261,7 +262,7 @@ void ZooKeeperClient::submit_multi(const ZooKeeperRequest& request,
     ZooKeeperBatch::done(code, slot.release());
     return;
   }
-  static_cast<void>(slot.release());  // the library's until it calls back
+  static_cast<void>(slot.release());  // the library owns it until it calls back
 }
 
 void ZooKeeperClient::submit(const ZooKeeperRequest& request,
@@ -301,7 +302,7 @@ void ZooKeeperClient::submit(const ZooKeeperRequest& request,
     ZooKeeperBatch::done(code, slot.release());
     return;
   }
-  static_cast<void>(slot.release());  // the library's until it calls back
+  static_cast<void>(slot.release());  // the library owns it until it calls back
 }
 
 std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequest>& requests,
@@ -323,7 +324,7 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequ
     }
     if (batch->pending == 0) break;
     if (BootClock::now() >= call_options.deadline) {
-      // What is under way would be answered to nobody, and hold up what comes after it.
+      // The pending requests would be answered to nobody, and delay what comes after them.
       drop_connection();
       throw_unavailable(shown_ + ": did not answer in time");
     }
@@ -342,7 +343,7 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask_until_answered(
     const bool lost = std::any_of(replies.begin(), replies.end(),
                                   [](const ZooKeeperReply& reply) { return is_lost(reply.code); });
     if (!lost) return replies;
-    // Another server may reply as it should; then it is no use to ask for the same for ever.
+    // Another server may reply properly; if none does, it is useless to ask for ever.
     if (socket_.has_refused_reply() && ++refused > addresses_.count()) refuse_lost();
     if (BootClock::now() >= call_options.deadline) refuse_lost();
   }

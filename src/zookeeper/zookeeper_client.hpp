@@ -22,15 +22,15 @@ namespace dlock {
 struct ZooKeeperBatch;
 struct ZooKeeperWatches;
 
-/// What a request on a node is replied.
+/// The reply to a request on a node.
 struct ZooKeeperReply {
   int code = 0;  ///< one of zookeeper.h's ZOO_ERRORS
   std::string data;
   std::vector<std::string> children;
-  std::int64_t czxid = 0;     ///< of the change that made the node
+  std::int64_t czxid = 0;     ///< of the change that created the node
   std::int64_t mzxid = 0;     ///< of the last change of the node's data
-  std::int64_t mtime_ms = 0;  ///< when that was, by the leader's clock
-  std::int32_t version = 0;   ///< of the data: how often it was changed since the node was made
+  std::int64_t mtime_ms = 0;  ///< the time of that change, by the leader's clock
+  std::int32_t version = 0;   ///< of the data: how often it was changed since the creation
   bool ok() const { return code == 0; }
   static ZooKeeperReply of(int code) {
     ZooKeeperReply reply;
@@ -39,17 +39,17 @@ struct ZooKeeperReply {
   }
 };
 
-/// One of several changes that count all or not at all.
+/// One of several changes that are applied all or not at all.
 struct ZooKeeperChange {
   enum class Kind { check, create, create_ephemeral, set, remove };
   Kind kind = Kind::check;
   std::string path;
   std::string data{};
-  std::int32_t version = -1;  ///< of check, set and remove: only at this one; -1: at any
+  std::int32_t version = -1;  ///< that check, set and remove require; -1: any
 };
 
-/// A request; all but `create` and `multi` reply with the node's times, `get_children` with names,
-/// too, unless somebody listens to them.
+/// A request. All except `create` and `multi` reply with the node's times; `get_children` also with
+/// the names, unless there is a listener for them.
 struct ZooKeeperRequest {
   enum class Kind { get, get_and_watch, get_children, set, create, multi };
   Kind kind = Kind::get;
@@ -60,65 +60,65 @@ struct ZooKeeperRequest {
 };
 
 /// Error{unavailable}: the replies to requests that were sent at once have more bytes than dlock
-/// takes.
+/// accepts.
 class AnswersTooLarge final : public Error {
  public:
   using Error::Error;
 };
 
-/// A session with the servers of one ZooKeeper, over the single-threaded client library. It is
-/// opened by the first request, moves to another server if one does not answer, and begins anew if
-/// it has expired. One thread uses it at a time; the library works only within its calls.
+/// A session with the servers of one ZooKeeper, over the single-threaded client library. The first
+/// request opens it. It moves to another server if one does not answer, and starts anew after it
+/// expired. One thread uses it at a time; the library works only within its calls.
 class ZooKeeperClient {
  public:
-  /// `shown` names them for people; `session` is the timeout to ask for.
+  /// `shown` names the servers in messages; `session` is the timeout to ask for.
   ZooKeeperClient(std::vector<Endpoint> servers, std::string shown, milliseconds session);
   ~ZooKeeperClient();
   ZooKeeperClient(const ZooKeeperClient&) = delete;
   ZooKeeperClient& operator=(const ZooKeeperClient&) = delete;
 
-  /// Opens a session unless there is one. Throws Error{unavailable, interrupted}.
+  /// Opens a session unless one is open. Throws Error{unavailable, interrupted}.
   void connect(const CallOptions& call_options);
 
-  /// Sends all requests at once; the server takes them in their order. A reply that did not come
-  /// because the connection was lost has a code that is_lost() knows. Throws Error{unavailable} at
-  /// the deadline, AnswersTooLarge, Error{interrupted}.
+  /// Sends all requests at once; the server executes them in this order. A reply that was lost with
+  /// the connection has a code that is_lost() knows. Throws Error{unavailable} at the deadline,
+  /// AnswersTooLarge, Error{interrupted}.
   std::vector<ZooKeeperReply> ask(const std::vector<ZooKeeperRequest>& requests,
                                   const CallOptions& call_options);
 
-  /// The same for requests that change nothing if they are repeated: asks again over another
-  /// connection. `sent` is set to the time before the last try.
+  /// Like ask(), but for requests that can be repeated safely: after a loss it asks again over
+  /// another connection. `sent` is set to the time before the last try.
   std::vector<ZooKeeperReply> ask_until_answered(const std::vector<ZooKeeperRequest>& requests,
                                                  const CallOptions& call_options, Deadline& sent);
 
-  /// Waits until a watched path has changed (true) or `until` (false). Throws Error{unavailable} if
-  /// the connection is lost, Error{interrupted}.
+  /// Waits until a watched path has changed (true), or until `until` (false). Throws
+  /// Error{unavailable} if the connection is lost, Error{interrupted}.
   bool await_change(const std::string& path, Deadline until, int cancel_fd);
 
-  /// Ends the session; nodes that last as long as it does are removed.
+  /// Ends the session, which removes its ephemeral nodes.
   void close();
 
   bool is_open() const;
-  /// Names the session; empty: there is none.
+  /// The id of the session; empty if there is none.
   std::string session_id() const;
   /// How many sessions there have been.
   int session_count() const { return sessions_; }
   /// The session timeout that the server granted.
   milliseconds granted_session() const;
   const std::string& name() const { return shown_; }
-  /// The nodes that it makes are for its user alone.
+  /// With a login, only its user may access the nodes that this client creates.
   bool has_login() const { return servers_.front().user.has_value(); }
 
-  /// Throws that a connection was lost, and why, as far as it is known.
+  /// Throws that a connection was lost, and the reason as far as it is known.
   [[noreturn]] void refuse_lost() const;
 
-  /// Throws what a code means for `doing`, as "make the node /a".
+  /// Throws the meaning of a code; `doing` is the action, as in "make the node /a".
   [[noreturn]] void refuse(int code, const std::string& doing) const;
 
  private:
   void open(const CallOptions& call_options);
   void follow_servers(const CallOptions& call_options);
-  /// Lets the library work until something happens, or `until`. False: until has passed.
+  /// Lets the library work until something happens, or `until`. False: `until` has passed.
   bool step(Deadline until, const CallOptions& call_options);
   void submit(const ZooKeeperRequest& request, const std::shared_ptr<ZooKeeperBatch>& batch,
               std::size_t index);
@@ -137,15 +137,15 @@ class ZooKeeperClient {
   int fd_ = -1;  ///< the library's socket
   ZooKeeperSocket socket_{};
   int sessions_ = 0;
-  bool counted_ = false;  ///< the session of this handle
+  bool counted_ = false;  ///< whether the session of this handle was
   int failed_connects_ = 0;
-  int refusals_ = 0;      ///< connections that brought no session, since the last one
-  bool gave_up_ = false;  ///< the last connect() did, for want of time
+  int refusals_ = 0;      ///< connections without a session, since the last session
+  bool gave_up_ = false;  ///< the last connect() ran out of time
   bool reached_ = false;  ///< a server has taken a connection
   std::shared_ptr<ZooKeeperWatches> watches_;
 };
 
-/// The codes of requests that had no reply, after which a change may have counted.
+/// Whether a request got no reply, so that its change may have been applied.
 bool is_lost(int code);
 
 }  // namespace dlock

@@ -9,15 +9,15 @@
 
 namespace dlock {
 
-/// A name for a node: a slash would end it, and ZooKeeper takes valid UTF-8 only, without control
-/// characters.
+/// Encodes text as a node's name: a slash would end it, and ZooKeeper accepts only valid UTF-8
+/// without control characters.
 std::string zookeeper_node_name(std::string_view text);
 
-/// The name of the node below which the records are whose names begin with `prefix`.
+/// The name of the parent node of all records whose names begin with `prefix`.
 std::string zookeeper_directory(std::string prefix);
 
-/// Keeps the first records of a directory whose names begin with `prefix` and come after `after`,
-/// `most` of them, and counts all. `before` is what each record's name has before its node's.
+/// Keeps the first `most` records of a directory whose names begin with `prefix` and come after
+/// `after`, and counts all of them. `before` is the part of a record's name before its node's.
 class ZooKeeperFirstRecords final : public ChildListener {
  public:
   ZooKeeperFirstRecords(std::string before, std::string prefix, std::string after,

@@ -11,7 +11,7 @@ constexpr std::string_view version_line = "Zookeeper version: ";
 constexpr std::string_view mode_line = "Mode: ";
 constexpr std::size_t longest_answer = 4096;
 
-/// All that the server sends until it closes the connection, as it does behind the answer.
+/// Reads until the server closes the connection, which it does after the answer.
 std::string answer_of(Socket& socket, const CallOptions& call_options) {
   std::string answer;
   while (!socket.at_end() && answer.size() < longest_answer) {

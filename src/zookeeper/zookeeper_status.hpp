@@ -10,29 +10,29 @@
 
 namespace dlock {
 
-/// What one server of a ZooKeeper says of itself.
+/// The status of one ZooKeeper server, as it reports it.
 struct ZooKeeperServerStatus {
   std::string address;
   std::string trouble{};  ///< why it has not answered; empty: it has
   Cause cause = Cause::none;
-  std::chrono::nanoseconds answered_in{0};  ///< with the connection
+  std::chrono::nanoseconds answered_in{0};  ///< includes connecting
   std::string version{};                    ///< empty: not told
-  /// `leader`, `follower`, `observer` or `standalone`; empty: it does not serve, or does not tell.
+  /// `leader`, `follower`, `observer` or `standalone`; empty if it does not serve, or does not
+  /// tell.
   std::string mode{};
-  std::string refusal{};  ///< what it said in place of that
+  std::string refusal{};  ///< its answer instead of version and mode
 };
 
-/// What a ZooKeeper says of itself as a whole.
+/// The status of a whole ZooKeeper.
 struct ZooKeeperStatus {
-  std::string
-      trouble{};  ///< why there is no session, or nothing can be written; empty: all is well
-  milliseconds session{0};                 ///< granted
+  std::string trouble{};    ///< why there is no session, or no write succeeds; empty: all is well
+  milliseconds session{0};  ///< granted
   std::chrono::nanoseconds round_trip{0};  ///< of a write and a read
-  microseconds ahead{0};                   ///< the leader's wall clock, of this host's
+  microseconds ahead{0};  ///< how far the leader's wall clock is ahead of this host's
 };
 
-/// Asks the server at `endpoint` alone, by its command `srvr`. Trouble with it is a fact, and never
-/// thrown.
+/// Asks only the server at `endpoint`, by its command `srvr`. Reports a failure in the result
+/// instead of throwing it.
 ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& call_options);
 
 /// Opens a session of `session` and writes the clock's node.

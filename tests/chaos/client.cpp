@@ -11,7 +11,8 @@ namespace {
 
 std::int64_t now_ns() { return BootClock::now().time_since_epoch().count(); }
 
-/// What the lease of a request sent at `sent_ns` surely lasts to, drift and rounding taken off.
+/// The time until which the lease of a request sent at `sent_ns` surely lasts: drift and rounding
+/// are deducted.
 std::int64_t sure_until(std::int64_t sent_ns, milliseconds ttl) {
   constexpr milliseconds rounding{20};
   return sent_ns + std::chrono::nanoseconds(ttl - ttl / 50 - rounding).count();
@@ -45,7 +46,7 @@ void Client::work_until(const std::atomic<bool>& end) {
   }
 }
 
-/// The beginning of what takes the lock.
+/// The first arguments of a command that acquires the lock.
 std::vector<std::string> Client::request(const std::string& command, milliseconds ttl) {
   std::vector<std::string> arguments{command, "-t", in_ms(ttl), "-k", key_};
   arguments.insert(arguments.end(), flags_.begin(), flags_.end());
@@ -79,14 +80,14 @@ Client::Ended Client::perform(const std::vector<std::string>& arguments, int kil
   return ended;
 }
 
-/// Mostly for moments, now and then for longer than a lease.
+/// Works mostly for moments, now and then for longer than a lease.
 void Client::run() {
   const auto ttl = chance_.between(milliseconds(1000), longest_ttl);
   const bool for_long = chance_.once_in(16);
   const auto work = for_long ? chance_.between(milliseconds(500), milliseconds(4000))
                              : chance_.between(milliseconds(2), milliseconds(40));
   auto arguments = request("run", ttl);
-  // Two processes would have to be late for a command to outlive its lease.
+  // Both dlock and its watchdog would have to be late for a command to outlive its lease.
   if (for_long) arguments.emplace_back("--watchdog");
   arguments.insert(arguments.end(),
                    {"-q", "--", DLOCK_HEART, beats_of(scene_, key_),
@@ -119,7 +120,8 @@ void Client::acquire_and_release() {
   }
   chance_.pause_up_to(milliseconds(50));
   last = std::max(last, std::min(now_ns(), sure));
-  // Where the lease may have ended before we looked, it was granted before we looked.
+  // If the lease may have ended before we looked, only the time of its grant is known: after the
+  // request, and before we looked.
   held_.push_back(last > first ? Held{fence, first, last, false, "acquire"}
                                : Held{fence, asked, first, true, "acquire"});
   if (!chance_.once_in(8)) perform({"release", "-q", "-k", key_, "--token", token}, 10);

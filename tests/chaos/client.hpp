@@ -11,14 +11,14 @@
 
 namespace dlock::test {
 
-/// No client asks for a longer lease.
+/// The longest lease that a client asks for.
 constexpr milliseconds longest_ttl{3000};
 
-/// Somebody who wants one lock again and again, by `run` and by `acquire` to `release`, and is
-/// killed now and then. One thread.
+/// A client that acquires one lock again and again, by `run` and by `acquire` and `release`, and is
+/// killed now and then. It runs in one thread.
 class Client {
  public:
-  /// `flags` stand in every request: the limit.
+  /// `flags` are added to every request, for the limit.
   Client(const Scene& scene, std::uint64_t seed, std::string key, std::vector<std::string> flags);
 
   void work_until(const std::atomic<bool>& end);
@@ -26,9 +26,9 @@ class Client {
   const std::string& key() const { return key_; }
   /// The grants of `acquire`; those of `run` are in the log of beats.
   const std::vector<Held>& held() const { return held_; }
-  /// How often what came out.
+  /// How often each outcome occurred.
   const std::map<std::string, int>& outcomes() const { return outcomes_; }
-  /// What must not have come out.
+  /// The outcomes that must not occur.
   const std::vector<std::string>& troubles() const { return troubles_; }
 
  private:
@@ -41,7 +41,7 @@ class Client {
   void run();
   void acquire_and_release();
   std::vector<std::string> request(const std::string& command, milliseconds ttl);
-  /// Kills it once in so many times, and when there is no more time.
+  /// Kills the process once in so many times, and when the time is over.
   Ended perform(const std::vector<std::string>& arguments, int kill_once_in);
 
   const Scene& scene_;
@@ -54,7 +54,7 @@ class Client {
   std::vector<std::string> troubles_;
 };
 
-/// Where the commands on `key` write their beats.
+/// The file in which the commands on `key` write their beats.
 std::string beats_of(const Scene& scene, const std::string& key);
 
 }  // namespace dlock::test

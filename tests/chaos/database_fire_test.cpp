@@ -1,4 +1,4 @@
-// Locks in a database with an asynchronous standby, while servers, sessions and poolers fail.
+// Tests locks in a database with an asynchronous standby, while servers, sessions and poolers fail.
 
 #include <doctest/doctest.h>
 
@@ -23,8 +23,8 @@ using Failovers = std::vector<DatabasePair::Failover>;
 
 constexpr std::size_t permits = 3;
 
-/// After a failover that lost commits two may hold until the next renewal, or the end of the lease
-/// for a holder that does not renew or does not stop when told to.
+/// After a failover that lost commits, two clients may hold until the next renewal. A client that
+/// does not renew, or does not stop when told to, may hold until the lease ends.
 constexpr milliseconds longest_overlap = longest_ttl + milliseconds(1000);
 
 class DatabaseScene final : public Scene {
@@ -61,7 +61,7 @@ class DatabaseCrowd {
     }
   }
 
-  /// All grants of a key that are known, once stopped.
+  /// All known grants of a key; call it after stop().
   std::vector<Held> history(const std::string& key) const {
     auto all = held_in(scene_.has("beats-" + key) ? read_file(beats_of(scene_, key)) : "");
     for (const auto& client : clients_) {
@@ -102,10 +102,10 @@ std::string counts(const std::map<std::string, int>& all) {
   return text.str();
 }
 
-/// What two held at the same moment, sorted by whether a failover excuses it.
+/// Overlapping holds, sorted by whether a failover excuses them.
 struct Overlaps {
   int excused = 0;
-  milliseconds longest_after{0};  ///< of these: from the new primary on
+  milliseconds longest_after{0};  ///< the latest end of these after their failover
   std::vector<std::string> others{};
 };
 
@@ -155,7 +155,7 @@ void check_key(const DatabaseCrowd& crowd, const std::string& key, const Failove
               << overlaps.longest_after.count() << " ms after them at most");
 }
 
-/// Those of which no failover has forgotten anything.
+/// Removes the holds that a failover may have forgotten.
 std::vector<Held> apart_from(std::vector<Held> history, const Failovers& failovers) {
   std::erase_if(history, [&](const Held& held) {
     return std::any_of(failovers.begin(), failovers.end(), [&](const auto& failover) {
@@ -186,7 +186,7 @@ void burn(std::unique_ptr<DatabasePair> of_test) {
       {"primary killed", [&] { pair.restart_primary(); }},
       {"failover", [&] { failovers.push_back(pair.fail_over(up_to(1500))); }}};
   const auto end = later(BootClock::now(), length);
-  // Each once in its turn, and then in any order.
+  // Each kind of harm comes once in its turn, and then in any order.
   for (std::size_t i = 0; BootClock::now() < end; ++i) {
     const auto any = static_cast<std::size_t>(chance.up_to(static_cast<int>(harm.size()) - 1));
     const auto& [name, befall] = harm[i < harm.size() ? i : any];

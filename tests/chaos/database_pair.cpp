@@ -60,8 +60,8 @@ class PostgresPair final : public DatabasePair {
   }
 
   Failover fail_over(milliseconds unreplicated) override {
-    // Of one look: asked again, there may be none, and a signal to 0 stops the test and whoever
-    // shares its process group.
+    // The pid must come from the last look: asked again, the server may name none, and a signal to
+    // 0 stops the test and its whole process group.
     pid_t log_sender = 0;
     need(eventually([&] { return (log_sender = primary_->log_sender()) > 0; }, time_to_catch_up),
          "the standby does not stream");
@@ -116,7 +116,7 @@ class MariaDbPair final : public DatabasePair {
       try {
         primary_->query("KILL " + id);
       } catch (const Error&) {
-        // It has ended by itself.
+        // The session has ended by itself.
       }
     }
   }
@@ -161,7 +161,7 @@ class MariaDbPair final : public DatabasePair {
   }
   void move() { name_.lead_to(primary_->address(false).socket_path); }
 
-  /// Another standby, with the rows that are there now.
+  /// Starts another standby, with the current rows.
   void follow() {
     standby_ = std::make_unique<MariaDbServer>(options());
     standby_->query(std::string(mysql_schema()));
@@ -200,7 +200,7 @@ class MariaDbPair final : public DatabasePair {
 }  // namespace
 
 void MovingName::lead_to(const std::string& target) const {
-  chmod(dir_.path().c_str(), 0755);  // the pooler is another user
+  chmod(dir_.path().c_str(), 0755);  // the pooler runs as another user
   const std::string fresh = dir_ / "next";
   std::filesystem::create_symlink(target, fresh);
   std::filesystem::rename(fresh, path());

@@ -9,7 +9,7 @@
 namespace dlock::test {
 namespace {
 
-/// As long as a server that lost its memory has no vote, and a little more.
+/// The quarantine of a server that lost its memory, and a little more.
 constexpr std::chrono::seconds guarded{122};
 
 struct Kind {
@@ -44,7 +44,8 @@ std::size_t Storm::any_free() {
   }
 }
 
-/// Only who keeps everything is killed at any time, for the others are out for long.
+/// Draws a kind of harm. Only servers that keep everything are killed at any time, because the
+/// others would be out for long.
 Harm Storm::any_harm(std::size_t server) {
   while (true) {
     const Harm harm = kinds[chance_.up_to(static_cast<int>(std::size(kinds)) - 1)].harm;
@@ -85,8 +86,8 @@ void Storm::mend(std::size_t server, Harm harm) {
   FaultProxy& proxy = fleet_.proxy(server);
   if (harm == Harm::killed) fleet_.server(server).restart();
   if (harm == Harm::frozen) fleet_.server(server).cont();
-  // What a network lost is not followed by what it did not lose: not on those connections, nor on
-  // one that is made meanwhile.
+  // Data that a network lost must not be followed by later data, neither on those connections nor
+  // on one that is made meanwhile.
   if (harm == Harm::deaf || harm == Harm::mute || harm == Harm::unanswered) {
     proxy.refuse(true);
     proxy.reset_connections();
@@ -103,7 +104,7 @@ void Storm::strike(Slot& slot) {
                                            : chance_.between(milliseconds(50), milliseconds(2000)));
 }
 
-/// Kills and restarts one that keeps nothing, or not all.
+/// Kills and restarts a server that keeps nothing, or not all.
 void Storm::forget(Slot& slot) {
   do {
     slot.server = any_free();

@@ -12,42 +12,41 @@
 
 namespace dlock::test {
 
-/// What is done to a server until it is mended.
+/// The harm that is done to a server, and how it ends.
 enum class Harm {
   killed,      ///< kill -9; restarted
   frozen,      ///< SIGSTOP; SIGCONT
   deaf,        ///< requests vanish; connections are reset
   mute,        ///< replies vanish; connections are reset
-  refusing,    ///< connections are reset, nobody listens; somebody does
-  slow,        ///< all messages of a direction come later
-  late,        ///< requests wait; they arrive, also of whoever has left
+  refusing,    ///< connections are reset and refused; accepted again
+  slow,        ///< all messages of one direction are delayed
+  late,        ///< requests wait; they arrive, even if their client has left
   unanswered,  ///< replies wait; they are lost with their connections
   doubled,     ///< requests arrive twice
-  clock,       ///< the wall clock jumps, and stays there
+  clock,       ///< the wall clock jumps and stays there
 };
 
-/// Does harm to the servers of a fleet, at random. What it does is such that a network and a
-/// machine could do it: bytes of a connection are never lost without the connection.
+/// Harms the servers of a fleet at random. It does only what a network or a machine could do: a
+/// connection never loses bytes without breaking.
 class Storm {
  public:
   Storm(const Fleet& fleet, Chance& chance);
 
-  /// Until then, never to more than two at the same moment. A server whose clock has jumped counts
-  /// for as long as leases may last; one that lost its memory, which happens once, as long as it
-  /// has no vote.
+  /// Harms at most two servers at the same moment, until then. A server whose clock has jumped
+  /// counts as harmed for as long as leases may last. A server that lost its memory, which happens
+  /// once, counts for as long as it has no vote.
   void harm_minority(Deadline until);
-  /// More than half of them, or all, out of reach.
+  /// The time in which more than half of the servers, or all, were unreachable.
   struct Outage {
     Deadline from;
     Deadline to;
   };
   Outage harm_majority(milliseconds span);
 
-  /// More than half of them forget everything at once, and have no vote for longer than a test
-  /// lasts.
+  /// Empties more than half of the servers at once. They have no vote for longer than a test lasts.
   void empty_majority();
 
-  /// How often what was done.
+  /// How often each harm was done.
   const std::map<std::string, int>& harms() const { return harms_; }
 
  private:

@@ -18,7 +18,7 @@ constexpr int clients_of_each_lock = 7;
 constexpr int clients_of_semaphore = 6;
 constexpr std::size_t seats = 3;
 
-/// A wait for who is let in once servers are back, on a machine that does much else.
+/// The longest wait for a new holder once servers are back, on a busy machine.
 constexpr milliseconds long_time{30'000};
 
 FleetOptions five() {
@@ -37,7 +37,8 @@ std::string counted(const std::map<std::string, int>& counts) {
   return text.str();
 }
 
-/// Twenty clients of three locks, each in a thread of its own, and a witness of the first two.
+/// Twenty clients of three locks, each in a thread of its own, and a witness for each of the first
+/// two locks.
 class Crowd {
  public:
   Crowd(const FleetScene& scene, std::uint64_t seed) : scene_(scene) {
@@ -66,7 +67,7 @@ class Crowd {
     for (auto& [key, witness] : witnesses_) witness.stop();
   }
 
-  /// All grants of a key that are known; what `acquire` took only once stopped.
+  /// All known grants of a key; those by `acquire` only after stop().
   std::vector<Held> history(const std::string& key) const {
     const std::string log = beats_of(scene_, key);
     std::vector<Held> all = held_in(scene_.has("beats-" + key) ? read_file(log) : "");
@@ -98,7 +99,7 @@ class Crowd {
     return all;
   }
 
-  /// Of how many grants to witnesses how many took one exchange with the servers.
+  /// How many of the witnesses' grants took one exchange with the servers.
   std::string share() const {
     int grants = 0, of_one = 0;
     for (const auto& [key, witness] : witnesses_) {
@@ -130,13 +131,13 @@ std::size_t begun_since(const Crowd& crowd, const std::string& key, Deadline sin
   }));
 }
 
-/// Whoever held for certain when all leases of before the outage must have ended.
+/// The clients that surely held after all leases from before the outage must have ended.
 std::vector<std::string> held_in(const Crowd& crowd, const std::string& key,
                                  const Storm::Outage& outage) {
   const auto from = later(outage.from, longest_ttl).time_since_epoch().count();
   const auto to = outage.to.time_since_epoch().count();
   std::vector<std::string> all;
-  if (to <= from) return all;  // whoever held before may hold on
+  if (to <= from) return all;  // earlier holders may hold on
   for (const Held& held : crowd.history(key)) {
     if (held.vague || held.last_ns <= from || held.first_ns >= to) continue;
     const auto ms = [&](std::int64_t ns) {
@@ -192,7 +193,7 @@ TEST_CASE("twenty clients of five servers under fire: never two at once, and fen
   std::this_thread::sleep_for(longest_ttl * 2);
   crowd.stop();
 
-  // Whoever was let in before that begins while its lease lasts, soon on a quiet machine.
+  // A client that was granted the lock earlier may begin its command until the lease ends.
   for (const char* const key : {"a", "b", "s"}) {
     CHECK(begun_since(crowd, key, later(emptied, longest_ttl)) == 0);
   }

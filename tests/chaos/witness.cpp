@@ -32,7 +32,7 @@ void Witness::work() {
     try {
       take_it_once();
     } catch (const Error&) {
-      // No majority is in reach.
+      // No majority is reachable.
     }
     chance_.pause_up_to(milliseconds(100));
   }

@@ -12,17 +12,17 @@
 
 namespace dlock::test {
 
-/// Somebody more who wants a lock again and again, in this process: that shows how many exchanges
-/// with the servers its grants take. A thread of its own.
+/// Another client that acquires a lock again and again, in this process, to count the exchanges
+/// with the servers that its grants take. It has a thread of its own.
 class Witness {
  public:
   Witness(const Fleet& fleet, std::uint64_t seed, std::string key);
   ~Witness() { stop(); }
 
   void stop();
-  /// Once stopped.
+  /// The grants; valid after stop().
   const std::vector<Held>& held() const { return held_; }
-  /// How many grants took how many exchanges.
+  /// The number of grants for each number of exchanges.
   const std::map<std::size_t, int>& exchanges() const { return exchanges_; }
 
  private:

@@ -17,18 +17,18 @@
 namespace dlock::test {
 namespace {
 
-/// For whatever must happen, on a machine that does much else.
+/// The limit for everything that must happen, on a busy machine.
 constexpr milliseconds long_time{30'000};
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::bug, what); }
 
-/// A fence is the server's clock at the grant.
+/// The time of the grant, since a fence is the server's clock at the grant.
 Deadline granted_at(std::int64_t fence) { return Deadline(microseconds(fence) - wall_ahead()); }
 
-/// The machine was too slow for a short ttl before anything was put to the test.
+/// Thrown if the machine was too slow for a short ttl before anything was tested.
 struct TooSlow {};
 
-/// It found no server in time, or lost the lock with nothing done to it.
+/// Throws if the process found no server in time, or lost the lock although nothing was done to it.
 void throw_if_too_slow(Process& process) {
   if (process.running()) return;
   const int code = process.wait().exit_code;
@@ -84,8 +84,8 @@ std::string Duel::file(const std::string& name) const {
   return arena_.scene.path(key_ + "-" + name);
 }
 
-/// Some heed no TERM, so that they live until they are killed. Some never sleep, so that the
-/// machine is busy.
+/// Some commands ignore TERM, so that they live until they are killed. Some never sleep, to keep
+/// the machine busy.
 std::vector<std::string> Duel::manners() {
   std::vector<std::string> words;
   if (rules_.with_daemon) words.emplace_back("daemon");
@@ -129,7 +129,7 @@ void Duel::pause(double least, double most) {
 }
 
 bool Duel::wait_for_first() const {
-  // With its daemon: what is done to the first may come before that has written anything.
+  // The daemon counts, too: otherwise the test could act before it has written anything.
   const std::size_t expected = rules_.with_daemon ? 2 : 1;
   const auto begun = [&] { return pids_of(beats("first")).size() == expected; };
   eventually([&] { return begun() || !first_.running(); }, long_time);
@@ -155,7 +155,7 @@ void Duel::end_first() {
 void Duel::check_kept() {
   throw_if_too_slow(first_);
   if (!second_is_in()) return;
-  // Where the machine kept the first from renewing, it may be about to find that out.
+  // If the machine kept the first from renewing, it may be about to find that out.
   eventually([&] { return !first_.running(); }, long_time);
   throw_if_too_slow(first_);
   fail("the lock was not kept");
@@ -211,12 +211,12 @@ Duel::Outcome one_duel(const std::function<void(Duel&)>& story, const Rules& rul
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     try {
       if (!arena) arena = std::make_unique<Arena>();
-      arena->proxy.heal();  // of what an attempt that was too slow did to it
+      arena->proxy.heal();  // undoes the harm of an attempt that was too slow
       Chance chance(seed);
       Duel duel(*arena, chance, key + "." + std::to_string(attempt), rules);
       story(duel);
       outcome = duel.outcome();
-      // A busy machine may make dlock late for a short lease, and not again and again.
+      // A busy machine may make dlock late for a short lease, but not again and again.
       const bool is_late = rules.apart && outcome.margin <= std::chrono::nanoseconds(0);
       if (is_late && outcome.late_taken == 0 && ++late <= may_be_late) throw TooSlow();
       return outcome;
@@ -227,7 +227,7 @@ Duel::Outcome one_duel(const std::function<void(Duel&)>& story, const Rules& rul
       break;
     }
   }
-  arena.reset();  // what is left of a failure must not reach the next
+  arena.reset();  // the rest of a failure must not reach the next duel
   return outcome;
 }
 

@@ -15,23 +15,23 @@
 
 namespace dlock::test {
 
-/// What a thread has to itself for its duels, one after the other.
+/// The server and the proxy of one thread, for its duels one after the other.
 struct Arena {
   Arena() { scene.go_through(proxy.url()); }
   RedisScene scene;
   FaultProxy proxy{scene.server.address()};
 };
 
-/// How a duel is to be.
+/// The options of a duel.
 struct Rules {
-  bool in_freezer = false;   ///< the first is in a control group
-  bool with_daemon = false;  ///< the first's command has started a daemon; neither heeds TERM
-  bool apart = false;  ///< a duel in which the first is late is fought anew, three times at most
+  bool in_freezer = false;   ///< the first runs in a control group
+  bool with_daemon = false;  ///< the first's command has started a daemon; both ignore TERM
+  bool apart = false;        ///< a duel whose first is late is fought again, three times at most
 };
 
-/// Two runs of one key, whose commands write to one resource for as long as they live: the first
-/// holds when this is constructed, through the proxy; the second waits in the queue. In between
-/// something is done to the first at a random moment.
+/// Two runs for one key, whose commands write to one resource for as long as they live. When this
+/// is constructed, the first holds the lock, through the proxy, and the second waits in the queue.
+/// Then something is done to the first at a random moment.
 class Duel {
  public:
   Duel(Arena& arena, Chance& chance, std::string key, const Rules& rules);
@@ -42,27 +42,27 @@ class Duel {
   const std::string& key() const { return key_; }
   Chance& chance() { return chance_; }
   Process& first() { return first_; }
-  /// To the command of the first.
+  /// Sends a signal to the command of the first.
   void signal_command(int signal) const { kill(command_, signal); }
-  /// Sleeps so many ttls, at random between the two.
+  /// Sleeps for a random number of ttls between the two.
   void pause(double least, double most);
 
   void wait_for_second();
-  /// Error if the second has got in.
+  /// Throws Error if the second holds the lock.
   void check_kept();
-  /// By a signal that its command does not ignore, if it still runs.
+  /// Ends the first, if it still runs, by a signal that its command does not ignore.
   void end_first();
-  /// Error unless it ends by itself and with 79.
+  /// Throws Error unless the first ends by itself with exit status 79.
   void first_loses();
 
-  /// What was seen by the time both have ended.
+  /// The observations by the time both have ended.
   struct Outcome {
-    /// From the last beat of the first to the moment when the server granted the second.
+    /// The time from the last beat of the first to the server's grant to the second.
     std::chrono::nanoseconds margin{0};
-    std::size_t late = 0;        ///< beats of the first after that moment
-    std::size_t late_taken = 0;  ///< of these, how many the resource took after one of the second
+    std::size_t late = 0;        ///< beats of the first after that grant
+    std::size_t late_taken = 0;  ///< of these, taken by the resource after a beat of the second
     Deadline last_beat;          ///< of the first
-    std::string trouble;         ///< what went otherwise than it must
+    std::string trouble;         ///< what went wrong
   };
   Outcome outcome();
 
@@ -85,8 +85,8 @@ class Duel {
   Process second_;
 };
 
-/// Many duels, some of them at the same time; an outcome for each. `story` does what is to be done,
-/// and sees to it that the first ends.
+/// Fights many duels, some of them at the same time, and returns an outcome for each. `story` acts
+/// on the first and makes sure that it ends.
 std::vector<Duel::Outcome> duels(const std::function<void(Duel&)>& story, const Rules& rules = {});
 
 }  // namespace dlock::test

@@ -11,7 +11,7 @@ namespace {
 
 using Outcomes = std::vector<Duel::Outcome>;
 
-/// No command of an old holder wrote what the resource had to take after the next holder's.
+/// Checks that the resource took no write of an old holder after one of the next holder.
 void check_fenced(const Outcomes& outcomes) {
   std::size_t late = 0;
   for (const Duel::Outcome& outcome : outcomes) {
@@ -22,7 +22,7 @@ void check_fenced(const Outcomes& outcomes) {
   MESSAGE(outcomes.size() << " runs, in " << late << " of them late writes, all refused");
 }
 
-/// Nothing of an old holder ran when the next was granted.
+/// Checks that no process of an old holder ran when the next was granted the lock.
 void check_apart(const std::function<void(Duel&)>& story, Rules rules = {}) {
   rules.apart = true;
   const Outcomes outcomes = duels(story, rules);

@@ -11,7 +11,7 @@
 namespace dlock::test {
 namespace {
 
-/// 1 to `count`, one a line; each stretch of so many of them in any order.
+/// The numbers 1 to `count`, one a line; each `stretch` of them is shuffled.
 std::string shuffled(int count, int stretch) {
   std::vector<int> fences(static_cast<std::size_t>(count));
   std::iota(fences.begin(), fences.end(), 1);
@@ -26,7 +26,7 @@ std::string shuffled(int count, int stretch) {
   return lines;
 }
 
-/// Starts a guard for each line of `order`, all at once; what they say is in `err` afterwards.
+/// Starts a guard for each line of `order`, all at once. Their messages are in `err` afterwards.
 Result crowd_of(const Scene& scene, const std::string& order, const std::string& guard,
                 const std::string& command) {
   write_file(scene.path("order"), order);
@@ -43,7 +43,7 @@ std::vector<long> numbers_in(const std::string& text) {
   return all;
 }
 
-/// The fences that were written to the key of the resource, in the order of the server.
+/// The fences that were written to the key of the resource, in the server's order.
 std::vector<long> recorded_by(const RedisServer& server, const std::string& key) {
   std::vector<long> all;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(server.dir().path())) {
@@ -62,10 +62,10 @@ std::vector<long> recorded_by(const RedisServer& server, const std::string& key)
 }  // namespace
 
 TEST_CASE("a thousand guards of one file: those that run do so one by one in growing order") {
-  // Of the first few run; of the others a good many.
+  // The first order lets only a few of them run, the second a good many.
   for (const auto& [guards, stretch] : {std::pair{1000, 1000}, {300, 20}}) {
     const LocalScene scene;
-    // Each writes its fence when it begins and when it ends.
+    // Each command writes its fence when it begins and when it ends.
     const Result result = crowd_of(scene, shuffled(guards, stretch), "--state seal",
                                    "sh -c 'echo $0; echo $0' $n >>log");
     CHECK(result.err == "");

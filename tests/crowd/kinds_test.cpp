@@ -1,4 +1,4 @@
-// Readers beside writers, and a semaphore whose holders are killed.
+// Tests readers together with writers, and a semaphore whose holders are killed.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr milliseconds kinds_time{30'000};
 
-/// Does `work(number)` again and again, in a thread for each of `count`, until the time is over.
+/// Repeats `work(number)` until the time is over, in a thread for each of `count`.
 template <typename Work>
 void crowd_for(std::chrono::seconds length, int count, Work work) {
   const Deadline end = BootClock::now() + length;
@@ -34,10 +34,10 @@ void crowd_for(std::chrono::seconds length, int count, Work work) {
 }
 
 constexpr milliseconds reading{100}, writing{10};
-/// Far more than a hold and a hand-over, so that a busy machine is no failure.
+/// The limit is far above a hold and a hand-over, so that a busy machine is no failure.
 constexpr milliseconds longest_wait = 20 * reading;
 
-/// What became of one who asks again and again.
+/// The results of a client that asks again and again.
 struct Turns {
   int had = 0;
   milliseconds longest{0};
@@ -56,12 +56,13 @@ void take_turn(const Scene& scene, const char* flag, milliseconds hold, Turns& t
   }
 }
 
-/// Whether nobody waited for longer than a while.
+/// Whether no client waited for too long.
 bool all_are_served(const Scene& scene) {
   constexpr int readers = 20, writers = 2;
   std::vector<Turns> all(readers + writers);
   const auto most = std::min(stretched(longest_wait), milliseconds(10'000) * slower);
-  // One whom the others pass would wait until they come no more, and that is later than `most`.
+  // A client that the others overtake would wait until they stop coming, which is later than
+  // `most`.
   const auto length = std::chrono::ceil<std::chrono::seconds>(most + most / 4);
   crowd_for(length_of_this_run(length), readers + writers, [&](int number) {
     const bool reads = number < readers;
@@ -88,21 +89,21 @@ void nobody_starves(const Scene& scene) {
 
 constexpr milliseconds lease{1000};
 
-/// From the first to the last that is known of a command.
+/// The time from the first to the last sign of a command.
 struct Life {
   std::int64_t from_ns;
   std::int64_t to_ns;
 };
 
-/// Three at a time, from thirty; now and then a run or its command is killed.
+/// Three of thirty clients hold at a time; now and then a run or its command is killed.
 class Semaphore {
  public:
   explicit Semaphore(const Scene& scene) : scene_(scene) {}
 
   void visit(Chance& chance, const std::string& name);
   std::vector<Life> lives() const;
-  /// How long it takes from the death of all three who hold until as many others do, who have to
-  /// wait until then; without end where the machine is too slow for the lease.
+  /// The time from the death of all three holders until three others hold, which have to wait until
+  /// then. It is unlimited if the machine is too slow for the lease.
   milliseconds refill();
 
   int killed() const { return killed_; }

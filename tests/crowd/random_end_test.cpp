@@ -20,12 +20,12 @@ namespace {
 constexpr milliseconds ttl{500};
 constexpr milliseconds end_time{30'000};
 
-/// As long as it takes to start and to end, and a little more.
+/// The time that a run takes to start and to end, and a little more.
 constexpr microseconds a_short_life = microseconds(12'000) * slower;
 
 [[noreturn]] void fail_end(const std::string& what) { throw Error(ErrorKind::bug, what); }
 
-/// One run that is ended somehow, from the start to the moment when nothing is left of it.
+/// One run that is ended somehow, from its start until nothing is left of it.
 class Mishap {
  public:
   Mishap(const Scene& scene, Chance& chance, int number)
@@ -67,7 +67,7 @@ Process Mishap::start() {
                        "sh", "-c", "echo $$; exec " + rest});
 }
 
-/// To dlock, or to the command where it runs by then.
+/// Sends a signal to dlock, or to the command if that runs by then.
 void Mishap::send_a_signal(const Process& job) {
   const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGKILL, SIGKILL};
   signal_ = signals[chance_.up_to(6)];
@@ -94,7 +94,7 @@ void Mishap::check_end(const Result& end) {
              ": " + end.err);
 }
 
-/// A third of them must wait first, and is let in while the signal comes or never.
+/// A third of the runs must wait first; they are granted the lock while the signal comes, or never.
 void Mishap::happen() {
   const bool waits = chance_.up_to(2) == 0;
   const std::string token = waits ? acquired() : "";
@@ -117,7 +117,7 @@ void Mishap::happen() {
   const auto ended = BootClock::now();
   const Result next = scene_.run({"run", "-q", "-w", "20", "-k", key_, "--", "true"});
   if (next.exit_code != 0) fail_end("the next does not get in: " + next.err);
-  // Far more than a lease, so that a busy machine is no failure.
+  // The limit is far above a lease, so that a busy machine is no failure.
   constexpr milliseconds most{10'000};
   if (BootClock::now() - ended >= most) fail_end("the lock was kept for longer than a lease");
 }
@@ -157,7 +157,7 @@ TEST_CASE("local: runs ended at any moment by any signal leave no lock, file, pr
   for (const std::string& trouble : mishaps(scenes)) CHECK(trouble == "");
   for (const auto& each : scenes) {
     const auto& scene = static_cast<const LocalScene&>(*each);
-    // What is killed while it makes its mailbox leaves that, and a later new key sweeps it up.
+    // A run that is killed while it makes its mailbox leaves that, and a later new key removes it.
     scene.make_older(std::chrono::minutes(2));
     CHECK(scene.run({"run", "-q", "-n", "-k", "new", "--", "true"}).exit_code == 0);
     CHECK(times(scene.kept(), ".dlock") == times(scene.kept(), " ") + 1);
@@ -168,8 +168,8 @@ TEST_CASE("Redis: runs ended at any moment by any signal leave no key, process o
   std::vector<std::unique_ptr<Scene>> scenes;
   for (int i = 0; i < workers; ++i) {
     scenes.push_back(std::make_unique<RedisScene>());
-    // From here on the server has the script: who is ended between being told that it has not and
-    // having sent it leaves a tombstone for a minute.
+    // From here on the server knows the script. Otherwise a client that is ended after the server
+    // reports it missing, and before it is sent, leaves a tombstone for a minute.
     CHECK(scenes.back()->run({"run", "-q", "-k", "k0", "--", "true"}).exit_code == 0);
   }
   for (const std::string& trouble : mishaps(scenes)) CHECK(trouble == "");

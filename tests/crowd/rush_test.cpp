@@ -1,5 +1,4 @@
-// So many processes that begin at the same moment that each of them finds the file of the lock in
-// use.
+// Starts so many processes at the same moment that each of them finds the lock's file in use.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// The files of `local:`, as a crash, another program or another user may have left them.
+// Reads the files of `local:` as a crash, another program or another user may have left them.
 
 #include <string>
 

@@ -7,23 +7,23 @@
 
 namespace dlock::fuzz {
 
-/// What a target does with one input. Each target is a program of its own: run by libFuzzer (preset
-/// `fuzz`, scripts/fuzz), or by `replay` over the seeds, as a test.
+/// Tries one input; each target defines it. A target is a program of its own: run by libFuzzer
+/// (preset `fuzz`, scripts/fuzz), or by `replay` over the seeds, as a test.
 void try_input(std::string_view input);
 
-/// A promise is broken, as `about` shows: ends the program, so that the fuzzer keeps the input.
+/// Reports a broken promise, with `about` as the evidence, and ends the program, so that the fuzzer
+/// keeps the input.
 [[noreturn]] void broken(const char* promise, std::string_view about);
 
 inline void promise(bool kept, const char* what, std::string_view about = "") {
   if (!kept) broken(what, about);
 }
 
-/// What a terminal is shown is one line of UTF-8, and nothing in it steers the terminal.
+/// Checks that text for a terminal is one line of UTF-8 and does not control the terminal.
 void check_shown(std::string_view text);
 inline void check_message(const Error& error) { check_shown(error.what()); }
 
-/// Runs `body`; an Error is an answer like any other. Anything else that is thrown ends the
-/// program.
+/// Runs `body`. An Error is an answer like any other; any other exception ends the program.
 template <typename Body>
 void allow_errors(const Body& body) {
   try {
@@ -33,14 +33,14 @@ void allow_errors(const Body& body) {
   }
 }
 
-/// Takes an input apart: whatever is left over is empty.
+/// Takes an input apart. Pieces after its end are empty.
 class Pieces {
  public:
   explicit Pieces(std::string_view input) : rest_(input) {}
-  /// Up to the next `end`, which is left out.
+  /// The text up to the next `end`, which is skipped.
   std::string_view until(char end);
   std::string_view rest() const { return rest_; }
-  /// One byte as a number; 0 at the end.
+  /// The next byte as a number; 0 at the end.
   unsigned char byte();
 
  private:

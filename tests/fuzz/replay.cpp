@@ -1,4 +1,4 @@
-// Runs a target over the files of a directory: the seeds, and what the fuzzer has found before.
+// Runs a target over the files of a directory: the seeds, and earlier findings of the fuzzer.
 
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +14,7 @@ int main(int count, char** arguments) {
   for (const auto& entry : std::filesystem::directory_iterator(arguments[1])) {
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string input{std::istreambuf_iterator<char>(file), {}};
-    // Of one that breaks a promise, this is the last line.
+    // If the input breaks a promise, this is the last line.
     std::printf("%s\n", entry.path().c_str());
     std::fflush(stdout);
     dlock::fuzz::try_input(input);

@@ -1,4 +1,5 @@
-// What a server sends: the bytes of replies, however they are cut, and all that reads them.
+// Reads what a server may send: the bytes of replies, however they are cut, by all code that reads
+// them.
 
 #include <optional>
 #include <vector>
@@ -36,7 +37,7 @@ class Parrot final : public RedisTransport {
   const Reply& reply_;
 };
 
-/// The replies in `bytes` that arrive `step` at a time; whether they end in an Error.
+/// The replies in bytes that arrive in steps, and whether they end in an Error.
 struct Heard {
   std::vector<Reply> replies;
   bool refused = false;
@@ -68,7 +69,7 @@ std::size_t depth(const Reply& reply) {
   return deepest + 1;
 }
 
-/// All that a reply may be taken for.
+/// Reads a reply as everything that it may be taken for.
 void read_as_anything(const Reply& reply) {
   const NodeAddress asked{"node", 6379};
   allow_errors([&] {

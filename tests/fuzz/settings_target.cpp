@@ -1,5 +1,5 @@
-// What users configure: URLs, command lines, variables and configuration files, with a password
-// that no message may show.
+// Reads what users configure: URLs, command lines, variables and configuration files, with a
+// password that no message may show.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr char secret[] = "s3cr3tW0rd";
 
-/// Where the input says `@@`, the password stands; nothing if the input knows it already.
+/// Replaces each `@@` of the input by the password; empty if the input knows the password already.
 std::string with_secret(std::string_view text) {
   std::string whole(text);
   if (whole.find(secret) != std::string::npos) return {};
@@ -45,7 +45,7 @@ void keep_secret(const Body& body) {
 }
 
 void try_url(std::string_view text) {
-  // Passwords stand behind a user's name or a colon, in what has the form of a URL.
+  // A password comes after a user's name or a colon, in the form of a URL.
   const std::string url = "redis://" + with_secret(text);
   keep_secret([&] { parse_server_url(url); });
   allow_errors([&] { parse_server_url(text); });
@@ -67,7 +67,7 @@ void try_command_line(std::string_view text) {
   std::vector<std::string> arguments;
   while (!pieces.rest().empty() && arguments.size() < 30) {
     arguments.emplace_back(pieces.until('\n'));
-    // No argument has one.
+    // No argument contains a NUL byte.
     auto& last = arguments.back();
     last.erase(std::remove(last.begin(), last.end(), '\0'), last.end());
   }

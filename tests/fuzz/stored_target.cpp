@@ -1,4 +1,4 @@
-// What lies on a server, as anybody may have written it: the entries of locks, waiters and latches.
+// Reads what anybody may have written on a server: the entries of locks, waiters and latches.
 
 #include <string>
 

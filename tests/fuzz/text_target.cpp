@@ -1,4 +1,5 @@
-// What users write and what dlock shows of it: durations, numbers, keys, escaping, JSON, metrics.
+// Reads what users write, and checks how dlock shows it: durations, numbers, keys, escaping, JSON,
+// metrics.
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -87,7 +87,8 @@ std::optional<Granted> RedisTable::rejoin(const Claim& claim, Fence fence, Serve
   } else if (own == nullptr && verdict.kind == RedisTransaction::Verdict::Kind::full) {
     op.join(waiter_of(claim, {}, now.clock), Ticket{0}, {{}, fence, {}});
   }
-  // One that is let in only now, behind another with a reservation, hears so when it next asks.
+  // A hold that this call admits only now, after another reservation, is reported by the next
+  // request.
   own = stored.find_hold(claim.token);
   const bool inside = own != nullptr && own->inside();
   op.admit_waiters();

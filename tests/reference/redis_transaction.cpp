@@ -5,20 +5,20 @@
 namespace dlock::reference {
 namespace {
 
-/// A head that has not asked for that long is taken for dead.
+/// A head of the queue that has not asked for so long counts as dead.
 constexpr std::chrono::seconds longest_head_silence{75};
-/// The lease of a waiter that a node grants by message, until the waiter confirms.
+/// The lease that a node grants to a waiter by message, until the waiter confirms.
 constexpr milliseconds provisional_lease_on_node{2000};
-/// So much later than what blocks ends a waiter may have been told to ask.
+/// How much later than the end of the blocking hold a waiter may have been told to ask.
 constexpr milliseconds told_slack{1000};
-/// So many absent waiters at the head of the queue keep their place.
+/// How many absent waiters at the head of the queue keep their position.
 constexpr std::size_t most_absent = 32;
-/// A refused client asks again after that where no hold with an end blocks it.
+/// When a refused client asks again if no hold with an end blocks it.
 constexpr milliseconds ask_again_anyway{1000};
 
 bool is_seat(Limit limit) { return !limit.unlimited() && limit != exclusive; }
 
-/// A reader and the owner of a seat.
+/// Whether one is a reader and the other the owner of a seat.
 bool apart(Limit a, Limit b) {
   return (a.unlimited() && is_seat(b)) || (is_seat(a) && b.unlimited());
 }
@@ -104,9 +104,9 @@ void RedisTransaction::supersede(const WaiterEntry& newer, Ticket ticket) {
     const auto older = stored_.find_waiter(stored_.latest->token);
     const bool waits = older != stored_.queue.end();
     const WaiterNotes notes = waits ? table_.notes[older->token] : WaiterNotes{};
-    // Then the rule knows of no older claim, and neither wakes nor removes one.
+    // The rule then knows of no older claim, and neither wakes nor removes one.
     if (notes.reserved) stored_.latest.reset();
-    // Then the rule does not send a message that nobody hears.
+    // The rule then sends no message that nobody receives.
     if (notes.absent_until && !notes.reserved) unqueue(older->token);
   }
   rule_.supersede(newer, ticket);
@@ -117,14 +117,14 @@ milliseconds RedisTransaction::provisional_lease() const {
   return now_.is_node ? std::min(lease, provisional_lease_on_node) : lease;
 }
 
-/// Also where the clock went back.
+/// True also if the clock went back.
 bool RedisTransaction::stays_away(const WaiterNotes& waiter) const {
   return waiter.absent_until && (*waiter.absent_until <= now_.clock ||
                                  *waiter.absent_until > now_.clock + table_.longest_absence);
 }
 
-/// Whether a waiter to which nobody listens may be on its way here, `absent_before` others before
-/// it; a moment for it begins when that is noticed.
+/// Whether a waiter without a listener may still come, with `absent_before` others before it. Its
+/// moment begins when its absence is noticed.
 bool RedisTransaction::keeps_place(WaiterNotes& waiter, std::size_t absent_before) const {
   const bool may_come = table_.longest_absence > milliseconds(0) && absent_before < most_absent;
   if (!may_come || stays_away(waiter)) return false;
@@ -132,7 +132,7 @@ bool RedisTransaction::keeps_place(WaiterNotes& waiter, std::size_t absent_befor
   return true;
 }
 
-/// Whether the head hears the message; where nobody listens, its moment begins or it has left the
+/// Whether the head receives the message. If nobody listens, its moment begins, or it leaves the
 /// queue.
 bool RedisTransaction::reaches_head(const Message& message) {
   const WaiterEntry head = stored_.queue.front();
@@ -146,7 +146,7 @@ bool RedisTransaction::reaches_head(const Message& message) {
   return false;
 }
 
-/// The head, for which there is no room, must be alive to keep out one for which there is.
+/// The head, for which there is no room, must be alive to keep out a claim that would fit.
 void RedisTransaction::ask_for_life_of_head() {
   const auto earliest = *earliest_end();
   const NextMessage message{std::chrono::ceil<milliseconds>(earliest - now_.clock)};
@@ -158,8 +158,8 @@ void RedisTransaction::let_in(bool asker_fits) {
     const WaiterEntry head = stored_.queue.front();
     WaiterNotes& notes = table_.notes[head.token];
     const bool own = head.token == self_;
-    // What is reserved ends with the lease that the others had renewed when it was; once more
-    // admitted, it could come back after somebody else was inside.
+    // A reservation ends with the lease that the other nodes knew when it was made. A later
+    // admission could bring the hold back after somebody else has held the key.
     const bool over =
         notes.reserved && (head.seen > now_.clock || head.seen + head.ttl <= now_.clock);
     const bool gone = head.seen < now_.clock - longest_head_silence || stays_away(notes);
@@ -200,9 +200,9 @@ void RedisTransaction::let_in(bool asker_fits) {
   }
 }
 
-/// The first waiters sleep until what blocks them ends, so they are told if it ends sooner. A
-/// hand-over changes who is first: a waiter that has come to the front may know a later end than
-/// those that were told before it. Waiters that will ask early enough get no message.
+/// The first waiters sleep until the blocking hold ends, so they are notified if it ends sooner.
+/// After a hand-over the first waiters are others: one that has come to the front may know a later
+/// end than the ones notified before. Waiters that will ask early enough get no message.
 void RedisTransaction::tell_next() {
   const auto earliest = earliest_end();
   if (!earliest) return;

@@ -7,17 +7,17 @@
 
 namespace dlock::reference {
 
-/// One request at work on a server's table. Its steps are those of the rule where a server adds
-/// nothing to them.
+/// One request that works on a server's table. It uses the steps of the rule unless a server adds
+/// to them.
 class RedisTransaction {
  public:
   using Verdict = TableTransaction::Verdict;
 
-  /// `self`: who asks, and is answered instead of woken.
+  /// `self`: the token that asks; it gets a reply instead of a message.
   RedisTransaction(RedisTable& table, ServerNow now, WaiterNotifier& wakes, const Token& self);
 
   Verdict rule(const Owner& owner, Limit limit) const;
-  /// The same, and nobody new while the server is in quarantine.
+  /// The same, but no new owner is admitted while the server is in quarantine.
   Verdict quarantined_rule(const Owner& owner, Limit limit) const;
   Fence fence_for(const Verdict& verdict, std::optional<Fence> proposal) const;
   void admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag, milliseconds lease,
@@ -26,10 +26,10 @@ class RedisTransaction {
   }
   /// Renews and confirms a hold.
   void confirm(HoldEntry& own, milliseconds lease) const { rule_.confirm(own, lease); }
-  /// All holds of an owner, which share one fence, get this one; the last is at least that.
+  /// Gives this fence to all holds of an owner, which share one; the last fence is at least that.
   void agree(const Owner& owner, Fence fence);
-  /// Holds with this fence that go by an owner below this one came back before its own: they are
-  /// its from now on.
+  /// Moves holds with this fence from inner owners to this owner: they came back before the outer
+  /// hold.
   void adopt_inner(const Owner& owner, Fence fence);
   void join(const WaiterEntry& asker, std::optional<Ticket> ticket, const WaiterNotes& notes);
   void unqueue(const Token& token) { rule_.unqueue(token); }
@@ -37,9 +37,10 @@ class RedisTransaction {
     return rule_.is_superseded(ticket, owner);
   }
   Ticket newest_ticket(std::optional<Ticket> ticket) const { return rule_.newest_ticket(ticket); }
-  /// As the rule does it; but a waiter with a reservation stays, as the other nodes hold it.
+  /// Supersedes as the rule does, but keeps a waiter with a reservation, since the other nodes hold
+  /// it.
   void supersede(const WaiterEntry& newer, Ticket ticket);
-  /// `asker_fits`: the queue alone keeps out the claim that asks.
+  /// `asker_fits`: only the queue keeps out the claim that asks.
   void let_in(bool asker_fits = false);
   void tell_next();
   void admit_waiters() {
@@ -61,9 +62,9 @@ class RedisTransaction {
   const ServerNow now_;
   WaiterNotifier& wakes_;
   const Token self_;
-  /// Until then the key is free for a waiter that may be on its way here.
+  /// The key is free until then for a waiter that may be on its way here.
   std::optional<microseconds> moment_end_;
-  const std::optional<microseconds> earliest_before_;  ///< before `rule_` removes what has expired
+  const std::optional<microseconds> earliest_before_;  ///< before `rule_` removes expired holds
   bool handed_over_ = false;
   TableTransaction rule_;
 };

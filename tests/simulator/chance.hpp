@@ -6,9 +6,9 @@
 
 namespace dlock::sim {
 
-/// The numbers that decide everything in a schedule. Its own, because those of the standard library
-/// come out differently on other machines. SplitMix64: Steele, Lea, Flood, "Fast splittable
-/// pseudorandom number generators", 2014.
+/// The random numbers that decide everything in a schedule. The generators of the standard library
+/// are not used, because their numbers differ between platforms. SplitMix64: Steele, Lea, Flood,
+/// "Fast splittable pseudorandom number generators", 2014.
 class Chance {
  public:
   explicit Chance(std::uint64_t seed) : state_(seed) {}
@@ -21,7 +21,7 @@ class Chance {
     return mixed ^ (mixed >> 31);
   }
 
-  /// 0 to `most`, both included.
+  /// A number from 0 to `most`, both included.
   std::size_t up_to(std::size_t most) { return next() % (most + 1); }
   /// True once in `times`; never for 0.
   bool one_in(std::size_t times) { return times != 0 && next() % times == 0; }
@@ -33,7 +33,7 @@ class Chance {
     return least + Span(static_cast<typename Span::rep>(next() % (width + 1)));
   }
 
-  /// Short spans as often as long ones: even over the powers of two in between.
+  /// A span of any order of magnitude: short spans are about as frequent as long ones.
   template <typename Span>
   Span over_scales(Span least, Span most) {
     Span scale = most;

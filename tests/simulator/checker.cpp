@@ -6,8 +6,8 @@
 namespace dlock::sim {
 namespace {
 
-/// So many members have to agree that limit + 1 owners cannot each have as many: any limit + 1 sets
-/// of members share one.
+/// The number of members that must agree, so that limit + 1 owners cannot each have as many: any
+/// limit + 1 sets of that size share a member.
 std::size_t enough(std::size_t members, Limit limit) {
   if (limit.unlimited()) return members / 2 + 1;
   const auto owners = static_cast<std::size_t>(limit.owners);
@@ -98,8 +98,8 @@ void Checker::check_order(const QuorumHold& quorum_hold) {
   }
 }
 
-/// The order of tenures is that in which they were had, wherever at most one is had at a time;
-/// where clocks are wild, only of those of which one was asked for after the other was had.
+/// Holds are ordered by the time of acquisition if only one can exist at a time. With wild clocks
+/// this applies only if one was asked for after the other was acquired.
 void Checker::check_fence(const QuorumHold& quorum_hold) {
   for (const QuorumHold& before : quorum_holds_) {
     const bool one_alone = is_exclusive(before.limit) || is_exclusive(quorum_hold.limit);

@@ -13,12 +13,11 @@
 
 namespace dlock::sim {
 
-/// Knows who believes to hold the lock, and what must hold of that at any instant:
-/// - of those whose deadline has not passed by their own clock, no more than the limits allow;
-/// - nobody believes it for longer than enough members keep others out;
-/// - where nothing goes wrong but the clocks, nobody has it before those that have long been in the
-/// queue;
-/// - the fence of an exclusive holder is larger than all before, and nobody else's ever.
+/// Knows which processes believe to hold the lock, and checks at any instant:
+/// - No more of them than the limits allow have a deadline in the future of their own clock.
+/// - No process believes it for longer than enough members keep others out.
+/// - If only the clocks are wrong, no process overtakes one that has long been in the queue.
+/// - The fence of an exclusive holder is larger than all before, and different from all others.
 class Checker {
  public:
   Checker(const Plan& plan, std::vector<Server>& servers) : plan_(plan), servers_(servers) {}
@@ -32,16 +31,16 @@ class Checker {
     Instant asked{};  ///< when its acquisition began
     Instant had{};
     Deadline safe_until{};
-    bool lasted = false;  ///< its lease had not ended when the code went on
+    bool lasted = false;  ///< its lease still lasted when the code went on
     bool over = false;
   };
-  /// Returns the number of the tenure.
+  /// Returns the number of the hold.
   std::size_t begins(QuorumHold quorum_hold);
   void promised(std::size_t quorum_hold, Deadline safe_until);
-  /// A process waits for it from now on, until it begins or waits no more.
+  /// The process waits from now on, until it begins to hold or waits no more.
   void waits(const Process& process);
   void waits_no_more(const Process& process) { waiters_.erase(&process); }
-  /// What it protects has been stopped.
+  /// The work under this hold has been stopped.
   void ends(std::size_t quorum_hold);
   const QuorumHold& quorum_hold(std::size_t number) const { return quorum_holds_[number]; }
 
@@ -58,7 +57,7 @@ class Checker {
   std::vector<QuorumHold> quorum_holds_;
   struct Waiter {
     Instant since{};
-    std::uint64_t given_back = 0;  ///< by the process, until then
+    std::uint64_t given_back = 0;  ///< releases by the process, until then
   };
   std::map<const Process*, Waiter> waiters_;
 };

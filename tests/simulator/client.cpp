@@ -14,10 +14,11 @@ namespace dlock::sim {
 namespace {
 
 const LockKey the_key{"k"};
-/// One finds that a member lacks the lock, one lets it re-join, and one may come too early.
+/// The renewals until all members have the hold: one finds that a member lacks it, one makes that
+/// member rejoin, and one may come too early.
 constexpr int renewals_to_be_whole = 3;
 
-/// Looks whether servers have a vote that can have forgotten nothing.
+/// Checks that servers which cannot have forgotten anything have their votes.
 class VoteListener final : public test::SilentListener {
  public:
   explicit VoteListener(const Plan& plan) : plan_(plan) {}
@@ -103,7 +104,7 @@ std::unique_ptr<SimulatedNodeClients> Client::new_council() {
   return std::make_unique<SimulatedNodeClients>(process(), index_, network_, servers_);
 }
 
-/// As a command of its own would. Whether it was had.
+/// Runs one round with a store of its own, as a command does. Returns whether it acquired the lock.
 bool Client::one_round(std::optional<milliseconds> wait) {
   auto nodes = new_council();
   nodes_ = nodes.get();
@@ -167,7 +168,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
   return false;
 }
 
-/// No vote for a claim that was given up lasts until its lease ends.
+/// Checks that no vote for an abandoned claim stays until its lease ends.
 void Client::expect_nothing_left(const Owner& owner) {
   World::here().after(Span(plan_.ttl) * 2 / 3, [this, owner] {
     for (const Server& server : servers_) {
@@ -178,7 +179,8 @@ void Client::expect_nothing_left(const Owner& owner) {
   });
 }
 
-/// Also where it was made to take the lock down at the last moment.
+/// Checks that the release reaches all servers, even one that was made to rejoin at the last
+/// moment.
 void Client::expect_given_back(const Token& token) {
   World::here().after(Span(plan_.ttl) * 2 / 3, [this, token] {
     for (const Server& server : servers_) {
@@ -189,7 +191,7 @@ void Client::expect_given_back(const Token& token) {
   });
 }
 
-/// Who lacked the lock has taken it down.
+/// Checks that the members without the hold have recorded it.
 void Client::expect_whole(const Claim& claim) {
   for (const Server& server : servers_) {
     const bool free = server.might_have_rejoined(claim.token, plan_.ttl);
@@ -225,7 +227,7 @@ void Client::hold(Store& store, Held held, Instant asked) {
       std::make_shared<Work>(process(), checker_, number, stop.fd(), usual_grace(plan_.ttl));
   work->promised(held.grant.lease.valid_until, true);
   world.after(span, [work] { work->done(); });
-  // As while a second key is waited for.
+  // A second store may renew, as it does while a second key is waited for.
   QuorumStore second(new_council());
   const bool elsewhere = chance().one_in(3);
   held.renewed_elsewhere = elsewhere;

@@ -11,14 +11,14 @@
 
 namespace dlock::sim {
 
-/// A machine on which somebody takes the lock again and again, as `dlock run` does: waits for it or
-/// does not, works while its lease is kept up, gives it back.
+/// A machine that acquires the lock again and again, as `dlock run` does. It waits or does not,
+/// works while the lease is renewed, and releases the lock.
 class Client {
  public:
   Client(std::size_t index, const Plan& plan, MachineClock clock, Network& network,
          std::vector<Server>& servers, Checker& checker);
 
-  /// A new process, which goes on where the last one left off.
+  /// Starts a new process, which continues where the last one ended.
   void start();
   Process& process() { return *processes_.back(); }
   MachineClock& clock() { return clock_; }
@@ -26,7 +26,7 @@ class Client {
   void interrupt();
   /// The wall clock was set while the process runs.
   void wall_stepped(Span by);
-  /// From now on nothing goes wrong any more: one last round, in which the lock must be had.
+  /// From now on nothing goes wrong: one last round must acquire the lock.
   void healed();
   bool done() const { return done_; }
   bool has_had_it_since_healing() const { return had_since_healing_; }
@@ -51,14 +51,14 @@ class Client {
   std::vector<Server>& servers_;
   Checker& checker_;
   std::vector<std::unique_ptr<Process>> processes_;
-  SimulatedNodeClients* nodes_ = nullptr;  ///< of the round under way
+  SimulatedNodeClients* nodes_ = nullptr;  ///< of the current round
   std::optional<Owner> owner_;
   std::size_t rounds_ = 0;
   bool healed_ = false;
   bool done_ = false;
   bool had_since_healing_ = false;
   int interrupt_fd_ = -1;  ///< while an acquisition listens to it
-  int stepped_fd_ = -1;    ///< while a lease is kept up
+  int stepped_fd_ = -1;    ///< while a lease is renewed
   Span steps_{0};          ///< of the wall clock, not yet noticed
 };
 

@@ -9,7 +9,7 @@ namespace dlock::sim {
 
 using Span = std::chrono::nanoseconds;
 
-/// The time that nobody in a schedule can read: the same everywhere, and even.
+/// The true time, which no process can read: it is the same everywhere and runs evenly.
 struct TrueTime {
   using rep = std::int64_t;
   using period = std::nano;
@@ -22,15 +22,15 @@ using Instant = TrueTime::time_point;
 /// The clocks of one machine.
 class MachineClock {
  public:
-  /// `rate_ppm`: how many microseconds they gain in a second. `wall_ahead`: by how much the wall
-  /// clock is wrong.
+  /// `rate_ppm`: how many microseconds they gain in a second. `wall_ahead`: the error of the wall
+  /// clock.
   MachineClock(std::int64_t rate_ppm, Span wall_ahead);
 
   Span boot(Instant now) const;
   /// CLOCK_MONOTONIC: stands still while the machine is suspended.
   Span monotonic(Instant now) const { return boot(now) - suspended_; }
   Span wall(Instant now) const { return boot(now) + wall_against_boot_; }
-  /// When boot() will show this.
+  /// The instant at which boot() will show this.
   Instant instant_of_boot(Span boot) const;
   Instant instant_of_wall(Span wall) const { return instant_of_boot(wall - wall_against_boot_); }
 

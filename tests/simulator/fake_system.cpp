@@ -1,6 +1,5 @@
-// What the real code knows of the outside, as the simulator has it: the clocks and the random
-// numbers of the kernel, defined over those of the C library, and in place of base/fd.cpp and
-// base/wait.cpp what waits.
+// The system calls of the real code, as the simulator replaces them: clocks and random numbers
+// instead of those of the C library, and the waiting functions of base/fd.cpp and base/wait.cpp.
 
 #include <sys/random.h>
 

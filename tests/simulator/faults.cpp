@@ -51,7 +51,7 @@ void Faults::happen(Fault fault) {
   }
 }
 
-/// Some members from some clients, one way or both.
+/// Cuts some members off from some clients, one way or both.
 void Faults::partition() {
   ++world().statistics().partitions;
   const Instant until = world().now() + duration();
@@ -79,7 +79,7 @@ void Faults::kill_member() {
   if (!server.up()) return;
   ++world().statistics().member_crashes;
   const auto death = chance().one_in(2) ? Server::Death::killed : Server::Death::power_lost;
-  // Where clocks are wild nothing would be left to keep the fences growing.
+  // With wild clocks only the memory keeps the fences growing.
   const bool may_forget = !plan_.wild_clocks && chance().one_in(2);
   const bool forgets_all = may_forget && (server.always_fsync() || chance().one_in(2));
   const auto memory = !may_forget   ? Server::Memory::whole
@@ -111,7 +111,7 @@ void Faults::start(Server& server, Server::Memory memory) {
 
 void Faults::flush_member() {
   Server& server = any_member();
-  // Where clocks are wild nothing would be left to keep the fences growing.
+  // With wild clocks only the memory keeps the fences growing.
   if (plan_.wild_clocks || !server.up()) return;
   server.flush();
   ++world().statistics().memories_lost;
@@ -148,7 +148,7 @@ void Faults::freeze_client(bool suspended) {
   });
 }
 
-/// Steps of the clocks of clients are harmless. Where a member's clock goes forward its leases end
+/// Steps of the clients' clocks are harmless. If a member's clock goes forward, its leases end
 /// early, and exclusion is not promised.
 void Faults::step_clock() {
   ++world().statistics().clock_steps;

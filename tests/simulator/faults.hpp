@@ -7,7 +7,7 @@
 
 namespace dlock::sim {
 
-/// What goes wrong in a schedule, and when, until all is healed.
+/// Makes things go wrong in a schedule, until all is healed.
 class Faults {
  public:
   Faults(const Plan& plan, Network& network, std::vector<Server>& servers,

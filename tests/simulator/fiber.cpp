@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t stack_size = 256 * 1024;
 
-/// Stacks that are not in use: schedules are short, and there are many.
+/// Unused stacks are kept, because there are many short schedules.
 std::vector<std::unique_ptr<char[]>> spare_stacks;
 
 std::unique_ptr<char[]> take_stack() {
@@ -53,8 +53,8 @@ void Fiber::enter() {
 
 void Fiber::leave() { swapcontext(&inside_, &outside_); }
 
-/// A fiber may leave while it handles an exception, and another handle one meanwhile
-/// (https://itanium-cxx-abi.github.io/cxx-abi/abi-eh.html, __cxa_eh_globals).
+/// Exchanges the exceptions in handling: a fiber may leave while it handles one, and another may
+/// handle one meanwhile (https://itanium-cxx-abi.github.io/cxx-abi/abi-eh.html, __cxa_eh_globals).
 void Fiber::exchange_handled() {
   void* const globals = __cxxabiv1::__cxa_get_globals();
   Handled theirs;

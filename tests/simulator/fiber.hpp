@@ -7,8 +7,8 @@
 
 namespace dlock::sim {
 
-/// A stack of its own for code that blocks: enter() runs it until it leaves, and later on from
-/// there. All fibers share one thread.
+/// Runs blocking code on a stack of its own: enter() runs the code until it leaves, and the next
+/// enter() continues there. All fibers share one thread.
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body);
@@ -16,14 +16,14 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// From outside: returns when the body leaves or ends.
+  /// Called from outside: returns when the body leaves or ends.
   void enter();
-  /// From inside.
+  /// Called from inside: returns from enter().
   void leave();
   bool ended() const { return ended_; }
 
  private:
-  /// What the C++ runtime keeps for exceptions that are being handled, by thread as it thinks.
+  /// The exceptions in handling, which the C++ runtime keeps for each thread.
   struct Handled {
     void* caught = nullptr;
     unsigned int uncaught = 0;

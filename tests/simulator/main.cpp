@@ -1,6 +1,6 @@
-// Runs the quorum store, the acquiring loop and the upkeep of leases over virtual members, clocks
-// and networks, schedule after schedule, until something that is promised does not hold. A number
-// decides a schedule, on any machine: the one that failed is told, and can be run again.
+// Runs the quorum store, the acquire loop and the renewal of leases over virtual members, clocks
+// and networks, schedule after schedule, until a promise is broken. A number determines a schedule,
+// on any machine. The number of the failed schedule is printed, to run it again.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,12 +23,13 @@ constexpr char usage[] =
     "simulator --seed S                   runs one, and tells its story\n"
     "simulator --schedules N --weakened   as above; a violation is what is expected\n";
 
-/// Schedule by schedule the same, whichever is run alone.
+/// The seed of a schedule in a series. The first one is `first` itself, so that any schedule can be
+/// repeated on its own.
 std::uint64_t seed_of(std::uint64_t first, std::uint64_t index) {
   return index == 0 ? first : Chance(first + index).next();
 }
 
-/// The last `lines` of it; whether all was well.
+/// Prints the last `lines` of the story. Returns whether all was well.
 bool print_story(std::uint64_t seed, std::size_t lines) {
   Statistics unused;
   const Outcome outcome = dlock::sim::run_schedule(seed, true, unused);

@@ -19,8 +19,8 @@ Network::Network(const Plan& plan, std::size_t clients)
       cut_until_(clients * plan.members * ways),
       latest_link_(clients * plan.members) {}
 
-/// A lock takes up to two round trips, and a wait for the last member, within a sixth of its ttl.
-/// Once all is healed, no way is so long that there would never be time for that.
+/// To acquire a lock takes up to two round trips, and the wait for the last member, within a sixth
+/// of its ttl. After the healing, delays are short enough for that.
 Span Network::delay(std::size_t member) {
   const Span jitter =
       healed_ ? std::min(plan_.most_jitter, Span(plan_.ttl) / 100) : plan_.most_jitter;
@@ -65,7 +65,7 @@ Link::Link(Network& network, Server& server, std::size_t client, std::size_t mem
 void Link::send(std::uint64_t number, Request request) {
   ++statistics().messages;
   if (network_.doubles()) {
-    // Something on the way sends it once more, who knows when.
+    // Something on the way sends the request again, at any time.
     ++statistics().duplicated;
     const Span late = World::here().chance().over_scales(Span(0), 10 * network_.delay(member_));
     World::here().after(network_.delay(member_) + late,
@@ -107,7 +107,7 @@ void Link::deliver_next(Network::Way way) {
     world.at(ready + Span(1), [self = shared_from_this(), way] { self->deliver_next(way); });
     return;
   }
-  // One for each that was put; those held up before may come with it.
+  // Each put() causes one call; messages that were held up may be delivered with a later one.
   while (!direction.under_way.empty() && direction.under_way.front().first <= world.now()) {
     const Delivery delivery = std::move(direction.under_way.front().second);
     direction.under_way.pop_front();
@@ -127,7 +127,7 @@ void Link::arrive(std::uint64_t number, const Request& request) {
   if (server_.up() || server_.refuses_links()) reset();
 }
 
-/// It is done, and its reply gets nowhere.
+/// Executes a copy of a request; its reply is lost.
 void Link::arrive_again(const Request& request) {
   const bool there =
       server_.up() && life_ == server_.life() && server_.thaw() <= World::here().now();
@@ -144,7 +144,7 @@ void Link::serve(std::uint64_t number, const Request& request) {
     server_.listens_no_more(*this);
   }
   if (network_.resets()) {
-    // The process that stands between may die before or after.
+    // A process between client and server may die before or after the execution.
     ++statistics().links_broken;
     const bool after = World::here().chance().one_in(2);
     if (after) static_cast<void>(server_.execute(request));

@@ -10,7 +10,7 @@
 
 namespace dlock::sim {
 
-/// How all messages travel in a schedule: how long, and which ways are cut.
+/// Decides how long messages travel in a schedule, and which ways are cut.
 class Network {
  public:
   Network(const Plan& plan, std::size_t clients);
@@ -21,13 +21,14 @@ class Network {
   bool resets();
   bool doubles();
   void cut(std::size_t client, std::size_t member, Way way, Instant until);
-  /// From when on messages pass.
+  /// The time from which on messages pass.
   Instant passes_from(std::size_t client, std::size_t member, Way way) const;
-  /// No more trouble from here on.
+  /// Ends all trouble.
   void heal();
-  /// Links of a client to a member are numbered in the order in which they are made.
+  /// The number of a new link. Links are numbered in the order of their creation.
   std::uint64_t next_link() { return ++links_; }
-  /// Something of link `number` arrives: whether something of a later one did before.
+  /// Notes that something of link `number` arrives. Returns whether something of a later one did
+  /// before.
   bool overtaken(std::size_t client, std::size_t member, std::uint64_t number);
 
  private:
@@ -47,15 +48,15 @@ class LinkEnd {
   virtual void broken(std::uint64_t link) = 0;
 };
 
-/// A connection of one client to one server. What is sent on it comes in order or not at all; what
-/// was sent on an earlier one may come later. It may die without either end hearing of it.
+/// A connection of one client to one server. Its messages arrive in order or not at all, but may
+/// arrive after those of a later connection. It may die without either end noticing.
 class Link final : public std::enable_shared_from_this<Link>, public Connection {
  public:
   Link(Network& network, Server& server, std::size_t client, std::size_t member,
        std::weak_ptr<LinkEnd> end, std::uint64_t number);
 
   void send(std::uint64_t number, Request request);
-  /// By the client. `silently`: as a machine that loses its power does.
+  /// Called by the client. `silently`: without a message, as when a machine loses its power.
   void close(bool silently);
   bool is_open() const { return client_open_; }
   std::uint64_t number() const { return number_; }
@@ -64,7 +65,7 @@ class Link final : public std::enable_shared_from_this<Link>, public Connection 
   using Delivery = std::function<void()>;
   struct Direction {
     std::deque<std::pair<Instant, Delivery>> under_way;
-    bool dead = false;  ///< without a word
+    bool dead = false;  ///< without notice to either end
   };
   void put(Network::Way way, Delivery delivery);
   void deliver_next(Network::Way way);

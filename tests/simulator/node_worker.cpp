@@ -53,7 +53,7 @@ void SimulatedNodeWorker::post(Task task) {
   begin_next();
 }
 
-/// A newer task: whether the old one's answer is skipped on this link, or the link given up.
+/// Abandons the current task for a newer one: either closes the link, or ignores the answer on it.
 void SimulatedNodeWorker::break_off() {
   if (World::here().chance().one_in(2)) close_link();
   ++requests_;
@@ -119,8 +119,8 @@ Request SimulatedNodeWorker::request_of(const NodeRequest& request) {
                       release.how.mode == ReleaseMode::ignore_floor, long_enough}};
 }
 
-/// What records a hold, sent on another link than the one there is now may be taken after what is
-/// sent now.
+/// Whether a request that records a hold may be executed after what is sent now, because it went
+/// out on another link.
 bool SimulatedNodeWorker::may_come_late(const Token& token) const {
   const auto found = unanswered_.find(token);
   return found != unanswered_.end() && found->second != latest_;
@@ -156,7 +156,7 @@ void SimulatedNodeWorker::broken(std::uint64_t link) {
   send_current();
 }
 
-/// Then nothing of that vote comes late any more, unless it was sent more than once.
+/// Notes an answer. No copy of that vote can come late any more, unless it was sent more than once.
 void SimulatedNodeWorker::note_answered(std::uint64_t link, std::uint64_t request) {
   const auto vote = votes_under_way_.extract(request);
   if (!vote) return;

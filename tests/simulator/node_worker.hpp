@@ -9,7 +9,7 @@
 
 namespace dlock::sim {
 
-/// One inquiry on its way.
+/// One request on its way.
 struct Task {
   std::uint64_t number = 0;
   NodeRequest request;
@@ -17,8 +17,8 @@ struct Task {
   bool is_release() const { return std::holds_alternative<Release>(request); }
 };
 
-/// What one process does with one member, one task after the other: its link, what may still come
-/// late of what was asked on earlier ones, and the guard of a server that was restarted.
+/// Does the tasks of one process for one member, one after the other. It manages the link, the
+/// requests on earlier links that may still arrive, and the quarantine of a restarted server.
 class SimulatedNodeWorker final : public LinkEnd,
                                   public std::enable_shared_from_this<SimulatedNodeWorker> {
  public:
@@ -26,7 +26,7 @@ class SimulatedNodeWorker final : public LinkEnd,
                       Server& server, std::size_t client, std::size_t member);
 
   void post(Task task);
-  /// The client goes: what is to be released is still sent.
+  /// The client goes: pending releases are still sent.
   void leave();
 
   void heard(std::uint64_t link, std::uint64_t request, const Said& said) override;
@@ -34,7 +34,7 @@ class SimulatedNodeWorker final : public LinkEnd,
   void broken(std::uint64_t link) override;
 
  private:
-  /// What the current task waits for.
+  /// The reply that the current task waits for.
   enum class Step { answer, record_process, give_back };
 
   void begin_next();
@@ -68,11 +68,11 @@ class SimulatedNodeWorker final : public LinkEnd,
   std::optional<Task> current_;
   Step step_ = Step::answer;
   bool tried_again_ = false;
-  std::uint64_t requests_ = 0;  ///< the number of the last, which is the one awaited
+  std::uint64_t requests_ = 0;  ///< the number of the last one, which is awaited
   std::map<std::uint64_t, Token> votes_under_way_;  ///< by request
-  Deadline sent_{};                                 ///< the current task, first
-  std::optional<Said> doubtful_;  ///< an answer given by a process that was not recorded
-  /// What records a hold, and the link it went out on first.
+  Deadline sent_{};                                 ///< when the current request went out
+  std::optional<Said> doubtful_;  ///< an answer by a process that was not recorded
+  /// The links on which requests that record a hold first went out.
   std::map<Token, std::uint64_t> unanswered_;
   std::optional<Token> listening_;
   Standing standing_;

@@ -9,8 +9,8 @@ namespace {
 using std::chrono::hours;
 using std::chrono::seconds;
 
-/// Twice the drift that the deadlines allow for is between two clocks of which one gains and one
-/// loses this: 1 % together.
+/// If one clock gains this and another loses it, they drift apart by just under 1 %, which
+/// deadlines allow for.
 constexpr std::int64_t most_ppm = 4900;
 
 void draw_work(Plan& plan, Chance& chance) {
@@ -24,20 +24,20 @@ void draw_work(Plan& plan, Chance& chance) {
   if (chance.one_in(12)) plan.limits = {2};
   if (chance.one_in(20)) plan.limits = {1, 2};
   if (chance.one_in(12)) {
-    // Of a reader and a semaphore's owners all three need not meet on any member of five.
+    // On five members, a reader and two semaphore owners need not all meet on any member.
     plan.limits = {2, 0, 0};
     plan.members = 5;
     plan.clients = std::max<std::size_t>(plan.clients, 3);
   }
-  // Whoever re-enters has the fence of the hold entered, which others beside may have overtaken.
+  // A re-entered hold has the fence of its outer hold; fences of others beside it may be larger.
   plan.same_owner = plan.limits.size() == 1 && plan.limits[0] == 1 && chance.one_in(4);
   plan.longest_hold = chance.over_scales(plan.ttl / 20, plan.ttl * 3);
   plan.longest_thought = chance.over_scales(milliseconds(0), plan.ttl);
 }
 
-/// After a member has lost its memory no proposal may be smaller than what it had granted before:
-/// its guard lasts twice as long as a proposal may be off, and somewhere the sum must have room for
-/// clocks that are wrong.
+/// After a member has lost its memory, no proposal may be smaller than the fences that it granted
+/// before. Its quarantine lasts twice as long as a proposal may be off, which leaves some room for
+/// wrong clocks.
 void draw_clocks(Plan& plan, Chance& chance) {
   plan.rate_ppm = chance.one_in(3) ? 0 : most_ppm;
   plan.wild_clocks = chance.one_in(5);

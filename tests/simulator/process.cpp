@@ -8,7 +8,7 @@ namespace {
 
 Process* the_running = nullptr;
 
-/// At a clock, while no time passes.
+/// How often code may look at a clock while no time passes.
 constexpr std::uint64_t most_looks = 100'000;
 
 }  // namespace
@@ -102,7 +102,7 @@ void Process::freeze(Span span, bool suspended) {
 void Process::kill() {
   if (killed_ || ended()) return;
   killed_ = true;
-  // What goes round in circles would not notice.
+  // A process that spins would not notice.
   if (fiber_ && waiting_ && !spins_) resume();
 }
 

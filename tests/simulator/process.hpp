@@ -15,28 +15,28 @@ namespace dlock::sim {
 /// Thrown into a process that was killed, wherever it waits.
 struct Killed {};
 
-/// A process of one thread on a machine of its own. What it runs is real code: it asks for the time
-/// and waits, and finds itself here instead of in the kernel.
+/// A process with one thread on a machine of its own. It runs real code, whose clock reads and
+/// waits come here instead of to the kernel.
 class Process {
  public:
   Process(std::string name, MachineClock& clock);
 
   void start(std::function<void()> body);
-  /// The one whose code runs now; null outside of all.
+  /// The process whose code runs now; null outside of all.
   static Process* running();
 
-  /// From inside: waits until woken or `until`, it being `now` by whatever clock the code goes by;
-  /// or for less. Throws Killed.
+  /// Called from inside: waits until woken or `until`, or for less. `now` is the time by the clock
+  /// that the code uses. Throws Killed.
   void wait(Deadline until, Deadline now);
-  /// From outside: what its code would read.
+  /// Called from outside: the time that its code would read.
   Deadline read_clock();
-  /// When so much will have passed on its boot clock.
+  /// The instant at which so much will have passed on its boot clock.
   Instant instant_after(Span span) const;
-  /// From inside, anywhere in the code: the scheduler of the machine may let it rest now.
+  /// Called from inside, anywhere in the code: the scheduler of the machine may let it rest now.
   void maybe_rest();
   void wake();
 
-  /// The process stands still, as by SIGSTOP; with its machine, as by a suspend.
+  /// Freezes the process, as SIGSTOP does, or with its machine, as a suspend does.
   void freeze(Span span, bool suspended);
   bool frozen() const { return World::here().now() < thaw_; }
   Instant thaw() const { return thaw_; }
@@ -44,16 +44,16 @@ class Process {
   bool killed() const { return killed_; }
   bool ended() const { return fiber_ && fiber_->ended(); }
 
-  /// It gives something back: a waiter that does has left the queue, and asks anew.
+  /// Notes a release: a waiter that releases has left the queue, and asks anew.
   void gives_back() { ++given_back_; }
   std::uint64_t given_back() const { return given_back_; }
 
   MachineClock& clock() { return clock_; }
   const std::string& name() const { return name_; }
-  /// One rest in so many looks at a clock, so long at most; 0: none.
+  /// Rests at one of `one_in` looks at a clock, for at most `longest`; 0: never.
   void set_rests(std::size_t one_in, Span longest);
 
-  /// What it opens: an fd is an index here. An event, or one for any of several.
+  /// Opens an event, or one that is raised with any of several. An fd is an index here.
   int open(std::vector<int> any_of = {});
   void close(int fd);
   bool raised(int fd) const;

@@ -15,16 +15,16 @@ using std::chrono::seconds;
 MachineClock draw_clock(Chance& chance, const Plan& plan, Span behind, Span ahead) {
   const auto rate =
       static_cast<std::int64_t>(chance.up_to(static_cast<std::size_t>(2 * plan.rate_ppm)));
-  // Mostly as wrong as may be: that is where the sums are tight.
+  // Mostly the largest error, with which the margins are smallest.
   const auto extreme = chance.one_in(2) ? plan.rate_ppm : -plan.rate_ppm;
   return MachineClock(chance.one_in(3) ? rate - plan.rate_ppm : extreme,
                       chance.between(-behind, ahead));
 }
 
-/// How long it may take after the healing until somebody has the lock: the guards of all members,
-/// a lease, and what those who died unseen in the queues delay it.
+/// The longest time from the healing until a client holds the lock: the quarantine of all members,
+/// a lease, and the delay by dead waiters in the queues.
 Span longest_until_had(const Plan& plan) {
-  // A clock that was set back lengthens a guard.
+  // A clock that was set back prolongs a quarantine.
   const Span of_clocks = plan.wild_clocks ? Span(std::chrono::hours(3)) : Span(0);
   return seconds(120 + 80 + 30) + 4 * Span(plan.ttl) + of_clocks;
 }
@@ -36,7 +36,7 @@ std::string text_of(const Plan& plan) {
          ", trouble for " + sim::text_of(plan.trouble);
 }
 
-/// A schedule from its beginning to its end.
+/// Runs a schedule from its beginning to its end.
 class Schedule {
  public:
   Schedule(std::uint64_t seed, bool with_story, Statistics& statistics)
@@ -99,7 +99,7 @@ Outcome Schedule::run() {
   if (!world_.violation() && !all_done()) {
     world_.violated("all is well again, and somebody who waits does not get the lock");
   }
-  // What was left behind shows later.
+  // Votes that were left behind show later.
   const Instant end = world_.now() + Span(plan_.ttl);
   while (!world_.violation() && world_.step(end)) {
   }

@@ -9,10 +9,10 @@
 
 namespace dlock::sim {
 
-/// What came of one schedule.
+/// The outcome of one schedule.
 struct Outcome {
   std::optional<std::string> violation;
-  std::deque<std::string> story;  ///< its last lines, where it was to be told
+  std::deque<std::string> story;  ///< its last lines, if it was asked for
 };
 
 /// Runs the schedule that `seed` decides.

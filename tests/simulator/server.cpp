@@ -6,10 +6,10 @@
 namespace dlock::sim {
 namespace {
 
-/// Twice as far as a proposal may be from the clock, which is longer than a lease may be.
+/// Twice as far as a proposal may be from the clock, which is farther than a lease lasts.
 constexpr microseconds guard_after_a_loss = 2 * reference::furthest_proposal;
 
-/// Longer than the guard: who was never used votes at once.
+/// Longer than the quarantine: a server that was never used votes at once.
 constexpr std::chrono::hours uptime_at_first{1};
 
 const Token& token_of(const Request& request) {
@@ -116,8 +116,8 @@ Said Server::execute(const Request& request) {
   return said;
 }
 
-/// A request changes the hold of its own token alone, and the fence of its owner, which all holds
-/// of that owner share; what has expired goes by itself.
+/// Checks that a request changes only the hold of its own token, and the fence of its owner, which
+/// all holds of that owner share. Expired holds may disappear.
 void Server::check_others(const std::vector<HoldEntry>& before, const Token& token) const {
   const auto& after = memory_.table.stored.holds;
   const auto own = std::find_if(after.begin(), after.end(),

@@ -14,19 +14,19 @@
 
 namespace dlock::sim {
 
-/// Writes down which process of the server serves from now on, and whether it loses no write.
+/// Records which process of the server serves from now on, and whether it loses no write.
 struct RecordProcess {
   std::string run;
   bool always = false;
 };
-/// A release as it goes over the wire.
+/// A release as sent over the wire.
 struct WireRelease {
   Token token;
   reference::ReleaseTerms terms;
 };
 using Request = std::variant<Vote, Renewal, Rejoining, WireRelease, RecordProcess>;
 
-/// What a server says, with what every reply ends with.
+/// A reply of a server, with the fields that end every reply.
 struct Said {
   std::variant<std::monostate, std::variant<Granted, Refused>, std::optional<Granted>, Released>
       answer;
@@ -42,12 +42,12 @@ class Connection {
  public:
   virtual ~Connection() = default;
   virtual void publish(const Message& message) = 0;
-  /// The process of the server has ended, and its machine says so.
+  /// The server's process has ended, and its machine reports that.
   virtual void server_gone() = 0;
 };
 
-/// One of the servers of a quorum: the reference table, and the record of its process that guards a
-/// restart. Its clock for everything is its wall clock.
+/// One server of a quorum: the reference table, and the record of its process, which puts a
+/// restarted server into quarantine. It uses its wall clock for everything.
 class Server final : WaiterNotifier {
  public:
   Server(std::size_t index, MachineClock clock, bool always_fsync, bool fresh);
@@ -62,12 +62,12 @@ class Server final : WaiterNotifier {
   void take_snapshot() { snapshot_ = memory_; }
   void die(Death death);
   void start(Memory memory);
-  /// Somebody removes all its keys while it runs.
+  /// Removes all keys while the server runs.
   void flush();
   bool up() const { return up_; }
-  /// Whether its machine answers that nobody listens there.
+  /// Whether its machine reports that nobody listens there.
   bool refuses_links() const { return !up_ && death_ == Death::killed; }
-  /// How often it was started: a link lives in one process.
+  /// How often the server was started. A link belongs to one process.
   std::uint64_t life() const { return life_; }
   void freeze(Instant until) { thaw_ = std::max(thaw_, until); }
   void thaw_now() { thaw_ = {}; }
@@ -75,14 +75,15 @@ class Server final : WaiterNotifier {
 
   MachineClock& clock() { return clock_; }
   const std::string& name() const { return name_; }
-  /// Until when nobody else is let in as things are, because of this hold or because of the guard.
+  /// The time until which nobody else is admitted as things are, because of this hold or the
+  /// quarantine.
   Instant closed_until(const Token& token) const;
   /// Whether it has a hold for that owner.
   bool lets_in(const Owner& owner) const;
   /// Whether it has that hold.
   bool holds(const Token& token) const;
-  /// Whether nothing has kept out whoever had the lock by this token for so long: no other inside,
-  /// no guard, nor that the token has been given back here.
+  /// Whether the hold of this token could have rejoined for so long: nobody else held the lock
+  /// here, there was no quarantine, and the token was not released here.
   bool might_have_rejoined(const Token& token, Span for_so_long) const;
   bool always_fsync() const { return always_fsync_; }
 
@@ -99,7 +100,7 @@ class Server final : WaiterNotifier {
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   microseconds wall() const;
   microseconds guard() const;
-  /// Since when nothing can have been forgotten, as the process can tell.
+  /// The time since when nothing can have been forgotten, as far as the process knows.
   microseconds whole_since() const;
   std::string run() const { return name_ + "." + std::to_string(life_); }
   void check_others(const std::vector<HoldEntry>& before, const Token& token) const;
@@ -111,7 +112,7 @@ class Server final : WaiterNotifier {
   Contents memory_;
   Contents snapshot_;
   bool up_ = true;
-  microseconds started_;  ///< by its wall clock, as INFO tells it
+  microseconds started_;  ///< by its wall clock, as in INFO
   bool flushed_ = false;  ///< since then
   Death death_ = Death::killed;
   std::uint64_t life_ = 1;
@@ -123,7 +124,7 @@ class Server final : WaiterNotifier {
   };
   std::vector<Listener> listeners_;
   std::vector<Token> given_back_;
-  Instant last_busy_{};  ///< when it was last asked for something while somebody was inside
+  Instant last_busy_{};  ///< the last request while the server had a hold or was in quarantine
 };
 
 }  // namespace dlock::sim

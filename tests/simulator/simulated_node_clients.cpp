@@ -8,7 +8,7 @@
 namespace dlock::sim {
 namespace {
 
-/// The lease of what was granted, as the client counts it.
+/// Sets the end of a granted lease, as the client counts it.
 void date(Response& response, Deadline sent) {
   const auto date_lease = [sent](Grant& grant) {
     if (grant.confirmed) grant.lease.valid_until = valid_until(sent, grant.lease.length);

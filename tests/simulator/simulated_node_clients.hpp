@@ -13,13 +13,13 @@ namespace dlock::sim {
 
 class SimulatedNodeWorker;
 
-/// What a client hears, not looked at yet: deadlines are counted when its code runs.
+/// A reply that the client has not read yet. Its lease is dated when the client's code runs.
 struct Unheard {
   NodeReply heard;
   Deadline sent{};
 };
 
-/// The members as one process reaches them over the virtual network.
+/// Connects one process to the members, over the virtual network.
 class SimulatedNodeClients final : public NodeClients {
  public:
   /// `client`: the machine of `process`.
@@ -30,12 +30,12 @@ class SimulatedNodeClients final : public NodeClients {
   std::size_t size() const override { return workers_.size(); }
   std::string name(std::size_t member) const override;
   std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
-  /// No client of the simulator asks for that.
+  /// No client of the simulator uses this.
   bool has_sent_releases(std::size_t) const override { return true; }
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
   void begin_anew() override {}
 
-  /// Said when a lock was had; answers how many exchanges that took.
+  /// Called when a lock was acquired; returns how many exchanges that took.
   std::size_t had();
 
  private:
@@ -44,7 +44,7 @@ class SimulatedNodeClients final : public NodeClients {
   std::vector<std::shared_ptr<SimulatedNodeWorker>> workers_;
   std::uint64_t inquiries_ = 0;
   test::Exchanges exchanges_;
-  bool voted_for_ = false;  ///< by somebody, and not had yet
+  bool voted_for_ = false;  ///< by a member, for a lock that is not acquired yet
 };
 
 }  // namespace dlock::sim

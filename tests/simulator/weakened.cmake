@@ -1,4 +1,4 @@
-# What must not be left out of the sources and of the servers, each left out once.
+# Leaves each safeguard out of the sources and of the servers once.
 
 weaken(renewal_that_creates tests/reference/redis_table.cpp
   "  if (own != nullptr && own->inside()) {

@@ -15,7 +15,7 @@ void Work::promised(Deadline safe_until, bool) {
   look_at_clock();
 }
 
-/// Stops the work when it is time, or looks again then.
+/// Stops the work when its time has come, or looks again then.
 void Work::look_at_clock() {
   if (over_ || process_.killed()) return;
   World& world = World::here();

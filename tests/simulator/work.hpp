@@ -9,8 +9,8 @@
 
 namespace dlock::sim {
 
-/// What the lock is held for, and what stops it in time, as the supervisor of a command does: on
-/// its own, whatever the renewals are busy with.
+/// The work under a lock. Like the supervisor of a command it stops in time by itself, whatever the
+/// renewals are busy with.
 class Work final : public LeaseListener, public std::enable_shared_from_this<Work> {
  public:
   /// `stop`: an event of `process`, raised when the work has ended.
@@ -19,9 +19,9 @@ class Work final : public LeaseListener, public std::enable_shared_from_this<Wor
   void promised(Deadline safe_until, bool confirmed) override;
   void renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) override;
   void failed(const Loss& loss) override;
-  /// How many have succeeded one after the other since nothing goes wrong any more.
+  /// How many renewals have succeeded in a row since the healing.
   int renewals_without_fault() const { return renewals_; }
-  /// By itself.
+  /// The work ends by itself.
   void done();
   void end();
 

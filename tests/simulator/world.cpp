@@ -9,7 +9,7 @@ namespace {
 
 World* the_world = nullptr;
 constexpr std::size_t lines_of_a_story = 100'000;
-/// A schedule has some hundred.
+/// The limit of events; a schedule has some hundred.
 constexpr std::uint64_t most_happenings = 300'000;
 
 }  // namespace

@@ -13,14 +13,15 @@
 
 namespace dlock::sim {
 
-/// One schedule's time, chance and what is yet to happen. There is one at a time.
+/// The time, the random numbers and the coming events of one schedule. There is one World at a
+/// time.
 class World {
  public:
   World(std::uint64_t seed, bool with_story, Statistics& statistics);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
-  /// The one there is.
+  /// The current World.
   static World& here();
 
   Instant now() const { return now_; }
@@ -29,28 +30,28 @@ class World {
 
   void at(Instant when, std::function<void()> what);
   void after(Span span, std::function<void()> what) { at(now_ + span, std::move(what)); }
-  /// Lets the next thing happen; false if there is none before `end`.
+  /// Runs the next event; false if there is none before `end`.
   bool step(Instant end);
 
-  /// A line of the story, made where somebody reads it.
+  /// Adds a line to the story; `text` makes the line only if somebody reads it.
   template <typename Text>
   void tell(const Text& text) {
     if (with_story_) add_to_story(text());
   }
   const std::deque<std::string>& story() const { return story_; }
 
-  /// From here on nothing goes wrong any more.
+  /// From here on nothing goes wrong.
   void heal() { healed_ = true; }
   bool healed() const { return healed_; }
 
-  /// An invariant does not hold: ends the schedule.
+  /// Reports that an invariant does not hold, which ends the schedule.
   void violated(const std::string& what);
   const std::optional<std::string>& violation() const { return violation_; }
 
  private:
   struct Happening {
     Instant when;
-    std::uint64_t order;  ///< of those at one instant
+    std::uint64_t order;  ///< among those at one instant
     std::function<void()> what;
   };
   static bool later(const Happening& a, const Happening& b);

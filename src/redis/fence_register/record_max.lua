@@ -1,10 +1,10 @@
--- Remembers the largest fence that came to a resource: `dlock guard --state-key`.
+-- Records the largest fence that a resource has seen: `dlock guard --state-key`.
 --
 -- KEYS  1 seal   string  the fence; never expires
 -- ARGV  1 fence
 --
--- Reply: the larger of the fence and the one that was there, which stays; "" where something else
--- than a fence is there.
+-- Reply: the larger of the given fence and the stored one, which is stored from then on; "" if the
+-- key holds something else.
 
 local largest_fence = 9007199254740991
 local seen = redis.pcall('GET', KEYS[1])
@@ -17,6 +17,6 @@ if seen then
   if not number or number > largest_fence then return '' end
   if number > tonumber(ARGV[1]) then return seen end
 end
--- Also where it is the same: a replica, which may not have the last one yet, refuses to be written.
+-- An equal fence is written, too: a replica, which may lag behind, then refuses the request.
 redis.call('SET', KEYS[1], ARGV[1])
 return ARGV[1]

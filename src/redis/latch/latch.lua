@@ -1,19 +1,19 @@
 -- A count-down latch, run inside the server: every operation reads and changes it in one step. The
 -- client's half is redis_latch.cpp.
 --
--- KEYS  1 latch  zset  0 -> "=" and how many have to arrive and, where several servers decide, a
---                      blank and the generation; 1, 2, ... -> the IDs that arrived, in that order
---                      and no more than have to. Expires at the latch's end.
+-- KEYS  1 latch  zset  0 -> "=" and the count of arrivals that opens the latch; in a quorum also a
+--                      blank and the generation. 1, 2, ... -> the IDs that arrived, in that order,
+--                      at most that count. Expires when the latch ends.
 -- ARGV  1 operation, then
---   open    2 count  3 ttl in ms  4 each | last  5 generation  6 "" | clear | keep  7 the generation
---           that is displaced: with its arrivals, or they are kept  8... IDs known to have arrived
+--   open    2 count  3 ttl in ms  4 each | last  5 generation  6 "" | clear | keep: removes or
+--           keeps the arrivals of a displaced generation  7 that one  8... IDs that arrived
 --   arrive  2 ID                  3 each | last
---   read    2 the first  3 the last of the IDs to be told, as they arrived
--- each: whoever listens is told of each arrival, for others may have been elsewhere; last: of the one
--- that opens the latch. None of them may be a caller who listens himself.
+--   read    2 the first  3 the last index of the IDs to return, in the order of their arrival
+-- each: every arrival is published, since others may have arrived at other servers; last: only the
+-- one that opens the latch is. A caller of `open` or `arrive` must not listen to the channel.
 --
--- Replies: {count, arrived, left in ms, generation, ID ...}; {0, 0, 0, ""} where there is no latch.
--- The channel of the key's own name hears "arrived".
+-- Replies: {count, arrived, left in ms, generation, ID ...}; {0, 0, 0, ""} if there is no latch.
+-- The channel with the key's own name receives "arrived".
 
 local operation = ARGV[1]
 local head = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
@@ -24,7 +24,7 @@ if head and (not count or redis.call('PTTL', KEYS[1]) < 0) then
 end
 local arrived = head and redis.call('ZCARD', KEYS[1]) - 1 or 0
 
--- Told before it is written: whoever may not tell must not have arrived.
+-- Publishes before it writes: if the user may not publish, the arrival must not be recorded.
 local function enter(id, told)
   if arrived >= count or redis.call('ZSCORE', KEYS[1], id) then return end
   arrived = arrived + 1

@@ -1,7 +1,7 @@
--- Part 10, the last, of the script that request.lua describes: reads the holds, calls the
--- operation that ARGV 1 names, and replies, with what a member adds. KEYS 1 to 5.
+-- Part 10, the last, of the script that request.lua describes: reads the holds, calls the operation
+-- that ARGV 1 names, and replies, with the items that a member adds. KEYS 1 to 5.
 
--- A write that is not denyoom, so that a server out of memory lets a holder renew and release.
+-- HDEL is not denyoom: after it a server that is out of memory lets a holder renew and release.
 if op ~= 'acquire' then call('HDEL', key, '') end
 if not load() then
   return redis.error_reply('DLOCKDATA ' .. key .. ' is a hash, but not one of a lock')

@@ -1,14 +1,14 @@
--- Part 3 of the script that request.lua describes: the commonest requests, answered at once. KEYS
--- 1 holds, 2 queue, 4 fence. ARGV of acquire, renew and release as listed there. Reply: released,
--- granted or renewed; other requests go on after it. Sets only_hold, time, stamp, now and claim
--- (how a waiter's entry ends) for the parts after it.
+-- Part 3 of the script that request.lua describes: the commonest requests, answered at once. KEYS 1
+-- holds, 2 queue, 4 fence. ARGV of acquire, renew and release as listed there. Reply: released,
+-- granted or renewed; the parts after it answer other requests. Sets only_hold, time, stamp, now
+-- and claim (how a waiter's entry ends) for them.
 --
--- The common cases stand before any function is made, for making one takes longer than a command.
--- A write that is not denyoom comes first, because a server out of memory runs those, and then lets
--- the rest of the script write.
+-- The common cases come before any function is created, because creating one takes longer than a
+-- command. The first write must not be denyoom: a server that is out of memory runs it, and then
+-- all other writes of the script.
 
--- Release of the only hold, without a floor, that nobody waits for. The hash would have ended with
--- its lease, so no clock need be asked.
+-- Releases the only hold if it has no min-hold and nobody waits. The hash expires with the lease,
+-- so the clock is not needed.
 local only_hold = op == 'release' and not ARGV[4] and call('HGET', key, token)
 if only_hold then
   if string.sub(only_hold, 1, 4) ~= 'h 0 ' or call('HLEN', key) ~= 1 then
@@ -20,17 +20,17 @@ if only_hold then
 end
 
 time = time or call('TIME')
--- Less work than to write a number of 64 bits.
+-- Joining two texts takes less work than formatting a 64-bit number.
 stamp = #time[2] == 6 and time[1] .. time[2] or string.format('%s%06d', time[1], time[2])
 
--- A free key with nobody waiting.
+-- Grants a free key that nobody waits for.
 if op == 'acquire' and guard_end == 0 and not ARGV[10] and
   call('EXISTS', key, KEYS[2]) == 0 then
   local fence = proposed and string.format('%.0f', proposed) or stamp
   local granted = ' ' .. stamp .. ARGV[4]
   local last = call('SET', KEYS[4], fence .. granted, 'EX', fence_life, 'GET')
   last = last and string.match(last, '^%d+')
-  -- As text where both have as many digits.
+  -- Numbers with equally many digits compare like text.
   if last and (#last ~= #fence or last >= fence) then
     last = tonumber(last) or 0
     if last >= tonumber(fence) and last < largest_fence then
@@ -46,7 +46,7 @@ end
 
 now = time[1] * 1000000 + time[2]
 
--- Renewal of a hold without a floor that nobody waits for, and that outlives all others.
+-- Renews a hold that has no min-hold, that nobody waits for, and that outlives all others.
 local own_value = op == 'renew' and call('HGET', key, token)
 if own_value and call('EXISTS', KEYS[2]) == 0 then
   local flag, at, since, fence, lease, ttl, limit, rest =
@@ -64,7 +64,7 @@ if own_value and call('EXISTS', KEYS[2]) == 0 then
   end
 end
 
--- What a waiter's entry ends with, and what its hold is made of.
+-- The end of a waiter's entry, from which its hold is made.
 local claim
 if op == 'acquire' or op == 'rejoin' then
   claim = (op == 'acquire' and ARGV[9] or '-') .. ' ' .. ARGV[5] .. ARGV[4]

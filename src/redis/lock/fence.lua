@@ -1,6 +1,7 @@
 -- Part 4 of the script that request.lua describes: the fencing token of the next grant. KEYS 4. No
--- ARGV, no reply. Sets last_fence() and next_fence() for the parts after it; the grant of a free key
--- has its own in common_cases.lua, as a function would cost it more than the rest.
+-- ARGV, no reply. Sets last_fence() and next_fence() for the parts after it. common_cases.lua
+-- computes the fence of a free key itself, because a function would cost more than the rest of that
+-- grant.
 
 local function last_fence()
   return tonumber(string.match(call('GET', KEYS[4]) or '', '^%d+')) or 0

@@ -1,23 +1,25 @@
--- Part 5 of the script that request.lua describes: the commonest hand-over. KEYS 1
--- to 4. ARGV 3 of release, the word for this server. Reply: released, with the grant published on
--- the waiter's channel; other requests go on after it. Sets the spans of waiting for the parts after
--- it.
+-- Part 5 of the script that request.lua describes: the commonest hand-over. KEYS 1 to 4. ARGV 3 of
+-- release: the id of this server. Reply: released, with the grant published on the waiter's
+-- channel; the parts after it answer other requests. Sets the time limits of waiting for them.
 --
--- The common case of a release that others wait for, before the functions for all cases are made.
+-- This case comes before the functions for all cases are created, which takes time.
 
--- What a waiter holds that was granted by a message, until it confirms: on a single server its
--- command runs by then, and is to outlive a hiccup of some seconds. Where the last such grant has
--- lapsed within `lapse_memory` the next waiters may be stopped, too, and get a shorter one each.
+-- The lease of a waiter that was granted by a message, until it confirms. On a single server its
+-- command is running by then, so the lease outlives a hiccup of some seconds. If such a grant
+-- expired unconfirmed within `lapse_memory`, the next waiters may be frozen, too, and get a shorter
+-- lease.
 local provisional_lease, doubted_lease, lapse_memory = KEYS[5] and 2000 or 6000, 1000, 30000
 local longest_silence, queue_life, told_slack = 75000000, 120000, 1000
--- How many at the head of the queue know when what blocks ends, and how many are told together
--- where one of them does not: most hand-overs then wake nobody but who gets the lock.
+-- How many waiters at the head of the queue know when the blocking hold ends, and how many are
+-- notified together if one of them does not. Most hand-overs then wake only the new holder.
 local waiters_told, told_together = 3, 8
--- How long a waiter to which nobody listens keeps its place, and how many at the head of the queue.
+-- How long a waiter without a listener keeps its position, and how many such waiters at the head of
+-- the queue do.
 local longest_absence, most_absent = 1000000, 32
 
--- Release of the only hold, without a floor, where the first in line waits at this server, for the
--- key alone, and those behind it know when to ask: what let_in() and tell_next() would do.
+-- Releases the only hold, which has no min-hold, if the first waiter waits at this server for an
+-- exclusive lock and the waiters after it know when to ask. It does what let_in() and tell_next()
+-- would do.
 if only_hold and guard_end == 0 then
   local line = call('ZRANGE', KEYS[2], 0, waiters_told)
   local head = call('HGET', KEYS[3], line[1]) or ''
@@ -36,7 +38,7 @@ if only_hold and guard_end == 0 then
   end
   if ready then
     local fence = next_fence(tonumber(proposal))
-    -- A server that refuses writes does so before the waiter is told of a grant.
+    -- A server that refuses writes must do so before the waiter receives the grant.
     call('HDEL', key, '')
     local heard = redis.pcall('PUBLISH', key .. ':' .. channel,
       'grant ' .. stamp .. ' ' .. lease .. ' ' .. fence .. ' ' .. ARGV[3])

@@ -1,7 +1,7 @@
--- Part 6 of the script that request.lua describes: functions, which reply nothing. KEYS 1 to 4,
--- no ARGV.
+-- Part 6 of the script that request.lua describes: functions, which reply nothing. KEYS 1 to 4, no
+-- ARGV.
 --
--- The holds of the key, as one request finds and leaves them, and the rule that lets owners in.
+-- They read and change the holds of the key, and decide which owners are admitted.
 
 local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge
 local has_lapsed = false  -- a grant that its waiter did not confirm
@@ -30,7 +30,7 @@ local function packed(hold)
     hold.since, hold.fence, hold.lease, hold.ttl, hold.limit, hold.owner, hold.who)
 end
 
--- What is remembered of who had the key last.
+-- Records the last grant of the key.
 local function note_grant(hold)
   call('SET', KEYS[4], string.format('%s %.0f %.0f %.0f %.0f %s %s', hold.fence, hold.since,
     hold.lease, hold.ttl, hold.limit, hold.owner, hold.who), 'EX', fence_life)
@@ -52,8 +52,9 @@ local function count_all()
   for id, hold in pairs(holds) do count_in(hold, id) end
 end
 
--- At least: where the clock went back, a floor lasts until the clock has come to it again. That a
--- provisional hold was not confirmed is to be seen by the request that comes next.
+-- How long the hash must live for this hold. If the clock went back, a min-hold lasts until the
+-- clock reaches its end again. A provisional hold outlives its lease, so that the next request sees
+-- that it was not confirmed.
 local function life_left(hold)
   local latest = ends_at(hold)
   if hold.flag == 'p' then
@@ -75,28 +76,28 @@ local function remove(id)
   call('HDEL', key, id)
 end
 
--- The hash is to end with the last of its holds: the release above trusts in that.
+-- The hash expires with its last hold: the release in common_cases.lua relies on that.
 local function keep_holds()
   local life = 0
   for _, hold in pairs(holds) do life = math.max(life, life_left(hold)) end
   if changed and life > 0 then call('PEXPIRE', key, life) end
 end
 
--- Where the work of a hold is over and its floor is not, the key stays taken, by nobody.
+-- A hold that ends before its min-hold keeps the key taken, without an owner.
 local function drop_or_keep(id, hold)
   if (hold.flag ~= 'h' and hold.flag ~= 'p') or floor_left(hold) <= 0 then return remove(id) end
   hold.lease, hold.at, hold.flag, hold.owner = hold.floor, math.min(hold.since, now), 'k', '-'
   store(id, hold)
 end
 
--- A waiter that has not confirmed has done no work that a floor could be for.
+-- A waiter that has not confirmed has done no work, so its min-hold does not apply.
 local function expire(id, hold)
   if hold.flag ~= 'p' then return drop_or_keep(id, hold) end
   has_lapsed = has_lapsed or ends_at(hold) + lapse_memory * 1000 > now
   remove(id)
 end
 
--- Reads all holds and drops what has expired; false if the hash is not a lock's.
+-- Reads all holds and drops the expired ones; returns false if the hash is not a lock's.
 local function load()
   local all = call('HGETALL', key)
   local expired = {}
@@ -104,7 +105,7 @@ local function load()
     local hold = parse(all[i + 1])
     if not hold then return false end
     holds[all[i]] = hold
-    -- The clock went back: counted from now on, or the lease would last as long as the step.
+    -- The clock went back: the lease counts from now on, or it would last longer by that step.
     if hold.from_ahead then store(all[i], hold) end
     if ends_at(hold) <= now then
       expired[#expired + 1] = all[i]
@@ -122,8 +123,9 @@ local function unqueue(id)
   call('HDEL', KEYS[3], id)
 end
 
--- A hold of the innermost live owner that is `owner` or above it. A path of sixteen owners may have
--- lost its beginning: what it begins with is then the end of the other's.
+-- Returns a hold of the innermost live owner that is `owner` or encloses it. A path of sixteen
+-- owners may have lost its beginning: it then matches an owner whose path ends with its first
+-- owners.
 local function outer_hold(owner)
   local _, above = string.gsub(owner, '/', '')
   while owner and not owners[owner] do
@@ -135,9 +137,9 @@ local function outer_hold(owner)
   return owners[owner]
 end
 
--- 'enter' with the hold re-entered, 'fresh', 'upgrade' or 'full'. Readers and the owners of seats
--- of a semaphore need not all meet on any member of a quorum, so there they keep each other out.
--- No owner works in a kept hold any more: it keeps out newcomers only.
+-- Returns 'enter' with the hold to re-enter, 'fresh', 'upgrade' or 'full'. No member of a quorum
+-- need see all readers and all semaphore owners, so there they exclude each other. A kept hold
+-- excludes only newcomers, because its owner no longer works.
 local function rule(owner, limit, past_guard)
   local outer = outer_hold(owner)
   if outer then
@@ -154,7 +156,7 @@ local function rule(owner, limit, past_guard)
   return (guard_end == 0 or past_guard) and 'fresh' or 'full'
 end
 
--- `hold` has the request's fields; verdict and outer come from rule().
+-- `hold` has the fields of the request; verdict and outer come from rule().
 local function admit(id, hold, verdict, outer, fence, at)
   if verdict == 'enter' then
     hold.owner, hold.fence = outer.owner, outer.fence

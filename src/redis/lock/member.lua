@@ -1,11 +1,11 @@
--- Part 9 of the script that request.lua describes: what only a member of a quorum is asked. KEYS
--- 1 to 5. ARGV 5 of renew, the fence to raise the hold's to; 4 to 7 of rejoin. rejoin() returns
--- the reply of a renew.
+-- Part 9 of the script that request.lua describes: the operations that only a member of a quorum
+-- has. KEYS 1 to 5. ARGV 5 of renew, the fence to raise the hold's to; 4 to 7 of rejoin. rejoin()
+-- returns the reply of a renew.
 
 local raise_own, rejoin
 
 if vouched then
-  -- Unless a larger one was given out since.
+  -- Raises the hold's fence, unless a larger one was granted since.
   raise_own = function(fence)
     local own, last = holds[token], last_fence()
     local inside = own and (own.flag == 'h' or own.flag == 'p')
@@ -13,7 +13,7 @@ if vouched then
     if tonumber(own.fence) < tonumber(fence) then agree(own.owner, fence) end
   end
 
-  -- First in the queue, to be let in without a word once there is room.
+  -- Puts the hold first in the queue, to be admitted without a message once there is room.
   local function reserve(fence)
     call('ZADD', KEYS[2], 0, token)
     call('HSET', KEYS[3], token,
@@ -23,9 +23,9 @@ if vouched then
 
   local function is_inside(hold) return hold.flag == 'h' or hold.flag == 'p' end
 
-  -- A hold that its owner entered further in may have come back before the outer one: then it goes
-  -- by the inner owner. All holds of one owner share a fence, and no other owner has it; so an owner
-  -- that is back already adopts nothing.
+  -- A re-entered hold may come back before the outer one, and is then stored under the inner owner.
+  -- This moves it to the outer owner. The fence identifies it: all holds of one owner share a
+  -- fence, and no other owner has it. An owner that is back already adopts nothing.
   local function adopt_inner(owner, fence)
     for _, hold in pairs(holds) do
       if is_inside(hold) and hold.owner == owner then return end
@@ -40,7 +40,8 @@ if vouched then
     count_all()
   end
 
-  -- Past queue and guard: the others remember this hold, so nobody else can have been let in.
+  -- Bypasses queue and quarantine: the other members remember this hold, so nobody else can have
+  -- been granted the key.
   rejoin = function()
     local fence, asked = ARGV[7], requested()
     adopt_inner(asked.owner, fence)

@@ -1,8 +1,6 @@
--- Part 8 of the script that request.lua describes: acquire(), renew(), release() and force().
--- Each takes the ARGV of its operation there and returns its reply, without what a member adds.
--- KEYS 1 to 4.
---
--- What each operation does once the holds are read.
+-- Part 8 of the script that request.lua describes: acquire(), renew(), release() and force(),
+-- called once the holds are read. Each takes the ARGV of its operation there and returns its reply,
+-- without the items that a member adds. KEYS 1 to 4.
 
 local function live_values(reply, wanted, most)
   for _, hold in pairs(holds) do
@@ -93,7 +91,7 @@ local function acquire()
   if place then
     return refused('held', tonumber(place), call('ZRANK', KEYS[2], token), more)
   end
-  -- Its owner may have been granted the key in another mode by this very request.
+  -- This very request may have granted the key to the same owner in another mode.
   if rule(asked.owner, asked.limit) == 'upgrade' then return refused('upgrade', 0, 0, more) end
   return refused('held', last_ticket_plus_one(), call('ZCARD', KEYS[2]), more)
 end

@@ -1,16 +1,17 @@
--- Part 2 of the script that request.lua describes: what a member's memory is worth. KEYS 5 alive,
--- which only a member of a quorum is given. ARGV 2 run_id and 4 flag of record_process, 9 the
--- fence that an acquire proposes. Reply, to record_process only: {ms of quarantine,
--- "run_id/flag"}. Sets guard_end, guard_left, vouched, proposed and of_member (how a reply of one
--- line ends) for the parts after it.
+-- Part 2 of the script that request.lua describes: whether a member still knows all its leases.
+-- KEYS 5 alive, which only a member of a quorum is given. ARGV 2 run_id and 4 flag of
+-- record_process, 9 the fence that an acquire proposes. Reply, to record_process only: {ms of
+-- quarantine, "run_id/flag"}. Sets guard_end, guard_left, vouched, proposed and of_member (how a
+-- reply of one line ends) for the parts after it.
 --
--- A member of a quorum may have lost its memory, and with it leases that the others remember. So its
--- key `alive` says which process (run_id of INFO) it was, and since when its memory is whole. The
--- clients compare: where it names another process or is not there, one of them records this one,
--- and until its memory has been whole for twice the longest lease, nobody new gets in. Flag a, else
--- -: what is answered is on the disk first; where that was so and is so, a restart has forgotten
--- nothing. Else the memory is whole since the process has started, unless something has removed keys
--- since, or may have: then since now.
+-- A member of a quorum may have lost its memory, and with it leases that the others remember. Its
+-- key `alive` therefore records which process (run_id of INFO) it was, and since when its memory is
+-- whole. If the key is missing or names another process, a client records the present one. Until
+-- the memory has been whole for twice the longest lease, the member admits no newcomers.
+--
+-- Flag `a` says that replies follow fsync, flag `-` that they do not. If both the old and the new
+-- process have flag `a`, the restart has forgotten nothing. Otherwise the memory counts as whole
+-- since the start of the process, or, if keys were or may have been removed since, from now on.
 
 local guard_life, furthest_proposal = 120000000, 60000000
 local guard_end, guard_left, vouched = 0, nil, nil  -- 0: not guarded; nil: no member
@@ -21,7 +22,7 @@ if KEYS[5] then
   now = time[1] * 1000000 + time[2]
   local stored = call('GET', KEYS[5]) or ''
   local run_id, since, flag = string.match(stored, '^(%S+) (%d+) ([a-])$')
-  -- Where the clock went back it is counted from now on, as with leases.
+  -- If the clock went back, the time counts from now on, as with leases.
   since = math.min(tonumber(since) or now, now)
   if op == 'record_process' then
     if run_id ~= token and not (flag == 'a' and ARGV[4] == 'a') then
@@ -33,13 +34,13 @@ if KEYS[5] then
       local uptime = tonumber(string.match(info, '\nuptime_in_seconds:(%d+)'))
       local whole = uptime and string.match(info, '\nrun_id:(%w+)') == token and
         string.match(info, '\nevicted_keys:(%d+)') == '0' and string.find(info, '\ncmdstat_')
-      -- Before Redis 7 all of CONFIG is counted as one, and DEBUG everywhere.
+      -- Before Redis 7 all subcommands of CONFIG count as one command; those of DEBUG always do.
       for _, command in ipairs({'flushall', 'flushdb', 'swapdb', 'replicaof', 'slaveof', 'failover',
         'debug', 'config|resetstat', 'config'}) do
         local calls = string.match(info, '\ncmdstat_' .. command .. ':calls=(%d+)')
         whole = whole and (calls or '0') == '0'
       end
-      -- Whole seconds, of which the first may not have been one.
+      -- INFO tells whole seconds, and the first one may have been shorter.
       since = whole and now - math.max(0, uptime - 1) * 1000000 or now
     end
     run_id, flag = token, ARGV[4]
@@ -48,7 +49,7 @@ if KEYS[5] then
   if run_id then
     vouched, guard_end = run_id .. '/' .. flag, since + guard_life
     local value = string.format('%s %.0f %s', run_id, since, flag)
-    -- A server out of memory lets a holder renew and release.
+    -- A server that is out of memory must still let a holder renew and release.
     local write = op == 'record_process' and call or redis.pcall
     if value ~= stored then write('SET', KEYS[5], value) end
   end

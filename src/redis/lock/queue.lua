@@ -1,16 +1,16 @@
 -- Part 7 of the script that request.lua describes: functions, which reply nothing but publish
--- "grant" and "next" on the channels of waiters. KEYS 1 to 4. ARGV 3, the word for this server.
+-- "grant" and "next" on the channels of waiters. KEYS 1 to 4. ARGV 3, the id of this server.
 --
--- Who waits: is let in, is told, or has gone.
+-- They grant the key to waiters, notify waiters, and remove those that are gone.
 
--- A waiter to which nobody listens may be on its way here: it has asked for the first time and is to
--- listen when it asks again, or its connection broke. It keeps its place for a moment, in which a
--- key that is free for it is granted to nobody behind it.
+-- A waiter without a listener may still come: it has asked for the first time and will listen with
+-- its next request, or its connection broke. It keeps its position for a moment. Meanwhile a key
+-- that is free for it is not granted to later waiters.
 local moment_end = math.huge
 
 local function absent_until(channel) return tonumber(string.match(channel or '', '^!(%d+)$')) end
 
--- Also where the clock went back.
+-- Whether the waiter counts as gone: its moment is over, or the clock went back.
 local function stays_away(ends) return ends <= now or ends > now + longest_absence end
 
 local function expect(id, value)
@@ -36,13 +36,14 @@ local function keep_queue()
   call('PEXPIRE', KEYS[3], life)
 end
 
--- Of a hold that the other members of a quorum remember: in place of a channel, nobody listens; in
--- place of a proposal stands its fence.
+-- Replaces the channel in the entry of a hold that the other members of a quorum remember, for
+-- which nobody listens. Its proposal is the fence of the hold.
 local reserved = '='
 local agree, admit_again
 
 if vouched then
-  -- An owner's holds, which share one fence, get this one, and the last fence is at least that.
+  -- Gives this fence to all holds of an owner, which share one, and makes it the last fence unless
+  -- that is larger.
   agree = function(owner, fence)
     local largest = last_fence() < tonumber(fence)
     for id, hold in pairs(holds) do
@@ -63,9 +64,10 @@ if vouched then
   end
 end
 
--- How many heard it; -1 where this user may not publish. That must not raise: the release that
--- tells the next in line has to go through all the same. Who queued up at another server than this
--- is on its way here after a failover, or hears it over the Cluster's bus, and keeps its turn.
+-- Returns how many clients received the message; -1 if this user may not publish. It never raises,
+-- because the release that notifies the next waiter must go through all the same. A waiter that
+-- queued up at another server is on its way here after a failover, or receives the message over the
+-- Cluster's bus: it counts as 1 and keeps its position.
 local function tell(channel, message)
   local name, joined_at = string.match(channel, '^([^@]*)@?(.*)$')
   local heard = redis.pcall('PUBLISH', key .. ':' .. name, message)
@@ -73,23 +75,24 @@ local function tell(channel, message)
   return heard == 0 and joined_at ~= ARGV[3] and 1 or heard
 end
 
--- The newest that asked as latest, remembered as long as the queue.
+-- The newest request with `latest`, remembered as long as the queue.
 local function newest()
   local ticket, id, owner, who =
     string.match(call('HGET', KEYS[3], '=latest') or '', '^(%d+) (%S+) (%S+) (.*)$')
   return ticket and {ticket = tonumber(ticket), id = id, owner = owner, who = who}
 end
 
--- A request that brings a ticket stood in the queue, or orders the waiters of a quorum. With the
--- same ticket the same owner has come again, under another token.
+-- Only a request with a ticket can be superseded: it has been in the queue, or its ticket orders
+-- the waiters of a quorum. If ticket and owner are the same, the same owner has come again under
+-- another token.
 local function is_superseded(older, ticket, owner)
   if not older or not ticket or older.id == token then return false end
   return ticket < older.ticket or
     (ticket == older.ticket and owner ~= older.owner and token < older.id)
 end
 
--- This request is the newest. The one before it leaves the queue, and asks why; but not one that
--- the other members of a quorum hold.
+-- Makes this request the newest. The previous one leaves the queue and learns the reason when it
+-- asks again. A hold that the other members of a quorum remember stays.
 local function supersede(older, ticket, asked)
   local waits = older and older.id ~= token and call('ZSCORE', KEYS[2], older.id)
   local waiter = waits and parse_waiter(call('HGET', KEYS[3], older.id))
@@ -115,12 +118,12 @@ local function next_message(earliest)
   return string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
 end
 
--- A waiter's value, once it was told when what blocks ends.
+-- Returns a waiter's value with a new `told`: the end of the blocking hold that the waiter knows.
 local function told_of(value, earliest)
   return (string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1))
 end
 
--- Whether the head hears the message; where nobody listens, its moment begins.
+-- Whether the head of the queue receives the message. If nobody listens, its moment begins.
 local function reaches(head, value, waiter, message)
   local heard = waiter.absent and 0 or tell(waiter.channel, message)
   if heard == 0 then moment_end = waiter.absent or expect(head, value) end
@@ -130,7 +133,7 @@ end
 local handed_over = false
 
 -- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.
--- `self_fits`: the queue alone keeps out the request, so that a head which blocks it must be alive.
+-- `self_fits`: only the queue keeps the request out, so a head that blocks it must be alive.
 local function let_in(self, self_fits)
   while budget > 0 do
     local head = call('ZRANGE', KEYS[2], 0, 0)[1]
@@ -139,8 +142,8 @@ local function let_in(self, self_fits)
     local waiter, hold = parse_waiter(value)
     budget = budget - 1
     local again = waiter and waiter.channel == reserved
-    -- What is reserved ends with the lease that the others had renewed when it was; once more
-    -- admitted, it could come back after somebody else was inside.
+    -- A reservation ends with the lease that the other members knew when it was made. A later
+    -- admission could bring the hold back after somebody else has held the key.
     local over = again and (waiter.seen > now or waiter.seen + hold.lease * 1000 <= now)
     local gone = waiter and head ~= self and (waiter.seen < now - longest_silence or
       waiter.absent and stays_away(waiter.absent))
@@ -149,7 +152,7 @@ local function let_in(self, self_fits)
     if not verdict then
       unqueue(head)
     elseif verdict == 'upgrade' and not again then
-      -- Its owner is inside in another mode by now: it is refused when it asks, at once.
+      -- Its owner now holds the key in another mode: the waiter asks at once, and is refused.
       if head ~= self and not waiter.absent then tell(waiter.channel, 'next 0') end
       unqueue(head)
     elseif verdict ~= 'fresh' and verdict ~= 'enter' then
@@ -167,8 +170,8 @@ local function let_in(self, self_fits)
       local fence = verdict == 'enter' and outer.fence or next_fence(hold.proposal)
       local lease = has_lapsed and doubted_lease or provisional_lease
       hold.lease, hold.flag = math.min(lease, hold.ttl), 'p'
-      -- A server that refuses writes, or is full, does so before the waiter is told of a grant; all
-      -- but an acquire have written by now.
+      -- A server that refuses writes, or is full, must do so before the waiter receives the grant;
+      -- every operation except acquire has written by now.
       if op == 'acquire' then call('HSET', KEYS[3], head, value) end
       if not reaches(head, value, waiter,
         string.format('grant %s %.0f %s %s', stamp, hold.lease, fence, ARGV[3])) then return 0 end
@@ -179,9 +182,10 @@ local function let_in(self, self_fits)
   return call('EXISTS', KEYS[2])
 end
 
--- Tells the first few waiters if what blocks them ends sooner; a single one might be about to die. A
--- hand-over changes which are the first: a waiter that has come to the front may know a later end
--- than those that were told before it. Waiters that will ask early enough get no message.
+-- Notifies the first few waiters if the hold that blocks them ends sooner; a single one might be
+-- about to die. After a hand-over the first waiters are others: one that has come to the front may
+-- know a later end than the ones notified before. Waiters that will ask early enough get no
+-- message.
 local function tell_next(self)
   local earliest = earliest_end()
   local place, known, absent = 0, 0, 0

@@ -1,5 +1,5 @@
-// Runs many schedules of clients that share a record: records [--schedules N] [--seed N]
-// [--flaw 0..3] [--weakened]. Exit 0: nothing found; with --weakened: something was.
+// Runs many schedules of clients that share a record: records [--schedules N] [--seed N] [--flaw
+// 0..3] [--weakened]. Exit status 0: no fault was found; with --weakened: a fault was found.
 
 #include <sys/random.h>
 

@@ -7,10 +7,10 @@
 namespace dlock::sim {
 namespace {
 
-/// The place's clock is not ours.
+/// The server's clock differs from ours.
 constexpr std::chrono::hours clock_ahead{1000};
 constexpr milliseconds latency{40};
-/// A request that makes a record may be late by less than the place remembers; others by any time.
+/// A request that creates a record is late by less than the server remembers; others by any time.
 constexpr std::chrono::seconds late_creation{20};
 constexpr std::chrono::seconds late_change{200};
 constexpr std::chrono::seconds untouched{60};
@@ -122,7 +122,7 @@ Snapshot SimulatedBackend::read(const std::string& name, const std::string& chan
   if (!channel.empty()) place_.sessions[id_].channels.insert(channel);
   const bool judges_early = place_.flaw() == PlaceFlaw::judges_early;
   const Snapshot seen = look(name, sent, judges_early ? early : alive());
-  trip();  // what was read grows old on its way
+  trip();  // the reply ages on its way
   return seen;
 }
 

@@ -13,18 +13,18 @@
 
 namespace dlock::sim {
 
-/// The one clock of a schedule: time passes only where it is told to.
+/// The only clock of a schedule: time passes only where the code sets it.
 extern Deadline now_in_schedule;
 
-/// What goes wrong: each once in so many requests, 0 never.
+/// The frequency of each fault: once in so many requests, 0 for never.
 struct RecordFaults {
   std::size_t lost = 0;        ///< a request never arrives
-  std::size_t reply_lost = 0;  ///< it arrives, and its answer does not
+  std::size_t reply_lost = 0;  ///< it arrives, but its answer does not
   std::size_t late = 0;        ///< the client has given up when it arrives
   std::size_t doubled = 0;     ///< a copy of it arrives later
 };
 
-/// What a place must not do, done to see that it is caught.
+/// A fault that a server must not have, built in to see that it is caught.
 enum class PlaceFlaw { none, ignores_version, reuses_versions, judges_early };
 
 /// Records in memory, and a network that has faults.
@@ -44,12 +44,12 @@ class RecordPlace {
     Inbox inbox;
   };
 
-  /// Time passes, others act, and what is late arrives.
+  /// Lets time pass, other clients act, and late requests arrive.
   void pass(milliseconds most);
   microseconds clock() const;
-  /// When the place's clock will show this.
+  /// The moment at which the server's clock will show this.
   static Deadline when(microseconds clock);
-  /// Applies a write if it may count; its version, or 0.
+  /// Applies a write if its version fits; returns the new version, or 0.
   Version apply(const std::string& name, Version over, const Update& update);
   void keep_for_later(const std::string& name, Version over, const Update& update);
   void deliver_all();
@@ -57,7 +57,7 @@ class RecordPlace {
   void sweep(const std::function<bool(const Row&)>& is_free);
 
   std::map<std::string, Row> rows;
-  std::map<std::string, Session> sessions;  ///< of the clients that live, by connection
+  std::map<std::string, Session> sessions;  ///< of the connected clients, by connection
   std::function<void()> meanwhile;          ///< what other clients do during a request
   Chance& chance() { return chance_; }
   const RecordFaults& faults() const { return faults_; }
@@ -78,7 +78,7 @@ class RecordPlace {
   std::vector<Late> late_;
 };
 
-/// A client's way to the place.
+/// A client's access to the records.
 class SimulatedBackend final : public CasBackend {
  public:
   explicit SimulatedBackend(RecordPlace& place) : place_(place) {}

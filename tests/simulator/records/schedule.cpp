@@ -89,7 +89,7 @@ void RecordSchedule::begin(Client& client) {
   client.claim.ttl = chance_.over_scales(milliseconds(200), milliseconds(20'000));
   client.claim.limit = chance_.one_in(3) ? no_limit : exclusive;
   client.ticket.reset();
-  // Also where the answer is lost: then it is as if it waited, and asks again or leaves.
+  // If the answer is lost, the client counts as waiting: it asks again or leaves.
   client.state = Client::State::waiting;
   ask(client, !chance_.one_in(3));
 }
@@ -105,7 +105,7 @@ void RecordSchedule::ask(Client& client, bool wait) {
   check_waiter(client, now);
 }
 
-/// A waiter whose connection stands keeps its place until it is handed the lock.
+/// Checks that a waiter whose connection is open keeps its position until it is granted the lock.
 void RecordSchedule::check_waiter(const Client& client, LockTable& now) {
   if (!client.queued || !client.way->is_connected()) return;
   const bool there = now.find_waiter(client.claim.token) != now.queue.end() ||
@@ -140,7 +140,7 @@ void RecordSchedule::go_on_holding(Client& client) {
   client.state = Client::State::idle;
 }
 
-/// Until it is answered: what was asked before may come at any time.
+/// Repeats the release until it is answered, because earlier requests may arrive at any time.
 void RecordSchedule::release(Client& client) {
   client.state = Client::State::idle;
   for (int tries = 0; tries < 20; ++tries) {
@@ -158,7 +158,7 @@ void RecordSchedule::granted(Client& client, const Grant& grant) {
   client.state = Client::State::holding;
   client.fence = grant.fence;
   client.valid_until = grant.lease.valid_until;
-  // It came so late that it is good for nothing.
+  // The grant has come too late to be of use.
   if (client.valid_until <= now_in_schedule) return;
   for (const Client& other : clients_) {
     const bool holds = &other != &client && other.state == Client::State::holding &&

@@ -12,12 +12,12 @@
 
 namespace dlock::sim {
 
-/// A few clients that use one key in every way, and what they may believe of it.
+/// A few clients that use one key in every way, and checks of what they may believe about it.
 class RecordSchedule {
  public:
   RecordSchedule(std::uint64_t seed, PlaceFlaw flaw);
 
-  /// What was promised and not kept; empty if all was.
+  /// The promise that was broken; empty if none was.
   std::string run();
 
  private:
@@ -30,7 +30,7 @@ class RecordSchedule {
     Fence fence;
     Deadline valid_until{};
     bool busy = false;
-    bool queued = false;  ///< so it was told, and its connection stands
+    bool queued = false;  ///< as it was told; its connection is open
   };
 
   void act(Client& client);

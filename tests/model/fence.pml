@@ -1,43 +1,44 @@
 /* The lock and its fence over N independent servers, decided by a majority: an exclusive lock, two
- * clients that come again and again, three nodes. `check`, beside this file, has spin look at every
- * state of it, and of weakened ones, each of which must fail:
+ * clients that acquire it again and again, three nodes. `check`, beside this file, has spin examine
+ * every state of it, and of weakened variants, each of which must fail:
  *
  *   check              all variants, as a table
  *   check VARIANT      the shortest story in which it fails, step by step
  *
- * The properties are the assertions in had():
+ * A tenure is one hold of a client over all nodes. The properties are the assertions in had():
  *   (1) no two winners have the same fence;
- *   (2) a winner's fence is larger than that of each winner there was before any node granted this
- *       tenure: tenures that do not overlap are ordered by their fences, all others told apart.
+ *   (2) a winner's fence is larger than that of each winner that there was before any node granted
+ *       this tenure. So fences order tenures that do not overlap, and distinguish all others.
  * Both hold whatever clocks and leases do. With -DCLOCKS these keep their bound (see there), and
  * then more is claimed:
  *   (3) each winner's fence is larger than that of the winner before it;
  *   (4) there is never a second holder.
- * Without the bound (3) and (4) fail: a client that was stopped between its answers and the use of
- * them takes itself for a winner after a later one. It has the smaller fence then, so it is told.
+ * Without the bound (3) and (4) fail: a client that was stopped between its answers and their use
+ * believes that it has won, after a later winner. Its fence is smaller then, so it is recognized.
  *
- * What is in it
- *   Messages are lost, late, reordered and doubled without limit: what a client has sent in its
- *   present tenure a node may execute now, later, never, and again. A reply that is lost is one of
- *   which the client makes no use.
- *   A hold may end at any moment: its lease is over, by whatever clock, or a release has arrived.
+ * What the model contains
+ *   Messages are lost, late, reordered and doubled without limit: a node may execute what a client
+ *   has sent in its present tenure now, later, never, and again. A client does not use a reply that
+ *   is lost.
+ *   A hold may end at any moment: its lease has expired, by any clock, or a release has arrived.
  *   A client may give up at any moment: it has released, or crashed. Its next tenure has a token of
  *   its own.
- *   p, the client's clock, clamped by the node's: any fence above a node's last may come out of
- *   max(F + 1, p), another one at each node.
- *   -DFORGET: a node may restart without its memory, any number of times. That its clock is past
- *   all fences by the time it grants again is assumed here, not shown.
+ *   p, the client's clock, limited by the node's: max(F + 1, p) may be any fence above a node's
+ *   last, and another one at each node.
+ *   -DFORGET: a node may restart without its memory, any number of times. The model assumes, and
+ *   does not show, that the node's clock is past all fences by the time it grants again.
  *
  * What is bounded: the fences, 1 to FENCES, and so the tenures at one node.
  *
- * What is not in it: owners and limits (re-entrance, semaphores, readers), the queue (whom it lets
- * in is one whose request was executed late), --min-hold, durations, progress.
+ * What the model leaves out: owners and limits (re-entrance, semaphores, readers), the queue (a
+ * waiter that it admits is a client whose request was executed late), --min-hold, durations,
+ * progress.
  *
  * What keeps it small and hides nothing
- *   A hold whose client has gone can only stand in the way, and end. So leave() ends it at once;
- *   and all that late requests of clients that have gone, and other clients that win nothing, can
- *   do to a node is to have raised F when it is free again: stranger(). That goes for winners, too,
- *   where fences alone count, so there had() leaves at once.
+ *   A hold whose client has gone can only block the node, and end. So leave() ends it at once. Late
+ *   requests of clients that have gone, and other clients that win nothing, can only raise F at a
+ *   node that is free again afterwards: stranger(). The same goes for winners if only fences count,
+ *   so then had() leaves at once.
  *   Clients are alike, and nodes are alike: sorted.pml.
  */
 #define N 3 /* the loops over nodes are written out, for this N */
@@ -50,33 +51,33 @@
 #define FENCES 4
 #endif
 
-/* Node.hold: whose token; or, with a restart guard, nobody's until the guard ends. */
+/* Node.hold: the holder's token; with a restart guard, no token until the guard ends. */
 #define NOBODY 0
-#define token(c) ((c) + 1) /* of the present tenure of c */
+#define token(c) ((c) + 1) /* of c's present tenure */
 #define GUARDED 3
 
 /* Client.phase */
 #define ASKED 0   /* acquire sent to all nodes; none has granted it yet */
-#define GRANTED 1 /* by one node at least */
-#define RAISING 2 /* t is decided, no majority stores it: raise sent */
-#define HOLDING 3 /* had; used with CLOCKS alone */
+#define GRANTED 1 /* by at least one node */
+#define RAISING 2 /* t is decided, but no majority stores it: raise sent */
+#define HOLDING 3 /* acquired; used only with CLOCKS */
 
 typedef Node {
   byte hold;
   byte F;        /* the last fence */
-  byte answer[2] /* to each client: the fence stored under its hold; 0: none, or of no use */
+  byte answer[2] /* to each client: the fence stored with its hold; 0: none, or useless */
 }
 
 typedef Client {
   byte phase;
   byte t;      /* the token's fence; 0: undecided */
-  byte before; /* for (2): the largest fence had when the first node granted this tenure */
-  byte since   /* for (1): a bit for each fence had by the other one since then */
+  byte before; /* for (2): the largest winning fence when the first node granted this tenure */
+  byte since   /* for (1): a bit for each fence with which the other client has won since */
 }
 
 Node node[N];
 Client client[2];
-byte largest; /* fence had so far */
+byte largest; /* winning fence so far */
 
 byte f, kept, x; /* of one step; 0 between steps */
 
@@ -132,7 +133,7 @@ inline give_up(c) {
 
 #define is_free(n) (node[n].hold == NOBODY && node[n].F < FENCES)
 
-/* F = max(F + 1, p), to f. INCR does without p. */
+/* Sets f to F = max(F + 1, p). INCR does without p. */
 inline next_fence(n) {
   f = node[n].F + 1;
 #ifndef INCR
@@ -143,9 +144,9 @@ inline next_fence(n) {
 #endif
 }
 
-/* Executed again while its hold lives, acquire gives the same answer; so here is only the grant.
- * Executed again after the hold's end it grants afresh, and either reply may be the one that
- * arrives. With CLOCKS the former has lapsed. */
+/* A repeated acquire gets the same answer while its hold lives, so this is only the grant. After
+ * the hold's end it is granted afresh, and either reply may be the one that arrives. With CLOCKS
+ * the former reply is void. */
 inline acquire(c, n) {
   atomic {
     is_free(n) ->
@@ -176,7 +177,7 @@ inline acquire(c, n) {
   }
 }
 
-/* A whole tenure of somebody who will not win. */
+/* A whole tenure of a client that will not win. */
 inline stranger(n) {
   atomic {
     is_free(n) ->
@@ -189,7 +190,7 @@ inline stranger(n) {
   }
 }
 
-/* Only where this hold still lives and F <= t: set F = t. */
+/* Sets F = t, but only if this hold still lives and F <= t. */
 #ifdef UNCOND
 #define lives(c, n) true
 #else
@@ -211,7 +212,7 @@ inline raise(c, n) {
   }
 }
 
-/* The renewal of a winner that finds no hold re-joins: F = max(F, t), no increment. */
+/* A winner's renewal that finds no hold rejoins: F = max(F, t), no increment. */
 #ifdef JOINSETS
 #define joined(n, t) (t)
 #else
@@ -227,7 +228,7 @@ inline join(c, n) {
   }
 }
 
-/* The same, late: the winner has left, and the hold is a stranger's. */
+/* A late renewal: the winner has left, and the hold is a stranger's. */
 inline join_late(n) {
   d_step {
     node[n].hold == NOBODY && largest != 0 ->
@@ -245,8 +246,8 @@ inline keep_only(n, c, v) {
   fi
 }
 
-/* t is the largest answer of some granting majority; n is where it comes from. From then on
- * answers are the nodes known to store t. */
+/* t is the largest answer of some granting majority, and comes from node n. From then on the
+ * answers are of the nodes known to store t. */
 inline decide(c, n) {
   d_step {
     client[c].phase == GRANTED && node[n].answer[c] != 0 &&
@@ -277,9 +278,9 @@ inline confirm(c) {
 }
 
 /* CLOCKS: a client measures its deadline from before it asked, and no node ends a lease before the
- * deadline that rests on it. So, before the win, a lease that ends takes the answer along (LATE
- * does without); and after it, while a client is HOLDING, its answers are the nodes that found its
- * hold at the last renewal, and on those the hold does not end. Other nodes may lose it. */
+ * deadline that rests on it. So before the win, a lease that ends voids the answer (LATE does
+ * without). After it, while a client is HOLDING, its answers are of the nodes that found its hold
+ * at the last renewal, and the hold does not end there. Other nodes may lose it. */
 #ifdef CLOCKS
 #define rests_on(c, n) (client[c].phase == HOLDING && node[n].answer[c] != 0)
 #else
@@ -298,7 +299,7 @@ inline expire(c, n) {
   }
 }
 
-/* A renewal finds the hold at a node that did not count before: re-joined, or without an answer. */
+/* A renewal finds the hold at a node that did not count before: rejoined, or without an answer. */
 inline renewed(c, n) {
   d_step {
     client[c].phase == HOLDING && node[n].hold == token(c) && node[n].answer[c] == 0 ->
@@ -308,7 +309,7 @@ inline renewed(c, n) {
   }
 }
 
-/* A renewal has a majority without this node, which lost the hold, or whose reply did not come. */
+/* A renewal has a majority without this node, which lost the hold or did not answer. */
 inline not_renewed(c, n) {
   d_step {
     rests_on(c, n) && sum(stores, c, client[c].t) > Q ->
@@ -318,9 +319,10 @@ inline not_renewed(c, n) {
   }
 }
 
-/* After a restart the clock, to which the first grant lifts F, is past every fence there was. The
+/* After a restart the clock is past every fence there was, and the first grant raises F to it. The
  * restart guard, which (4) needs and (1) and (2) do not, gives the node no vote until every lease
- * it may have granted is over: deadlines that rest on it, and answers that still could win. */
+ * that it may have granted has expired: deadlines that rest on it, and answers that could still
+ * win. */
 #ifdef NOFLOOR
 #define restarted_fence 0
 #else

@@ -1,6 +1,6 @@
-/* settle() ends each step of fence.pml. Clients are alike, and nodes are alike: sorted, of the
- * states that differ in their names alone one is left. With -DNAMED nothing is renamed, so that a
- * story can be followed. */
+/* settle() ends each step of fence.pml. Clients are alike, and nodes are alike: it sorts them, so
+ * that only one is left of the states that differ only in names. With -DNAMED nothing is renamed,
+ * so that a story can be followed. */
 #define exchange(a, b) x = a; a = b; b = x
 #define client_key(c) \
   (((client[c].phase * 16 + client[c].t) * 16 + client[c].before) * 256 + client[c].since)

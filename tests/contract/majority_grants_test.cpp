@@ -119,8 +119,8 @@ class SplitVotes {
   std::list<Exchanges> exchanges_;
 };
 
-/// Gives three clients one vote of three servers each. Returns whether all of them see the split
-/// and none holds the lock. Then they release their votes.
+/// Gives each of three clients the vote of one of three servers. Returns whether all of them see
+/// the split and none holds the lock. Then they release their votes.
 bool three_see_the_split() {
   SplitVotes votes;
   std::vector<StorePtr> stores;

@@ -59,7 +59,6 @@ class EtcdServers {
   /// Removes all keys, and all leases that have keys.
   void clear();
   std::vector<EtcdEntry> entries();
-  /// The names of all keys.
   std::vector<std::string> keys();
 
  private:

@@ -15,7 +15,6 @@ namespace {
 constexpr milliseconds long_life{600'000};
 const LockKey build{"build"};
 
-/// A client of latches.
 class LatchClient {
  public:
   template <typename Engine>

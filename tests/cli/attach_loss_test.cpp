@@ -59,7 +59,6 @@ TEST_CASE("attach: a script whose lock was lost waits for no keeper when it rele
   });
 }
 
-/// Whether the script's child was killed in time.
 bool child_is_gone_before_the_lease_ends() {
   const Place place(Engine::redis);
   auto script = with_stubborn_child(place, "exec sleep 60", ":");

@@ -153,7 +153,6 @@ TEST_CASE(
   });
 }
 
-/// Whether the script was told in time.
 bool is_told_before_the_lease_ends() {
   const Place place(Engine::redis);
   auto script = attached(place, "-k a -t 6s");

@@ -76,7 +76,6 @@ TEST_CASE("etcd: a holder whose lease is revoked by hand stops its command") {
   CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
 }
 
-/// The leases that keys have now.
 std::set<std::int64_t> leases_in(EtcdServers& etcd) {
   std::set<std::int64_t> leases;
   for (const EtcdEntry& entry : etcd.entries()) leases.insert(entry.lease);

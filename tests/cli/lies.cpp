@@ -67,7 +67,6 @@ std::string text_reply(const std::string& text) {
   return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
 }
 
-/// Removes the last line and returns it.
 std::string take_last_line(std::string& text) {
   text.resize(text.rfind(line_end));
   const auto before = text.rfind(line_end);

@@ -56,7 +56,6 @@ class Place {
   std::unique_ptr<RedisServer> server_;
 };
 
-/// Runs `test` once with each engine.
 void on_each_engine(const std::function<void(const Place&)>& test);
 
 /// A shell command that writes "in" when it runs, and stays until it is stopped.

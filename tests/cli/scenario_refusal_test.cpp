@@ -64,7 +64,6 @@ struct Refused {
   Deadline end{};  ///< of the lease that the server granted
 };
 
-/// One for each refusal.
 std::deque<Refused> all_refused(bool goes_on) {
   std::deque<Refused> all;
   for (const std::string& refusal : refusals) {

@@ -44,7 +44,8 @@ class Cluster {
   /// The master that had the slot of `key` at first.
   static std::size_t master_of(const std::string& key);
 
-  /// Resharding in the steps of redis-cli. Between begin and end both nodes serve the slot.
+  /// Resharding in the steps of redis-cli. Between begin and end the slot is migrating, with keys
+  /// on both nodes.
   void begin_move(int slot, std::size_t from, std::size_t to) const;
   void move_keys(int slot, std::size_t from, std::size_t to) const;
   /// Moves one key by its full name.

@@ -44,8 +44,7 @@ class FaultProxy {
   void drop_replies(int count);
   /// The next request reaches the server twice; the client gets only the first reply.
   void duplicate_request();
-  /// Closes a connection after this many more bytes; one connection, once, counted over all of
-  /// them.
+  /// Closes one connection, once, after this many more bytes over all connections.
   void close_after(Direction direction, std::size_t bytes);
   /// Writes each byte on its own, after the receiver has read the last (TCP: received it).
   void one_byte_chunks(bool on);

@@ -15,7 +15,7 @@ struct Held {
   std::int64_t fence = 0;
   std::int64_t first_ns = 0;  ///< the first and
   std::int64_t last_ns = 0;   ///< the last moment at which it was certainly held
-  /// The hold lies between the two, but no more is known: the client was killed before it could
+  /// It was granted between the two, but no more is known: the client was killed before it could
   /// report, or the lease may have expired unnoticed.
   bool vague = false;
   std::string who;

@@ -11,7 +11,7 @@
 namespace dlock::test {
 namespace {
 
-/// The lease that keeps the only client's entry alive.
+/// The lease of the only liveness entry.
 std::int64_t lease_of_life(EtcdServers& etcd) {
   std::int64_t lease = 0;
   for (const EtcdEntry& entry : etcd.entries()) {

@@ -36,7 +36,7 @@ struct NetOfLayout {
     return std::async(std::launch::async, [this] { return evict(); });
   }
   bool is_held() const { return exists(server, row.key); }
-  /// The next holder still has the lock.
+  /// Checks that the next holder still has the lock.
   void next_has_it() const {
     CHECK(holder->renew(next, {.granted = Fence{}}, soon()).grant);
     CHECK(release(*holder, next) == Released::yes);

@@ -108,7 +108,7 @@ class InEtcd final : public InDatabase {
     for (std::size_t i = 0; i < servers_.size(); ++i) servers_.cont(i);
     servers_.await_leader();
   }
-  /// Includes liveness entries that no client refers to.
+  /// Includes liveness entries that no lock refers to.
   std::string litter() override {
     std::string names = InDatabase::litter();
     for (const std::string& key : servers_.keys()) {

@@ -185,8 +185,8 @@ bool let_in(Store& store, Claim& claim) {
     const Wake wake = queued ? store.sleep(claim, until, -1) : Wake{};
     if (wake.why == Wake::Reason::granted) {
       if (renew(store, claim)) return true;
-      // On a busy machine, the hold may expire before it is confirmed, if it was granted
-      // unconfirmed.
+      // On a busy machine, the hand-over may expire before it is confirmed, unless the message gave
+      // it a lease.
       if (wake.grant && BootClock::now() < wake.grant->lease.valid_until) return false;
     }
     until = std::min(end, wake.ask_again_at);

@@ -82,7 +82,7 @@ TEST_CASE(
 TEST_CASE("a hand-over that was read too late has to be confirmed") {
   Pair pair;
   release(*pair.holder, pair.held);
-  // Long enough for a process that is stopped with the message in its socket.
+  // Simulates a process that is stopped while the message waits in its socket.
   std::this_thread::sleep_for(milliseconds(2100));
   CHECK_FALSE(pair.told());
 }

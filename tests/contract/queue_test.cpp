@@ -203,7 +203,7 @@ TEST_OF_ENGINES("a latest claim that comes back under another token is not super
 /// The time until the second waiter has the key if the first never confirms.
 struct PassedOn {
   milliseconds since_release;
-  milliseconds since_asked;  ///< since the first did; with client leases, its own starts then
+  milliseconds since_asked;  ///< since the first asked, when its client lease (if any) began
 };
 
 /// Empty if the first had left the queue before the second came.

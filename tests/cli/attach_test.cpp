@@ -260,7 +260,7 @@ TEST_CASE(
   options.stdout_fd = full.writer.get();
   const std::string pid = std::to_string(script.pid());
   auto asker = place.start({"acquire", "-k", "a", "-t", "1m", "--attach", pid}, options);
-  // Wait for dlock and the daemon, which may need the server before it can guard the lock.
+  // Wait for dlock and the daemon, which may need the server before it can take over the lock.
   REQUIRE(eventually([&] { return keepers_of(script.pid()).size() == 2; }));
   REQUIRE(fall_asleep(keepers_of(script.pid())));
   place.server().stop();

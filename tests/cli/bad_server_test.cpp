@@ -20,7 +20,7 @@
 namespace dlock::test {
 namespace {
 
-/// Enough address space for dlock, but not for a reply of any size.
+/// Limits the address space to what dlock needs, so that a huge reply does not fit.
 void limit_memory() {
   const rlimit most{512UL << 20, 512UL << 20};
   setrlimit(RLIMIT_AS, &most);

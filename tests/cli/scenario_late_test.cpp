@@ -18,7 +18,7 @@ namespace dlock::test {
 namespace {
 
 /// The result of a command that was stopped before it read its grant of "k", and continued when
-/// another client had the lock. Checks that that client keeps it.
+/// another client had the lock. Checks that the other client keeps it.
 Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words) {
   scene.send_the_script();
   FaultProxy proxy(scene.server.address());

@@ -102,7 +102,7 @@ void opens_with_those_that_arrived_anywhere(const FleetScene& scene) {
   CHECK(open >= 2);
 }
 
-/// The waiter may hear of the two arrivals from different servers, and from none of both.
+/// The waiter may hear of each arrival from another server, and of both from none.
 void wakes_who_hears_of_them_apart(const FleetScene& scene) {
   CHECK(latch(scene, "w", "open", {"--count=2"}).exit_code == 0);
   Process waits = waiter(scene, "w");

@@ -20,8 +20,8 @@ namespace dlock::test {
 /// The bytes that a client gets instead of a reply.
 struct FalseReply {
   enum class Then { go_on, close, reset, repeat };
-  /// How a client that has only this server must take it: by its bytes, if the relay can parse
-  /// them; as a true reply; or as a grant of the lock that the server refused.
+  /// The meaning for a client that has only this server: decided by the bytes, if the relay can
+  /// parse them; a true reply; or a grant of the lock that the server refused.
   enum class Worth { by_bytes, true_reply, grant };
   std::string bytes;
   Then then = Then::go_on;

@@ -95,8 +95,8 @@ std::size_t processes_of_session(pid_t session);
 /// The number of threads of this process, just joined ones included.
 std::size_t thread_count();
 
-/// The same, after just joined threads are gone and a sanitizer has started its background thread,
-/// which it starts with our first one.
+/// The same, once recently joined threads are gone and a sanitizer has started its background
+/// thread, which it does with our first thread.
 std::size_t settled_thread_count();
 
 }  // namespace dlock::test

@@ -106,8 +106,8 @@ class RedisScene final : public Scene {
 /// server may be slow, waits until it has forgotten the rest.
 bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys);
 
-/// How far the wall clock is ahead of BootClock. It reads both again until nothing came between, as
-/// happens on a busy machine.
+/// How far the wall clock is ahead of BootClock. Reads both clocks again if a busy machine delayed
+/// it between the two.
 std::chrono::nanoseconds wall_ahead();
 
 /// The end of the lease of `key` in the server's data, on the clock of this process.

@@ -440,8 +440,8 @@ TEST_CASE("a thousand dead waiters cost one moment, and no call does more than i
   const auto before = BootClock::now();
   CHECK(release(*holder, held) == Released::yes);
   CHECK(let_in(*living, next));
-  // All dead waiters get one common moment to return; 31 such moments for 32 at a time would take
-  // 31 s.
+  // All dead waiters get one common moment to return; one moment for each 32 of them would take 31
+  // s.
   CHECK(BootClock::now() - before < milliseconds(20'000));
   const auto sent = requests_in(net.proxy.recorded().at(0));
   CHECK(std::ranges::count(sent, "EVALSHA tidy") == 2);

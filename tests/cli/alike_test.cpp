@@ -65,8 +65,8 @@ const Script scripts[] = {
      {{"timeout", "130\nexit code 0"}}},
 };
 
-/// A signal to the wrapper of COMMAND, or to plain COMMAND. A wrapper that behaves differently does
-/// not forward it, and leaves COMMAND running without the wrapper.
+/// A signal to the wrapper of COMMAND, or to plain COMMAND. A wrapper with another result keeps the
+/// signal to itself, and COMMAND runs on without the wrapper.
 struct Signalled {
   int signal;
   bool timeout_passes_on;

@@ -57,7 +57,7 @@ std::size_t locks_left(const FleetScene& scene) {
 TEST_CASE("majority: a silent server keeps no waiter from its turn") {
   FleetOptions three;
   three.servers = 3;
-  // All runs together take little longer than each single one would otherwise wait for the silent
+  // All runs together take little longer than a single one would if it waited for the silent
   // server.
   CHECK(in_one_of(3, [&] {
     const FleetScene scene(three);

@@ -105,8 +105,8 @@ const char* const tell_and_stay = "echo $$ >>pids; exec sleep 60";
 /// The time that a start takes, and a little more.
 constexpr microseconds while_starting = microseconds(6'000) * slower;
 
-/// Makes the server load the script. A client that is killed between the answer that it is missing
-/// and sending it cannot know whether it ran, and leaves a tombstone for a minute.
+/// Loads the script into the server. A client that is killed between NOSCRIPT and sending the
+/// script cannot know whether it ran, and leaves a tombstone for a minute.
 void warm_up(const Scene& scene) {
   CHECK(scene.run({"run", "-q", "-n", "-k", "k", "--", "true"}).exit_code == 0);
 }

@@ -29,8 +29,8 @@ const std::vector<std::string> refusals{
     "-NOPERM this user has no permissions to run the 'evalsha' command",
 };
 
-/// A holder of "k" whose server answers its first renewal with `refusal`, or that and all later
-/// ones.
+/// A holder of "k" whose server refuses its first renewal with `refusal`, or all of them if
+/// `goes_on`.
 struct Refused {
   Refused(const std::string& refusal, bool goes_on)
       : lie{refusal, [refusal](const std::string&) { return FalseReply{refusal + "\r\n"}; }} {

@@ -30,8 +30,7 @@ void a_script_holds_between_commands(const Scene& scene) {
   CHECK(scene.kept() == scene.may_stay({"k"}));
 }
 
-/// Whether two waiters acquire the lock one after the other, as soon as a ttl without renewals
-/// ends.
+/// Whether two waiters acquire the lock in turn, as soon as the ttl of an unrenewed lock ends.
 bool is_had_at_the_end_of_the_ttl(const Scene& scene) {
   const auto asked = BootClock::now();
   const Result token = scene.run({"acquire", "-k", "k", "-t", "6s"});

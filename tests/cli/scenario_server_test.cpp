@@ -62,8 +62,8 @@ TEST_CASE("Redis stopped: the command is dead before the lease ends, 79") {
   }));
 }
 
-/// The processes ignore SIGTERM, two seconds before the lease ends. SIGKILL comes half a second
-/// before the end.
+/// The processes ignore the SIGTERM that comes two seconds before the lease ends. SIGKILL comes
+/// half a second before the end.
 TEST_CASE("Redis stopped: a family that ignores TERM is dead before the lease ends, 79") {
   const std::string family = std::string("trap '' TERM INT HUP; (") + beats + ") & ";
   CHECK(unless_machine_stalls([&] {

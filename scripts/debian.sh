@@ -1,14 +1,14 @@
-# A bare Debian in a directory of its own. Sourced after lib.sh by the scripts that need one.
+# Creates a bare Debian in its own directory. Sourced after lib.sh by the scripts that need one.
 
-# contained COMMAND...: in namespaces of its own, so that its mounts and its processes go with it,
-# and it with this script, however that ends.
+# contained COMMAND...: runs it in its own namespaces. Its mounts and processes end with it, and it
+# ends with this script, in any case.
 contained() {
   (exec unshare --mount --pid --fork --kill-child --mount-proc "$@" </dev/null) &
   child=$!
   wait "$child"
 }
 
-# inside COMMAND...: in the new Debian, with /proc, /dev and /sys.
+# inside COMMAND...: runs it in the new Debian, with /proc, /dev and /sys.
 inside() {
   contained bash -c '
     mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" &&
@@ -18,7 +18,7 @@ inside() {
 
 remove_debian() {
   if kill -KILL "${child:-}" 2>/dev/null; then wait "$child"; fi
-  # What was just killed may still be writing.
+  # A process that was just killed may still be writing.
   for _ in 1 2 3; do
     rm -rf --one-file-system "$place" && return
     sleep 1
@@ -30,14 +30,14 @@ install_debian_tools() {
   install_missing debootstrap git
 }
 
-# install_inside PACKAGE...: in the new Debian.
+# install_inside PACKAGE...: installs them in the new Debian.
 install_inside() {
   inside env DEBIAN_FRONTEND=noninteractive sh -ec 'apt-get update
     apt-get -y --no-install-recommends install "$@"' sh "$@" >>"$log" 2>&1 ||
     { show_errors; fail "apt-get in the new Debian: see $log"; }
 }
 
-# make_debian RELEASE: in $place, which goes with this script.
+# make_debian RELEASE: creates it in $place, which is removed with this script.
 make_debian() {
   ((EUID == 0)) || fail "making a Debian needs root: sudo $0 $1"
   one_at_a_time install_debian_tools || exit

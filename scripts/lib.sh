@@ -1,17 +1,17 @@
-# What the scripts share. Sourced by bash with `root` set to the top of the source tree.
-# Everything here speaks on stderr alone and reads nothing from stdin.
+# Shared functions of the scripts. Sourced by bash with `root` set to the top of the source tree.
+# Everything here writes only to stderr, and reads nothing from stdin.
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev libcurl4-openssl-dev
   libzookeeper-st-dev nlohmann-json3-dev)
 test_packages=(doctest-dev postgresql pgbouncer mariadb-server etcd-server zookeeper redis-server redis-tools openssl
   strace iproute2 nano less spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
 
-# What runs as a service once it is installed, unless it is kept from that.
+# The packages that start a service when installed, and its name.
 declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [pgbouncer]=pgbouncer
   [mariadb-server]=mariadb [etcd-server]=etcd)
 
-# By what a package is recognised: a command, a header, or a file. Asking dpkg would cost a process each
-# and would not see what was installed by other means.
+# The sign of an installed package: a command, a header, or a file. Asking dpkg would cost a process
+# each and would not see software installed by other means.
 declare -A sign_of=(
   [clang-14]=clang++-14 [llvm-14]=llvm-cov-14
   [libclang-rt-14-dev]=/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.fuzzer-x86_64.a
@@ -41,7 +41,7 @@ fail() {
   exit 71
 }
 
-# What went wrong, as far as the log says it plainly.
+# The errors that the log states plainly.
 show_errors() { grep -E '^E: |error: |CMake Error' "$log" | head -n 5 >&2; }
 
 # is_there PACKAGE
@@ -54,8 +54,8 @@ is_there() {
   esac
 }
 
-# True if the release binary is there and no source is newer than the start of its build. Costs no
-# process: every run of scripts/dlock asks this.
+# True if the release binary exists and no source is newer than the start of its build. It starts no
+# process, as every run of scripts/dlock calls it.
 is_built() {
   local stamp=$root/build/release/.built file
   [[ -x $root/build/release/dlock && -e $stamp ]] || return 1
@@ -65,8 +65,8 @@ is_built() {
   done
 }
 
-# Copies stdin to the log and tells on stderr, now and then, how far apt or ninja has come: on a
-# terminal in one line that is gone at the end.
+# Copies stdin to the log and reports the progress of apt or ninja on stderr: on a terminal in one
+# line that is erased at the end.
 show_progress() {
   local line total='?' count=0 step='' told=$SECONDS every=3 live=''
   if [[ -t 2 && ${TERM:-dumb} != dumb ]]; then live=yes every=1; fi
@@ -94,7 +94,7 @@ show_progress() {
   if [[ -n $live ]]; then printf '\r\e[K' >&2; fi
 }
 
-# logged COMMAND...: runs it with its output in the log; its exit code.
+# logged COMMAND...: runs it with its output in the log; returns its exit code.
 logged() {
   printf '+ %s\n' "$*" >>"$log"
   "$@" </dev/null 2>&1 | show_progress
@@ -107,7 +107,7 @@ apt_get() {
     -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 --no-install-recommends "$@"
 }
 
-# install_missing PACKAGE...: those of them that are not there.
+# install_missing PACKAGE...: installs those that are missing.
 install_missing() {
   local package missing=()
   for package in "$@"; do
@@ -120,15 +120,15 @@ install_missing() {
     fail "an administrator has to install these first: apt-get install ${missing[*]}"
   fi
   say "installing ${#missing[@]} packages (first run only): ${missing[*]}"
-  # A machine may have no lists of packages yet, or old ones, or an installation that was cut off.
+  # A machine may have no package lists yet, or old ones, or an interrupted installation.
   without_service apt_get install "${missing[@]}" ||
     { say "fetching the lists of packages" && logged "${as_root[@]}" dpkg --configure -a &&
       apt_get update && without_service apt_get install "${missing[@]}"; } ||
     { show_errors; fail "could not install ${missing[*]}: see $log"; }
 }
 
-# without_service apt_get install PACKAGE...: so that the Redis the tests bring along for themselves
-# does not become a service of this machine, neither now nor after the next boot.
+# without_service apt_get install PACKAGE...: keeps the servers that are installed for the tests
+# from becoming services of this machine, now and after the next boot.
 without_service() {
   local status=0 package services=()
   for package in "$@"; do services+=(${service_of[$package]:-}); done
@@ -150,7 +150,7 @@ without_service() {
   return "$status"
 }
 
-# disable_services NAME...: those of them that are there, also after an installation that broke off.
+# disable_services NAME...: disables those that exist, even after an interrupted installation.
 disable_services() {
   local service status=0
   for service in "$@"; do
@@ -159,7 +159,8 @@ disable_services() {
   return "$status"
 }
 
-# How many compilers to run at once: one for each processor and for each GB of free memory.
+# job_count: the number of parallel compilers, one for each processor and for each GB of free
+# memory.
 job_count() {
   local jobs name kb _
   jobs=$(nproc 2>/dev/null) || jobs=2
@@ -174,12 +175,12 @@ build_preset() {
   local preset=$1
   local -x NINJA_STATUS='[%f/%t] ' LC_ALL=C
   shift
-  # A tree that was copied from elsewhere has a cache of elsewhere: then from the beginning.
+  # A copied source tree has the cache of another path: then configure from scratch.
   logged cmake -S "$root" --preset "$preset" || logged cmake -S "$root" --preset "$preset" --fresh &&
     logged cmake --build "$root/build/$preset" -j "$(job_count)" -- "$@"
 }
 
-# build_release: what scripts/dlock becomes.
+# build_release: builds the binary that scripts/dlock becomes.
 build_release() {
   local began=$SECONDS
   install_missing "${build_packages[@]}"
@@ -191,8 +192,8 @@ build_release() {
   say "ready after $((SECONDS - began)) s"
 }
 
-# one_at_a_time COMMAND...: no two of these run at once in this source tree. COMMAND, and what apt
-# may start for good, do not inherit the lock.
+# one_at_a_time COMMAND...: only one of these runs at a time in this source tree. COMMAND, and
+# services that apt may start, do not inherit the lock.
 one_at_a_time() (
   umask 022
   { mkdir -p "$root/build" && exec {lock}>"$root/build/.lock" && : >>"$log"; } 2>/dev/null ||

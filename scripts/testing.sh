@@ -1,4 +1,4 @@
-# What scripts/test and .ci/run share, on top of lib.sh.
+# Shared functions of scripts/test and .ci/run, on top of lib.sh.
 
 # prepare_tests PRESET [ninja arguments]: installs what is missing and builds.
 prepare_tests() {
@@ -10,12 +10,12 @@ prepare_tests() {
   fail "$1: the build failed: see $log"
 }
 
-# run_tests PRESET [ctest arguments]: closes with the counts.
+# run_tests PRESET [ctest arguments]: runs them, and ends with the counts.
 run_tests() {
   local preset=$1 status=0 began=$SECONDS
   shift
   rm -f "$(report_of "$preset")"
-  # Most tests wait most of the time: many more of them than there are processors.
+  # Most tests wait most of the time, so many more run than there are processors.
   (cd "$root" && ctest --preset "$preset" -j $((4 * $(nproc))) \
     --output-junit "$(report_of "$preset")" "$@") </dev/null || status=$?
   read_counts "$preset" $((SECONDS - began))
@@ -25,7 +25,7 @@ run_tests() {
 
 report_of() { echo "$root/build/tests-$1.xml"; }
 
-# read_counts PRESET SECONDS: the counts of its last run, in $counts.
+# read_counts PRESET SECONDS: leaves the counts of its last run in $counts.
 read_counts() {
   local head tests failed skipped report
   report=$(report_of "$1")
@@ -38,7 +38,7 @@ read_counts() {
   counts="$1: $((tests - failed - skipped)) passed, $failed failed, $skipped skipped in $2 s"
 }
 
-# show_failures PRESET: the tests that failed in its last run, with what each of them printed.
+# show_failures PRESET: prints the failed tests of its last run with their output.
 show_failures() {
   local report
   report=$(report_of "$1")

@@ -1,10 +1,10 @@
-# What every target of this project is compiled and linked with, as the target dlock_flags.
+# The compile and link flags of every target in this project, as the target dlock_flags.
 
 add_library(dlock_flags INTERFACE)
 target_compile_options(dlock_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(CMAKE_UNITY_BUILD)
-  # In a joined file a type of an unnamed namespace looks like one of a header, and a local name
-  # hides what another file defines. The preset `alone` keeps both warnings.
+  # In a joined file, a type of an unnamed namespace looks like one of a header, and a local name
+  # hides a name of another file. The preset `alone` keeps both warnings.
   target_compile_options(dlock_flags INTERFACE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage> -Wno-shadow)
 endif()
@@ -16,15 +16,15 @@ if(DLOCK_SANITIZE)
   # Without the hardening below: fortified calls would bypass the sanitizers' own checks.
   target_compile_options(dlock_flags INTERFACE
     -fsanitize=${DLOCK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-    # g++ 12 sees ghosts in its own <regex> when it instruments.
+    # When it instruments, g++ 12 sees false errors in its own <regex>.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(dlock_flags INTERFACE -fsanitize=${DLOCK_SANITIZE})
 elseif(DLOCK_COVERAGE)
-  # Of clang: it counts the branches that the source has, and none that a compiler adds. All runs of
-  # a program add to one file.
+  # Clang counts the branches of the source, and none that a compiler adds. All runs of a program
+  # add to one file.
   target_compile_options(dlock_flags INTERFACE -fcoverage-mapping -fprofile-update=atomic
     -fprofile-instr-generate=${PROJECT_BINARY_DIR}/counts/%m.profraw)
-  # A process that ends without exit() would tell nothing of what it ran.
+  # A process that ends without exit() would not record its counts.
   target_sources(dlock_flags INTERFACE ${PROJECT_SOURCE_DIR}/scripts/cmake/coverage_at_the_end.cpp)
   target_link_options(dlock_flags INTERFACE -fprofile-instr-generate -Wl,--wrap=_exit,--wrap=raise)
 elseif(DLOCK_HARDENING)
@@ -34,10 +34,10 @@ elseif(DLOCK_HARDENING)
     $<$<NOT:$<BOOL:${DLOCK_STATIC}>>:-pie> -Wl,-z,relro,-z,now)
 endif()
 
-# Most of what nlohmann_json brings is never called: out with it.
+# Most of nlohmann_json is never called, so the linker drops it.
 target_compile_options(dlock_flags INTERFACE
   $<$<CONFIG:Release>:-ffunction-sections> $<$<CONFIG:Release>:-fdata-sections>)
 target_link_options(dlock_flags INTERFACE
   $<$<CONFIG:Release>:-Wl,--gc-sections> $<$<CONFIG:Release>:-Wl,-O1>
-  # A distribution splits the symbols off itself.
+  # A distribution strips the symbols itself.
   $<$<AND:$<CONFIG:Release>,$<BOOL:${DLOCK_SEMI_STATIC}>>:-s>)

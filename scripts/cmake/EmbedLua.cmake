@@ -1,10 +1,10 @@
-# embed_lua(TARGET HEADER NAME FOLDER FILE...) makes HEADER, for TARGET to include: in namespace
-# dlock NAME, the text of the script that the files of FOLDER are one after the other, and NAME_sha1,
-# its SHA-1, which is what Redis knows the script by.
+# embed_lua(TARGET HEADER NAME FOLDER FILE...) makes HEADER for TARGET to include. It defines in
+# namespace dlock: NAME, the concatenated files of FOLDER as one script, and NAME_sha1, the SHA-1 by
+# which Redis knows the script.
 #
-# Comments and indentation are left out, so that what is sent is short. Only lines that hold nothing
-# but a comment go: a "--" further on may stand in a string. Long brackets are refused, since inside
-# them a line means itself.
+# Comments and indentation are removed, so that the script is short to send. Only lines with nothing
+# but a comment are removed, as a "--" further on may be in a string. Long brackets are refused,
+# since the lines inside them are literal.
 
 set(embed_lua_module ${CMAKE_CURRENT_LIST_FILE})
 

@@ -1,5 +1,5 @@
-# Hiredis::hiredis. Our own, because Debian 12's package names a target that its successors do not,
-# and because the semi-static build wants the archive.
+# Hiredis::hiredis. Our own module, because Debian 12's package names a target that its successors
+# do not, and because the semi-static build needs the archive.
 
 if(DLOCK_SEMI_STATIC OR DLOCK_STATIC)
   find_library(Hiredis_LIBRARY NAMES libhiredis.a)

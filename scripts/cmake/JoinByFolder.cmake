@@ -1,7 +1,7 @@
-# join_by_folder(TARGET [FILES]): where CMAKE_UNITY_BUILD is on, the files of a folder are compiled as
+# join_by_folder(TARGET [FILES]): if CMAKE_UNITY_BUILD is on, the files of a folder are compiled as
 # one, or as several of at most FILES each, which takes a third of the time. The preset `alone`
-# compiles each file by itself. Files that are joined share their unnamed namespace: no name is
-# defined in two files of a folder of `src`.
+# compiles each file on its own. Joined files share their unnamed namespace: no two files in a folder
+# of `src` define the same name.
 function(join_by_folder target)
   set(limit 1000)
   if(ARGC GREATER 1)

@@ -1,6 +1,6 @@
-# name_commit(TARGET HEADER) makes HEADER, for TARGET to include: dlock::commit_name, the commit
-# that is checked out, with `+` if files differ from it; empty where there is no git or no
-# repository. Looked at in each build, written when it differs.
+# name_commit(TARGET HEADER) makes HEADER for TARGET to include. It defines dlock::commit_name, the
+# current commit, with `+` if files differ from it; empty without git or a repository. Checked in
+# each build, written when it differs.
 
 set(name_commit_module ${CMAKE_CURRENT_LIST_FILE})
 

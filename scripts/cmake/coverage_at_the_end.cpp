@@ -1,5 +1,4 @@
-// Linked into every program that counts the lines it runs: writes the counts down also where a
-// process ends without exit().
+// Linked into every program with coverage: writes the counts even if a process ends without exit().
 
 extern "C" {
 
@@ -13,7 +12,7 @@ int __real_raise(int signal);
   __real__exit(code);
 }
 
-/// It may be the last that is heard of this process.
+/// This signal may end the process.
 int __wrap_raise(int signal) {
   __llvm_profile_write_file();
   __llvm_profile_reset_counters();

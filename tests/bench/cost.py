@@ -7,8 +7,8 @@ from plot import Panel
 from script import Requests
 from stage import Client
 
-# The same commands in the same order as Redisson's fenced lock sends them (hash of holders with a
-# count, INCR of a fence, a latch for each unlock, PUBLISH for those who wait), in our own words.
+# The same commands in the same order as Redisson's fenced lock (a hash of holders with a count,
+# INCR of a fence, a latch for each unlock, PUBLISH for the waiters), in our own words.
 REDISSON_LOCK = """
 local free = redis.call('exists', KEYS[1]) == 0
 if not free and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then

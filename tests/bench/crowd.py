@@ -35,7 +35,7 @@ def line_up(stage, lock, key, count, log, section_us):
     """A holder behind a gate, and who waits for it. (holder, gate, waiters)."""
     gate, ready = stage.path("gate"), stage.path("ready")
     os.mkfifo(gate)
-    # Ours to write to from the first, so that the gate opens also when we are no more.
+    # We hold a write end from the start, so that the gate also opens when this process dies.
     opened = os.open(gate, os.O_RDWR)
     mark = stage.tool("mark")
     script = 'echo >"$1"; read -r line <"$0"; exec "$2" "$3" 0 0'
@@ -76,13 +76,13 @@ def run(stage, lock, count, section_us=1000):
     runs = read_log(log)
     if len(runs) != count + 1:
         raise RuntimeError(f"{lock.name}: {len(runs) - 1} of {count} waiters ran")
-    # The first hand-over is from the gate's shell, which takes longer to end.
+    # The first hand-over comes from the gate's shell, which takes longer to end.
     gaps = [later[0] - earlier[1] for earlier, later in zip(runs[1:], runs[2:])] or [
         runs[1][0] - runs[0][1]]
     order = [number for _, _, number in runs]
     pairs = count * (count - 1) / 2 or 1
     calls, commands, cpu = (b - a for a, b in zip(before, after))
-    # The last release hands over to nobody.
+    # The last release has no next waiter.
     return Crowd(gaps, runs[-1][1] - runs[0][1], 100 * inversions(order) / pairs,
                  (calls - 1) / count, (commands - 1) / count, 1e6 * cpu / count,
                  *(median([m[i] for m in memory]) for i in (0, 1)))

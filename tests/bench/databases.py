@@ -16,7 +16,7 @@ from start import TRUE, tick
 
 ONE_WAY_MS = 25
 
-# As ShedLock's JdbcTemplateLockProvider sends them with usingDbTime().
+# The statements of ShedLock's JdbcTemplateLockProvider with usingDbTime().
 SHEDLOCK_TABLE = ("CREATE TABLE shedlock (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP({0}) "
                   "NOT NULL, locked_at TIMESTAMP({0}) NOT NULL, locked_by VARCHAR(255) NOT NULL)")
 SHEDLOCK = {
@@ -70,7 +70,7 @@ class Postgres:
         return bool(glob.glob("/usr/lib/postgresql/*/bin/initdb")) and shutil.which("psql")
 
     def client(self, port=None):
-        # Without TLS: dlock would ask for it as psql does.
+        # Without TLS, which dlock would request as psql does.
         return ["psql", "-qAtX", f"{self.url(port)}?sslmode=disable&gssencmode=disable"]
 
     def url(self, port=None):

@@ -105,14 +105,14 @@ def counted_rows(stage, report, rounds):
         found.append((relay.round_trips(begun, first / 1000),
                       relay.round_trips(last / 1000, ended)))
     relay.end()
-    # The first of all has to bring the script.
+    # The very first acquire has to send the script.
     acquire, release = (max(counts) for counts in zip(*found[1:]))
     judge_starts(report, acquire, release, " (counted)")
     slow = Relay(plain.port, hold_ms=ONE_WAY_MS)
     gaps = crowd.run(stage, Dlock(stage, plain.behind(slow)), 5, section_us=80_000).gaps
     slow.end()
     trips = median(gaps) / (2 * ONE_WAY_MS)
-    # The relay itself takes a few milliseconds.
+    # The relay itself adds a few milliseconds.
     report.judge(HAND_OVER, HAND_OVER_GOAL,
                  f"{trips:.2f} round trips, whole ones counted (relay of 50 ms)", trips < 1.5)
     guarded.end()
@@ -132,7 +132,7 @@ def start_rows(stage, guarded, plain, spaces, trip, report, rounds):
             ("dlock with AUTH and SELECT", Dlock, guarded, "/3"), ("floor", Floor, plain, "")):
         here = one_by_one(stage, Placed(kind(stage, redis.at("127.0.0.1", database)), far), rounds)
         away = one_by_one(stage, Placed(kind(stage, redis.at(FAR, database)), near), rounds)
-        # What the distance adds, in units of the distance.
+        # The time that the distance adds, in round trips.
         found[name] = [(b - a) / trip for a, b in zip(here, away)]
         rows.append((name, *(f"{trips:.2f}" for trips in found[name])))
     report.add("One uncontended lock over a true 50 ms link, in round trips",
@@ -144,12 +144,12 @@ def start_rows(stage, guarded, plain, spaces, trip, report, rounds):
 def crowd_rows(stage, redis, near, trip, report, count):
     rows, found = [], {}
     for lock in (Dlock(stage, redis), Floor(stage, redis)):
-        # Longer sections than a round trip: dlock's confirming renewal is over by then.
+        # Sections longer than a round trip, so that dlock's confirming renewal is over by then.
         gaps = crowd.run(stage, Placed(lock, near), count, section_us=80_000).gaps
         found[lock.name] = median(gaps) - trip
         rows.append((lock.name, f"{median(gaps) / trip:.2f}", f"{found[lock.name]:.2f}",
                      f"{quantile(gaps, 0.9) - trip:.2f}"))
-    # What a hand-over takes without any distance: an end, a fork and an exec, after a long rest.
+    # A hand-over without any distance: an exit, a fork and an exec, after a long rest.
     gaps = crowd.run(stage, Flock(stage), count, section_us=80_000).gaps
     near_by = median(gaps)
     rows.append(("flock, on one host", "-", f"{near_by:.2f}", f"{quantile(gaps, 0.9):.2f}"))

@@ -1,7 +1,7 @@
-// A link between two network namespaces that holds every packet, SYN included, for some time each
-// way: far MILLISECONDS. Prints two descriptors of its own that are the namespaces, for
-// `nsenter --net=/proc/PID/fd/N`, in which this machine is 10.77.0.1 and 10.77.0.2. Ends, and
-// everything with it, when stdin does.
+// A link between two network namespaces that delays every packet, SYN included, each way: far
+// MILLISECONDS. Prints two of its own descriptors, which are the namespaces, for `nsenter
+// --net=/proc/PID/fd/N`; this machine is 10.77.0.1 and 10.77.0.2 in them. It ends with its stdin,
+// and everything with it.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ void bring_up(int control, ifreq& request) {
   if (ioctl(control, SIOCSIFFLAGS, &request) < 0) fail("SIOCSIFFLAGS");
 }
 
-/// One end: a namespace of its own, and a device whose packets we carry.
+/// One end: its own namespace, and a device whose packets this program carries.
 struct End {
   int space;
   int device;
@@ -77,7 +77,7 @@ struct Packet {
   std::string bytes;
 };
 
-/// What travels one way.
+/// The packets in one direction.
 class Lane {
  public:
   Lane(int from, int to, Clock::duration delay) : from_(from), to_(to), delay_(delay) {}

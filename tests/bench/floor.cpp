@@ -1,5 +1,5 @@
-// The least that any lock on a Redis must do, without arguments, upkeep, deadlines or care:
-// connect, one script call, a command, one script call. What dlock costs is measured against it.
+// The minimum of any lock on a Redis, without arguments, renewals, deadlines or checks: connect,
+// one script call, a command, one script call. dlock's cost is measured against it.
 //
 //   floor HOST PORT KEY -n COMMAND...    refused at once if held
 //   floor HOST PORT KEY -w COMMAND...    waits: the release of the holder hands over
@@ -51,7 +51,7 @@ class Server {
   void send(const std::string& text) const {
     if (write(fd_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) _exit(69);
   }
-  /// Until `lines` lines have come.
+  /// Reads until `lines` lines have come.
   std::string receive(int lines) const {
     std::string all;
     char block[512];
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   std::string ask = request({"EVAL", take_script, "3", key, queue, own, token, mode});
   if (mode == "-w") ask += request({"BLPOP", own, "0"});
   server.send(ask);
-  // An integer; behind it the list's name and element.
+  // An integer; after it, the list's name and element.
   const std::string answer = server.receive(mode == "-w" ? 6 : 1);
   if (mode == "-n" && answer != ":1\r\n") return 75;
   pid_t pid = 0;

@@ -113,7 +113,7 @@ def measure(stage, _, report, quick):
 
 def judge(report, rows, seconds):
     _, calls, wakes, cpu, _, pss, rss = rows["waiter, Redis"]
-    # It asks every 25 s; a window may begin just before.
+    # The waiter asks every 25 s; a window may begin just before a request.
     enough = seconds >= 60
     good = calls <= 0.05 * seconds and float(pss) <= 1 and float(rss) <= 3
     what, goal = "an idle waiter", "<= 0.05 script calls/s, PSS <= 1 MB, RSS <= 3 MB"

@@ -74,7 +74,7 @@ class DlockLocal(Lock):
                 *([] if wait else ["-n"]), "-k", key, "--", *command]
 
     def queued(self, key):
-        # The holder has a mailbox, too.
+        # The holder has a FIFO as well.
         return sum(name.startswith(".wait-") for name in os.listdir(self.folder)) - 1
 
 

@@ -1,4 +1,4 @@
-// What the locks of a measurement guard: says when it began and when it is about to end.
+// The command under the locks of a measurement: records its start and the moment before its end.
 // mark LOG NUMBER MICROSECONDS
 
 #include <fcntl.h>

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from figures import NAMES, brief, median, quantile
 
-# After the palette of Okabe and Ito, which the colour-blind tell apart, too; darker where text needs it.
+# Based on the palette of Okabe and Ito, which is safe for the colour-blind; darker for text.
 COLOURS = {"flock": "#444444", "dlock, local": "#009e73", "dlock, Redis": "#0072b2",
            "floor": "#c98500", "etcdctl lock": "#d55e00", "redis-py Lock": "#b0568f",
            "two redis-cli": "#7a4b1e"}

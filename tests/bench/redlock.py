@@ -10,7 +10,7 @@ from stage import Client
 
 GOAL = "<= 1.1 x all five up"
 HOLES, SLOW = "5 servers, 2 of them black-holed", "5 servers, 1 of them slow by 200 ms"
-# In the network of the link's far end, and nobody's.
+# An unused address in the network of the link's far end.
 NOBODY = "10.77.0.99"
 
 

@@ -66,7 +66,7 @@ class Requests:
         stage.run([stage.dlock, "release", *common[1:]])
         del stage.environment["DLOCK_TOKEN"]
         self.models["renew"] = (watch.find("EVALSHA", "renew"), token)
-        # A server that is watched takes several times as long.
+        # A server takes several times as long while it is watched.
         watch.end()
 
     def make(self, what, key, number):

@@ -1,7 +1,7 @@
-// Runs some commands by turns and tells how long each took: what shares a machine with others is
-// comparable only side by side. Reads one command a line, its arguments separated by tabs;
-// ticker ROUNDS <commands. Answers a line for every run: which, microseconds, peak resident KB,
-// wait status.
+// Runs several commands in turns and measures each run: on a shared machine, times are comparable
+// only side by side. ticker ROUNDS <commands reads one command a line, with tabs between its
+// arguments. It prints a line for every run: the number of the command, microseconds, peak resident
+// KB, wait status.
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -34,7 +34,7 @@ struct Result {
   int status;
 };
 
-/// Where a shell would find it: looking for it is no part of what is measured.
+/// The path that a shell would find: the search is not part of the measurement.
 std::string path_of(const std::string& program) {
   if (program.find('/') != std::string::npos) return program;
   std::istringstream folders(std::getenv("PATH"));
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<Result> results;
-  // Each round begins with another command, so that none always runs in the wake of the same one.
+  // Each round begins with another command, so that none always runs after the same one.
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < commands.size(); ++i) {
       const auto number = (i + static_cast<std::size_t>(round)) % commands.size();

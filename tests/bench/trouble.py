@@ -40,7 +40,7 @@ def after_crash(stage, redis, report, rounds):
 def inspect(stage, redis, report, rounds):
     make = Requests(stage, redis).make
     redis.client.pipeline([make("acquire", f"lock{i}", i) for i in range(10_000)])
-    # In microseconds: what blocks everybody else for longer than a millisecond.
+    # In microseconds: logs everything that blocks other clients for longer than a millisecond.
     redis.client.ask("CONFIG", "SET", "slowlog-log-slower-than", "1000")
     redis.client.ask("SLOWLOG", "RESET")
     took = []

@@ -137,7 +137,7 @@ def measure(stage, _, report, quick):
         ["", "far: ms to the command", "ms after it", "far: hand-over ms",
          f"hand-over ms, {20 if quick else 50} waiters", "out of order",
          "requests a lock, with pings and the bench's own", "waiter MB PSS / RSS"], rows)
-    # The relay and the processes take some milliseconds of each.
+    # The relay and the processes add some milliseconds to each.
     goal = 3 * (2 * ONE_WAY_MS + 5)
     report.judge(f"hand-over in ZooKeeper at {2 * ONE_WAY_MS} ms",
                  f"3 round trips: <= {goal} ms", f"{gaps[DlockZooKeeper]:.0f} ms",

@@ -31,8 +31,8 @@ TEST_CASE("acquire: prints the token alone, and the lock stays when it has left"
 TEST_CASE("acquire: gives up the hold when the ttl is over") {
   on_each_engine([](const Place& place) {
     int taken = 69;
-    // A server has a sixth of the ttl to answer in, and on a busy machine that may be too little;
-    // or the lease is over when the answer is read.
+    // A server has a sixth of the ttl to answer. On a busy machine that may be too little, or the
+    // lease may be over when dlock reads the answer.
     for (int tries = 0; (taken == 69 || taken == 79) && tries < 3; ++tries) {
       taken = place.dlock({"acquire", "a", "-t", "3s"}).exit_code;
     }
@@ -147,7 +147,7 @@ TEST_CASE("acquire: a run that waits for the script that started it names the de
 
 TEST_CASE("acquire: to a process of another container with the holder's pid it is no deadlock") {
   const Place place(Engine::redis);
-  // Process 1 of the container is a shell, and 2 the script.
+  // Process 1 of the container is a shell, process 2 the script.
   const auto in_a_container = [&](const std::string& script) {
     ProcessOptions options;
     options.env["SCRIPT"] = script;

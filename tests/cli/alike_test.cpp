@@ -14,7 +14,7 @@ namespace {
 
 const std::string plain = "plain";
 
-/// What a user may have written before COMMAND. A script has it as $W.
+/// The wrappers that a user may write before COMMAND; a script has one of them in $W.
 std::map<std::string, std::string> wrappers(const Place& place) {
   return {{plain, ""},
           {"timeout", "timeout 60"},
@@ -29,7 +29,7 @@ std::string ending(const Result& result) {
 
 struct Script {
   std::string text;
-  /// Who rightly differs, and what is then seen.
+  /// The wrappers with a legitimate difference, and their output.
   std::map<std::string, std::string> differs;
 };
 
@@ -65,8 +65,8 @@ const Script scripts[] = {
      {{"timeout", "130\nexit code 0"}}},
 };
 
-/// A signal to what stands before COMMAND, or to plain COMMAND. Where the others differ, it is
-/// because they keep it to themselves and leave COMMAND running without its wrapper.
+/// A signal to the wrapper of COMMAND, or to plain COMMAND. A wrapper with another result keeps the
+/// signal to itself, and COMMAND runs on without the wrapper.
 struct Signalled {
   int signal;
   bool timeout_passes_on;
@@ -84,8 +84,7 @@ std::string observed(const Place& place, const std::string& wrapper, const std::
   Process process({"bash", "-c", script}, clean(options));
   if (signal != 0) {
     if (!eventually([&] { return process.out().ends_with(".\n"); })) return "did not begin";
-    // timeout(1) does not know its COMMAND before it goes to sleep, and dies of a signal until
-    // then.
+    // Until timeout(1) sleeps, it does not know its COMMAND yet and dies of a signal.
     if (!eventually([&] { return is_in_state('S', process.pid()); })) return "did not wait";
     process.signal(signal);
   }
@@ -140,12 +139,13 @@ TEST_CASE("alike: a signal to dlock does what it does to the plain command, unli
   }
 }
 
-/// Whether dlock waited for the file while the shell looked, and got it; then SIGURG was as before.
+/// Whether dlock waited for the file while the shell watched, and got it, with SIGURG still
+/// ignored.
 bool leaves_sigurg_ignored() {
   const Place place(Engine::local);
   const std::string ignored = "trap '' URG; grep SigIgn /proc/self/status & wait";
   place.acquired("a");
-  // In a container /proc/locks shows who waits for a process that lives, and no other.
+  // In a container, /proc/locks shows only waiters for living processes.
   const auto result = place.shell(ignored + R"(; "$D" release --force a
       file=${DLOCK_SERVER#local:}/a.dlock
       flock "$file" sh -c ': >held; until [ -e go ]; do sleep 0.01; done' &
@@ -172,7 +172,7 @@ TEST_CASE("alike: KILL to a job's process group, as agents of CI send it, leaves
   const Place place(Engine::local);
   auto all = wrappers(place);
   all["guard"] = dlock_path() + " guard --state " + (place.dir() / "seen") + " --fence 1 --";
-  all.erase("timeout");  // it leaves the group
+  all.erase("timeout");  // timeout leaves the process group
   for (const auto& [name, wrapper] : all) {
     CAPTURE(name);
     ProcessOptions options;
@@ -190,7 +190,7 @@ TEST_CASE("alike: KILL to a job's process group, as agents of CI send it, leaves
   }
 }
 
-/// As a terminal does it: to the shell and all that it waits for. timeout leaves the group.
+/// A terminal sends INT to the shell and to all that it waits for. timeout leaves the group.
 TEST_CASE("alike: INT to the whole job stops a loop of the shell") {
   const Place place(Engine::local);
   for (const auto& each : wrappers(place)) {

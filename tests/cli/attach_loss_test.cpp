@@ -14,8 +14,8 @@
 namespace dlock::test {
 namespace {
 
-/// A script with a lock on `a`, and with a child in a session of its own that says that it was told
-/// to end, and does not end. The script goes on to `then`.
+/// A script with a lock on `a` and a child in its own session, which reports that it was told to
+/// end, and does not end. The script goes on with `then`.
 Process with_stubborn_child(const Place& place, const std::string& then, const std::string& first) {
   auto script = attached(place, "-k a -t 6s",
                          "setsid sh -c 'trap \"echo child told\" TERM; echo $$ >child; while :; do "
@@ -59,7 +59,6 @@ TEST_CASE("attach: a script whose lock was lost waits for no keeper when it rele
   });
 }
 
-/// Whether what the script had started was killed in time.
 bool child_is_gone_before_the_lease_ends() {
   const Place place(Engine::redis);
   auto script = with_stubborn_child(place, "exec sleep 60", ":");

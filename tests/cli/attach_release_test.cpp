@@ -15,8 +15,8 @@
 namespace dlock::test {
 namespace {
 
-/// A script that says what becomes of its locks: it writes "told" when it is sent SIGTERM, does
-/// what a test writes to the file `do`, and ends with the file `end`.
+/// A script that obeys its test: it writes "told" on SIGTERM, runs what a test writes to the file
+/// `do`, and ends when the file `end` exists.
 const std::string obedient = R"sh(
     until [ -e end ]; do
       if [ -e do ]; then mv do doing; . ./doing; echo "did $?"; fi
@@ -24,7 +24,7 @@ const std::string obedient = R"sh(
     done)sh";
 const std::string say_told = "trap 'echo told' TERM";
 
-/// Has `script` do something and waits until it has.
+/// Makes `script` run some commands, and waits until it has.
 std::string have_done(const Place& place, const Process& script, const std::string& what) {
   const auto before = script.out().size();
   write_file(place.dir() / "do.new", what);
@@ -33,7 +33,7 @@ std::string have_done(const Place& place, const Process& script, const std::stri
   return done ? script.out().substr(before) : "not done: " + script.out();
 }
 
-/// What a process has computed so far, in hundredths of a second.
+/// The CPU time of a process, in hundredths of a second.
 long cpu_ticks(pid_t pid) {
   const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
   long user = 0;
@@ -61,7 +61,8 @@ TEST_CASE("attach: release from the script ends the keeper, and is no loss") {
   });
 }
 
-/// Whether the keeper has gone when a release returns, which does not wait for ever.
+/// Whether the attach daemon has gone, with its files, when a release returns; a release does not
+/// wait for it forever.
 bool has_gone_with_all_it_had() {
   const Place place(Engine::local);
   const std::string dir = place.url().substr(std::string("local:").size());
@@ -81,11 +82,11 @@ TEST_CASE("attach: when release returns, the keeper has gone with all it had") {
   CHECK(in_one_of(3, has_gone_with_all_it_had));
 }
 
-/// The same of a keeper that needs 0.3 s for what it takes away.
+/// The same for a daemon that needs 0.3 s to remove its files.
 bool is_waited_for_though_slow() {
   const Place place(Engine::local);
   const std::string dir = place.url().substr(std::string("local:").size());
-  // Where strace may not trace, nothing is slow.
+  // Without permission to trace, nothing is slowed down.
   const auto result = place.shell(R"(
       slow='strace -D -f -qq -o /dev/null -e trace=unlinkat -e inject=unlinkat:delay_enter=300000'
       $slow true 2>/dev/null || slow=
@@ -145,7 +146,7 @@ TEST_CASE("attach: a release that went elsewhere leaves the lock kept, and its l
     CHECK(have_done(place, script, elsewhere) == "did 79\n");
     CHECK(keepers_of(script.pid()).size() == 1);
     CHECK(!place.is_free("a"));
-    // It has to be found in place by a renewal of later.
+    // A later renewal has to find the lock still held.
     if (!place.is_local()) await_renewal(place.server(), "a");
     CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
     CHECK(eventually([&] { return script.out() == "in\ndid 79\ntold\n"; }));
@@ -185,7 +186,7 @@ TEST_CASE("attach: a keeper that gets no descriptor for a visitor waits for one 
     rlimit before{};
     rlimit few{};
     REQUIRE(prlimit(keepers[0], RLIMIT_NOFILE, nullptr, &before) == 0);
-    few.rlim_cur = 5;  // enough to poll, and all in use
+    few.rlim_cur = 5;  // enough for poll, and all of them are in use
     few.rlim_max = before.rlim_max;
     REQUIRE(prlimit(keepers[0], RLIMIT_NOFILE, &few, nullptr) == 0);
     const auto spent = cpu_ticks(keepers[0]);
@@ -220,7 +221,7 @@ TEST_CASE("attach: another user who has the token is not listened to, and the lo
   }
   const Place place(Engine::redis);
   const OrdinaryUser user;
-  // The server, unlike the keeper, answers all who reach it.
+  // The server answers all users, unlike the attach daemon.
   REQUIRE(chmod(place.server().dir().path().c_str(), 0711) == 0);
   REQUIRE(chmod(place.server().socket_path().c_str(), 0777) == 0);
   auto script = attached(place, "-k a -t 6s", obedient, say_told);
@@ -232,7 +233,7 @@ TEST_CASE("attach: another user who has the token is not listened to, and the lo
                           clean(options));
   CHECK(result.err == "");
   CHECK(result.exit_code == 0);
-  // A keeper that had noted the release would leave without a word.
+  // A daemon that knew of the release would leave silently.
   CHECK(eventually([&] { return script.out() == "in\n" + said + "told\n"; }));
   CHECK(keepers_leave(script.pid()));
 }

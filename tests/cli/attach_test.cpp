@@ -45,7 +45,7 @@ TEST_CASE("attach: the lock is the script's until it ends, however it ends") {
       const auto result = script.wait();
       CHECK(result.signal == way.signal);
       if (way.signal == 0) CHECK(result.exit_code == 7);
-      CHECK(next.wait(milliseconds(10'000)).exit_code == 0);  // the lease is of 30 s
+      CHECK(next.wait(milliseconds(10'000)).exit_code == 0);  // the lease lasts 30 s
       CHECK(keepers_leave(script.pid()));
     }
   });
@@ -153,7 +153,6 @@ TEST_CASE(
   });
 }
 
-/// Whether the script was told in time.
 bool is_told_before_the_lease_ends() {
   const Place place(Engine::redis);
   auto script = attached(place, "-k a -t 6s");
@@ -200,7 +199,7 @@ TEST_CASE("attach: a script that ends while dlock waits leaves the queue") {
     auto waiter =
         place.start({"acquire", "-k", "a", "-k", "b", "--attach", std::to_string(script.pid())});
     REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
-    script.signal(SIGKILL);  // and nobody reaps it yet
+    script.signal(SIGKILL);  // nobody reaps it yet
     const auto result = waiter.wait(milliseconds(10'000));
     CHECK(result.exit_code == 75);
     CHECK(result.out == "");
@@ -240,7 +239,7 @@ TEST_CASE("attach: the keeper killed while the token is written: an error, and n
       }
       return keeper != 0;
     }));
-    // Until dlock stands before the full pipe.
+    // Wait until dlock blocks at the full pipe.
     REQUIRE(fall_asleep(keepers_of(script.pid())));
     kill(keeper, SIGKILL);
     write_file(place.dir() / "go", "");
@@ -261,13 +260,13 @@ TEST_CASE(
   options.stdout_fd = full.writer.get();
   const std::string pid = std::to_string(script.pid());
   auto asker = place.start({"acquire", "-k", "a", "-t", "1m", "--attach", pid}, options);
-  // Itself and the keeper, which may need the server before it keeps.
+  // Wait for dlock and the daemon, which may need the server before it can take over the lock.
   REQUIRE(eventually([&] { return keepers_of(script.pid()).size() == 2; }));
   REQUIRE(fall_asleep(keepers_of(script.pid())));
   place.server().stop();
   script.signal(SIGKILL);
   script.wait();
-  // Until the keeper has seen that the script is gone: its release lasts now.
+  // Wait until the daemon has seen the end of the script: its release is in progress now.
   REQUIRE(fall_asleep(keepers_of(script.pid())));
   char bytes[4096];
   while (read(full.reader.get(), bytes, sizeof bytes) > 0) {
@@ -316,7 +315,8 @@ TEST_CASE("attach: a token that cannot be written is no lock, and leaves no keep
   });
 }
 
-/// What programs write to the system's log in a mount namespace of their own, as root can have it.
+/// Reads the system log of programs that run in their own mount namespace, which only root can
+/// create.
 class SystemLog {
  public:
   explicit SystemLog(const std::string& path)
@@ -330,7 +330,7 @@ class SystemLog {
     const auto got = recv(fd_.get(), text, sizeof text, 0);
     return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
   }
-  /// Until it takes nothing more.
+  /// Sends messages until the log accepts no more.
   void fill() const {
     const Fd writer(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     while (sendto(writer.get(), "x", 1, 0, address(), sizeof name_) == 1) {
@@ -345,14 +345,14 @@ class SystemLog {
   Fd fd_;
 };
 
-/// Whether this user may make no mount namespace; says that the test is skipped.
+/// Whether this user may not create a mount namespace; reports the test as skipped.
 bool lacks_mount_namespaces() {
   if (run({"unshare", "-m", "true"}).exit_code == 0) return false;
   MESSAGE("skipped: this user may make no mount namespace");
   return true;
 }
 
-/// A script with a lock on `a<TAB>b` whose keeper writes to the socket `log` of the place.
+/// A script with a lock on `a<TAB>b` whose attach daemon logs to the socket `log` of the place.
 Process attached_with_log(const Place& place) {
   const std::string script = R"(exec unshare -m sh -ec '
       mkdir -p dev
@@ -413,7 +413,7 @@ TEST_CASE("attach: dlock ended at any moment leaves a lock that is kept, or none
       const bool done = result.signal == 0;
       if (done) CHECK(result.exit_code == 0);
       if (done) CHECK(!place.is_free(key_of(run)));
-      // It may have been killed after its last step, but the token was out by then.
+      // The kill may have come after its last step, but the token was printed by then.
       if (result.out.empty()) continue;
       const auto token = result.out.substr(0, result.out.size() - 1);
       const auto released = place.dlock({"release", key_of(run), "--token", token});

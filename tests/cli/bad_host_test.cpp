@@ -106,8 +106,8 @@ TEST_CASE("bad host: entries of the directory that are links are not followed") 
   }
 }
 
-/// What a user gets that may have one process, when dlock has done `before` for it without that
-/// limit; nothing without the right to become such a user.
+/// The result of dlock for a user that may have only one process, after running `before` without
+/// that limit; nothing without the right to become such a user.
 std::optional<Result> with_one_process(const std::string& before, const std::string& dlock) {
   if (geteuid() != 0) {
     MESSAGE("skipped: needs root to become a user without processes");
@@ -126,7 +126,7 @@ std::optional<Result> with_one_process(const std::string& before, const std::str
   options.env["D"] = dlock_path();
   options.env["DIR"] = dir.path();
   options.env["HOME"] = "/";
-  // A user of this process's own: the processes of a user count together.
+  // Each test process uses a user of its own, as the limit counts all processes of a user.
   options.env["USER_ID"] = std::to_string(30'000 + getpid() % 20'000);
   return run({"bash", "-c", line}, clean(options));
 }

@@ -20,7 +20,7 @@
 namespace dlock::test {
 namespace {
 
-/// As much address space as a dlock needs and a reply of any size does not get.
+/// Limits the address space to what dlock needs, so that a huge reply does not fit.
 void limit_memory() {
   const rlimit most{512UL << 20, 512UL << 20};
   setrlimit(RLIMIT_AS, &most);
@@ -35,7 +35,7 @@ long largest_child() {
 
 using Words = std::vector<std::string>;
 
-/// `waiting`: how long those that take a lock are to wait.
+/// `waiting` has the wait options of the commands that acquire a lock.
 std::vector<Words> all_commands(const Words& waiting) {
   std::vector<Words> all{{"run", "-k", "a"}, {"acquire", "-k", "a", "-t", "1m"}};
   for (Words& words : all) words.insert(words.end(), waiting.begin(), waiting.end());
@@ -64,13 +64,13 @@ void check_fails(const std::string& url, const std::vector<std::string>& words, 
   CHECK(result.duration < stretched(within));
 }
 
-/// Whether it is the SCAN for dlock's own keys, and not for those of other libraries.
+/// Whether it is the SCAN for dlock's own keys, not for those of other libraries.
 bool scans_for_own_keys(const std::vector<std::string>& words) {
   return words.front() == "SCAN" && std::find(words.begin(), words.end(), "MATCH") != words.end();
 }
 
-/// The page at `cursor` of a SCAN that takes longer than the silence of a dead server. The cursor
-/// says when the SCAN began.
+/// The page at `cursor` of a SCAN that takes longer than the silence that marks a dead server. The
+/// cursor encodes the start of the SCAN.
 std::string page_of_long_scan(const std::string& cursor) {
   constexpr long long pages_a_millisecond = 1'000'000;
   constexpr milliseconds lasts = silence_of_a_dead_server + milliseconds(300);
@@ -142,7 +142,7 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
     const char* told;
     Words waiting{"-w", "10"};
   };
-  const Words not_at_all{"-n"};  // one that says later is waited for
+  const Words not_at_all{"-n"};  // with -w, dlock would wait for a server that says later
   const std::vector<Refusal> refusals{
       {"-LOADING Redis is loading the dataset in memory", 69, "still loading", not_at_all},
       {"-OOM command not allowed when used memory > 'maxmemory'.", 69, "out of memory"},
@@ -308,13 +308,13 @@ TEST_CASE("bad server: what a real one says with too few replicas, or too many c
   server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
   server.command({"CONFIG", "SET", "maxclients", "1"});
   Fd other;
-  // The connection of that command counts for as long as the server has not seen its end.
+  // The server counts the connection of that command until it has seen its end.
   REQUIRE(eventually([&] {
     other.reset();
     other = connect_to(server.address());
     return send_all(other.get(), "PING\r\n") && holds(receive_some(other.get()), "PONG");
   }));
-  // It says so and hangs up at once; whether that is read depends on who is quicker.
+  // The server reports the reason and hangs up at once; a race decides whether dlock reads it.
   check_fails(place.url(), run_true, 69, "", milliseconds(5000));
   other.reset();
 }
@@ -374,8 +374,8 @@ TEST_CASE("bad server: one that falls silent between two pages of SCAN is left a
 TEST_CASE("bad server: the reason of one that has too many clients is told, without a login too") {
   const RedisServer server({false, false, "", {"maxclients 1"}, {}});
   std::optional<Process> other;
-  // The connection that asked whether it is up counts for as long as the server has not seen its
-  // end: then this one is sent away.
+  // The server counts the connection of the start-up check until it has seen its end, and sends
+  // this one away.
   REQUIRE(eventually([&] {
     if (!other || !other->running()) {
       other.emplace(

@@ -12,7 +12,7 @@ namespace {
 
 struct BadLine {
   std::vector<std::string> words;
-  std::string says;  ///< part of the one line
+  std::string says;  ///< part of the one error line
 };
 
 void check_refused(const Place& place, const BadLine& line, int code) {
@@ -216,7 +216,7 @@ TEST_CASE("bad values: processes to attach to") {
 TEST_CASE("bad values: processes to attach to that are not the user's") {
   if (geteuid() != 0) return;
   const Place place(Engine::local);
-  // This tree may be in a directory that is closed to others.
+  // This source tree may be closed to other users.
   const OrdinaryUser user;
   ProcessOptions options;
   options.env["HOME"] = "/nowhere";

@@ -16,14 +16,14 @@ namespace {
 
 const std::string boot_id = "/proc/sys/kernel/random/boot_id";
 
-/// A way to see another boot id than the rest of the host does, or none: `mounts` make it, and
+/// A mount namespace with another boot id than the host, or with none: `mounts` sets it up, and
 /// `unshare` gets `flags`.
 struct Container {
   std::string name;
   std::string flags;
   std::string mounts;
 
-  /// `script` in it, for a shell; 99 if it cannot be made.
+  /// A shell command that runs `script` in it; exits with 99 if it cannot be set up.
   std::string around(const std::string& script) const {
     return "exec unshare -m " + flags + " sh -c '{ " + mounts + "; } || exit 99; " + script + "'";
   }
@@ -44,7 +44,7 @@ const std::vector<Container> containers = {
     {"processes of its own and the /proc of the host", "--pid --fork --kill-child", other_boot_id},
 };
 
-/// False, and said, where containers cannot be made.
+/// Whether the container can be set up here; reports a failure as skipped.
 bool can_be_made(const Place& place, const Container& container) {
   if (place.shell(container.around("true")).exit_code == 0) return true;
   MESSAGE("skipped: no mount here: ", container.name);
@@ -60,12 +60,12 @@ void on_each_container(const std::function<void(const Place&, const Container&)>
   }
 }
 
-/// Holds k until there is a file `go`.
+/// Holds k until the file `go` exists.
 const std::string hold_it =
     R"(rm -f go; "$D" run -k k -- sh -c "echo in; until [ -e go ]; do sleep 0.05; done")";
 const std::string try_it = R"("$D" run -n -k k -- echo ran)";
 
-/// `holder` has k, and to `other` it is taken until it ends.
+/// Checks that `other` is refused while `holder` holds k.
 void excludes(const Place& place, const std::string& holder, const std::string& other) {
   auto holding = place.start_shell(holder);
   REQUIRE(eventually([&] { return holding.out() == "in\n" || !holding.running(); }));

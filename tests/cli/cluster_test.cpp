@@ -32,7 +32,7 @@ Result try_lock(const std::string& url, const std::string& ttl) {
 void is_refused(const std::string& url, const std::string& why, int code = 69,
                 const std::string& ttl = "6s") {
   Result result;
-  // A busy machine may be too late with the answer, and not each time.
+  // On a busy machine, the answer may be too late, but not in every try.
   in_one_of(3, [&] { return holds((result = try_lock(url, ttl)).err, why); });
   CAPTURE(result.err);
   CHECK(result.exit_code == code);
@@ -44,7 +44,7 @@ void is_refused(const std::string& url, const std::string& why, int code = 69,
 
 std::string url_of(int port) { return "redis+cluster://127.0.0.1:" + std::to_string(port); }
 
-/// A node without a map that answers every script with this.
+/// A node without a slot map that answers every script like this.
 FakeServer node_saying(const std::string& answer) {
   return FakeServer(
       [=](const std::vector<std::string>& words) {
@@ -109,7 +109,7 @@ TEST_CASE("a master dies under a holder and ten waiters: its replica serves them
 
 namespace {
 
-/// Whether the command of a holder is dead before its lease ends where no node is left.
+/// Whether a holder's command is dead before its lease ends when no node is left.
 bool is_stopped_without_nodes() {
   ClusterScene scene;
   const std::string key = Cluster::key_of(0);
@@ -128,7 +128,7 @@ bool is_stopped_without_nodes() {
   is_refused(scene.url(), "none of 3 nodes is usable: redis://127.0.0.1:");
   const Result result = holder.wait();
   CHECK(result.exit_code == 79);
-  // A holder that the machine stops until its lease is over says that instead.
+  // A holder that the machine stalls until its lease is over reports that instead.
   const bool told = holds(result.err, "server unreachable since");
   const auto all = tenures(scene.log());
   REQUIRE(all.size() == 1);

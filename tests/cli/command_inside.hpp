@@ -16,7 +16,8 @@ inline nlohmann::json state_at(const std::string& url, const std::string& key) {
   return nlohmann::json::parse(dlock_at(url, {"inspect", "-k", key, "--json"}).out, nullptr, false);
 }
 
-/// A run on `a` that is the `count`th in its queue at `url`, and says so, when this returns.
+/// A run on `a` that is number `count` in the queue at `url`, and has reported its wait, when this
+/// returns.
 inline Process queued_at(const std::string& url, std::size_t count,
                          std::vector<std::string> words) {
   words.insert(words.begin(), {"run", "-k", "a"});
@@ -27,7 +28,7 @@ inline Process queued_at(const std::string& url, std::size_t count,
                        "it did not queue up");
 }
 
-/// A run on `a` whose command has started, and ends when it is told to.
+/// A run on `a` whose command has started, and which ends on request.
 class CommandInside {
  public:
   explicit CommandInside(const std::string& url, const std::vector<std::string>& options = {})

@@ -1,4 +1,4 @@
-// Locks of other libraries, as users of dlock meet them.
+// Locks of other libraries, as users of dlock see them.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@
 namespace dlock::test {
 namespace {
 
-/// The value of a lock of redis-py, which tells when it was acquired.
+/// The value of a redis-py lock; it contains the time of its acquisition.
 constexpr const char* of_redis_py = "b282c080e78711f08000000000000001";
 
 std::vector<std::string> run_compat(const std::string& layout, std::vector<std::string> more) {
@@ -30,7 +30,7 @@ std::vector<std::string> run_compat(const std::string& layout, std::vector<std::
   return arguments;
 }
 
-/// `answer` to what takes the lock, and that all is well to all else.
+/// `answer` to the request that acquires the lock, and +OK to all others.
 std::string answer_to_take(const std::vector<std::string>& words, const std::string& answer) {
   return words[0] == "SET" || words[0] == "EVALSHA" ? answer : "+OK\r\n";
 }
@@ -64,7 +64,7 @@ TEST_CASE(
 }
 
 TEST_CASE("compat: what is no answer to a take grants nothing, nor does the request itself") {
-  // A socket that is connected to itself hears the request.
+  // A socket that is connected to itself receives its own request.
   const std::string echo;
   for (const char* layout : {"redis-py", "redisson", "symfony"}) {
     for (const std::string& answer :
@@ -112,7 +112,7 @@ TEST_CASE("compat: a refusal names the library, and the wait says that there is 
   options.cwd = place.dir().path();
   const std::string hook = "echo \"$DLOCK_HOLDER\" >holder";
   Result waited;
-  // On a busy machine it may be over before it is told of the holder, and not in each try.
+  // On a busy machine, the wait may end before dlock learns the holder, but not in every try.
   in_one_of(3, [&] {
     waited =
         place.dlock(run_compat("redsync", {"-w", "2s", "--hook", hook, "--", "true"}), options);
@@ -329,7 +329,7 @@ TEST_CASE("compat: over three servers a majority decides, also while one of them
   CHECK(keys(0) + keys(1) + keys(2) == 0);
   servers[2].kill_hard();
   CHECK(ask(run_compat("redsync", {"--", "true"})).exit_code == 0);
-  // A vote of another's alone blocks nobody once two are free; two of them do.
+  // One foreign vote blocks nobody while two servers are free; two foreign votes do.
   servers[2].restart();
   servers[0].command({"SET", "job", of_redis_py, "PX", "60000"});
   CHECK(ask(run_compat("redsync", {"--", "true"})).exit_code == 0);

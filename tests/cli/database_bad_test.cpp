@@ -1,4 +1,4 @@
-// What may be wrong with a database that holds locks, and with what is in it.
+// Faults of a database that holds locks, and of its data.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ TEST_CASE("database: the table of PostgreSQL is made in the schema that the URL 
   const std::string rights = dlock_at(named, {"doctor", "--acl"}).out;
   server.text(std::regex_replace(rights, std::regex("\"USER\""), "guest"));
   const CommandInside holder(named);
-  // The only table of a database is found without the parameter, too.
+  // The only table of a database is also found without the parameter.
   CHECK(dlock_at(server.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
   CHECK(holds(run_at(server.url() + "&dlock-schema=public").err, "\"of \"\"locks\"\"\".dlock"));
   CHECK(run_at(server.url() + "&dlock-schema=").exit_code == 64);
@@ -135,7 +135,7 @@ std::string greeting_of_mariadb() {
 
 std::string welcome_of_mariadb() { return packet(2, std::string("\0\0\0\2\0\0\0", 7)); }
 
-/// One row of one column, whatever was asked.
+/// One row with one column as the answer to any query.
 std::string row_of_mariadb() {
   const std::string end("\xfe\0\0\2\0", 5);
   const std::string column("\3def\0\0\0\1c\0\x0c\x21\0\xff\0\0\0\xfd\0\0\0\0\0", 23);
@@ -218,7 +218,7 @@ TEST_OF_DATABASES("database: a table without a key is no place for locks") {
   if (std::is_same_v<Server, PostgresServer>) {
     CHECK(run_at(server.url()).exit_code == 65);
   } else {
-    // The server does not say so: rows that are there twice do.
+    // The server does not report the missing key; only duplicate rows show it.
     CHECK(run_at(server.url()).exit_code == 0);
     server.text("INSERT INTO dlock SELECT * FROM dlock");
     CHECK(run_at(server.url()).exit_code == 65);
@@ -262,7 +262,7 @@ TEST_OF_DATABASES("database: a version that is changed by hand costs a holder no
   for (int i = 0; i < 3; ++i) {
     server.text("UPDATE dlock SET version = version + 7");
     const std::string changed = server.text("SELECT version FROM dlock");
-    // A renewal writes over the version that is there.
+    // A renewal overwrites whichever version it finds.
     REQUIRE(eventually([&] { return server.text("SELECT version FROM dlock") != changed; },
                        milliseconds(20'000)));
   }
@@ -272,7 +272,7 @@ TEST_OF_DATABASES("database: a version that is changed by hand costs a holder no
   CHECK(run_at(server.url()).exit_code == 0);
 }
 
-/// The URL that names several servers of a test, in this order.
+/// The URL of several servers of a test, in this order.
 std::string url_of_all(std::initializer_list<const PostgresServer*> servers) {
   std::string hosts, ports;
   for (const PostgresServer* each : servers) {
@@ -331,14 +331,14 @@ TEST_CASE("database: a holder whose grant a failover has forgotten stops at its 
   primary.kill_hard();
   standby.query("SELECT pg_promote()");
   REQUIRE(eventually([&] { return standby.text("SELECT pg_is_in_recovery()") == "f\n"; }));
-  // For a moment there are two: the manual says so.
+  // For a moment there are two holders, as the manual says.
   const auto second =
       dlock_at(url, {"run", "-n", "-k", "a", "--", "sh", "-c", "echo $DLOCK_FENCE"});
   CHECK(second.exit_code == 0);
   CHECK(std::stoll(second.out) > std::stoll(read_file(dir / "fence")));
   const auto ended = holder.wait(milliseconds(60'000));
   CHECK(ended.exit_code == 79);
-  // The answer of the new primary, not the end of the lease.
+  // The holder got this answer from the new primary, before its lease ended.
   CHECK(holds(ended.err, "no longer has it"));
 }
 

@@ -1,4 +1,4 @@
-// Locks in a database, PostgreSQL and MariaDB, as users of dlock meet them.
+// Locks in PostgreSQL and MariaDB, as users of dlock see them.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ TEST_OF_DATABASES("database: a waiter is woken by the release, and runs") {
   const auto result = waiter.wait();
   CHECK(result.exit_code == 0);
   CHECK(result.out == "second\n");
-  // It was told: by itself it would have looked after 25 s.
+  // The waiter was notified; on its own it would look after 25 s.
   CHECK(result.duration < std::chrono::seconds(24));
 }
 
@@ -58,7 +58,7 @@ TEST_OF_DATABASES("database: a holder at rest keeps no connection") {
   CHECK(dlock_at(server.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
 }
 
-/// On a server that lets `app` have only a few connections, and the administrator any.
+/// On a server that allows `app` only a few connections, and the administrator any number.
 void check_holder_among_waiters(DatabaseServer& server) {
   constexpr std::size_t crowd = 8;
   const std::string url = server.tcp_url("app:" + std::string(password));
@@ -176,7 +176,7 @@ TEST_OF_DATABASES("database: a standby is refused, and so is a user without righ
   CHECK(is_one_message(reader.err));
   CHECK(holds(reader.err, "dlock doctor --acl"));
   server->text("DROP TABLE dlock");
-  // An administrator can run what it prints.
+  // An administrator can run the printed commands.
   std::string rights = dlock_at(server->url(), {"doctor", "--acl"}).out;
   const auto user = rights.find("USER");
   REQUIRE(user != std::string::npos);
@@ -289,7 +289,8 @@ TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the ta
                                        "tls",   "user",        "table",    "lock",
                                        "clock", "replication", "timeouts", "connections"};
   Result report;
-  // To doctor one stall of a busy machine is a slow server; it does not stall each time.
+  // The doctor reports one stall of a busy machine as a slow server, but a machine does not stall
+  // every time.
   eventually([&] {
     empty_database<Server>();
     report = doctor_at(server.url());
@@ -297,7 +298,7 @@ TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the ta
       return finding(report, check).starts_with("ok ");
     });
   });
-  // The servers of tests do not take the pains to outlive a crash of their host.
+  // The servers of tests are not configured to survive a crash of their host.
   CHECK(report.exit_code == 1);
   CHECK(finding(report, "persistence").starts_with("warning "));
   CHECK(finding(report, "label").starts_with("ok best effort"));
@@ -389,7 +390,7 @@ TEST_CASE("database: a client library that cannot be loaded is one line that nam
     CHECK(is_one_message(refused.err));
     CHECK(holds(refused.err, std::string("package ") + package));
   }
-  // No other engine misses them.
+  // The other engines do not need these libraries.
   CHECK(without("local:" + dir.path()).out == "ran\n");
 }
 

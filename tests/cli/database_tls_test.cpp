@@ -1,5 +1,5 @@
-// Databases under TLS with the real binary: who is trusted, who is refused, and whose trouble may
-// pass.
+// Databases with TLS and the real binary: which servers are trusted, which are refused, and which
+// errors may pass.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 namespace dlock::test {
 namespace {
 
-/// A server that offers TLS, and does `then` once the client begins it.
+/// A server that offers TLS, and does `then` once the client begins the handshake.
 FakeServer shaking_hands(bool postgres, const Step& then) {
   if (postgres) return FakeServer({say("S"), then}, true);
   using namespace std::string_literals;
@@ -35,7 +35,7 @@ std::string encrypted_url(bool postgres, const FakeServer& server) {
   return postgres ? "postgres" + at + "sslmode=require" : "mysql" + at + "ssl-mode=REQUIRED";
 }
 
-/// A fatal alert of TLS (RFC 8446, 6.2), and the end of the stream.
+/// A fatal TLS alert (RFC 8446, 6.2), and the end of the stream.
 Step alert_and_close(char description) {
   return say_and_close(std::string("\x15\3\3\0\2\2", 6) + description);
 }
@@ -58,7 +58,7 @@ TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL
     CHECK(is_one_message(refused.err));
     CHECK(doctor_at(url).exit_code == 2);
   }
-  // As with --tls-ca.
+  // The same as with --tls-ca.
   for (const std::string& file : {std::string("/nowhere"), ca.issue("client").key}) {
     const auto url = good.url(file);
     const auto refused = run_at(url);
@@ -120,15 +120,15 @@ TEST_CASE("database: a waiter goes on after MariaDB has broken off its TLS hands
   Process waiter =
       start_dlock({"run", "-w", "120", "-k", "a", "--", "echo", "second"}, at(proxied));
   REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
-  // More than the greeting, and less than what the server says in a handshake. Nobody can connect
-  // meanwhile, so that all of it goes to the next connection.
+  // More than the greeting, and less than the server sends in a handshake. No client can connect
+  // meanwhile, so the next connection gets all of these bytes.
   constexpr std::size_t amid_the_handshake = 200;
   proxy.refuse(true);
   proxy.close_connections();
   proxy.close_after(Direction::replies, amid_the_handshake);
   const int before = proxy.connections();
   proxy.refuse(false);
-  // The one that is cut off, and another.
+  // The connection that is cut off, and another one.
   REQUIRE(eventually([&] { return proxy.connections() >= before + 2 || !waiter.running(); }));
   CAPTURE(waiter.err());
   CHECK(waiter.running());

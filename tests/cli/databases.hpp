@@ -12,7 +12,7 @@
 #include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
 
-// What tests of locks in databases have in common.
+// Shared helpers for tests of locks in databases.
 
 TYPE_TO_STRING_AS("postgres", dlock::test::PostgresServer);
 TYPE_TO_STRING_AS("mariadb", dlock::test::MariaDbServer);
@@ -30,7 +30,7 @@ std::unique_ptr<DatabaseServer> new_server() {
   return std::make_unique<Server>();
 }
 
-/// Logins over TCP need a password, but for the administrator.
+/// TCP logins need a password, except for the administrator.
 template <>
 inline std::unique_ptr<DatabaseServer> new_server<PostgresServer>() {
   return std::make_unique<PostgresServer>(
@@ -62,7 +62,7 @@ inline Result run_at(const std::string& url) {
   return dlock_at(url, {"run", "-k", "a", "--", "true"});
 }
 
-/// Not so where nobody answers.
+/// False if no server answers.
 inline bool is_held(const std::string& url) {
   return dlock_at(url, {"inspect", "-q", "a"}).exit_code == 0;
 }
@@ -73,7 +73,7 @@ inline std::size_t waiters(const std::string& url) {
   return state.is_object() ? state["waiters"].size() : 0;
 }
 
-/// What `doctor` has to say of a check, as `LEVEL TEXT -> ADVICE`.
+/// The line of `doctor` about a check, as `LEVEL TEXT -> ADVICE`.
 inline std::string finding(const Result& doctor, const std::string& check) {
   const auto report = nlohmann::ordered_json::parse(doctor.out, nullptr, false);
   if (!report.is_object()) return "no report: " + doctor.out + doctor.err;

@@ -19,12 +19,12 @@ SentinelOptions sound_fleet() {
   SentinelOptions options;
   options.replicas = 1;
   options.server_config = {"appendonly yes", "appendfsync always", "min-replicas-to-write 1"};
-  // So that they take no master for dead that a busy machine holds up.
+  // With this, they do not declare a master dead that is stalled by a busy machine.
   options.sentinel_config = {"sentinel down-after-milliseconds locks 15000"};
   return options;
 }
 
-/// A thread would need as much for its stack.
+/// Leaves too little memory for the stack of a thread.
 void no_room_for_threads() {
   const rlimit most{7UL << 20, 7UL << 20};
   setrlimit(RLIMIT_DATA, &most);
@@ -62,7 +62,7 @@ TEST_CASE("doctor: sentinels and their master, sound and not") {
   CHECK(doctor("redis+sentinel://" + one + "/others").says("sentinel", "error", "no master of"));
   CHECK(doctor("redis://" + one).says("role", "error", "redis+sentinel://" + one + "/NAME"));
 
-  // The least rights on both kinds of server.
+  // The fewest rights on both kinds of server.
   const TempDir dir;
   write_file(dir / "password", "PASSWORD");
   REQUIRE(chmod((dir / "password").c_str(), 0600) == 0);

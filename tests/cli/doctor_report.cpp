@@ -37,7 +37,8 @@ Report doctor(const std::string& url, const Words& flags, const std::string& pas
   ProcessOptions options;
   if (!password.empty()) options.env["DLOCK_PASSWORD"] = password;
   Report report;
-  // To doctor one stall of a busy machine is a slow server; it does not stall each time.
+  // The doctor reports one stall of a busy machine as a slow server, but a machine does not stall
+  // every time.
   in_one_of(5, [&] {
     report = {dlock(words, options)};
     return !holds(report.result.out, ": slow for a ttl of ") &&

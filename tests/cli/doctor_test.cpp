@@ -76,7 +76,7 @@ TEST_CASE("doctor: servers that are set up wrongly, each told with what to do") 
     CHECK(report.says("replication", "error", "min-replicas-to-write 1, but 0 replicas in step"));
     server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
     Report counting;
-    // A server that stands still while it counts leaves its answer to a deadline.
+    // If the server stalls while it counts, the doctor reports a deadline instead.
     in_one_of(3, [&] {
       counting = doctor(server.url(), {"--replicas", "2"});
       return !counting.line("lock", "only 0 of 2 replicas").empty();
@@ -216,7 +216,7 @@ TEST_CASE("doctor: the user that --acl prints is enough, and none of its rights 
   CHECK(doctor("unix://dlock@" + with_file.socket_path() + "?db=3", flags, "PASSWORD")
             .says("lock", "ok", "handed over"));
 
-  // One user a right that it lacks, all asked at once.
+  // Each user lacks one of the rights; all of them ask at once.
   Words rights;
   std::istringstream words(line);
   for (std::string word; words >> word;) {
@@ -284,7 +284,7 @@ TEST_CASE("doctor: --acl without a server, and what goes with it") {
 TEST_CASE("doctor: a directory of this host") {
   const TempDir dir;
   const Report report = doctor("local:" + dir.path());
-  // The directory of the test is one in /tmp, which is warned of.
+  // The directory of the test is in /tmp, which gets a warning.
   CHECK(report.result.exit_code <= 1);
   CHECK(report.says("lock", "ok", "handed over"));
   CHECK(report.says("label", "ok", "safe on this host"));
@@ -306,7 +306,7 @@ std::string time_reply(std::chrono::seconds ahead) {
       {std::to_string(seconds.count()), std::to_string(microseconds(now - seconds).count())});
 }
 
-/// A server that knows INFO, HELLO and TIME, and answers all else with `otherwise`.
+/// A server that knows INFO, HELLO and TIME, and answers all other commands with `otherwise`.
 FakeServer engine(const std::string& info, const std::string& hello, const std::string& otherwise,
                   std::chrono::seconds ahead = std::chrono::seconds(0)) {
   return FakeServer([=](const Words& words) {
@@ -321,7 +321,7 @@ const std::string unknown = "-ERR unknown command\r\n";
 
 TEST_CASE("doctor: engines that are not Redis, by what they are known to answer") {
   SUBCASE("KeyDB with active replicas") {
-    // INFO of KeyDB 6.3: src/server.cpp, genRedisInfoString; the role is in its documentation,
+    // INFO of KeyDB 6.3: src/server.cpp, genRedisInfoString; its documentation describes the role:
     // https://docs.keydb.dev/docs/active-rep/
     FakeServer server = engine(
         "# Server\r\nredis_version:6.3.4\r\nredis_mode:standalone\r\nuptime_in_seconds:90000\r\n"
@@ -352,7 +352,7 @@ TEST_CASE("doctor: engines that are not Redis, by what they are known to answer"
     CHECK(report.says("scripts", "error", "start it with --lua"));
   }
   SUBCASE("ElastiCache of an old version: INFO, but no CONFIG") {
-    // INFO as ElastiCache 5.0.4 has it; CONFIG is among its restricted commands,
+    // INFO of ElastiCache 5.0.4; CONFIG is among its restricted commands,
     // https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/RestrictedCommands.html
     FakeServer server = engine(
         "# Server\r\nredis_version:5.0.4\r\nredis_mode:standalone\r\nos:Amazon ElastiCache\r\n"

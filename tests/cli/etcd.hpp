@@ -5,11 +5,11 @@
 #include "cli/command_inside.hpp"
 #include "support/etcd_servers.hpp"
 
-// What tests of locks in etcd have in common.
+// Shared helpers for tests of locks in etcd.
 
 namespace dlock::test {
 
-/// One of a single member for all tests of a process, without keys.
+/// An etcd with one member for all tests of a process, without keys.
 inline EtcdServers& one_etcd() {
   static EtcdServers etcd;
   etcd.clear();

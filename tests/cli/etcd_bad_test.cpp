@@ -1,4 +1,4 @@
-// What may be wrong with an etcd that holds locks, and with what is in it.
+// Faults of an etcd that holds locks, and of its data.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ TEST_CASE("etcd: a password without TLS to another host is warned of") {
 }
 
 TEST_CASE("etcd: a user or password that is not UTF-8 is refused, and no password shown") {
-  // Nobody is asked.
+  // No server is asked.
   const UnusedPort port;
   const std::string server = "127.0.0.1:" + std::to_string(port.number());
   const auto refused = [&](const std::string& login, const std::string& what) {
@@ -82,7 +82,7 @@ TEST_CASE("etcd: a user needs the right password, and the rights that doctor pri
   etcd.ask("auth/role/add", {{"name", "root"}});
   etcd.ask("auth/role/add", {{"name", "dlock"}});
   etcd.ask("auth/role/add", {{"name", "nothing"}});
-  // As `etcdctl role grant-permission dlock --prefix=true readwrite dlock:`.
+  // The same as `etcdctl role grant-permission dlock --prefix=true readwrite dlock:`.
   etcd.ask("auth/role/grant", {{"name", "dlock"},
                                {"perm",
                                 {{"permType", "READWRITE"},
@@ -120,7 +120,8 @@ TEST_CASE("etcd: a user needs the right password, and the rights that doctor pri
   environment.env["DLOCK_PASSWORD"] = password;
   CHECK(dlock({"run", "-k", "a", "--", "true"}, environment).exit_code == 0);
   Result examined;
-  // To doctor one stall of a busy machine is a slow server; it does not stall each time.
+  // The doctor reports one stall of a busy machine as a slow server, but a machine does not stall
+  // every time.
   CHECK(eventually([&] {
     examined = doctor_at(url);
     return holds(finding(examined, "lock"), "ok acquired");
@@ -170,7 +171,7 @@ TEST_CASE("etcd: a record of a newer dlock, or of none, is left alone") {
   CHECK(dlock_at(etcd.url(), {"inspect"}).exit_code == 0);
 }
 
-/// How dlock is told of `url`, with the authority to trust and its own certificate.
+/// The environment for dlock at `url`, with the CA to trust and the client's certificate.
 ProcessOptions under_tls(const std::string& url, const std::string& authority,
                          const Certificate& own) {
   ProcessOptions options = at(url);
@@ -180,7 +181,7 @@ ProcessOptions under_tls(const std::string& url, const std::string& authority,
   return options;
 }
 
-/// Whoever reads it meanwhile finds the old one or the new one.
+/// Replaces the file atomically: a concurrent reader gets the old or the new one.
 void overwrite(const std::string& file, const std::string& by) {
   const std::string beside = file + ".new";
   std::filesystem::copy_file(by, beside);
@@ -233,7 +234,7 @@ TEST_CASE("etcd: a member whose certificate is refused is passed over for one th
 TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next connection on") {
   if (is_missing<EtcdServers>()) return;
   const TestCa before, after("Another CA");
-  // Now, for it takes a busy machine as long as a lease lasts.
+  // Issued in advance, as on a busy machine it takes as long as a lease.
   const Certificate server = after.issue("server"), client = after.issue("client");
   EtcdOptions options;
   options.tls = EtcdTls{before.issue("server"), before.file(), before.issue("client")};
@@ -301,7 +302,7 @@ TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca 
 }
 
 TEST_CASE("etcd: files of TLS that hold something else are refused by name, 64") {
-  umask(077);  // or dlock warns of keys that others may read
+  umask(077);  // else dlock warns that others may read the keys
   const TestCa ca;
   const Certificate own = ca.issue("client");
   const TempDir dir;
@@ -334,7 +335,7 @@ TEST_CASE("etcd: a host that no resolver answers for is given up in time, and at
   for (Process* each : {&one, &two}) check_given_up(each->wait());
   Process waiter = start_dlock({"run", "-w", "300", "-t", "300", "-k", "a", "--", "true"},
                                at_test_names("etcd://db.100000.test"));
-  // The second of its threads asks the resolver.
+  // The second thread of the waiter queries the resolver.
   const std::filesystem::path threads = "/proc/" + std::to_string(waiter.pid()) + "/task";
   REQUIRE(eventually([&] {
     const std::filesystem::directory_iterator all(threads);

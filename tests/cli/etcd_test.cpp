@@ -1,4 +1,4 @@
-// Locks in etcd, of one member and of three, as users of dlock meet them.
+// Locks in etcd with one and three members, as users of dlock see them.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ TEST_CASE("etcd: a lock is taken, renewed, seen and released by commands of thei
   CHECK(dlock_at(url, {"release", "-k", "a", "--token", token}).exit_code == 0);
   CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token}).exit_code == 79);
   CHECK(run_at(url).exit_code == 0);
-  // A free key keeps one name, for its fence.
+  // A free key keeps one entry for its fence.
   CHECK(etcd.keys() == std::vector<std::string>{"dlock:k:a"});
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("etcd: a waiter is woken by the release, and by the death of the holde
   second.process.kill_all();
   result = next.wait(milliseconds(90'000));
   CHECK(result.out == "third\n");
-  // By itself it would have looked after 25 s.
+  // On its own the waiter would look after 25 s.
   CHECK(result.duration < std::chrono::seconds(24));
 }
 
@@ -76,7 +76,6 @@ TEST_CASE("etcd: a holder whose lease is revoked by hand stops its command") {
   CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
 }
 
-/// The leases that keys have now.
 std::set<std::int64_t> leases_in(EtcdServers& etcd) {
   std::set<std::int64_t> leases;
   for (const EtcdEntry& entry : etcd.entries()) leases.insert(entry.lease);
@@ -115,17 +114,17 @@ TEST_CASE("etcd: a waiter whose stream has died without a word hears of the rele
   CommandInside holder(etcd.url(), {"-t", "60s"});
   Process waiter = queued_at("etcd://127.0.0.1:" + std::to_string(proxy.address().port), 1,
                              {"-t", "9s", "--", "echo", "in"});
-  // It sleeps once it has its stream, too.
+  // The waiter sleeps once it also has its stream.
   REQUIRE(fall_asleep({waiter.pid()}, milliseconds(500)));
   const int before = proxy.connections();
   proxy.black_hole(Direction::requests, Whom::open_now);
   proxy.black_hole(Direction::replies, Whom::open_now);
-  // Its life is renewed on a new connection, and another one has the stream.
+  // The waiter renews its lease on a new connection, and has its stream on another.
   REQUIRE(eventually([&] { return proxy.connections() >= before + 2 || !waiter.running(); }));
   const auto released = BootClock::now();
   holder.end();
   CHECK(waiter.wait(milliseconds(90'000)).out == "in\n");
-  // By itself it would have looked after 25 s.
+  // On its own the waiter would look after 25 s.
   CHECK(BootClock::now() - released < milliseconds(15'000));
 }
 
@@ -176,8 +175,8 @@ TEST_CASE(
   CHECK(holder.process.wait().exit_code == 0);
 }
 
-/// Whether a holder that is left with a minority has gone on for a while before it stopped its
-/// command: a third of its lease may have gone by before that.
+/// Whether a holder with only a minority left kept trying for a while before it stopped its
+/// command; up to a third of its lease may have passed before that.
 bool etcd_holder_tries_alone() {
   EtcdServers etcd({3, {}, {}});
   CommandInside holder(etcd.url(), {"-t", "6s"});
@@ -195,7 +194,7 @@ bool etcd_holder_tries_alone() {
 
 TEST_CASE("etcd: a holder that is left with a minority stops its command before its lease ends") {
   if (is_missing<EtcdServers>()) return;
-  // On a busy machine it may be late with a renewal just then, and not each time.
+  // On a busy machine, a renewal may just be late, but not every time.
   CHECK(in_one_of(3, etcd_holder_tries_alone));
 }
 
@@ -229,7 +228,7 @@ TEST_CASE("etcd: jobs that ask at once with a min-hold run one after another") {
   for (int i = 0; i < 4; ++i) jobs.push_back(start_job());
   for (Process& job : jobs) {
     auto result = job.wait(milliseconds(90'000));
-    // Four at once may get no answer in time on a busy machine.
+    // On a busy machine, four at once may get no answer in time.
     if (result.exit_code == 69) result = start_job().wait(milliseconds(90'000));
     CHECK(result.exit_code == 0);
     CHECK(result.out == "in\n");

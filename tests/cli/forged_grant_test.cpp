@@ -7,7 +7,7 @@
 #include "support/one_of_tries.hpp"
 #include "support/resp.hpp"
 
-// A single server is believed; but what is no answer to what dlock has asked grants nothing.
+// dlock believes a single server, but accepts only well-formed answers to its own requests.
 
 namespace dlock::test {
 namespace {
@@ -29,8 +29,8 @@ std::string as_subscribed(const std::string& channel) {
          "\r\n:1\r\n";
 }
 
-/// Lets a waiter join its queue, hands the lock over to it for so long at once, and answers no
-/// renewal.
+/// Lets a waiter join its queue, at once hands the lock over for the duration `lease`, and answers
+/// no renewal.
 FakeServer::Script handing_over(const std::string& lease) {
   return [lease, in_multi = false,
           channel = std::string()](const std::vector<std::string>& words) mutable {
@@ -75,7 +75,8 @@ TEST_CASE("bad server: a renewal is for what was asked for, however long it is s
     return ++renewals > 1 ? silence() : say(request({"renewed", "86400000", "7", "1", "0"}));
   });
   Result result;
-  // On a busy machine the first answer may be too late for so short a lease, and not in each try.
+  // On a busy machine, the first answer may be too late for such a short lease, but not in every
+  // try.
   in_one_of(5, [&] {
     result = dlock_at(server.url(), {"run", "-t", "900ms", "-k", "a", "--", "sleep", "15"});
     return result.exit_code != 69;
@@ -87,7 +88,7 @@ TEST_CASE("bad server: a renewal is for what was asked for, however long it is s
 TEST_CASE("bad server: a hand-over for longer than was asked for starts nothing unconfirmed") {
   const std::vector<std::string> run{"run", "-w", "2", "-t", "12s", "-k", "a", "--", "echo", "ran"};
   Result ran;
-  // On a busy machine the wait may end first, and not in each try.
+  // On a busy machine, the wait may end first, but not in every try.
   in_one_of(3, [&] {
     FakeServer as_asked(handing_over("12000"));
     ran = dlock_at(as_asked.url(), run);

@@ -84,7 +84,7 @@ TEST_CASE("guard: of several servers a majority records, and any of them that is
   guard_runs(scene.run(guard_line("10")));
   fleet.server(0).command({"SET", "dlock:{store}:seal", "12"});
   fleet.server(1).stop();
-  // The one that is ahead may be the slower of the two that answer, but is heard all the same.
+  // The server that is ahead may be the slower of the two that answer, but dlock still hears it.
   guard_refused(scene.run(guard_line("11")), 79, "store: fence 11 is older than 12");
   const Result sealed = scene.run(guard_line("13"));
   guard_runs(sealed);
@@ -92,7 +92,7 @@ TEST_CASE("guard: of several servers a majority records, and any of them that is
   CHECK(stored_seal(fleet.server(0)) == "13");
   CHECK(stored_seal(fleet.server(2)) == "13");
   fleet.server(1).cont();
-  // Whoever was away has not seen it, but any majority has somebody who did.
+  // The absent server has not seen the fence, but any majority includes one that has.
   for (std::size_t away : {0U, 2U}) {
     fleet.server(away).stop();
     guard_refused(scene.run(guard_line("12")), 79, "store: fence 12 is older than 13");

@@ -14,7 +14,7 @@
 namespace dlock::test {
 namespace {
 
-/// A resource with a file beside it, and no server anywhere.
+/// A resource with a file beside it, without any server.
 class Resource {
  public:
   std::string file() const { return dir_ / "seal"; }
@@ -30,7 +30,7 @@ class Resource {
   Process start(const std::string& fence, const std::vector<std::string>& words) const {
     return start_dlock(line(fence, words), options());
   }
-  /// `sh -c script` in the directory, with dlock's path in $D.
+  /// Runs `sh -c script` in the directory, with dlock's path in $D.
   Result shell(const std::string& script) const {
     ProcessOptions all = options();
     all.env["D"] = dlock_path();
@@ -118,7 +118,7 @@ TEST_CASE("guard: the command is started as without it") {
   REQUIRE(direct.exit_code == 0);
   CHECK(below.exit_code == 0);
   CHECK(below.err == direct.err);
-  // All that differs: it dies with dlock, and has a group of its own.
+  // The only differences: it dies with dlock, and has its own process group.
   CHECK(count_lines(below.out) == count_lines(direct.out));
   CHECK(holds(below.out, "dies with its parent of 9\n"));
   CHECK_FALSE(holds(below.out, "seal --fence"));
@@ -160,7 +160,7 @@ TEST_CASE("guard: killed at any moment it has forgotten nothing, and the next gu
   const Resource resource;
   Chance chance(seed_of_this_run());
   const int runs = runs_of_this_test(60);
-  // Where it comes to 10 and to 100 the record becomes longer.
+  // The record gets longer when the fence reaches 10 and 100.
   for (int fence = 1; fence <= 2 * runs; fence += 2) {
     REQUIRE(resource.guard(std::to_string(fence), {"true"}).exit_code == 0);
     Process process = resource.start(std::to_string(fence + 1), {"true"});

@@ -20,7 +20,7 @@ bool has_started(const Scene& scene) {
   return eventually([&] { return !read_file(scene.log()).empty(); });
 }
 
-/// A message that a busy machine brings late starts no command.
+/// Whether the command started. A message that a busy machine delivers late starts no command.
 bool starts(const Process& waiter, const Scene& scene) {
   const auto begun = [&] { return !read_file(scene.log()).empty(); };
   return eventually([&] { return begun() || !waiter.running(); }, milliseconds(10'000)) && begun();
@@ -47,12 +47,12 @@ bool ends_unconfirmed() {
   CHECK(lost.exit_code == 79);
   CHECK(second.wait().exit_code == 0);
   CHECK(order_of(scene.log()) == first_numbers(2));
-  // On a busy machine the first may be stopped too late.
+  // On a busy machine, the first command may be stopped too late.
   return overlaps(scene.log()).empty();
 }
 
-/// Whether requests got through again two seconds after the hand-over, before the next attempt to
-/// confirm it; then the command ran on.
+/// Whether the command kept running after an outage that began with the hand-over and ended two
+/// seconds later, before the next attempt to confirm. False if a busy machine was late.
 bool outlives_a_hiccup() {
   RedisScene scene;
   FaultProxy proxy(scene.server.address());
@@ -69,13 +69,13 @@ bool outlives_a_hiccup() {
   if (BootClock::now() - released > milliseconds(2200)) return false;
   std::this_thread::sleep_for(milliseconds(5000));
   scene.touch("end");
-  // The attempt may be late, too, and then the lock is lost.
+  // The attempt may be late as well, and then the lock is lost.
   const int code = next.wait().exit_code;
   CHECK((code == 0 || code == 79));
   return code == 0;
 }
 
-/// Whether the command started; then it was told of the server.
+/// Whether the command started; it is then stopped with a message that names the server.
 bool is_told_of_the_server() {
   RedisScene scene;
   FaultProxy proxy(scene.server.address());
@@ -93,7 +93,7 @@ bool is_told_of_the_server() {
   return true;
 }
 
-/// Up to five times: a busy machine may be too late for what is tried.
+/// Tries up to five times, as a busy machine may be too late for the case.
 bool comes_about(bool (*what)()) {
   for (int tries = 0; tries < 5; ++tries) {
     if (what()) return true;
@@ -119,7 +119,7 @@ TEST_CASE("a command goes on where its connection died with the hand-over, and a
   scene.touch("go");
   CHECK(holder.wait().exit_code == 0);
   REQUIRE(eventually([&] { return scene.has("begun"); }));
-  // By then a hand-over that was not confirmed has ended.
+  // An unconfirmed hand-over has expired by then.
   std::this_thread::sleep_until(released + milliseconds(7000));
   scene.touch("end");
   CHECK(next.wait().exit_code == 0);
@@ -155,7 +155,7 @@ TEST_CASE("a waiter that was stopped while it was let in does not start what ano
   CHECK(holder.wait().exit_code == 0);
   REQUIRE(has_started(scene));
   first.signal(SIGCONT);
-  // It has read the message, and queues again.
+  // The waiter has read the message, and queues again.
   CHECK(eventually([&] { return scene.waiting("k") == 1 || !first.running(); }));
   CHECK(first.running());
   scene.touch("end");

@@ -23,7 +23,7 @@ ProcessOptions with_stamp(const Place& place) {
   return options;
 }
 
-/// The time from the start of the hold until `key` is free for others.
+/// The time until `key` is free for others.
 milliseconds time_until_free(const Place& place, const std::string& key) {
   const auto begun = BootClock::now();
   CHECK(place.dlock({"run", "-q", "-k", key, "-w", "20", "--", "true"}).exit_code == 0);
@@ -293,7 +293,7 @@ TEST_CASE("holding: a waiter that a killed holder lets in keeps that key while i
   REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
   first.signal(SIGKILL);
   REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
-  // A hand-over that nobody confirms ends after two seconds.
+  // An unconfirmed hand-over expires after two seconds.
   const auto end = later(BootClock::now(), milliseconds(3000));
   while (BootClock::now() < end) {
     CHECK(place.dlock({"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
@@ -305,7 +305,7 @@ TEST_CASE("holding: a waiter that a killed holder lets in keeps that key while i
 
 TEST_CASE("holding: under --on-lost ignore the keys that are left are renewed") {
   on_each_engine([](const Place& place) {
-    if (place.is_local()) return;  // nothing is renewed there
+    if (place.is_local()) return;  // there are no renewals there
     auto holder = place.begun_shell(R"("$D" run -t 6s -k a -k b --on-lost ignore -- \
              sh -c "echo in; while [ ! -e end ]; do sleep 0.01; done")");
     CHECK(place.dlock({"release", "--force", "-k", "a"}).exit_code == 0);
@@ -325,7 +325,7 @@ TEST_CASE("holding: a loss found only at release turns exit code 0 into 79, and 
                                       R"( -- sh -c '"$D" release -q --force -k a; exit )" +
                                       std::to_string(own) + "' 3>status");
       const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
-      // A holder on this host hears of it at once, and may be quicker than its command's end.
+      // A holder on this host learns of the eviction at once, maybe before its command ends.
       const bool at_release = status["outcome"] == "exited";
       CHECK((at_release || (place.is_local() && status["outcome"] == "lost")));
       CHECK(result.exit_code == (at_release ? expected : 79));
@@ -341,7 +341,7 @@ TEST_CASE("holding: a loss found only at release turns exit code 0 into 79, and 
   });
 }
 
-/// Whether the command of a holder is gone before the lease ends when Redis is stopped.
+/// Whether a holder's command is gone before the lease ends when Redis is stopped.
 bool is_gone_in_time() {
   const Place place(Engine::redis);
   auto holder = patient_start(
@@ -450,7 +450,7 @@ TEST_CASE("holding: each line about a lock names its key, and none does so twice
 TEST_CASE("holding: a waiter that is continued while its server is away goes on waiting") {
   const Place place(Engine::redis);
   auto holder = place.hold("a");
-  // In a session of its own nobody could continue it, so that the kernel would not stop it.
+  // In a session of its own, no shell could continue it, so the kernel would not stop it.
   ProcessOptions as_job;
   as_job.own_session = false;
   auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"}, as_job);

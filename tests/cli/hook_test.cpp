@@ -23,7 +23,7 @@
 namespace dlock::test {
 namespace {
 
-/// A hook that writes a line for each event, to the file `events`.
+/// A hook that appends a line for each event to the file `events`.
 const std::string telling =
     R"(echo "$DLOCK_EVENT $(echo $DLOCK_KEY) fence=$DLOCK_FENCE exit=$DLOCK_EXIT_CODE" >>events)";
 
@@ -43,19 +43,19 @@ ProcessOptions there(const Place& place) {
   return options;
 }
 
-/// A hook that stays in the event until somebody writes to the pipe `go`; by then it has written to
-/// `in`, and afterwards it writes to `out`.
+/// A hook that blocks in the event until a test writes to the pipe `go`. It writes to `in` before
+/// that, and to `out` afterwards.
 std::string blocking(const Place& place, const std::string& event) {
   REQUIRE(mkfifo((place.dir() / "go").c_str(), 0600) == 0);
   return "[ $DLOCK_EVENT = " + event + " ] || exit 0; echo >in; read x <go; echo >out";
 }
 
-/// Opens the pipe `go` only if somebody reads it.
+/// Unblocks the hook; opens the pipe `go` only if the hook reads it.
 void let_go(const Place& place) {
   CHECK(place.shell("timeout 30 sh -c 'echo >go'").exit_code == 0);
 }
 
-/// As Linux before 5.3, and sandboxes that refuse what they do not know.
+/// Simulates Linux before 5.3, and sandboxes that reject unknown system calls.
 void refuse_pidfd_open() {
   sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
@@ -97,7 +97,7 @@ TEST_CASE("hook: a waiter's knows the holder, and a lost lock's the reason") {
         "echo \"$DLOCK_EVENT:$DLOCK_KEY:$DLOCK_FENCE:$DLOCK_HOLDER:$DLOCK_REASON:$DLOCK_WHERE\" "
         ">>events";
     auto options = there(place);
-    options.env["DLOCK_FENCE"] = "17";  // of a run around it
+    options.env["DLOCK_FENCE"] = "17";  // from an enclosing run
     auto waiter = patient_start(
         [&] {
           return place.start(
@@ -112,7 +112,7 @@ TEST_CASE("hook: a waiter's knows the holder, and a lost lock's the reason") {
     CHECK(place.dlock({"release", "-k", "a", "--token", token}).exit_code == 0);
     REQUIRE(has_told(place, 2));
     CHECK(events(place)[1].starts_with("acquired:a:"));
-    // The server keeps no reason for a holder that was evicted before it confirmed a hand-over.
+    // The server keeps no reason for a holder that was evicted before it confirmed its hand-over.
     REQUIRE(eventually([&] {
       const auto state = place.state("a");
       return !state["holders"].empty() && state["holders"][0]["command_pid"].is_number();
@@ -171,7 +171,7 @@ TEST_CASE("hook: neither the lock nor the command waits for it, nor does --wait-
 
 TEST_CASE(
     "hook: outlives the command that is stopped, with all it started, when the lock is lost") {
-  // It is over at last also where the test is broken off.
+  // The process ends even if the test is aborted.
   const std::string outliving =
       "(while [ -e go ] && [ ! -e over ]; do sleep 0.1; done; echo >late)";
   for (const std::string more : {"-q", "--watchdog"}) {
@@ -329,7 +329,7 @@ TEST_CASE("hook: is not told of a release that did not succeed") {
   auto options = there(place);
   options.env["SERVER"] = std::to_string(place.server().pid());
   options.env["HOOK"] = telling + "; [ $DLOCK_EVENT != acquired ] || kill -9 $SERVER";
-  // By the time that the command turns out not to be there, the server is none any more.
+  // The server is dead by the time dlock finds that the command does not exist.
   const auto result = place.shell(R"(
       slow='strace -D -f -qq -o /dev/null -P /nonexistent -e inject=execve:delay_enter=5000000'
       $slow true 2>/dev/null || exit 0

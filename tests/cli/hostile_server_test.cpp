@@ -27,28 +27,28 @@
 namespace dlock::test {
 namespace {
 
-/// Of the lies each point gets one of so many in a quick run, and its neighbours the others.
+/// In a quick run, each point gets one of `stride` lies, and its neighbours get others.
 constexpr std::size_t stride = 12;
 
-/// A command that is lied to. A word that is one capital letter stands for the key of that letter;
-/// HELD, for one that another holds; HANDED, for one that another holds and releases as soon as the
-/// command waits for it; LATCH, for an open latch of two; GUARDED, for a resource that has seen a
-/// later fence. BEAT stands for a command that writes down how long it lives, more than a lease if
-/// it may; PID, for such a process.
+/// A command that gets false replies. In its words, a capital letter stands for the key of that
+/// letter; HELD for a key with another holder; HANDED for such a key whose holder releases it once
+/// the command waits; LATCH for an open latch of two; GUARDED for a resource that has seen a later
+/// fence; BEAT for a command that records how long it lives, longer than a lease if it can; PID for
+/// such a process.
 struct CommandLiedTo {
   std::vector<std::string> words;
-  milliseconds within{0};  ///< how long it may take, whatever the server says or does not say
+  milliseconds within{0};  ///< its longest duration, whatever the server replies
   bool needs_hold = false;
-  std::size_t stride = test::stride;  ///< of its points in a quick run
+  std::size_t stride = test::stride;  ///< which of its points a quick run tests
 };
 
-/// A server that is silent for 5 s, or a sixth of the ttl, counts as unreachable.
+/// A server that is silent for 5 s, or for a sixth of the ttl, counts as unreachable.
 constexpr milliseconds silent{5000}, ttl{1200};
-/// How long a command that writes down its life lives if it is let.
+/// The full lifetime of a command that records it.
 constexpr milliseconds long_enough{2000};
 
 const std::vector<CommandLiedTo>& commands_of_all() {
-  // Those that take long, or whose like is among the others.
+  // For slow commands, and for those that resemble others.
   constexpr std::size_t rare = stride * 3;
   static const std::vector<CommandLiedTo> all{
       {{"run", "-n", "-t", "1200ms", "-k", "A", "--", "touch", "MARK"}, ttl * 2},
@@ -95,7 +95,8 @@ const std::vector<CommandLiedTo>& commands_of_redis() {
   return all;
 }
 
-/// Nothing that a terminal would obey: dlock would not escape it again, but for its own escapes.
+/// Whether a terminal would print all of it: escaped() changes nothing, except for dlock's own
+/// escapes.
 bool is_plain(std::string text) {
   for (char& c : text) c = c == '\n' || c == '\t' || c == '\\' ? ' ' : c;
   return escaped(text) == text;
@@ -106,7 +107,7 @@ struct Told {
   int exit_code = -1;
   std::size_t replies = 0;
   bool complained = false;
-  bool outlived_lease = false;  ///< its command lived for longer than the lease it began with
+  bool outlived_lease = false;  ///< the command lived longer than its first lease
   std::vector<std::string> faults;
 };
 
@@ -114,7 +115,7 @@ bool has_word(const CommandLiedTo& command, const std::string& word) {
   return std::find(command.words.begin(), command.words.end(), word) != command.words.end();
 }
 
-/// The marks by which the test sees that a command has run, and for how long.
+/// The files that show the test whether a command ran, and for how long.
 struct Witness {
   const TempDir dir{};
   const std::string mark = dir / "mark", beats = dir / "beats";
@@ -126,7 +127,7 @@ struct Witness {
   bool has_run() const {
     return access(mark.c_str(), F_OK) == 0 || access(beats.c_str(), F_OK) == 0;
   }
-  /// When it was first and last seen alive.
+  /// The first and last time that it was seen alive.
   std::optional<std::pair<Deadline, Deadline>> lived() const {
     if (access(beats.c_str(), F_OK) != 0) return std::nullopt;
     const std::string bytes = read_file(beats);
@@ -138,7 +139,7 @@ struct Witness {
   }
 };
 
-/// A command under way, what it needs, and what it may show.
+/// A running command, its preconditions, and the checks of its output.
 class Victim {
  public:
   Victim(const CommandLiedTo& command, const LiedTo& place) : command_(command), place_(place) {
@@ -157,7 +158,7 @@ class Victim {
 
   std::vector<std::string> words() const;
   Result run(LyingRelay& relay);
-  /// Once nothing of it runs any more.
+  /// Called when none of its processes runs any more.
   std::vector<std::string> faults(const Result& result, LyingRelay& relay);
   bool outlived_lease() const {
     const auto lived = witness_.lived();
@@ -211,9 +212,9 @@ std::vector<std::string> Victim::words() const {
   return words;
 }
 
-/// Where the test cannot see the waiter join the queue, it has joined soon.
+/// If the test cannot see the waiter join the queue, it assumes so after a while.
 void Victim::release_to_waiter(const Process& waiter, const LyingRelay& relay) const {
-  // The second is the answer with which it begins to listen.
+  // With the second refusal the waiter begins to listen.
   const std::size_t refusals = 2 * (place_.needed() > 1 ? place_.servers().size() : 1);
   const Deadline soon = later(BootClock::now(), ttl / 2);
   while (relay.refusals() < refusals && waiter.running() && BootClock::now() < soon) {
@@ -237,26 +238,26 @@ Result Victim::run(LyingRelay& relay) {
   }
 }
 
-/// By what it was told; where the test cannot read that, by what is true.
+/// Judged by the replies that dlock got; if the test cannot parse them, by the truth.
 bool Victim::was_granted(LyingRelay& relay) const {
   if (has("GUARDED")) return false;
   if (has("--compat")) return true;
   const bool is_read = place_.plan().ends == ReplyEnd::resp;
   if (!is_read) return !has("HELD") || relay.told_of_grant() > 0;
   if (relay.told_of_grant() >= place_.needed()) return true;
-  // One server may start a command by a message; all else is confirmed first.
+  // Only a single server may start a command by a message; all others are confirmed first.
   return has("run") && place_.needed() == 1 && relay.told_of_hand_over();
 }
 
-/// Whether its command, or the process that it was attached to, has outlived the last lease that
-/// the server can have given.
+/// Whether its command, or the process that it was attached to, outlived the last lease that the
+/// server could have granted.
 bool Victim::lived_too_long(const Result& result, LyingRelay& relay) const {
   if (attached_ && result.exit_code != 0) return false;
   const auto lived = witness_.lived();
   return lived && lived->second > later(relay.last_truth(lived->second), stretched(ttl));
 }
 
-/// The promises that dlock has broken in this run.
+/// The promises that dlock broke in this run.
 std::vector<std::string> Victim::faults(const Result& result, LyingRelay& relay) {
   static const std::set<int> documented{0, 1, 2, 65, 69, 71, 75, 77, 79};
   std::vector<std::string> wrong;
@@ -264,12 +265,12 @@ std::vector<std::string> Victim::faults(const Result& result, LyingRelay& relay)
     attached_->wait();
     if (!keepers_leave(attached_->pid())) wrong.emplace_back("its daemon stays");
   }
-  // On a busy machine the process to attach to may have ended by itself meanwhile.
+  // On a busy machine, the process to attach to may have ended meanwhile.
   const bool came_too_late = attached_ && result.exit_code == 64 &&
                              result.err.find("there is no process") != std::string::npos;
   if (documented.count(result.exit_code) == 0 && !came_too_late) wrong.emplace_back("its exit");
   if (!is_plain(result.out) || !is_plain(result.err)) wrong.emplace_back("control characters");
-  // The libraries of databases refuse large lengths in their own words, which have "memory", too.
+  // The libraries of databases refuse large lengths with messages that contain "memory", too.
   if (result.err.find("ut of memory") != std::string::npos) {
     wrong.emplace_back("it took too much memory");
   }
@@ -280,7 +281,7 @@ std::vector<std::string> Victim::faults(const Result& result, LyingRelay& relay)
   return wrong;
 }
 
-/// One run against a relay that lies by this plan.
+/// Runs the command once against a relay with this plan of lies.
 Told lie_to(const CommandLiedTo& command, const LiePlan& plan, const LiedTo& place) {
   Victim victim(command, place);
   LyingRelay relay(place.servers(), plan);
@@ -309,7 +310,7 @@ struct Trial {
   LiePlan plan;
 };
 
-/// Runs them in turn, many at once, as most of them mostly wait, and begins none after `end`.
+/// Runs the trials, many at once, as most of them mostly wait; starts none after `end`.
 std::vector<Told> run_trials(const std::string& kind, const std::vector<Trial>& trials,
                              Deadline end) {
   const std::size_t most = tells_all_lies() ? 60 : kind == "redis" ? 20 : 40;
@@ -329,14 +330,14 @@ std::vector<Told> run_trials(const std::string& kind, const std::vector<Trial>& 
   return told;
 }
 
-/// Every lie at every point of the command, or each at some of them.
+/// Adds every lie at every point of the command, or some of them at each.
 void add_trials(const CommandLiedTo& command, LiePlan plan, std::size_t replies,
                 const std::vector<Lie>& lies, std::vector<Trial>& trials) {
   for (plan.at = 1; plan.at <= replies; ++plan.at) {
     const std::size_t step = tells_all_lies() ? 1 : command.stride;
     for (std::size_t i = plan.at % step; i < lies.size(); i += step) {
       plan.lie = &lies[i];
-      // A renewal that fails is asked for again: only a server that goes on lying ends a lease.
+      // dlock repeats a failed renewal: only a server that keeps lying ends a lease.
       plan.goes_on = !tells_all_lies() && has_word(command, "BEAT") && i % 2 == 0;
       trials.push_back({&command, plan});
       if (!tells_all_lies()) continue;
@@ -347,7 +348,7 @@ void add_trials(const CommandLiedTo& command, LiePlan plan, std::size_t replies,
   }
 }
 
-/// Tells the lies of one kind of server, in a quick run no more than `most`.
+/// Runs the lies of one kind of server; a quick run tells at most `most`.
 void tell_lies(const std::string& kind, std::size_t most) {
   const auto place = new_lied_to(kind);
   if (place == nullptr) {
@@ -380,7 +381,7 @@ void tell_lies(const std::string& kind, std::size_t most) {
       truth = lie_to(command, place->plan(), *place);
       return is_as_meant();
     };
-    // On a busy machine a request may come too late, or a lease end although it is renewed.
+    // On a busy machine, a request may come too late, or a lease may expire despite renewals.
     CHECK((is_as_meant() || in_one_of(5, is_so_this_time)));
     add_trials(command, place->plan(), truth.replies, lies, trials);
   }
@@ -399,7 +400,7 @@ void tell_lies(const std::string& kind, std::size_t most) {
                << seed);
   CHECK(told > 0);
   CHECK(complained > told / 10);
-  // Only a Cluster, and a Sentinel that names it, sends a client to another server.
+  // Only a Cluster, or a Sentinel that names it, sends a client to another server.
   const bool redirects = kind == "sentinel" || kind == "cluster";
   if (!redirects) CHECK(other_server.connections() == 0);
 }

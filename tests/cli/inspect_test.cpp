@@ -21,7 +21,7 @@ bool matches(const std::string& text, const std::string& pattern) {
   return std::regex_match(text, std::regex(pattern));
 }
 
-/// The keys of `inspect --json`, in its order.
+/// The keys that `inspect --json` lists, in its order.
 std::vector<std::string> keys_of(const Place& place, const std::vector<std::string>& operands) {
   std::vector<std::string> words{"inspect", "--json"};
   words.insert(words.end(), operands.begin(), operands.end());
@@ -110,7 +110,7 @@ TEST_CASE("inspect: shows the process of the command beside that of dlock") {
         },
         [](const Process& run) { return run.out().ends_with("\n"); }, "the command did not start");
     const std::string pid = holder.out().substr(0, holder.out().size() - 1);
-    // A server learns it by the first renewal.
+    // A server learns the pid with the first renewal.
     REQUIRE(eventually([&] { return place.state("a")["holders"][0].contains("command_pid"); }));
     const auto held = place.state("a")["holders"][0];
     CHECK(held["pid"] == holder.pid());
@@ -130,14 +130,14 @@ TEST_CASE("inspect: of a free key it says who held it last, and since when") {
     const auto last = place.state("a")["last"];
     CHECK(names(last) == Keys{"host", "pid", "user", "command", "label", "acquired_at", "fence"});
     for (const auto& [name, value] : last.items()) {
-      // On local: that of a holder is reckoned from how long it has held.
+      // The local engine computes that of a holder from the age of its hold.
       if (name != "acquired_at" || !place.is_local()) CHECK(value == held["holders"][0][name]);
     }
     const auto text = place.dlock({"inspect", "a"}).out;
     CAPTURE(text);
     CHECK(matches(text, R"(free\n  last held by \S+@\S+ pid \d+ \(\S+\), \[ticket 17\],\s+)"
                         R"(granted \S+Z,\s+fence \d+\n)"));
-    // Handed over, it is the last to have had it who counts.
+    // After a hand-over, the last holder counts.
     auto first = place.hold("b");
     auto second = place.start({"run", "-k", "b", "--label", "second", "--", "true"});
     REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
@@ -241,7 +241,7 @@ TEST_CASE("inspect, --help and acquire: nobody reads the pipe any more") {
     CAPTURE(line);
     const auto result =
         place.shell("rm -f p; " + nobody_reads + R"("$D" )" + line + " >&4; echo code $? >&2");
-    // As of any filter of Unix: it dies of SIGPIPE without a word.
+    // It dies of SIGPIPE silently, like any Unix filter.
     CHECK(result.err == "code 141\n");
   }
   const auto result = place.shell("rm -f p; " + nobody_reads + R"("$D" acquire -k b -t 9s >&4)");

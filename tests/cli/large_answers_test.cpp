@@ -1,4 +1,4 @@
-// Answers in place of etcd's that would take much memory: to receive, to read, or to show.
+// False answers of etcd that would take much memory: to receive, to parse, or to print.
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -23,9 +23,9 @@ namespace dlock::test {
 namespace {
 
 constexpr std::size_t mebibyte = 1u << 20;
-/// As much text as dlock takes of one answer.
+/// The most text that dlock accepts in an answer.
 constexpr std::size_t most_text = 2 * mebibyte - 1024;
-/// As many bytes as a record has at most, and as many as can come as one value.
+/// The maximum size of a record, and of a single value.
 constexpr std::size_t most_record = 220'000;
 
 std::string repeated_to(std::size_t bytes, const std::string& part) {
@@ -39,7 +39,7 @@ Step with_body(const std::string& body) {
              body);
 }
 
-/// A whole answer to any request; `rest` are further fields.
+/// A complete answer to any request; `rest` has further fields.
 Step answer_with(const std::string& rest) {
   return with_body(
       R"({"header":{"revision":"9"},"ID":"7","TTL":"31","grantedTTL":"31","version":"3.5.16",)"
@@ -47,7 +47,7 @@ Step answer_with(const std::string& rest) {
       rest + "}");
 }
 
-/// As many parts as have room: where dlock's bound lies does not matter to the test.
+/// A list of as many parts as fit; its exact size does not matter to the test.
 Step list_of(const std::string& part, std::size_t many) {
   std::string all = part;
   for (std::size_t i = 1; i < many && all.size() < most_text; ++i) all += "," + part;
@@ -60,7 +60,7 @@ std::string key_with(const std::string& key, const std::string& value,
          R"(","mod_revision":"8","lease":")" + lease + "\"}";
 }
 
-/// A record of the key "a" with as many of these lines as it takes; of what they name "t" lives.
+/// A record of the key "a" that consists of repeated lines, with a live client "t" for them.
 Step record_of(const std::string& line) {
   const std::string text = "ends 9000000000000000\ndlock-record 1\nkey a\nfence 5\nasked 5\n" +
                            repeated_to(most_record, line) + "end\n";
@@ -130,7 +130,7 @@ std::vector<LargeAnswer> answers_of_many_parts() {
   };
   for (const char* part : {"7", "[]", "{}", R"({"key":"YQ=="})", R"({"value":"%"})"}) {
     all.push_back({part, list_of(part, SIZE_MAX)});
-    // As many as may have room by some reckoning.
+    // Numbers of parts around which dlock's limit might be.
     for (const std::size_t many : {10'000u, 20'000u, 40'000u}) {
       all.push_back({part, list_of(part, many)});
     }
@@ -153,7 +153,7 @@ std::vector<std::vector<std::string>> commands_at(const std::string& mark) {
   };
 }
 
-/// What dlock has done wrong in this run; empty if nothing.
+/// The fault of dlock in this run; empty if none.
 std::string fault_of(const std::vector<std::string>& words, const LargeAnswer& given,
                      const FakeServer& server, const std::string& mark) {
   static const std::set<int> documented{0, 1, 2, 65, 69, 75, 79};
@@ -211,7 +211,7 @@ TEST_CASE("large answers: keys of others with large values do not spoil the list
   const auto put = [&](const std::string& key, std::size_t bytes) {
     etcd.ask("kv/put", {{"key", to_base64(key)}, {"value", to_base64(std::string(bytes, 'x'))}});
   };
-  // Together they are too large for one answer, and of these two each is by itself.
+  // All the small ones exceed one answer together; each of the two large ones does so on its own.
   for (int i = 0; i < 12; ++i) put("dlock:k:b" + std::to_string(i), 200'000);
   put("dlock:k:c", 500'000);
   put("dlock:k:z", 500'000);

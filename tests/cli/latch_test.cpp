@@ -25,7 +25,7 @@ Words latch(const std::string& verb, Words more) {
   return more;
 }
 
-/// A `latch wait` that waits when this returns.
+/// A `latch wait` that is waiting when this returns.
 Process waiter(const Place& place, const Words& more = {}) {
   Process process = place.start(latch("wait", more));
   REQUIRE(eventually([&] { return holds(process.err(), "waiting: build: "); }));
@@ -131,7 +131,7 @@ TEST_CASE("latch: who may not wait so long is told how many there are") {
       CHECK(result.err == "dlock: build: 2 of 4 have arrived\n");
     }
     Result waited;
-    // On a busy machine it may be over before it says so when it begins, and not in each try.
+    // On a busy machine, the wait may end before its first message, but not in every try.
     in_one_of(3, [&] {
       waited = place.dlock(latch("wait", {"-w", "2"}));
       return waited.err.ends_with("\ndlock: build: 2 of 4 have arrived\n");
@@ -274,7 +274,7 @@ TEST_CASE("latch: a waiter that is continued while its server is away goes on wa
   FaultProxy proxy(place.server().address());
   ProcessOptions options;
   options.env = {{"DLOCK_SERVER", proxy.url()}};
-  // In a session of its own nobody could continue it, so that the kernel would not stop it.
+  // In a session of its own, no shell could continue it, so the kernel would not stop it.
   options.own_session = false;
   place.dlock(latch("open", {"--count=1"}), options);
   Process waits = place.start(latch("wait", {}), options);
@@ -291,8 +291,7 @@ TEST_CASE("latch: a waiter that is continued while its server is away goes on wa
   CHECK(waits.wait().exit_code == 0);
 }
 
-/// Twenty shells, each of which arrives ten times by names of its own; whatever does not end well
-/// is said again.
+/// Twenty shells; each arrives ten times under different names, and repeats failed arrivals.
 std::vector<Process> arrive_in_crowd(const Place& place, const ProcessOptions& options) {
   std::vector<Process> shells;
   for (int i = 0; i < 20; ++i) {
@@ -319,11 +318,11 @@ TEST_CASE("latch: 200 arrive from 20 processes while answers are lost, and it op
   const auto any_runs = [&] {
     return std::any_of(shells.begin(), shells.end(), [](const Process& p) { return p.running(); });
   };
-  // The request has arrived, and its answer is lost with the connection.
+  // The request arrives, and its answer is lost with the connection.
   for (int i = 0; any_runs(); ++i) {
     proxy.close_after(Direction::replies, static_cast<std::size_t>(i % 20));
     if (i % 3 == 0) proxy.duplicate_request();
-    // Later less often, for chance may keep the last few from arriving for a minute.
+    // Cut less often later, as bad luck could delay the last arrivals for a minute.
     constexpr int often = 600;
     std::this_thread::sleep_for(milliseconds(i < often ? 5 : 50));
   }

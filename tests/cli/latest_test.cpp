@@ -29,7 +29,7 @@ TEST_CASE("latest: only the newest deployment runs after the present one, and th
       CHECK(left.out == "");
       CHECK(holds(left.err, "dlock: left the queue after "));
       CHECK(holds(left.err, ": site: superseded by "));
-      // By the time it asks why, a still newer one may wait.
+      // A still newer claim may wait by the time it asks for the reason.
       CHECK((holds(left.err, "[build-" + std::to_string(i + 2) + "]") ||
              holds(left.err, "[build-3]")));
     }

@@ -6,7 +6,7 @@
 
 #include "support/lying_relay.hpp"
 
-// What lies are made of.
+// Building blocks of lies.
 
 namespace dlock::test {
 
@@ -29,7 +29,7 @@ inline Lie made_of_truth(std::string name, std::function<FalseReply(const std::s
   return {std::move(name), std::move(tell)};
 }
 
-/// Begins in one piece, and goes on without end in many.
+/// Sends `bytes` in one piece, then `again` without end, byte by byte.
 inline Lie dripping(std::string name, std::string bytes, std::string again) {
   return made_of_truth(std::move(name), [=](const std::string&) {
     return FalseReply{bytes, Then::repeat, again, drip};

@@ -31,7 +31,7 @@ class OneRedis final : public LiedTo {
   RedisServer server_;
 };
 
-/// A Sentinel and its master; the relay stands before both, and the Sentinel names it.
+/// A Sentinel and its master; the relay is in front of both, and the Sentinel names the relay.
 class SentinelLiar final : public LiedTo {
  public:
   std::string direct_url() const override { return fleet_.url(); }
@@ -69,7 +69,7 @@ class ClusterLiars final : public LiedTo {
   Cluster cluster_;
 };
 
-/// Of three independent servers the first lies.
+/// Three independent servers; the first one lies.
 class OneOfThree final : public LiedTo {
  public:
   std::string direct_url() const override {
@@ -98,7 +98,7 @@ class OneOfThree final : public LiedTo {
   RedisServer servers_[3];
 };
 
-/// One for all threads, as it starts slowly; so each run has keys of its own.
+/// All threads share one server, as it starts slowly; so each run has its own keys.
 template <typename Server, ReplyEnd ends, WithLengths with_lengths>
 class SharedLiar : public LiedTo {
  public:
@@ -122,7 +122,7 @@ class SharedLiar : public LiedTo {
   mutable int number_ = ++last_number;
 };
 
-/// One whose URL is a scheme and an address.
+/// A server whose URL is a scheme and an address.
 template <typename Servers, ReplyEnd ends, WithLengths with_lengths>
 class PlainLiar : public SharedLiar<Servers, ends, with_lengths> {
  public:
@@ -190,7 +190,7 @@ template <typename Kind, typename Server>
 std::unique_ptr<LiedTo> if_installed() {
   if (!Server::is_installed()) return nullptr;
   auto liar = std::make_unique<Kind>();
-  // A server ends with the thread that has started it: that of the test is the first to come here.
+  // A server ends with the thread that started it, so the thread of the test must start it.
   liar->direct_url();
   return liar;
 }

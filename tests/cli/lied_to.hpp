@@ -8,36 +8,36 @@
 
 namespace dlock::test {
 
-/// Servers of a test, before which a LyingRelay can stand.
+/// Servers of a test, with an optional LyingRelay in front of them.
 class LiedTo {
  public:
   virtual ~LiedTo() = default;
-  /// What dlock is given to reach them without a relay.
+  /// The URL for dlock without a relay.
   virtual std::string direct_url() const = 0;
   virtual std::vector<Address> servers() const = 0;
-  /// What dlock is given where a relay listens at these addresses, one for each server.
+  /// The URL for dlock with a relay at these addresses, one for each server.
   virtual std::string url(const std::vector<Address>& relayed) const = 0;
-  /// Nothing is held there any more, where the servers belong to this thread alone.
+  /// Removes all locks, if only this thread uses the servers.
   virtual void clear() const {}
-  /// A name for each `letter`; of which another run knows nothing where the servers are shared.
+  /// The key for `letter`; on shared servers no other run uses it.
   virtual std::string key(char letter) const { return std::string(1, letter); }
-  /// Which of the servers lie, and what they speak.
+  /// Which servers lie, and their protocol.
   virtual LiePlan plan() const { return {}; }
-  /// Of one of them.
+  /// The lies of such a server.
   virtual std::vector<Lie> lies(const Address& other_server) const {
     return resp_lies(other_server);
   }
-  /// How many servers have to grant a lock.
+  /// The number of servers that must grant a lock.
   virtual std::size_t needed() const { return 1; }
 };
 
-/// `redis`, `sentinel`, `cluster`, `majority`, `etcd`, `postgres`, `mariadb` or `zookeeper`.
-/// Nothing where the server is not installed.
+/// Servers of the kind `redis`, `sentinel`, `cluster`, `majority`, `etcd`, `postgres`, `mariadb` or
+/// `zookeeper`. Null if the server is not installed.
 std::unique_ptr<LiedTo> new_lied_to(const std::string& kind);
 
-/// The kind that DLOCK_TEST_LIES_OF names; `redis` where it is not set.
+/// The kind in DLOCK_TEST_LIES_OF; `redis` if it is not set.
 std::string lied_to_kind();
-/// Whether it is set, which asks for every lie at every point.
+/// Whether DLOCK_TEST_LIES_OF is set, which asks for every lie at every point.
 bool tells_all_lies();
 
 }  // namespace dlock::test

@@ -21,7 +21,7 @@ std::string nested() {
   return text;
 }
 
-/// The reply with another number in place of each integer that is one by its type.
+/// The reply with `number` as the value of each item of the type integer.
 std::string with_numbers(const std::string& truth, const std::string& number) {
   std::string text;
   for (std::size_t at = 0; at < truth.size();) {
@@ -33,7 +33,7 @@ std::string with_numbers(const std::string& truth, const std::string& number) {
   return text;
 }
 
-/// Whether a byte is written within a line, neither its type nor in a header.
+/// For each byte, whether it is text within a line: neither a type nor part of a header.
 std::vector<bool> written_in(const std::string& text) {
   std::vector<bool> written(text.size(), false);
   bool is_header = true;
@@ -46,8 +46,8 @@ std::vector<bool> written_in(const std::string& text) {
   return written;
 }
 
-/// The reply with something else in place of what is written in it, of the same lengths: what is
-/// shorter than `with` stays.
+/// The reply with its text overwritten by `with`, the lengths unchanged: text shorter than `with`
+/// stays.
 std::string overwritten(std::string text, bool digits, std::string_view with) {
   const auto written = written_in(text);
   const auto is_one = [&](std::size_t at) {
@@ -67,7 +67,6 @@ std::string text_reply(const std::string& text) {
   return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
 }
 
-/// The last line of it, taken off.
 std::string take_last_line(std::string& text) {
   text.resize(text.rfind(line_end));
   const auto before = text.rfind(line_end);
@@ -77,8 +76,8 @@ std::string take_last_line(std::string& text) {
   return line;
 }
 
-/// The words on its memory that a member of a majority adds to its refusals, and to its grants;
-/// nothing where the server is none.
+/// The words about its memory that a quorum node adds to its refusals and grants; empty if the
+/// server is no node.
 std::string tail_of_member(std::string refusal) {
   constexpr std::size_t bytes_of_run_id = 40;
   const std::string recorded = take_last_line(refusal);
@@ -89,8 +88,8 @@ std::string tail_of_member(std::string refusal) {
   return " " + quarantined_ms + " " + recorded;
 }
 
-/// In place of a refusal: one server alone is believed, if there can be such a fence, and one of
-/// several is not.
+/// Replaces a refusal: dlock believes a single server if the fence is possible, but not one of
+/// several servers.
 Lie forged_grant(const std::string& fence) {
   return {"a forged grant with fence " + fence, [fence](const std::string& truth) {
             const auto at = truth.find("\r\n$7\r\nrefused\r\n");
@@ -104,7 +103,7 @@ Lie forged_grant(const std::string& fence) {
           }};
 }
 
-/// The reply, which renews, with a lease of a year.
+/// The reply to a renewal, with a lease of a year.
 FalseReply forged_renewal(const std::string& truth) {
   const auto at = truth.find("renewed ");
   if (at == std::string::npos) return {truth};
@@ -115,7 +114,7 @@ FalseReply forged_renewal(const std::string& truth) {
   return {text_reply("renewed 31536000000 " + std::string(left))};
 }
 
-/// The latest time in a reply, in microseconds: the server's, when it replied.
+/// The latest time in a reply, in microseconds: the server's time of the reply.
 std::string time_in(const std::string& reply) {
   constexpr std::string_view digits = "0123456789";
   constexpr std::size_t digits_of_now = 16;
@@ -128,7 +127,7 @@ std::string time_in(const std::string& reply) {
   return latest;
 }
 
-/// Behind the answer to a waiter, which begins to listen with it, the message that it has the lock.
+/// Adds the message of a hand-over to the answer with which a waiter begins to listen.
 FalseReply forged_hand_over(const std::string& truth) {
   const auto listens = truth.find("subscribe\r\n");
   const bool refuses = truth.find("\r\nrefused\r\n") != std::string::npos;
@@ -139,7 +138,7 @@ FalseReply forged_hand_over(const std::string& truth) {
   return {truth + request({"message", channel, "grant " + now + " 1200 " + now + " "})};
 }
 
-/// A true hand-over, for a year.
+/// A true hand-over with a lease of a year.
 FalseReply long_hand_over(const std::string& truth) {
   const auto at = truth.find("\r\ngrant ");
   if (!is_published(truth) || at == std::string::npos) return {truth};

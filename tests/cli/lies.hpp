@@ -6,15 +6,14 @@
 
 namespace dlock::test {
 
-/// What a server that speaks RESP says in place of a reply, from a wrong type to what would be
-/// right in another place. `other_server` is where redirects lead.
+/// The lies of a RESP server, from a wrong type to a reply that would be right elsewhere. Redirects
+/// lead to `other_server`.
 std::vector<Lie> resp_lies(const Address& other_server);
 
-/// The same for a protocol that the test does not read: rubbish, and what can be done to a reply
-/// without understanding it.
+/// The lies for a protocol that the test does not parse: garbage, and changes that need no parser.
 std::vector<Lie> blind_lies(const Address& other_server);
 
-/// What a ZooKeeper says in place of a reply that is valid, or nearly so, in its protocol.
+/// The lies of a ZooKeeper that are valid in its protocol, or nearly so.
 std::vector<Lie> zookeeper_lies();
 
 }  // namespace dlock::test

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view line_break = "\r\n";
 constexpr std::int64_t most_of_32_bits = INT32_MAX;
 
-/// The number that a line begins with, by another; a line that begins with none stays.
+/// Replaces the number at the start of the line; a line without one stays.
 std::string with_number(std::string_view line, const OtherLength& other, int base) {
   std::int64_t number = 0;
   const char* const end = line.data() + line.size();
@@ -25,7 +25,7 @@ std::string with_number(std::string_view line, const OtherLength& other, int bas
   return std::string(digits, written) + std::string(read.ptr, end);
 }
 
-/// Lines with their ends.
+/// The lines with their line ends.
 std::vector<std::string_view> lines_in(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -37,11 +37,11 @@ std::vector<std::string_view> lines_in(std::string_view text) {
   return lines;
 }
 
-/// Of messages that follow each other, each with its length in the front.
+/// The length field at the front of each message in a stream.
 struct LengthField {
   std::size_t at = 0;
   std::size_t bytes = 4;
-  std::size_t from = 0;  ///< where the bytes begin that it counts
+  std::size_t from = 0;  ///< the start of the bytes that it counts
   bool little_endian = false;
 };
 
@@ -60,7 +60,7 @@ std::string with_fields(std::string text, const LengthField& field, const OtherL
     for (std::size_t i = 0; i < field.bytes; ++i) {
       text[start + field.at + i] = static_cast<char>(told >> shift_of(i));
     }
-    // What is none, as the answer to a wish for TLS, has no next one.
+    // Bytes that are no message, such as the answer to a TLS request, have no successor.
     if (length > text.size()) break;
     start += field.from + static_cast<std::size_t>(length);
   }

@@ -77,9 +77,9 @@ std::optional<Deadline> lease_end_after(const std::function<void()>& harm,
   if (!end) return std::nullopt;
   harm();
   const auto harmed = BootClock::now();
-  // The next renewal is due two seconds after this one was begun, and was one second under way at
-  // most. On a busy machine it may have come before the harm; then the lease ends a ttl after that
-  // at the latest.
+  // The next renewal is due two seconds after the start of this one, which took one second at most.
+  // On a busy machine, it may have come before the harm; the lease then expires at most a ttl after
+  // the harm.
   const bool at_once = *end - harmed > ttl - milliseconds(1000);
   return at_once ? *end : later(harmed, ttl);
 }

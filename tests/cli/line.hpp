@@ -10,8 +10,8 @@
 
 namespace dlock::test {
 
-/// A holder of `key`, with a ttl of 15 s, until the file `go` is there; and ten who wait for it, in
-/// order. What they do stands in the scene's log and in its file `fences`.
+/// A holder of `key` with a ttl of 15 s, until the file `go` exists, and ten waiters for it, in
+/// order. Their actions are in the scene's log and in its file `fences`.
 struct Line {
   Line(const Scene& scene, const std::string& key);
 
@@ -19,15 +19,15 @@ struct Line {
   std::vector<Process> queue;
 };
 
-/// Each of them had it once, in order, with growing fences, and never two at once.
+/// Checks that each waiter held it once, in order, with growing fences, and never two at once.
 void was_served_in_order(const Scene& scene, Line& line);
 
 /// Returns just after a renewal of the only hold of `key`.
 void await_renewal(const RedisServer& server, const std::string& key);
 
-/// Does `harm`, after which no renewal succeeds, just after a renewal of the only hold of `key`,
-/// which must be of 6 s. Says when its lease then ends; nothing, and does no harm, where the
-/// machine gave its holder no time to renew it.
+/// Calls `harm`, which stops all renewals, just after a renewal of the only hold of `key`, which
+/// must have a ttl of 6 s. Returns the end of its lease; nothing, without any harm, if the machine
+/// gave its holder no time to renew it.
 std::optional<Deadline> lease_end_after(const std::function<void()>& harm,
                                         const RedisServer& server, const std::string& key);
 

@@ -10,8 +10,8 @@
 
 namespace dlock::test {
 
-/// Somebody at a terminal that can move its cursor and reads UTF-8, where $D finds the locks of
-/// `place`; `variables` say otherwise.
+/// A user at a UTF-8 terminal with a movable cursor, where $D finds the locks of `place`;
+/// `variables` override the environment.
 class Watcher : public ShellTerminal {
  public:
   explicit Watcher(const Place& place, std::map<std::string, std::string> variables = {})

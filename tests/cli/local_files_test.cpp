@@ -20,7 +20,6 @@ std::string locks_of(const Place& place) {
   return place.url().substr(std::string("local:").size());
 }
 
-/// Calls `visit` with each file of dlock that is there.
 void for_each_file(const Place& place, const std::function<void(const std::string&)>& visit) {
   for (const auto& entry : fs::directory_iterator(locks_of(place))) visit(entry.path());
 }

@@ -15,7 +15,7 @@
 namespace dlock::test {
 namespace {
 
-/// dlock with these servers alone.
+/// Runs dlock with only these servers.
 Result with(const std::vector<std::string>& urls, const std::vector<std::string>& arguments) {
   ProcessOptions options;
   options.env = {{"DLOCK_SERVER", side_by_side(urls)}};
@@ -33,11 +33,11 @@ Process job_with(const std::vector<std::string>& urls) {
 }
 
 struct Told {
-  bool told;  ///< or it has ended
+  bool told;  ///< false if the job ended first
   Result result;
 };
 
-/// A job on these servers, which is ended once it says this.
+/// Runs a job on these servers, and stops it once it prints `said`.
 Told told_by_a_job_with(const std::vector<std::string>& urls, const std::string& said) {
   Process job = job_with(urls);
   const bool told = eventually([&] { return times(job.err(), said) > 0 || !job.running(); });
@@ -45,16 +45,16 @@ Told told_by_a_job_with(const std::vector<std::string>& urls, const std::string&
   return {told, job.wait()};
 }
 
-/// A job on these servers goes on, and a line says so, once.
+/// Checks that a job on these servers works, and prints this warning once.
 void is_warned_of(const std::vector<std::string>& urls, const std::string& said) {
   for (int tries = 1;; ++tries) {
     const Told job = told_by_a_job_with(urls, said);
     const Result& result = job.result;
-    // On a machine that does much else all may be as late as that one, but not again and again.
+    // On a busy machine, all servers may be as late as that one, but not again and again.
     if ((result.exit_code == 69 || result.exit_code == 64) && tries < 3) continue;
     CAPTURE(result.err);
     CHECK(job.told);
-    // And a short lease may be lost.
+    // A short lease may be lost.
     CHECK((result.signal == SIGTERM || result.exit_code == 79));
     CHECK(times(result.err, said) == 1);
     return;
@@ -69,8 +69,8 @@ void is_refused(const Result& result, const std::string& said) {
   CHECK(count_lines(result.err) == 1);
 }
 
-/// The same of what is done by `attempt`. On a busy machine the server to be refused may answer
-/// later than it is waited for: then once more.
+/// The same for the result of `attempt`. On a busy machine, the server to be refused may answer
+/// later than dlock waits for it: then it tries again.
 void is_refused(const std::function<Result()>& attempt, const std::string& said) {
   Result result = attempt();
   for (int tries = 1; tries < 20 && (result.exit_code == 0 || result.exit_code == 69); ++tries) {
@@ -93,7 +93,7 @@ void forget_k(const Fleet& good) {
   }
 }
 
-/// Two good ones and this: it works, and says that no more than those may fail, and why.
+/// Checks that dlock works with two good servers and this one, and warns why no more may fail.
 void is_put_up_with(const Fleet& good, const std::string& bad, const std::string& said) {
   const auto urls = good.urls();
   ProcessOptions options;
@@ -106,12 +106,12 @@ void is_put_up_with(const Fleet& good, const std::string& bad, const std::string
         [&] { return (times(job.err(), said) > 0 && !job.out().empty()) || !job.running(); });
     if (job.running()) job.signal(SIGTERM);
     const Result result = job.wait();
-    // A short lease may be lost on a machine that does much else, but not again and again.
+    // On a busy machine, a short lease may be lost, but not again and again.
     if ((result.exit_code == 69 || result.exit_code == 79) && tries < 3) continue;
     const auto wall_us = wall_now().time_since_epoch().count();
     const bool usual_fence =
         !result.out.empty() && std::abs(std::stoll(result.out) - wall_us) < 60'000'000;
-    // And a good one may be later than one that is made to be late, whose fence is then taken.
+    // A good server may be even later than the delayed one, so that dlock takes that one's fence.
     if (!usual_fence && tries < 3) {
       forget_k(good);
       continue;
@@ -126,7 +126,7 @@ void is_put_up_with(const Fleet& good, const std::string& bad, const std::string
   }
 }
 
-/// Two of them and one good one: no lock, and the message names both.
+/// Checks that two of these and one good server grant no lock, and the message names both.
 void is_no_majority(const Fleet& good, const std::vector<std::string>& bad, int exit_code) {
   const Result result = run_with({bad[0], good.urls()[0], bad[1]});
   CAPTURE(result.err);
@@ -139,7 +139,7 @@ std::string bulk_string(const std::string& text) {
   return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
 }
 
-/// Grants everything to everybody, under the largest fence there is.
+/// Grants everything to everybody, with the largest possible fence.
 Step lie(const std::vector<std::string>& words) {
   const std::string process(40, 'f');
   if (words[0] == "INFO") return say(bulk_string("# Server\r\nrun_id:" + process + "\r\n"));
@@ -163,7 +163,7 @@ Step lie(const std::vector<std::string>& words) {
   return say(bulk_string("released" + tail));
 }
 
-/// As one from before there were scripts.
+/// Behaves like a Redis without scripts.
 Step be_too_old(const std::vector<std::string>& words) {
   if (words[0] == "INFO") return say(bulk_string("# Server\r\nredis_version:2.4.18\r\n"));
   if (words[0] == "CONFIG") return say("*0\r\n");
@@ -208,16 +208,16 @@ TEST_CASE("majority: servers that are no three are refused, 64") {
 TEST_CASE("majority: one server under two names never has two votes") {
   const Fleet fleet({.servers = 2});
   const std::string one = fleet.urls()[0];
-  const std::string same = fleet.server(0).url();  // behind the proxy
+  const std::string same = fleet.server(0).url();  // without the proxy
   const std::string said = one + " and " + same + " are the same server";
   const Result none = run_with({one, "unix:///nonexistent/redis.sock", same});
   CHECK((none.exit_code == 64 || none.exit_code == 69));
   CHECK(none.out == "");
   CHECK(times(none.err, said) == 1);
-  // Where there is a majority without it, that may be noticed only once the job runs, and then does
-  // it no harm.
+  // If there is a majority without it, dlock may notice it only once the job runs, and it then does
+  // no harm.
   Told job;
-  // On a busy machine there may be no majority in time, but not again and again.
+  // On a busy machine, there may be no majority in time, but not again and again.
   const bool served = in_one_of(3, [&] {
     job = told_by_a_job_with({one, fleet.urls()[1], same}, said);
     return job.result.exit_code == 64 || job.result.signal == SIGTERM;
@@ -231,7 +231,7 @@ TEST_CASE("majority: one server under two names never has two votes") {
   const std::string link = dir / "link.sock";
   REQUIRE(symlink(fleet.server(0).socket_path().c_str(), link.c_str()) == 0);
   Result linked = run_with({same, fleet.urls()[1], "unix://" + link});
-  // On a busy machine the link may answer later than a grant waits for it, or nobody in time.
+  // On a busy machine, the link may answer later than a grant waits for it, or no server in time.
   const auto is_late = [&] { return linked.exit_code == 0 || linked.exit_code == 69; };
   for (int tries = 1; tries < 20 && is_late(); ++tries) {
     linked = run_with({same, fleet.urls()[1], "unix://" + link});
@@ -308,7 +308,7 @@ TEST_CASE("majority: a short job that tells its steps names the server that take
   fleet.server(2).command({"LPUSH", "dlock:{k}", "text"});
   const std::string said = fleet.urls()[2] + ": k: the key holds data that is not a lock";
   Result result;
-  // Short, and yet long enough for that server to have answered, on a busy machine in some tries.
+  // A short job, but long enough for an answer of that server, on a busy machine in some tries.
   in_one_of(3, [&] {
     result = with(fleet.urls(), {"run", "-v", "-k", "k", "--", "sleep", "2"});
     return times(result.err, said) == 1;
@@ -351,9 +351,8 @@ TEST_CASE("majority: a server that grants what it has not got has one vote and n
   const Fleet good({.servers = 2});
   const FakeServer liar(lie);
   const auto urls = good.urls();
-  // Its fence, which is absurd and comes first, is not taken over by the others. Both of them have
-  // to answer within the moment for which dlock looks for a smaller one: on a busy machine not
-  // always.
+  // The others do not adopt its absurd fence, although it comes first. Both of them must answer
+  // within the time in which dlock looks for a smaller fence; on a busy machine they may not.
   good.proxy(0).delay(Direction::replies, milliseconds(15));
   good.proxy(1).delay(Direction::replies, milliseconds(30));
   const auto is_absurd = [](const std::string& fence) {
@@ -380,8 +379,8 @@ TEST_CASE("majority: a server that grants what it has not got has one vote and n
     }
     return tokens;
   };
-  // The client does not wait long for the third of them. Were that a good one, one good server
-  // alone would have the hold, and the other one and the liar would grant the key to another
+  // The client does not wait long for the third server. If that were a good one, only one good
+  // server would have the hold, and the other one and the liar would grant the key to another
   // client.
   const auto both_have_it = [&] {
     forget_k(good);
@@ -396,7 +395,7 @@ TEST_CASE("majority: a server that grants what it has not got has one vote and n
   CHECK(second.exit_code == 75);
   CHECK(second.out == "");
   forget_k(good);
-  // It comes last, so that its fence is none to choose from.
+  // It comes last, so that its fence is not considered.
   FaultProxy late(liar.address());
   late.delay(Direction::replies, milliseconds(700));
   is_put_up_with(good, late.url(), late.url() + ": it has another fence than it was told");

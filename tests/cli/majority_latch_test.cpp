@@ -14,8 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Longer than a request that waits for nobody takes, and shorter than one to a server that is
-/// silent.
+/// Longer than a request without a wait, and shorter than one to a silent server.
 constexpr milliseconds no_time{4500};
 
 Result latch(const Scene& scene, const std::string& key, const std::string& verb, Words more = {}) {
@@ -31,13 +30,13 @@ Process waiter(const Scene& scene, const std::string& key) {
 
 std::string name_of(const std::string& key) { return "dlock:{" + key + "}:latch"; }
 
-/// How many a server has, the one entry for the count among them.
+/// The number of entries on a server, including the one for the count.
 long long entries(const FleetScene& scene, std::size_t server, const std::string& key) {
   return scene.fleet.server(server).command({"ZCARD", name_of(key)}).number;
 }
 
-/// Whether each server has so many in the end. A client leaves a moment after most have answered,
-/// and what a slow server was not sent by then it never gets: so `work` is done again until it has.
+/// Whether each server finally has `count` entries. A client leaves soon after a majority has
+/// answered, so a slow server may miss a request: `work` is repeated until it has not.
 template <typename Work>
 bool all_come_to_have(const FleetScene& scene, const std::string& key, long long count, Work work) {
   return eventually([&] {
@@ -61,7 +60,7 @@ void needs_two_of_three(const FleetScene& scene) {
   auto& silent = scene.fleet.proxy(2);
   silent.black_hole(Direction::requests);
   const auto takes_no_time = [&](const std::string& verb, const std::string& what) {
-    // To do it again changes nothing.
+    // Repeating it changes nothing.
     return in_one_of(3, [&] {
       const auto result = latch(scene, "a", verb, {what});
       CHECK(result.exit_code == 0);
@@ -75,7 +74,7 @@ void needs_two_of_three(const FleetScene& scene) {
   CHECK(entries(scene, 2, "a") == 0);
   silent.close_connections();
   silent.heal();
-  // Somebody who waits gives it what it lacks, once he asks it again.
+  // A waiter sends that server the missing entries at its next request.
   Process another = waiter(scene, "a");
   CHECK(eventually([&] { return entries(scene, 2, "a") == 3; }));
   CHECK(scene.fleet.server(2).command({"PTTL", name_of("a")}).number > 80'000'000);
@@ -85,7 +84,7 @@ void needs_two_of_three(const FleetScene& scene) {
   CHECK(latch(scene, "a", "arrive").exit_code == 0);
   CHECK(waits.wait().exit_code == 0);
   CHECK(another.wait().exit_code == 0);
-  // Not by itself, after 25 s.
+  // Its own timer would wake the waiter only after 25 s.
   CHECK(BootClock::now() - begun < std::chrono::seconds(10));
   CHECK(latch(scene, "a", "wait", {"-n"}).exit_code == 0);
   scene.fleet.proxy(0).refuse(false);
@@ -103,7 +102,7 @@ void opens_with_those_that_arrived_anywhere(const FleetScene& scene) {
   CHECK(open >= 2);
 }
 
-/// One hears of an arrival at one server, the other of one at another: nobody has seen both.
+/// The waiter may hear of each arrival from another server, and of both from none.
 void wakes_who_hears_of_them_apart(const FleetScene& scene) {
   CHECK(latch(scene, "w", "open", {"--count=2"}).exit_code == 0);
   Process waits = waiter(scene, "w");
@@ -150,7 +149,7 @@ void needs_a_majority(const FleetScene& scene) {
   CHECK(waits.wait().exit_code == 0);
 }
 
-/// The latch has ended on two servers, and the third has not heard of it.
+/// Makes the latch disappear from two servers, unnoticed by the third.
 void ends_but_on_the_last(const FleetScene& scene, const std::string& key) {
   const auto arrive = [&] {
     CHECK(latch(scene, key, "open", {"--count=2"}).exit_code == 0);
@@ -179,7 +178,7 @@ void takes_no_arrivals_of_an_older_latch(const FleetScene& scene) {
     return entries(scene, 2, "o") == 1;
   }));
   ends_but_on_the_last(scene, "o");
-  // Now it is cut off while the new one is opened, and knows the old one alone.
+  // The third server is cut off while the new latch is opened, and knows only the old one.
   scene.fleet.proxy(2).refuse(true);
   scene.fleet.proxy(2).close_connections();
   CHECK(latch(scene, "o", "open", {"--count=2"}).exit_code == 0);
@@ -196,7 +195,7 @@ void takes_no_arrivals_of_an_older_latch(const FleetScene& scene) {
 
 void is_one_for_all_who_open_it_at_once(const FleetScene& scene) {
   for (const std::string key : {"p", "q"}) {
-    // The second time without a server to spare.
+    // In the second round, no server can be spared.
     if (key == "q") {
       scene.fleet.proxy(2).refuse(true);
       scene.fleet.proxy(2).close_connections();
@@ -219,7 +218,7 @@ void is_one_for_all_who_open_it_at_once(const FleetScene& scene) {
   scene.fleet.proxy(2).refuse(false);
 }
 
-/// Each of the servers heard another one first of those who opened it at the same time.
+/// Each server has another latch, as if several clients had opened it at the same time.
 void joins_what_was_split(const FleetScene& scene) {
   const std::vector<Words> arrived{{"1", "x"}, {"1", "x", "2", "y"}, {"1", "y"}};
   for (std::size_t i = 0; i < 3; ++i) {

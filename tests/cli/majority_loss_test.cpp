@@ -15,7 +15,7 @@
 namespace dlock::test {
 namespace {
 
-/// For whatever must happen, on a machine that does much else.
+/// A generous timeout for a busy machine.
 constexpr milliseconds long_time{30'000};
 
 const char* const script =
@@ -34,8 +34,8 @@ Process beating(const Scene& scene, const std::string& ttl) {
       [&] { return lines_of_log(scene) > 1; }, "the job did not begin");
 }
 
-/// The later of the ends that the lease of k has on the servers 3 and 4; nothing where the machine
-/// gave its holder no time to renew it.
+/// The later end of the lease of k on servers 3 and 4; nothing if the machine gave its holder no
+/// time to renew it.
 std::optional<Deadline> last_end(const Fleet& fleet) {
   const auto one = lease_end_if_held(fleet.server(3), "k");
   const auto other = lease_end_if_held(fleet.server(4), "k");
@@ -47,7 +47,7 @@ std::string stored_hold(const Fleet& fleet, std::size_t i) {
   return holds.items.empty() ? "" : holds.items.front().text;
 }
 
-/// Until it has been renewed on this server, or written anew.
+/// Waits until the hold has been renewed or rewritten on this server.
 bool is_renewed(const Fleet& fleet, std::size_t i) {
   const std::string before = stored_hold(fleet, i);
   return eventually(
@@ -58,7 +58,7 @@ bool is_renewed(const Fleet& fleet, std::size_t i) {
       milliseconds(15'000));
 }
 
-/// What becomes of a server: kill -9, or that it stands still.
+/// A server's failure: kill -9, or a stop.
 enum class Blow { killed, stopped };
 
 void strike(RedisServer& server, Blow blow) {
@@ -74,7 +74,7 @@ struct Pair {
   Blow blow;
 };
 
-/// All that two of five servers can suffer, in any order.
+/// All failures of two of five servers, in random order.
 std::vector<Pair> all_pairs(Chance& chance) {
   std::vector<Pair> pairs;
   for (std::size_t other = 0; other < 5; ++other) {
@@ -86,8 +86,8 @@ std::vector<Pair> all_pairs(Chance& chance) {
   return pairs;
 }
 
-/// Strikes these and heals them once the job has lived on for longer than any lease of before;
-/// false where the lock was lost.
+/// Makes these servers fail, and heals them once the job has outlived any earlier lease; false if
+/// the lock was lost.
 bool goes_on_without(const Fleet& fleet, const Process& job, const Pair& pair) {
   strike(fleet.server(pair.one), pair.blow);
   strike(fleet.server(pair.other), pair.blow);
@@ -100,7 +100,7 @@ bool goes_on_without(const Fleet& fleet, const Process& job, const Pair& pair) {
   return renewed && is_renewed(fleet, pair.one) && is_renewed(fleet, pair.other) && job.running();
 }
 
-/// A job on five servers of which these fail two by two; how it ended.
+/// Runs a job on five servers while these pairs fail in turn; returns its result.
 Result job_while_pairs_fail(const std::vector<Pair>& pairs) {
   FleetOptions options;
   options.keeping.assign(5, Keeping::aof_always);
@@ -128,7 +128,7 @@ TEST_CASE("majority: killing two of five servers, whichever, does not disturb a 
   pairs.resize(std::min<std::size_t>(pairs.size(), static_cast<std::size_t>(runs_of_this_test(3))));
   const auto count = pairs.size();
   Result result = job_while_pairs_fail(pairs);
-  // On a busy machine the job may lose so short a lease, but not again and again.
+  // On a busy machine, the job may lose such a short lease, but not again and again.
   for (int again = 0; result.exit_code == 79 && again < 2; ++again) {
     result = job_while_pairs_fail(pairs);
   }
@@ -138,14 +138,14 @@ TEST_CASE("majority: killing two of five servers, whichever, does not disturb a 
   CHECK(times(result.err, "k is held on 3 of 5 servers, and 3 are needed") >= count);
 }
 
-/// Whether a job of which three of five servers fail is dead before its lease ends; the other two
-/// are as they were.
+/// Whether a job is dead before its lease ends when three of five servers fail; the other two stay
+/// as they were.
 bool ends_in_time(const FleetScene& scene, Blow blow) {
   const Fleet& fleet = scene.fleet;
   Process job = beating(scene, "6");
   if (!is_renewed(fleet, 3)) return false;
   for (std::size_t i = 0; i < 3; ++i) strike(fleet.server(i), blow);
-  // On a busy machine one more renewal may have come before the blows.
+  // On a busy machine, one more renewal may have come before the failures.
   const auto end = last_end(fleet);
   if (!end) return false;
   const Result result = job.wait();
@@ -168,8 +168,8 @@ TEST_CASE("majority: that three of five stand still stops the job before its lea
 
 namespace {
 
-/// The two that it still reaches renew its lease; for the waiter the other three decide. Whether
-/// the job is dead by then, which a busy machine may delay.
+/// Whether the job is dead before the waiter gets the lock, which a busy machine may delay. The two
+/// servers that the job still reaches renew its lease; the other three grant it to the waiter.
 bool is_dead_before_the_next() {
   const FleetScene scene;
   Process job = beating(scene, "6");
@@ -199,13 +199,14 @@ TEST_CASE("majority: a holder cut off from three of five is dead before another 
 
 namespace {
 
-/// Whether the job is dead before its lease ends; who comes later is told whom it cannot reach.
+/// Whether the job is dead before its lease ends; a later client's error names the unreachable
+/// servers.
 bool three_are_killed() {
   const FleetScene scene;
   const auto urls = scene.fleet.urls();
   const bool in_time = ends_in_time(scene, Blow::killed);
 
-  // Who had not started yet does not.
+  // A job that had not started yet does not start.
   const Result other = scene.run({"run", "-k", "k", "--", "echo", "ran"});
   CHECK(other.exit_code == 69);
   CHECK(other.out == "");
@@ -249,8 +250,8 @@ TEST_CASE("majority: who waits stays in the queue while most servers are out of 
 
 namespace {
 
-/// Whether the job of a holder whose servers lost their memory is dead before its lease ends: that
-/// may last on the others.
+/// Whether a job whose servers lost their memory is dead before its lease ends, as far as the other
+/// servers still have it.
 bool ends_where_three_forget() {
   const FleetScene scene;
   Process job = beating(scene, "6");
@@ -258,7 +259,7 @@ bool ends_where_three_forget() {
   scene.fleet.server(0).restart();
   scene.fleet.server(1).command({"FLUSHALL"});
   scene.fleet.server(2).restart();
-  // On a busy machine one more renewal may have come before that.
+  // On a busy machine, one more renewal may have come before that.
   const auto end = last_end(scene.fleet);
   if (!end) return false;
   const Result other = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});

@@ -15,7 +15,7 @@ namespace {
 
 using Urls = std::vector<std::string>;
 
-/// Where dlock knows the names of tests, and these servers alone.
+/// The environment in which dlock knows the test names, and only these servers.
 ProcessOptions naming(const Urls& urls) {
   ProcessOptions options;
   options.env = {{"DLOCK_SERVER", side_by_side(urls)}, {"LD_PRELOAD", DLOCK_NAMES_SHIM}};
@@ -35,7 +35,7 @@ void is_found(const Result& result, const std::string& one, const std::string& o
       result.err.ends_with(" " + one + " and " + other + " are the same server: name each once\n"));
 }
 
-/// Three who decide without anybody's help, and one server that has several names.
+/// Three servers, which are a majority on their own, and a fourth with several names.
 struct Named {
   Fleet three{{.servers = 3}};
   RedisServer server = [] {
@@ -43,11 +43,11 @@ struct Named {
     options.tcp = true;
     return RedisServer(options);
   }();
-  /// As somebody names it.
+  /// Its URL under this name.
   std::string by(const std::string& host) const {
     return "redis://" + host + ":" + std::to_string(server.port());
   }
-  /// Those, the three before and after.
+  /// The three, with one name before and one after them.
   Urls with(const std::string& one, const std::string& other) const {
     const Urls urls = three.urls();
     return {one, urls[0], urls[1], urls[2], other};
@@ -60,7 +60,7 @@ TEST_CASE(
     "majority: one server under two names that DNS knows is refused, whichever answers first") {
   const Named named;
   const auto is_refused = [&](const std::string& one, const std::string& other) {
-    // On a busy machine the two names may be looked up later than a grant waits for them.
+    // On a busy machine, the two names may be resolved later than a grant waits for them.
     Result result = run_named(named.with(named.by(one), named.by(other)));
     for (int i = 0; i < 20 && result.exit_code == 0; ++i) {
       result = run_named(named.with(named.by(one), named.by(other)));
@@ -68,12 +68,12 @@ TEST_CASE(
     is_found(result, named.by(one), named.by(other));
   };
   for (int i = 0; i < 10; ++i) is_refused("a.0.test", "b.0.test");
-  // The three have granted it long before.
+  // The three have granted the lock long before.
   for (int i = 0; i < 3; ++i) is_refused("a.0.test", "b.20.test");
   is_refused("a.20.test", "127.0.0.1");
   is_refused("127.0.0.1", "127.1");
   is_refused("0x7f000001", "127.1");
-  // Nor does whoever waits get it.
+  // A waiter does not get the lock, either.
   const std::string one = named.by("a.0.test"), other = named.by("b.40.test");
   ProcessOptions alone;
   alone.env = {{"DLOCK_SERVER", side_by_side(named.three.urls())}};
@@ -111,9 +111,9 @@ TEST_CASE("majority: a name that is looked up in vain, or for long, keeps nobody
   };
   ran(named.by("b.0.none.test"));
   ran(named.by("b.30.none.test"));
-  // For a fifth of a second it is waited for.
+  // dlock waits a fifth of a second for the name.
   CHECK(ran(named.by("b.100000.test")) < stretched(milliseconds(5000)));
-  // Another port is another server, whatever the name.
+  // Another port means another server, whatever the name.
   CHECK(ran("redis://b.100000.test:1") < stretched(milliseconds(5000)));
 }
 

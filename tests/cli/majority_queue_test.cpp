@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 const char* const majority_tenure = "\"$STAMP\" \"$LOG\" start q $i; \"$STAMP\" \"$LOG\" end q $i";
 
-/// The value that so much of all stays below.
+/// The value below which the fraction `part` of the values lies.
 double quantile(std::vector<double> values, double part) {
   std::sort(values.begin(), values.end());
   return values.at(static_cast<std::size_t>(static_cast<double>(values.size()) * part));
@@ -31,7 +31,7 @@ double median(std::vector<double> values) { return quantile(std::move(values), 0
 
 double as_ms(milliseconds time) { return static_cast<double>(time.count()); }
 
-/// How many others were let in at most between two turns of the same one, or before his first.
+/// The most turns of others between two turns of one client, or before its first.
 std::size_t longest_passed_over(const std::vector<long>& order, long count) {
   std::size_t longest = 0;
   for (long who = 1; who <= count; ++who) {
@@ -45,7 +45,7 @@ std::size_t longest_passed_over(const std::vector<long>& order, long count) {
   return longest;
 }
 
-/// So many or more wait on most servers: on some a holder may, until it has that one, too.
+/// Whether most servers have at least `count` waiters. A holder may still wait on some of them.
 bool wait_on_most(const Fleet& fleet, const std::string& key, long long count) {
   std::size_t servers = 0;
   for (std::size_t i = 0; i < fleet.size(); ++i) {
@@ -55,7 +55,7 @@ bool wait_on_most(const Fleet& fleet, const std::string& key, long long count) {
   return servers > fleet.size() / 2;
 }
 
-/// Those who wait for the key on this server, in their order.
+/// The waiters for the key on this server, in order.
 std::vector<std::string> queue_on(const RedisServer& server, const std::string& key) {
   std::vector<std::string> tokens;
   const Reply waiters = server.command({"ZRANGE", "dlock:{" + key + "}:queue", "0", "-1"});
@@ -71,7 +71,8 @@ std::set<std::string> all_who_wait(const Fleet& fleet, const std::string& key) {
   return tokens;
 }
 
-/// On most servers one waits that is none of `others`; with `as_last` behind all of them.
+/// Whether most servers have a waiter that is not in `others`; with `as_last`, at the end of the
+/// queue.
 bool newcomer_waits(const Fleet& fleet, const std::string& key, const std::set<std::string>& others,
                     bool as_last) {
   std::size_t servers = 0;
@@ -84,9 +85,9 @@ bool newcomer_waits(const Fleet& fleet, const std::string& key, const std::set<s
   return servers > fleet.size() / 2;
 }
 
-/// The `count`th who waits for the key, behind all others. Each measures the servers' clock for
-/// itself, on a busy machine to some milliseconds: who comes out before another by that starts
-/// again.
+/// Starts waiter number `count` of the key, last in the queue. Each waiter measures the servers'
+/// clocks itself, on a busy machine only to some milliseconds; one that gets before another that
+/// way is restarted.
 Process queue_up_last(const FleetScene& scene, const std::string& key, long count,
                       const std::function<Process()>& start) {
   const Fleet& fleet = scene.fleet;
@@ -104,8 +105,8 @@ Process queue_up_last(const FleetScene& scene, const std::string& key, long coun
   }
 }
 
-/// Ten wait in order behind a holder, who then leaves; whether they are let in in that order. One
-/// to whom the machine gives no time confirms his hand-over too late, and is then behind the next.
+/// Whether ten queued waiters get the lock in order once its holder leaves. A waiter that the
+/// machine stalls confirms its hand-over too late, and comes after the next one.
 bool ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
   constexpr long count = 10;
   write_file(scene.log(), "");
@@ -140,7 +141,7 @@ bool ten_in_order(const FleetScene& scene, std::vector<double>& gaps_ms) {
   return in_order;
 }
 
-/// All at once, without waiting: how many ran.
+/// Starts all at once, without waiting; returns how many ran.
 std::size_t winners(const FleetScene& scene, const std::string& key, int count) {
   std::vector<Process> all;
   for (int i = 0; i < count; ++i) {
@@ -171,7 +172,7 @@ double ms_of_a_run(const std::vector<std::string>& urls, const std::string& key)
   return std::chrono::duration<double, std::milli>(Clock::now() - before).count();
 }
 
-/// The order in which five are served whose hosts' wall clocks differ, by their place in the queue.
+/// The order in which five waiters are served whose hosts have different wall clocks, by position.
 std::string order_of_hosts_whose_clocks_differ() {
   using std::chrono::seconds;
   const FleetScene scene({.servers = 3, .direct = true});
@@ -215,7 +216,7 @@ TEST_CASE("majority: ten who wait for five servers are let in in order, and soon
 
 namespace {
 
-/// Ten come again and again: how many others were let in at most between two turns of one.
+/// Ten clients ask again and again; returns the most turns of others between two turns of one.
 std::size_t longest_of_ten() {
   const FleetScene scene({.direct = true});
   const int turns = runs_of_this_test(10);
@@ -242,7 +243,7 @@ std::size_t longest_of_ten() {
 }  // namespace
 
 TEST_CASE("majority: of ten who come again and again nobody is passed over") {
-  // In the queue nine are before him at most; the others come while he starts anew.
+  // At most nine are before a client in the queue; the rest come while it restarts.
   CHECK(in_one_of(3, [] { return longest_of_ten() < 50; }));
 }
 
@@ -285,7 +286,7 @@ TEST_CASE("majority: two silent servers of five, and a slow one, cost no time") 
     fleet.proxy(i).black_hole(Direction::requests);
     fleet.proxy(i).black_hole(Direction::replies);
   }
-  // Far more than the limit below, on a busy machine too.
+  // Far above the limit below, even on a busy machine.
   fleet.proxy(2).delay(Direction::replies, milliseconds(1000));
   const auto all = fleet.direct_urls();
   const auto proxied = fleet.urls();

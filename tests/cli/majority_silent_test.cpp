@@ -18,8 +18,8 @@ void silence(const FleetScene& scene, std::size_t server) {
   scene.fleet.proxy(server).black_hole(Direction::replies);
 }
 
-/// How long it takes so many shells to run `true` so often under one key; nothing where one of them
-/// found too few servers in time.
+/// The time that `shells` shells take to run `true` `runs` times each with one key; nothing if one
+/// of them found too few servers in time.
 std::optional<milliseconds> time_for(const FleetScene& scene, int shells, int runs) {
   bool served = true;
   const auto begun = BootClock::now();
@@ -37,7 +37,7 @@ std::optional<milliseconds> time_for(const FleetScene& scene, int shells, int ru
   return std::chrono::duration_cast<milliseconds>(BootClock::now() - begun);
 }
 
-/// Tombstones do not count.
+/// Does not count tombstones.
 std::size_t locks_left(const FleetScene& scene) {
   std::size_t left = 0;
   for (std::size_t i = 0; i < scene.fleet.size(); ++i) {
@@ -57,8 +57,8 @@ std::size_t locks_left(const FleetScene& scene) {
 TEST_CASE("majority: a silent server keeps no waiter from its turn") {
   FleetOptions three;
   three.servers = 3;
-  // All together hardly more than the time for which each would wait otherwise for one who answers
-  // nothing.
+  // All runs together take little longer than a single one would if it waited for the silent
+  // server.
   CHECK(in_one_of(3, [&] {
     const FleetScene scene(three);
     silence(scene, 2);

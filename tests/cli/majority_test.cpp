@@ -42,7 +42,7 @@ int exit_code(const Scene& scene, const std::vector<std::string>& arguments) {
   return scene.run(arguments).exit_code;
 }
 
-/// A server that is slow hears of a release after those that decided it; no lease ends so soon.
+/// A slow server gets a release after the deciding majority; no lease ends that soon.
 bool becomes_free(const Scene& scene, const std::string& key) {
   return eventually(
       [&] {
@@ -112,7 +112,7 @@ void lets_readers_in_together(const FleetScene& scene) {
   CHECK(exit_code(scene, {"run", "-n", "-k", "rw", "--", "true"}) == 0);
 }
 
-/// Two holders with a majority each would leave room for a third.
+/// Two holders with only a majority each would leave room for a third.
 void renews_a_semaphore_by_the_votes_it_takes(const FleetScene& scene) {
   const Result taken = scene.run({"acquire", "-t", "30", "--limit", "2", "-k", "s"});
   REQUIRE(taken.exit_code == 0);
@@ -188,7 +188,7 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
   const auto urls = scene.fleet.urls();
   scene.fleet.proxy(4).refuse(true);
   Process job = scene.hold("k", "go", {"-v", "-t", "12"});
-  // An answer that comes late is missing from one look, and there in the next.
+  // A late answer is missing from one look, and present in the next.
   const auto is_held_on = [&](int servers) {
     const std::string said = "held on " + std::to_string(servers) + " of 5 servers";
     return eventually([&] {
@@ -200,7 +200,7 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
              holders[0].at("servers") == 5;
     });
   };
-  // It began as soon as three had it.
+  // The job began as soon as three servers granted the lock.
   CHECK(is_held_on(4));
   CHECK(eventually([&] { return times(job.err(), "k is held on 4 of 5 servers") > 0; }));
   CHECK(times(job.err(), urls[4]) > 0);
@@ -213,7 +213,7 @@ TEST_CASE("majority: a server that was away gets the hold back, and inspect says
   CHECK(eventually([&] { return held_on(scene.fleet, "k") == 0; }));
 }
 
-/// As an hour after it lost its memory.
+/// The state of a server an hour after it lost its memory.
 void forget_all(const RedisServer& server) {
   server.command({"FLUSHALL"});
   record_process_of(server);
@@ -225,8 +225,8 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   const FleetScene scene(options);
   const Fleet& fleet = scene.fleet;
   Process other = scene.hold("b", "go", {"-t", "60"});
-  // It began as soon as two had it: were the first of them, which will forget, one of these, others
-  // would have a majority.
+  // The job began as soon as two servers granted the lock: if server 0, which will forget, were one
+  // of only two, others could get a majority.
   REQUIRE(eventually([&] { return held_on(fleet, "b") == 3; }));
   Process waiter = patient_start(
       [&] {
@@ -249,7 +249,7 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
   }));
   forget_all(fleet.server(0));
   CHECK(eventually([&] { return both_stand_on(0); }));
-  // Without that one, too few would be left.
+  // Without server 0, too few would be left.
   fleet.proxy(2).refuse(true);
   fleet.proxy(2).close_connections();
   for (int i = 0; i < 3; ++i) {

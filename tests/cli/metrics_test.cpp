@@ -24,14 +24,14 @@ Exposition written(const Place& place) {
   return parse_exposition(read_file(place.dir() / "job.prom"));
 }
 
-/// `dlock run --metrics job.prom ARGUMENTS`, and what stands there then.
+/// Runs `dlock run --metrics job.prom ARGUMENTS`, and parses the file.
 Exposition metrics_of(const Place& place, const std::string& arguments, int exit_code) {
   const auto result = place.shell(R"("$D" run -q --metrics job.prom )" + arguments);
   CHECK(result.exit_code == exit_code);
   return written(place);
 }
 
-/// The outcome of the last run: the only one that is 1.
+/// The outcome of the last run: the only one with the value 1.
 std::string outcome_of(const Exposition& found, const std::string& key) {
   std::string outcome;
   for (const auto& [labels, value] : found.metrics.at("dlock_last_run_outcome").samples) {
@@ -193,7 +193,7 @@ TEST_CASE("metrics: a disk that takes no more leaves the file of the run before 
   const Place place(Engine::redis);
   write_file(place.dir() / "job.prom", "before\n");
   const auto limited = [&](const std::string& arguments) {
-    // What the limit does to a file it does not do to a pipe.
+    // The limit applies to files, but not to pipes.
     return place.shell(R"((ulimit -f 0; "$D" run -q --metrics job.prom )" + arguments +
                        "; echo $?) 2>&1 | cat");
   };

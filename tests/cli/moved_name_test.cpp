@@ -31,8 +31,8 @@ void replicate(const RedisServer& replica, const RedisServer& master) {
   REQUIRE(eventually([&] { return holds(info(replica, "replication"), "master_link_status:up"); }));
 }
 
-/// A name that leads to one of two servers, as that of a managed endpoint does: here a symbolic
-/// link to the server's socket.
+/// A name that leads to one of two servers, like that of a managed endpoint: here a symbolic link
+/// to the server's socket.
 class MovingName {
  public:
   MovingName() {
@@ -42,8 +42,8 @@ class MovingName {
 
   std::string url() const { return "unix://" + path_; }
 
-  /// The master changes, and the old one goes on as a replica whose connections stay whole. The
-  /// name follows once a client has heard that. The new master has all that the old one had.
+  /// Fails over to the replica, which has all data. The old master goes on as its replica, with
+  /// open connections. The name moves once a client has noticed the change.
   void fail_over() {
     master.command({"SET", "last", "write"});
     REQUIRE(eventually([&] { return replica.command({"GET", "last"}).text == "write"; }));
@@ -107,7 +107,7 @@ TEST_CASE("moved name: a member of a majority whose name has moved comes back, a
   MovingName name;
   const RedisServer second;
   const RedisServer third;
-  // A server that has just begun has no vote yet.
+  // A server that has just started has no vote yet.
   for (const RedisServer* each :
        std::vector<const RedisServer*>{&name.master, &name.replica, &second, &third}) {
     record_process_of(*each);

@@ -9,18 +9,19 @@
 #include "cli/place.hpp"
 #include "support/one_of_tries.hpp"
 
-// Tests of host names share these. The names shim (tests/shim) says what `ANYTHING.N.test` means.
+// Shared helpers for tests of host names. The names shim (tests/shim) defines the meaning of
+// `ANYTHING.N.test`.
 
 namespace dlock::test {
 
-/// With a resolver that knows the names of tests.
+/// The environment with a resolver that knows the test names.
 inline ProcessOptions at_test_names(const std::string& url) {
   ProcessOptions options = at(url);
   options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
   return options;
 }
 
-/// Checks that a command was given up in time whose resolver takes 100 s.
+/// Checks that dlock gave up in time although its resolver takes 100 s.
 inline void check_given_up(const Result& result) {
   CHECK(result.exit_code == 69);
   CHECK(is_one_message(result.err));
@@ -28,8 +29,8 @@ inline void check_given_up(const Result& result) {
   CHECK(result.duration < milliseconds(15'000));
 }
 
-/// Checks that of several hosts one that is not found is passed over. `lock_at` takes a lock at the
-/// hosts, of a server with this `port` (`:2379`).
+/// Checks that of several hosts an unknown one is passed over. `lock_at` acquires a lock at the
+/// hosts of a server with this `port` (`:2379`).
 inline void check_names_passed_over(const std::function<Result(const std::string&)>& lock_at,
                                     const std::string& port) {
   const std::string there = "db.1.test" + port;

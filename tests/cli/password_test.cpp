@@ -32,7 +32,7 @@ Result run_with(const RedisServer& server, ProcessOptions options,
   return result;
 }
 
-/// What is told at the end, behind the steps that -v tells.
+/// The final message, after the steps that -v prints.
 std::string last_line(const Result& result) {
   return result.err.substr(result.err.rfind("dlock: "));
 }

@@ -71,7 +71,7 @@ nlohmann::ordered_json Place::state(const std::string& key) const {
 std::size_t Place::waiters(const std::string& key) const {
   const std::size_t queued = state(key)["waiters"].size();
   if (is_local()) return queued;
-  // One that has asked for the first time does not listen yet.
+  // A waiter after its first request does not listen yet.
   const Reply heard_on = server_->command({"PUBSUB", "CHANNELS", "*{" + key + "}:*"});
   return std::min(queued, heard_on.items.size());
 }

@@ -14,8 +14,8 @@ namespace dlock::test {
 
 enum class Engine { local, redis };
 
-/// Where the locks of a test live: a directory or a Redis of its own, which dlock finds in
-/// DLOCK_SERVER as most users would have it.
+/// The locks of a test: a directory or a Redis of its own, which dlock finds in DLOCK_SERVER as
+/// most users configure it.
 class Place {
  public:
   explicit Place(Engine engine);
@@ -23,27 +23,28 @@ class Place {
   Engine engine() const { return engine_; }
   bool is_local() const { return engine_ == Engine::local; }
   std::string url() const;
-  /// Only of Engine::redis.
+  /// Only for Engine::redis.
   RedisServer& server() const { return *server_; }
-  /// A directory for what the test writes; no lock lives in it.
+  /// A directory for the files of the test, outside of the lock directory.
   const TempDir& dir() const { return dir_; }
 
   Result dlock(const std::vector<std::string>& arguments, ProcessOptions options = {}) const;
   Process start(const std::vector<std::string>& arguments, ProcessOptions options = {}) const;
-  /// `sh -c script`, in dir(), with dlock's path in $D.
+  /// Runs `sh -c script` in dir(), with dlock's path in $D.
   Result shell(const std::string& script, ProcessOptions options = {}) const;
   Process start_shell(const std::string& script, ProcessOptions options = {}) const;
-  /// The same, of a script that has said "in" when this returns.
+  /// The same for a script that has written "in" when this returns.
   Process begun_shell(const std::string& script) const;
 
-  /// A `run` on `key` whose command has started and stays for a minute. `options` stand before it.
+  /// A `run` on `key` whose command has started and stays for a minute. `options` come before the
+  /// command.
   Process hold(const std::string& key, const std::vector<std::string>& options = {}) const;
   /// The token of an `acquire` on `key` for a minute.
   std::string acquired(const std::string& key, const std::vector<std::string>& options = {}) const;
-  /// What `inspect -k KEY --json` prints.
+  /// The output of `inspect -k KEY --json`.
   nlohmann::ordered_json state(const std::string& key) const;
   bool is_free(const std::string& key) const { return state(key)["holders"].empty(); }
-  /// How many stand in the queue, and are told when it is their turn.
+  /// The number of waiters that are queued and listening for their turn.
   std::size_t waiters(const std::string& key) const;
 
  private:
@@ -55,16 +56,15 @@ class Place {
   std::unique_ptr<RedisServer> server_;
 };
 
-/// Runs `test` once with each engine.
 void on_each_engine(const std::function<void(const Place&)>& test);
 
-/// A shell command that says "in" once it runs and stays until it is ended.
+/// A shell command that writes "in" when it runs, and stays until it is stopped.
 std::vector<std::string> staying();
 
-/// Whether `text` is one whole line that begins with "dlock: " and holds nothing of a terminal's.
+/// Whether `text` is one whole line that begins with "dlock: " and has no terminal sequences.
 bool is_one_message(const std::string& text);
 
-/// The names in a JSON object, in their order.
+/// The names in a JSON object, in order.
 std::vector<std::string> names(const nlohmann::ordered_json& object);
 
 bool holds(const std::string& text, const std::string& part);

@@ -39,7 +39,7 @@ bool reaches_a_waiter(pid_t pid) {
 
 TEST_CASE("release: a waiter that dies just before it is told of the release does not end that") {
   const Place place(Engine::local);
-  // Where strace may not trace, the waiter dies at any moment.
+  // Without permission to trace, the waiter dies at any moment.
   const auto slow = place
                         .shell(R"(
       slow='strace -D -qq -o /dev/null -e trace=write -e inject=write:delay_enter=1000000'

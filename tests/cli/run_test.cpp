@@ -33,7 +33,7 @@ std::set<std::string> variables(const std::string& env_output) {
   return all;
 }
 
-/// Runs `script` with and without dlock around it and wants the same output.
+/// Checks that `script` has the same output with and without dlock around it.
 void check_same_inside(const Place& place, const std::string& before, const std::string& script) {
   ProcessOptions options;
   options.env["SCRIPT"] = script;
@@ -44,7 +44,7 @@ void check_same_inside(const Place& place, const std::string& before, const std:
   CHECK(inside.err == "");
 }
 
-/// By default. Two real-time signals are libc's own.
+/// Whether the signal's default action ends a process. libc uses two real-time signals itself.
 bool ends_a_process(int signal) {
   for (const int harmless :
        {SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}) {
@@ -102,7 +102,7 @@ TEST_CASE("run: a command that ends at once is never missed, also where SIGCHLD 
 
 TEST_CASE("run --max-hold: of a command that ignores TERM and its daemon nothing lives on, 124") {
   on_each_engine([](const Place& place) {
-    // On a busy machine the time may be over before the daemon has begun, and not in each try.
+    // On a busy machine, the time may be over before the daemon has begun, but not in every try.
     CHECK(in_one_of(3, [&] {
       const Result result =
           place.dlock({"run", "-k", "a", "--max-hold", "3s", "--grace", "100ms", "--", "sh", "-c",

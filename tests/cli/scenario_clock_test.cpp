@@ -1,5 +1,5 @@
-// The wall clock of the host that runs dlock is set while it holds: the holds are verified, and
-// nobody is stopped as long as the server answers.
+// The wall clock of dlock's host is set during a hold: dlock verifies its holds, and stops no
+// command as long as the server answers.
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::hours;
 
-/// A holder of "k" under `clock`, with its command running. Its first renewal is due after 2 s.
+/// A holder of "k" under `clock` with a running command. Its first renewal is due after 2 s.
 Process hold_under(const RedisScene& scene, const ShimClock& clock) {
   ProcessOptions options = scene.options();
   options.env.merge(clock.environment());
@@ -33,7 +33,7 @@ std::string stored_hold(const RedisScene& scene) {
   return holds.items.empty() ? "" : holds.items.front().text;
 }
 
-/// How it ends where the clock is set while the server answers.
+/// The result of a hold whose clock is set while the server answers.
 Result held_while_the_clock_is_set() {
   RedisScene scene;
   ShimClock clock;
@@ -41,7 +41,7 @@ Result held_while_the_clock_is_set() {
   for (const hours step : {hours(24), hours(-48)}) {
     std::string before = stored_hold(scene);
     clock.advance(step);
-    // The renewal that looks whether the hold is still there, and the next.
+    // The renewal that verifies the hold, and the next one.
     for (int i = 0; i < 2; ++i) {
       REQUIRE(eventually([&] { return stored_hold(scene) != before || !holder.running(); }));
       before = stored_hold(scene);
@@ -55,8 +55,8 @@ Result held_while_the_clock_is_set() {
 
 TEST_CASE("the host's clock is set while the server answers: the command runs on") {
   Result result = held_while_the_clock_is_set();
-  // The server has half a second to say that the hold is still there, which may be too little on a
-  // busy machine, but not again and again.
+  // The server has half a second to confirm the hold. On a busy machine that may be too little, but
+  // not again and again.
   for (int tries = 1; result.exit_code == 79 && tries < 3; ++tries) {
     result = held_while_the_clock_is_set();
   }
@@ -66,7 +66,8 @@ TEST_CASE("the host's clock is set while the server answers: the command runs on
 
 namespace {
 
-/// Whether the command was stopped long before the end of its lease, as its host's clock was set.
+/// Whether the command was stopped long before the end of its lease, because its host's clock was
+/// set.
 bool is_stopped_by_the_step() {
   RedisScene scene;
   ShimClock clock;
@@ -75,7 +76,7 @@ bool is_stopped_by_the_step() {
   scene.server.stop();
   clock.advance(hours(1));
   const Result result = holder.wait();
-  // Without the step the command would run until 0.1 s before the end of the lease.
+  // Without the step, the command would run until 0.1 s before the end of the lease.
   const bool long_before = BootClock::now() < end - milliseconds(1000);
   scene.server.cont();
   CHECK(result.exit_code == 79);

@@ -26,13 +26,14 @@ milliseconds ms_from(Deadline from, std::int64_t to_ns) {
                                           from.time_since_epoch());
 }
 
-/// A load on the machine only makes the next one later, so that the median of a few counts.
+/// Load on the machine can only delay the next holder, so the median of a few values is enough.
 milliseconds median(std::vector<milliseconds> all) {
   std::sort(all.begin(), all.end());
   return all.at(all.size() / 2);
 }
 
-/// The command leaves a process behind that is in its group, and so outlives dlock.
+/// The time from the end of the command's group to the next start. A helper in that group outlives
+/// dlock.
 milliseconds from_the_end_of_the_group() {
   const LocalScene scene;
   Process holder =
@@ -41,7 +42,7 @@ milliseconds from_the_end_of_the_group() {
   Process next = scene.queue_up("k", 1, stamp_start);
   holder.signal(SIGKILL);
   holder.wait();
-  // The holder is gone, its group is not: nobody is let in, asked or waiting.
+  // The holder is gone but its group is not: nobody gets the lock, with or without waiting.
   CHECK(scene.run({"run", "-n", "-k", "k", "--", "true"}).exit_code == 75);
   CHECK(is_alive(left));
   CHECK(tenures(scene.log()).empty());
@@ -52,8 +53,8 @@ milliseconds from_the_end_of_the_group() {
   return ms_from(end, first_start_ns(scene));
 }
 
-/// Nothing where the next one had the lock before the end of the holder's lease was read, or a busy
-/// machine cost the holder so short a lease.
+/// Empty if the next one acquired the lock before the end of the holder's lease was read, or if a
+/// busy machine cost the holder such a short lease.
 std::optional<milliseconds> from_the_end_of_the_lease() {
   const RedisScene scene;
   Process holder = scene.hold("k", "never", {"-t", "3"});
@@ -101,16 +102,16 @@ bool none_alive(const Scene& scene) {
 
 const char* const tell_and_stay = "echo $$ >>pids; exec sleep 60";
 
-/// As long as it takes to start, and a little more.
+/// The time that a start takes, and a little more.
 constexpr microseconds while_starting = microseconds(6'000) * slower;
 
-/// From here on a server has the script. Who is stopped between being told that it has not and
-/// having sent it cannot know what was done, and leaves a tombstone for a minute.
+/// Loads the script into the server. A client that is killed between NOSCRIPT and sending the
+/// script cannot know whether it ran, and leaves a tombstone for a minute.
 void warm_up(const Scene& scene) {
   CHECK(scene.run({"run", "-q", "-n", "-k", "k", "--", "true"}).exit_code == 0);
 }
 
-/// So long a job may take to leave without having been held up by a busy machine.
+/// The longest time that a job takes to leave on an idle machine.
 constexpr milliseconds at_once = milliseconds(200) * slower;
 
 void term_at_any_moment(const Scene& scene, bool on_server) {
@@ -127,9 +128,9 @@ void term_at_any_moment(const Scene& scene, bool on_server) {
     const auto told = BootClock::now();
     job.signal(SIGTERM);
     CHECK(job.wait().signal == SIGTERM);
-    // At once, while no other process has been given the number.
+    // Checked at once, before another process gets the pid.
     CHECK(none_alive(scene));
-    // A job that could not give the lock back in half a second leaves it to its lease.
+    // A job that could not release the lock in half a second leaves it to expire.
     const bool late = on_server && BootClock::now() - told > at_once;
     const bool is_left = late && scene.is_held("k");
     if (is_left) ++left;

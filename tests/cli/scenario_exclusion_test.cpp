@@ -50,8 +50,8 @@ void opposite_orders_do_not_dead_lock(const Scene& scene, int usually = 100) {
   CHECK(leaves_nothing(scene, {"a", "b"}));
 }
 
-/// Each stays inside until a third has come or half a second has passed, so that it is seen that
-/// three can be in at once.
+/// Each holder stays until there are three or half a second has passed, which shows that three can
+/// hold it at once.
 void three_at_a_time(const Scene& scene) {
   auto processes = start_shells(
       scene, 12,

@@ -1,4 +1,4 @@
-// What dlock hears too late, or never: a grant that lies unread while its lease ends, and a release
+// Answers that come late or never: a grant that is read after its lease ended, and a release
 // without an answer.
 
 #include <doctest/doctest.h>
@@ -17,15 +17,15 @@
 namespace dlock::test {
 namespace {
 
-/// How the command ended that was stopped before it read its grant of "k", and went on when another
-/// had the lock; which that one kept.
+/// The result of a command that was stopped before it read its grant of "k", and continued when
+/// another client had the lock. Checks that the other client keeps it.
 Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words) {
   scene.send_the_script();
   FaultProxy proxy(scene.server.address());
   proxy.hold(Direction::replies);
   scene.go_through(proxy.url());
   Process late = scene.start(words);
-  // To the connection's name, and to the script; more where it has given up meanwhile.
+  // The replies to the connection's name and to the script; more if it has given up meanwhile.
   REQUIRE(eventually([&] { return proxy.held(Direction::replies) >= 2; }));
   late.signal(SIGSTOP);
   late.wait_until_stopped();
@@ -40,7 +40,7 @@ Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words)
                     [&](const Reply& token) { return token.text == before; }));
   scene.touch("go");
   CHECK(next.wait().exit_code == 0);
-  // Who gave up leaves a tombstone for what may be under way.
+  // A client that gave up leaves a tombstone for requests in flight.
   if (result.exit_code != 69) {
     CHECK(after.items.size() == 1);
     CHECK(scene.kept() == scene.may_stay({"k"}));
@@ -48,7 +48,7 @@ Result grant_read_late(RedisScene& scene, const std::vector<std::string>& words)
   return result;
 }
 
-/// The same, where the machine was quick enough for dlock to be stopped before it gave up.
+/// The same; repeats it if the machine was too slow to stop dlock before it gave up.
 Result late(const std::vector<std::string>& words, RedisScene& scene) {
   return once_served([&] {
     scene.go_through(scene.server.url());
@@ -89,12 +89,12 @@ TEST_CASE("release: what was done though its answer was lost is told as done, in
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
   std::string token;
-  // The second has two seconds, which may be too little on a busy machine.
+  // The second answer has two seconds, which may be too little on a busy machine.
   const Result result = once_served([&] {
     scene.server.command({"DEL", "dlock:{k}"});
     proxy.heal();
     token = token_of(scene);
-    // To the connection's name, and to the release.
+    // The replies to the connection's name and to the release.
     proxy.drop_replies(2);
     return scene.run({"release", "k", "--token", token});
   });
@@ -110,7 +110,7 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
   options.servers = 3;
   const FleetScene scene(options);
   const Fleet& fleet = scene.fleet;
-  // The holds that make the majority are then those whose answers are lost.
+  // The majority then consists of the servers that will lose their answers.
   fleet.proxy(2).refuse(true);
   const std::string token = token_of(scene);
   fleet.proxy(2).refuse(false);
@@ -118,7 +118,7 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
     std::size_t count = 0;
     for (std::size_t i = 0; i < fleet.size(); ++i) {
       const std::string hold = fleet.server(i).command({"HGET", "dlock:{k}", token}).text;
-      // A release leaves a tombstone for a late copy of the acquire: that is no hold.
+      // A release leaves a tombstone for a late copy of the acquire; it is not a hold.
       if (!hold.empty() && !hold.starts_with("t ")) ++count;
     }
     return count;
@@ -129,7 +129,7 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
     fleet.proxy(i).hold(Direction::replies);
     before.push_back(fleet.proxy(i).requests());
   }
-  // What a server has done shows there before its answer has come as far as the proxy.
+  // A server shows its change before its answer has reached the proxy.
   const auto are_held = [&] {
     return std::all_of(before.begin(), before.end(), [&](const int& requests) {
       FaultProxy& proxy = fleet.proxy(static_cast<std::size_t>(&requests - before.data()));
@@ -185,7 +185,7 @@ TEST_CASE("a server that never answers the release: the command's exit code, and
     CHECK(times(result.err, "could not release k, which ends with its lease: ") == 1);
     CHECK(times(result.err, "\n") == 1);
     scene.server.cont();
-    // The request lies in the server's socket.
+    // The request is in the server's socket.
     CHECK(eventually([&] { return is_free(scene); }));
   }
 }
@@ -205,7 +205,7 @@ TEST_CASE(
         return scene.start({"acquire", "-w", "60", "-t", "6", "k"});
       },
       [&] { return !channel().empty(); }, "it did not wait");
-  // It asks again, and that never gets out of the net; another connection does.
+  // The waiter asks again, and that request stays in the network; another connection gets through.
   proxy.hold(Direction::requests, Whom::open_now);
   const int before = proxy.connections();
   scene.server.command({"PUBLISH", channel(), "next 0"});

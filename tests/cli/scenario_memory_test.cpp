@@ -11,7 +11,7 @@
 #include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
-// What a single server may do to the keys of a lock, beside forgetting all of them.
+// Ways in which a single server may lose keys of a lock, apart from losing all of them.
 
 namespace dlock::test {
 namespace {
@@ -33,7 +33,7 @@ std::int64_t next_fence(const RedisScene& scene) {
   return std::stoll(result.out);
 }
 
-/// The holder notices at its next renewal that the server has lost its lock, and fences go on.
+/// Checks that the holder notices the loss at its next renewal, and that fences go on.
 void is_told_of_the_loss(const RedisScene& scene, Process& job) {
   const Result result = job.wait();
   CAPTURE(result.err);
@@ -48,7 +48,7 @@ RedisOptions durable(const std::string& fsync) {
   return options;
 }
 
-/// The append-only file that is written.
+/// The current append-only file.
 std::filesystem::path append_only_file(const RedisServer& server) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(server.dir().path())) {
     const std::string name = entry.path().filename();
@@ -82,7 +82,7 @@ TEST_CASE("a server without memory evicts the lock: the holder notices at its ne
   Process job = held(scene, "12");
   scene.server.command({"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"});
   scene.server.command({"CONFIG", "SET", "maxmemory", "1"});
-  scene.server.command({"SET", "x", "y"});  // refused, once all that may go has gone
+  scene.server.command({"SET", "x", "y"});  // refused once all evictable keys are gone
   CHECK(scene.server.command({"EXISTS", "dlock:{k}"}).number == 0);
   scene.server.command({"CONFIG", "SET", "maxmemory", "0"});
   is_told_of_the_loss(scene, job);
@@ -123,18 +123,19 @@ TEST_CASE("a server loses the tail of its log: the holder notices at its next re
   const auto before = std::filesystem::file_size(log);
   Process job = held(scene, "9");
   scene.server.kill_hard();
-  // In the middle of the grant. On a busy machine a renewal may stand behind it by now.
+  // Cut in the middle of the grant. On a busy machine a renewal may follow it by now.
   std::filesystem::resize_file(log, std::min(std::filesystem::file_size(log), before + 30));
   scene.server.restart();
   is_told_of_the_loss(scene, job);
 }
 
-/// Its replies come once the data are on the disk.
+/// The server replies once the data are on the disk.
 TEST_CASE("a server with a slow disk: a lease too short for its writes is refused, a longer not") {
   RedisScene scene(durable("always"));
   REQUIRE(scene.run({"run", "-q", "-k", "k", "--", "true"}).exit_code == 0);
   scene.server.command({"DEBUG", "AOF-FLUSH-SLEEP", "400000"});
-  // A sixth of that lease is 200 ms. A busy machine may show both at once to a client.
+  // A sixth of that lease is 200 ms. On a busy machine, a client may see the late answer at the
+  // same time as its deadline.
   CHECK(in_one_of(3, [&] {
     return scene.run({"run", "-q", "-n", "-t", "1200ms", "-k", "k", "--", "true"}).exit_code == 69;
   }));

@@ -5,7 +5,7 @@
 #include "support/scene.hpp"
 #include "support/silent_address.hpp"
 
-// A server's name, and where it leads. The names are those of the shim.
+// The name of a server and its addresses. The names are those of the shim.
 
 namespace dlock::test {
 namespace {
@@ -24,7 +24,7 @@ ProcessOptions naming(const RedisScene& scene, const std::string& host) {
   return options;
 }
 
-/// The server listens at the second address of `host` only.
+/// Checks the lock of a server that listens only at the second address of `host`.
 void is_acquired_at(const RedisScene& scene, const std::string& host) {
   const Result result = dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(scene, host));
   CAPTURE(result.err);

@@ -42,7 +42,7 @@ TEST_CASE("a holder is frozen with its command beyond the lease: 79, and the nex
   const Result wrote =
       scene.run({"guard", "--state", "fence", "-c", "true", "--fence", std::to_string(next_fence)});
   CHECK(wrote.exit_code == 0);
-  // The one first to run again is dlock; its command stands still until dlock has killed it.
+  // dlock runs first again; its command stays stopped until dlock has killed it.
   late.signal(SIGCONT);
   const Result result = late.wait();
   CHECK(result.exit_code == 79);

@@ -16,11 +16,11 @@ const char* const long_tenure =
     "\"$STAMP\" \"$LOG\" start q $i; until [ -e go-$i ]; do sleep 0.01; done; "
     "\"$STAMP\" \"$LOG\" end q $i";
 
-/// Counts in how many of the steps of a test each process left its sleep.
+/// Counts the steps of a test in which each process woke up.
 class WakeCounter {
  public:
   void watch(pid_t pid) { seen_.push_back({pid, voluntary_switches(pid), 0}); }
-  /// Who has only just queued up may still be on its way to sleep.
+  /// A waiter that has just queued up may not sleep yet.
   void settle() {
     await_quiet(milliseconds(50));
     for (Seen& each : seen_) each.switches = voluntary_switches(each.pid);
@@ -36,7 +36,7 @@ class WakeCounter {
   int wakes(std::size_t index) const { return seen_.at(index).wakes; }
 
  private:
-  /// A wake-up is over when its process sleeps again, or it would count for two steps.
+  /// Waits until all processes sleep again, else a wake-up could count for two steps.
   void await_quiet(milliseconds span) const {
     std::vector<pid_t> pids;
     for (const Seen& each : seen_) pids.push_back(each.pid);
@@ -51,9 +51,9 @@ class WakeCounter {
   std::vector<Seen> seen_;
 };
 
-/// A step is one hand-over: the one that ends it has begun when the next begins. Waiters are looked
-/// at while they wait, and once more when they have been let in. `told_together`: so many of those
-/// who are left may have been told when to ask.
+/// Each step is one hand-over: its holder has started when the step is counted. Waiters are
+/// observed while they wait, and once more after their grant. At most `told_together` of the
+/// remaining waiters may be told when to ask.
 void fifty_in_order(const Scene& scene, std::size_t told_together) {
   constexpr std::size_t count = 50;
   Process holder = scene.hold("q", "go-0");
@@ -69,9 +69,8 @@ void fifty_in_order(const Scene& scene, std::size_t told_together) {
     scene.touch("go-" + std::to_string(i));
     REQUIRE(eventually([&] { return tenures(scene.log()).size() == i + 1; }));
     wakes.step();
-    // Where a busy machine makes this long, a waiter also wakes because it is time to ask again,
-    // five seconds after it queued up; what it is told then may come to differ, and it is told once
-    // more.
+    // If a busy machine makes this long, a waiter also wakes because it asks again, five seconds
+    // after it queued up; the answer may have changed by then, and it is told once more.
     const auto by_itself = static_cast<int>((BootClock::now() - begun) / std::chrono::seconds(5));
     CAPTURE(i);
     CHECK(wakes.wakes(i) <= 2 + 2 * by_itself);
@@ -86,8 +85,8 @@ void fifty_in_order(const Scene& scene, std::size_t told_together) {
   CHECK(scene.kept() == scene.may_stay({"q"}));
 }
 
-/// Six wait; the first, two in the middle and the last are killed. The two others follow the holder
-/// and one another: how soon.
+/// Six clients wait; the first, two in the middle and the last are killed. Returns how soon the two
+/// others have had the lock after the holder.
 milliseconds time_past_the_dead(const Scene& scene) {
   Process holder = scene.hold("q", "go-0");
   std::vector<Process> waiters;
@@ -106,8 +105,8 @@ milliseconds time_past_the_dead(const Scene& scene) {
   return taken;
 }
 
-/// A dead waiter costs the next neither a lease nor the two seconds of a grant that nobody
-/// confirms: in one of three tries at least, as a busy machine delays everybody.
+/// Checks that a dead waiter costs the next neither a lease nor the two seconds of an unconfirmed
+/// grant: in one of three tries at least, as a busy machine delays everybody.
 template <typename SomeScene>
 void dead_waiters_delay_nobody(milliseconds at_most) {
   bool soon = false;
@@ -117,7 +116,7 @@ void dead_waiters_delay_nobody(milliseconds at_most) {
   CHECK(soon);
 }
 
-/// The first of three is stopped: how soon the two others have had the lock.
+/// The first of three waiters is stopped. Returns how soon the two others have had the lock.
 milliseconds time_past_a_stopped_head(const Scene& scene, const std::vector<std::string>& flags) {
   Process holder = scene.hold("q", "go-0");
   Process head = scene.queue_up("q", 1, queue_tenure, flags);
@@ -148,7 +147,7 @@ void a_stopped_head_costs(milliseconds at_most, const std::vector<std::string>& 
   }));
 }
 
-/// dlock dies of the signal, at once, whoever else waits.
+/// Checks that dlock dies of each signal at once, while others wait.
 void a_signal_ends_waiting(const Scene& scene) {
   Process holder = scene.hold("q", "go-0");
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1}) {
@@ -157,7 +156,7 @@ void a_signal_ends_waiting(const Scene& scene) {
     waiter.signal(number);
     CHECK(waiter.wait().signal == number);
     CHECK(BootClock::now() - sent < stretched(milliseconds(4500)));
-    // Who does not leave is dropped after 75 s.
+    // A waiter that does not leave is dropped only after 75 s.
     CHECK(eventually([&] { return scene.waiting("q") == 0; }, milliseconds(10'000)));
   }
   scene.touch("go-0");
@@ -192,8 +191,7 @@ TEST_CASE("Redis: a hand-over takes two calls of the script at most and wakes tw
     const auto at = stats.find(name);
     return at == std::string::npos ? 0 : std::stol(stats.substr(at + name.size()));
   };
-  // Where a busy machine makes this long, each asks again by itself five seconds after it queued
-  // up.
+  // If a busy machine makes this long, each waiter asks again, five seconds after it queued up.
   const auto by_itself =
       20 * static_cast<long>((BootClock::now() - begun) / std::chrono::seconds(5));
   CHECK(calls("evalsha") <= 2 * 21 + by_itself);

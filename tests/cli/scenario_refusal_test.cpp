@@ -1,4 +1,4 @@
-// A server that answers, but refuses what a holder asks of it.
+// A server that answers, but refuses a holder's requests.
 
 #include <doctest/doctest.h>
 
@@ -29,14 +29,15 @@ const std::vector<std::string> refusals{
     "-NOPERM this user has no permissions to run the 'evalsha' command",
 };
 
-/// A holder of "k" whose server answers with `refusal` from its first renewal on, or to that one.
+/// A holder of "k" whose server refuses its first renewal with `refusal`, or all of them if
+/// `goes_on`.
 struct Refused {
   Refused(const std::string& refusal, bool goes_on)
       : lie{refusal, [refusal](const std::string&) { return FalseReply{refusal + "\r\n"}; }} {
     scene.send_the_script();
     LiePlan plan;
     plan.lie = &lie;
-    plan.at = 3;  // the first two are to the connection's name, and the grant
+    plan.at = 3;  // the first two are the replies to the connection's name and the grant
     plan.goes_on = goes_on;
     relay = std::make_unique<LyingRelay>(std::vector<Address>{scene.server.address()}, plan);
     scene.go_through(relay->addresses().front().url());
@@ -63,11 +64,10 @@ struct Refused {
   Deadline end{};  ///< of the lease that the server granted
 };
 
-/// One for each refusal.
 std::deque<Refused> all_refused(bool goes_on) {
   std::deque<Refused> all;
   for (const std::string& refusal : refusals) {
-    // On a busy machine the first request may come too late for so short a lease.
+    // On a busy machine, the first request may come too late for such a short lease.
     const auto begins = [&] {
       all.emplace_back(refusal, goes_on);
       const bool begun = all.back().end != Deadline{};
@@ -81,8 +81,7 @@ std::deque<Refused> all_refused(bool goes_on) {
 
 }  // namespace
 
-/// The server carries the renewals out meanwhile, and the relay refuses: dlock must not count on
-/// it.
+/// The server executes the renewals, and the relay refuses them: dlock must not count on them.
 TEST_CASE("every renewal is refused, whatever the reason: dead before the lease ends, 79") {
   CHECK(unless_machine_stalls([] {
     std::deque<Refused> all = all_refused(true);
@@ -107,7 +106,7 @@ TEST_CASE(
   std::deque<Refused> all = all_refused(false);
   for (Refused& each : all) {
     CAPTURE(each.lie.name);
-    // Two renewals on, and so beyond the first lease.
+    // After two renewals, and so beyond the first lease.
     CHECK(eventually([&] {
       return !each.holder->running() ||
              lease_end(each.scene.server, "k") > each.end + milliseconds(6500);
@@ -121,7 +120,7 @@ TEST_CASE(
 
 namespace {
 
-/// A master that takes writes only with a replica in step, and that replica.
+/// A master that accepts writes only with a replica in sync, and that replica.
 class WatchedMaster final : public Scene {
  public:
   std::string url() const override { return to_; }
@@ -155,15 +154,15 @@ TEST_CASE("a master cut off from its replicas grants and renews nothing: 79, the
                             "do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.02; done"});
       },
       [&] { return scene.has_text("log"); }, "the holder did not begin");
-  // A replica tells once a second how far it is: on a busy machine it is now and then further
-  // behind than that, and whoever asks then is refused.
+  // A replica reports its offset once a second. On a busy machine, it is sometimes later than that,
+  // and the master then refuses a request.
   master.command({"CONFIG", "SET", "min-replicas-max-lag", "1"});
   replica.stop();
   const Result lost = holder.wait();
   CAPTURE(lost.err);
   CHECK(lost.exit_code == 79);
   is_refused_for_replicas(scene, "other");
-  // The replica must not come back to it before it is a master.
+  // The replica must not reconnect before it is a master.
   master.stop();
   replica.cont();
   replica.command({"REPLICAOF", "NO", "ONE"});
@@ -177,10 +176,10 @@ TEST_CASE("a master cut off from its replicas grants and renews nothing: 79, the
                               "echo $DLOCK_FENCE >next; \"$STAMP\" \"$LOG\" start k 2; until [ -e "
                               "go ]; do sleep 0.01; done; \"$STAMP\" \"$LOG\" end k 2"});
   CHECK(scene.number_in("next") > scene.number_in("fence"));
-  // The last renewal may have come to the old one alone, which still knows the holder then.
+  // The last renewal may have reached only the old master, which then still knows the holder.
   REQUIRE(eventually([&] { return master.command({"EXISTS", "dlock:{k}"}).number == 0; }));
   scene.go_to(master);
-  // A renewal that no replica had may have been accepted while the master still counted on one.
+  // The master may have accepted a renewal without a replica while it still counted on one.
   REQUIRE(eventually([&] { return !scene.is_held("k"); }));
   is_refused_for_replicas(scene, "k");
   scene.touch("go");

@@ -9,7 +9,7 @@
 namespace dlock::test {
 namespace {
 
-/// Every line is a step that must go as said, or the script ends with the line's number.
+/// Checks each line of a script; one that fails exits with its line number.
 void a_script_holds_between_commands(const Scene& scene) {
   Process script = scene.start_shell(
       "T=$(\"$DLOCK\" acquire -k k -t 60) || exit 1\n"
@@ -30,7 +30,7 @@ void a_script_holds_between_commands(const Scene& scene) {
   CHECK(scene.kept() == scene.may_stay({"k"}));
 }
 
-/// Nobody renews: two wait, and follow one after the other when the time is over; whether at once.
+/// Whether two waiters acquire the lock in turn, as soon as the ttl of an unrenewed lock ends.
 bool is_had_at_the_end_of_the_ttl(const Scene& scene) {
   const auto asked = BootClock::now();
   const Result token = scene.run({"acquire", "-k", "k", "-t", "6s"});
@@ -46,7 +46,7 @@ bool is_had_at_the_end_of_the_ttl(const Scene& scene) {
     return waiter;
   };
   Process first = next(1);
-  // On a busy machine the time may be over before both wait.
+  // On a busy machine, the ttl may end before both wait.
   if (!first.running()) return false;
   Process second = next(2);
   if (!first.running()) return false;

@@ -30,7 +30,7 @@ std::string stored_hold(const RedisServer& server) {
   return holds.items.empty() ? "" : holds.items.front().text;
 }
 
-/// From `harm` on no renewal succeeds: whether the command was dead before the lease ended.
+/// Whether the command is dead before the lease ends, when `harm` makes all renewals fail.
 bool is_stopped_in_time(const RedisScene& scene, const std::vector<std::string>& job,
                         const std::function<void()>& harm) {
   Process holder =
@@ -62,7 +62,8 @@ TEST_CASE("Redis stopped: the command is dead before the lease ends, 79") {
   }));
 }
 
-/// It ignores SIGTERM, two seconds before the lease ends. SIGKILL comes half a second before that.
+/// The processes ignore the SIGTERM that comes two seconds before the lease ends. SIGKILL comes
+/// half a second before the end.
 TEST_CASE("Redis stopped: a family that ignores TERM is dead before the lease ends, 79") {
   const std::string family = std::string("trap '' TERM INT HUP; (") + beats + ") & ";
   CHECK(unless_machine_stalls([&] {
@@ -71,8 +72,8 @@ TEST_CASE("Redis stopped: a family that ignores TERM is dead before the lease en
   }));
 }
 
-/// Whether a command that is being stopped when Redis answers again has the outage for a reason. A
-/// holder that the machine itself stops until it has to stop its command has another.
+/// Whether the outage is the reported reason for a command that is being stopped when Redis answers
+/// again. A holder that the machine stalls until it must stop its command reports another reason.
 bool is_stopped_for_the_outage() {
   RedisScene scene;
   const std::string script =
@@ -105,7 +106,7 @@ TEST_CASE("requests vanish in the net: the command is dead before the lease ends
   }));
 }
 
-/// The server goes on prolonging the lease meanwhile: dlock must not count on that.
+/// The server keeps extending the lease meanwhile: dlock must not count on that.
 TEST_CASE("replies vanish in the net: the command is dead before the lease ends, 79") {
   CHECK(unless_machine_stalls([] {
     RedisScene scene;
@@ -131,7 +132,7 @@ TEST_CASE("an outage shorter than the lease allows stops nobody") {
   RedisScene scene;
   FaultProxy proxy(scene.server.address(), true);
   scene.go_through(proxy.url());
-  // After the renewal that gets no answer there are three seconds and a half left for the next.
+  // After the unanswered renewal, three and a half seconds are left for the next one.
   Process holder = scene.hold("k", "go", {"-t", "18"});
   const std::string granted = stored_hold(scene.server);
   proxy.reset_connections();
@@ -206,12 +207,12 @@ TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key 
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
   bool is_free = false;
-  // To give it back the job has half a second, and on a busy machine that may be too little.
+  // The job has half a second to release it, which may be too little on a busy machine.
   for (int tries = 0; !is_free && tries < 3; ++tries) {
     scene.server.command({"DEL", "dlock:{k}"});
     proxy.hold(Direction::replies);
     Process job = scene.start({"run", "-k", "k", "--", "touch", "ran"});
-    // To the connection's name, and to the script.
+    // The replies to the connection's name and to the script.
     REQUIRE(eventually([&] { return proxy.held(Direction::replies) >= 2; }));
     REQUIRE(!stored_hold(scene.server).empty());
     proxy.drop_held(Direction::replies);
@@ -223,7 +224,7 @@ TEST_CASE("the reply to the first request is lost: 69, nothing ran, and the key 
   CHECK(is_free);
 }
 
-/// It holds already when it asks again, and is told so.
+/// The waiter already holds the lock when it asks again, and gets the same hold.
 TEST_CASE("the message that lets a waiter in is lost: it asks again and holds once") {
   RedisScene scene;
   scene.send_the_script();
@@ -267,7 +268,7 @@ TEST_CASE("a lost release is sent again on a new connection, and nothing is left
   const auto is_released = [&](const std::string& go, const std::function<void()>& harm) {
     Result result;
     bool released = false;
-    // Within two seconds, which may be too little on a busy machine.
+    // The release has two seconds, which may be too little on a busy machine.
     for (int tries = 0; !released && tries < 3; ++tries) {
       scene.server.command({"DEL", "dlock:{k}"});
       Process holder = scene.hold("k", go + std::to_string(tries));
@@ -287,7 +288,7 @@ TEST_CASE("a lost release is sent again on a new connection, and nothing is left
   is_released("d", [&] { proxy.close_connections(); });
 }
 
-/// Whether the waiter has left, for which it has half a second.
+/// Whether the waiter left the queue, within half a second.
 bool leaves_by_a_new_connection() {
   RedisScene scene;
   FaultProxy proxy(scene.server.address());
@@ -297,7 +298,7 @@ bool leaves_by_a_new_connection() {
   proxy.black_hole(Direction::requests, Whom::open_now);
   waiter.signal(SIGTERM);
   CHECK(waiter.wait().signal == SIGTERM);
-  // Who does not leave is dropped after 75 s.
+  // A waiter that does not leave is dropped only after 75 s.
   const bool left = eventually(
       [&] {
         return scene.server.command({"ZCARD", "dlock:{k}:queue"}).number == 0;
@@ -313,7 +314,7 @@ TEST_CASE("a waiter whose connection has died without a word leaves the queue al
   CHECK(in_one_of(3, leaves_by_a_new_connection));
 }
 
-/// The server counts its dead connection as one that hears, and hands the lock over to it.
+/// The server still counts the dead connection as a listener, and hands the lock over to it.
 TEST_CASE("a waiter whose connection falls silent gets the lock all the same") {
   RedisScene scene;
   FaultProxy proxy(scene.server.address());
@@ -327,15 +328,14 @@ TEST_CASE("a waiter whose connection falls silent gets the lock all the same") {
   const Result result = waiter.wait();
   CHECK(result.exit_code == 0);
   CHECK(order_of(scene.log()) == first_numbers(1));
-  // The first in the queue asks again after 5 s; another would do so after 25 s.
+  // The first in the queue asks again after 5 s; others do so after 25 s.
   CHECK(BootClock::now() - released < milliseconds(20'000));
 }
 
 namespace {
 
-/// Three wait through an outage and are served in their order. Where `told`, each may say in one
-/// line that it begins and in one that it ends; a connection that can be made again at once is
-/// worth none.
+/// Checks that three waiters survive an outage and are served in order. If `told`, each may print
+/// one line at its start and one at its end; a reconnect that succeeds at once prints nothing.
 void waiters_survive(RedisScene& scene, bool told, const std::function<void()>& outage) {
   Process holder = scene.hold("k", "go");
   std::vector<Process> waiters;

@@ -1,4 +1,4 @@
-// --watchdog: what holds when dlock itself cannot act.
+// --watchdog: the guarantees when dlock itself cannot act.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ namespace {
 const char* const watched_beats =
     "while [ $((i += 1)) -lt 4000 ]; do \"$STAMP\" \"$LOG\" beat k 1; sleep 0.01; done";
 
-/// A run whose `script` has begun, as `begun()` says.
+/// A run whose `script` has begun, as `begun()` reports.
 Process start_guarded(const Scene& scene, const std::string& script,
                       const std::function<bool()>& begun,
                       const std::vector<std::string>& flags = {}) {
@@ -29,7 +29,7 @@ Process start_guarded(const Scene& scene, const std::string& script,
   return patient_start([&] { return scene.start(arguments); }, begun, "the command did not begin");
 }
 
-/// 0: none.
+/// The pid of dlock's watchdog; 0 if it has none.
 pid_t watchdog_of(pid_t dlock) {
   const auto children = children_of(dlock).value();
   const auto found = std::find_if(children.begin(), children.end(), [&](pid_t child) {
@@ -38,7 +38,7 @@ pid_t watchdog_of(pid_t dlock) {
   return found == children.end() ? 0 : *found;
 }
 
-/// It takes its name a moment after it has begun.
+/// The same, once the watchdog has set its name, a moment after its start.
 pid_t awaited_watchdog_of(pid_t dlock) {
   CHECK(eventually([&] { return watchdog_of(dlock) != 0; }));
   return watchdog_of(dlock);
@@ -68,7 +68,8 @@ void takes_the_group_along(const Scene& scene) {
   dlock.wait();
 }
 
-/// Only dlock is stopped, and its command is stubborn: whether nothing of that outlived the lease.
+/// Only dlock is stopped, and its command ignores TERM. Returns whether no process outlived the
+/// lease.
 bool ends_before_the_lease() {
   RedisScene scene;
   const std::string stubborn =
@@ -104,7 +105,7 @@ TEST_CASE(
   const auto helper = static_cast<pid_t>(scene.number_in("helper"));
   const auto command = static_cast<pid_t>(scene.number_in("command"));
   const std::string watchdog = std::to_string(awaited_watchdog_of(dlock.pid()));
-  // The command's group is killed first, and then each other process, which takes its pidfd.
+  // The watchdog first kills the command's group, and then every other process by its pidfd.
   Process slow({"strace", "-qq", "-o", "/dev/null", "-p", watchdog, "-e", "trace=pidfd_open", "-e",
                 "inject=pidfd_open:delay_enter=3000000"});
   const auto traced = [&] {
@@ -127,8 +128,8 @@ TEST_CASE(
 
 namespace {
 
-/// Whether a command that is told to end while dlock stands still ends by itself, before the lease;
-/// then dlock has its exit code.
+/// Whether a command that gets the signal while dlock is stopped exits by itself before the lease
+/// ends, and dlock then exits with its code.
 bool keeps_the_exit_code() {
   RedisScene scene;
   Process dlock = start_guarded(scene, "echo >in; until [ -e go ]; do sleep 0.02; done; exit 3",
@@ -143,7 +144,7 @@ bool keeps_the_exit_code() {
   return dlock.wait().exit_code == 3;
 }
 
-/// The same of one that leaves a process behind, which outlives the lease.
+/// The same for a command that leaves a process behind, which outlives the lease.
 bool leaves_alone_what_is_left() {
   RedisScene scene;
   Process dlock = start_guarded(
@@ -204,7 +205,7 @@ TEST_CASE("watchdog: leaves a renewed lease and what the command leaves behind a
                     "setsid sh -c 'until [ -e go ]; do sleep 0.02; done; echo >daemon' & "
                     "echo >in; until [ -e over ]; do sleep 0.02; done",
                     [&] { return scene.has("in"); }, {"-t", "12s"});
-  // One that knew of no renewal would kill before the end of this lease.
+  // A watchdog without the renewals would kill before the end of this lease.
   const Deadline end = lease_end(scene.server, "k");
   for (int i = 0; i < 2; ++i) await_renewal(scene.server, "k");
   REQUIRE(eventually([&] { return BootClock::now() > end || !dlock.running(); }));
@@ -237,7 +238,7 @@ TEST_CASE("watchdog: under --on-lost ignore it kills nobody") {
                     [&] { return scene.has("in"); }, {"-t", "4s", "--on-lost", "ignore"});
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
-  // A watchdog that was wrong would have killed some time before.
+  // A faulty watchdog would have killed some time before.
   REQUIRE(eventually([&] { return !scene.is_held("k"); }));
   dlock.signal(SIGCONT);
   scene.touch("go");

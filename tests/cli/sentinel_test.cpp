@@ -17,7 +17,7 @@
 namespace dlock::test {
 namespace {
 
-/// A job that takes `key` by way of sentinels.
+/// A job that acquires `key` by way of sentinels.
 class SentinelScene final : public Scene {
  public:
   explicit SentinelScene(SentinelOptions options = {}) : fleet(std::move(options)) {}
@@ -39,7 +39,7 @@ bool has_begun(const Scene& scene) {
   return eventually([&] { return !read_file(scene.log()).empty(); });
 }
 
-/// A sentinel that names this address, whatever it is asked.
+/// A sentinel that always names this address.
 FakeServer sentinel_naming(const std::string& host, const std::string& port) {
   return FakeServer(
       [=](const std::vector<std::string>& words) {
@@ -80,12 +80,12 @@ TEST_CASE(
     "a failover loses the lock: another is granted it with a larger fence, the first ends, 79") {
   Result lost;
   bool beside = false;
-  // The next one comes before the first looks again, unless the machine is very busy.
+  // The next one comes before the first asks again, unless the machine is very busy.
   for (int tries = 0; !beside && tries < 3; ++tries) {
     SentinelScene scene;
     const auto replicas = scene.fleet.replicas();
     for (RedisServer* replica : replicas) replica->stop();
-    // What they had not read yet they would read when they go on.
+    // Otherwise they would read the pending data when they continue.
     scene.fleet.master().command({"CLIENT", "KILL", "TYPE", "replica"});
     Process first = scene.start(
         {"run", "-t", "30", "-k", "k", "--", "sh", "-c",
@@ -113,14 +113,14 @@ TEST_CASE(
 
 TEST_CASE("--replicas: a lock counts once so many replicas have it, and else leaves nothing") {
   SentinelScene scene({2, 1, {}, {}, ""});
-  // Replicas have an eighth of the ttl to answer in.
+  // Replicas have an eighth of the ttl to answer.
   const auto one_shot = [&](const std::string& replicas, const std::string& ttl = "40") {
     return scene.run(
         {"run", "-n", "-t", ttl, "-k", "k", "--replicas", replicas, "--", "echo", "ran"});
   };
   CHECK(one_shot("2").out == "ran\n");
   Result too_many;
-  // On a busy machine one that is there may be too late, and not in each try.
+  // On a busy machine, a replica may be too late, but not in every try.
   in_one_of(3, [&] {
     too_many = one_shot("3", "12");
     return times(too_many.err, "only 2 of 3 replicas") == 1;
@@ -139,7 +139,7 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
   const Result refused = waiter.wait();
   CHECK(refused.exit_code == 69);
   CHECK(refused.out == "");
-  // On a busy machine even WAIT may be answered too late.
+  // On a busy machine, even WAIT may be answered too late.
   CHECK((times(refused.err, "only 1 of 2 replicas acknowledged the lock in time\n") == 1 ||
          times(refused.err, "before the replicas acknowledged the lock\n") == 1));
   CHECK(holder.wait().exit_code == 0);
@@ -164,7 +164,7 @@ TEST_CASE("--replicas: a renewal that too few replicas have does not count, and 
       },
       [&] { return has_begun(scene); }, "the holder did not begin");
   replica.stop();
-  // The first may have been under way.
+  // The first renewal may have been in flight.
   for (int renewals = 0; renewals < 2; ++renewals) await_renewal(scene.fleet.master(), "k");
   const auto counted = times(holder.err(), "dlock: renewed k");
   replica.cont();
@@ -173,7 +173,7 @@ TEST_CASE("--replicas: a renewal that too few replicas have does not count, and 
   const Result lost = holder.wait();
   CHECK(lost.exit_code == 79);
   CHECK(times(lost.err, "dlock: lost k: not renewed since ") == 1);
-  // On a busy machine even WAIT may be answered too late.
+  // On a busy machine, even WAIT may be answered too late.
   CHECK((times(lost.err, "only 0 of 1 replicas acknowledged the lock in time; COMMAND was") == 1 ||
          times(lost.err, "before the replicas acknowledged the lock; COMMAND was") == 1));
 }
@@ -235,7 +235,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
                           const std::string& why) {
     const FakeServer sentinel = sentinel_naming(host, port);
     std::string err;
-    // A busy machine may leave the sentinel no time to answer, and then the line says that.
+    // A busy machine may leave the sentinel no time to answer, and the line then reports that.
     const bool told = eventually([&] {
       const Result result = try_sentinel_lock(url_through(sentinel), "12s");
       CHECK(result.exit_code == 69);
@@ -280,8 +280,8 @@ TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
   const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
   const std::string rest = at(master.port()) + "," + at(silent.address().port) + ",127.0.0.1:1";
   const std::string one_of_four = rest + "," + at(naming.address().port);
-  // The silent one has its share of the two seconds, and on a busy machine the others need longer
-  // than what is left, but not each time.
+  // The silent sentinel uses its share of the two seconds. On a busy machine the others may need
+  // more than the rest, but not every time.
   CHECK(in_one_of(5, [&] {
     return try_sentinel_lock("redis+sentinel://" + one_of_four + "/locks", "12s").out == "ran\n";
   }));

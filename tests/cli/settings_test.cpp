@@ -13,8 +13,7 @@ constexpr const char* notice =
     "dlock: no server configured: locking only this user's jobs on this host; set DLOCK_SERVER, "
     "or --server local: if that is meant\n";
 
-/// Runs a script where /run and the user's home are the script's own; nothing where that cannot
-/// be had.
+/// Runs a script with its own /run and home directory; nothing if that is not possible.
 std::optional<Result> in_own_world(const std::string& script) {
   if (geteuid() != 0) return std::nullopt;
   ProcessOptions options;
@@ -119,7 +118,7 @@ TEST_CASE("settings: the file of another user's home is left alone, and that is 
     CHECK(is_one_message(result.err));
     CHECK(holds(result.err, "warning: HOME is " + home.path() + ", the home of another user"));
   }
-  // The user's own file that cannot be read stays an error.
+  // An unreadable file of the user's own is still an error.
   REQUIRE(chown(home.path().c_str(), nobody, nobody) == 0);
   CHECK(run_in(home.path()).exit_code == 78);
 }

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// `dlock run --status-fd 3 ARGUMENTS`, and what it wrote there.
+/// Runs `dlock run --status-fd 3 ARGUMENTS`, and parses the output on the descriptor.
 Json status_of(const Place& place, const std::string& arguments, int exit_code) {
   const auto result =
       place.shell(R"("$D" run -q --status-fd 3 )" + arguments + " 3>status; exit $?");
@@ -107,7 +107,7 @@ TEST_CASE("status: tells of settings that keep the command from being run") {
     CHECK(status["locks"].empty());
     CHECK(holds(status["reason"], reason));
   }
-  // What does not name the descriptor cannot be told of there.
+  // A command line that fails to parse cannot name the descriptor.
   const auto unread = place.shell(R"("$D" run --status-fd 3 --no-such-flag 3>status)");
   CHECK(unread.exit_code == 64);
   CHECK(read_file(place.dir() / "status").empty());

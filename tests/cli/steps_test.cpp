@@ -11,7 +11,7 @@
 namespace dlock::test {
 namespace {
 
-/// Whether these lines stand in `text`, each behind the one before.
+/// Whether `text` has these lines in this order.
 bool tells(const std::string& text, const std::vector<std::string>& patterns) {
   auto from = text.cbegin();
   for (const std::string& pattern : patterns) {

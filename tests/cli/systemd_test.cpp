@@ -10,7 +10,7 @@
 namespace dlock::test {
 namespace {
 
-/// Reads a pipe as the journal does, whose name is in JOURNAL_STREAM.
+/// Reads a pipe as the journal does; JOURNAL_STREAM identifies it.
 class Journal {
  public:
   Journal() {
@@ -31,7 +31,7 @@ class Journal {
   }
   ProcessOptions options() const { return options(name_); }
 
-  /// All that has come, once nobody writes any more.
+  /// All text, once no writer is left.
   std::string text() {
     writer_.reset();
     std::string text;

@@ -10,7 +10,7 @@
 namespace dlock::test {
 namespace {
 
-/// Somebody at a terminal, in the directory of the test, whose locks are `place`.
+/// A user at a terminal, in the test's directory, with the locks of `place`.
 class User : public ShellTerminal {
  public:
   explicit User(const Place& place)
@@ -21,7 +21,7 @@ class User : public ShellTerminal {
     REQUIRE(shows("here-2"));
   }
 
-  /// The shell answers, has its terminal, and nothing is left stopped.
+  /// Checks that the shell answers, has its terminal, and has no stopped job.
   void is_back() {
     type("jobs; echo back-$((1+1))");
     CHECK(shows("back-2"));
@@ -158,7 +158,7 @@ TEST_CASE("terminal: an editor opens a file, changes and saves it") {
     std::string program;
     std::string command;
     std::string shown;
-    std::vector<std::pair<std::string, std::string>> keys;  ///< and what then appears
+    std::vector<std::pair<std::string, std::string>> keys;  ///< and the output after each
   };
   const std::vector<Editor> editors{
       {"nano", "nano -I text", "nano", {{"words\x0f", "Cancel"}, {"\r", "1 line"}, {"\x18", ""}}},
@@ -229,7 +229,7 @@ TEST_CASE("terminal: in a pipeline with less, less has its keys and nobody is st
     user.press("q");
     CHECK(user.shows("code-0"));
     user.is_back();
-    // And with a command that still writes when less has gone.
+    // The same with a command that still writes when less has exited.
     user.type("$D run -k a -- sh -c 'while echo more; do :; done' 2>/dev/null | TERM=xterm less");
     REQUIRE(user.shows("more"));
     user.press("q");

@@ -1,4 +1,5 @@
-// Sentinel and Cluster under TLS: every server has to prove itself, whoever has named it.
+// Sentinel and Cluster with TLS: every server has to prove its identity, no matter which server
+// named it.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -23,7 +24,7 @@ std::vector<std::string> certificate_of(const TlsRedis& redis) {
           "tls-ca-cert-file " + redis.ca.file(), "tls-auth-clients no"};
 }
 
-/// A sentinel that speaks TLS with the certificate of `redis`, and names the server at `port`.
+/// A sentinel with TLS and the certificate of `redis`; it names the server at `port`.
 RedisServer sentinel_for(const TlsRedis& redis, int port) {
   RedisOptions options;
   options.sentinel = true;
@@ -87,7 +88,7 @@ TEST_CASE("tls: a CA that is just being replaced ends no waiter behind Sentinel"
   ProcessOptions options;
   options.env = {{"DLOCK_TLS_CA", dir / "ca"},
                  {"DLOCK_SERVER", url_of_sentinel(proxy.address().port)}};
-  // One that has asked for the first time does not listen yet, and has no such connection to lose.
+  // A waiter after its first request does not listen yet, so it has no such connection to lose.
   const auto listens = [&] {
     return master.server.command({"PUBSUB", "CHANNELS", "*{k}:*"}).items.size() == 1;
   };
@@ -126,7 +127,7 @@ TEST_CASE("tls: a Cluster's nodes are reached under TLS, all verbs, and a keeper
   options.cwd = dir.path();
   options.env["DLOCK_SERVER"] =
       "rediss+cluster://127.0.0.1:" + std::to_string(node.server.tls_port());
-  // A relative path, and a keeper that has left for "/" when it reads the file again.
+  // A relative path, and an attach daemon that is in "/" when it reads the file again.
   write_file(dir / "ca.pem", read_file(node.ca.file()));
   options.env["DLOCK_TLS_CA"] = "ca.pem";
   options.env["DLOCK"] = dlock_path();

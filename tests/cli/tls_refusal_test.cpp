@@ -1,4 +1,4 @@
-// Under TLS with the real binary: who is refused, by whom, with what code and in what words.
+// TLS with the real binary: refusals by either side, with their exit codes and messages.
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@
 namespace dlock::test {
 namespace {
 
-/// A look at a key with these options, what it exits with and what its one line says.
+/// An inspect of a key with these options, its exit code and its one line.
 struct Look {
   std::vector<std::string> options;
   int code;
@@ -28,13 +28,13 @@ Process start_look(const ProcessOptions& environment, const Look& look) {
   return start_dlock(words, environment);
 }
 
-/// All of them at once.
+/// Runs all of them at once.
 void check_looks(const ProcessOptions& environment, const std::vector<Look>& looks) {
   std::vector<Process> processes;
   for (const Look& look : looks) processes.push_back(start_look(environment, look));
   for (std::size_t i = 0; i < looks.size(); ++i) {
     Result result = processes[i].wait();
-    // Of a server that hangs up other words are told where that comes between two steps of ours.
+    // A server that hangs up between two steps of dlock causes another message.
     const auto may_differ = [&] {
       return (result.exit_code == looks[i].code || result.exit_code == 69) &&
              !holds(result.err, looks[i].says);
@@ -53,7 +53,8 @@ void check_looks(const ProcessOptions& environment, const std::vector<Look>& loo
   }
 }
 
-/// A `run` may stand for all commands that they fail alike, and that nothing has run.
+/// Checks that nothing runs and no key is locked; a `run` represents all commands, as they fail
+/// alike.
 void check_never_runs(const ProcessOptions& environment, int code) {
   const auto result = dlock({"run", "-k", "a", "--", "echo", "ran"}, environment);
   CHECK(result.exit_code == code);
@@ -155,7 +156,7 @@ TEST_CASE("tls: client certificates are asked for and refused in words, 77, with
 }
 
 TEST_CASE("tls: files that hold something else are refused by name, 64") {
-  umask(077);  // or dlock warns of keys that others may read
+  umask(077);  // else dlock warns that others may read the keys
   const TlsRedis redis;
   const auto environment = redis.with_server();
   const auto own = redis.ca.issue("client", "DNS:client");
@@ -219,7 +220,7 @@ TEST_CASE("tls: who takes one for the other of redis and rediss is told so, 69")
                {{"--server", "rediss://127.0.0.1:" + std::to_string(redis.server.port())},
                 69,
                 "it does not speak TLS"},
-               // Who merely closes is not taken for anything.
+               // A server that merely closes the connection gets no such diagnosis.
                {at("redis", closing), 69, ": the server closed the connection\n"},
                {at("redis", resetting), 69, ": the connection broke: Connection reset by peer\n"},
                {at("rediss", closing), 69, "during the TLS handshake"},
@@ -252,7 +253,7 @@ TEST_CASE(
 TEST_CASE("tls: a server that talks without end has no more time than one that is silent") {
   Address address;
   const Fd listener = listen_at(address);
-  // A HelloRequest may come at any time (RFC 5246, 7.4.1.1), and as often as the server likes.
+  // A HelloRequest may come at any time (RFC 5246, 7.4.1.1), any number of times.
   std::string hello_requests;
   for (int i = 0; i < 1000; ++i) hello_requests += std::string("\x16\x03\x03\0\4\0\0\0\0", 9);
   const std::jthread talker([&] {

@@ -1,4 +1,4 @@
-// Under TLS with the real binary: everything works as it does without.
+// TLS with the real binary: all features work as they do without.
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 namespace dlock::test {
 namespace {
 
-/// `openssl s_server` on a port of its own: it prints what arrives, decrypted, and sends what the
-/// test says.
+/// `openssl s_server` on its own port: it prints the decrypted input, and sends what the test
+/// types.
 class TalkingServer {
  public:
   TalkingServer(const Certificate& own, const std::vector<std::string>& flags) {
@@ -53,7 +53,7 @@ class TalkingServer {
   std::optional<Process> process_;
 };
 
-/// Locks on a server under TLS.
+/// Locks on a server with TLS.
 class TlsScene final : public Scene {
  public:
   std::string url() const override { return redis.url(); }
@@ -131,7 +131,7 @@ TEST_CASE("tls: a password goes to a server that has proved itself, and to no ot
       options.env["DLOCK_SERVER"] = server.url();
       auto client = start_dlock({"run", "-k", "a", "-t", "30s", "--", "true"}, options);
       CHECK(client.wait().exit_code == (proved ? 69 : 77));
-      // s_server writes what it has decrypted before it sees the end of the connection.
+      // s_server prints the decrypted data before it sees the end of the connection.
       const auto told = [&] { return holds(server.told(), "opensesame"); };
       CHECK((proved ? eventually(told) : told()) == proved);
     }
@@ -160,7 +160,7 @@ TEST_CASE("tls: new keys in the middle are taken, and a renegotiation is decline
     CHECK(eventually([&] { return holds(server.told(), "EVALSHA") || !client.running(); }));
     server.type(wish.key);
     CHECK(eventually([&] { return holds(server.told(), wish.sent); }));
-    // Who is declined may end the connection, so there nothing is said.
+    // A client whose request is declined may end the connection, so the server then sends nothing.
     if (wish.version == std::string("-tls1_3")) server.type("+OK\n-ERR after the change\n");
     const auto result = client.wait();
     CHECK(result.exit_code == 69);

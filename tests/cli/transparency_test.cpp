@@ -23,7 +23,7 @@
 namespace dlock::test {
 namespace {
 
-/// The lines of one that are not among those of the other.
+/// The lines of `text` that are not in `other`.
 std::string beside(const std::string& text, const std::string& other) {
   std::multiset<std::string> known;
   std::istringstream others(other);
@@ -41,7 +41,7 @@ std::string beside(const std::string& text, const std::string& other) {
   return rest;
 }
 
-/// `around` is what a script puts before the command, dlock or not.
+/// `around` is the part of a script before the command, with or without dlock.
 void check_same(const Place& place, const std::string& around,
                 const std::function<void()>& before_exec = {}) {
   CAPTURE(around);
@@ -56,7 +56,7 @@ void check_same(const Place& place, const std::string& around,
   CHECK(below.err == direct.err);
   CHECK(count_lines(direct.out) > 80);
 
-  // All that dlock takes away: its child dies with it.
+  // The only thing that dlock removes: its child dies with it.
   CHECK(beside(direct.out, below.out) == "dies with its parent of 0\n");
   const std::regex value("(env DLOCK_[A-Z]*)=.*");
   CHECK(std::regex_replace(beside(below.out, direct.out), value, "$1") ==
@@ -64,7 +64,7 @@ void check_same(const Place& place, const std::string& around,
         "dies with its parent of 9\n");
 }
 
-/// Whatever else a process hands down.
+/// Sets further attributes that a process inherits.
 void odd_inheritance() {
   umask(0027);
   setpriority(PRIO_PROCESS, 0, 3);
@@ -124,7 +124,7 @@ TEST_CASE("transparency: what the command sees of itself equals a direct exec, p
 TEST_CASE("transparency: what processes hand down besides reaches the command unchanged") {
   on_each_engine([](const Place& place) {
     check_same(place, "", odd_inheritance);
-    // Not through dash, which unblocks them, but through env as a direct exec would be.
+    // Run by env as in a direct exec, since dash would unblock them.
     check_same(place, "", no_new_privileges_and_a_filter);
   });
 }

@@ -13,12 +13,12 @@
 namespace dlock::test {
 namespace {
 
-/// Leaves a process of its own session behind, which says "in" and stays until the file `go` is
-/// there; the command itself exits with 3.
+/// Leaves behind a process in its own session, which writes "in" and stays until the file `go`
+/// exists; the command itself exits with 3.
 const char* const leaves_a_daemon =
     "(setsid sh -c 'echo in; while [ ! -e go ]; do sleep 0.01; done; echo over' &); exit 3";
 
-/// The same until TERM comes; before, it says its own number.
+/// The same with a process that stays until TERM; the command first writes its own pid.
 const char* const leaves_one_to_be_asked =
     "echo $$; (setsid sh -c 'trap \"\" TERM; sleep 60 & trap \"kill -9 $!; echo asked; exit\" "
     "TERM; echo in;"
@@ -135,7 +135,7 @@ TEST_CASE("tree: on local: what became root and left the group keeps the lock un
     return run(user.run_as(more), clean(options));
   };
   Result result;
-  // On a busy machine it may be killed before it has become root, and not in each try.
+  // On a busy machine, the process may be killed before it has become root, but not in every try.
   in_one_of(3, [&] {
     result = run_dlock({"--max-hold", "4s", "--grace", "0", "-c",
                         "setsid " + user.sleep_as_root() + " & echo $!; wait"});

@@ -1,4 +1,4 @@
-// What only shows when several things go wrong at once.
+// Several failures at once.
 
 #include <doctest/doctest.h>
 
@@ -21,8 +21,8 @@ TEST_CASE("a key that was thrown out of our hands while we waited for another is
     Process both = place.start({"run", "-k", "a", "-k", "b", "--", "touch", "started"}, there);
     REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
     REQUIRE(place.dlock({"release", "--force", "a"}).exit_code == 0);
-    // On a server the loss shows at the next renewal and a is taken again at once; on this host it
-    // shows before the start. Either way nobody starts without it.
+    // On a server, the loss shows at the next renewal, and `a` is acquired again at once; on this
+    // host it shows before the start. Either way, the command does not start without it.
     const std::string stay = "test -e started || touch in; while test ! -e leave; do :; done";
     Process other = place.start({"run", "-k", "a", "-c", stay}, there);
     REQUIRE(eventually([&] { return !place.is_free("a"); }));
@@ -52,8 +52,8 @@ TEST_CASE("a holder without file descriptors to spare goes on holding") {
   on_each_engine([](const Place& place) {
     for (const int most : {10, 11, 12, 13}) {
       CAPTURE(most);
-      // It stays for longer than a lease. On a busy machine so short a one may be lost, but not
-      // again and again.
+      // The command outlives a lease. On a busy machine such a short one may be lost, but not again
+      // and again.
       const std::string script =
           "ulimit -n " + std::to_string(most) + "; exec \"$D\" run -k k -t 1200ms -- sleep 1.6";
       Result result = place.shell(script);
@@ -74,7 +74,7 @@ TEST_CASE("without file descriptors to spare dlock still ends all that the comma
       std::string key;
       Process process;
     };
-    // All at once, so that each can have the time in which a busy machine starts its daemon.
+    // All at once, so that each can have the time that a busy machine needs to start its daemon.
     std::list<Job> jobs;
     for (const int most : {10, 11, 12, 13, 14, 16}) {
       const std::string key = "k" + std::to_string(most);
@@ -87,7 +87,7 @@ TEST_CASE("without file descriptors to spare dlock still ends all that the comma
     for (Job& job : jobs) {
       CAPTURE(job.key);
       const Result result = job.process.wait();
-      if (result.exit_code == 71) continue;  // too few to begin with
+      if (result.exit_code == 71) continue;  // too few descriptors to start
       CHECK(result.exit_code == 124);
       CHECK(!is_alive(std::stoi(read_file(place.dir() / ("daemon-" + job.key)))));
       CHECK(place.is_free(job.key));

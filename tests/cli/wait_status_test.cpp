@@ -21,7 +21,7 @@ TEST_CASE("waiting line: shows at a terminal the holder, the place and the time,
     auto third = place.start({"run", "-q", "-k", "nightly", "--", "true"});
     REQUIRE(eventually([&] { return place.waiters("nightly") == 2; }));
     Watcher user(place);
-    user.resize(140);  // for the process of the command, too
+    user.resize(140);  // room for the process of the command
     user.type("$D run -k nightly -- echo ran-inside; echo code-$?");
     REQUIRE(user.shows(wipe + "dlock: waiting "));
     REQUIRE(user.shows("for nightly, place 3 of 3: "));
@@ -29,7 +29,7 @@ TEST_CASE("waiting line: shows at a terminal the holder, the place and the time,
     REQUIRE(user.shows("s for nightly, place 3 of 3: "));
     CHECK(user.shows(" pid " + std::to_string(holder.pid()) + " ("));
     REQUIRE(user.shows(wipe + "dlock: waiting "));
-    // Nobody tells a waiter of those who leave before it.
+    // A waiter gets no message when waiters before it leave.
     third.signal(SIGTERM);
     REQUIRE(user.shows("place 2 of 2: "));
     holder.signal(SIGTERM);
@@ -86,7 +86,7 @@ TEST_CASE("waiting line: fits the terminal, also one without a size") {
     const std::string line = user.screen().substr(from, user.screen().find('\r', from) - from);
     CHECK(display_width(line) <= columns - 3);
     CHECK(holds(line, columns == 40 ? "/" : "@"));
-    // What has no room is the label or the name; at 80 columns that depends on the host's.
+    // The label or the name is cut; at 80 columns that depends on the length of the host's name.
     if (columns != 80) CHECK(line.ends_with("\u2026"));
     users.pop_front();
   }

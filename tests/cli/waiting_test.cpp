@@ -21,7 +21,7 @@
 namespace dlock::test {
 namespace {
 
-/// The FIFOs at which those who use a lock directory listen.
+/// The FIFOs of the clients that listen in a lock directory.
 std::set<std::string> mailboxes_in(const std::string& directory) {
   std::set<std::string> all;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -74,7 +74,7 @@ TEST_CASE("waiting: -w gives up with 75 in time, having said so when it began") 
   on_each_engine([](const Place& place) {
     const auto holder = place.hold("a");
     Result result;
-    // On a busy machine it may be over before it is told of the holder, and not in each try.
+    // On a busy machine, the wait may end before dlock learns the holder, but not in every try.
     in_one_of(3, [&] {
       result = place.dlock({"run", "-k", "a", "-w", "2", "--", "echo", "ran"});
       return count_lines(result.err) == 2 && result.duration < stretched(milliseconds(6000));
@@ -112,7 +112,7 @@ TEST_CASE("waiting: what is said on giving up is not older than that moment") {
     long age = 0;
     long most = 0;
     std::string last;
-    // That last look has a fifth of a second, and on a busy machine that may be too little.
+    // That last look has a fifth of a second, which may be too little on a busy machine.
     for (int tries = 0; age == 0 && tries < 3; ++tries) {
       const std::string key = "a" + std::to_string(tries);
       const auto before = BootClock::now();
@@ -225,13 +225,13 @@ TEST_CASE("waiting: a signal ends it also while another process is inside the ke
   const std::string path = locks + "/a.dlock";
   Fd inside(open(path.c_str(), O_RDWR | O_CLOEXEC));
   REQUIRE(flock(inside.get(), LOCK_EX) == 0);
-  // As a hand-over does: the waiter looks at its key.
+  // A byte makes the waiter look at its key, like a hand-over.
   write_file(*of_waiter.begin(), "!");
   REQUIRE(eventually([&] { return queued_at_file(path) == 1; }));
   const Deadline told = BootClock::now();
   waiter.signal(SIGTERM);
   const auto result = waiter.wait();
-  CHECK(passed_since(told) < milliseconds(20'000));  // and not as long as the file is in use
+  CHECK(passed_since(told) < milliseconds(20'000));  // it does not wait for the file
   CHECK(result.signal == SIGTERM);
   CHECK(result.out == "");
   inside.reset();
@@ -265,7 +265,7 @@ TEST_CASE("waiting: killed waiters delay nobody") {
       each.kill_all();
       each.wait();
     }
-    // Redis may be told of their end after it is told of the release.
+    // Redis may learn of their end after the release.
     const auto listening = [&] {
       return place.server().command({"PUBSUB", "CHANNELS", "*"}).items.size();
     };
@@ -339,7 +339,7 @@ TEST_CASE("waiting: all of several keys or none") {
     CHECK(place.is_free("c"));
     auto waiter = place.start({"run", "-k", "c", "-k", "b", "-k", "a", "--", "true"});
     REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
-    CHECK(!place.is_free("a"));  // taken in byte order, and kept while b is waited for
+    CHECK(!place.is_free("a"));  // keys are acquired in byte order, and held while waiting
     CHECK(place.is_free("c"));
     waiter.signal(SIGTERM);
     waiter.wait();
@@ -381,8 +381,8 @@ TEST_CASE("waiting: users of the same keys in any order do not dead-lock") {
   });
 }
 
-/// How long after a release the command of the next in the queue has ended, whose lease nobody can
-/// renew: without a thread dlock cannot. Nothing where strace may not trace.
+/// The time from a release to the end of the next waiter's command. It cannot renew its lease, as
+/// its dlock cannot start a thread. Empty without permission to trace.
 std::optional<milliseconds> time_of_unkept_command() {
   const Place place(Engine::redis);
   const std::string token = place.acquired("a");

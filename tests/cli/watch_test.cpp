@@ -36,7 +36,7 @@ TEST_CASE("watch: draws in place on a terminal, anew at its new size, and dies o
     auto holder = place.hold("nightly", {"--label", std::string(60, 'l')});
     REQUIRE(user.shows("held by"));
     CHECK(user.shows(top));
-    // Time goes by, though nothing happens.
+    // The time is updated although nothing happens.
     CHECK(user.shows(" for "));
     CHECK(user.shows(" for "));
     CHECK(user.count(std::string(60, 'l')) > 0);
@@ -82,10 +82,10 @@ TEST_CASE("watch: into a pipe a block for each change and none without, till a s
     REQUIRE(eventually([&] { return one.out() == "free\n"; }));
     REQUIRE(eventually([&] { return all.out() == "no locks\n"; }));
     REQUIRE(eventually([&] { return count_lines(json.out()) == 1; }));
-    // The grant and the start of the command are two changes, of which a fast watch sees both.
+    // The grant and the start of the command are two changes, and a fast watch would see both.
     for (Process* each : {&one, &all, &json}) each->signal(SIGSTOP);
     auto holder = place.hold("a", {"-t", "12s"});
-    // On a server that stands there from the first renewal on.
+    // A server has the pid from the first renewal on.
     REQUIRE(eventually([&] { return place.state("a")["holders"][0].contains("command_pid"); }));
     for (Process* each : {&one, &all, &json}) each->signal(SIGCONT);
     REQUIRE(eventually([&] { return holds(one.out(), "free\n\na\n  held by "); }));
@@ -101,7 +101,7 @@ TEST_CASE("watch: into a pipe a block for each change and none without, till a s
     CHECK(lines[2]["key"] == "b1");
     CHECK(lines[3] == Json::parse(R"({"key":"b1","holders":[],"waiters":[]})"));
     if (!place.is_local()) await_renewal(place.server(), "a");
-    // The renewals were no changes. The end of the command is one, before the release.
+    // Renewals are not changes. The end of the command is one, before the release.
     CHECK(times(one.out(), "a\n  held by") == 1);
     holder.signal(SIGTERM);
     REQUIRE(eventually([&] { return holds(one.out(), "\n\nfree\n  last held by "); }));
@@ -218,7 +218,7 @@ TEST_CASE(
   REQUIRE(user.shows("pid-"));
   const pid_t watching = user.number();
   REQUIRE(watching > 1);
-  // It may have come before the number.
+  // The text may have come before the number.
   CHECK(eventually([&] { return user.count("held by") > 0; }));
   CHECK(kill(watching, SIGTERM) == 0);
   CHECK(user.shows("code-143"));
@@ -241,7 +241,7 @@ TEST_CASE("inspect: colours on a terminal alone, and not for NO_COLOR or a dumb 
   CHECK(!holds(shown_by("TERM=dumb $D inspect schl*"), "\x1b"));
   CHECK(!holds(shown_by("TERM= $D inspect schl*"), "\x1b"));
   CHECK(!holds(shown_by("$D inspect schl* | cat"), "\x1b"));
-  // Such a terminal may take a byte of a letter for a control character, a pipe will not.
+  // In that locale a terminal may take a byte of a letter for a control character; a pipe does not.
   CHECK(holds(shown_by("LC_ALL=C $D inspect schl*"), "schl\\xC3\\xBCssel"));
   CHECK(holds(shown_by("LC_ALL= LC_CTYPE= LANG= $D inspect schl*"), "schl\\xC3\\xBCssel"));
   CHECK(holds(shown_by("LC_ALL=C $D inspect schl* | cat"), "schl\u00fcssel"));

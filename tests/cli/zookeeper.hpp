@@ -5,11 +5,11 @@
 #include "cli/command_inside.hpp"
 #include "support/zookeeper_servers.hpp"
 
-// What tests of locks in ZooKeeper have in common.
+// Shared helpers for tests of locks in ZooKeeper.
 
 namespace dlock::test {
 
-/// One of a single server for all tests of a process, without nodes.
+/// A ZooKeeper with one server for all tests of a process, without nodes.
 inline ZooKeeperServers& one_zookeeper() {
   static ZooKeeperServers zookeeper;
   zookeeper.clear();

@@ -1,4 +1,4 @@
-// What may be wrong with a ZooKeeper that holds locks, and with what is in it.
+// Faults of a ZooKeeper that holds locks, and of its data.
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -32,7 +32,7 @@ Fd listen_at_second_address(int port) {
   return fd;
 }
 
-/// Makes a server at a port of 127.0.0.1 be at the same of 127.0.0.2, too, until it is destroyed.
+/// Makes a server on a port of 127.0.0.1 reachable on the same port of 127.0.0.2, until destroyed.
 class SecondAddress {
  public:
   explicit SecondAddress(int port)
@@ -66,7 +66,7 @@ class SecondAddress {
     });
   }
 
-  /// False at the end of the stream.
+  /// Returns false at the end of the stream.
   static bool pass_on(const Fd& from, const Fd& to) {
     while (readable(from.get())) {
       char block[4096];
@@ -79,7 +79,7 @@ class SecondAddress {
   Address server_;
   Fd listener_;
   std::list<Link> links_;
-  LoopThread thread_;  ///< last, as it uses all of the above
+  LoopThread thread_;  ///< last, as the thread uses all members above
 };
 
 TEST_CASE("zookeeper: nobody there, or another product, is one line and 69") {
@@ -126,7 +126,7 @@ TEST_CASE("zookeeper: a chroot must be there, and what is below it is dlock's al
 
 TEST_CASE("zookeeper: a user's nodes are closed to others, and a password elsewhere is warned of") {
   if (is_missing<ZooKeeperServers>()) return;
-  // Its nodes are for one user alone to remove.
+  // Only one user may remove its nodes.
   ZooKeeperServers zookeeper;
   const std::string pw = password;
   CHECK(run_at(zookeeper.url("app:" + pw + "@")).exit_code == 0);
@@ -181,7 +181,8 @@ TEST_CASE("zookeeper: doctor tells modes, session, clock and what locks there ar
   if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();
   Result alone;
-  // To doctor one stall of a busy machine is a slow server; it does not stall each time.
+  // The doctor reports one stall of a busy machine as a slow server, but a machine does not stall
+  // every time.
   CHECK(eventually([&] {
     alone = doctor_at(url);
     return holds(finding(alone, "lock"), "ok acquired");
@@ -226,7 +227,7 @@ TEST_CASE("zookeeper: a holder follows its servers to other addresses, and keeps
   write_file(dir / "address", "127.0.0.1");
   old_address.reset();
   const auto before = version();
-  // One renewal may have been under way.
+  // One renewal may have been in flight.
   CHECK(eventually([&] { return version() > before + 1; }));
   holder.end();
   CHECK(holder.process.wait().exit_code == 0);

@@ -20,27 +20,28 @@ constexpr std::int32_t watch_event = -1, ping = -2, login = -4, restored_watches
 constexpr std::int32_t lost = -4, no_node = -101, bad_version = -103, node_exists = -110,
                        session_expired = -112, login_failed = -115, session_moved = -118;
 
-/// Where things are in a frame, behind its length.
+/// Offsets in a frame, after its length.
 constexpr std::size_t at_timeout = 4, at_session = 8, at_password = 16, at_read_only = 36;
 constexpr std::size_t at_zxid = 4, at_error = 12, at_body = 16;
-/// And in what tells of a node.
+/// Offsets in the stat of a node.
 constexpr std::size_t at_czxid = 0, at_mzxid = 8, at_ctime = 16, at_mtime = 24, at_version = 32,
                       at_owner = 44;
 
-/// The answer to the request for a session, without its length; the numbers of others are never 0.
+/// Whether it is the answer to a session request, without its length; other answers never have the
+/// number 0.
 bool is_session(std::string_view body) {
   return (body.size() == at_read_only || body.size() == at_read_only + 1) &&
          jute_number_at(body, 0) == 0 && jute_number_at(body, at_password) == 16;
 }
 
-/// The reply to a request, as opposed to events and the answers to commands of four letters.
+/// Whether it is the reply to a request, not an event or the answer to a four-letter command.
 bool is_answer(std::string_view body) {
   return !is_session(body) && body.size() >= at_body && jute_number_at(body, 0) > 0;
 }
 
 bool has_failed(std::string_view body) { return jute_number_at(body, at_error) != 0; }
 
-/// Of data: with its length, and what tells of the node.
+/// Whether the reply has data: their length, the bytes, and the stat of the node.
 bool has_data(std::string_view body) {
   if (!is_answer(body) || has_failed(body)) return false;
   const std::int32_t length = jute_number_at(body, at_body);
@@ -60,7 +61,7 @@ std::string put(std::string body, std::size_t at, std::string_view bytes) {
   return body.replace(at, bytes.size(), bytes);
 }
 
-/// In place of frames that `is_meant`, their bodies changed; others are as they were.
+/// Edits the bodies of the frames for which `is_meant` is true; other frames stay.
 Lie edited(std::string name, bool (*is_meant)(std::string_view), Edit edit,
            Worth worth = Worth::by_bytes) {
   return made_of_truth(std::move(name), [=](const std::string& truth) {
@@ -88,7 +89,7 @@ Lie stat_with(const std::string& name, std::size_t at, const std::string& bytes,
       worth);
 }
 
-/// Before the reply, or in its place.
+/// Sends events before the reply, or instead of it.
 Lie events(const std::string& name, const std::string& bodies, bool in_place) {
   return made_of_truth(name, [=](const std::string& truth) {
     FalseReply told{in_place ? bodies : bodies + truth};
@@ -115,7 +116,7 @@ std::string stat_of_version(std::int32_t version) {
   return put(stat, at_version, jute_number(version));
 }
 
-/// Of which of several changes a reply says that they have failed.
+/// The number of changes in a multi request that the reply reports as failed.
 std::size_t refused_parts(std::string_view body) {
   constexpr std::size_t bytes_of_part = 13;
   if (!is_answer(body) || has_failed(body)) return 0;
@@ -129,7 +130,7 @@ std::size_t refused_parts(std::string_view body) {
 
 bool refuses_write(std::string_view body) { return refused_parts(body) > 0; }
 
-/// All changes have counted: those of a record that was there, or of one that was not.
+/// A reply in which all changes succeeded: over an existing record, or of a first one.
 std::string forged_write(const std::string& body, bool was_there) {
   std::string told = put(body.substr(0, at_body), at_error, jute_number(0));
   for (std::size_t i = 0; i < refused_parts(body); ++i) {
@@ -152,7 +153,7 @@ std::string data_of(const std::string& body) {
   return body.substr(at_body + 4, body.size() - bytes_of_stat - at_body - 4);
 }
 
-/// The letters and digits of it, by something of the same length.
+/// Overwrites letters and digits with others; the length stays.
 std::string in_place_of(std::string data, const char* letters, char digits) {
   const std::string_view with(letters);
   for (std::size_t at = 0; at < data.size(); ++at) {
@@ -329,7 +330,7 @@ void add_lies_of_writes(std::vector<Lie>& all) {
   };
   forged("a forged write over a record", true);
   forged("a forged first write", false);
-  // The record is not there, and whoever writes one is told that it counts.
+  // The record seems to be absent, and each write of one seems to succeed.
   all.push_back(made_of_truth("no record, and a forged first write", [](const std::string& truth) {
     const std::string body = truth.size() < 4 ? "" : truth.substr(4);
     FalseReply told{truth};

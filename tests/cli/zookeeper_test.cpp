@@ -1,4 +1,4 @@
-// Locks in ZooKeeper, of one server and of three, as users of dlock meet them.
+// Locks in ZooKeeper with one and three servers, as users of dlock see them.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ TEST_CASE("zookeeper: a lock is taken, renewed, seen and released by commands of
   CHECK(dlock_at(url, {"release", "-k", "a", "--token", token}).exit_code == 0);
   CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token}).exit_code == 79);
   CHECK(run_at(url).exit_code == 0);
-  // A free key leaves nothing: fences need no memory there.
+  // A free key leaves nothing: its fence needs no memory there.
   CHECK(zookeeper.nodes() == std::vector<std::string>{"/dlock", "/dlock/clock"});
 }
 
@@ -50,7 +50,7 @@ TEST_CASE(
   second.process.kill_all();
   result = next.wait(milliseconds(90'000));
   CHECK(result.out == "third\n");
-  // By itself it would have looked after 25 s.
+  // On its own the waiter would look after 25 s.
   CHECK(result.duration < std::chrono::seconds(24));
 }
 
@@ -96,7 +96,7 @@ TEST_CASE(
   };
   Process older = deploy("1");
   older.signal(SIGSTOP);
-  // Its session ends, and with it its place.
+  // Its session ends, and so does its place in the queue.
   REQUIRE(eventually([&] { return waiters(url) == 0; }, milliseconds(60'000)));
   Process newer = deploy("2");
   present.end();
@@ -134,8 +134,8 @@ TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and anoth
   CHECK(holder.process.wait().exit_code == 0);
 }
 
-/// Whether a holder that is left with a minority has gone on for a while before it stopped its
-/// command: a third of its lease may have gone by before that.
+/// Whether a holder with only a minority left kept trying for a while before it stopped its
+/// command; up to a third of its lease may have passed before that.
 bool zookeeper_holder_tries_alone() {
   ZooKeeperServers zookeeper({3, milliseconds(200), {}});
   CommandInside holder(zookeeper.url(), {"-t", "6s"});
@@ -153,7 +153,7 @@ bool zookeeper_holder_tries_alone() {
 
 TEST_CASE("zookeeper: a holder that is left with a minority stops its command in time") {
   if (is_missing<ZooKeeperServers>()) return;
-  // On a busy machine it may be late with a renewal just then, and not each time.
+  // On a busy machine, a renewal may just be late, but not every time.
   CHECK(in_one_of(3, zookeeper_holder_tries_alone));
 }
 

@@ -1,4 +1,4 @@
-// acquire(): one key and several, waiting, giving up and being broken off.
+// acquire() for one key and several: waiting, timeouts and interruption.
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace dlock::test {
 namespace {
 
-/// The claims of one owner for these keys.
+/// One owner's claims on these keys.
 std::vector<Claim> claims_on(const std::vector<std::string>& keys, milliseconds ttl = long_ttl) {
   std::vector<Claim> claims;
   for (const auto& key : keys) {
@@ -76,14 +76,14 @@ TEST_OF_ENGINES("of several keys all are taken or none") {
 TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  // Each request may take a sixth of it, and a renewal is due after a third.
+  // Each request may take a sixth of the lease, and a renewal is due after a third.
   constexpr milliseconds ttl{30'000};
   const Claim blocking = claim_on("b");
   granted(*store, blocking);
   LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, ttl));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const Fence fence = state_of(*watcher, "a").holders.at(0).fence;
-  // A renewal gives back a third of the lease; what is left may be told a little wrong.
+  // A renewal adds a third of the lease; the reported rest may be slightly off.
   constexpr milliseconds told_wrong_by{500};
   auto least = ttl;
   REQUIRE(eventually([&] {
@@ -154,7 +154,7 @@ TEST_OF_ENGINES("one who is broken off while waiting leaves nothing held and not
   Engine engine;
   const auto store = engine.open();
   bool left_nothing = false;
-  // On a busy machine what is to be released may take longer than there is time.
+  // On a busy machine, acquire() may have too little time to release everything.
   for (int attempt = 0; attempt < 5 && !left_nothing; ++attempt) {
     const std::string first = "a" + std::to_string(attempt), second = "b" + std::to_string(attempt);
     const Claim blocking = claim_on(second);
@@ -179,8 +179,8 @@ TEST_OF_ENGINES("a wait that runs out ends in time, and leaves nothing held and 
   const auto store = engine.open();
   constexpr milliseconds wait{1000};
   bool ended_well = false;
-  // On a busy machine the time may be over before it waits, and what is to be released may take
-  // longer than there is time.
+  // On a busy machine, the time may be over before acquire() waits, or too short to release
+  // everything.
   for (int attempt = 0; attempt < 5 && !ended_well; ++attempt) {
     const std::string first = "a" + std::to_string(attempt), second = "b" + std::to_string(attempt);
     granted(*store, claim_on(second));
@@ -200,7 +200,7 @@ TEST_OF_ENGINES("a wait that runs out ends in time, and leaves nothing held and 
 TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came in that moment") {
   Engine engine;
   const auto store = engine.open();
-  // It gives up giving back after half a second, which may be too little on a busy machine.
+  // acquire() stops releasing after half a second, which may be too little on a busy machine.
   constexpr milliseconds nearly_cut_off{400};
   int looked = 0;
   for (int i = 0; i < 10 || (looked < 3 && i < 40); ++i) {
@@ -213,7 +213,7 @@ TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came 
     const bool had = std::holds_alternative<std::vector<Held>>(answer);
     const bool cut_off = !had && acquiring.ended() - before >= lease + nearly_cut_off;
     if (!cut_off) ++looked;
-    // A lease may end a little later than its holder may count on.
+    // A lease may expire a little later than its holder may assume.
     const auto is_left = [&] {
       return !eventually([&] { return is_free(*store, key); }, milliseconds(5000));
     };
@@ -240,7 +240,7 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its le
   constexpr milliseconds ttl{300};
   const auto in_time = engine.longest(ttl) - ttl + stretched(milliseconds(100));
   auto best = milliseconds::max();
-  // On a busy machine one attempt may be late for reasons of its own.
+  // On a busy machine, a single attempt may be late for other reasons.
   for (int attempt = 0; attempt < 5 && best >= in_time; ++attempt) {
     const auto store = engine.open();
     const auto before = BootClock::now();
@@ -256,11 +256,12 @@ TEST_OF_ENGINES("the lock of a holder that has died goes to the waiter as its le
   CHECK(best < in_time);
 }
 
-/// Lets in a crowd of so many, one by one; how many of them came so fast that their order tells.
+/// Grants the lock to `size` waiters in turn; returns how many came fast enough to judge their
+/// order.
 template <typename Engine>
 std::size_t let_in_a_crowd(Engine& engine, const std::string& key, std::size_t size) {
   const auto holder = engine.open(), watcher = engine.open();
-  // As long as so many need to queue up on a busy machine.
+  // Long enough for all of them to queue up on a busy machine.
   const Claim blocking = claim_on(key, std::chrono::minutes(10));
   granted(*holder, blocking);
   std::list<LockAcquirer<Engine>> crowd;
@@ -279,8 +280,8 @@ std::size_t let_in_a_crowd(Engine& engine, const std::string& key, std::size_t s
                           [](const auto& each) { return each.has_ended(); });
       return next != crowd.end();
     }));
-    // Of several servers a waiter with too few of the votes lets a later one go first; of one, on a
-    // busy machine, a waiter that does not listen for a second.
+    // Over several servers, a waiter with too few votes lets a later one go first; over one, so
+    // does a waiter that does not listen for a second, as on a busy machine.
     const bool none_was_away = BootClock::now() - turn_began < milliseconds(900);
     if (!engine.by_majority() && none_was_away) CHECK(next == crowd.begin());
     if (none_was_away) ++judged;
@@ -298,7 +299,7 @@ TEST_OF_ENGINES("a crowd is let in one by one, and nobody is forgotten") {
   Engine engine;
   constexpr std::size_t size = 12;
   std::size_t judged = 0;
-  // On a busy machine most of them may be slow, and not each time.
+  // On a busy machine, most waiters may be slow, but not in every attempt.
   for (int attempt = 0; attempt < 5 && judged < size / 2; ++attempt) {
     judged = let_in_a_crowd(engine, "k" + std::to_string(attempt), size);
   }

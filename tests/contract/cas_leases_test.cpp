@@ -1,5 +1,5 @@
-// Leases of a place without a clock, where several stores renew one hold: the one that acquired it,
-// and the one of the thread that renews it while its client waits for another key.
+// Leases of an engine without a clock, where several stores renew one hold: the store that acquired
+// it, and the store of the renewal thread while the client waits for another key.
 
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
@@ -11,7 +11,7 @@
 namespace dlock::test {
 namespace {
 
-/// To which the one life is attached that there is.
+/// The lease of the only liveness entry.
 std::int64_t lease_of_life(EtcdServers& etcd) {
   std::int64_t lease = 0;
   for (const EtcdEntry& entry : etcd.entries()) {

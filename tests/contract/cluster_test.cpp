@@ -1,4 +1,4 @@
-// A Redis Cluster: where a key is, and what becomes of it while it moves.
+// A Redis Cluster: which node serves a key, also while the key moves.
 
 #include "support/cluster.hpp"
 
@@ -65,7 +65,7 @@ void is_served_though_seeds_are_dead(const Cluster& cluster) {
   const auto store = open_at(cluster, {tcp_at(silent.address().port), tcp_at(dead.number()),
                                        tcp_at(cluster.node(0).port())});
   const Claim claim = claim_on(Cluster::key_of(1));
-  // The silent one has its share of the time, and leaves some.
+  // The silent seed uses up its share of the time and leaves some for the others.
   CHECK(std::holds_alternative<Grant>(store->acquire(claim, {}, for_ms(12'000))));
   CHECK(release(*store, claim) == Released::yes);
   CHECK(store->name() == "redis+cluster://127.0.0.1:" + std::to_string(silent.address().port) +
@@ -100,7 +100,7 @@ void all_masters_are_inspected(const Cluster& cluster) {
   CHECK(store->inspect({{}, {"*"}}, soon()).empty());
 }
 
-/// All four keys of the lock are there already, so that the new node can serve it.
+/// All four keys of the lock have moved already, so the new node can serve it by ASK.
 void is_served_by_ask_while_it_moves(const Cluster& cluster) {
   const std::string key = Cluster::key_of(0);
   const int slot = Cluster::slot_of(key);
@@ -129,14 +129,15 @@ void is_served_by_ask_while_it_moves(const Cluster& cluster) {
   cluster.move(slot, 1, 0);
 }
 
-/// With its keys half here and half there nobody can, and it is asked for until that is over.
+/// While the keys are split between two nodes, neither can serve the lock; the client asks until
+/// the move is over.
 void is_served_once_it_has_moved(const Cluster& cluster) {
   const std::string key = Cluster::key_of(0, 1);
   const int slot = Cluster::slot_of(key);
   const auto store = cluster.open();
   const Claim held = claim_on(key);
   const Fence fence = granted(*store, held).fence;
-  // On a busy machine a node may need longer than its share of the time, and that is told then.
+  // On a busy machine, a node may exceed its share of the time, and the error says that instead.
   const auto is_told = [&] {
     const std::string told = error_of([&] { store->renew(held, {}, for_ms(500)); });
     CHECK(told != "");
@@ -159,7 +160,7 @@ void is_served_once_it_has_moved(const Cluster& cluster) {
   cluster.move(slot, 2, 0);
 }
 
-/// The new node sees nobody who listens, yet passes over him alone who joined there and has gone.
+/// The new node sees no listeners, yet it passes over only the waiter that joined there and died.
 void the_dead_are_passed_over_where_they_joined(const Cluster& cluster) {
   const std::string key = Cluster::key_of(1);
   const int slot = Cluster::slot_of(key);
@@ -175,7 +176,7 @@ void the_dead_are_passed_over_where_they_joined(const Cluster& cluster) {
     return cluster.node(2).command({"PUBSUB", "CHANNELS", "*"}).items.size() == 1;
   }));
   CHECK(release(*store, held) == Released::yes);
-  // For a moment it may be on its way there.
+  // For a moment the dead waiter may count as reconnecting.
   CHECK(eventually([&] {
     return std::holds_alternative<Grant>(first->acquire(next, {true, {}}, soon()));
   }));
@@ -184,7 +185,7 @@ void the_dead_are_passed_over_where_they_joined(const Cluster& cluster) {
   cluster.move(slot, 2, 1);
 }
 
-/// A way to node 0 that falls silent, and the key of a lock there.
+/// A connection to node 0 that falls silent, and the key of a lock there.
 struct SilentWay {
   explicit SilentWay(const Cluster& cluster)
       : proxy(cluster.node(0).address(), true),
@@ -202,7 +203,7 @@ void a_release_that_went_unanswered_is_done(const Cluster& cluster) {
   CHECK(state_of(*cluster.open(), way.claim.key.text).holders.empty());
 }
 
-/// The acquire is held up on one way, done on another, and arrives after the release.
+/// The acquire is held up on one connection and done on another; it arrives after the release.
 void a_request_held_up_on_the_way_grants_nothing(const Cluster& cluster) {
   SilentWay way(cluster);
   renew(*way.store, way.claim);
@@ -249,7 +250,7 @@ void it_waits_for_a_slot_that_nobody_has(const Cluster& cluster) {
   const Claim claim = claim_on(key);
   for (std::size_t i = 0; i < 3; ++i) cluster.node(i).command({"CLUSTER", "DELSLOTS", slot});
   bool in_time = false;
-  // On a busy machine a node may need longer than its share of the time, and that is told then.
+  // On a busy machine, a node may exceed its share of the time, and the error says that instead.
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     Deadline begun;
     REQUIRE(eventually([&] {
@@ -297,7 +298,7 @@ TEST_CASE("cluster: a node that hangs up right after its answer has answered") {
   const auto store = std::make_unique<RedisStore>(
       std::make_unique<ClusterRouter>(std::vector{tcp_at(node.address().port)}, RedisTerms{}),
       RedisTerms{});
-  // Whether the end of the link is there as soon as the answer is up to the machine.
+  // The end of the connection may or may not arrive together with the answer.
   for (int i = 0; i < 50; ++i) granted(*store, claim_on("k" + std::to_string(i)));
 }
 

@@ -1,4 +1,4 @@
-// The keys of other libraries: what a request does that arrives late, twice or without its rights.
+// The keys of other libraries: requests that arrive late, twice or without permission.
 
 #include <chrono>
 #include <future>
@@ -20,13 +20,14 @@ bool exists(const RedisServer& server, const std::string& key) {
   return server.command({"EXISTS", key}).number == 1;
 }
 
-/// A lock of a library's, a holder of it and the next, and a client behind a proxy that evicts.
+/// A lock in a library's layout, its holder and the next one, and an evicting client behind a
+/// proxy.
 struct NetOfLayout {
   explicit NetOfLayout(const WrittenLayout& of_layout) : row(of_layout) {}
 
   std::vector<Holder> evict() const { return store->evict(held.key, {}, evictor, soon()); }
-  /// `held` is granted, and an eviction of it is begun whose replies the proxy holds. Its
-  /// connection stood before, and the server knew the script.
+  /// Grants `held` and begins an eviction of it; the proxy holds the replies. The connection was
+  /// open before, and the server knew the script.
   std::future<std::vector<Holder>> begin_eviction() {
     granted(*holder, held);
     CHECK(evict().size() == 1);
@@ -35,7 +36,7 @@ struct NetOfLayout {
     return std::async(std::launch::async, [this] { return evict(); });
   }
   bool is_held() const { return exists(server, row.key); }
-  /// The next holder has it, undisturbed.
+  /// Checks that the next holder still has the lock.
   void next_has_it() const {
     CHECK(holder->renew(next, {.granted = Fence{}}, soon()).grant);
     CHECK(release(*holder, next) == Released::yes);
@@ -79,7 +80,7 @@ TEST_CASE("compat: an eviction repeated after its reply was lost tells whom it e
     CAPTURE(row.layout);
     NetOfLayout net(row);
     auto evicting = net.begin_eviction();
-    // Its look at the holder goes through.
+    // Let the replies through until the holder was read and deleted.
     let_through_until(net.proxy, [&] { return !net.is_held(); });
     granted(*net.holder, net.next);
     net.proxy.drop_held(Direction::replies);
@@ -141,7 +142,7 @@ TEST_CASE("compat: a late copy of a take does not cut a lease short that was ren
     granted(*store, claim);
     CHECK(time_left(server, row.key) > 400'000);
     if (std::string(row.type) != "zset") continue;
-    // The member has an end of its own.
+    // The member of the sorted set has an expiry of its own.
     const auto scores = server.command({"ZRANGE", "N", "0", "-1", "WITHSCORES"}).items;
     REQUIRE(scores.size() == 4);
     const auto now = std::chrono::duration_cast<milliseconds>(wall_now().time_since_epoch());
@@ -152,12 +153,12 @@ TEST_CASE("compat: a late copy of a take does not cut a lease short that was ren
 TEST_CASE(
     "compat: a take given up while the server stalls leaves no lock, whatever script it knows") {
   for (const WrittenLayout& row : written_layouts) {
-    if (std::string(row.type) != "string") continue;  // the others take it by a script, too
+    if (std::string(row.type) != "string") continue;  // the others acquire with a script as well
     CAPTURE(row.layout);
     RedisServer server;
     const auto store = compat_store(row.layout, server.address());
     const Claim claim = claim_on("N", milliseconds(600'000));
-    store->inspect({{claim.key}, {}}, soon());  // it is connected
+    store->inspect({{claim.key}, {}}, soon());  // so that it is connected
     server.stop();
     CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
     CHECK_THROWS_AS(store->release(claim, {}, briefly()), Error);

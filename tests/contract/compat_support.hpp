@@ -11,7 +11,7 @@
 
 namespace dlock::test {
 
-/// A client of one server that writes as --compat `layout` does.
+/// A client of one server that writes the layout of --compat `layout`.
 inline StorePtr compat_store(const std::string& layout, const Address& address) {
   return std::make_unique<CompatStore>(
       parse_layout(layout),
@@ -19,7 +19,7 @@ inline StorePtr compat_store(const std::string& layout, const Address& address) 
                                     RedisTerms{}));
 }
 
-/// One name of each way to write, and its key for the lock `N`.
+/// A layout of each kind, and its key for the lock `N`.
 struct WrittenLayout {
   const char* layout;
   const char* key;

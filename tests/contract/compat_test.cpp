@@ -1,5 +1,5 @@
-// The keys of other libraries: what is written there, and that both sides exclude each other. That
-// the libraries themselves agree is shown by scripts/interop.
+// The keys of other libraries: what dlock writes there, and mutual exclusion with it.
+// scripts/interop tests the same with the libraries themselves.
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +15,7 @@
 namespace dlock::test {
 namespace {
 
-/// Somebody else's lock, as the library of this layout would leave it.
+/// A lock of another client, as the library of this layout would write it.
 void hold_as_library(const RedisServer& server, const WrittenLayout& row, const char* lease) {
   const std::string key = row.key;
   const std::string type = row.type;
@@ -34,8 +34,8 @@ long long pttl(const RedisServer& server, const std::string& key) {
   return server.command({"PTTL", key}).number;
 }
 
-/// What a store says to its server from the first byte on, a request a line. Scripts are named by
-/// what they do, and what names the hold is `HOLD`, its end, where that counts alone, `END`.
+/// Records the requests of a store to its server from the first byte, a line each. Scripts appear
+/// by their purpose, the value that names the hold as `HOLD`, and an expiry on its own as `END`.
 class Overheard {
  public:
   explicit Overheard(const std::string& layout, const Claim& claim)
@@ -175,7 +175,7 @@ TEST_CASE("compat: each layout has its own key, with a lease, and leaves nothing
     const bool signals = std::string(row.layout) == "python-redis-lock";
     std::vector<Reply> left;
     bool in_time = false;
-    // On a machine that is slow enough the signal has ended before it is looked for.
+    // On a slow machine, the signal may have expired before the test looks for it.
     for (int tries = 0; tries < 10 && !in_time; ++tries) {
       server.command({"FLUSHALL"});
       const Claim claim = claim_on("N", milliseconds(20'000));
@@ -234,7 +234,7 @@ TEST_CASE("compat: a lock of the library refuses, and one of ours is renewed whi
     REQUIRE(refusal.held_by.size() == 1);
     CHECK(refusal.held_by[0].library != "");
     CHECK(!refusal.held_by[0].lease_left);
-    // What is not ours is neither renewed nor released, and what has gone is not made again.
+    // A foreign hold is neither renewed nor released, and an expired one is not recreated.
     CHECK(!store->renew(claim, {.granted = Fence{}}, soon()).grant);
     CHECK(release(*store, claim) == Released::not_held);
     CHECK(pttl(server, row.key) == -1);
@@ -245,7 +245,7 @@ TEST_CASE("compat: a lock of the library refuses, and one of ours is renewed whi
     server.command({"PEXPIRE", row.key, "9000"});
     CHECK(store->renew(claim, {.granted = Fence{}}, soon()).grant);
     CHECK(pttl(server, row.key) > 9000);
-    // A second client of ours does not take it, and evicts it.
+    // A second client of dlock cannot acquire it, but can evict it.
     const auto other = compat_store(row.layout, server.address());
     refused(*other, claim_on("N"));
     CHECK(other->evict(claim.key, {}, evictor, soon()).size() == 1);
@@ -382,7 +382,7 @@ TEST_CASE("compat: over several servers no vote counts that a late release may y
     servers[server].command({"SET", "N", "another's", "PX", "600000"});
   };
   const auto has_vote = [&] { return servers[2].command({"EXISTS", "N"}).number == 1; };
-  /// Has its vote, and the release that gives it back is on its way.
+  /// Returns true if the claim has its vote while the release of that vote is in flight.
   const auto is_unsure = [&](const Claim& claim) {
     slow.hold(Direction::replies, Whom::open_now);
     auto asking = std::async(std::launch::async, [&] {
@@ -394,13 +394,13 @@ TEST_CASE("compat: over several servers no vote counts that a late release may y
     asking.get();
     return has_voted && late.held(Direction::requests) > 0;
   };
-  // On a busy machine the release may be gone, or the server late, and not each time.
+  // On a busy machine, the release may have arrived or the server may be late, but not every time.
   const auto is_split = [&] {
     occupy(0);
     occupy(1);
     servers[2].command({"DEL", "N"});
     const Claim claim = claim_on("N");
-    refused(store, claim_on("N"), {true, {}});  // it is connected to all
+    refused(store, claim_on("N"), {true, {}});  // so that it is connected to all
     if (!is_unsure(claim)) return false;
     servers[0].command({"DEL", "N"});
     return refused(store, claim, {true, {}}).why == Refusal::Reason::split;
@@ -435,7 +435,7 @@ TEST_CASE("compat: --min-hold leaves the key with the rest of the time, and no l
     CHECK(left > 0);
     CHECK(left <= 30'000);
     refused(*store, claim_on("N"));
-    // The command never started: the floor does not count.
+    // The command never started, so its min-hold does not count.
     server.command({"FLUSHALL"});
     claim.token = new_token(claim.owner);
     granted(*store, claim);

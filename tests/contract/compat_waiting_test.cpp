@@ -1,4 +1,4 @@
-// How one waits for the lock of another library.
+// How dlock waits for the lock of another library.
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +19,7 @@ const WrittenLayout& row_of(const std::string& layout) {
                        [&](const WrittenLayout& row) { return row.layout == layout; });
 }
 
-/// A lock that no library has released or renewed for a while: its value is not looked at.
+/// A lock that no client has released or renewed for a while; the test ignores its value.
 void occupy(const RedisServer& server, const WrittenLayout& row, const char* lease) {
   const auto other = compat_store(row.layout, server.address());
   granted(*other, claim_on("N"));
@@ -30,7 +30,7 @@ void occupy(const RedisServer& server, const WrittenLayout& row, const char* lea
   }
 }
 
-/// Somebody who waits for `N` by a client of its own.
+/// A waiter for `N` with a client of its own.
 class CompatWaiter {
  public:
   CompatWaiter(const std::string& layout, const Address& address)
@@ -48,7 +48,7 @@ long long calls_of(const RedisServer& server, const std::string& command) {
   return at == std::string::npos ? 0 : std::stoll(stats.substr(stats.find('=', at) + 1));
 }
 
-/// Redis 6.2 counts no subcommands by themselves.
+/// Redis 6.2 does not count subcommands separately.
 long long trackings(const RedisServer& server) {
   return calls_of(server, "client|tracking") + calls_of(server, "client");
 }
@@ -66,7 +66,7 @@ TEST_CASE("compat: a lock of ShedLock's that was waited for is dated by its gran
   const Claim held = claim_on("N"), claim = claim_on("N");
   granted(*holder, held);
   refused(*waiter, claim, {true, {}});
-  std::this_thread::sleep_for(milliseconds(20));  // dates count milliseconds
+  std::this_thread::sleep_for(milliseconds(20));  // dates have milliseconds
   const WallTime freed = wall_now();
   CHECK(release(*holder, held) == Released::yes);
   granted(*waiter, claim, {true, {}});
@@ -124,7 +124,7 @@ TEST_CASE("compat: where the server may not track keys, a waiter hears all that 
     CHECK(eventually([&] { return told("registry:another") == 1; }));
     CHECK(!waiter.is_in());
     server.command({"DEL", "registry:N"});
-    // It looks once a second, too, and may have the lock by now.
+    // The waiter also polls once a second and may have the lock already.
     told("registry:N");
     CHECK(eventually([&] { return waiter.is_in(); }));
   }
@@ -149,7 +149,7 @@ TEST_CASE("compat: a waiter whose second connection is cut goes on") {
   occupy(server, row_of("redis-py"), "");
   CompatWaiter waiter("redis-py", server.address());
   CHECK(eventually([&] { return tracks(server); }));
-  // Redis 6.2 counts the test's own request as well.
+  // Redis 6.2 also counts the test's own request.
   const long long own = calls_of(server, "client") > 0 ? 1 : 0;
   const auto before = trackings(server);
   server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
@@ -170,7 +170,7 @@ TEST_CASE("compat: a waiter asks at most twice a second, also behind renewals wi
     std::this_thread::sleep_for(milliseconds(20));
   }
   const auto asked = calls_of(server, "evalsha") + calls_of(server, "eval") - before;
-  // Eight may be asked ahead of their time.
+  // The waiter may ask eight times ahead of schedule.
   CHECK(asked <= passed_since(begun).count() / 500 + 9);
   CHECK(!waiter.is_in());
 }
@@ -187,7 +187,7 @@ TEST_CASE("compat: nothing is sent after a try that was refused") {
     return acquire(*store, {claim_on("N")}, terms, listener);
   }();
   CHECK(std::holds_alternative<GaveUp>(acquired));
-  // The set-up, the SET and the script that says who holds it, by its hash and by its text.
+  // The setup, the SET, and the script that reads the holder, by hash and then by text.
   CHECK(proxy.requests() <= 4);
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("compat: from a release to the grant of a waiter it takes a moment") {
       best = std::min(best, std::chrono::duration_cast<milliseconds>(waiter.since() - released));
       server.command({"FLUSHALL"});
     }
-    // Of several, for the machine may be busy; polling takes 70 at least.
+    // The best of several attempts, as the machine may be busy; polling takes 70 ms at least.
     CHECK(best < a_moment);
   }
 }

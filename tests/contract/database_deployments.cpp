@@ -22,7 +22,7 @@
 namespace dlock::test {
 namespace {
 
-/// A server that is up, for as long as `kept` is, and what its clients connect to.
+/// A server that runs as long as `kept` lives, and the address for its clients.
 template <typename Server, typename At>
 struct Place {
   std::shared_ptr<void> kept;
@@ -33,7 +33,7 @@ struct Place {
 using PostgresPlace = Place<PostgresServer, std::string>;
 using MariaDbPlace = Place<MariaDbServer, MysqlAddress>;
 
-/// A table in a database, made anew by the first client of each test.
+/// A table in a database, recreated by the first client of each test.
 class InDatabase : public Deployment {
  public:
   std::string litter() override {
@@ -43,8 +43,9 @@ class InDatabase : public Deployment {
     }
     return names;
   }
-  /// A session ends some time after its client has closed it; and a lease of etcd that nobody could
-  /// revoke in the moment that a client takes for it, after half a minute and an election.
+  /// A session ends some time after its client has closed it. If a client could not revoke its etcd
+  /// lease in the short time that it takes for that, the lease expires after half a minute and an
+  /// election.
   void await_waiters(const std::string& key, std::size_t count) override {
     if (!sees_deaths()) return;
     const auto store = open();
@@ -62,13 +63,13 @@ class InPostgres final : public InDatabase {
   StorePtr open() override {
     return std::make_unique<CasStore>(std::make_unique<PostgresBackend>(terms_), "dlock:");
   }
-  /// Every client needs the table, and waits for it.
+  /// Every client needs the table and waits for its lock.
   void freeze(const LockKey&) override {
     place_.server.query(postgres_schema() + "; COMMIT; BEGIN; LOCK TABLE dlock");
   }
   void thaw() override { place_.server.query("ROLLBACK"); }
   void reset() override { place_.server.query("ROLLBACK; DROP TABLE IF EXISTS dlock"); }
-  /// Through a pooler nobody sees the connection of another client.
+  /// Through a pooler, no client can see the connection of another.
   bool sees_deaths() const override { return !place_.pooled; }
 
  private:
@@ -94,7 +95,7 @@ class InMariaDb final : public InDatabase {
   MariaDbPlace place_;
 };
 
-/// An etcd of so many members.
+/// An etcd with this number of members.
 class InEtcd final : public InDatabase {
  public:
   explicit InEtcd(int members) : servers_({members, {}, {}}) {}
@@ -107,7 +108,7 @@ class InEtcd final : public InDatabase {
     for (std::size_t i = 0; i < servers_.size(); ++i) servers_.cont(i);
     servers_.await_leader();
   }
-  /// Lives that no entry has, too.
+  /// Includes liveness entries that no lock refers to.
   std::string litter() override {
     std::string names = InDatabase::litter();
     for (const std::string& key : servers_.keys()) {
@@ -115,7 +116,7 @@ class InEtcd final : public InDatabase {
     }
     return names;
   }
-  /// Leases last whole seconds, two at least, and end up to a second late.
+  /// Leases last whole seconds, two at least, and expire up to a second late.
   milliseconds longest(milliseconds span) const override {
     const auto whole = std::chrono::ceil<std::chrono::seconds>(span);
     return std::max(whole, std::chrono::seconds(2)) + milliseconds(1500);
@@ -129,7 +130,7 @@ class InEtcd final : public InDatabase {
 
 class InZooKeeper final : public InDatabase {
  public:
-  /// A server that stands still for less than 30 s, as on a busy machine, stays one of them.
+  /// A server that a busy machine stalls for less than 30 s stays in the ensemble.
   explicit InZooKeeper(int servers) : servers_({servers, milliseconds(100), {"syncLimit=300"}}) {}
 
   StorePtr open() override {
@@ -147,7 +148,7 @@ class InZooKeeper final : public InDatabase {
     for (std::size_t i = 0; i < servers_.size(); ++i) servers_.cont(i);
     servers_.await_service();
   }
-  /// Children of clients, too.
+  /// Includes the nodes of clients.
   std::string litter() override {
     std::string names = InDatabase::litter();
     for (const std::string& node : servers_.nodes()) {
@@ -155,14 +156,14 @@ class InZooKeeper final : public InDatabase {
     }
     return names;
   }
-  /// A hold lasts as long as the session of its store, too.
+  /// A hold also lasts as long as the session of its store.
   milliseconds longest(milliseconds span) const override {
     return std::max(span, session_ + milliseconds(200)) + milliseconds(1000);
   }
   void reset() override { servers_.clear(); }
 
  private:
-  /// A client that is idle sends no signs of life: it may be so for that long on a busy machine.
+  /// An idle client sends no heartbeats, and on a busy machine it may be idle that long.
   const milliseconds session_ = std::min(stretched(milliseconds(4000)), milliseconds(12'000));
   ZooKeeperServers servers_;
 };
@@ -217,7 +218,7 @@ const std::map<std::string, Recipe>& recipes() {
   const auto in_mariadb = [](const std::function<MariaDbPlace()>& place) {
     return [place] { return std::make_shared<InMariaDb>(place()); };
   };
-  // A client that waits keeps its session, and twenty wait in one test.
+  // A waiting client keeps its session, and one test has twenty waiters.
   constexpr int a_session_each = 100;
   constexpr int few_for_all = 4;
   static const std::map<std::string, Recipe> all{
@@ -257,7 +258,7 @@ const std::map<std::string, Recipe>& recipes() {
 std::shared_ptr<Deployment> database_deployment(const std::string& name) {
   const auto recipe = recipes().find(name);
   if (recipe == recipes().end()) return nullptr;
-  // ctest knows the sentence, and counts the test as skipped.
+  // ctest recognizes this text and counts the test as skipped.
   if (!recipe->second.is_installed()) {
     throw Error(ErrorKind::host_refused,
                 std::string("skipped: ") + recipe->second.package + " is not installed");

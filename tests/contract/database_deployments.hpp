@@ -9,9 +9,9 @@ namespace dlock::test {
 
 /// A database without a table of locks: PostgreSQL as `postgres`, `postgres-tcp`, `postgres-tls`,
 /// or behind a PgBouncer as `pgbouncer-session`, `pgbouncer-transaction`; MariaDB as `mariadb`,
-/// `mariadb-tcp`, `mariadb-tls`; etcd, which is used like one, as `etcd`, or of three members as
-/// `etcd-cluster`; ZooKeeper as `zookeeper`, or of three servers as `zookeeper-ensemble`. Nothing
-/// for any other name. Error if its server is not installed. All tests of a process share one.
+/// `mariadb-tcp`, `mariadb-tls`; etcd as `etcd`, or with three members as `etcd-cluster`; ZooKeeper
+/// as `zookeeper`, or with three servers as `zookeeper-ensemble`. Null for any other name. Error if
+/// the server is not installed. All tests of a process share one.
 std::shared_ptr<Deployment> database_deployment(const std::string& name);
 
 }  // namespace dlock::test

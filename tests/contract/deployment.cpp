@@ -63,7 +63,7 @@ class UnderTls final : public RedisDeployment {
   TlsRedis redis_;
 };
 
-/// A user who may do what `dlock doctor --acl` prints, and no more.
+/// A user with exactly the rights that `dlock doctor --acl` prints.
 class Restricted final : public RedisDeployment {
  public:
   Restricted() {
@@ -97,7 +97,7 @@ class OnCluster final : public RedisDeployment {
   Cluster cluster_;
 };
 
-/// Three servers of which two decide.
+/// Three servers; two of them decide.
 class Quorum final : public RedisDeployment {
  public:
   StorePtr open() override {
@@ -158,7 +158,7 @@ void RedisDeployment::await_waiters(const std::string& key, std::size_t count) {
 
 std::string RedisDeployment::litter() {
   std::string names;
-  // Of several servers a majority has answered; the others may still be about to.
+  // A majority of the servers has answered; the others may still be busy.
   eventually(
       [&] {
         names.clear();

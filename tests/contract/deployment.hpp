@@ -8,54 +8,53 @@
 
 namespace dlock::test {
 
-/// Servers as somebody runs them.
+/// Servers in one of the setups that users run.
 class Deployment {
  public:
   virtual ~Deployment() = default;
 
-  /// Another client of it.
+  /// Opens another client.
   virtual StorePtr open() = 0;
   /// Whether a majority decides, so that readers and the owners of a semaphore take turns.
   virtual bool by_majority() const { return false; }
-  /// As DeployedEngine has them.
+  /// See DeployedEngine.
   virtual void freeze(const LockKey& key) = 0;
   virtual void thaw() = 0;
   virtual void lose_on_one(const LockKey&) {}
   virtual std::string litter() = 0;
   virtual void await_waiters(const std::string&, std::size_t) {}
-  /// Whether a waiter that has died is passed over at once.
+  /// Whether a dead waiter is passed over at once.
   virtual bool sees_deaths() const { return true; }
-  /// Whether it always shows who held a free key last.
+  /// Whether it always shows the last holder of a free key.
   virtual bool remembers_last_holder() const { return true; }
-  /// How long a lease or a min-hold that was asked for `span` counts at most.
+  /// The longest time that a lease or a min-hold of `span` lasts.
   virtual milliseconds longest(milliseconds span) const { return span; }
-  /// How long a waiter that was handed a lock with this ttl has to confirm that.
+  /// The time that a waiter with this ttl has to confirm a hand-over.
   virtual milliseconds time_to_confirm(milliseconds ttl) const;
 };
 
-/// Redis as somebody runs it.
+/// Redis in one of the setups that users run.
 class RedisDeployment : public Deployment {
  public:
-  /// Where locks may live.
+  /// All servers that may store locks.
   virtual std::vector<RedisServer*> servers() = 0;
-  /// Those without which a key cannot be had.
+  /// The servers without which the key cannot be acquired.
   virtual std::vector<RedisServer*> servers_of(const LockKey& key) = 0;
 
   void freeze(const LockKey& key) override;
   void thaw() override;
   void lose_on_one(const LockKey& key) override;
   std::string litter() override;
-  /// A server learns from its end of the connection that a client has died.
+  /// A server learns of a client's death from the end of its connection.
   void await_waiters(const std::string& key, std::size_t count) override;
 
  private:
   std::vector<RedisServer*> frozen_;
 };
 
-/// The one that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
+/// The deployment that DLOCK_TEST_DEPLOYMENT names, without any keys: `tcp`, `tls`, `acl`,
 /// `sentinel`, `cluster`, `quorum`, or one of database_deployment(); by default one server on a
-/// Unix socket. But for `tcp` and the default all tests of this process
-/// share it.
+/// Unix socket. All tests of this process share it, except `tcp` and the default.
 std::shared_ptr<Deployment> new_deployment();
 
 }  // namespace dlock::test

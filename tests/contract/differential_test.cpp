@@ -1,7 +1,7 @@
-// The rules of a key on Redis are stated twice: in src/redis/lock and in tests/reference, on the
-// rule of the other engines. Here both get the same random requests under one clock that the test
-// moves, and every answer, every message to a waiter and, now and then, the whole state must be the
-// same. A difference is shrunk to a short list of steps before it is shown. Every other round asks
+// The rule of a key on Redis exists twice: in src/redis/lock, and in tests/reference on top of the
+// rule of the other engines. This test sends both the same random requests under one clock that it
+// controls. Every answer, every message to a waiter and, now and then, the whole state must be
+// equal. A difference is shrunk to a short list of steps before it is shown. Every other round asks
 // as a quorum does.
 
 #include <doctest/doctest.h>
@@ -32,7 +32,7 @@ using test::RedisOptions;
 using test::RedisServer;
 using test::ShimClock;
 
-/// The cast: more tokens than owners, owners inside owners.
+/// There are more tokens than owners, and some owners are inside others.
 constexpr const char* owners[] = {"a", "a/x", "a/x/y", "b", "b/y", "c", "d", "a-b"};
 constexpr int tokens_each = 3;
 constexpr int cast_size = static_cast<int>(std::size(owners)) * tokens_each;
@@ -57,15 +57,15 @@ struct Step {
   std::int64_t limit = 1;
   std::int64_t ttl_ms = 1000;
   std::int64_t floor_ms = 0;
-  bool flag_a = false;                   ///< wait; renew by own ttl; unsure; everybody; listen
-  bool flag_b = false;                   ///< bring a ticket; ignore the floor
+  bool flag_a = false;                   ///< wait; renew with own ttl; unsure; everybody; listen
+  bool flag_b = false;                   ///< send a ticket; ignore the min-hold
   std::int64_t advance_us = 0;           ///< also the ticket, relative to now
   std::optional<std::int64_t> fence_us;  ///< proposed, relative to now; else to the last fence
-  bool latest = false;                   ///< of acquire
-  bool of_holder = false;                ///< in place of `token`, where anybody holds
+  bool latest = false;                   ///< for acquire
+  bool of_holder = false;                ///< instead of `token`, if there is a holder
 };
 
-/// What a member's key `alive` is: none yet, or since when it vouches for which process.
+/// The value of a node's key `alive`: the process that it vouches for, and since when.
 struct Alive {
   std::string run_id;
   microseconds since{0};
@@ -73,20 +73,20 @@ struct Alive {
 };
 constexpr std::chrono::seconds guard_life{120};
 
-/// What Op::know makes of it: forgotten, or nearly as old as it must be, or old.
+/// The value that Op::know sets: none, one that is nearly old enough, or an old one.
 std::optional<Alive> known(const Step& step, microseconds clock) {
   if (step.flag_a && step.flag_b) return std::nullopt;
   const auto age = step.flag_b ? guard_life - milliseconds(1500) : std::chrono::hours(1);
   return Alive{step.limit == 1 ? "r1" : "r2", clock - age, step.flag_a ? "a" : "-"};
 }
 
-/// The fence that a renewal or a rejoin brings.
+/// The fence that a renewal or a rejoin sends.
 std::string fence_brought(const Step& step, Fence last) {
   if (!step.fence_us) return "";
   return std::to_string(std::max<std::int64_t>(1, last.value + *step.fence_us));
 }
 
-/// Who evicts, where Op::force says so.
+/// The client that evicts, if this step of Op::force names one.
 std::optional<Who> evictor(const Step& step) {
   if (!step.flag_b) return std::nullopt;
   return Who{"h", step.token, "u", "c", "l"};
@@ -120,12 +120,12 @@ Claim claim_of(const Step& step) {
                step.latest};
 }
 
-/// Both sides' answer to one step, in words that can be compared.
+/// The answer of either side to one step, as comparable words.
 using Words = std::vector<std::string>;
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-/// A hold as an onlooker sees it.
+/// A hold as inspect shows it.
 std::string seen(const std::string& token, const std::string& owner, Fence fence, Limit limit,
                  milliseconds left, pid_t pid, microseconds since) {
   return token + " owner " + owner + " fence " + number(fence.value) + " limit " +
@@ -138,7 +138,7 @@ std::string last_grant(const LastGrant& last) {
          number(last.acquired_at.time_since_epoch().count()) + " fence " + number(last.fence.value);
 }
 
-/// The C++ side.
+/// The C++ implementation.
 class TableSide final : public WaiterNotifier {
  public:
   explicit TableSide(bool member) : member_(member) {}
@@ -231,7 +231,7 @@ class TableSide final : public WaiterNotifier {
     std::string text = "to " + number(token) + ": ";
     if (const auto* grant = std::get_if<GrantMessage>(&message)) {
       text += "grant " + number(grant->now.count()) + " " + number(grant->lease.count()) + " " +
-              number(grant->fence.value) + " ";  // the word for the server is empty
+              number(grant->fence.value) + " ";  // the server id is empty
     } else {
       text += "next " + number(std::get<NextMessage>(message).in.count());
     }
@@ -239,7 +239,7 @@ class TableSide final : public WaiterNotifier {
     return true;
   }
 
-  /// A fence that is there, for `force`: the first by token; else one that is not.
+  /// The fence of a live hold for `force`, the first by token; else a fence that no hold has.
   Fence some_fence() const {
     std::map<std::string, Fence> fences;
     for (const HoldEntry& hold : live_holds()) fences[hold.token.text] = hold.fence;
@@ -252,8 +252,8 @@ class TableSide final : public WaiterNotifier {
     }
     return std::nullopt;
   }
-  /// Whether a hold has ended so lately that the server may still have it: the life of its key is
-  /// rounded up to a millisecond, and the server ends a key once that millisecond is over.
+  /// Whether a hold has expired so recently that the server may still have it: the server rounds
+  /// the lifetime of a key up to a millisecond, and deletes the key after that millisecond.
   bool has_just_ended_one(microseconds clock) const {
     const auto& holds = table_.stored.holds;
     return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
@@ -329,14 +329,14 @@ class TableSide final : public WaiterNotifier {
                            left, hold.who.pid, hold.since));
     }
     std::sort(texts.begin(), texts.end());
-    // The server lets an old queue expire by itself, the table at the next request.
+    // On the server an old queue expires by itself; the table drops it at the next request.
     const auto in_ms = [](microseconds us) { return std::chrono::floor<milliseconds>(us); };
     const bool gone = in_ms(table_.stored.last_ask) + std::chrono::seconds(120) < in_ms(now_.clock);
     for (const WaiterEntry& waiter : table_.stored.queue) {
       if (gone) break;
       texts.push_back(waiter.token.text + " at " + number(waiter.ticket.value));
     }
-    // Of several holds of an owner, a member may name another.
+    // If an owner has several holds, a node may name another of them.
     if (table_.stored.last && !member_) texts.push_back(last_grant(*table_.stored.last));
     answer(texts);
   }
@@ -375,7 +375,7 @@ class TableSide final : public WaiterNotifier {
   Words words_;
 };
 
-/// The Lua side, on a real server: one connection asks, another one listens for all waiters.
+/// The Lua implementation on a real server: one connection asks, another listens for all waiters.
 class ScriptSide {
  public:
   ScriptSide(const Endpoint& endpoint, bool member)
@@ -433,7 +433,7 @@ class ScriptSide {
         break;
       case Op::admit_waiters:
         run({"tidy", ""});
-        // Nobody looks at this one where the queue is empty.
+        // The script does not look at this key if the queue is empty.
         exchange(asks_, {"EXISTS", "dlock:{k}:waiters"});
         break;
       case Op::advance:
@@ -451,7 +451,7 @@ class ScriptSide {
     return arguments;
   }
 
-  /// An answer without whether more is left to be done.
+  /// An answer without the flag that says whether more work is left.
   static Words without_more(Words words) {
     const bool not_held = words[0] == "gone" || words[0] == "absent";
     words.erase(not_held ? words.begin() + 1 : words.end() - 1);
@@ -573,7 +573,7 @@ class ScriptSide {
     return words;
   }
 
-  /// Everything published up to now: the reply to PING comes behind it.
+  /// All messages published so far: the reply to PING comes after them.
   void heard(Words& words) {
     exchange(listens_, {"PING"});
     while (const auto message = listens_.next_message({BootClock::now(), -1})) {
@@ -590,7 +590,7 @@ class ScriptSide {
 
 constexpr microseconds clock_start{1'790'000'000'000'000};
 
-/// Runs the steps from an empty key; what differed first, or nothing.
+/// Runs the steps on an empty key; returns the first difference, or nothing.
 class Twins {
  public:
   Twins() : server_(options()) { endpoint_.socket_path = server_.socket_path(); }
@@ -604,9 +604,9 @@ class Twins {
     for (at = 0; at < steps.size(); ++at) {
       Step step = steps[at];
       if (step.of_holder) step.token = table.holder().value_or(step.token);
-      // What has expired is gone for good on the server as soon as anybody looks, and what lies in
-      // the future is corrected by whoever looks at all of it: both look before and after a step
-      // back. And at once where a release that asks no clock would find it for a moment longer.
+      // On the server, any look deletes expired entries for good, and a look at all entries
+      // corrects times in the future: both sides look before and after a step back. They also look
+      // at once if a release, which reads no clock, could find an expired hold a moment longer.
       const bool back = step.op == Op::advance && step.advance_us < 0;
       if (back) admit_waiters(table, script, clock);
       if (step.op == Op::advance) {
@@ -616,7 +616,7 @@ class Twins {
       }
       const Fence fence = table.some_fence(), last = table.last_fence();
       const Words ours = table.take(step, clock);
-      // To look costs a round trip: a message too many is found a few steps later.
+      // Looking costs a round trip, so an extra message is found only a few steps later.
       const bool told = std::any_of(ours.begin(), ours.end(),
                                     [](const auto& word) { return word.starts_with("to "); });
       const Words theirs = script.take(step, clock, fence, last, told || at % 5 == 0);
@@ -681,7 +681,7 @@ Step random_step(std::mt19937_64& random, bool member) {
   return step;
 }
 
-/// Of a few jobs that wait for one another, so that most releases hand over.
+/// A step of a few jobs that wait for one another, so that most releases hand over.
 Step step_of_a_job(std::mt19937_64& random, bool member) {
   Step step = random_step(random, member);
   if (step.op == Op::force) step.op = Op::release;
@@ -700,7 +700,7 @@ Step step_of_a_job(std::mt19937_64& random, bool member) {
   return step;
 }
 
-/// Every third round is one of jobs.
+/// Every third round consists of such jobs.
 std::vector<Step> random_steps(std::uint64_t seed, std::size_t count, bool member) {
   std::mt19937_64 random(seed);
   std::vector<Step> steps;
@@ -711,7 +711,7 @@ std::vector<Step> random_steps(std::uint64_t seed, std::size_t count, bool membe
   return steps;
 }
 
-/// Leaves out ever smaller runs of steps for as long as some difference remains.
+/// Leaves out ever shorter runs of steps while a difference remains.
 std::vector<Step> shrunk(Twins& twins, std::vector<Step> steps, bool member) {
   std::size_t at = 0;
   for (std::size_t run = steps.size() / 2; run > 0; run /= 2) {

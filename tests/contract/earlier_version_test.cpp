@@ -20,9 +20,9 @@
 namespace dlock::test {
 namespace {
 
-/// What a client of version 0.1 has stored, recorded on a server: a holder and a waiter of `k`. A
-/// version that cannot read it any more must refuse the key, and this test with it becomes one of
-/// that refusal.
+/// The data that a client of version 0.1 stored, recorded on a server: a holder and a waiter of
+/// `k`. A version that cannot read them any more must refuse the key; this test then has to expect
+/// that.
 void store_as_version_0_1_does(const RedisServer& server) {
   const auto now = server.command({"TIME"});
   const std::string us = std::to_string(std::stoll(now.items.at(0).text) * 1'000'000);
@@ -43,16 +43,16 @@ void store_as_version_0_1_does(const RedisServer& server) {
   }
 }
 
-/// The channel of its waiters; each has one of its own.
+/// The channel of the 0.1 waiter; each waiter has its own.
 const std::string channel_of_version_0_1 = "22a0f3945c256cee";
 
-/// The requests of clients of version 0.1, recorded: each sends the script that it brought along.
+/// Recorded requests of clients of version 0.1; each sends the script of that version.
 class ClientOfVersion01 {
  public:
   ClientOfVersion01(const RedisServer& server, std::string token)
       : server_(server), token_(std::move(token)), client_(token_.substr(0, token_.find(':'))) {}
 
-  /// Waits where it is refused.
+  /// Waits if refused.
   std::string acquire() const {
     return said({"acquire", token_, "", claim(), "0", "60000", "", channel_of_version_0_1});
   }
@@ -60,7 +60,7 @@ class ClientOfVersion01 {
   std::string release() const { return said({"release", token_, ""}); }
   std::string force() const { return said({"force", "", "", "", "vm 3044 root dlock -"}); }
 
-  /// The same of a member of a majority.
+  /// The same request to a node of a quorum.
   std::string vote() const {
     return said({"acquire", token_, "", claim(), "0", "60000", "", "", "1"}, true);
   }
@@ -74,7 +74,7 @@ class ClientOfVersion01 {
 
  private:
   std::string claim() const { return " 60000 60000 1 " + client_ + " vm 2020 root bash -"; }
-  /// The first word of the reply, which decides.
+  /// The first word of the reply, which holds the result.
   std::string said(const std::vector<std::string>& arguments, bool member = false) const {
     std::vector<std::string> words{"EVAL",           script(),          member ? "5" : "4",
                                    "dlock:{k}",      "dlock:{k}:queue", "dlock:{k}:waiters",
@@ -97,7 +97,7 @@ class ClientOfVersion01 {
   std::string client_;
 };
 
-/// The messages of the server to a waiter of version 0.1.
+/// The server's messages to a waiter of version 0.1.
 class ChannelOfVersion01 {
  public:
   explicit ChannelOfVersion01(const RedisServer& server) : fd_(connect_to(server.address())) {
@@ -105,14 +105,14 @@ class ChannelOfVersion01 {
     REQUIRE(next("subscribe\r\n\\S+\r\n\\S+\r\n:(1)\r\n") == "1");
   }
 
-  /// The next message, each clock and fence in it as TIME; empty where none comes.
+  /// The next message with TIME for each clock and fence; empty if none comes.
   std::string message() {
     const std::string text = next("message\r\n\\S+\r\n\\S+\r\n\\S+\r\n(.*)\r\n");
     return std::regex_replace(text, std::regex("[0-9]{16}"), "TIME");
   }
 
  private:
-  /// The text in the brackets of `pattern`.
+  /// The text that matches the group of `pattern`.
   std::string next(const std::string& pattern) {
     const std::regex whole(pattern);
     std::smatch found;
@@ -130,7 +130,7 @@ class ChannelOfVersion01 {
   std::string bytes_;
 };
 
-/// Of the Error that `work` ends with.
+/// The kind of the Error that `work` throws.
 std::optional<ErrorKind> refusal_kind(const std::function<void()>& work) {
   try {
     work();
@@ -158,14 +158,14 @@ TEST_CASE("a client of version 0.1 and one of this version keep each other out")
   CHECK(old.acquire() == "refused");
   CHECK(renew(*store, own));
 
-  // The waiter of the old version is handed the lock, and evicted by the new one.
+  // The lock passes to the waiter of the old version, and the new version evicts it.
   CHECK(release(*store, own) == Released::yes);
   CHECK(eventually([&] { return old.acquire() == "granted"; }));
   CHECK(state_of(*store, "k").holders.at(0).fence > first);
   CHECK(store->evict(LockKey{"k"}, std::nullopt, evictor, soon()).size() == 1);
   CHECK(old.renew() != "renewed");
 
-  // And the other way round.
+  // The old version evicts a hold of the new one.
   granted(*store, own);
   old.force();
   CHECK(!renew(*store, own));
@@ -187,7 +187,7 @@ TEST_CASE("a lock and a waiter of version 0.1 are a lock and a waiter to this ve
   const Claim held = claim_named({"k"}, {"549b880072e0055b:8e216dfe58f35c57cea4210f0fc42c66"});
   CHECK(renew(*store, held));
   CHECK(release(*store, held) == Released::yes);
-  // The waiter has gone: it is given a moment, and is passed over.
+  // The waiter has gone: the server gives it a moment and then passes over it.
   const Claim next = claim_on("k");
   REQUIRE(eventually([&] { return enters(*store, next); }));
   CHECK(state_of(*store, "k").holders.at(0).fence > state.holders[0].fence);
@@ -218,7 +218,7 @@ TEST_CASE("a waiter of version 0.1 is told of its turn as that version tells it"
   CHECK(waiter.acquire() == "granted");
   refused(*store, claim_on("k"));
 
-  // Also where others wait behind it, which is another part of the script.
+  // The same with another waiter after it, which runs another part of the script.
   REQUIRE(waiter.release() == "released");
   granted(*store, own);
   REQUIRE(waiter.acquire() == "refused");
@@ -292,7 +292,7 @@ TEST_CASE("a hold that a later version may write is refused by each request, and
     CAPTURE(i);
     CHECK(refusal_kind(requests[i]) == ErrorKind::wrong_data);
   }
-  // Its neighbours can be listed all the same.
+  // Other keys can be listed all the same.
   granted(*store, claim_on("neighbour"));
   CHECK(store->inspect({{}, {"*"}}, soon()).size() == 1);
 

@@ -90,7 +90,7 @@ CallOptions briefly() { return {later(BootClock::now(), milliseconds(150)), -1};
 
 namespace {
 
-/// Asks once more where no server answered: one of several that stands still for a moment, or an
+/// Repeats the request if no server answered: a short stall of one of several servers, or an
 /// election, costs an answer.
 Answer answer_to(Store& store, const Claim& claim, const Ask& ask) {
   const Deadline until = soon().deadline;
@@ -135,7 +135,7 @@ Refusal refused(Store& store, const Claim& claim, const Ask& ask) {
 bool enters(Store& store, const Claim& claim) {
   const Answer answer = answer_to(store, claim, {});
   const auto* refusal = std::get_if<Refusal>(&answer);
-  // Votes that were split stay with the claim until it gives them back.
+  // The votes of a split stay with the claim until it releases them.
   if (refusal != nullptr && refusal->why == Refusal::Reason::split) release(store, claim);
   return refusal == nullptr;
 }
@@ -176,7 +176,7 @@ std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why) {
 }
 
 bool let_in(Store& store, Claim& claim) {
-  // On several servers what was handed over to another client lapses first.
+  // Over several servers, a hand-over to another client may first have to expire.
   constexpr milliseconds some_turns{30'000};
   const Deadline end = later(BootClock::now(), some_turns);
   std::optional<Ticket> ticket;
@@ -185,7 +185,8 @@ bool let_in(Store& store, Claim& claim) {
     const Wake wake = queued ? store.sleep(claim, until, -1) : Wake{};
     if (wake.why == Wake::Reason::granted) {
       if (renew(store, claim)) return true;
-      // On a busy machine it may have lapsed before it was confirmed, if it was not said to last.
+      // On a busy machine, the hand-over may expire before it is confirmed, unless the message gave
+      // it a lease.
       if (wake.grant && BootClock::now() < wake.grant->lease.valid_until) return false;
     }
     until = std::min(end, wake.ask_again_at);

@@ -24,46 +24,46 @@ namespace dlock::test {
 
 constexpr milliseconds long_ttl{30'000};
 
-/// Where a server or a proxy in front of one listens.
+/// The endpoint of a server, or of a proxy in front of it.
 Endpoint endpoint_at(const Address& address);
 
-/// A client of the server at `address`, with the prefix of the shipped defaults.
+/// A client of the server at `address`, with the default prefix.
 StorePtr redis_store(Endpoint endpoint);
-/// The same of members of an etcd.
+/// A client of these etcd members.
 StorePtr etcd_store(const std::vector<Endpoint>& members);
 
-/// The names of all that is there and that no key needs for its fence.
+/// The names of all stored keys that no lock needs for its fence.
 std::string litter_of(const RedisServer& server);
 
-/// One Redis server of the test's own.
+/// A Redis server for one test.
 class RedisEngine {
  public:
   explicit RedisEngine(RedisOptions options = {}) : server(std::move(options)) {}
 
-  /// Another client; it dies with the object.
+  /// Opens another client; it must not outlive the object.
   StorePtr open() { return redis_store(endpoint_at(server.address())); }
 
   RedisServer server;
 };
 
-/// An engine as it is deployed. What every test of the contract needs of one: a client more, the
-/// engine made to stand still, and what it keeps that it should have forgotten.
+/// An engine as users deploy it, with the operations that every contract test needs: open another
+/// client, stop the engine, and list data that it should have deleted.
 class DeployedEngine {
  public:
   StorePtr open() { return deployment_->open(); }
   bool by_majority() const { return deployment_->by_majority(); }
-  /// Nobody who asks for `key` gets an answer until thaw().
+  /// Requests for `key` get no answer until thaw().
   void freeze(const LockKey& key) { deployment_->freeze(key); }
   void thaw() { deployment_->thaw(); }
-  /// Where a majority decides, one of the servers forgets who holds `key`.
+  /// If a majority decides, makes one of the servers forget the holder of `key`.
   void lose_on_one(const LockKey& key) { deployment_->lose_on_one(key); }
-  /// The names of all that is there and that no key needs for its fence; of all that is held.
+  /// The names of all stored data that no key needs for its fence, live holds included.
   std::string litter() { return deployment_->litter(); }
-  /// Returns once the engine knows that of the waiters for `key` only so many live.
+  /// Returns once the engine knows that only `count` waiters for `key` are alive.
   void await_waiters(const std::string& key, std::size_t count) {
     deployment_->await_waiters(key, count);
   }
-  /// Whether a waiter that has died is passed over at once, and not after a hand-over in vain.
+  /// Whether a dead waiter is passed over at once, without a failed hand-over first.
   bool sees_deaths() const { return deployment_->sees_deaths(); }
   bool remembers_last_holder() const { return deployment_->remembers_last_holder(); }
   milliseconds longest(milliseconds span) const { return deployment_->longest(span); }
@@ -73,7 +73,7 @@ class DeployedEngine {
   std::shared_ptr<Deployment> deployment_ = new_deployment();
 };
 
-/// The same of the local engine, in an explicit directory.
+/// The local engine with an explicit directory.
 class LocalEngine {
  public:
   StorePtr open();
@@ -98,48 +98,48 @@ class LocalEngine {
   DirectorySettings settings() const { return {dir_.path(), false}; }
 };
 
-/// A request for `key` by a new owner: exclusive, upheld by renewals.
+/// An exclusive claim of a new owner on `key`, renewed by heartbeat.
 Claim claim_on(const std::string& key, milliseconds ttl = long_ttl);
 Claim claim_of(const std::string& owner, const std::string& key, Limit limit = exclusive);
 
-/// Time for an answer on a busy machine.
+/// Enough time for an answer on a busy machine.
 CallOptions soon();
 
-/// Time for an answer that will not come.
+/// A short time, for an answer that will not come.
 CallOptions briefly();
 
 /// A server whose wall clock is the shim's.
 RedisOptions under(const ShimClock& clock);
 
-/// Who evicts others, and why.
+/// The client that evicts, with its reason.
 inline const Who evictor{"ops1", 42, "root", "dlock", "stuck"};
 
-/// Asks once; the test ends where the answer is another.
+/// Asks once; a refusal fails the test.
 Grant granted(Store& store, const Claim& claim, const Ask& ask = {});
-/// The same for a lease so short that on a busy machine it may end before a majority has granted
-/// it: then the votes are given back, and it asks again under another token.
+/// The same for a lease so short that on a busy machine it may expire before a majority has granted
+/// it: then releases the votes and asks again with another token.
 Grant granted_briefly(Store& store, Claim& claim);
 Refusal refused(Store& store, const Claim& claim, const Ask& ask = {});
-/// Whether it is had at once.
+/// Whether the claim is granted at once.
 bool enters(Store& store, const Claim& claim);
-/// Joins the queue, which must be necessary.
+/// Asks and joins the queue; a grant fails the test.
 Ticket queue_up(Store& store, const Claim& claim);
 Released release(Store& store, const Claim& claim);
 std::optional<Grant> renew(Store& store, const Claim& claim);
 
-/// What there is of one key.
+/// The state of one key.
 KeyState state_of(Store& store, const std::string& key);
-/// Whether the one hold of a key stands wherever it can: of several servers those that are slow to
-/// connect are asked after it was had, or for the next one alone.
+/// Whether the only hold of a key is on all servers that can have it: a server that is slow to
+/// connect is asked after the grant, or only for the next one.
 bool stands_everywhere(Store& store, const std::string& key);
 
-/// Sleeps in the queue until there is news of the kind `why`, passing over others.
+/// Sleeps in the queue until a wake-up with the reason `why`; `changed` may come before it.
 std::optional<Wake> news(Store& store, const Claim& claim, Wake::Reason why);
-/// Sleeps until the lock is handed over, and confirms it; asks again where what blocks has ended,
-/// or what was handed over, and under another token where the votes of several servers were split.
+/// Sleeps until the lock is handed over, and confirms it. Asks again if the blocking hold or the
+/// hand-over has expired; uses another token after a split vote.
 bool let_in(Store& store, Claim& claim);
 
-/// Counts what acquire() tells.
+/// Counts the reports of acquire().
 class Listener final : public AcquireListener {
  public:
   void waiting(const LockKey& key, const Refusal& refusal) override;
@@ -148,11 +148,11 @@ class Listener final : public AcquireListener {
   void server_lost(const std::string& why) override;
   void server_back(milliseconds away) override;
 
-  /// Whether acquire() knows that it is in a queue: from then on it outlasts its server. Asked from
-  /// another thread, as a server that lists the waiter may not have told it yet.
+  /// Whether acquire() knows that it is queued: from then on it survives an outage. The test may
+  /// not derive that from the server, which may list the waiter before it has answered.
   bool waits() const { return waits_; }
-  /// Whether it has asked again since, and listens: from then on it hears what ends its sleep, and
-  /// notices that its connection breaks.
+  /// Whether it has asked again since and listens: from then on it gets wake-ups, and notices that
+  /// its connection breaks.
   bool listens() const { return listens_; }
 
   std::vector<std::string> waited_for;
@@ -165,7 +165,7 @@ class Listener final : public AcquireListener {
   std::atomic<bool> listens_ = false;
 };
 
-/// acquire() in a thread of its own, by a client of its own; may be broken off.
+/// Runs acquire() in its own thread with its own client; the test can interrupt it.
 template <typename Engine>
 class LockAcquirer {
  public:
@@ -192,7 +192,7 @@ class LockAcquirer {
   }
 
   void interrupt() { interrupt_.raise(); }
-  /// What came of it; afterwards store and listener are the caller's.
+  /// Its result; afterwards the caller may use store and listener.
   Acquired result() {
     thread_.join();
     CHECK(trouble_ == "");
@@ -213,7 +213,7 @@ class LockAcquirer {
   std::thread thread_;
 };
 
-/// The holds of an acquisition that must have succeeded.
+/// The holds of an acquisition, which must have succeeded.
 std::vector<Held> had(const Acquired& acquired);
 
 }  // namespace dlock::test

@@ -1,4 +1,4 @@
-// What locks in etcd cost in requests, what is refused there, and what becomes of leases.
+// Locks in etcd: the number of requests, refusals, and the fate of leases.
 
 #include <future>
 #include <map>
@@ -25,14 +25,14 @@ EtcdServers& etcd_of_all() {
   return etcd;
 }
 
-/// As clients do that ask again and again.
+/// Renews all leases, as clients do that keep asking.
 void keep_all_alive(EtcdServers& etcd) {
   for (const EtcdEntry& entry : etcd.entries()) {
     if (entry.lease != 0) etcd.ask("lease/keepalive", {{"ID", std::to_string(entry.lease)}});
   }
 }
 
-/// A client whose requests are counted.
+/// A client with counted requests.
 class CountedEtcdClient {
  public:
   explicit CountedEtcdClient(const EtcdServers& etcd)
@@ -42,7 +42,7 @@ class CountedEtcdClient {
     store = etcd_store({endpoint});
   }
 
-  /// Those sent since the last call, by what they ask for, in order on each connection.
+  /// The requests since the last call, by path, in order on each connection.
   std::string requests() {
     std::string since;
     const auto now = recorded();
@@ -54,13 +54,14 @@ class CountedEtcdClient {
     return since;
   }
 
-  /// Waits until such a request was sent since the last call of requests(). The next one tells it.
+  /// Waits until such a request was sent since the last call of requests(); the next call includes
+  /// it.
   bool sends(const std::string& path) {
     return eventually([&] { return recorded()[path] > counted_[path]; });
   }
 
  private:
-  /// How many of each there were.
+  /// The number of requests by path.
   std::map<std::string, int> recorded() {
     std::string all;
     for (const std::string& sent : proxy_.recorded()) {
@@ -83,7 +84,7 @@ class CountedEtcdClient {
   StorePtr store;
 };
 
-/// A release; one in sixteen also looks for what is left behind.
+/// A release; one in sixteen also looks for leftovers.
 bool is_one_release(const std::string& requests) {
   const std::string release = "1 kv/txn\n1 lease/revoke\n";
   return requests == release || requests == "1 kv/range\n" + release;
@@ -98,7 +99,7 @@ TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
   CHECK(renew(*client.store, claim));
   CHECK(client.requests() == "1 kv/range\n1 lease/keepalive\n");
   CHECK(release(*client.store, claim) == Released::yes);
-  // The end of the lease is not waited for.
+  // The release does not wait for the end of the lease.
   CHECK(client.sends("lease/revoke"));
   CHECK(is_one_release(client.requests()));
 }
@@ -114,7 +115,7 @@ TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a co
   std::optional<Wake> wake;
   std::thread sleeping([&] { wake = news(*waiter.store, waits, Wake::Reason::granted); });
   REQUIRE(eventually([&] { return waiter.requests().find("watch") != std::string::npos; }));
-  // From now on it knows who waits.
+  // From now on the holder knows the waiter.
   CHECK(renew(*holder.store, held));
   holder.requests();
   CHECK(release(*holder.store, held) == Released::yes);
@@ -122,7 +123,7 @@ TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a co
   CHECK(holder.sends("lease/revoke"));
   CHECK(is_one_release(holder.requests()));
   REQUIRE(wake);
-  // The command may start on the message.
+  // The command may start on this message.
   REQUIRE(wake->grant);
   CHECK(wake->grant->lease.valid_until > BootClock::now());
   CHECK(waiter.requests() == "");
@@ -154,17 +155,17 @@ TEST_CASE("etcd: of many readers that are let in together all hear of it") {
   if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
   const auto holder = etcd_store(etcd.endpoints());
-  // As long as so many need to queue up on a busy machine.
+  // Long enough for all of them to queue up on a busy machine.
   const Claim held = claim_on("k", std::chrono::minutes(10));
   granted(*holder, held);
-  // A transaction of etcd's has room for 128 operations.
+  // A transaction of etcd has room for 128 operations.
   constexpr int many = 150;
   const auto queue = etcd_store(etcd.endpoints());
   std::vector<Claim> readers;
   for (int i = 0; i < many; ++i) {
     readers.push_back(claim_of("r" + std::to_string(i), "k", no_limit));
     queue_up(*queue, readers.back());
-    // A waiter lives for 30 s unless it asks again, and on a busy machine so many need longer.
+    // A waiter lives for 30 s unless it asks again; on a busy machine the others need longer.
     constexpr int some = 10;
     if (i % some == 0) keep_all_alive(etcd);
   }
@@ -281,7 +282,7 @@ EtcdRequest new_user(const std::string& name) {
   return {"auth/user/add", {{"name", name}, {"password", "s3cret-of-the-test"}}};
 }
 
-/// The root user of an etcd that asks for logins from now on.
+/// Makes the etcd require logins; returns the endpoint of its root user.
 Endpoint only_for_users(EtcdServers& etcd) {
   etcd.ask("auth/role/add", {{"name", "root"}});
   etcd.ask("auth/user/add", new_user("root").fields);
@@ -305,7 +306,7 @@ TEST_CASE("etcd: a client whose token has expired logs in anew, and may watch ag
   granted(*store, claim);
   EtcdBackend waiter({server}, "etcd");
   waiter.read("other", "channel", soon());
-  std::this_thread::sleep_for(std::chrono::seconds(4));  // the token's ttl, and more
+  std::this_thread::sleep_for(std::chrono::seconds(4));  // longer than the token's ttl
   CHECK(std::holds_alternative<std::string>(waiter.next_message("channel", soon().deadline, -1)));
   waiter.read("other", "channel", soon());
   CHECK(renew(*store, claim));

@@ -1,4 +1,4 @@
-// An eviction whose answer is lost, in a place that compares and sets.
+// An eviction whose answer is lost, on a compare-and-set engine.
 
 #include "base/error.hpp"
 #include "cas/cas_store.hpp"
@@ -10,8 +10,7 @@
 namespace dlock::test {
 namespace {
 
-/// Loses the answer to the next write that is done, where `after_lost` says what happens until the
-/// client asks again.
+/// Loses the answer to the next successful write; `after_lost` runs before the client asks again.
 class AnswerLost final : public CasBackend {
  public:
   explicit AnswerLost(std::unique_ptr<CasBackend> place) : place_(std::move(place)) {}

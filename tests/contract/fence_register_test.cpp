@@ -1,4 +1,5 @@
-// What a resource on servers remembers for `guard`; on this host it is a file, and local to that.
+// The fence register of `guard` on servers. On this host it is a file, tested with the local
+// engine.
 
 #include <atomic>
 #include <thread>

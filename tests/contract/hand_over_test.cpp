@@ -1,5 +1,5 @@
-// A lock that is handed over by a message may be used before it is confirmed, if the message can be
-// dated.
+// A waiter may use a lock on the hand-over message, before it confirms it, if the age of the
+// message is known.
 
 #include <optional>
 #include <thread>
@@ -13,7 +13,7 @@
 namespace dlock::test {
 namespace {
 
-/// A holder, and behind it a waiter on a connection of its own.
+/// A holder, and a waiter with its own connection.
 struct Pair {
   explicit Pair(RedisOptions options = {}) : engine(std::move(options)) {
     granted(*holder, held);
@@ -21,7 +21,7 @@ struct Pair {
     queue_up(*waiter, next);
   }
 
-  /// What the waiter is told of the release.
+  /// The grant in the waiter's message about the release.
   std::optional<Grant> told() {
     const auto wake = news(*waiter, next, Wake::Reason::granted);
     REQUIRE(wake);
@@ -33,14 +33,14 @@ struct Pair {
   StorePtr waiter = engine.open();
   Claim held = claim_on("k");
   Claim next = claim_on("k");
-  Deadline asked{};  ///< before the waiter was
+  Deadline asked{};  ///< before the waiter's request
 };
 
 }  // namespace
 
 TEST_CASE("a hand-over tells fence and lease, and the lease ends before that on the server does") {
-  // On a machine that is slow enough it is read too late, and then there is nothing to see. What
-  // the waiter's request took is taken off the lease.
+  // On a slow machine, the waiter reads the message too late to test anything. The time of the
+  // waiter's request is subtracted from the lease.
   std::optional<Pair> attempt;
   std::optional<Grant> grant;
   Deadline released;
@@ -82,7 +82,7 @@ TEST_CASE(
 TEST_CASE("a hand-over that was read too late has to be confirmed") {
   Pair pair;
   release(*pair.holder, pair.held);
-  // As long as a process is stopped while the message lies in its socket.
+  // Simulates a process that is stopped while the message waits in its socket.
   std::this_thread::sleep_for(milliseconds(2100));
   CHECK_FALSE(pair.told());
 }
@@ -94,7 +94,7 @@ TEST_CASE("a hand-over after one that was not confirmed has to be confirmed") {
   std::vector<Holder> holders;
   bool is_confirmed = false;
   int attempt = 0;
-  // On a machine that is slow enough this one is not confirmed in time, either.
+  // On a slow machine, this hand-over may stay unconfirmed as well.
   do {
     const std::string key = "k" + std::to_string(attempt++);
     const auto holder = engine.open(), stopped = engine.open(), waiter = engine.open();
@@ -106,7 +106,7 @@ TEST_CASE("a hand-over after one that was not confirmed has to be confirmed") {
     release(*holder, held);
     REQUIRE(eventually([&] { return state_of(*holder, key).holders.empty(); }));
     handed_over = BootClock::now();
-    refused(*holder, claim_on(key));  // whoever asks lets the next one in
+    refused(*holder, claim_on(key));  // any request admits the next waiter
     wake = news(*waiter, next, Wake::Reason::granted);
     REQUIRE(wake);
     holders = state_of(*holder, key).holders;
@@ -126,8 +126,8 @@ TEST_CASE("a waiter whose token was granted unheard of, and lost, queues again w
   claim.floor = long_ttl;
   LockAcquirer<RedisEngine> waiter(engine, {claim});
   REQUIRE(eventually([&] { return waiter.listener.listens(); }));
-  // What is left of a hold whose grant the waiter never heard of: its floor. In one step, for the
-  // waiter may ask at any moment.
+  // The rest of a hold whose grant never reached the waiter: its min-hold. Written in one step, as
+  // the waiter may ask at any moment.
   const std::string now = engine.server.command({"TIME"}).items.at(0).text + "000000";
   const std::string left = std::to_string(claim.floor.count());
   engine.server.command(
@@ -154,12 +154,13 @@ TEST_CASE("a waiter that queued up at another server is told of its turn once") 
   const auto at = [&](const Address& address) {
     return std::make_unique<FixedEndpoint>(endpoint_at(address));
   };
-  // By the proxy's address it is another server.
+  // The proxy's address makes it another server.
   RedisStore holder(at(engine.server.address()), may_move), waiter(at(proxy.address()), may_move);
   const Claim held = claim_on("k"), next = claim_on("k");
   granted(holder, held);
   queue_up(waiter, next);
-  // Where a node of a Cluster published it, nobody here counts those who hear it elsewhere.
+  // This simulates a message published by another node of a Cluster: this server counts no
+  // subscriber.
   proxy.close_connections();
   REQUIRE(eventually([&] { return engine.server.command({"PUBSUB", "CHANNELS"}).items.empty(); }));
   engine.server.command({"CONFIG", "RESETSTAT"});
@@ -188,10 +189,10 @@ TEST_CASE("a hand-over drops the waiter behind that has given no sign of life fo
     clock.advance(std::chrono::seconds(19));
     REQUIRE(renew(*pair.holder, pair.held));
   }
-  // The one before it asks again, or a renewal drops both.
+  // The waiter before it asks again, else a renewal drops both.
   queue_up(*pair.waiter, pair.next);
   clock.advance(std::chrono::seconds(19));
-  // Now both are told when the lease ends, and the hand-over has nothing else to say.
+  // Now both get the end of the lease, and the hand-over has nothing else to send.
   REQUIRE(pair.holder->renew(pair.held, {.ttl = milliseconds(3000)}, soon()).grant);
   REQUIRE(state_of(*pair.holder, "k").waiters.size() == 2);
   release(*pair.holder, pair.held);

@@ -1,4 +1,4 @@
-// One key and who is inside: granting, renewing, releasing, re-entering.
+// One key and its holders: grant, renew, release, re-enter.
 
 #include <algorithm>
 
@@ -64,7 +64,7 @@ TEST_CASE_TEMPLATE("a renewal tells others the process of the command, once", En
   claim.who.command_pid = 4711;
   CHECK(store->renew(claim, {.granted = fence}, soon()).grant);
   CHECK(eventually([&] { return shown().command_pid == 4711; }));
-  // Again, and where others wait.
+  // The same again with a waiter.
   queue_up(*engine.open(), claim_on("k"));
   CHECK(store->renew(claim, {.granted = fence}, soon()).grant);
   CHECK(shown().command_pid == 4711);
@@ -242,7 +242,7 @@ TEST_OF_ENGINES(
   CHECK(enters(*store, claim_on("k")));
 }
 
-/// Whether one more with `limit` fits to those inside, in the words of the protocol.
+/// Whether one more hold with `limit` fits, in the terms of the protocol.
 bool fits(const std::vector<Limit>& inside, Limit limit, bool by_majority) {
   const auto count = static_cast<std::int64_t>(inside.size()) + 1;
   return limit.admits(count) && std::all_of(inside.begin(), inside.end(), [&](Limit each) {
@@ -333,7 +333,7 @@ TEST_OF_ENGINES("a floor of an inner hold keeps out others, and not what its own
   Claim inner = claim_of("a/b", "k");
   inner.floor = long_ttl;
   const Fence fence = granted(*store, outer).fence;
-  // A server that had no time to grant it would take the inner one for an owner of its own.
+  // A server that has not yet granted the outer hold would treat the inner one as another owner.
   REQUIRE(eventually([&] { return stands_everywhere(*other, "k"); }));
   granted(*store, inner);
   CHECK(release(*store, inner) == Released::yes);
@@ -371,7 +371,7 @@ TEST_OF_ENGINES("a floor outlives the lease of a holder that has renewed it and 
   const auto before = BootClock::now();
   granted(*store, claim);
   REQUIRE(renew(*store, claim));
-  // A request in the moment of its end would find the hold, and keep it for its floor.
+  // A request at the very end of the lease would still find the hold, and keep it for its min-hold.
   poll_until({}, later(BootClock::now(), claim.ttl + milliseconds(100)));
   CHECK(eventually([&] { return enters(*store, claim_on("k")); }));
   CHECK(BootClock::now() - before >= claim.floor - milliseconds(1));
@@ -384,14 +384,14 @@ TEST_OF_ENGINES("a floor that has passed, or is not to count, frees the key with
   claim.floor = long_ttl;
   granted(*store, claim);
   CHECK(store->release(claim, {ReleaseMode::ignore_floor}, soon()).outcome == Released::yes);
-  // A deployment that elects a leader meanwhile gives every lease its time once more.
+  // An election in between extends every lease by its full length.
   int tries = 0;
   CHECK(in_one_of(3, [&] {
     const std::string key = "k" + std::to_string(++tries);
     claim = claim_on(key);
     claim.floor = milliseconds(50);
     granted(*store, claim);
-    // The floor counts from the grant, which the server may have given late.
+    // The min-hold counts from the grant, which the server may have made late.
     const auto passed = engine.longest(claim.floor) + milliseconds(10);
     poll_until({}, later(BootClock::now(), passed));
     CHECK(release(*store, claim) == Released::yes);
@@ -405,7 +405,7 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   const Claim a = claim_of("a", "k", no_limit), b = claim_of("b", "k", no_limit);
   const Claim inner = claim_of("a/x", "k", no_limit);
   const Grant grant = granted(*store, a);
-  // A server that had no time to grant it would take the inner one for an owner of its own.
+  // A server that has not yet granted the outer hold would treat the inner one as another owner.
   const auto watcher = engine.open();
   REQUIRE(eventually([&] { return stands_everywhere(*watcher, "k"); }));
   granted(*store, b);
@@ -429,7 +429,7 @@ TEST_OF_ENGINES("force frees a kept key too, and lets in who waits") {
   Claim kept = claim_on("k");
   kept.floor = long_ttl;
   granted(*store, kept);
-  // A server that had no time to grant it would let in who waits.
+  // A server that has not yet granted the hold would admit the waiter.
   REQUIRE(eventually([&] { return stands_everywhere(*waiting, "k"); }));
   release(*store, kept);
   Claim next = claim_on("k");

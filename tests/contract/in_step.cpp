@@ -19,8 +19,8 @@ std::uint64_t NodesInStep::ask(std::size_t member, NodeRequest request, Deadline
 }
 
 std::optional<NodeReply> NodesInStep::hear(Deadline until, int cancel_fd) {
-  // Also a client that only takes what has arrived waits for the others; one that stands still
-  // costs it so much each time.
+  // A client that only collects arrived replies waits for the other nodes, too; a stalled node
+  // costs it this time at each call.
   constexpr milliseconds least_for_others{500};
   const auto others = std::max(until, later(BootClock::now(), least_for_others));
   while (any_owes()) {

@@ -8,13 +8,12 @@
 
 namespace dlock::test {
 
-/// Nodes of which a client hears once all have done what it asked of them. A quorum answers as soon
-/// as a majority has; the next client of a test would otherwise overtake the one before it at the
-/// server that is still busy, and the votes of the two would be split where the test tells of one
-/// after the other.
+/// Node clients that return replies only after all nodes have answered. A quorum answers as soon as
+/// a majority has. The next client of a test would otherwise overtake the first one at the slow
+/// node, and split the votes of two requests that the test means to be in order.
 ///
-/// All clients see the same clock, that of this host: of two waiters that ask within the error of
-/// what each measures of the servers' clocks, the second might be served first.
+/// All clients see this host's clock. Otherwise, if two waiters ask within the measurement error of
+/// the servers' clocks, the second might be served first.
 class NodesInStep final : public NodeClients {
  public:
   explicit NodesInStep(std::unique_ptr<NodeClients> nodes)
@@ -33,7 +32,7 @@ class NodesInStep final : public NodeClients {
   bool any_owes() const;
 
   std::unique_ptr<NodeClients> nodes_;
-  std::vector<std::uint64_t> owed_;  ///< the last request to each node; 0: it was answered
+  std::vector<std::uint64_t> owed_;  ///< the last request to each node; 0 if it was answered
   std::deque<NodeReply> heard_;
 };
 

@@ -1,4 +1,4 @@
-// Many keys: how inspect shows them, which names are allowed, and what is left of them.
+// Many keys: how inspect lists them, which names are allowed, and the leftovers of old ones.
 
 #include "base/error.hpp"
 #include "engines.hpp"
@@ -160,7 +160,7 @@ TEST_OF_ENGINES("hostile keys work, and no two of them are the same lock") {
   for (const std::string& key : hostile_keys) {
     CAPTURE(key);
     REQUIRE(!key_fault(key));
-    // As long as all of them need on a busy machine.
+    // Long enough for all of them on a busy machine.
     claims.push_back(claim_on(key, std::chrono::minutes(10)));
     CHECK(enters(*store, claims.back()));
   }

@@ -1,4 +1,4 @@
-// What each kind of lock adds to the rule that all of them share.
+// The rule of each kind of lock, beyond the common one.
 
 #include <algorithm>
 #include <set>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Limit three{3};
 
-/// One who stands in the queue by a client of its own.
+/// A queued waiter with its own client.
 struct InLine {
   template <typename Engine>
   InLine(Engine& engine, const std::string& owner, Limit limit)
@@ -25,7 +25,7 @@ struct InLine {
   Claim claim;
 };
 
-/// The same keys for one who stands below `owner`.
+/// Claims on the same keys by an owner inside `owner`.
 std::vector<Claim> claims_below(const std::string& owner, const std::vector<std::string>& keys) {
   std::vector<Claim> claims;
   for (const auto& key : keys) {
@@ -35,7 +35,7 @@ std::vector<Claim> claims_below(const std::string& owner, const std::vector<std:
   return claims;
 }
 
-/// The owners that hold, by name: who came in at the same moment stands in no order.
+/// The names of the holding owners, sorted, as simultaneous grants have no order.
 std::string inside(Store& store) {
   std::set<std::string> owners;
   for (const Holder& holder : state_of(store, "k").holders) owners.insert(holder.owner);
@@ -164,7 +164,7 @@ TEST_OF_ENGINES("a waiter whose request has become an upgrade keeps nobody out")
   CHECK(second.gets_in());
   const auto refusal = refused(*upgrade.store, upgrade.claim, {true, {}});
   CHECK(refusal.why == Refusal::Reason::upgrade);
-  // Some engines tell a waiter by the end of the connection of the one before it.
+  // Some engines wake a waiter when the connection of the waiter before it ends.
   upgrade.store.reset();
   CHECK(last.gets_in());
   CHECK(inside(*store) == "a b c ");

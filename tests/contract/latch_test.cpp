@@ -1,4 +1,4 @@
-// Latches, on every engine.
+// Latches on every engine.
 
 #include <atomic>
 #include <thread>
@@ -15,7 +15,6 @@ namespace {
 constexpr milliseconds long_life{600'000};
 const LockKey build{"build"};
 
-/// A client of latches.
 class LatchClient {
  public:
   template <typename Engine>
@@ -47,7 +46,7 @@ class NobodyListens final : public LatchListener {
   std::atomic<bool> waits{false};
 };
 
-/// Somebody who waits at the latch, in a thread of his own.
+/// A waiter at the latch, in its own thread.
 class AtTheLatch {
  public:
   template <typename Engine>
@@ -93,7 +92,7 @@ TEST_OF_ENGINES("a latch opens when as many have arrived as it counts, each of t
   CHECK(client.look()->arrived == 2);
   CHECK(LatchClient(engine).arrived_after("c") == 3);
   CHECK(client.look()->open());
-  // Late ones are welcome, and change nothing.
+  // Late arrivals are accepted and change nothing.
   CHECK(client.arrived_after("d") == 3);
   CHECK(client.look()->arrived == 3);
   NobodyListens listener;
@@ -109,7 +108,7 @@ TEST_OF_ENGINES("whoever waits at a latch is woken by the one that opens it") {
   AtTheLatch first(engine), second(engine);
   REQUIRE(eventually([&] { return first.waits() && second.waits(); }));
   client.arrived_after("a");
-  // They sleep by now, or will look once more before they do; and would look by themselves in 25 s.
+  // Both sleep by now, or look once more before they do; they would poll after 25 s.
   const auto begun = BootClock::now();
   client.arrived_after("b");
   CHECK(first.result().end == LatchWait::End::open);
@@ -126,7 +125,7 @@ TEST_OF_ENGINES("at a latch that was never opened, or has ended, nobody arrives"
   AtTheLatch waiter(engine);
   CHECK(waiter.result().end == LatchWait::End::gone);
   CHECK(client.arrived_after("a") == -1);
-  // Of another latch of this name nobody remembers who arrived at the first.
+  // A new latch of this name does not remember the arrivals of the first.
   CHECK(client.open(2).arrived == 0);
 }
 
@@ -154,7 +153,7 @@ TEST_OF_ENGINES("waiting at a latch ends in time, with the count as it is then, 
   REQUIRE(eventually([&] { return interrupted.waits(); }));
   constexpr milliseconds wait{1000};
   bool as_it_is = false;
-  // On a busy machine the time may be over before somebody arrives, or the last look be too late.
+  // On a busy machine, the time may be over before the arrival, or the last look may be too late.
   for (int attempt = 1; attempt <= 5 && !as_it_is; ++attempt) {
     AtTheLatch short_of_time(engine, wait);
     const bool waits = eventually([&] { return short_of_time.waits(); }, wait);
@@ -195,7 +194,7 @@ TEST_OF_ENGINES("inspect tells of a latch, alone and beside the lock of its name
   client.arrived_after("b");
   client.latches().open_latch(odd, {1, long_life}, soon());
   granted(*store, claim_on(lock.text));
-  // A server out of a majority may lag behind.
+  // A server outside of the majority may lag behind.
   REQUIRE(eventually([&] {
     const auto states = client.inspect({{build}, {}});
     return states.at(0).latch && states.at(0).latch->arrived == 2;
@@ -232,7 +231,7 @@ TEST_OF_ENGINES("of many that arrive together each counts once") {
   for (int i = 0; i < clients; ++i) {
     threads.emplace_back([&engine, i] {
       const LatchClient own(engine);
-      // Everybody arrives twice, by two clients.
+      // Every participant arrives twice, through two clients.
       for (int k = 0; k < each; ++k) own.arrived_after(std::to_string(i / 2 * each + k));
     });
   }
@@ -268,7 +267,7 @@ TEST_CASE("what is no latch is refused, and not touched") {
   engine.server.command({"ZADD", "dlock:{build}:latch", "1", "mine"});
   CHECK(refused());
   engine.server.command({"DEL", "dlock:{build}:latch"});
-  // One without an end is none of ours, either.
+  // Data without an expiry are not a latch of dlock either.
   engine.server.command({"ZADD", "dlock:{build}:latch", "0", "=2"});
   CHECK(refused());
   CHECK(is_hidden());
@@ -280,7 +279,7 @@ TEST_CASE("an arrival whose answer is lost is said again, and counts once") {
   const auto store = redis_store(endpoint_at(proxy.address()));
   auto& latches = dynamic_cast<Latches&>(*store);
   latches.open_latch(build, {2, long_life}, soon());
-  // The request arrives, and the connection ends in place of the answer.
+  // The request arrives, but the connection ends instead of an answer.
   proxy.drop_replies(1);
   const auto state =
       latches.arrive(build, {"a"}, {later(BootClock::now(), milliseconds(8000)), -1});

@@ -1,4 +1,4 @@
-// LeaseRenewer: leases are kept up, losses are told, and safe_until() promises no more than is so.
+// LeaseRenewer: it renews leases, reports losses, and safe_until() promises no more than is true.
 
 #include "base/process.hpp"
 #include "base/wait.hpp"
@@ -18,12 +18,12 @@ Held take(Store& store, const std::string& key, milliseconds ttl) {
   return {claim, grant};
 }
 
-/// On a busy machine a renewal may be answered too late, and the next one is the caller's to start.
+/// On a busy machine, a renewal may be answered too late; the caller has to start the next one.
 void start_if_due(LeaseRenewer& keeper) {
   if (keeper.start_by() <= BootClock::now()) keeper.start();
 }
 
-/// Waits until that moment; whether nothing was lost on the way.
+/// Waits until that time; returns whether no hold was lost.
 bool unharmed_until(const LeaseRenewer& keeper, Deadline until) {
   pollfd fds[] = {{keeper.lost_fd(), POLLIN, 0}};
   return poll_until(fds, until) == 0;
@@ -40,7 +40,7 @@ TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands
   CHECK(safe_at_first == held[0].grant.lease.valid_until);
   CHECK(unharmed_until(keeper, later(held[1].grant.lease.valid_until, milliseconds(100))));
   CHECK(keeper.safe_until() > BootClock::now());
-  // On a busy machine a renewal may just have failed: what is lost stays lost.
+  // On a busy machine, a renewal may just have failed; a lost hold would stay lost.
   CHECK(eventually([&] { return !keeper.loss(); }));
   const auto kept = keeper.stop();
   REQUIRE(kept.size() == held.size());
@@ -53,7 +53,7 @@ TEST_OF_ENGINES("a keeper renews all its holds for as long as it runs, and hands
   }
 }
 
-/// Whether the hold of `key` was kept while its engine stood still until a renewal had failed.
+/// Whether the hold of `key` survived an outage of its engine in which a renewal failed.
 template <typename Engine>
 bool is_kept_through_an_outage(Engine& engine, const std::string& key) {
   const auto store = engine.open();
@@ -90,7 +90,7 @@ TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
   const auto end = keeper.safe_until();
   other->evict(LockKey{"a"}, std::nullopt, evictor, soon());
   CHECK(!unharmed_until(keeper, end));
-  // By then two renewals were due.
+  // Two renewals were due by then.
   CHECK(BootClock::now() < end - milliseconds(2000));
   const auto loss = keeper.loss();
   REQUIRE(loss);
@@ -121,7 +121,7 @@ TEST_OF_ENGINES("a keeper whose thread has ended with its hold gone has news of 
 TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and not before") {
   Engine engine;
   bool in_time = false;
-  // On a busy machine it may be told late now and then, and never each time.
+  // On a busy machine, the report may be late now and then, but not every time.
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     const auto store = engine.open();
     const Held held = take(*store, "k" + std::to_string(tries), milliseconds(600));
@@ -134,7 +134,7 @@ TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and 
     engine.thaw();
     CHECK(told >= end);
     REQUIRE(loss);
-    // So short a lease may be over before the engine stands still.
+    // Such a short lease may expire before the engine stops.
     if (loss->gone) continue;
     in_time = told < end + stretched(milliseconds(200));
     CHECK(loss->key == held.claim.key);
@@ -151,7 +151,7 @@ TEST_OF_ENGINES("safe_until never promises more than the engine allows") {
   LeaseRenewer keeper(*store, {held});
   int looks = 0, too_late = 0, renewals = 0;
   for (auto last = keeper.safe_until(); renewals < 3; ++looks) {
-    // Read first: a renewal in between can only make the engine's end later.
+    // Read first: a renewal in between can only move the engine's end later.
     const auto safe = keeper.safe_until();
     const auto asked = BootClock::now();
     const auto holders = state_of(*watcher, "k").holders;
@@ -192,8 +192,8 @@ TEST_OF_ENGINES(
   const auto stopped_after = BootClock::now() - before - waited;
   engine.thaw();
   CHECK(waited >= milliseconds(100));
-  CHECK(stopped_after < milliseconds(4000));  // the renewal's own deadline: 5 s
-  CHECK(!keeper.loss());                      // as there is once that has come
+  CHECK(stopped_after < milliseconds(4000));  // the renewal has a deadline of 5 s
+  CHECK(!keeper.loss());                      // it would be a loss at that deadline
   REQUIRE(kept.size() == 1);
   CHECK(release(*store, kept[0].claim) == Released::yes);
   CHECK(state_of(*watcher, "k").holders.empty());
@@ -231,7 +231,7 @@ TEST_CASE("a keeper whose connection is closed renews once for that, and at most
     const auto safe_before = keeper.safe_until();
     proxy.reset_connections();
     CHECK(eventually([&] { return keeper.safe_until() > safe_before; }));
-    // Each new connection is given its name first.
+    // The client first sets its name on each new connection.
     CHECK(proxy.requests() == requests + 2 * close);
   }
   CHECK(BootClock::now() - begun >= milliseconds(2000));
@@ -252,7 +252,7 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   const auto threads = thread_count();
   const auto start_by = keeper.start_by();
   const auto safe_at_first = keeper.safe_until();
-  // Unless the machine is so busy that a renewal has become due meanwhile.
+  // On a busy machine, a renewal may have become due meanwhile.
   if (BootClock::now() < held.grant.lease.valid_until - ttl * 2 / 3) {
     CHECK(threads == at_first);
     CHECK(start_by <= later(begun, ttl / 3));
@@ -265,14 +265,14 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
     return keeper.safe_until() > held.grant.lease.valid_until;
   }));
   CHECK(eventually([&] { return keeper.start_by() != never; }));
-  keeper.take_news();  // that the thread has ended
+  keeper.take_news();  // the end of the thread
   CHECK(readable(keeper.news_fd()) == false);
   keeper.start_to_stay();
   CHECK(keeper.start_by() == never);
   const auto renewed_until = keeper.safe_until();
   CHECK(eventually([&] { return keeper.safe_until() > renewed_until; }));
   keeper.stop();
-  // A thread that was joined may stand in /proc a little longer.
+  // /proc may show a joined thread a little longer.
   CHECK(eventually([&] { return thread_count() == at_first; }));
 
   Held unconfirmed = take(*store, "k2", long_ttl);

@@ -24,7 +24,7 @@ namespace {
 constexpr int contenders = 10;
 constexpr int grants_each = 20;
 
-/// So many grants took so many exchanges.
+/// Counts grants by the number of exchanges that they took.
 class Share {
  public:
   void count(std::size_t exchanges) {
@@ -50,7 +50,7 @@ void contend(const std::vector<Address>& servers, Share& share) {
   }
 }
 
-/// Where they listen. They vote at once.
+/// The addresses of these servers, which vote at once.
 std::vector<Address> ready(std::span<const RedisServer> fleet) {
   std::vector<Address> servers;
   for (const RedisServer& each : fleet) {
@@ -86,11 +86,11 @@ class SplitVotes {
     return counted_majority(servers, exchanges_.emplace_back(size));
   }
 
-  /// Each server hears of one client only, another each, until the votes are split.
+  /// Lets each server hear only one client, a different one each, until the votes are split.
   void keep_apart() {
     for_others([](FaultProxy& proxy) { proxy.hold(Direction::requests); });
   }
-  /// The other requests for k arrive once each server has given its vote.
+  /// Delivers the other requests for k once each server has given its vote.
   void split() {
     REQUIRE(eventually([&] { return stands_on_all(fleet_, "k"); }));
     for_others([](FaultProxy& proxy) { proxy.deliver_held(Direction::requests); });
@@ -119,8 +119,8 @@ class SplitVotes {
   std::list<Exchanges> exchanges_;
 };
 
-/// Three clients have a vote of three servers each: whether all of them see that, and none of them
-/// holds the lock. Then they release their votes.
+/// Gives each of three clients the vote of one of three servers. Returns whether all of them see
+/// the split and none holds the lock. Then they release their votes.
 bool three_see_the_split() {
   SplitVotes votes;
   std::vector<StorePtr> stores;
@@ -154,7 +154,7 @@ bool three_see_the_split() {
 TEST_CASE("of ten who want one lock of five servers, four in five have it in one exchange") {
   std::array<RedisServer, 5> fleet;
   const std::vector<Address> servers = ready(fleet);
-  // On a busy machine the servers may answer far apart.
+  // On a busy machine, the servers may answer far apart.
   CHECK(in_one_of(3, [&] {
     Share share;
     std::vector<std::thread> threads;
@@ -183,7 +183,7 @@ TEST_CASE("a claim that does not wait leaves no vote where the answer comes afte
   late.stop();
   CHECK(refused(*store, claim_on("k")).why == Refusal::Reason::held);
   late.cont();
-  // That it has voted for a moment is seen by the fence that it raised.
+  // The fence that it raised shows that it has voted for a moment.
   REQUIRE(eventually([&] { return late.command({"EXISTS", "dlock:{k}:fence"}).number == 1; }));
   CHECK(eventually(
       [&] {
@@ -198,7 +198,7 @@ TEST_CASE("an eviction frees a server that is farther than the others, too") {
   const std::vector<Address> near = ready(fleet);
   FaultProxy proxy(near[2]);
   const std::vector<Address> far{near[0], near[1], proxy.address()};
-  // On a busy machine the far one may be later than it is waited for, and not each time.
+  // On a busy machine, the far server may exceed the wait for it, but not every time.
   CHECK(in_one_of(3, [&] {
     const Claim claim = claim_on("k");
     Exchanges of_holder(3), of_evictor(3);
@@ -211,7 +211,7 @@ TEST_CASE("an eviction frees a server that is farther than the others, too") {
         counted_majority(far, of_evictor)->evict(claim.key, std::nullopt, evictor, soon());
     REQUIRE(evicted.size() == 1);
     CHECK(evicted[0].owner == claim.owner.text);
-    // Of the hold a tombstone stays.
+    // The hold leaves a tombstone.
     const bool is_free = eventually([&] { return holders_at(fleet[2], "k") == 0; }, each_way * 4);
     proxy.heal();
     release(*holder, claim);
@@ -220,7 +220,7 @@ TEST_CASE("an eviction frees a server that is farther than the others, too") {
 }
 
 TEST_CASE("three clients with a vote of three servers each see that the votes are split") {
-  // On a busy machine a vote may be a second old when others hear of it: they take it for a lock,
+  // On a busy machine, a vote may be a second old when the others see it: they take it for a lock
   // and release their own votes.
   CHECK(in_one_of(3, three_see_the_split));
 }

@@ -1,4 +1,4 @@
-// What locks in MariaDB cost in requests, and that waiters watch each other.
+// Locks in MariaDB: the number of requests, and how waiters watch each other.
 
 #include <cstdlib>
 #include <future>
@@ -38,13 +38,13 @@ MysqlAddress address_behind(const FaultProxy& proxy, MariaDbServer& server) {
   return address;
 }
 
-/// A client whose messages to the server are counted: each begins a round trip.
+/// A client with counted messages; each begins a round trip.
 class CountedClient {
  public:
   explicit CountedClient(MariaDbServer& server)
       : proxy_(socket_of(server)), store(store_at(address_behind(proxy_, server))) {}
 
-  /// Of all its connections since the last call: packets that start a new command.
+  /// The packets that begin a command, on all its connections since the last call.
   int requests() {
     int all = 0;
     for (const std::string& sent : proxy_.recorded()) {
@@ -71,7 +71,7 @@ class CountedClient {
   StorePtr store;
 };
 
-/// A file of options that the user's clients read, while it lives.
+/// An option file that the user's clients read; the destructor removes it.
 class OptionFile {
  public:
   explicit OptionFile(const std::string& options) {
@@ -103,7 +103,7 @@ TEST_CASE("MariaDB: an acquire is two round trips, a renewal two, a release and 
   CHECK(client.requests() == 2);
   CHECK(renew(*client.store, claim));
   CHECK(client.requests() == 2);
-  // One in sixteen also sweeps, by a request or two.
+  // One release in sixteen also sweeps, with a request or two.
   CHECK(release(*client.store, claim) == Released::yes);
   CHECK(client.requests() <= 3);
   granted(*store_at(server.address(false)), claim_on("k"));
@@ -121,7 +121,7 @@ TEST_CASE("MariaDB: what is written counts, also where the server turns autocomm
   SUBCASE("for each connection, after its login") { setting = "--init-connect=SET autocommit=0"; }
   MariaDbServer server({setting});
   server.query(std::string(mysql_schema()));
-  // Not for an administrator.
+  // An administrator is exempt from init_connect.
   server.make_user("jobs", "pw", true);
   MysqlAddress address = server.address(false);
   address.user = "jobs";
@@ -163,7 +163,7 @@ TEST_CASE("MariaDB: a floor counts from when the server read its clock, however 
   const auto store = store_at(address), other = store_at(server.address(false));
   Claim claim = claim_on("k");
   claim.floor = milliseconds(4000);
-  CHECK(state_of(*store, "k").holders.empty());  // connects
+  CHECK(state_of(*store, "k").holders.empty());  // so that it is connected
   proxy.hold(Direction::requests, Whom::open_now);
   auto acquiring = std::async(std::launch::async, [&] { return granted(*store, claim); });
   CHECK(eventually([&] { return proxy.held(Direction::requests) > 0; }));
@@ -171,7 +171,7 @@ TEST_CASE("MariaDB: a floor counts from when the server read its clock, however 
   const auto delivered = BootClock::now();
   proxy.deliver_held(Direction::requests);
   acquiring.get();
-  // Within the floor, and after it for whoever counts from when the request was sent.
+  // The min-hold still lasts, but would be over if it counted from the sending of the request.
   std::this_thread::sleep_for(std::chrono::seconds(2));
   CHECK(release(*store, claim) == Released::yes);
   CHECK(eventually([&] { return enters(*other, claim_on("k")); }));
@@ -192,8 +192,8 @@ TEST_CASE("MariaDB: a waiter that watches the holder asks little meanwhile") {
   CHECK(waiter.store->sleep(waiting, in_seconds, -1).why == Wake::Reason::due);
   const int asked = waiter.requests();
   CHECK(asked >= 1);      // the one that waits
-  CHECK(asked <= 2 + 2);  // and looks at the record meanwhile
-  // It goes on waiting in the same request.
+  CHECK(asked <= 2 + 2);  // and the looks at the record meanwhile
+  // It keeps waiting in the same request.
   const auto again = later(BootClock::now(), milliseconds(500));
   CHECK(waiter.store->sleep(waiting, again, -1).why == Wake::Reason::due);
   CHECK(waiter.requests() == 0);
@@ -201,7 +201,7 @@ TEST_CASE("MariaDB: a waiter that watches the holder asks little meanwhile") {
   const Wake wake = waiter.store->sleep(waiting, soon().deadline, -1);
   CHECK(wake.why == Wake::Reason::granted);
   CHECK(wake.grant);
-  // One to look, and the end of the watch's connection.
+  // One look, and the close of the watch's connection.
   CHECK(waiter.requests() <= 3);
 }
 
@@ -227,9 +227,10 @@ TEST_CASE("MariaDB: the second waiter watches the holder, too, and the third the
     CHECK(waiter.store->sleep(claims[i], in_seconds, -1).why == Wake::Reason::due);
     const int asked = waiter.requests();
     CHECK(asked >= 1);                     // the one that waits
-    CHECK(asked <= 2 + (i == 0 ? 2 : 0));  // the second looks at the record, too
+    CHECK(asked <= 2 + (i == 0 ? 2 : 0));  // the second also looks at the record
   }
-  // The first is given what it waits for, and does nothing: the second learns when that ends.
+  // The first waiter gets the lock and does nothing with it; the second learns when its hold
+  // expires.
   CHECK(release(*holder, held) == Released::yes);
   const Wake wake = second.store->sleep(claims[0], soon().deadline, -1);
   CHECK(wake.why == Wake::Reason::changed);
@@ -248,7 +249,7 @@ TEST_CASE("MariaDB: a waiter is let in within seconds where the evicted holder s
   LockAcquirer<DeployedEngine> second(open, {claim_on("k")});
   REQUIRE(eventually([&] { return second.listener.listens(); }));
   CHECK(administrator->evict(held.key, std::nullopt, evictor, soon()).size() == 1);
-  // The holder does not hear of it, and stays connected. They would ask by themselves after 25 s.
+  // The holder does not learn of it and stays connected. The waiters would poll after 25 s.
   CHECK(eventually([&] { return first.has_ended() || second.has_ended(); }, milliseconds(15'000)));
   CHECK(first.has_ended() != second.has_ended());
 }
@@ -299,14 +300,14 @@ TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that
     claims.push_back(claim_on("k"));
     queue_up(*stores.back(), claims.back());
   }
-  // Each begins to watch the one before.
+  // Each waiter begins to watch the one before it.
   for (std::size_t i = 0; i < 4; ++i) {
     const auto briefly_on = later(BootClock::now(), milliseconds(100));
     CHECK(stores[i]->sleep(claims[i], briefly_on, -1).why == Wake::Reason::due);
   }
   stores[0].reset();
   release(*stores[1], claims[1]);
-  // Those behind them notice, and watch whoever is before them now.
+  // The later waiters notice it, and watch their new predecessor.
   for (std::size_t i = 2; i < 4; ++i) {
     const auto briefly_on = later(BootClock::now(), milliseconds(500));
     CHECK(stores[i]->sleep(claims[i], briefly_on, -1).why == Wake::Reason::due);
@@ -323,7 +324,7 @@ TEST_CASE("MariaDB: a killed waiter holds up nobody behind it, nor does one that
 TEST_CASE("MariaDB: a waiter that begins to watch a holder that has queued up again is let in") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
-  // A waiter that misses the departure looks at the record only after two and a half seconds.
+  // A waiter that misses the departure polls the record only after two and a half seconds.
   constexpr milliseconds in_time{1000};
   int tries = 0;
   CHECK(in_one_of(5, [&] {
@@ -353,7 +354,7 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
   queue_up(*waiter.store, waiting);
   CHECK(renew(*holder, held));
   holder->suspend(Suspension::rest);
-  // The next look finds that it can watch, which it does on a connection of its own.
+  // At the next look the waiter sees that it can watch, and opens a connection for that.
   CHECK(eventually([&] {
     waiter.requests();
     waiter.store->sleep(waiting, later(BootClock::now(), milliseconds(200)), -1);
@@ -380,7 +381,7 @@ TEST_CASE("MariaDB: a read that waited for the table tells no time from before i
       "SELECT count(*) FROM information_schema.processlist WHERE state LIKE "
       "'Waiting for table metadata lock%'";
   CHECK(eventually([&] { return server.text(is_waiting) == "1\n"; }));
-  // A renewal of another client may be as late as that.
+  // A renewal of another client may happen as late as now.
   const std::string clock = "SELECT " + std::string(clock_expression(Dialect::mysql));
   const auto later_clock = administrator.query(clock, soon()).back().first()[0].value_or("");
   REQUIRE_FALSE(administrator.query("UNLOCK TABLES", soon()).back().failed());

@@ -1,4 +1,4 @@
-// What locks in PostgreSQL cost in requests, directly and behind a PgBouncer.
+// Locks in PostgreSQL: the number of requests, directly and behind a PgBouncer.
 
 #include <unistd.h>
 
@@ -26,10 +26,10 @@ std::string url_at(const std::string& directory, const std::string& port) {
   return "postgres:///postgres?host=" + directory + "&port=" + port + "&user=postgres";
 }
 
-/// A client whose queries to the server are counted: each is a round trip.
+/// A client with counted queries; each is a round trip.
 class CountedPostgresClient {
  public:
-  /// `server`: what listens at port 5432 of a directory.
+  /// `server` is the directory of a socket with port 5432.
   explicit CountedPostgresClient(const std::string& server)
       : proxy_(Address{server + "/.s.PGSQL.5432", 0}) {
     const std::string socket = proxy_.address().path;
@@ -38,7 +38,7 @@ class CountedPostgresClient {
     store = postgres_store(url_at(dir_.path(), "5432"));
   }
 
-  /// Of all its connections since the last call.
+  /// The queries on all its connections since the last call.
   int requests() {
     int all = 0;
     for (const std::string& sent : proxy_.recorded()) {
@@ -49,7 +49,7 @@ class CountedPostgresClient {
         }
         return size;
       };
-      // The first message has no type.
+      // The first message has no type byte.
       for (std::size_t at = sent.size() < 4 ? 0 : size_at(0); at + 5 <= sent.size();) {
         if (sent[at] == 'Q') ++all;
         at += 1 + size_at(at + 1);
@@ -78,10 +78,10 @@ TEST_CASE("PostgreSQL: an acquire is two round trips, a renewal two, a release o
   CountedPostgresClient client(server.directory());
   const Claim claim = claim_on("k");
   granted(*client.store, claim);
-  CHECK(client.requests() == 3);  // a connection begins by looking for the table
+  CHECK(client.requests() == 3);  // a new connection first looks for the table
   CHECK(renew(*client.store, claim));
   CHECK(client.requests() == 2);
-  // One in sixteen also sweeps.
+  // One release in sixteen also sweeps.
   CHECK(release(*client.store, claim) == Released::yes);
   CHECK(client.requests() <= 2);
   granted(*postgres_store(server.url()), claim_on("k"));
@@ -108,7 +108,7 @@ TEST_CASE(
   CHECK(renew(*holder.store, held));
   holder.requests();
   CHECK(release(*holder.store, held) == Released::yes);
-  CHECK(holder.requests() <= 3);  // with a look at those that wait; one in sixteen also sweeps
+  CHECK(holder.requests() <= 3);  // with a look at the waiters; one in sixteen also sweeps
   const Wake wake = waiter.store->sleep(waiting, soon().deadline, -1);
   CHECK(wake.why == Wake::Reason::granted);
   CHECK(wake.grant);
@@ -124,7 +124,7 @@ TEST_CASE("PostgreSQL: a renewal goes on asking where the server lets none wait 
   PostgresConnection other({server.url(), {}, "other"});
   REQUIRE_FALSE(other.query("BEGIN; SELECT 1 FROM dlock FOR UPDATE", soon()).back().failed());
   auto renewing = std::async(std::launch::async, [&] { return renew(*holder, held); });
-  // A third try: it has been sent away twice.
+  // The third try shows that the server has refused two.
   std::set<std::string> tries;
   CHECK(eventually([&] {
     tries.insert(
@@ -169,7 +169,7 @@ TEST_CASE("PostgreSQL: a client that lost a race has the row to itself, for a se
 
   reserved = second.reserve(name, soon());
   REQUIRE(reserved);
-  // The second client stands still meanwhile.
+  // The second client is stalled meanwhile.
   const auto next = first.reserve(name, soon());
   REQUIRE(next);
   CHECK(next->text == "of the second");
@@ -182,7 +182,7 @@ TEST_CASE(
   if (is_missing<PostgresServer>()) return;
   PostgresServer server;
   server.query(postgres_schema());
-  // More than one look covers, none of which ends soon.
+  // More latches than one page lists, and none of them expires soon.
   server.query(
       "INSERT INTO dlock SELECT convert_to('dlock:latch:a' || n, 'UTF8'), 1, 9e15, "
       "convert_to('x', 'UTF8') "

@@ -1,4 +1,4 @@
-// The queue of one key: who is served next, and what becomes of those who leave.
+// The queue of one key: the order of service, and waiters that leave.
 
 #include <algorithm>
 #include <iterator>
@@ -12,7 +12,7 @@
 namespace dlock::test {
 namespace {
 
-/// A client that stands in the queue.
+/// A queued waiter and its client.
 struct Waiting {
   StorePtr store;
   Claim claim;
@@ -26,8 +26,8 @@ Waiting waiter(Engine& engine, const std::string& key, Limit limit = exclusive) 
   return waiting;
 }
 
-/// One that does nothing is taken for dead after a while, and a busy machine may need longer than
-/// that for so many: so they ask again, as they do in acquire(), while another has the key.
+/// An idle waiter counts as dead after a while, and on a busy machine the whole queue takes longer:
+/// the waiters ask again while the key is held, as acquire() does.
 template <typename Iterator>
 void ask_again(Iterator first, Iterator last, Deadline& asked) {
   if (BootClock::now() < later(asked, milliseconds(1000))) return;
@@ -43,7 +43,7 @@ bool is_first(const KeyState& state, const Waiting& waiting) {
 TEST_OF_ENGINES("twenty waiters are served in the order they came") {
   Engine engine;
   const auto holder = engine.open(), watcher = engine.open();
-  // As long as so many need to queue up on a busy machine.
+  // Long enough for all of them to queue up on a busy machine.
   const Claim held = claim_on("k", std::chrono::minutes(10));
   Fence last = granted(*holder, held).fence;
   std::list<Waiting> queue;
@@ -60,8 +60,8 @@ TEST_OF_ENGINES("twenty waiters are served in the order they came") {
     REQUIRE(state.holders.size() == 1);
     CHECK(state.holders[0].owner == queue.front().claim.owner.text);
     CHECK(state.holders[0].fence > last);
-    // On a busy machine a hand-over that a majority made may have lapsed, with the place of the
-    // next.
+    // On a busy machine, a hand-over by a majority may have expired, with the next waiter's
+    // position.
     CHECK((state.waiters.size() == left - 1 ||
            (engine.by_majority() && state.waiters.size() < left)));
     last = state.holders[0].fence;
@@ -146,7 +146,7 @@ TEST_OF_ENGINES("of the claims that ask as latest the newest waits, and supersed
   release(*other.store, other.claim);
   REQUIRE(let_in(*newer, fresh));
   release(*newer, fresh);
-  // Nor does the older one run after it.
+  // The older claim does not run after it, either.
   CHECK(refused(*older, old, {true, ticket}).why == Refusal::Reason::superseded);
   CHECK(enters(*holder, claim_on("k")));
 }
@@ -160,7 +160,7 @@ TEST_OF_ENGINES("a superseded waiter is woken, and gives up") {
   const auto asked = BootClock::now();
   LockAcquirer<Engine> newer(engine, {latest_claim("new")});
   const Acquired result = older.result();
-  CHECK(older.ended() - asked < milliseconds(15'000));  // it would ask again after 25 s
+  CHECK(older.ended() - asked < milliseconds(15'000));  // it would poll after 25 s
   REQUIRE(std::holds_alternative<GaveUp>(result));
   const Refusal& refusal = std::get<GaveUp>(result).refusal;
   CHECK(refusal.why == Refusal::Reason::superseded);
@@ -188,7 +188,7 @@ TEST_OF_ENGINES("a latest claim that comes back under another token is not super
   Engine engine;
   const auto holder = engine.open();
   granted(*holder, claim_on("k"));
-  // Whichever of the two tokens is the larger.
+  // The random tokens may sort either way.
   for (int i = 0; i < 4; ++i) {
     const auto waiting = engine.open();
     Claim claim = latest_claim("once");
@@ -200,13 +200,13 @@ TEST_OF_ENGINES("a latest claim that comes back under another token is not super
   }
 }
 
-/// How long it takes until the second waiter has the key when the first never confirms.
+/// The time until the second waiter has the key if the first never confirms.
 struct PassedOn {
   milliseconds since_release;
-  milliseconds since_asked;  ///< the first did: where lives have leases, its own is from then
+  milliseconds since_asked;  ///< since the first asked, when its client lease (if any) began
 };
 
-/// Nothing where the first was no longer in the queue when the second came.
+/// Empty if the first had left the queue before the second came.
 template <typename Engine>
 std::optional<PassedOn> passed_on_after(Engine& engine, milliseconds ttl_of_first,
                                         milliseconds floor_of_first = milliseconds(0)) {
@@ -219,7 +219,7 @@ std::optional<PassedOn> passed_on_after(Engine& engine, milliseconds ttl_of_firs
   queue_up(*deaf, first);
   LockAcquirer<Engine> second(engine, {claim_on("k")}, milliseconds(60'000));
   bool both = false;
-  // Where waiters have leases, a busy machine may let a short one end before that.
+  // On engines with client leases, a busy machine may let a short one expire before that.
   REQUIRE(eventually([&] {
     const auto waiters = state_of(*watcher, "k").waiters;
     const bool first_waits = std::any_of(waiters.begin(), waiters.end(), [&](const Waiter& each) {
@@ -239,8 +239,8 @@ std::optional<PassedOn> passed_on_after(Engine& engine, milliseconds ttl_of_firs
                   std::chrono::floor<milliseconds>(second.ended() - asked)};
 }
 
-/// The time that is not to be too short. Where lives have leases, that of the first counts from
-/// when it asked; there a waiter may take its whole lease to confirm.
+/// The time that must not be too short. On engines with client leases, the first waiter's lease
+/// starts with its request, and it may take all of it to confirm.
 template <typename Engine>
 milliseconds at_least(const Engine& engine, const PassedOn& after) {
   const bool has_lives = engine.time_to_confirm(long_ttl) == long_ttl;
@@ -254,7 +254,7 @@ TEST_OF_ENGINES(
   std::optional<PassedOn> after;
   for (int attempt = 0; attempt < 5 && !after; ++attempt) after = passed_on_after(engine, long_ttl);
   REQUIRE(after);
-  // Where the waiter confirms before its command is started, no command has to outlive a hiccup.
+  // If the waiter confirms before it starts its command, no command has to survive a failure.
   const auto time = engine.time_to_confirm(long_ttl);
   CHECK(at_least(engine, *after) >= time - milliseconds(100));
   CHECK(after->since_release < stretched(time + milliseconds(3000)));
@@ -273,7 +273,7 @@ TEST_OF_ENGINES("a hand-over that is not confirmed leaves nothing of its --min-h
 TEST_OF_ENGINES("a job that ends before its hand-over is confirmed keeps its --min-hold") {
   Engine engine;
   bool released = false;
-  // On a busy machine what was handed over may have lapsed before it is released.
+  // On a busy machine, the handed-over hold may expire before its release.
   for (int attempt = 0; attempt < 5 && !released; ++attempt) {
     const std::string key = "k" + std::to_string(attempt);
     const auto holder = engine.open(), waiter = engine.open(), watcher = engine.open();
@@ -299,7 +299,7 @@ TEST_OF_ENGINES(
   constexpr milliseconds ttl{300};
   const auto in_time = stretched(engine.longest(ttl) + milliseconds(700));
   auto best = milliseconds::max();
-  // On a busy machine one attempt may be late for reasons of its own.
+  // On a busy machine, a single attempt may be late for other reasons.
   for (int attempt = 0; attempt < 5 && best >= in_time; ++attempt) {
     const auto after = passed_on_after(engine, ttl);
     if (!after) continue;
@@ -339,8 +339,8 @@ TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in th
   CHECK(served(living));
   release(*living.store, living.claim);
   CHECK(served(last));
-  // On a server those that may come back are waited for, once for all; where none is seen to die,
-  // each until its hand-over has not been confirmed.
+  // A server gives all absent waiters one common moment to return. An engine that cannot see deaths
+  // hands over to each of them, and waits until that stays unconfirmed.
   CHECK(BootClock::now() - before < stretched(milliseconds(engine.sees_deaths() ? 3900 : 22'000)));
 }
 
@@ -355,9 +355,9 @@ TEST_OF_ENGINES("a ticket that is brought back keeps the place, even before thos
   first.store.reset();
   engine.await_waiters("k", 2);
   release(*holder, held);
-  REQUIRE(served(second));  // the first, away, was dropped on the way
+  REQUIRE(served(second));  // the first is absent, so it was dropped
   first.store = engine.open();
-  // Of several servers one may be late with what came before. But those who do not ask are gone
+  // Over several servers, one may still process earlier requests; silent waiters, however, expire
   // with the lease of the second.
   constexpr milliseconds soon_enough{10'000};
   const auto ahead = [&] { return refused(*first.store, first.claim, {true, ticket}).ahead; };
@@ -417,7 +417,7 @@ TEST_OF_ENGINES("the first in the queue is told when what blocks it will end soo
   const Claim held = claim_on("k");
   granted(*holder, held);
   const auto first = waiter(engine, "k");
-  // It has to last until the news are read on a busy machine, and to end before the wait for them.
+  // The lease must outlast a slow reader of the message, and expire before the wait for it does.
   constexpr milliseconds ttl{15'000};
   REQUIRE(holder->renew(held, {.ttl = ttl}, soon()).grant);
   const auto wake = news(*first.store, first.claim, Wake::Reason::changed);

@@ -1,4 +1,4 @@
-// Redis only: what the network may do to a request, a reply and a waiter.
+// Redis only: the effects of network faults on requests, replies and waiters.
 
 #include <algorithm>
 #include <future>
@@ -24,7 +24,7 @@ struct Net {
   std::function<StorePtr()> opener() {
     return [this] { return through(); };
   }
-  /// A client whose connection is there and whose script is known.
+  /// A client with an open connection, after the server has loaded the script.
   StorePtr through_ready() {
     auto store = through();
     renew(*store, claim_on("nobody holds this"));
@@ -32,8 +32,7 @@ struct Net {
   }
 };
 
-/// Every request that a proxy's clients sent, by its first word, and by the operation where it runs
-/// the script.
+/// Each request of a proxy's clients: its first word, and the operation if it runs the script.
 std::vector<std::string> requests_in(const std::string& recorded) {
   std::vector<std::string> found;
   std::string_view rest = recorded;
@@ -78,7 +77,7 @@ TEST_CASE("login, database, name and the first acquire go out in one write, befo
   endpoint.password = "secret";
   endpoint.database = 3;
   const auto warm = redis_store(endpoint);
-  renew(*warm, claim_on("k"));  // now the server knows the script
+  renew(*warm, claim_on("k"));  // loads the script into the server
   for (const bool wait : {false, true}) {
     CAPTURE(wait);
     const int before = proxy.requests();
@@ -125,7 +124,7 @@ TEST_CASE("an acquire repeated after its reply was lost is one hold") {
   net.proxy.drop_replies(1);
   CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
   std::vector<Holder> holders;
-  // On a busy machine the server may not have done it yet.
+  // On a busy machine, the server may not have processed it yet.
   REQUIRE(eventually([&] {
     holders = state_of(*watcher, "k").holders;
     return holders.size() == 1;
@@ -134,7 +133,7 @@ TEST_CASE("an acquire repeated after its reply was lost is one hold") {
   CHECK(state_of(*watcher, "k").holders.at(0).holds == 1);
   CHECK(release(*store, claim) == Released::yes);
   CHECK(state_of(*watcher, "k").holders.empty());
-  // The copy whose reply was lost might have been under way still: it would find a tombstone.
+  // A copy of the lost request might still be in flight: it would find a tombstone.
   CHECK(refused(*watcher, claim).why == Refusal::Reason::gone);
 }
 
@@ -145,7 +144,7 @@ TEST_CASE("a renewal and a release repeated after their replies were lost do wha
   granted(*store, claim);
   net.proxy.drop_replies(1);
   CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()), Error);
-  // On a busy machine the server may not have done it yet.
+  // On a busy machine, the server may not have processed it yet.
   CHECK(eventually([&] { return state_of(*watcher, "k").holders.at(0).lease_left > claim.ttl; }));
   CHECK(renew(*store, claim)->lease.length == claim.ttl);
   net.proxy.drop_replies(1);
@@ -165,7 +164,7 @@ TEST_CASE("an eviction repeated after its reply was lost evicts nobody who came 
   std::optional<Fence> fence;
   SUBCASE("of everybody") {}
   SUBCASE("of one fence") { fence = of_held; }
-  // Its own look at the holders goes through.
+  // The reply to its own look at the holders is delivered.
   net.proxy.hold(Direction::replies);
   auto evicted = std::async(std::launch::async,
                             [&] { return store->evict(held.key, fence, evictor, soon()); });
@@ -350,7 +349,7 @@ TEST_CASE("requests that arrive twice count once") {
 
 TEST_CASE("a network that delivers single bytes changes nothing") {
   Net net;
-  renew(*net.direct(), claim_on("k"));  // now the server knows the script, which is long
+  renew(*net.direct(), claim_on("k"));  // loads the script, which is long
   net.proxy.one_byte_chunks(true);
   const auto store = net.through(), waiting = net.through();
   Claim claim = claim_on("k"), next = claim_on("k");
@@ -389,8 +388,8 @@ TEST_CASE("a waiter whose connection breaks comes back to its place in the queue
   queue_up(*third, last);
   net.proxy.refuse(true);
   net.proxy.close_connections();
-  // The server may see the end of the connection a little later; a moment after that the first is
-  // dropped.
+  // The server may notice the end of the connection a little later; a moment after that, it drops
+  // the first waiter.
   REQUIRE(eventually([&] {
     return net.engine.server.command({"CLIENT", "LIST", "TYPE", "PUBSUB"}).text.find("\n") !=
                std::string::npos &&
@@ -441,7 +440,8 @@ TEST_CASE("a thousand dead waiters cost one moment, and no call does more than i
   const auto before = BootClock::now();
   CHECK(release(*holder, held) == Released::yes);
   CHECK(let_in(*living, next));
-  // A moment for those that may be on their way, once for all: for 32 at a time it would be 31 s.
+  // All dead waiters get one common moment to return; one moment for each 32 of them would take 31
+  // s.
   CHECK(BootClock::now() - before < milliseconds(20'000));
   const auto sent = requests_in(net.proxy.recorded().at(0));
   CHECK(std::ranges::count(sent, "EVALSHA tidy") == 2);

@@ -1,5 +1,4 @@
-// Redis only: what is left of a request when the connection it went out on has gone, or was broken
-// off in the middle.
+// Redis only: a request whose connection closed or broke in the middle.
 
 #include <sys/socket.h>
 
@@ -21,7 +20,7 @@ TEST_CASE("a login that was broken off before its answer is never relied upon") 
   RedisEngine engine;
   FaultProxy proxy(engine.server.address());
   Endpoint endpoint = endpoint_at(proxy.address());
-  endpoint.database = 999;  // refused by the server
+  endpoint.database = 999;  // the server refuses it
   const auto store = redis_store(endpoint);
   const Claim claim = claim_on("k");
   const Event interrupt;
@@ -87,9 +86,9 @@ TEST_CASE("a client whose old request still queues is never told on its new one'
   const Claim old = claim_on("k");
   queue_up(*store, old);
   Claim fresh = claim_on("k");
-  queue_up(*store, fresh);  // listens for itself alone from here on
+  queue_up(*store, fresh);  // from here on it listens only for itself
   release(*holder, held);
-  // The old one heard nothing and was passed over.
+  // The old request got no message and was passed over.
   CHECK(let_in(*store, fresh));
   CHECK(state_of(*store, "k").waiters.empty());
   CHECK(release(*store, fresh) == Released::yes);
@@ -191,7 +190,7 @@ TEST_CASE("a server that always has more is left at the deadline") {
   });
   RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
   const auto brief = [] { return CallOptions{later(BootClock::now(), milliseconds(300)), -1}; };
-  // On a busy machine even the first answer may come too late.
+  // On a busy machine, even the first answer may come too late.
   CHECK(eventually([&] {
     try {
       return std::holds_alternative<Grant>(store.acquire(claim_on("k"), {}, brief()));
@@ -200,7 +199,7 @@ TEST_CASE("a server that always has more is left at the deadline") {
     }
   }));
   grants = false;
-  // The deadline may come while the client waits for yet another answer.
+  // The deadline may come while the client waits for another answer.
   const auto is_left = [&] {
     try {
       return std::holds_alternative<Refusal>(store.acquire(claim_on("k"), {}, brief()));
@@ -229,7 +228,7 @@ TEST_CASE("an answer that comes drop by drop is given up at the deadline, and wh
   const auto store = redis_store(endpoint_at(address));
   const auto begun = BootClock::now();
   CHECK_THROWS_AS(store->acquire(claim_on("k"), {}, {later(begun, milliseconds(300)), -1}), Error);
-  // The whole of it would take twenty seconds at least.
+  // The whole answer would take twenty seconds at least.
   CHECK(BootClock::now() - begun < milliseconds(10'000));
   const Event interrupt;
   interrupt.raise();

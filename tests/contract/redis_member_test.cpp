@@ -1,4 +1,4 @@
-// Redis only: a server as one of a quorum, and what its memory is worth.
+// Redis only: a server as a node of a quorum, and how far it trusts its memory.
 
 #include <algorithm>
 #include <thread>
@@ -29,7 +29,7 @@ RedisStore member_at(const Address& address) {
 Answer vote(Member& member, const Claim& claim, std::int64_t proposal = 1, const Ask& ask = {}) {
   return member.vote(claim, ask, Fence{proposal}, soon());
 }
-/// The fence; 0 where it was refused.
+/// The fence of the vote; 0 if it was refused.
 std::int64_t voted(Member& member, const Claim& claim, std::int64_t proposal = 1) {
   const Answer answer = vote(member, claim, proposal);
   const auto* grant = std::get_if<Grant>(&answer);
@@ -45,7 +45,7 @@ std::int64_t rejoined(Member& member, const Claim& claim, std::int64_t fence) {
 }
 bool guarded(const Member& member) { return member.standing().quarantined_for > none; }
 
-/// What is wrong with a vote; nothing if an answer came.
+/// The error of a vote; nothing if an answer came.
 std::optional<Error> trouble_of(Member& member, const CallOptions& call_options = soon()) {
   try {
     member.vote(claim_on("k"), {}, Fence{1}, call_options);
@@ -65,8 +65,8 @@ RedisOptions durable() {
   return options;
 }
 
-/// Whether a killed server will find all it has said in its file; a busy one does not write at
-/// once.
+/// Whether all answers of a server are in its file, so that they survive a kill; a busy server does
+/// not write at once.
 bool has_written_all(const RedisServer& server) {
   return eventually([&] {
     const std::string info = server.command({"INFO", "persistence"}).text;
@@ -79,7 +79,7 @@ bool holds(const RedisServer& server, const Claim& claim) {
          1;
 }
 
-/// Redis before 7 counts CONFIG GET and CONFIG RESETSTAT as one.
+/// Redis before 7 counts CONFIG GET and CONFIG RESETSTAT as one command.
 bool shows_losses(const RedisServer& server) {
   const std::string info = server.command({"INFO", "server"}).text;
   return info.find("redis_version:6.") == std::string::npos;
@@ -108,7 +108,7 @@ TEST_CASE("a server that has just started lets only those in who are inside, for
   clock.advance(milliseconds(1));
   CHECK(voted(member, first) != 0);
   CHECK(!guarded(member));
-  // A clock that goes back makes no guard last longer than a whole one.
+  // A clock that steps back does not extend the quarantine beyond its full length.
   record_process_of(server, seconds(60));
   clock.advance(-std::chrono::hours(1));
   renew(member, first);
@@ -149,7 +149,7 @@ TEST_CASE("a server that has run for two minutes and lost no key votes at once f
   }
   CHECK(voted(member, claim_on("k")) != 0);
   CHECK(!guarded(member));
-  // Another that has started waits for what is left since then.
+  // A restarted server waits for the rest of the quarantine since its start.
   server.restart();
   clock.advance(seconds(90));
   auto again = member_at(server.address());
@@ -210,7 +210,7 @@ TEST_CASE("what survives a restart without a promise is kept, and nothing is add
   auto waiting = member_at(server.address());
   CHECK(std::get<Refusal>(vote(waiting, other, 1, {true, {}})).waiting == 1);
   record_process_of(server);
-  CHECK(voted(member, claim_on("other")) == 0);  // lets the queue in
+  CHECK(voted(member, claim_on("other")) == 0);  // this admits the queue
   CHECK(news(waiting, other, Wake::Reason::granted).has_value());
 }
 

@@ -1,4 +1,4 @@
-// The place of a waiter to which nobody listens, on a server: it may be on its way there.
+// The position of a waiter that does not listen: it may be about to reconnect.
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ std::string owner_inside(Store& store, const std::string& key) {
   return state.holders.empty() ? "" : state.holders[0].owner;
 }
 
-/// Waits until somebody is inside.
+/// Waits until there is a holder; returns its owner.
 std::string first_inside(Store& store, const std::string& key) {
   std::string owner;
   REQUIRE(eventually([&] {
@@ -35,14 +35,14 @@ TEST_CASE("a waiter that has asked once goes before one that asks later, however
   far.delay(Direction::replies, milliseconds(150));
   const auto holder = engine.open(), watcher = engine.open();
   bool in_order = false;
-  // On a busy machine it may be there after its moment.
+  // On a busy machine, the waiter may miss its moment.
   for (int attempt = 0; attempt < 5 && !in_order; ++attempt) {
     const std::string key = "k" + std::to_string(attempt);
     const Claim held = claim_on(key), first = claim_on(key), second = claim_on(key);
     granted(*holder, held);
     Acquirer far_waiter([&] { return redis_store(endpoint_at(far.address())); }, {first});
     REQUIRE(eventually([&] { return state_of(*watcher, key).waiters.size() == 1; }));
-    // Its second ask, with which it begins to listen, is on the way.
+    // The second request of the first waiter, with which it begins to listen, is in flight.
     const auto released = BootClock::now();
     release(*holder, held);
     Acquirer near_waiter(engine, {second});
@@ -63,7 +63,7 @@ TEST_CASE("waiters whose connections are cut while the lock is released keep the
   const auto holder = engine.open(), watcher = engine.open();
   constexpr std::size_t count = 10;
   std::size_t in_order = 0;
-  // On a busy machine one of them may be back after its moment.
+  // On a busy machine, a waiter may reconnect after its moment.
   for (int attempt = 0; attempt < 5 && in_order < count; ++attempt) {
     const std::string key = "k" + std::to_string(attempt);
     const Claim held = claim_on(key);
@@ -102,7 +102,7 @@ TEST_CASE("a key that is free for a waiter on its way is free for all after a mo
   Answer answer;
   Deadline released;
   int attempt = 0;
-  // On a machine that is slow enough the moment is over.
+  // On a slow machine, the moment is over already.
   do {
     key = "k" + std::to_string(attempt++);
     const Claim held = claim_on(key);
@@ -144,7 +144,7 @@ TEST_CASE("a living waiter for whom there is no room keeps out those with room")
   Claim waiting = claim_of("living", "k");
   queue_up(*living, waiting);
   CHECK(!enters(*store, claim_of("b", "k", no_limit)));
-  // It is told when the hold expires.
+  // The waiter is told when the hold expires.
   CHECK(news(*living, waiting, Wake::Reason::changed).has_value());
   CHECK(!enters(*store, claim_of("c", "k", no_limit)));
   release(*store, held);

@@ -1,4 +1,4 @@
-// Redis only: what the server allows, forgets and thinks of the time.
+// Redis only: permissions, lost data, and the server's clock.
 
 #include <algorithm>
 #include <iterator>
@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::seconds;
 
-/// All commands of the script and the client. Each is in Redis 6.2, and a user needs each.
+/// All commands of the script and the client. All exist in Redis 6.2, and a user needs each.
 const std::set<std::string> needed_commands{
     "eval",      "evalsha", "multi", "exec",  "subscribe", "unsubscribe", "publish",
     "exists",    "time",    "get",   "set",   "pexpire",   "pttl",        "hget",
@@ -31,7 +31,7 @@ std::vector<std::string> words(std::initializer_list<std::string> first,
   return all;
 }
 
-/// A server with a user "u" who may do what `rules` say and no more.
+/// A server with a user "u" that has exactly the rights of `rules`.
 struct Guarded {
   RedisEngine engine;
 
@@ -53,8 +53,8 @@ std::vector<std::string> minimal_acl() {
   return words({"-@all", "~dlock:*", "resetchannels", "&dlock:*"}, needed_commands, "+");
 }
 
-/// Everything a client does: takes, waits, is let in, renews, releases, forces, looks around; with
-/// entries of other clients to pass over. Whether all went as it should.
+/// Does all that a client does: acquire, wait, get a hand-over, renew, release, evict, inspect,
+/// with dead entries of other clients in the way. Returns whether all of it worked.
 bool whole_day(const std::function<StorePtr()>& open) {
   const auto holder = open(), waiting = open();
   auto gone = open();
@@ -108,8 +108,8 @@ TEST_CASE("a user needs these commands and no more, and nothing outside of the p
 
 TEST_CASE("a user without any one of these commands is told so or cannot lock") {
   Guarded guarded;
-  // Without UNSUBSCRIBE the connection goes on listening, and without PUBLISH others wait longer;
-  // without EVALSHA there is no lock.
+  // Two commands are optional: without UNSUBSCRIBE the connection keeps listening, and without
+  // PUBLISH others wait longer. Without EVALSHA there is no lock.
   for (const auto& command : needed_commands) {
     if (command == "publish" || command == "unsubscribe") continue;
     CAPTURE(command);
@@ -141,13 +141,13 @@ TEST_CASE("the script and the client use no command that is younger than Redis 6
   collect(stats, in_stats);
   collect(script, in_script);
   for (const char* ours : {"config", "config|resetstat", "info", "client", "client|setname"}) {
-    used.erase(ours);  // the test's own, and a courtesy that may be refused
+    used.erase(ours);  // the test's own commands, and one that may be refused
   }
   CHECK(used == needed_commands);
   for (const auto& command : used) {
     CAPTURE(command);
     const Reply docs = engine.server.command({"COMMAND", "DOCS", command});
-    if (docs.kind == Reply::Kind::error) continue;  // Redis 6.2 itself, which knows them all
+    if (docs.kind == Reply::Kind::error) continue;  // 6.2 lacks COMMAND DOCS, has all these
     REQUIRE(docs.items.size() == 2);
     const auto& facts = docs.items[1].items;
     const auto since = std::ranges::find(facts, "since", &Reply::text);
@@ -271,7 +271,7 @@ TEST_CASE("a server clock that steps forward ends the lease, and the holder is t
   CHECK(!renew(*store, claim));
 }
 
-/// Its answers come once the data are on the disk.
+/// The server answers once the data are on the disk.
 TEST_CASE("a server with a slow disk: what its writes take is taken from the lease") {
   constexpr milliseconds slow{400};
   RedisOptions on_disk;
@@ -314,7 +314,7 @@ TEST_CASE("a server out of memory lets holders renew and release, and says why i
   CHECK(release(*waiting, next) == Released::yes);
 }
 
-/// Whether a keeper kept a hold for three leases, of which none ended later than it promised.
+/// Whether a LeaseRenewer kept a hold for three leases, and no lease ended before safe_until().
 bool promises_what_is_so() {
   RedisEngine engine;
   const auto store = engine.open();
@@ -335,7 +335,7 @@ bool promises_what_is_so() {
 }
 
 TEST_CASE("what a keeper promises ends before the entry on the server does") {
-  // On a busy machine so short a lease may be lost, but not again and again.
+  // On a busy machine, such a short lease may be lost, but not again and again.
   CHECK(in_one_of(3, promises_what_is_so));
 }
 

@@ -1,4 +1,4 @@
-// Redis only: what becomes of a TLS connection on a bad way, seen from the client's side.
+// Redis only: a TLS connection over a faulty network, as the client sees it.
 
 #include "base/error.hpp"
 #include "engines.hpp"
@@ -16,7 +16,7 @@ std::unique_ptr<EndpointResolver> route_to(const Endpoint& endpoint) {
 
 CallOptions for_half_a_minute() { return {later(BootClock::now(), milliseconds(30'000)), -1}; }
 
-/// PING's answer, or the trouble that came instead.
+/// The answer to PING, or the error instead.
 std::string ping(RedisConnection& connection) {
   const Request request{"PING"};
   try {
@@ -52,7 +52,7 @@ TEST_CASE("tls: a connection cut at any byte is trouble that is told, and never 
     REQUIRE(ping(whole) == "PONG");
     const std::size_t all = proxy.bytes(Direction::replies) - before;
     whole.close();
-    // The server may say farewell, which is not to count for the next connection.
+    // The server may send close_notify, which must not count for the next connection.
     CHECK(eventually([&] { return proxy.open_connections() == 0; }));
     for (const std::size_t cut : {std::size_t(1), std::size_t(5), std::size_t(200), all / 2}) {
       CAPTURE(cut);
@@ -60,7 +60,7 @@ TEST_CASE("tls: a connection cut at any byte is trouble that is told, and never 
       RedisConnection connection(route_to(endpoint));
       CHECK(has(ping(connection), "during the TLS handshake"));
     }
-    // Signatures differ by some bytes in length: these are within the last record in any case.
+    // Signatures vary by some bytes in length: these cuts are always within the last record.
     for (const std::size_t missing : {8U, 15U, 24U}) {
       CAPTURE(missing);
       proxy.close_after(Direction::replies, all - missing);
@@ -92,7 +92,7 @@ TEST_CASE("tls: an idle connection stands, and one that the server closed meanwh
       return !has(redis.server.command({"CLIENT", "LIST"}).text, "name=dlock");
     }));
     CHECK(ping(connection) == "PONG");
-    // A farewell was seen before anything was sent: nothing went out twice.
+    // The client read the server's close_notify before it sent anything, so it sent nothing twice.
     CHECK(connection.links() == 2);
     CHECK(!connection.was_sent_twice());
   }

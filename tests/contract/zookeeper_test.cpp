@@ -1,4 +1,4 @@
-// What the place of records in ZooKeeper does beneath the contract of a store.
+// ZooKeeperBackend, below the contract of a store.
 
 #include <sys/socket.h>
 
@@ -21,10 +21,10 @@
 namespace dlock::test {
 namespace {
 
-constexpr std::int32_t get_data = 4, get_children2 = 12;  ///< of ZooKeeper's protocol
+constexpr std::int32_t get_data = 4, get_children2 = 12;  ///< codes in ZooKeeper's protocol
 
-/// Stands before a server, for one client: when the client sends a request of the kind `before`,
-/// and has the reply to the one before it, something happens first, once.
+/// A proxy for one client of a server. When the client sends the first request of the kind
+/// `before`, and has the reply to the previous one, it calls `between`, once.
 class BetweenReads {
  public:
   BetweenReads(const Endpoint& server, std::int32_t before, std::function<void()> between)
@@ -43,7 +43,7 @@ class BetweenReads {
   BetweenReads& operator=(const BetweenReads&) = delete;
 
   int port() const { return address_.port; }
-  /// Returns once it has happened: what it used is the caller's then.
+  /// Returns once `between` has run; the caller may then use its data.
   void await() { happened_.get_future().wait(); }
 
  private:
@@ -86,7 +86,7 @@ class BetweenReads {
   std::thread thread_;
 };
 
-/// Writes until it has been done: a server that stands still for two seconds is left.
+/// Writes until the record has this text; gives up a server that is silent for two seconds.
 bool comes_to_have(ZooKeeperBackend& backend, const std::string& name, const Update& update) {
   return eventually([&] {
     try {
@@ -254,7 +254,7 @@ TEST_CASE("ZooKeeper: twenty thousand arrivals at latches are counted, listed an
       const std::string name = "arrival:" + generation + ":" + std::string(26, '0') + number;
       makes.changes.push_back({ZooKeeperChange::Kind::create, "/x/" + name});
     }
-    // All or nothing: those that exist are of a try whose answer came too late.
+    // All or nothing: existing nodes come from an earlier try whose answer came too late.
     REQUIRE(eventually([&] {
       const int code = client.ask({makes}, soon()).front().code;
       return code == ZOK || code == ZNODEEXISTS;
@@ -284,7 +284,7 @@ TEST_CASE("ZooKeeper: a list has what was written before, also from a server tha
   for (int i = 0; i < records; ++i) {
     REQUIRE(comes_to_have(writer, "x:k:" + std::to_string(i), {"an entry"}));
   }
-  // It is asked before it has heard of any of them.
+  // The follower gets the request before it knows any of the records.
   Event sent;
   CallOptions call_options = soon();
   call_options.sent = &sent;

@@ -1,5 +1,5 @@
-# What the scenarios of several hosts share. Sourced by bash. A host is a network namespace with a name of
-# its own, and a cable to the world, which is one, too.
+# Shared functions of the scenarios with several hosts. Sourced by bash. A host is a network namespace
+# with its own name, and a cable to the world, which is another one.
 
 skip() {
   echo "skipped: $*"
@@ -12,8 +12,8 @@ fail() {
   exit 1
 }
 
-# in_a_world_of_its_own SECONDS COMMAND...: in a PID namespace, of which nothing outlives the command, and
-# with an empty directory $dir that goes with it.
+# in_a_world_of_its_own SECONDS COMMAND...: runs it in a PID namespace that ends with it, with an empty
+# directory $dir that is removed after it.
 in_a_world_of_its_own() {
   local seconds=$1 status=0 apart=(unshare --mount --pid --fork --kill-child --mount-proc --net --uts)
   shift
@@ -39,7 +39,7 @@ connect() {
     ip address add "10.77.$2.1/24" dev "$1"
 }
 
-# become_host NAME NUMBER: gives the host its name, and waits for its cable.
+# become_host NAME NUMBER: sets the name of the host, and waits for its cable.
 become_host() {
   hostname "$1" 2>/dev/null || echo "$1" >/proc/sys/kernel/hostname
   until ip link show eth0 >/dev/null 2>&1; do sleep 0.01; done

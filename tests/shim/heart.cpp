@@ -1,12 +1,11 @@
-// heart LOG RESOURCE [WORD ...]   the command of a lock's holder: until it is killed it writes to
-// RESOURCE, which refuses smaller fences once a larger one has written, and appends what came of it
-// to LOG, three times a millisecond. Words:
+// heart LOG RESOURCE [WORD ...]   the command of a lock's holder: until it is killed, it writes to
+// RESOURCE, which refuses smaller fences once a larger one has written, and appends the result to
+// LOG, three times a millisecond. Words:
 //   stubborn   it ignores TERM, INT and HUP
 //   spin       it never sleeps in between
-//   calm       it does so every ten milliseconds only
-//   daemon     so does a second one, forked twice and in a session of its own
-//   for=20     it ends by itself after so many milliseconds
-//   5          it ends by itself after so many milliseconds
+//   calm       it writes only every ten milliseconds
+//   daemon     a second process, forked twice and in its own session, writes as well
+//   for=20     it ends by itself after 20 milliseconds
 #include "support/heart.hpp"
 
 #include <fcntl.h>
@@ -28,7 +27,7 @@ using dlock::test::bits_of_the_count;
 
 namespace {
 
-/// A test that is broken off leaves nothing behind for ever.
+/// The limit in seconds, so that an aborted test leaves no process behind forever.
 constexpr unsigned longest_life = 120;
 
 std::int64_t now_ns() {
@@ -70,7 +69,7 @@ std::int64_t end_ns(const std::set<std::string>& words) {
   return now_ns() + std::atoll(found->c_str() + told.size()) * 1'000'000;
 }
 
-/// In a daemon as well as in the caller.
+/// Continues in a daemon as well as in the caller.
 void split() {
   const pid_t child = fork();
   if (child != 0) {

@@ -1,5 +1,5 @@
-// hopper CHAINS SECONDS: so many processes, each of which does nothing but to fork a successor in a
-// session of its own and to end, until the time is over.
+// hopper CHAINS SECONDS: starts CHAINS processes; until the time is over, each process only forks a
+// successor in a session of its own, and exits.
 #include <time.h>
 #include <unistd.h>
 

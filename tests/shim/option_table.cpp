@@ -1,6 +1,6 @@
-// Prints what the parser knows, for the tests that compare manual pages and completions with it,
-// and for scripts/completions: a line for each command, for each option of it, and for each setting
-// that is no flag. Columns are parted by tabs; "-" stands for nothing, "," parts the aliases, and a
+// Prints the table of the parser, for the tests that compare manual pages and completions with it,
+// and for scripts/completions: a line for each command, for each of its options, and for each
+// setting without a flag. Tabs separate the columns; "-" means none, "," separates aliases, and a
 // blank the words that complete a value.
 //
 //   command  NAME     HELP     OPERANDS
@@ -40,7 +40,7 @@ const char* name_of(dlock::Completion completion) {
   return names[static_cast<std::size_t>(completion)];
 }
 
-/// Those of a layout that has a part end where the part begins.
+/// The words for a value. A layout with a variable part ends where that part begins.
 std::string words_of(const Option& option) {
   if (option.value.completion != dlock::Completion::layouts) return or_nothing(option.value.words);
   std::string words;

@@ -1,5 +1,5 @@
-// portrait   prints all that a process can find out about how it was started, but for what names
-//            itself and what changes by itself; one thing a line.
+// portrait   prints everything that a process can find out about its start, except its own identity
+//            and values that change by themselves; one fact a line.
 #include <dirent.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -21,7 +21,7 @@
 
 namespace {
 
-/// Numbers of the process and of its parent, its memory, and what the kernel counts.
+/// The pids of the process and its parent, its memory, and the kernel's counters.
 bool is_its_own(const std::string& line) {
   for (const char* const name :
        {"Pid:", "Tgid:", "Ngid:", "PPid:", "NSpid:", "NStgid:", "NSpgid:", "NSsid:", "Vm", "Rss",

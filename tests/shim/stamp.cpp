@@ -1,6 +1,6 @@
 // stamp                       prints CLOCK_BOOTTIME in nanoseconds
 // stamp LOG EVENT KEY [PID]   appends "EVENT KEY PID NANOSECONDS" to LOG in one write; PID is the
-//                             calling process where it is left out
+//                             calling process if it is left out
 #include <fcntl.h>
 #include <unistd.h>
 

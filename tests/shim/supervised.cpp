@@ -1,12 +1,12 @@
 // A dlock without locks, for the tests of src/supervise: supervised [NAME=VALUE ...] -- COMMAND.
-//   lease=MS      nothing may run MS after the start     renewals=N   N renewals, every lease/3
-//   lost=FILE     the loss is told when FILE is there    keep=1       the child runs on then
+//   lease=MS      no process may run MS after the start  renewals=N   N renewals, every lease/3
+//   lost=FILE     reports a loss when FILE exists        keep=1       the child then runs on
 //   grace=MS  stop=SIGNUMBER  max-hold=MS  hide=FD  env=NAME=VALUE
-//   wait-tree=1   the end is that of all descendants
-//   gate=FILE     a line is written there, slowly, before the command begins
-//   start-before=MS   the command is not begun later than that; waits=MS   so long before its start
-//   stops-with=FILE   a job stops when FILE is there
-// Its last line on stderr says how it ended; its exit code is dlock's.
+//   wait-tree=1   waits for the end of all descendants
+//   gate=FILE     writes a line to FILE, slowly, before the command begins
+//   start-before=MS   does not begin the command later than that; waits=MS   delays its start
+//   stops-with=FILE   a job stops when FILE exists
+// Its last line on stderr reports how it ended; its exit code is dlock's.
 #include <unistd.h>
 
 #include <atomic>

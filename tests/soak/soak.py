@@ -52,8 +52,8 @@ class Server:
             if time.monotonic() > end:
                 raise RuntimeError(f"{self.argv[0]} did not come up: see {self.log}")
             time.sleep(0.05)
-            # A PostgreSQL refuses to start while children of the one that was killed are left, and a
-            # busy machine may need longer to end these than it has been given.
+            # PostgreSQL refuses to start while children of the killed server are left, and a busy
+            # machine may need longer to end them than it has had.
             if self.process.poll() is not None:
                 self.begin()
 
@@ -216,7 +216,8 @@ class Soak:
                                        env=self.environment(engine))
             with self.lock:
                 self.running[process.pid] = (process, watched, kind)
-            # Its number is its own until it is reaped, which nobody does while it may be hurt.
+            # The pid stays its own until it is reaped, which does not happen while a fault may hit
+            # it.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             with self.lock:
                 del self.running[process.pid]
@@ -230,7 +231,7 @@ class Soak:
 
     def hurt_client(self):
         with self.lock:
-            # A script without a keeper is promised nothing once it is killed: its command runs on.
+            # A killed script without an attach daemon has no guarantee: its command runs on.
             victims = [(pid, watched) for pid, (_, watched, kind) in self.running.items() if kind != "script"]
             if not victims:
                 return
@@ -268,7 +269,7 @@ class Soak:
             except (RuntimeError, ProcessLookupError) as error:
                 self.complaints.append(f"the soak itself: {error}")
 
-    # -- what has to hold
+    # -- the promises
 
     def tenures(self, engine, key):
         """Each holder that has written: fence, first and last moment."""
@@ -325,7 +326,7 @@ class Soak:
         if said.returncode != 0:
             return [f"inspect ended with {said.returncode}: {said.stderr.decode()}"]
         states = [json.loads(line) for line in said.stdout.splitlines()]
-        # A waiter that was killed is listed until the server has not seen it for 75 s or 120 s.
+        # The server lists a killed waiter until it has been silent for 75 s or 120 s.
         return [each["key"] for each in states if each["holders"] or not self.brief]
 
     def mine(self):
@@ -350,7 +351,7 @@ class Soak:
         known = {watcher.pid for watcher in watchers}
         self.complaints += [f"left running: {pid} {line}" for pid, line in self.mine() if pid not in known]
         litter = [each.name for each in (self.folder / "locks").iterdir() if each.name.startswith(".wait-")]
-        # Killed waiters leave theirs to whoever makes the next new key.
+        # Killed waiters leave their FIFOs to the next client that creates a key.
         if len(litter) > 2 * self.faults.get("dlock killed", 0):
             self.complaints.append(f"local: {len(litter)} mailboxes are left")
 

@@ -8,12 +8,11 @@
 
 namespace dlock::test {
 
-/// How often a process has left its processor by itself, as it does to sleep; -1 where there is
-/// none of this number.
+/// How often a process has given up its processor voluntarily, as when it sleeps; -1 if unknown.
 long voluntary_switches(pid_t pid);
 
-/// Waits until each of these that lives sleeps, and has not woken for so long; whether it came to
-/// that. One that has no processor yet is awake, and so is one that is stopped.
+/// Waits until each living process of `pids` is asleep and has not woken for `quiet`; false on
+/// timeout. A process that waits for a processor counts as awake, and so does a stopped one.
 bool fall_asleep(const std::vector<pid_t>& pids, milliseconds quiet = milliseconds(20));
 
 }  // namespace dlock::test

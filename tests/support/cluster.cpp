@@ -60,7 +60,7 @@ std::string Cluster::known_to(std::size_t self) const {
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     const bool master = i < masters;
     text << ids_[i] << " 127.0.0.1:" << port_of(i) << '@' << bus_port_of(i);
-    // Redis 8.0.2 fails an assertion at the first SPUBLISH where its nodes.conf names no shards.
+    // Redis 8.0.2 fails an assertion at the first SPUBLISH if its nodes.conf names no shards.
     if (major_version_of_redis() >= 8) text << ",,shard-id=" << ids_[i % masters];
     text << ' ' << (i == self ? "myself," : "")
          << (master ? "master -" : "slave " + ids_[i - masters]) << " 0 0 " << i % masters + 1

@@ -19,39 +19,40 @@ struct ClusterOptions {
   std::string password;
 };
 
-/// A Redis Cluster of three masters on free ports of 127.0.0.1: nodes 0, 1 and 2, each with a third
-/// of the slots; with replicas nodes 3, 4 and 5 stand by them in this order. All knowledge of one
-/// another is written for them beforehand, so that it is up after the two seconds that Redis
-/// makes every new master wait.
+/// A Redis Cluster of three masters on free ports of 127.0.0.1: nodes 0, 1 and 2 have a third of
+/// the slots each. With replicas, nodes 3, 4 and 5 replicate them in this order. The nodes.conf
+/// files are written beforehand, so the cluster is up after the two seconds that Redis makes every
+/// new master wait.
 class Cluster {
  public:
   explicit Cluster(ClusterOptions options = {});
 
-  /// `redis+cluster://` with these nodes, and with the password if there is one.
+  /// The `redis+cluster://` URL of these nodes, with the password if there is one.
   std::string url(std::vector<std::size_t> seeds = {0, 1, 2}) const;
   ClusterTarget target() const;
-  /// From here on a node that is silent for a second is taken for dead, and not after fifteen, for
-  /// which no busy machine holds it up.
+  /// From now on, nodes declare a silent node dead after one second. The default of fifteen keeps a
+  /// busy machine from causing a failover.
   void notice_deaths_soon() const;
   /// A client of the whole Cluster.
   StorePtr open() const;
 
   RedisServer& node(std::size_t i) const { return *nodes_.at(i); }
   std::size_t size() const { return nodes_.size(); }
-  /// A key in a slot that master `i` had at first; another for each `number`.
+  /// A key in a slot that master `i` had at first; each `number` gives another key.
   static std::string key_of(std::size_t i, int number = 0);
   static int slot_of(const std::string& key);
   /// The master that had the slot of `key` at first.
   static std::size_t master_of(const std::string& key);
 
-  /// Resharding, in the steps of redis-cli: between begin and end the slot is at both.
+  /// Resharding in the steps of redis-cli. Between begin and end the slot is migrating, with keys
+  /// on both nodes.
   void begin_move(int slot, std::size_t from, std::size_t to) const;
   void move_keys(int slot, std::size_t from, std::size_t to) const;
-  /// One of them alone, by its whole name.
+  /// Moves one key by its full name.
   void move_key(const std::string& name, std::size_t from, std::size_t to) const;
   void end_move(int slot, std::size_t from, std::size_t to) const;
   void move(int slot, std::size_t from, std::size_t to) const;
-  /// Whether node `i` is a master that serves.
+  /// Whether node `i` is a serving master.
   bool is_master(std::size_t i) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace dlock::test {
 
-/// Locks on the majority of the servers at these addresses, with the prefix of the shipped
-/// defaults; `exchanges` counts what that takes, and outlives them.
+/// A QuorumStore over the servers at these addresses, with the default prefix. `exchanges` counts
+/// its round trips and must outlive it.
 StorePtr counted_majority(const std::vector<Address>& servers, Exchanges& exchanges);
 
 }  // namespace dlock::test

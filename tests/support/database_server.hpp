@@ -8,33 +8,33 @@
 
 namespace dlock::test {
 
-/// A database server of the test's own, whatever its kind: what tests of several kinds ask of it.
+/// A database server that a test starts; the interface that tests of several databases share.
 class DatabaseServer {
  public:
   virtual ~DatabaseServer() = default;
 
-  /// What dlock is given: by the socket, as the administrator unless another user is named.
+  /// The URL for dlock, over the socket. The user is the administrator unless another is named.
   virtual std::string url(const std::string& user = {}, const std::string& database = {}) const = 0;
   /// The same over TCP; `login` is `USER` or `USER:PASSWORD`.
   virtual std::string tcp_url(const std::string& login) const = 0;
-  /// The variable in which the client library looks for a password.
+  /// The variable from which the client library reads a password.
   virtual std::string password_variable() const = 0;
   virtual std::string log() const = 0;
 
-  /// Runs statements on a connection of the server's own: the first column of the last result, line
-  /// by line. Error if one fails.
+  /// Runs statements on the server's own connection; returns the first column of the last result,
+  /// one row a line. Error if a statement fails.
   virtual std::string text(const std::string& statements) = 0;
-  /// Makes a user anew that may log in, with this password, and create tables or not.
+  /// Recreates a user that may log in with this password, and may create tables or not.
   virtual void make_user(const std::string& name, const std::string& password,
                          bool creates_tables) = 0;
-  /// Lets a user read the table, and no more.
+  /// Grants a user read access to the table, and nothing else.
   virtual void let_read(const std::string& name) = 0;
   /// Sets the body of every row.
   virtual void set_bodies(const std::string& body) = 0;
-  /// How many connections of dlock there are.
+  /// The number of connections that dlock has open.
   virtual int connections() = 0;
 
-  virtual void kill_hard() = 0;  ///< as after a crash: no clean end
+  virtual void kill_hard() = 0;  ///< like a crash: no clean shutdown
   virtual void start() = 0;
   /// Becomes the standby of a primary that it never reaches.
   virtual void become_standby() = 0;

@@ -97,7 +97,7 @@ std::size_t EtcdServers::leader() {
         EtcdClient one({endpoint(i)}, "etcd");
         const json status = one.done({"maintenance/status", json::object()},
                                      EtcdClient::Repeat::yes, long_enough());
-        // Names are numbers of 64 bits without a sign; without a leader there is none.
+        // Member ids are unsigned 64-bit numbers; the field is absent without a leader.
         if (status.value("leader", "") == status.at("header").value("member_id", "-")) found = i;
       } catch (const Error&) {
         continue;
@@ -120,7 +120,7 @@ void EtcdServers::await_leader() {
                      {later(BootClock::now(), milliseconds(1000)), -1});
             return true;
           } catch (const Error& error) {
-            // One that requires a password is up.
+            // A member that requires a password is up.
             return error.kind() == ErrorKind::denied;
           }
         },

@@ -15,7 +15,7 @@
 
 namespace dlock::test {
 
-/// Under TLS: what the server shows, whom it trusts, and what its clients show.
+/// The server's certificate, the CA that it trusts, and the certificate of its clients.
 struct EtcdTls {
   Certificate server;
   std::string ca;
@@ -24,42 +24,41 @@ struct EtcdTls {
 
 struct EtcdOptions {
   int members = 1;
-  std::vector<std::string> flags{};  ///< further ones of etcd
+  std::vector<std::string> flags{};  ///< further flags of etcd
   std::optional<EtcdTls> tls{};
 };
 
-/// An etcd of the test's own, of one or more members on ports of 127.0.0.1; it has a leader when
-/// constructed, and is gone when destroyed.
+/// An etcd of one or more members on ports of 127.0.0.1, for one test. It has a leader when
+/// constructed; the destructor removes it.
 class EtcdServers {
  public:
-  /// Whether this machine has one.
-  static constexpr const char* package = "etcd-server";  ///< of Debian
+  /// Whether this machine has etcd installed.
+  static constexpr const char* package = "etcd-server";  ///< in Debian
   static bool is_installed();
 
   explicit EtcdServers(EtcdOptions options = {});
 
-  /// What dlock is given; `login` is `USER:PASSWORD@`.
+  /// The URL for dlock; `login` is `USER:PASSWORD@`.
   std::string url(const std::string& login = {}) const;
   std::vector<Endpoint> endpoints() const;
   Endpoint endpoint(std::size_t member) const;
   std::size_t size() const { return members_.size(); }
 
   void kill_hard(std::size_t member);
-  /// Starts one that was killed, with what it has stored.
+  /// Restarts a killed member with its data.
   void start(std::size_t member);
   void stop(std::size_t member);
   void cont(std::size_t member);
-  /// The member that leads.
+  /// The index of the leader.
   std::size_t leader();
-  /// Returns when every member that runs knows a leader.
+  /// Returns when every running member knows a leader.
   void await_leader();
 
-  /// Asks any member, and must succeed.
+  /// Sends a request to any member; Error if it fails.
   nlohmann::json ask(const std::string& path, const nlohmann::json& fields);
-  /// Removes all keys, and all leases that are known to have some.
+  /// Removes all keys, and all leases that have keys.
   void clear();
   std::vector<EtcdEntry> entries();
-  /// The names of all keys.
   std::vector<std::string> keys();
 
  private:

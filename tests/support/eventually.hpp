@@ -7,12 +7,12 @@
 
 namespace dlock::test {
 
-/// How long servers may take to come up, on a machine that does much else: of three JVMs each needs
-/// seconds of a processor.
+/// How long servers may take to start on a busy machine: each of three JVMs needs seconds of a
+/// processor.
 constexpr milliseconds time_to_come_up{120'000};
 
-/// Whether `condition()` becomes true `within` the time; asks every 2 ms, so that a test waits for
-/// what it needs and never longer. For CHECK(eventually([&] { return ...; })); a failure says on
+/// Whether `condition()` becomes true `within` the time. Polls every 2 ms, so that a test never
+/// waits longer than it needs. For CHECK(eventually([&] { return ...; })); a failure prints to
 /// stderr where and how long it waited.
 template <typename Condition>
 bool eventually(Condition condition, milliseconds within = milliseconds(30'000),

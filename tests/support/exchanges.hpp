@@ -10,8 +10,8 @@
 
 namespace dlock::test {
 
-/// How many exchanges with the servers a grant takes, as QuorumStore defines it; of one claim after
-/// the other, told of all that goes between the store and its nodes.
+/// Counts the exchanges with the servers that a grant takes, as QuorumStore defines them. It sees
+/// all requests and replies between the store and its nodes, for one claim after the other.
 class Exchanges {
  public:
   explicit Exchanges(std::size_t members) : granted_(members), asked_(members) {}
@@ -33,10 +33,10 @@ class Exchanges {
     std::fill(asked_.begin(), asked_.end(), 0);
   }
 
-  /// Of the lock that was had just now.
+  /// The number of exchanges of the last grant.
   std::size_t taken() const {
     const std::size_t since = *std::max_element(asked_.begin(), asked_.end());
-    // What was under way when the message came may have been enough.
+    // The requests in flight when the message came may have been enough.
     return std::max<std::size_t>(since + (by_answer_ ? 1 : 0), 1);
   }
 
@@ -52,7 +52,7 @@ class Exchanges {
     return static_cast<std::size_t>(granted) >= needed_;
   }
 
-  /// Whether the member has let the claim in, if this says so.
+  /// Whether the node granted the claim; nothing if this reply does not say.
   static std::optional<bool> granted_by(const NodeReply& heard) {
     const bool votes = heard.standing.quarantined_for == milliseconds(0);
     if (const auto* answer = std::get_if<Answer>(&heard.response)) {
@@ -69,7 +69,7 @@ class Exchanges {
   Token token_;
   std::size_t needed_ = 0;
   std::vector<bool> granted_;
-  std::vector<std::size_t> asked_;  ///< since it was let in
+  std::vector<std::size_t> asked_;  ///< since the claim was granted
   bool by_answer_ = false;
 };
 

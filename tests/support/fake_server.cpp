@@ -98,7 +98,7 @@ void FakeServer::send_on(Client& client) {
     if (n > 0) bytes_sent_ += static_cast<std::size_t>(n);
   }
   if (!client.to_send.empty()) return;
-  // A close with something unread would be a reset: what the client may have sent is read first.
+  // A close with unread data would send a reset, so read what the client sent first.
   if (client.then == Step::Then::close) shutdown(client.fd.get(), SHUT_WR);
   if (client.then == Step::Then::reset) {
     reset_connection(client.fd);

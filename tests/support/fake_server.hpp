@@ -12,7 +12,7 @@
 
 namespace dlock::test {
 
-/// What a FakeServer does next on a connection.
+/// The next action of a FakeServer on a connection.
 struct Step {
   enum class Then { go_on, close, reset, flood };
   std::string bytes;
@@ -21,32 +21,33 @@ struct Step {
 
 Step say(std::string bytes);
 Step silence();
-/// Half a reply, say, and then the end of the stream.
+/// For example, half a reply and then the end of the stream.
 Step say_and_close(std::string bytes);
 Step hang_up();
-/// The same with RST where the connection is TCP.
+/// The same with RST if the connection is TCP.
 Step say_and_reset(std::string bytes);
-/// `bytes`, then the letter x without end, as fast as the client reads.
+/// Sends `bytes`, then the letter x without end, as fast as the client reads.
 Step flood(std::string bytes);
 
-/// A server that answers what the test says, right or wrong, in a thread of its own. Every whole
-/// request gets one step, however many came in one write; what is not RESP counts as one request.
+/// A server whose answers, right or wrong, come from the test; it runs in its own thread. Every
+/// whole request gets one step, even if several came in one write. Input that is not RESP counts as
+/// one request.
 class FakeServer {
  public:
-  /// Called in the server's thread with the words of each request.
+  /// The server's thread calls it with the words of each request.
   using Script = std::function<Step(const std::vector<std::string>& words)>;
 
-  /// `greeting` is done as soon as a client has connected.
+  /// The server performs `greeting` as soon as a client has connected.
   explicit FakeServer(Script script, bool tcp = false, Step greeting = silence());
-  /// Each connection gets these in turn; the last again and again.
+  /// Each connection gets these steps in turn; the last one repeats.
   explicit FakeServer(std::vector<Step> steps, bool tcp = false, Step greeting = silence());
 
   std::string url() const { return address_.url(); }
   const Address& address() const { return address_; }
   int connections();
-  /// All requests so far, in the order they came.
+  /// All requests so far, in the order of arrival.
   std::vector<std::vector<std::string>> requests();
-  /// Bytes the clients' systems have taken.
+  /// The number of bytes that the kernels of the clients have received.
   std::size_t bytes_sent();
 
  private:
@@ -77,7 +78,7 @@ class FakeServer {
   int connections_ = 0;
   std::size_t bytes_sent_ = 0;
   std::vector<std::vector<std::string>> requests_;
-  LoopThread thread_;  ///< last, as it uses all of the above
+  LoopThread thread_;  ///< last, as the thread uses all members above
 };
 
 }  // namespace dlock::test

@@ -110,7 +110,7 @@ void FaultProxy::reset_connections() {
 
 void FaultProxy::set_listening(bool on) {
   if (on == static_cast<bool>(listener_)) return;
-  // Also where a process that is just being made has the socket, too, for a moment.
+  // shutdown works even while a newly forked process still shares the socket.
   if (listener_) shutdown(listener_.get(), SHUT_RDWR);
   listener_ = on ? listen_at(address_) : Fd();
 }

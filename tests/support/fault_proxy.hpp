@@ -17,13 +17,13 @@
 
 namespace dlock::test {
 
-/// Which connections a lasting fault is for.
+/// The connections that a lasting fault applies to.
 enum class Whom { everyone, open_now };
 
-/// A proxy in front of a server that does to the traffic what the test says, while it runs, in a
-/// thread of its own. It takes whole RESP messages apart and forwards them in order; bytes under
-/// TLS go on as they come. Every call has taken effect when it returns. Closing either side closes
-/// the other once all is delivered; a client that leaves does not take back a request that is held.
+/// A proxy in front of a server that injects faults on demand; it runs in its own thread. It parses
+/// whole RESP messages and forwards them in order; TLS bytes are forwarded as they come. Every call
+/// has taken effect when it returns. If either side closes, the proxy closes the other after
+/// delivering all data. A held request stays held if its client disconnects.
 class FaultProxy {
  public:
   /// Listens on a Unix socket of its own, or on a free port of 127.0.0.1.
@@ -32,28 +32,28 @@ class FaultProxy {
   std::string url() const { return address_.url(); }
   const Address& address() const { return address_; }
 
-  /// Bytes of this direction vanish, the end of the stream too: a half-open connection.
+  /// Discards the bytes of this direction, and the end of the stream: a half-open connection.
   void black_hole(Direction direction, Whom whom = Whom::everyone);
-  /// Messages wait, in order, until `deliver_held` or `drop_held`, which both end the holding.
+  /// Queues messages in order until `deliver_held` or `drop_held`, which both end the hold.
   void hold(Direction direction, Whom whom = Whom::everyone);
   void deliver_held(Direction direction);
   void drop_held(Direction direction);
-  /// Every message is this much later than it came.
+  /// Delays every message by this time.
   void delay(Direction direction, milliseconds by);
-  /// The server answers, the client never sees it; published messages do not count.
+  /// Drops the next `count` replies of the server; published messages do not count.
   void drop_replies(int count);
-  /// The next request reaches the server twice; the client sees one reply, the first.
+  /// The next request reaches the server twice; the client gets only the first reply.
   void duplicate_request();
-  /// Closes a connection once so many more bytes have been delivered; over all connections, once.
+  /// Closes one connection, once, after this many more bytes over all connections.
   void close_after(Direction direction, std::size_t bytes);
-  /// Each byte a write of its own, after the last has been read (TCP: received).
+  /// Writes each byte on its own, after the receiver has read the last (TCP: received it).
   void one_byte_chunks(bool on);
   void close_connections();
-  /// Closes with RST (TCP; a Unix socket's client sees the end of the stream).
+  /// Closes with RST (TCP; the client of a Unix socket sees the end of the stream).
   void reset_connections();
-  /// Nobody listens while this is on; what is connected stays.
+  /// Stops listening while this is on; open connections stay.
   void refuse(bool on);
-  /// Every fault off; what is held is delivered.
+  /// Ends every fault and delivers the held messages.
   void heal();
 
   int connections();       ///< ever accepted
@@ -61,7 +61,7 @@ class FaultProxy {
   int requests();
   std::size_t bytes(Direction direction);  ///< received, delivered or not
   std::size_t held(Direction direction);   ///< messages waiting in a hold or a delay
-  /// What each client has sent, by connection.
+  /// The bytes that each client has sent, by connection.
   std::vector<std::string> recorded();
 
  private:
@@ -74,21 +74,20 @@ class FaultProxy {
   TempDir dir_;
   Address upstream_;
   Address address_;
-  Fd kept_port_;  ///< or another gets it while nobody listens
+  Fd kept_port_;  ///< keeps the port from others while the proxy refuses
   Fd listener_;
   Faults faults_;
   Pipe::Mode fresh_[2] = {Pipe::Mode::forward, Pipe::Mode::forward};
   std::list<ProxyLink> links_;
   Traffic traffic_;
-  LoopThread thread_;  ///< last, as it uses all of the above
+  LoopThread thread_;  ///< last, as the thread uses all members above
 };
 
-/// Of a proxy that holds replies: lets them through, one after the other, until `done()` comes
-/// true, and goes on holding the reply to the request that has done it.
+/// For a proxy that holds replies: delivers them one by one until `done()` returns true. The reply
+/// to the request that made it true stays held.
 void let_through_until(FaultProxy& proxy, const std::function<bool()>& done);
 
-/// Sends recorded bytes once more, on a connection of their own, and returns the replies: as many
-/// as there are requests.
+/// Sends recorded bytes again on a new connection; returns one reply for each request.
 std::string replay(const Address& server, std::string_view bytes);
 
 }  // namespace dlock::test

@@ -13,22 +13,22 @@
 
 namespace dlock::test {
 
-/// What is left of a server's data after kill -9.
+/// The data that survives kill -9 of a server.
 enum class Keeping { nothing, aof_everysec, aof_always };
 
 struct FleetOptions {
   std::size_t servers = 5;
-  std::vector<Keeping> keeping{};      ///< one for each server; of who is left out nothing is kept
-  std::vector<std::size_t> clocked{};  ///< these have a wall clock of their own, which goes on
-  std::vector<std::size_t> on_port{};  ///< whose proxy listens on a port, where a reset is one
-  /// They vote at once, as servers that have been in use for an hour; else they are as new.
+  std::vector<Keeping> keeping{};      ///< by server; those left out keep nothing
+  std::vector<std::size_t> clocked{};  ///< these have a running wall clock of their own
+  std::vector<std::size_t> on_port{};  ///< these have a proxy with TCP, for resets
+  /// The servers vote at once, as after an hour of use; else they are new.
   bool old = true;
-  /// Without the proxies, where nothing is done to the links: they are all in the process of the
-  /// test, and stand still when it does.
+  /// Clients connect without proxies if a test needs no link faults. The proxies run in the test's
+  /// own process, so they stop when it does.
   bool direct = false;
 };
 
-/// Independent servers of which a majority decides, and a fault proxy in front of each.
+/// N independent servers for a majority, with a fault proxy in front of each.
 class Fleet {
  public:
   explicit Fleet(FleetOptions options = {});
@@ -39,9 +39,9 @@ class Fleet {
   bool has_clock(std::size_t i) const { return members_[i]->clock != nullptr; }
   ShimClock& clock(std::size_t i) const { return *members_[i]->clock; }
   Keeping keeping(std::size_t i) const { return members_[i]->keeping; }
-  /// Through the proxies.
+  /// The URLs of the proxies.
   std::vector<std::string> urls() const;
-  /// Without the proxies.
+  /// The URLs of the servers.
   std::vector<std::string> direct_urls() const;
 
  private:
@@ -56,7 +56,7 @@ class Fleet {
   std::vector<std::unique_ptr<Member>> members_;
 };
 
-/// As DLOCK_SERVER has them.
+/// The list of URLs in the form of DLOCK_SERVER.
 std::string side_by_side(const std::vector<std::string>& urls);
 
 /// Locks on such servers.
@@ -66,7 +66,7 @@ class FleetScene final : public Scene {
   std::string url() const override;
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
-  /// A slow server may not hear of a release, and keeps a waiter that does not ask for two minutes.
+  /// A slow server may miss a release and keeps a silent waiter for two minutes.
   milliseconds time_to_forget() const override { return milliseconds(130'000); }
 
   Fleet fleet;

@@ -8,8 +8,7 @@
 
 namespace dlock::test {
 
-/// A pipe that holds all it can, and that nobody reads: a process that writes to it stands still,
-/// or is told to try again.
+/// A full pipe without a reader: a write blocks or fails with EAGAIN.
 struct FullPipe {
   enum class Writers { block, try_again };
 

@@ -7,8 +7,8 @@
 
 namespace dlock::test {
 
-/// Whether the time that a lease has left, as `left()` tells it in milliseconds, grows twice: only
-/// a renewal makes it grow. `left()` tells nothing where it does not know.
+/// Whether the rest of a lease, which `left()` returns in milliseconds, grows twice: only a renewal
+/// makes it grow. `left()` returns nothing if it does not know.
 template <typename Left>
 bool grows_twice(Left left) {
   std::optional<long long> least;

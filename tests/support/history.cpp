@@ -37,7 +37,7 @@ Verdict judge(std::vector<Held> history) {
   for (const Held& held : history) by_end.push_back(&held);
   std::stable_sort(by_end.begin(), by_end.end(),
                    [](const Held* a, const Held* b) { return a->last_ns < b->last_ns; });
-  const Held* largest = nullptr;  // of those over before `held` begins
+  const Held* largest = nullptr;  // among the holds that ended before `held` begins
   auto next = by_end.begin();
   for (const Held& held : history) {
     for (; next != by_end.end() && (*next)->last_ns < held.first_ns; ++next) {
@@ -54,7 +54,7 @@ std::vector<Held> apart_from_stalls(std::vector<Held> history, const std::vector
   constexpr std::chrono::nanoseconds a_moment = milliseconds(100);
   const auto ns = [](Deadline at) { return at.time_since_epoch().count(); };
   for (Held& held : history) {
-    // The last first: one stall may follow the other.
+    // Start with the last stall, as stalls may follow each other.
     for (auto stall = stalls.rbegin(); stall != stalls.rend(); ++stall) {
       if (held.vague || ns(stall->from) >= held.last_ns) continue;
       if (ns(stall->to) + a_moment.count() < held.last_ns) break;
@@ -75,7 +75,7 @@ std::size_t most_at_once(const std::vector<Held>& history) {
     changes.emplace_back(held.first_ns, 1);
     changes.emplace_back(held.last_ns, -1);
   }
-  std::sort(changes.begin(), changes.end());  // at the same moment whoever ends comes first
+  std::sort(changes.begin(), changes.end());  // at the same moment, ends sort before begins
   int inside = 0;
   int most = 0;
   for (const auto& [at, change] : changes) most = std::max(most, inside += change);

@@ -4,8 +4,7 @@
 
 namespace dlock::test {
 
-/// Whether the package of a kind of server is not installed here, and its test is to be skipped.
-/// Says so.
+/// Whether the package of this server is not installed, so that its test is skipped. Prints so.
 template <typename Server>
 bool is_missing() {
   if (Server::is_installed()) return false;

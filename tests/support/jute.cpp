@@ -3,7 +3,7 @@
 namespace dlock::test {
 namespace {
 
-/// More than the tests' servers ever say.
+/// No server of the tests sends more.
 constexpr std::int32_t longest_frame = 16 << 20;
 
 }  // namespace

@@ -5,22 +5,22 @@
 #include <string>
 #include <string_view>
 
-// What ZooKeeper's servers say, byte by byte: frames of values in Apache's jute coding.
+// The protocol of ZooKeeper's servers, byte by byte: frames of values in Apache's jute encoding.
 
 namespace dlock::test {
 
 std::string jute_number(std::int32_t number);
 std::string jute_long(std::int64_t number);
-/// A text or data, with its length before it.
+/// A text or data, preceded by its length.
 std::string jute_text(std::string_view text);
-/// With its length before it.
+/// The body, preceded by its length.
 std::string jute_frame(std::string_view body);
 
-/// The number at `at`; 0 where there is none.
+/// The number at `at`; 0 if there is none.
 std::int32_t jute_number_at(std::string_view bytes, std::size_t at);
 
-/// How many bytes the first whole frame in `bytes` has; nothing where it is not whole yet. What
-/// cannot be a frame, as the answer to a command of four letters, is one, all of it.
+/// The size of the first whole frame in `bytes`; nothing if it is incomplete. Bytes that cannot be
+/// a frame, such as the answer to a four-letter command, count as one frame.
 std::optional<std::size_t> jute_frame_size(std::string_view bytes);
 
 }  // namespace dlock::test

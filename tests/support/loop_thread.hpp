@@ -12,18 +12,18 @@
 
 namespace dlock::test {
 
-/// A thread that serves sockets until destroyed. All that it serves is touched in this thread only:
-/// the test reaches it through `ask`, so that there is nothing to lock.
+/// A thread that serves sockets until destroyed. Only this thread touches what it serves; the test
+/// reaches it through `ask`, so nothing needs a mutex.
 class LoopThread {
  public:
-  /// `watch` adds what to wait for and says until when; `tick` does, without blocking, whatever can
-  /// be done, and runs after each wait.
+  /// `watch` adds the descriptors to wait for and returns a deadline. `tick` runs after each wait,
+  /// does all work that is ready, and never blocks.
   LoopThread(std::function<Deadline(std::vector<pollfd>&)> watch, std::function<void()> tick);
   ~LoopThread();
   LoopThread(const LoopThread&) = delete;
   LoopThread& operator=(const LoopThread&) = delete;
 
-  /// Runs `task` in the thread, before its next tick; returns when it has run.
+  /// Runs `task` in the thread before its next tick; returns when it has run.
   void ask(const std::function<void()>& task);
 
  private:
@@ -35,7 +35,7 @@ class LoopThread {
   Fd wake_;
   std::mutex mutex_;  ///< guards tasks_
   std::vector<std::function<void()>> tasks_;
-  bool stopping_ = false;  ///< the thread's own
+  bool stopping_ = false;  ///< only the thread uses it
   std::thread thread_;
 };
 

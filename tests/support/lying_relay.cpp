@@ -33,12 +33,12 @@ bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-/// What has other numbers, or says more, is as true to a client that has only this server.
+/// Other numbers or extra data look just as true to a client that has only this server.
 bool begins_as(const std::string& told, const std::string& truth) {
   return without_digits(told).starts_with(without_digits(truth));
 }
 
-/// Whether it grants or renews, with a fence that there can be.
+/// Whether the reply grants or renews a hold with a valid fence.
 bool gives_hold(std::string_view reply) {
   const auto renewed = reply.find("renewed ");
   reply.remove_prefix(std::min(reply.size(), std::min(renewed, reply.find("granted "))));
@@ -56,7 +56,7 @@ bool tells_of_grant(const std::string& truth, const std::string& told) {
   return answers && message_size(told).has_value();
 }
 
-/// How many bytes the first whole reply in `bytes` has; nothing where it is not whole yet.
+/// The size of the first whole reply in `bytes`; nothing if it is incomplete.
 std::optional<std::size_t> reply_size(const std::string& bytes, ReplyEnd ends) {
   if (ends == ReplyEnd::jute) return jute_frame_size(bytes);
   return ends == ReplyEnd::resp ? message_size(bytes) : std::optional(bytes.size());
@@ -168,7 +168,7 @@ void LyingRelay::hear_replies(Link& link) {
 }
 
 void LyingRelay::pass_on(Link& link, std::string reply) {
-  if (link.then != FalseReply::Then::go_on) return;  // that stream has ended, or never does
+  if (link.then != FalseReply::Then::go_on) return;  // the stream has ended, or repeats forever
   reply = with_own_addresses(std::move(reply));
   const bool lies = lies_now(link);
   const FalseReply told = lies ? plan_.lie->tell(reply) : FalseReply{reply};
@@ -211,7 +211,7 @@ void LyingRelay::send_on(Link& link) {
     if (n > 0 && at_once == 1) link.next_byte = later(BootClock::now(), link.pause);
   }
   if (!link.to_client.empty()) return;
-  // A close with something unread would be a reset: what the client may have sent is read first.
+  // A close with unread data would send a reset, so read what the client sent first.
   if (link.then == FalseReply::Then::close) shutdown(link.client.get(), SHUT_WR);
   if (link.then == FalseReply::Then::reset) {
     reset_connection(link.client);
@@ -224,7 +224,7 @@ std::string LyingRelay::with_own_addresses(std::string reply) const {
     if (!front.address.path.empty() || plan_.ends != ReplyEnd::resp) continue;
     const auto ours = needles_of(front.address.port), theirs = needles_of(front.server.port);
     for (std::size_t i = 0; i < ours.size(); ++i) {
-      // Free ports have five digits, so lengths stay right.
+      // Free ports have five digits, so the lengths stay right.
       for (auto at = reply.find(theirs[i]); at != std::string::npos; at = reply.find(theirs[i])) {
         reply.replace(at, theirs[i].size(), ours[i]);
       }

@@ -17,56 +17,56 @@
 
 namespace dlock::test {
 
-/// What a client gets in place of a reply.
+/// The bytes that a client gets instead of a reply.
 struct FalseReply {
   enum class Then { go_on, close, reset, repeat };
-  /// What it is to a client that has only this server: what its bytes tell, as far as they can be
-  /// read; as good as the reply itself; or a reason to take the lock that it was refused.
+  /// The meaning for a client that has only this server: decided by the bytes, if the relay can
+  /// parse them; a true reply; or a grant of the lock that the server refused.
   enum class Worth { by_bytes, true_reply, grant };
   std::string bytes;
   Then then = Then::go_on;
-  std::string again{};    ///< under `repeat`: sent again and again after `bytes`
+  std::string again{};    ///< with `repeat`: sent over and over after `bytes`
   milliseconds pause{0};  ///< before each byte; 0: as fast as the client reads
   Worth worth = Worth::by_bytes;
 };
 
-/// How a server lies: from the reply that it would have given, what it says instead.
+/// A kind of lie: makes the false reply from the true one.
 struct Lie {
   std::string name;
   std::function<FalseReply(const std::string& truth)> tell;
 };
 
-/// Where a reply ends: as in RESP, as a frame of ZooKeeper does, or with what arrives together.
+/// How the relay finds the end of a reply: by RESP, by ZooKeeper's frames, or by what arrives
+/// together.
 enum class ReplyEnd { resp, jute, unread };
 
 struct LiePlan {
   const Lie* lie = nullptr;
-  std::size_t at = 0;       ///< in place of this reply, counted from 1; 0: never
-  bool goes_on = false;     ///< and of every later one
-  std::size_t liars = 100;  ///< so many of the servers lie, from the first; their replies count
+  std::size_t at = 0;       ///< the reply to replace, counted from 1; 0: none
+  bool goes_on = false;     ///< also replace every later reply
+  std::size_t liars = 100;  ///< so many servers lie, from the first; only their replies count
   ReplyEnd ends = ReplyEnd::resp;
 };
 
-/// Stands before one or more servers, with a socket for each, and passes on what they and their
-/// clients say, except for the lies. An address of a server within a reply becomes the relay's.
+/// Forwards the traffic between clients and one or more servers, with a socket for each, except for
+/// the lies. It replaces the address of a server within a reply by its own.
 class LyingRelay {
  public:
-  /// On Unix sockets where a server is on one, else on ports of 127.0.0.1.
+  /// Listens on Unix sockets if the server does, else on ports of 127.0.0.1.
   LyingRelay(std::vector<Address> servers, LiePlan plan);
 
   std::vector<Address> addresses() const;
-  /// Of the servers that may lie.
+  /// The number of replies of the servers that may lie.
   std::size_t replies() const { return replies_; }
-  /// How many servers have granted or renewed a lock in what their clients were given: also by a
-  /// lie, where it is such a reply to the last byte and stands in place of a refusal, or is worth
-  /// it.
+  /// The number of servers whose clients got a grant or a renewal. A lie counts if its Worth is a
+  /// grant, or if it replaces a refusal and is such a reply to the last byte.
   std::size_t told_of_grant();
-  /// Whether a waiter was told by a message that it has the lock.
+  /// Whether a message told a waiter that it has the lock.
   bool told_of_hand_over();
-  /// When a client was last given, before `then`, a grant or what the server had said, with other
-  /// numbers perhaps; if there was none, long ago.
+  /// When a client last got, before `then`, a grant or the true reply, which may have other
+  /// numbers; a time long ago if never.
   Deadline last_truth(Deadline then);
-  /// How often a server has refused a lock.
+  /// The number of refusals by the servers.
   std::size_t refusals() const { return refusals_; }
 
  private:
@@ -79,7 +79,7 @@ class LyingRelay {
     std::size_t server = 0;
     Fd client;
     Fd upstream;
-    std::string heard;  ///< by the server, not yet a whole reply
+    std::string heard;  ///< from the server, not yet a whole reply
     std::string to_client;
     FalseReply::Then then = FalseReply::Then::go_on;
     std::string again;
@@ -107,7 +107,7 @@ class LyingRelay {
   std::vector<Deadline> truths_;
   std::atomic<std::size_t> refusals_ = 0;
   std::atomic<std::size_t> replies_ = 0;
-  LoopThread thread_;  ///< last, as it uses all of the above
+  LoopThread thread_;  ///< last, as the thread uses all members above
 };
 
 }  // namespace dlock::test

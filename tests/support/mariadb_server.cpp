@@ -14,9 +14,9 @@ constexpr const char* database_name = "locks";
 
 CallOptions in_seconds() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
 
-// A server removes the temporary files of others in its temporary directory when it starts.
+// At its start, a server removes the files of others in its temporary directory.
 
-/// Small, and without the pains that a database takes to survive the machine.
+/// Small, and without the durability that costs a database its time.
 const std::vector<std::string> small_and_fast{
     "--innodb-log-file-size=4M", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=16M",
     "--innodb-fast-shutdown=2"};

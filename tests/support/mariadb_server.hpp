@@ -12,16 +12,16 @@
 
 namespace dlock::test {
 
-/// A MariaDB server of the test's own, in its own directory, run by the user mysql where the test
-/// is root; up when constructed and gone when destroyed. It listens on a socket and on a free port
-/// of 127.0.0.1.
+/// A MariaDB server in a directory of its own, for one test; it runs as the user mysql if the test
+/// is root. It is up when constructed and removed when destroyed. It listens on a socket and on a
+/// free port of 127.0.0.1.
 class MariaDbServer final : public DatabaseServer {
  public:
-  /// Whether this machine has one.
-  static constexpr const char* package = "mariadb-server";  ///< of Debian
+  /// Whether this machine has MariaDB installed.
+  static constexpr const char* package = "mariadb-server";  ///< in Debian
   static bool is_installed();
 
-  /// `config`: further options of mariadbd.
+  /// `config` has further options of mariadbd.
   explicit MariaDbServer(std::vector<std::string> config = {});
   ~MariaDbServer() override;
 
@@ -30,7 +30,7 @@ class MariaDbServer final : public DatabaseServer {
   std::string password_variable() const override { return "MYSQL_PWD"; }
   std::string log() const override { return process_->out(); }
   pid_t pid() const { return process_->pid(); }
-  /// How a client reaches it: as root, over TCP or the socket.
+  /// The address for a client: as root, over TCP or the socket.
   MysqlAddress address(bool by_tcp) const;
 
   std::string text(const std::string& statements) override;
@@ -44,7 +44,7 @@ class MariaDbServer final : public DatabaseServer {
   void start() override;
   void become_standby() override;
 
-  /// Sends statements on the server's own connection; their results. Error if one fails.
+  /// Runs statements on the server's own connection; returns their results. Error if one fails.
   std::vector<MysqlResult> query(const std::string& statements);
 
  private:

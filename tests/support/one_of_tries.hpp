@@ -2,8 +2,8 @@
 
 namespace dlock::test {
 
-/// Whether `attempt()` comes true in one of so many tries. A busy machine may make everybody late
-/// in one of them, and not again and again.
+/// Whether `attempt()` returns true in one of `tries` tries. A busy machine may delay the processes
+/// in one of them, but hardly in all.
 template <typename Attempt>
 bool in_one_of(int tries, Attempt attempt) {
   for (int i = 0; i < tries; ++i) {
@@ -12,8 +12,8 @@ bool in_one_of(int tries, Attempt attempt) {
   return false;
 }
 
-/// The result of `attempt`, which runs dlock. While dlock exits with 69, for on a busy machine no
-/// server may answer it in time, `attempt` is called again: three times in all.
+/// The result of `attempt`, which runs dlock. It runs up to three times while dlock exits with 69,
+/// as on a busy machine no server may answer in time.
 template <typename Attempt>
 auto once_served(Attempt attempt) {
   auto result = attempt();

@@ -22,7 +22,7 @@ struct Line {
   std::int64_t ns;
 };
 
-/// Read from both ends, as a key may hold blanks.
+/// Parsed from both ends, as a key may contain blanks.
 Line parsed(const std::string& text) {
   const auto key_at = text.find(' ');
   const auto ns_at = text.rfind(' ');

@@ -9,10 +9,10 @@
 
 namespace dlock::test {
 
-/// The run that `start()` starts, once `begun()`, which may take the run, has come true. On a busy
-/// machine a first request may take longer than a short lease leaves it: a run that has found no
-/// server is started anew. Error with `failure` and what the run wrote where it ended otherwise, or
-/// took longer than 30 s.
+/// Starts a run with `start()` and returns it once `begun()`, which may take the run, is true. On a
+/// busy machine the first request may take longer than a short lease: a run that found no server is
+/// started again. Error with `failure` and the run's output if it ended otherwise or took longer
+/// than 30 s.
 template <typename Start, typename Begun>
 Process patient_start(Start start, Begun begun, const std::string& failure) {
   constexpr int most_tries = 5;
@@ -36,11 +36,11 @@ Process patient_start(Start start, Begun begun, const std::string& failure) {
   }
 }
 
-/// Of a command that says "in" first: whether it has begun.
+/// Whether a command that says "in" first has begun.
 inline bool says_in(const Process& process) { return process.out() == "in\n"; }
 
-/// Of a command that waits, for a lock or at a latch: whether it has the answer that says so. The
-/// server knows of the waiter before, and a waiter whose first request stays unanswered gives up.
+/// Whether a command that waits for a lock or at a latch has reported so. The server knows the
+/// waiter earlier, but a waiter whose first request stays unanswered gives up.
 inline bool says_that_it_waits(const Process& process) {
   return process.err().find("waiting: ") != std::string::npos;
 }

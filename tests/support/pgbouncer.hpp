@@ -10,16 +10,16 @@
 
 namespace dlock::test {
 
-/// A PgBouncer of the test's own in front of a PostgresServer, run by the user postgres where the
-/// test is root; up when constructed and gone when destroyed. It listens on a socket.
+/// A PgBouncer in front of a PostgresServer, for one test; it runs as the user postgres if the test
+/// is root. It is up when constructed and removed when destroyed. It listens on a socket.
 class PgBouncer {
  public:
-  /// Whether this machine has one.
-  static constexpr const char* package = "pgbouncer";  ///< of Debian
+  /// Whether this machine has PgBouncer installed.
+  static constexpr const char* package = "pgbouncer";  ///< in Debian
   static bool is_installed();
 
-  /// In front of the server whose socket lies in `host`. `mode`: `session` or `transaction`;
-  /// `sessions`: as many to the server at most.
+  /// In front of the server with its socket in the directory `host`. `mode` is `session` or
+  /// `transaction`; `sessions` limits its connections to the server.
   PgBouncer(const std::string& host, int port, const std::string& mode, int sessions);
   PgBouncer(const PostgresServer& server, const std::string& mode, int sessions)
       : PgBouncer(server.directory(), server.port(), mode, sessions) {}
@@ -28,7 +28,7 @@ class PgBouncer {
   PgBouncer& operator=(const PgBouncer&) = delete;
 
   std::string url() const;
-  /// Where its socket lies; its port is 5432.
+  /// The directory of its socket; its port is 5432.
   const std::string& directory() const { return dir_.path(); }
 
   void kill_hard();

@@ -15,7 +15,7 @@
 namespace dlock::test {
 namespace {
 
-/// Debian keeps the server's programs apart, by version.
+/// Debian keeps the programs of each version in a directory of its own.
 std::string programs() {
   const std::filesystem::path all = "/usr/lib/postgresql";
   std::error_code none;
@@ -92,7 +92,7 @@ void PostgresServer::kill_hard() {
 
 void PostgresServer::signal_all(int number) const {
   const std::string id = std::to_string(pid());
-  // No process of it is made meanwhile.
+  // The stopped server cannot fork another process meanwhile.
   if (number == SIGKILL) kill(pid(), SIGSTOP);
   std::istringstream children(read_file("/proc/" + id + "/task/" + id + "/children"));
   std::vector<pid_t> all{pid()};
@@ -111,7 +111,7 @@ pid_t PostgresServer::log_sender() {
 
 void PostgresServer::become_standby() {
   connection_.reset();
-  process_->signal(SIGINT);  // so that it needs nothing of the log that it would have to fetch
+  process_->signal(SIGINT);  // a fast shutdown, as the standby cannot fetch missing log
   process_->wait();
   std::ofstream(dir_ / "data/standby.signal").flush();
   start();

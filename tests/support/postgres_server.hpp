@@ -16,15 +16,15 @@ namespace dlock::test {
 struct PostgresOptions {
   bool tcp = false;                   ///< also on a free port of 127.0.0.1
   std::vector<std::string> config{};  ///< further `name=value` for postgres -c
-  std::string hba{};                  ///< in place of trust for everybody
+  std::string hba{};                  ///< replaces the rule that trusts everybody
 };
 
-/// A PostgreSQL server of the test's own, in its own directory, run by the user postgres where the
-/// test is root; up when constructed and gone when destroyed.
+/// A PostgreSQL server in a directory of its own, for one test; it runs as the user postgres if the
+/// test is root. It is up when constructed and removed when destroyed.
 class PostgresServer final : public DatabaseServer {
  public:
-  /// Whether this machine has one.
-  static constexpr const char* package = "postgresql";  ///< of Debian
+  /// Whether this machine has PostgreSQL installed.
+  static constexpr const char* package = "postgresql";  ///< in Debian
   static bool is_installed();
 
   explicit PostgresServer(PostgresOptions options = {});
@@ -40,7 +40,7 @@ class PostgresServer final : public DatabaseServer {
   pid_t pid() const { return process_->pid(); }
   std::string log() const override { return process_->out(); }
 
-  /// Sends statements on a connection of the server's own; their results. Error if one fails.
+  /// Runs statements on the server's own connection; returns their results. Error if one fails.
   std::vector<PostgresResult> query(const std::string& statements);
   std::string text(const std::string& statements) override;
   void make_user(const std::string& name, const std::string& password,
@@ -50,9 +50,9 @@ class PostgresServer final : public DatabaseServer {
   int connections() override;
 
   void kill_hard() override;
-  /// Sends a signal to all of its processes. After SIGKILL none of them lives.
+  /// Sends a signal to all its processes. After SIGKILL it returns when all are dead.
   void signal_all(int number) const;
-  /// The process that sends the log to a standby; 0: none does.
+  /// The process that sends the log to a standby; 0 if none does.
   pid_t log_sender();
   void start() override;
   void become_standby() override;

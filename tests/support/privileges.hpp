@@ -12,25 +12,25 @@ namespace dlock::test {
 /// The ordinary user.
 constexpr uid_t nobody = 65534;
 
-/// An ordinary user who starts a program that becomes root, as sudo does; needs to be root. The
-/// directory is open to that user.
+/// An ordinary user who starts a program that becomes root, as sudo does. Needs root. The user can
+/// enter the directory.
 class OrdinaryUser {
  public:
   OrdinaryUser();
   const TempDir& dir() const { return dir_; }
-  /// A copy of `program` that the user can reach.
+  /// Copies `program` to a path that the user can execute.
   std::string own_copy(const std::string& program) const;
-  /// `words` as that user, from within `cgroup` (a folder) if there is one.
+  /// The command that runs `words` as that user, in `cgroup` (a directory) if given.
   std::vector<std::string> run_as(const std::vector<std::string>& words,
                                   const std::string& cgroup = "") const;
-  /// A shell command of the user's that is root's `sleep 60` in the end.
+  /// A shell command of the user that ends as `sleep 60` of root.
   std::string sleep_as_root() const;
 
  private:
   TempDir dir_;
 };
 
-/// Why what root can do cannot be tried here; empty if it can.
+/// Why tests that need root cannot run here; empty if they can.
 std::string not_root_here();
 
 }  // namespace dlock::test

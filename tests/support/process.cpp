@@ -30,8 +30,8 @@ Fd memory_file(const char* name) {
   return file;
 }
 
-/// Several processes write to it at once, and what one writes must not fall upon what another does:
-/// without O_APPEND the kernel does not keep a memory file's offset from that.
+/// Several processes write to the file at once and must not overwrite each other: without O_APPEND
+/// the kernel does not protect the shared offset of a memory file.
 Fd output_file(const char* name) {
   Fd file = memory_file(name);
   if (fcntl(file.get(), F_SETFL, O_APPEND) != 0) throw_errno("O_APPEND");
@@ -91,8 +91,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// All that the child needs between fork and exec, made before the fork: another thread may hold
-/// the allocator's lock at that moment.
+/// All data that the child needs between fork and exec. It is made before the fork, as another
+/// thread may hold the allocator's lock at that moment.
 struct Launch {
   std::vector<char*> argv;
   std::vector<char*> envp;
@@ -104,7 +104,7 @@ struct Launch {
   pid_t parent;
 };
 
-/// Moves `fd` to `to`; a descriptor already there only loses close-on-exec.
+/// Moves `fd` to `to`; a descriptor that is already there only loses close-on-exec.
 bool place(int fd, int to) { return fd == to ? fcntl(fd, F_SETFD, 0) == 0 : dup2(fd, to) == to; }
 
 [[noreturn]] void become(const Launch& launch) {
@@ -186,7 +186,8 @@ void Process::wait_until_stopped() const {
 void Process::kill_all() {
   if (!result_) signal(SIGKILL);
   while (true) {
-    // Once reaped, our number may be another's: then the session of that number is not ours.
+    // After the reaping another process may get this number and lead a session of it: leave that
+    // alive.
     if (result_ && kill(pid_, 0) == 0) return;
     const auto left = members(pid_, by_session_);
     if (left.empty()) return;
@@ -206,8 +207,8 @@ void Process::reap() {
   siginfo_t end{};
   bool known = true;
   while (known && waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED) < 0) {
-    // Seen once on Linux 6.18, of a killed server beside many other children: its pidfd told of the
-    // end, and nobody had reaped it. How it ended is not known then.
+    // Seen once on Linux 6.18 with a killed server and many other children: the pidfd reported the
+    // end, but waitid said ECHILD. The exit code is unknown then.
     known = errno != ECHILD;
     if (known && errno != EINTR) throw_errno("waitid");
   }

@@ -14,39 +14,40 @@
 
 namespace dlock::test {
 
-/// How a process ended and what it wrote.
+/// The exit of a process and its output.
 struct Result {
-  int exit_code = -1;  ///< -1 where a signal ended it
-  int signal = 0;      ///< 0 where it exited
+  int exit_code = -1;  ///< -1 if a signal ended it
+  int signal = 0;      ///< 0 if it exited
   std::string out;
-  std::string err;  ///< empty where both went to `out`
+  std::string err;  ///< empty if both streams went to `out`
   std::chrono::nanoseconds duration{0};
 };
 
-/// Everything beside argv. The defaults: the test's own environment and directory, empty stdin,
-/// stdout and stderr captured apart, a session of its own.
+/// Everything but argv. The defaults: the test's environment and directory, empty stdin, separate
+/// captures of stdout and stderr, a session of its own.
 struct ProcessOptions {
   std::map<std::string, std::string> env;  ///< set, after `unset` and `unset_prefixes`
   std::vector<std::string> unset;
   std::vector<std::string> unset_prefixes;
   std::string cwd;
   std::string input;   ///< text for stdin (a file, not a pipe)
-  int stdin_fd = -1;   ///< in place of `input`; stays the caller's
-  int stdout_fd = -1;  ///< in place of the capture; stays the caller's
+  int stdin_fd = -1;   ///< replaces `input`; the caller keeps it
+  int stdout_fd = -1;  ///< replaces the capture; the caller keeps it
   int stderr_fd = -1;
   bool merge = false;           ///< stderr into `out`, in the order written
-  bool own_session = true;      ///< false: only a process group of its own
+  bool own_session = true;      ///< false: only its own process group
   bool die_with_thread = true;  ///< killed when the thread that started it ends
-  /// Runs in the child just before exec; async-signal-safe calls only.
+  /// Runs in the child just before exec; only async-signal-safe calls are allowed.
   std::function<void()> before_exec;
 };
 
-/// A child process of the test. Captures into memory, so that it never blocks on a full pipe and
-/// the test may look while it runs. Destruction kills it and what is left of its session (or
-/// group) with SIGKILL and reaps it. Any thread may start one; one thread at a time may use it.
+/// A child process of the test. Its output goes to memory, so that it never blocks on a full pipe
+/// and the test can read it at any time. The destructor kills it and the rest of its session (or
+/// group) with SIGKILL, and reaps it. Any thread may start one, but only one thread at a time may
+/// use it.
 class Process {
  public:
-  /// Error where the program cannot be executed.
+  /// Error if the program cannot be executed.
   explicit Process(const std::vector<std::string>& argv, const ProcessOptions& options = {});
   ~Process();
   Process(Process&&) = default;
@@ -54,14 +55,14 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  /// After SIGSTOP: every thread of it stands still when this returns.
+  /// After SIGSTOP: returns when all its threads have stopped.
   void wait_until_stopped() const;
-  /// SIGKILL to every process of its session (or group), also after itself has ended.
+  /// Sends SIGKILL to every process of its session (or group), even after it has ended.
   void kill_all();
   bool running() const;
-  /// Waits for the end; Error with what it wrote where it does not end within the time.
+  /// Waits for the end; Error with its output if it does not end in time.
   Result wait(milliseconds within = milliseconds(60'000));
-  /// What it has written so far.
+  /// Its output so far.
   std::string out() const;
   std::string err() const;
 
@@ -79,23 +80,23 @@ class Process {
   std::optional<Result> result_;
 };
 
-/// Starts, waits for the end, and tells how it went.
+/// Starts a process, waits for its end, and returns the result.
 Result run(const std::vector<std::string>& argv, const ProcessOptions& options = {});
 
-/// Whether a process of this number runs; one that has ended and waits to be reaped does not.
+/// Whether a process with this pid runs; a zombie does not.
 bool is_alive(pid_t pid);
 
-/// Whether the process is in this state, as proc(5) has it: 'T' is stopped, 'S' is asleep.
+/// Whether the process is in this state of proc(5): 'T' is stopped, 'S' is asleep.
 bool is_in_state(char state, pid_t pid);
 
-/// How many processes of this session there are, those that wait to be reaped included.
+/// The number of processes in this session, zombies included.
 std::size_t processes_of_session(pid_t session);
 
-/// The threads of this process, those that have just been joined included.
+/// The number of threads of this process, just joined ones included.
 std::size_t thread_count();
 
-/// The same once no thread was joined a moment ago, and a sanitizer has begun the one that it
-/// begins with the first of ours, and keeps.
+/// The same, once recently joined threads are gone and a sanitizer has started its background
+/// thread, which it does with our first thread.
 std::size_t settled_thread_count();
 
 }  // namespace dlock::test

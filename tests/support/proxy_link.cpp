@@ -29,7 +29,7 @@ const Fd& ProxyLink::target(Direction direction) const {
 
 void ProxyLink::watch(std::vector<pollfd>& fds) const {
   for (const Direction direction : both_directions) {
-    // A closed source would end every wait at once: it is left out.
+    // A closed source would end every wait at once, so it is left out.
     if (!pipe(direction).ended) fds.push_back({source(direction).get(), POLLIN, 0});
     const bool writes = !pipe(direction).out.empty() && !faults_.one_byte_chunks;
     if (writes) fds.push_back({target(direction).get(), POLLOUT, 0});
@@ -42,7 +42,7 @@ Deadline ProxyLink::wake_at() const {
     const Pipe& way = pipe(direction);
     const bool waits = way.mode == Pipe::Mode::forward && !way.queue.empty();
     if (waits) at = std::min(at, way.queue.front().due);
-    // Nothing tells when the far side has read a byte; so look again soon.
+    // No event says that the far side has read a byte, so poll soon.
     const bool chunked = faults_.one_byte_chunks && !way.out.empty();
     if (chunked) at = std::min(at, later(BootClock::now(), milliseconds(1)));
   }
@@ -120,7 +120,7 @@ void ProxyLink::forward(Direction direction) {
   }
 }
 
-/// How many bytes of `out` may be written now, under the faults that limit it.
+/// The number of bytes of `out` that the active faults allow to write now.
 std::size_t ProxyLink::writable_now(Direction direction) const {
   std::size_t most = pipe(direction).out.size();
   if (faults_.one_byte_chunks) {

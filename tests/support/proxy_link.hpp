@@ -19,7 +19,7 @@ enum class Direction { requests, replies };
 constexpr Direction both_directions[] = {Direction::requests, Direction::replies};
 constexpr int index(Direction direction) { return static_cast<int>(direction); }
 
-/// What a FaultProxy is told to do to all its connections.
+/// The faults that a FaultProxy applies to all its connections.
 struct Faults {
   milliseconds delay[2] = {milliseconds(0), milliseconds(0)};
   std::optional<std::size_t> close_after[2];
@@ -28,14 +28,14 @@ struct Faults {
   bool one_byte_chunks = false;
 };
 
-/// What a FaultProxy has seen.
+/// The traffic that a FaultProxy has seen.
 struct Traffic {
   int requests = 0;
   std::size_t bytes[2] = {0, 0};
   std::vector<std::string> recorded;  ///< by connection, from the client
 };
 
-/// One direction of a proxied connection: messages on their way.
+/// One direction of a proxied connection: its messages on their way.
 struct Pipe {
   enum class Mode { forward, hold, black_hole };
   struct Message {
@@ -44,16 +44,16 @@ struct Pipe {
   };
 
   Mode mode = Mode::forward;
-  std::string partial;        ///< received, no whole message yet
-  std::deque<Message> queue;  ///< whole messages whose time has not come
-  std::string out;            ///< to be written now
+  std::string partial;        ///< received, not yet a whole message
+  std::deque<Message> queue;  ///< whole messages that wait for their time
+  std::string out;            ///< ready to be written
   bool ended = false;         ///< the source has closed
-  bool passed_end = false;    ///< and the far side was told
+  bool passed_end = false;    ///< the end was passed on to the far side
 
   bool drained() const { return ended && mode == Mode::forward && queue.empty() && out.empty(); }
 };
 
-/// One client's connection and the one to the server behind it. Driven by FaultProxy's thread.
+/// A client's connection and its connection to the server. FaultProxy's thread drives it.
 class ProxyLink {
  public:
   ProxyLink(Fd client, Fd server, std::size_t number, Faults& faults, Traffic& traffic);
@@ -63,7 +63,7 @@ class ProxyLink {
 
   void watch(std::vector<pollfd>& fds) const;
   Deadline wake_at() const;
-  /// Reads, forwards and writes what it can without blocking.
+  /// Reads, forwards and writes as much as it can without blocking.
   void tick();
   void close_both(bool with_reset);
   bool finished() const { return !client_; }
@@ -86,10 +86,10 @@ class ProxyLink {
   Faults& faults_;
   Traffic& traffic_;
   Pipe pipes_[2];
-  bool is_tls_ = false;      ///< its messages cannot be told apart: bytes go on as they come
+  bool is_tls_ = false;      ///< bytes are forwarded as they come, as TLS hides messages
   int sent_ = 0;             ///< requests forwarded, copies included
   int answered_ = 0;         ///< replies received
-  std::set<int> duplicate_;  ///< which of the replies answer a copy
+  std::set<int> duplicate_;  ///< the replies that answer a duplicate request
 };
 
 }  // namespace dlock::test

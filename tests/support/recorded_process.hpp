@@ -6,12 +6,12 @@
 
 namespace dlock::test {
 
-/// The process behind `server`, as INFO names it.
+/// The run_id of `server`, as INFO reports it.
 std::string run_id_of(const RedisServer& server);
 
-/// Has it said that the memory of `server` is whole since `age` ago, as a member of a quorum keeps
-/// it below the prefix of the shipped defaults: it votes at once, or two minutes less `age` later.
-/// Where `durable`, clients found that it forgets nothing when it is killed.
+/// Records on `server`, below the default prefix, that it has kept its memory for `age`, as a
+/// quorum client would. It votes at once if `age` exceeds the quarantine of two minutes, else after
+/// the rest of it. `durable` says that clients found it to keep its data when killed.
 void record_process_of(const RedisServer& server, milliseconds age = std::chrono::hours(1),
                        bool durable = false);
 

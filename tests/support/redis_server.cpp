@@ -54,7 +54,7 @@ Reply plain(const redisReply& raw) {
 
 using Connection = std::unique_ptr<redisContext, decltype(&redisFree)>;
 
-/// One command and its reply; nothing where the connection failed or no reply came.
+/// Sends one command and returns its reply; nothing if the connection failed or no reply came.
 std::optional<Reply> ask(redisContext& connection, const std::vector<std::string>& words) {
   std::vector<const char*> argv;
   std::vector<std::size_t> sizes;
@@ -125,7 +125,7 @@ void RedisServer::start() {
   }
 }
 
-/// Any reply shows that it serves, a refusal for want of a password too, but not "-LOADING".
+/// Any reply shows that it serves, even a refusal for lack of a password, but not "-LOADING".
 bool RedisServer::came_up() {
   const Connection connection = connect_unix(socket_path());
   if (connection == nullptr) return false;

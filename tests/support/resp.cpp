@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view line_end = "\r\n";
 
-/// The number behind the type byte of a header line.
+/// The number after the type byte of a header line.
 long header_number(std::string_view bytes) {
   return std::strtol(std::string(bytes.substr(1, 24)).c_str(), nullptr, 10);
 }

@@ -8,17 +8,17 @@
 
 namespace dlock::test {
 
-/// How many bytes the first whole RESP2 message (request or reply) in `bytes` has; nothing where
-/// it is not whole yet. What is not RESP counts as one message, all of it.
+/// The size of the first whole RESP2 message (request or reply) in `bytes`; nothing if it is
+/// incomplete. Bytes that are not RESP count as one message.
 std::optional<std::size_t> message_size(std::string_view bytes);
 
 /// The words of a request: an array of bulk strings.
 std::vector<std::string> request_words(std::string_view message);
 
-/// The reverse, to send.
+/// The request made of these words.
 std::string request(const std::vector<std::string>& words);
 
-/// Whether a reply is one that nobody asked for: a published message.
+/// Whether the message is a published one and no reply.
 bool is_published(std::string_view message);
 
 }  // namespace dlock::test

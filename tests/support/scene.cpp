@@ -99,7 +99,7 @@ bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys) {
     return times(scene.inspect(key), "\"holders\":") == 1 && !scene.is_held(key) &&
            scene.waiting(key) == 0;
   };
-  // Far less than a lease, so that a hold that nobody releases is not taken for one that was.
+  // Far less than a lease, so that an unreleased hold that expires does not pass as released.
   const auto at_most = std::min(milliseconds(10'000), scene.time_to_forget());
   if (!eventually([&] { return std::all_of(keys.begin(), keys.end(), is_free); }, at_most)) {
     return false;
@@ -144,7 +144,7 @@ void RedisScene::send_the_script() const {
 }
 
 std::size_t RedisScene::waiting(const std::string& key) const {
-  // One that has asked for the first time does not listen yet.
+  // A waiter after its first request does not listen yet.
   const Reply heard_on = server.command({"PUBSUB", "CHANNELS", "*{" + key + "}:*"});
   return std::min(Scene::waiting(key), heard_on.items.size());
 }

@@ -20,8 +20,8 @@
 
 namespace dlock::test {
 
-/// Locks of a test's own, and a directory in which dlock and its commands run. There `log` is
-/// written by `"$STAMP" "$LOG" EVENT KEY`, and $DLOCK is the dlock under test.
+/// Locks for one test, and a working directory for dlock and its commands. Scripts append to `log`
+/// there with `"$STAMP" "$LOG" EVENT KEY`; $DLOCK is the dlock under test.
 class Scene {
  public:
   Scene();
@@ -30,40 +30,41 @@ class Scene {
   Scene& operator=(const Scene&) = delete;
 
   virtual std::string url() const = 0;
-  /// What dlock finds in its environment beside the URL.
+  /// Further variables of dlock's environment beside the URL.
   virtual std::map<std::string, std::string> settings() const { return {}; }
-  /// What is there of locks: names of keys or files, sorted, a blank between.
+  /// The stored names of keys or files, sorted, with blanks between.
   virtual std::string kept() const = 0;
-  /// What stays of free keys, and nothing else.
+  /// All that free keys may leave behind.
   virtual std::string may_stay(std::vector<std::string> keys) const = 0;
-  /// How long more than that may be there after everything was released.
+  /// How long further names may remain after all keys were released.
   virtual milliseconds time_to_forget() const { return milliseconds(0); }
 
   ProcessOptions options() const;
   Process start(const std::vector<std::string>& arguments) const;
   Result run(const std::vector<std::string>& arguments) const;
-  /// A shell beside, with the same environment.
+  /// Starts a shell with the same environment.
   Process start_shell(const std::string& script) const;
 
   std::string path(const std::string& name) const { return work_ / name; }
   std::string log() const { return path("log"); }
   void touch(const std::string& name) const { write_file(path(name), ""); }
   bool has(const std::string& name) const;
-  /// Whether a command has written something there.
+  /// Whether a command has written something to this file.
   bool has_text(const std::string& name) const;
-  /// The number that a command writes there; waits for it.
+  /// The number that a command writes to this file; waits for it.
   std::int64_t number_in(const std::string& name) const;
 
   /// One line of `inspect --json`.
   std::string inspect(const std::string& key) const;
-  /// How many stand in the queue, and are told when it is their turn.
+  /// The number of waiters that are queued and listening for their turn.
   virtual std::size_t waiting(const std::string& key) const;
   bool is_held(const std::string& key) const;
 
-  /// A `run` of `key` that holds when this returns and until the file `until` is there.
+  /// A `run` that holds `key` when this returns, and until the file `until` exists.
   Process hold(const std::string& key, const std::string& until,
                const std::vector<std::string>& flags = {}) const;
-  /// A `run` that is the `count`th in the queue when this returns. Its script sees $i, the number.
+  /// A `run` that is number `count` of the queue when this returns. Its script sees that number as
+  /// $i.
   Process queue_up(const std::string& key, std::size_t count, const std::string& script,
                    const std::vector<std::string>& flags = {}) const;
 
@@ -76,7 +77,7 @@ class LocalScene final : public Scene {
   std::string url() const override { return "local:" + dir_.path(); }
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
-  /// As if all files had been written so long ago.
+  /// Sets the times of all files back by `by`.
   void make_older(std::chrono::seconds by) const;
 
  private:
@@ -90,9 +91,9 @@ class RedisScene final : public Scene {
   std::string kept() const override;
   std::string may_stay(std::vector<std::string> keys) const override;
   std::size_t waiting(const std::string& key) const override;
-  /// The server has the script of locks when this returns, so that one request is one reply.
+  /// Loads the lock script into the server, so that later each request is one reply.
   void send_the_script() const;
-  /// From here on dlock goes through something else to the server.
+  /// From now on dlock uses this URL to reach the server.
   void go_through(const std::string& url) { url_ = url; }
 
   RedisServer server;
@@ -101,23 +102,23 @@ class RedisScene final : public Scene {
   std::string url_;
 };
 
-/// Whether nobody has or awaits these keys after all was released, and no more than may stay of
-/// them is kept; where a server may be slow, once it has forgotten the rest.
+/// Whether no key is held or awaited after all were released, and only allowed names are left. If a
+/// server may be slow, waits until it has forgotten the rest.
 bool leaves_nothing(const Scene& scene, const std::vector<std::string>& keys);
 
-/// By how much the wall clock is ahead of BootClock. Both are to be read at one moment, and on a
-/// busy machine a lot may come between.
+/// How far the wall clock is ahead of BootClock. Reads both clocks again if a busy machine delayed
+/// it between the two.
 std::chrono::nanoseconds wall_ahead();
 
-/// When a hold of `key` ends by what the server has stored, on the clock of this process.
+/// The end of the lease of `key` in the server's data, on the clock of this process.
 Deadline lease_end(const RedisServer& server, const std::string& key);
-/// Nothing where the key has not one hold, as when the machine gave its holder no time to renew it.
+/// Empty unless `key` has exactly one hold: it may have expired if the machine stalled its holder.
 std::optional<Deadline> lease_end_if_held(const RedisServer& server, const std::string& key);
 
-/// Names in their order, a blank between.
+/// The sorted names with blanks between.
 std::string sorted(std::vector<std::string> names);
 
-/// Each tenure of a log in the order they started, as the number given to stamp.
+/// The number given to `stamp` for each hold of a log, ordered by start.
 std::vector<long> order_of(const std::string& log);
 
 /// 1, 2, ... `count`
@@ -125,9 +126,9 @@ std::vector<long> first_numbers(long count);
 
 std::size_t times(const std::string& text, const std::string& part);
 
-/// What dlock wrote, without the lines that say that a lock could not be released and ends with its
-/// lease. On a busy machine a server may stand still for the two seconds of a release; a lock of
-/// this host has no lease, and its lines stay.
+/// dlock's output without the lines that say that a release failed and the lock expires with its
+/// lease. On a busy machine a server may stall for the two seconds of a release. A local lock has
+/// no lease, so its lines stay.
 std::string without_late_releases(const std::string& err);
 
 }  // namespace dlock::test

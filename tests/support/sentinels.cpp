@@ -116,7 +116,7 @@ std::vector<RedisServer*> Sentinels::replicas() {
 }
 
 bool Sentinels::failed_over(int port) {
-  // A sentinel that the machine held up for two seconds fails nothing over for the next thirty.
+  // A sentinel that the machine stalled for two seconds starts no failover for the next thirty.
   return eventually(
       [&] {
         for (std::size_t i = 0; i < sentinels_.size(); ++i) {

@@ -17,8 +17,8 @@ struct SentinelOptions {
   std::string password;                      ///< of master and replicas
 };
 
-/// A master with replicas that have its data, and sentinels who know all of them and each other.
-/// They do not take a master for dead that a busy machine holds up.
+/// A master with up-to-date replicas, and sentinels that know all of them and each other. They do
+/// not declare a master dead that is only stalled by a busy machine.
 class Sentinels {
  public:
   explicit Sentinels(SentinelOptions options = {});
@@ -27,17 +27,17 @@ class Sentinels {
   SentinelTarget target() const;
   /// `redis+sentinel://127.0.0.1:1,127.0.0.1:2/locks`
   std::string url() const;
-  /// The server that the sentinels take for the master now.
+  /// The server that the sentinels name as master now.
   RedisServer& master();
   /// The sentinels notice that after 700 ms.
   void kill_master();
-  /// The port that sentinel `i` names.
+  /// The port of the master that sentinel `i` names.
   int named_port(std::size_t i = 0) const;
   std::vector<RedisServer*> replicas();
   RedisServer& sentinel(std::size_t i) {
     return *std::next(sentinels_.begin(), static_cast<std::ptrdiff_t>(i));
   }
-  /// Until all sentinels name another master than `port`, and it says that it is one.
+  /// Waits until all sentinels name a master other than `port`, and it reports that role.
   bool failed_over(int port);
 
  private:

@@ -6,16 +6,17 @@
 
 namespace dlock::test {
 
-/// A user of this machine that a server runs as where the test is root, which servers refuse.
+/// The user that a server runs as if the test is root, as these servers refuse to run as root.
 class ServiceUser {
  public:
-  /// The user whom the server's package makes; nobody else is it unless the test is root.
+  /// `name` is the user that the server's package creates. The user is switched only if the test is
+  /// root.
   explicit ServiceUser(std::string name) : name_(std::move(name)) {}
 
-  /// For a process of this user: both outputs in one; if the test dies it gets the signal
-  /// `on_death`.
+  /// Options for a process of this user: both outputs in one, and the signal `on_death` when the
+  /// test dies.
   ProcessOptions options(int on_death) const;
-  /// Gives a directory to the user.
+  /// Makes the user the owner of a directory.
   void own(const std::string& directory) const;
 
  private:

@@ -69,7 +69,7 @@ bool ShellTerminal::in_front(const std::string& program) {
   return eventually([&] {
     const pid_t group = tcgetpgrp(master_.get());
     if (group <= 1 || !is_alive(group)) return false;
-    // The program may end between the two looks.
+    // The program may end between the two checks.
     std::ifstream comm("/proc/" + std::to_string(group) + "/comm");
     std::string name;
     return std::getline(comm, name) && name == program;

@@ -9,16 +9,16 @@
 
 namespace dlock::test {
 
-/// For `sh -c`, in quotes: says so for each INT, ends with 9 on QUIT. It waits in a builtin, for
-/// dash forgets a signal that comes in the middle of its vfork; and what it waits for ignores both
-/// from its fork on.
+/// A quoted script for `sh -c`: prints a line for each INT, exits with 9 on QUIT. It waits in a
+/// builtin, as dash loses a signal that arrives during its vfork. The child that it waits for
+/// ignores both signals from its fork on.
 extern const char* const counts_int;
 
-/// Somebody at a terminal, with a bash that has job control: types, and reads the screen. All that
-/// was started there is gone with it.
+/// A user at a terminal whose bash has job control: types, and reads the screen. The destructor
+/// kills the shell and its foreground job.
 class ShellTerminal {
  public:
-  /// The shell knows `program` as $D; `variables` are set in its environment.
+  /// The shell has the path `program` in $D and `variables` in its environment.
   explicit ShellTerminal(const std::string& program,
                          const std::map<std::string, std::string>& variables = {});
   ~ShellTerminal();
@@ -29,14 +29,14 @@ class ShellTerminal {
   void press(const std::string& keys);
   void resize(unsigned short columns);
 
-  /// Waits until `text` is on the screen after what was shown before.
+  /// Waits until `text` is on the screen after the text that was found before.
   bool shows(const std::string& text);
-  /// Waits until the foreground process group is led by a program of this name.
+  /// Waits until a program of this name leads the foreground process group.
   bool in_front(const std::string& program);
-  /// The number that follows what was shown last, and ends with a full stop.
+  /// The number that follows the text found last, up to a full stop.
   pid_t number();
   std::size_t count(const std::string& text);
-  /// Everything that was ever written there.
+  /// All output of the terminal so far.
   const std::string& screen();
 
  private:

@@ -11,7 +11,7 @@
 
 namespace dlock::test {
 
-/// This port of 127.0.0.2, where attempts to connect are not answered while it lives.
+/// This port of 127.0.0.2, where connection attempts stay unanswered while the object lives.
 class SilentAddress {
  public:
   explicit SilentAddress(int port) {
@@ -21,7 +21,7 @@ class SilentAddress {
     const Fd& listener = sockets_.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (bind(listener.get(), name(), sizeof address_) != 0) throw_errno("bind");
     if (listen(listener.get(), 0) != 0) throw_errno("listen");
-    // Nobody accepts these. The first is in the queue when this returns, which is full with it.
+    // These connections are never accepted. The first one fills the queue before this returns.
     for (int i = 0; i < 4; ++i) {
       const int type = SOCK_STREAM | SOCK_CLOEXEC | (i == 0 ? 0 : SOCK_NONBLOCK);
       const Fd& queued = sockets_.emplace_back(socket(AF_INET, type, 0));

@@ -4,7 +4,7 @@
 
 namespace dlock::test {
 
-/// For who wants nothing but the lock.
+/// A listener that ignores all reports, for tests that want only the lock.
 class SilentListener : public AcquireListener {
  public:
   void waiting(const LockKey&, const Refusal&) override {}

@@ -11,14 +11,14 @@
 
 namespace dlock::test {
 
-/// A time in which the machine did not let a thread run that had something to do.
+/// A time in which the machine did not run a thread that was ready.
 struct Stall {
   Deadline from;
   Deadline to;
 };
 
-/// A thread that wakes up a hundred times a second, and notes how late it was: whether the machine
-/// let everybody run while this lived.
+/// A thread that wakes a hundred times a second and records how late it was, to tell whether the
+/// machine stalled while this object lived.
 class StallWitness {
  public:
   StallWitness() : thread_([this] { watch(); }) {}
@@ -29,15 +29,15 @@ class StallWitness {
   StallWitness(const StallWitness&) = delete;
   StallWitness& operator=(const StallWitness&) = delete;
 
-  /// Also of a stall after which the thread has not run yet.
+  /// Includes a stall that still lasts.
   std::chrono::nanoseconds longest() const {
-    // In this order: what the thread notes meanwhile is then seen in the one or in the other.
+    // Read in this order: a delay that the thread records meanwhile is then seen in either value.
     const Deadline due = due_;
     const std::chrono::nanoseconds late = BootClock::now() - due;
     return std::max(longest_.load(), late);
   }
 
-  /// Those of 50 ms and more, in their order.
+  /// The stalls of 50 ms and more, in order.
   std::vector<Stall> stalls() const {
     const std::lock_guard guard(mutex_);
     return stalls_;
@@ -62,11 +62,11 @@ class StallWitness {
   std::atomic<Deadline> due_{next()};
   mutable std::mutex mutex_;  ///< guards stalls_
   std::vector<Stall> stalls_;
-  std::thread thread_;  ///< last, as it uses the above
+  std::thread thread_;  ///< last, as it uses the members above
 };
 
-/// Whether `attempt()`, which needs that processes of the test run in time, comes true. It is tried
-/// again only where the machine let this process wait, too.
+/// Whether `attempt()`, which depends on timely processes, returns true. It is repeated only if the
+/// machine stalled this process, too.
 template <typename Attempt>
 bool unless_machine_stalls(Attempt attempt) {
   constexpr milliseconds stall{50};

@@ -5,12 +5,12 @@
 
 namespace dlock::test {
 
-/// The sanitizers make a process start three to ten times slower.
+/// The sanitizers make the start of a process three to ten times slower.
 constexpr int slower = sanitized ? 6 : 1;
 
-/// An upper limit for what a test has measured, as it holds on this machine now: longer under a
-/// sanitizer, and by as much as there are more running processes than processors. A test that
-/// fails because the machine is busy says nothing of dlock.
+/// An upper limit for a measured time, adapted to this machine: longer under a sanitizer, and
+/// longer by the ratio of running processes to processors. A test that fails because the machine is
+/// busy says nothing about dlock.
 milliseconds stretched(milliseconds limit);
 
 }  // namespace dlock::test

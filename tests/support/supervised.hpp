@@ -8,7 +8,7 @@
 
 namespace dlock::test {
 
-/// argv of `supervised` (tests/shim): a dlock without locks. Its options are told in its source.
+/// The argv of `supervised` (tests/shim): a dlock without locks. Its source describes its options.
 inline std::vector<std::string> supervised(const std::vector<std::string>& command,
                                            std::vector<std::string> options = {}) {
   options.insert(options.begin(), DLOCK_SUPERVISED);
@@ -19,7 +19,7 @@ inline std::vector<std::string> supervised(const std::vector<std::string>& comma
 
 inline std::vector<std::string> shell(const std::string& script) { return {"sh", "-c", script}; }
 
-/// Whether it wrote `text` on stderr, as in its report of how the child ended.
+/// Whether stderr contains `text`, as in its report of the child's end.
 inline bool says(const Result& result, const std::string& text) {
   return result.err.find(text) != std::string::npos;
 }

@@ -4,7 +4,7 @@
 
 namespace dlock::test {
 
-/// A directory of the test's own, 0700, gone with everything in it when the object goes. Its path
+/// A directory for one test, with mode 0700; the destructor removes it with its contents. Its path
 /// is short, so that a socket in it fits into sun_path.
 class TempDir {
  public:
@@ -14,7 +14,7 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
 
   const std::string& path() const { return path_; }
-  /// The path of `name` in it; nothing is created.
+  /// The path of `name` in the directory; nothing is created.
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:

@@ -11,7 +11,7 @@ constexpr const char* tls_host = "127.0.0.2";
 constexpr const char* tls_user = "alice";
 constexpr const char* tls_password = "secret";
 
-/// The same certificate, now readable for the user that a server runs as.
+/// The same certificate, made readable for the user that a server runs as.
 const Certificate& readable_for(const std::string& name, const TestCa& ca,
                                 const Certificate& certificate) {
   const ServiceUser user(name);

@@ -8,26 +8,25 @@
 
 namespace dlock::test {
 
-/// A database server that speaks TLS with a certificate, and how a client reaches it that verifies
-/// the certificate.
+/// A database server with TLS and a certificate, and the URL of a client that verifies it.
 template <typename Server>
 class TlsDatabase;
 
 template <>
 class TlsDatabase<PostgresServer> {
  public:
-  /// The names that a good certificate has.
+  /// The names in a good certificate.
   static constexpr const char* names = loopback_names;
 
   TlsDatabase(const TestCa& ca, const Certificate& own);
-  /// `ca`: the file with the authority that the client trusts.
+  /// `ca` is the file with the CA that the client trusts.
   std::string url(const std::string& ca) const;
 
   PostgresServer server;
 };
 
-/// libmariadb 3.4.2 and newer does not compare the name of a server at 127.0.0.1 with that in its
-/// certificate: this one is at another address of the loopback.
+/// libmariadb 3.4.2 and newer does not check the certificate's name for a server at 127.0.0.1, so
+/// this one uses another loopback address.
 template <>
 class TlsDatabase<MariaDbServer> {
  public:

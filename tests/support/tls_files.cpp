@@ -20,15 +20,15 @@ void openssl(std::vector<std::string> words) {
   if (result.exit_code != 0) throw Error(ErrorKind::bug, "openssl " + words[1] + ": " + result.out);
 }
 
-/// What openssl adds of its own depends on where it was built: this adds nothing.
+/// The defaults of openssl depend on its build; this config adds nothing.
 constexpr const char* bare_config = "[req]\nprompt = no\ndistinguished_name = dn\n[dn]\n";
 
-/// What `openssl ca` asks of a CA that keeps no accounts.
+/// The config of `openssl ca` for a CA that keeps no records.
 constexpr const char* ca_config =
     "[ca]\ndefault_ca = own\n[own]\nnew_certs_dir = $dir\ndatabase = $dir/index\n"
     "rand_serial = yes\ndefault_md = sha256\npolicy = any\n[any]\ncommonName = supplied\n";
 
-/// As `openssl ca` takes it: 20260102030405Z.
+/// The format of `openssl ca`: 20260102030405Z.
 std::string days_from_now(int days) {
   const std::time_t time = std::time(nullptr) + days * 86'400;
   std::tm parts{};
@@ -80,7 +80,7 @@ Certificate TestCa::issue(const std::string& name, const std::string& alt_names,
            "ec_paramgen_curve:P-256", "-nodes", "-keyout", made.key, "-out", request, "-subj",
            "/CN=" + name});
   write_file(extensions, "basicConstraints=CA:FALSE\nsubjectAltName=" + alt_names + "\n");
-  // `openssl x509` can neither begin in the past nor, since 3.4, end before it begins.
+  // `openssl x509` cannot begin in the past nor, since 3.4, end before it begins.
   write_file(dir_ / "index", "");
   write_file(dir_ / "ca.cnf", "dir = " + dir_.path() + "\n" + ca_config);
   openssl({"ca", "-batch", "-notext", "-config", dir_ / "ca.cnf", "-in", request, "-cert",

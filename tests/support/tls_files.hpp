@@ -6,32 +6,32 @@
 
 namespace dlock::test {
 
-/// A certificate in PEM, and the key of it.
+/// A certificate in PEM, and its key.
 struct Certificate {
   std::string file;
   std::string key;
 };
 
-/// The host names and addresses the servers of tests have.
+/// The host names and addresses of the servers of tests.
 inline constexpr const char* loopback_names = "DNS:localhost,IP:127.0.0.1";
 
-/// A certificate authority of the test's own, made by the openssl command; keys are EC P-256. Its
-/// files go with the object.
+/// A certificate authority for one test, made by the openssl command; keys are EC P-256. Its files
+/// are removed with the object.
 class TestCa {
  public:
   /// `name` is its common name.
   explicit TestCa(const std::string& name = "Test CA");
 
   const std::string& file() const { return own_.file; }
-  /// For `alt_names`, as openssl writes them; with -1 `days` it expired yesterday.
-  /// Every certificate of one CA needs another `name`.
+  /// Issues a certificate for `alt_names`, in openssl's syntax; with -1 `days` it expired
+  /// yesterday. Each certificate of a CA needs its own `name`.
   Certificate issue(const std::string& name, const std::string& alt_names = loopback_names,
                     int days = 2) const;
-  /// The same without any CA.
+  /// The same, signed by its own key instead of a CA.
   Certificate self_signed(const std::string& name) const;
   /// A directory that holds the CA under its hash.
   std::string hashed_directory() const;
-  /// Where more files may lie.
+  /// The directory, for further files.
   const TempDir& dir() const { return dir_; }
 
  private:

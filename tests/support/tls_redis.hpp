@@ -9,19 +9,19 @@
 
 namespace dlock::test {
 
-/// A RedisServer that listens under TLS, and the CA its clients are to trust.
+/// A RedisServer that listens with TLS, and the CA for its clients.
 class TlsRedis {
  public:
   explicit TlsRedis(RedisOptions options = {});
 
-  /// How to reach it, or a proxy in front of it at another port.
+  /// The endpoint of the server, or of a proxy in front of it on another port.
   Endpoint endpoint(int port = 0) const;
   std::string url(int port = 0) const { return endpoint(port).name(); }
-  /// DLOCK_SERVER and DLOCK_TLS_CA for it.
+  /// Adds DLOCK_SERVER and DLOCK_TLS_CA for it.
   ProcessOptions with_server(ProcessOptions options = {}) const;
-  /// Another certificate from now on.
+  /// Replaces the server's certificate.
   void show(const Certificate& certificate) const;
-  /// A further setting.
+  /// Sets a parameter of the server.
   void set(const std::string& name, const std::string& value) const;
 
   TestCa ca;

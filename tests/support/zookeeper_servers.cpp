@@ -20,8 +20,8 @@ constexpr const char* server_library = "/usr/share/java/zookeeper.jar";
 
 CallOptions in_time() { return {later(BootClock::now(), std::chrono::seconds(20)), -1}; }
 
-/// The server's mode; empty: it does not answer, or not yet. One that is just coming up may take
-/// a connection and never answer on it, so it is asked anew soon.
+/// The server's mode; empty if it does not answer (yet). A starting server may accept a connection
+/// and never answer on it, so it is soon asked again.
 std::string mode_of(const Endpoint& endpoint) {
   return ask_server(endpoint, {later(BootClock::now(), milliseconds(1000)), -1}).mode;
 }
@@ -140,11 +140,11 @@ ZooKeeperReply ZooKeeperServers::ask(const ZooKeeperRequest& request) {
 std::vector<std::string> ZooKeeperServers::children(const std::string& path) {
   using Kind = ZooKeeperRequest::Kind;
   Deadline sent{};
-  // The server may lag behind the leader, but not behind a write that it has passed on itself.
+  // A server may lag behind the leader, but not behind a write that it forwarded itself.
   const auto replies = client_->ask_until_answered(
       {{Kind::set, "/", "", {}}, {Kind::get_children, path, "", {}}}, in_time(), sent);
   for (const ZooKeeperReply& reply : replies) {
-    // A node of a session that ends may be gone since its parent was listed.
+    // A node of an ending session may be gone since its parent was listed.
     if (!reply.ok() && reply.code != ZNONODE) client_->refuse(reply.code, "list " + path);
   }
   return replies.back().children;
@@ -166,7 +166,7 @@ void ZooKeeperServers::clear() {
   const auto all = nodes();
   for (auto node = all.rbegin(); node != all.rend(); ++node) {
     Deadline sent{};
-    // One that has gone by itself is as good as removed: what it replies does not matter.
+    // A node that has vanished by itself counts as removed, so the reply does not matter.
     client_->ask_until_answered(
         {{ZooKeeperRequest::Kind::multi, "", "", {{ZooKeeperChange::Kind::remove, *node}}}},
         in_time(), sent);

@@ -15,42 +15,42 @@ namespace dlock::test {
 
 struct ZooKeeperOptions {
   int servers = 1;
-  /// The shortest session that they grant is twice that.
+  /// The shortest session that the servers grant is twice that.
   milliseconds tick{100};
-  std::vector<std::string> lines{};  ///< further ones of zoo.cfg
+  std::vector<std::string> lines{};  ///< further lines of zoo.cfg
 };
 
-/// A ZooKeeper of the test's own, of one or more servers on ports of 127.0.0.1; it gives sessions
-/// when constructed, and is gone when destroyed.
+/// A ZooKeeper of one or more servers on ports of 127.0.0.1, for one test. It accepts sessions when
+/// constructed; the destructor removes it.
 class ZooKeeperServers {
  public:
-  /// Whether this machine has one.
-  static constexpr const char* package = "zookeeper";  ///< of Debian
+  /// Whether this machine has ZooKeeper installed.
+  static constexpr const char* package = "zookeeper";  ///< in Debian
   static bool is_installed();
 
   explicit ZooKeeperServers(ZooKeeperOptions options = {});
 
-  /// What dlock is given; `login` is `USER:PASSWORD@`.
+  /// The URL for dlock; `login` is `USER:PASSWORD@`.
   std::string url(const std::string& login = {}) const;
   std::vector<Endpoint> endpoints() const;
   Endpoint endpoint(std::size_t server) const;
   std::size_t size() const { return servers_.size(); }
 
   void kill_hard(std::size_t server);
-  /// Starts one that was killed, with what it has stored.
+  /// Restarts a killed server with its data.
   void start(std::size_t server);
-  /// Removes what one that was killed has stored.
+  /// Removes the data of a killed server.
   void wipe(std::size_t server);
   void stop(std::size_t server);
   void cont(std::size_t server);
-  /// The server that leads.
+  /// The index of the leader.
   std::size_t leader();
-  /// Returns when every server that runs gives sessions.
+  /// Returns when every running server accepts sessions.
   void await_service();
 
   /// The paths of all nodes below `path`, parents first.
   std::vector<std::string> nodes(const std::string& path = "/");
-  /// Asks any server, and must succeed.
+  /// Sends a request to any server; Error if it fails.
   ZooKeeperReply ask(const ZooKeeperRequest& request);
   /// Removes all nodes.
   void clear();

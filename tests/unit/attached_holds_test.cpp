@@ -12,18 +12,18 @@
 namespace dlock::test {
 namespace {
 
-/// A server whose answers the test decides; every lease is of `ttl`.
+/// A server whose answers the test decides; every claim has the ttl `ttl`.
 class FakeStore final : public Store {
  public:
   enum class Mode { renews, gone, silent };
-  /// Its leases last `lasts`, and are renewed as those of `ttl` are.
+  /// The leases last `lasts`, but are renewed as often as those of `ttl`.
   FakeStore(milliseconds lasts, milliseconds ttl) : lasts_(lasts), ttl_(ttl) {}
 
   void answer(const std::string& key, Mode mode) {
     const std::lock_guard guard(mutex_);
     modes_[key] = mode;
   }
-  /// From here on a renewal does not come back until let_go().
+  /// From now on a renewal does not return until let_go().
   void stop_in_renewal() { stopping_ = true; }
   bool is_in_renewal() const { return in_renewal_; }
   void let_go() { stopping_ = false; }
@@ -32,8 +32,7 @@ class FakeStore final : public Store {
   Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
     const Deadline sent = BootClock::now();
     while (stopping_) {
-      in_renewal_ =
-          true;  // only now: one that is just passing would be taken for one that is stopped
+      in_renewal_ = true;  // set only here, so that a renewal that passes does not count as stopped
       poll_until({}, later(BootClock::now(), milliseconds(1)));
     }
     in_renewal_ = false;
@@ -79,8 +78,8 @@ constexpr milliseconds within{10'000};
 const LockKey a{"a"};
 const LockKey b{"b"};
 
-/// Holds of a and b, renewed at once and every third of `ttl`, and what came of looking at them.
-/// The first leases are long, those renewed are of `lease`.
+/// Holds of a and b, which are renewed at once and after every third of `ttl`, and the results of
+/// looking at them. The first leases are long; renewed ones last `lease`.
 struct Kept {
   explicit Kept(milliseconds lease = long_lease, milliseconds ttl = 3 * pace)
       : store(lease, ttl), holds(store, granted(ttl)) {}
@@ -101,7 +100,7 @@ struct Kept {
     store.answer("a", mode);
     store.answer("b", mode);
   }
-  /// What was lost, as soon as there is something to see.
+  /// The key of the next lost hold.
   std::optional<std::string> next_loss(milliseconds at_most) {
     const Deadline end = later(BootClock::now(), at_most);
     while (BootClock::now() < end) {
@@ -112,7 +111,7 @@ struct Kept {
     }
     return std::nullopt;
   }
-  /// All of them, by requests that are sent from now on.
+  /// Waits until all holds have been renewed by new requests.
   bool renewed_again() {
     const int before = store.renewals();
     return eventually([&] { return store.renewals() > before + 2; });
@@ -176,8 +175,8 @@ TEST_CASE("attached holds: a release that was refused changes nothing once that 
 }
 
 TEST_CASE("attached holds: a release without an answer may be done later, and is no loss then") {
-  // Shorter than the minute for which a release may be late: a stop of this process between the two
-  // renewals makes no new lease of what it may have given back.
+  // Shorter than the minute for which a release may be late: if this process stalls between the two
+  // renewals, a hold that it may have released does not get a new lease.
   Kept kept(milliseconds(30'000));
   REQUIRE(kept.renewed_again());
   CHECK(kept.holds.about_to_be_released(a));
@@ -188,7 +187,8 @@ TEST_CASE("attached holds: a release without an answer may be done later, and is
   CHECK(!kept.holds.about_to_be_released(a));
 }
 
-/// Two outages that end before a lease does: whether each was told once, and both holds are kept.
+/// Whether each of two outages, which end before a lease does, is reported once, and both holds
+/// survive.
 bool outages_are_told_once() {
   Kept kept(milliseconds(4000), milliseconds(4500));
   bool as_told = kept.renewed_again();
@@ -204,7 +204,7 @@ bool outages_are_told_once() {
 }
 
 TEST_CASE("attached holds: each time that a server is silent is told once, before a lease ends") {
-  // On a busy machine a lease may end now and then, and not in each try.
+  // On a busy machine, a lease may expire now and then, but not in every try.
   bool as_told = false;
   for (int tries = 0; tries < 5 && !as_told; ++tries) as_told = outages_are_told_once();
   CHECK(as_told);
@@ -239,7 +239,7 @@ TEST_CASE("attached holds: what cannot be renewed while it is released ends with
   CHECK(kept.holds.about_to_be_released(b));
   kept.answer(FakeStore::Mode::silent);
   CHECK(!kept.next_loss(milliseconds(6300)));
-  CHECK(!kept.holds.empty());  // the server may have them yet
+  CHECK(!kept.holds.empty());  // the server may still have them
   kept.holds.give_back(milliseconds(1000));
   CHECK(kept.store.released().size() == 2);
 }

@@ -91,7 +91,7 @@ TEST_CASE("text is shown as it is unless it could move the cursor or pretend") {
   CHECK(escaped("\xE2\x80\xAE") == "\\xE2\\x80\\xAE");  // right-to-left override
   CHECK(escaped("\xE2\x81\xA6") == "\\xE2\\x81\\xA6");  // isolate
   CHECK(escaped("\xE2\x80\xA8") == "\\xE2\\x80\\xA8");  // line separator
-  CHECK(escaped("\xFF\xC0\x80") == "\\xFF\\xC0\\x80");  // no UTF-8 at all, overlong
+  CHECK(escaped("\xFF\xC0\x80") == "\\xFF\\xC0\\x80");  // invalid UTF-8, overlong
   CHECK(escaped(std::string("\0", 1)) == "\\x00");
 }
 

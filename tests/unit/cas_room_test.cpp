@@ -6,7 +6,7 @@
 namespace dlock::test {
 namespace {
 
-/// Lets clients wait until one is refused; that one.
+/// Queues clients until one is refused; returns its number.
 int fill(CasStore& store) {
   for (int number = 1;; ++number) {
     try {
@@ -29,7 +29,7 @@ TEST_CASE("a record with too many waiters refuses another one, and neither holde
   const int refused = fill(store);
   CHECK(refused > 4);
   CHECK(place.text.size() <= place.largest / 2);
-  // It had not told its command before, nor its connection.
+  // Before this, the record had neither the command's pid nor the connection.
   held.who.command_pid = 4'194'303;
   CHECK(store.renew(held, {}, in_a_minute()).grant);
   const Answer again = store.acquire(claim_number(1), {true, {}}, in_a_minute());

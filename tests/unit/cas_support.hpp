@@ -11,17 +11,17 @@
 
 namespace dlock::test {
 
-/// One record in memory, and how its place treats clients.
+/// One record in memory, and the behaviour of its server.
 struct SmallPlace {
   std::string text;
   Version version = 0;
-  std::size_t largest = 8000;  ///< the most bytes of the record
+  std::size_t largest = 8000;  ///< the maximum size of the record in bytes
   microseconds clock = std::chrono::hours(24);
-  bool sends_messages = true;  ///< those in `messages`, to whoever listens
+  bool sends_messages = true;  ///< delivers `messages` to any listener
   std::deque<std::string> messages;
 };
 
-/// A client of it, whose connection lives.
+/// A client with a live connection.
 class SmallBackend final : public CasBackend {
  public:
   explicit SmallBackend(SmallPlace& place) : place_(place) {}
@@ -67,7 +67,7 @@ inline CasStore client_of(SmallPlace& place) {
   return {std::make_unique<SmallBackend>(place), "dlock:"};
 }
 
-/// Of the key `k`.
+/// A claim on the key `k`.
 inline Claim claim_number(int number) {
   Claim made = claim("token-" + std::to_string(number), "owner-" + std::to_string(number));
   made.key.text = "k";

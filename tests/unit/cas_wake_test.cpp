@@ -1,4 +1,4 @@
-// What a waiter at a place of records is told, and what it believes.
+// Messages to a waiter of a compare-and-set engine, and how far it trusts them.
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@ std::string grant_for(const Claim& claim, const std::string& rest) {
   return "grant " + message_tag(claim.token) + " " + rest;
 }
 
-/// Lets number 1 wait for what number 0 holds.
+/// Queues number 1 for the lock of number 0.
 Claim waiter_behind_another(CasStore& store) {
   CHECK(std::holds_alternative<Grant>(store.acquire(claim_number(0), {}, in_a_minute())));
   const Claim waiter = claim_number(1);
@@ -66,7 +66,7 @@ TEST_CASE("cas: a message dates the grant it tells of, or a renewal has to confi
   CHECK(told.grant->fence == Fence{7});
   CHECK_FALSE(told.grant->confirmed);
   CHECK(told.grant->lease.valid_until < later(BootClock::now(), milliseconds(60'000)));
-  // From before the waiter asked, and from a time that has not come: a clock was set.
+  // One message from before the waiter's request, and one from the future: a clock was set.
   for (const char* odd : {"86399999999", "90000000000"}) {
     place.messages = {grant_for(waiter, std::string(odd) + " 60000 7")};
     const Wake doubtful = slept(store, waiter);
@@ -82,7 +82,7 @@ TEST_CASE("cas: a waiter that looks late at the lock it was handed has to confir
   CasStore store = client_of(place);
   const Claim waiter = waiter_behind_another(store);
   CHECK(holder.release(claim_number(0), {}, in_a_minute()).outcome == Released::yes);
-  place.clock += milliseconds(4000);  // of the six seconds that a hand-over lasts
+  place.clock += milliseconds(4000);  // of the six seconds of a hand-over
   const Wake late = slept(store, waiter);
   CHECK(late.why == Wake::Reason::granted);
   CHECK_FALSE(late.grant);

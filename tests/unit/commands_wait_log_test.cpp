@@ -11,7 +11,7 @@
 namespace dlock::test {
 namespace {
 
-/// What is written to stderr goes to a file.
+/// Redirects stderr to a file.
 class Stderr {
  public:
   Stderr() : before_(dup(STDERR_FILENO)) {
@@ -30,7 +30,7 @@ class Stderr {
 
 milliseconds at_once(int n) { return milliseconds(10 * n); }
 
-/// As after a suspend: a hundred lines are overdue, and then there is time.
+/// Simulates a suspend: a hundred lines are overdue, and the next comes a minute later.
 milliseconds together(int n) { return n <= 100 ? milliseconds(10) : milliseconds(60'000); }
 
 }  // namespace

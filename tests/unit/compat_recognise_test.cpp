@@ -41,7 +41,7 @@ TEST_CASE("a lock's value tells host and time where the library writes them") {
   CHECK(iso8601(*shedlock->since) == "2026-01-02T03:04:05.678Z");
   CHECK(!recognise_string("k", "ADDED:soon@web1:uuid")->since);
   CHECK(!recognise_string("k", "ADDED:")->since);
-  // uuid1 of 2026-01-02T03:04:05Z.
+  // A uuid1 of 2026-01-02T03:04:05Z.
   const auto python = recognise_string("k", "b282c080e78711f08000000000000001");
   REQUIRE(python);
   CHECK(python->library == "redis-py");

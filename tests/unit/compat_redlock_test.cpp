@@ -1,4 +1,4 @@
-// A majority as libraries take it: what it says when servers refuse, are silent, or are late.
+// RedlockStore when servers refuse, are silent, or are late.
 
 #include <doctest/doctest.h>
 #include <sys/eventfd.h>
@@ -16,7 +16,7 @@ namespace {
 
 enum class Vote { yes, no, silent, misused, interrupted };
 
-/// What one of the servers does, and what was asked of it.
+/// The behaviour of one server, and the requests that it got.
 struct Voter {
   Vote vote = Vote::yes;
   milliseconds takes{0};
@@ -79,7 +79,7 @@ struct Three {
     for (Voter& voter : voters) nodes.push_back(std::make_unique<VotingStore>(voter));
     store.emplace(std::move(nodes));
   }
-  /// What is thrown when that is asked; nothing if there is an answer.
+  /// The kind of the error of `ask`; nothing if it succeeds.
   std::optional<ErrorKind> trouble(const std::function<void(Store&)>& ask) {
     try {
       ask(*store);

@@ -10,7 +10,7 @@
 namespace dlock {
 namespace {
 
-/// The words of the first command of a shell line; quotes go, variables stay.
+/// The words of the first command in a shell line, without quotes; variables stay.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words(1);
   char quote = 0;
@@ -28,7 +28,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-/// The arguments of every dlock called in the examples of a help text.
+/// The arguments of every dlock call in the examples of a help text.
 std::vector<std::vector<std::string>> examples_of(const std::string& text) {
   std::vector<std::vector<std::string>> examples;
   bool inside = false;

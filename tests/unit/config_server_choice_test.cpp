@@ -9,7 +9,7 @@ namespace {
 using test::Surroundings;
 using Words = std::vector<std::string>;
 
-/// The one Redis chosen.
+/// The name of the only Redis in the settings.
 std::string server_of(const ServerSettings& settings) {
   return std::get<Endpoint>(settings.server).name();
 }

@@ -11,7 +11,7 @@ namespace {
 
 Endpoint redis(const std::string& url) { return std::get<Endpoint>(parse_server_url(url)); }
 
-/// The line a URL is refused with; empty if it is taken.
+/// The error of a refused URL; empty if it is valid.
 std::string fault(const std::string& url) {
   const auto error = test::error_of([&] { parse_server_url(url); });
   if (!error) return "";

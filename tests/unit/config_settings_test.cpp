@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 using test::Surroundings;
 using Words = std::vector<std::string>;
 
-/// `run -k K FLAGS -- true`.
+/// The command line `run -k K FLAGS -- true`.
 Words run(const Words& flags) {
   Words all = {"run", "-k", "K"};
   all.insert(all.end(), flags.begin(), flags.end());
@@ -19,7 +19,7 @@ Words run(const Words& flags) {
   return all;
 }
 
-/// `acquire -k K -t 10 FLAGS`.
+/// The command line `acquire -k K -t 10 FLAGS`.
 Words acquire(const Words& flags) {
   Words all = {"acquire", "-k", "K", "-t", "10"};
   all.insert(all.end(), flags.begin(), flags.end());

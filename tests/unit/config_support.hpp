@@ -15,7 +15,7 @@
 
 namespace dlock::test {
 
-/// The error of `action`: its kind and its line; nothing if there was none.
+/// The kind and the message of the error of `action`; nothing if it succeeds.
 inline std::optional<std::pair<ErrorKind, std::string>> error_of(
     const std::function<void()>& action) {
   try {
@@ -26,14 +26,14 @@ inline std::optional<std::pair<ErrorKind, std::string>> error_of(
   return std::nullopt;
 }
 
-/// The line of Error{usage} that `arguments` are refused with; empty if they are not.
+/// The message of the usage error for `arguments`; empty if they are valid.
 inline std::string refusal(const std::vector<std::string>& arguments) {
   const auto error = error_of([&] { parse_command_line(arguments); });
   if (!error) return "";
   return error->first == ErrorKind::usage ? error->second : "not usage: " + error->second;
 }
 
-/// A made-up place to resolve settings in: variables, and files below a directory of its own. HOME
+/// A fake environment to resolve settings in: variables, and files in a directory of its own. HOME
 /// is set.
 class Surroundings {
  public:
@@ -44,18 +44,18 @@ class Surroundings {
   std::string path(const std::string& name) const { return dir_ / name; }
   std::string user_file() const { return path(".config/dlock.conf"); }
   std::string system_file() const { return path("etc.conf"); }
-  /// Writes a file below the directory, for its owner alone, and says where.
+  /// Writes a file that only its owner can read, and returns its path.
   std::string file(const std::string& name, const std::string& text) const;
   std::string user(const std::string& text) const { return file(".config/dlock.conf", text); }
   std::string system(const std::string& text) const { return file("etc.conf", text); }
 
   Settings resolve(const std::vector<std::string>& arguments) const;
-  /// The same for a command whose type is known.
+  /// The same for a command with a known settings type.
   template <typename CommandSettings>
   CommandSettings resolve(const std::vector<std::string>& arguments) const {
     return std::get<CommandSettings>(resolve(arguments));
   }
-  /// The same for what must fail: the kind and the line.
+  /// The same for invalid settings: returns the message of the usage error.
   std::string usage_error(const std::vector<std::string>& arguments) const {
     return error_line(arguments, ErrorKind::usage);
   }

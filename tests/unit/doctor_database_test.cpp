@@ -26,7 +26,7 @@ DatabaseFacts reached(DatabaseKind kind, Said said) {
   return facts;
 }
 
-/// What a server with nothing to find fault with says, but for `changed`.
+/// The facts of a faultless server, except for `changed`.
 DatabaseFacts postgres_with(const Said& changed) {
   Said said{{"version", "15.18 (Debian 15.18-0+deb12u1)"},
             {"user", "app"},

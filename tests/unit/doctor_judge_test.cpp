@@ -9,7 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 using Fields = std::map<std::string, std::string>;
 
-/// What a server with nothing to find fault with says.
+/// The facts of a faultless server.
 ServerFacts healthy() {
   ServerFacts facts;
   facts.endpoint.host = "127.0.0.1";
@@ -50,7 +50,7 @@ Finding find(const Findings& findings, const std::string& check) {
   return {Level::ok, "", "no such check", ""};
 }
 
-/// Level, and a part of the text or the advice.
+/// Whether the finding has this level, and this part in its text or advice.
 bool is(const Finding& finding, Level level, const std::string& part) {
   CAPTURE(finding.text);
   CAPTURE(finding.advice);

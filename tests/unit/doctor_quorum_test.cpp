@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// s1, s2, ... that answer, with clocks so far ahead of this host's.
+/// Servers s1, s2, ... that answer; each clock is that far ahead of this host's.
 std::vector<ServerFacts> servers_ahead_by(const std::vector<milliseconds>& ahead) {
   std::vector<ServerFacts> all;
   for (const milliseconds& each : ahead) {

@@ -25,7 +25,7 @@ WordSet words_of(const DoctorOptions& exam, const Endpoint& server) {
   return words;
 }
 
-/// What the scripts call, and what is sent beside it.
+/// The commands that the scripts call, and those that dlock sends besides.
 WordSet sent_by_dlock() {
   WordSet words{"eval",        "evalsha", "multi",  "exec", "subscribe",
                 "unsubscribe", "scan",    "zrange", "time", "hgetall"};
@@ -46,7 +46,7 @@ WordSet with(WordSet words, const WordSet& more) {
 
 TEST_CASE("the rights are what the script calls and dlock sends, and no more") {
   WordSet base = sent_by_dlock();
-  CHECK(base.erase("info") == 1);  // of several servers only
+  CHECK(base.erase("info") == 1);  // only needed for several servers
   DoctorOptions exam;
   CHECK(words_of(exam, {}) == base);
   Endpoint numbered;

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 const std::string not_allowed = "srvr is not executed because it is not in the whitelist.";
 const std::string not_serving = "This ZooKeeper instance is not currently serving requests";
 
-/// z1, z2, ..., each by its mode, or by what it said in place of that.
+/// Servers z1, z2, ... with these modes, or with these answers instead of one.
 ZooKeeperFacts servers(const std::vector<std::string>& said) {
   ZooKeeperFacts facts;
   for (const std::string& each : said) {

@@ -38,7 +38,7 @@ bool waits(const DuplicateServers& doubles) {
   return BootClock::now() >= until;
 }
 
-/// Else the test never ends.
+/// If it waits, the test never ends.
 void does_not_wait(const DuplicateServers& doubles) { doubles.await_addresses(never, -1); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What an answer of etcd may cost, before it is read.
+// The memory limits for an answer of etcd, checked before it is parsed.
 
 #include "etcd/etcd_answer.hpp"
 
@@ -17,7 +17,7 @@ std::string repeated(std::size_t times, const std::string& part) {
   return all;
 }
 
-/// `{"kvs":[PART,PART,...]}`
+/// The JSON `{"kvs":[PART,PART,...]}`.
 std::string list_of(std::size_t times, const std::string& part) {
   return R"({"kvs":[)" + repeated(times - 1, part + ",") + part + "]}";
 }
@@ -60,7 +60,7 @@ TEST_CASE("etcd: answers that are kept together have one room") {
   CHECK(parse_answer(half, room));
   CHECK(!parse_answer(half, room));
   CHECK(room.exceeded());
-  // What is small no longer has room, either.
+  // After that, even a small answer exceeds the room.
   CHECK(!parse_answer("{}", room));
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("etcd: words and white space have bounds, and strings may hold what en
   for (const char* end : {"\"", "\"\\", "\"a\\"}) CHECK(has_bounded_words(end));
 }
 
-/// What was allocated since, at least.
+/// The allocated memory at present, at least.
 std::size_t allocated() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
 
 TEST_CASE("etcd: no answer that has room takes more memory than it was reckoned to take") {

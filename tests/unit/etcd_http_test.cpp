@@ -1,5 +1,4 @@
-// What becomes of a request over HTTP whose connection ends, and of the leases of an etcd that
-// answers what it never would.
+// HTTP requests whose connection ends, and leases of an etcd with impossible answers.
 
 #include <doctest/doctest.h>
 
@@ -29,7 +28,7 @@ HttpCall posted(HttpClient& client, const Address& address, bool once) {
 }
 
 TEST_CASE("http: a request that may come once is not sent again when a kept connection ends") {
-  // Each connection answers once; the next request on it is read, and nothing comes back.
+  // Each connection answers once; the server reads the next request on it and never answers.
   FakeServer server({answer_with("{}"), hang_up()}, true);
   HttpClient client(std::nullopt);
   CHECK(posted(client, server.address(), true).code == CURLE_OK);
@@ -38,7 +37,7 @@ TEST_CASE("http: a request that may come once is not sent again when a kept conn
   CHECK(lost.trouble == "the connection ended before the answer");
   CHECK(lost.may_have_come);
   CHECK(server.requests().size() == 2);
-  // What may be repeated is.
+  // A repeatable request is sent again.
   CHECK(posted(client, server.address(), false).code == CURLE_OK);
   CHECK(posted(client, server.address(), false).code == CURLE_OK);
   CHECK(server.requests().size() == 5);
@@ -68,7 +67,7 @@ TEST_CASE("http: another login closes the stream, whose request has the headers 
   CHECK(!client.has_stream());
 }
 
-/// A renewal that a server answers like that.
+/// The result of a renewal with this answer.
 PlaceLease renewed(const std::string& body) {
   FakeServer server({answer_with(body)}, true);
   Endpoint endpoint;

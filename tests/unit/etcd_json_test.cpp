@@ -1,4 +1,4 @@
-// What etcd's gateway says, and how dlock reads it.
+// The answers of etcd's gateway, and how dlock parses them.
 
 #include <doctest/doctest.h>
 

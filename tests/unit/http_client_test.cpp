@@ -37,7 +37,7 @@ TEST_CASE("http: of a name's addresses one that is silent leaves time for the ne
   CHECK(code_of("127.0.0.2,127.0.0.1", milliseconds(16'000)) == CURLE_OK);
 }
 
-/// What comes of so many requests at once, each of which is answered with `step`.
+/// The results of `many` concurrent requests that are all answered with `step`.
 std::vector<HttpCall> answered(std::size_t many, const Step& step) {
   FakeServer server({step}, true);
   const HttpAddress to{"http://127.0.0.1:" + std::to_string(server.address().port) + "/"};

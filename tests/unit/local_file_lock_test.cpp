@@ -30,7 +30,7 @@ class LockedFile {
     const Fd fd = open();
     return flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
   }
-  /// How many wait for it.
+  /// The number of waiters for its lock.
   long queued() const { return queued_at_file(path_); }
 
  private:

@@ -45,7 +45,7 @@ struct Files {
   }
 };
 
-/// How this process has opened the file, of which it has one descriptor.
+/// The access mode of this process's only descriptor of the file.
 std::optional<int> access_to(const std::string& path) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;

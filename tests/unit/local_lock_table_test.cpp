@@ -12,7 +12,7 @@ using dlock::test::claim;
 
 namespace {
 
-/// Waiters that listen unless they are in `deaf`.
+/// Waiters that listen, except for those in `deaf`.
 struct Heard final : WaiterNotifier {
   std::map<std::string, bool> deaf;
   std::vector<std::pair<std::string, Message>> said;
@@ -250,7 +250,7 @@ TEST_CASE("rules: a grant that nobody confirmed leaves no floor, one that was us
 
 TEST_CASE("rules: the first waiter knows the end of a hand-over, however many came before it") {
   Rules rules;
-  rules.granted(claim("holder", "holder"));  // for ten seconds, which the waiters know first
+  rules.granted(claim("holder", "holder"));  // for ten seconds, as the waiters first know
   std::vector<std::string> line;
   for (int i = 0; i < 20; ++i) {
     line.push_back("w" + std::to_string(100 + i));

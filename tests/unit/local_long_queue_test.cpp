@@ -1,4 +1,4 @@
-// Queues of which most waiters stand apart from the table's text.
+// Queues with most waiters in the tail, outside of the table's text.
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ using namespace dlock::test;
 
 namespace {
 
-/// A held key, and so many that wait for it.
+/// A held key with a number of waiters.
 struct LongQueue {
   LongQueue(std::size_t waiters, Limit limit, std::size_t writer = SIZE_MAX) {
     REQUIRE(try_lock(holder, held));
@@ -44,7 +44,8 @@ struct LongQueue {
   std::vector<Claim> claims;
 };
 
-/// Lets in one after the other. False if the machine was so late that a hand-over may have lapsed.
+/// Hands the lock to one waiter after the other. False if the machine was so late that a hand-over
+/// may have expired.
 bool hands_on(LongQueue& queue) {
   Deadline handed_over = BootClock::now();
   queue.let_in();
@@ -62,7 +63,7 @@ bool hands_on(LongQueue& queue) {
   return true;
 }
 
-/// A queue of a hundred is listed whole, and handed the lock in turn; false as above.
+/// Lists a queue of a hundred completely, and hands the lock to each in turn; false as above.
 bool is_listed_and_hands_on() {
   LongQueue queue(100, exclusive);
   CHECK(std::get<Refusal>(queue.holder.acquire(claim_on("k"), {}, {})).waiting == 100);
@@ -77,7 +78,7 @@ bool is_listed_and_hands_on() {
   return hands_on(queue);
 }
 
-/// False as above.
+/// Grants the lock to all readers of a queue at once; false as above.
 bool readers_come_in_together() {
   LongQueue queue(120, no_limit, 100);
   const Deadline handed_over = BootClock::now();

@@ -23,7 +23,7 @@ using namespace dlock::test;
 
 namespace {
 
-/// Memory that forked processes share with the test.
+/// Memory that the test shares with its forked processes.
 struct Shared {
   std::atomic<int> value{0};
   std::atomic<int> busy{0};
@@ -52,7 +52,7 @@ struct Stage {
     const auto listing = std::filesystem::directory_iterator(settings.path);
     return static_cast<std::size_t>(std::distance(begin(listing), end(listing)));
   }
-  /// A process that takes the key, says so in `value`, and stays.
+  /// Acquires the key in this process, reports it in `value`, and stays.
   void hold_and_stay(const std::string& key) const {
     LocalStore own(settings);
     wait_for_lock(own, claim_on(key));
@@ -67,14 +67,14 @@ milliseconds since(std::int64_t then) {
   return std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds(now_ns() - then));
 }
 
-/// In nanoseconds. Whoever is not told that the key is free asks again after 25 s.
+/// In nanoseconds; a waiter that gets no message that the key is free asks again after 25 s.
 constexpr std::int64_t long_before_it_asks = 10'000'000'000;
 
-/// How fifty waiters were let in one after the other.
+/// The result of serving fifty waiters in turn.
 struct Served {
   bool in_order = true;
   int most_sleeps = 0;
-  bool late = false;  ///< so that a hand-over may have lapsed, or a waiter may have asked again
+  bool late = false;  ///< a hand-over may have expired, or a waiter asked again
 };
 
 Served serve_fifty() {
@@ -104,13 +104,13 @@ Served serve_fifty() {
   Served result;
   for (int i = 0; i < 50; ++i) result.in_order = result.in_order && shared.order[i] == i;
   result.most_sleeps = shared.most_sleeps;
-  // A hand-over lapses after two seconds, until which the next waiter sleeps: through two gaps. And
-  // after 25 s in the queue a waiter asks again.
+  // A hand-over expires after two seconds, and the next waiter sleeps until then, through two gaps.
+  // After 25 s in the queue, a waiter asks again.
   result.late = shared.longest_gap > 1'000'000'000 || since(begun) > milliseconds(20'000);
   return result;
 }
 
-/// Kills some of a queue, and then each holder: how long the next one waited for it at most.
+/// Kills some waiters of a queue, and then each holder; returns the longest wait of a next one.
 milliseconds longest_wait_among_killed() {
   Stage stage;
   Shared& shared = *stage.shared;
@@ -141,7 +141,7 @@ milliseconds longest_wait_among_killed() {
   return longest;
 }
 
-/// How long a waiter waits for the lock when the one before it is stopped.
+/// The time until a waiter has the lock when the waiter before it is stopped.
 milliseconds wait_behind_stopped() {
   Stage stage;
   Shared& shared = *stage.shared;
@@ -151,7 +151,7 @@ milliseconds wait_behind_stopped() {
   REQUIRE(eventually([&] { return stage.waiting("k") == 1; }));
   Forked next([&] { stage.hold_and_stay("k"); });
   REQUIRE(eventually([&] { return stage.waiting("k") == 2; }));
-  // In its sleep, for awake it may be inside the key's file.
+  // Stop it while it sleeps, as it may have the key's file locked when awake.
   REQUIRE(fall_asleep({stopped.pid(), next.pid()}));
   stopped.signal(SIGSTOP);
   REQUIRE(eventually([&] { return is_in_state('T', stopped.pid()); }));
@@ -261,7 +261,7 @@ TEST_CASE(
 }
 
 TEST_CASE("waiters killed anywhere in the queue delay nobody") {
-  // On a busy machine one of them may be late now and then, and not in each try.
+  // On a busy machine, one of them may be late now and then, but not in every try.
   bool at_once = false;
   for (int tries = 0; tries < 5 && !at_once; ++tries) {
     const auto waited = longest_wait_among_killed();
@@ -287,7 +287,7 @@ TEST_CASE("a waiter that becomes first because the one before it left watches th
 }
 
 TEST_CASE("a stopped waiter that is handed the lock costs the others two seconds") {
-  // On a busy machine it may be more now and then, and not in each try.
+  // On a busy machine, it may be longer now and then, but not in every try.
   bool no_longer = false;
   for (int tries = 0; tries < 5 && !no_longer; ++tries) {
     const auto waited = wait_behind_stopped();
@@ -345,7 +345,7 @@ TEST_CASE("nothing but the key's file is left of holders and waiters that were k
   const Claim claim = claim_on("k");
   REQUIRE(wait_for_lock(stage.store, claim) == 0);
   stage.store.release(claim, {}, {});
-  CHECK(stage.files() <= 2);  // the key's file, and our own mailbox while the store lives
+  CHECK(stage.files() <= 2);  // the key's file, and our own FIFO while the store lives
 }
 
 TEST_CASE("a hold that lives with another process outlives the one that asked, and ends with it") {
@@ -387,7 +387,7 @@ TEST_CASE("a store left to a forked process is cleared up by that one alone") {
   });
   first->leave_to(second.pid());
   first.reset();
-  CHECK(stage.files() == 2);  // the key's, and the mailbox
+  CHECK(stage.files() == 2);  // the key's file and the FIFO
   stage.shared->value = 1;
   CHECK(second.wait() == 0);
   CHECK(stage.files() == 1);

@@ -20,7 +20,7 @@ namespace {
 constexpr uid_t one = 1234501;
 constexpr uid_t other = 1234502;
 
-/// Each user has a group of its own, of the same number, and no other.
+/// Runs `work` as the user; each user has only one group, with the same number.
 bool as_user(uid_t user, const std::function<void()>& work) {
   Forked child([&] {
     if (setgroups(0, nullptr) != 0 || setgid(user) != 0 || setuid(user) != 0) _exit(1);
@@ -34,7 +34,7 @@ bool as_user(uid_t user, const std::function<void()>& work) {
   return child.wait() == 0;
 }
 
-/// A lock, a latch, two FIFOs and a seal: `first` makes the files, and then `second` uses them.
+/// Creates a lock, a latch, two FIFOs and a fence register as `first`, and uses them as `second`.
 bool usable_by_both(const std::string& path, uid_t first, uid_t second) {
   const DirectorySettings settings{path, false};
   const CallOptions soon{later(BootClock::now(), std::chrono::seconds(5)), -1};
@@ -61,7 +61,7 @@ bool usable_by_both(const std::string& path, uid_t first, uid_t second) {
   const std::string fifo = path + "/" + of_first.name();
   for (int i = 0; i < 1000 && access(fifo.c_str(), F_OK) != 0; ++i) usleep(10'000);
   bool reached = false;
-  // Between its making and its opening to others it is closed for a moment.
+  // The FIFO is closed to others for a moment between its creation and its chmod.
   for (int i = 0; i < 200 && !reached; ++i) {
     reached = as_user(second, [&] {
       if (reach(directory, of_first.name()).how != Reached::How::listening) _exit(4);
@@ -71,7 +71,7 @@ bool usable_by_both(const std::string& path, uid_t first, uid_t second) {
   return all && reached;
 }
 
-/// Gives `path` a list with the other user; false where there are no such lists.
+/// Adds the other user to the ACL of `path`; false if the file system has no ACLs.
 bool list(const std::string& path, const std::string& which = "") {
   const std::string entry = "u:" + std::to_string(other) + ":rwx";
   return run({"sh", "-c", "setfacl " + which + " -m " + entry + " '" + path + "'"}).exit_code == 0;

@@ -30,7 +30,7 @@ std::optional<StoredState> state_of(std::string_view file, std::uint64_t this_bo
   return read_state(read, this_boot);
 }
 
-/// One write as KeyFile does it, cut after `most` bytes as by a kill; the number it would take.
+/// Writes a state as KeyFile does, cut after `most` bytes as by a kill; returns its full size.
 std::size_t write_state(std::string& file, std::string_view body, std::size_t most = SIZE_MAX) {
   const auto state = state_of(file);
   REQUIRE(state);
@@ -80,7 +80,7 @@ LockTable full_table() {
   return table;
 }
 
-/// What version 0.1 has stored of `k`, recorded: a hold of `acquire` and a waiter of `run`.
+/// The data that version 0.1 stored for `k`, recorded: a hold of `acquire` and a waiter of `run`.
 const std::string table_of_version_0_1 =
     "dlock-table 1\n"
     "key k\n"
@@ -95,7 +95,7 @@ const std::string table_of_version_0_1 =
     ".wait-87ea247a346b81a52fd414b3c12eb09a\n"
     "end\n";
 
-/// The slot before it in its file, of an x86-64.
+/// The slot before it in its file, from an x86-64.
 const std::string slot_of_version_0_1(
     "dlock\r\n1\x03\0\0\0\0\0\0\0\xdd\x03\0\0\0\0\0\0\x17\x02\0\0\0\0\0\0"
     "\x1e\xe3\x82\xcd\xad\xe1\x3a\x39\x30\xf1\x51\x42\xa6\x6f\xaf\xcf\0\0\0\0\0\0\0\0"

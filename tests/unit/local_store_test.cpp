@@ -50,7 +50,7 @@ std::string message_of(Work work, ErrorKind trouble) {
   return {};
 }
 
-/// Makes the state of a key's file one that was written before this boot.
+/// Makes the state of a key's file look as if it was written before this boot.
 void date_before_boot(const std::string& path) {
   std::string file = read_file(path);
   const auto state = read_state(
@@ -67,8 +67,8 @@ void date_before_boot(const std::string& path) {
   write_file(path, file);
 }
 
-/// Releases a key for which so many dead ones wait, and 30 behind them. False if the machine was so
-/// late that the hand-over may have lapsed.
+/// Releases a key with `dead` dead waiters followed by 30 living ones. False if the machine was so
+/// late that the hand-over may have expired.
 bool goes_past_dead(std::size_t dead) {
   Place place;
   LocalStore store(place.settings);
@@ -98,8 +98,8 @@ bool goes_past_dead(std::size_t dead) {
   return true;
 }
 
-/// Lets in a hundred readers with fewer files to open. False if the machine was so late that the
-/// hand-over may have lapsed.
+/// Grants the lock to a hundred readers with fewer files to open. False if the machine was so late
+/// that the hand-over may have expired.
 bool lets_in_many_shared() {
   Place place;
   LocalStore store(place.settings);
@@ -114,7 +114,7 @@ bool lets_in_many_shared() {
   }
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
-  // As many as are open, the next number, and 80 more.
+  // Allow 80 descriptors more than are open now.
   const Fd next(dup(STDERR_FILENO));
   const rlimit few{static_cast<rlim_t>(next.get()) + 80, before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
@@ -461,7 +461,7 @@ TEST_CASE("a new key's file takes away what was free for a week, and nothing you
   }
   date_before_boot(place.settings.path + "/before-boot.dlock");
   {
-    // Holder and waiter are killed, each at the end of its life here.
+    // Holder and waiter are killed at the end of this scope.
     const auto state = [&] { return store.inspect({{{"dead"}}, {}}, {})[0]; };
     const auto ask = [&] {
       LocalStore theirs(place.settings);

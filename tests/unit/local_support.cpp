@@ -25,7 +25,7 @@ Claim claim_on(const std::string& key) {
 
 namespace {
 
-/// Sleeps for `claim` until `until`; whether the lock was handed over and confirmed.
+/// Sleeps for `claim` until `until`; returns whether the lock was handed over and confirmed.
 bool sleep_for_lock(LocalStore& store, const Claim& claim, Deadline until, int& sleeps) {
   while (true) {
     ++sleeps;
@@ -66,7 +66,7 @@ bool may_have_lapsed(Deadline handed_over) {
 }
 
 Forked::Forked(const std::function<void()>& work) {
-  // As dlock itself does: a waiter may leave just before its FIFO is written to.
+  // dlock ignores SIGPIPE as well: a waiter may leave just before its FIFO is written to.
   std::signal(SIGPIPE, SIG_IGN);
   pid_ = fork();
   if (pid_ != 0) return;

@@ -8,22 +8,21 @@
 
 namespace dlock::test {
 
-/// A claim of a new owner, ttl 30 s, exclusive, held by process.
+/// An exclusive claim of a new owner with a ttl of 30 s, held by a process.
 Claim claim_on(const std::string& key);
 
-/// Waits in the queue as the acquiring loop does until it has the lock, and answers how often it
-/// slept.
+/// Waits in the queue until it has the lock, as acquire() does; returns how often it slept.
 int wait_for_lock(LocalStore& store, const Claim& claim);
 
-/// Asks without waiting; whether it was had.
+/// Asks without waiting; returns whether the lock was granted.
 bool try_lock(LocalStore& store, const Claim& claim);
 Refusal refused(LocalStore& store, const Claim& claim);
 
-/// Whether a hand-over of that moment may have lapsed by now, as one does that is not confirmed for
-/// two seconds: where the machine was so late, a test has to be tried again.
+/// Whether a hand-over of that time may have expired by now, as an unconfirmed one does after two
+/// seconds. A test has to be repeated if the machine was so late.
 bool may_have_lapsed(Deadline handed_over);
 
-/// A child process running `work`; killed and reaped at the end if it still runs.
+/// A child process that runs `work`; the destructor kills and reaps it if it still runs.
 class Forked {
  public:
   explicit Forked(const std::function<void()>& work);
@@ -32,7 +31,7 @@ class Forked {
   Forked& operator=(const Forked&) = delete;
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  /// Its exit status, 128 + N for signal N.
+  /// Its exit status; 128 + N for signal N.
   int wait();
 
  private:

@@ -17,8 +17,8 @@
 namespace dlock::test {
 namespace {
 
-/// A key that a holder keeps for ever, renewing a lease of 30 s every ten: what a waiter does
-/// there, on a clock that moves when it sleeps.
+/// A key whose holder renews a lease of 30 s every ten seconds, for ever. It counts the requests of
+/// a waiter, on a clock that moves when it sleeps.
 class HeldForEver : public Store {
  public:
   HeldForEver(std::size_t ahead, std::optional<milliseconds> near_head)
@@ -86,7 +86,7 @@ TEST_CASE("a waiter asks every 25 s at most, and near the head as often as its s
   CHECK(waiter_rate(0, milliseconds(1000)) > 0.9);
 }
 
-/// Grants each key once, and for the last one is silent until the wait is over.
+/// Grants each key once, except for the last, for which it is silent until the wait is over.
 class SilentForTheLast final : public HeldForEver {
  public:
   explicit SilentForTheLast(milliseconds silence) : HeldForEver(0, {}), silence_(silence) {}
@@ -125,8 +125,7 @@ TEST_CASE("a wait that ends before the first answer for a later key is no refusa
   CHECK(store.released == std::vector<std::string>{"first", "last"});
 }
 
-/// Grants each key but the last at once, and hands over the last one by a message, which is not
-/// confirmed.
+/// Grants each key at once, except for the last, which it hands over by an unconfirmed message.
 class HandsOverTheLast final : public HeldForEver {
  public:
   HandsOverTheLast() : HeldForEver(0, {}) {}
@@ -153,7 +152,7 @@ class HandsOverTheLast final : public HeldForEver {
   }
 };
 
-/// What is renewed before these keys are had.
+/// The keys that acquire() renews before it returns with these keys.
 std::vector<std::string> renewed_before(const std::vector<std::string>& keys) {
   HandsOverTheLast store;
   std::vector<Claim> claims(keys.size());
@@ -174,7 +173,7 @@ std::vector<std::string> renewed_before(const std::vector<std::string>& keys) {
 
 TEST_CASE("a key that is handed over is confirmed before the keys had earlier are renewed") {
   CHECK(renewed_before({"first", "last"}) == std::vector<std::string>{"last", "first"});
-  // One that is alone costs no further request.
+  // A single key costs no further request.
   CHECK(renewed_before({"last"}).empty());
 }
 

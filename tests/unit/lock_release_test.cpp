@@ -1,4 +1,4 @@
-// Giving several locks back to an engine that is far away, or stood still for a moment.
+// Releasing several locks on an engine that is far away, or that stalled for a moment.
 
 #include "lock/release.hpp"
 
@@ -14,7 +14,7 @@
 namespace dlock::test {
 namespace {
 
-/// Takes `time_to_answer` for a release, and has not heard of one that had no time left.
+/// Takes `time_to_answer` for a release, and ignores one without any time left.
 class FarStore final : public Store {
  public:
   explicit FarStore(milliseconds time_to_answer) : time_to_answer_(time_to_answer) {}
@@ -45,9 +45,9 @@ class FarStore final : public Store {
   std::string name() const override { return "far"; }
 
   std::set<LockKey> released;
-  std::vector<milliseconds> times_left;  ///< each request's, when it came
-  std::size_t swallowed = 0;             ///< so many requests get no answer, and say so at once
-  std::size_t overtaken = 0;             ///< in so many requests others were faster until the end
+  std::vector<milliseconds> times_left;  ///< of each request, when it came
+  std::size_t swallowed = 0;             ///< so many requests fail at once without an answer
+  std::size_t overtaken = 0;             ///< so many requests lose to faster clients until the end
   Deadline still_until{};
 
  private:
@@ -64,8 +64,7 @@ std::vector<Held> nine_holds() {
 
 }  // namespace
 
-// A machine that stalls in one of the tests below takes the time that a release has, and not in
-// each try.
+// A machine that stalls in one of these tests uses up the time of a release, but not in every try.
 
 TEST_CASE("release_all: a far engine hears of every lock, however many there are") {
   CHECK(in_one_of(3, [] {

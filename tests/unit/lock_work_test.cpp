@@ -23,7 +23,7 @@
 using namespace dlock;
 using namespace dlock::test;
 
-/// An owner of this test only, for others run beside it.
+/// An owner that only this test uses, as others run beside it.
 const std::string mine = "t" + std::to_string(getpid());
 
 TEST_CASE("a process is alive until it ends, and a zombie is not alive") {
@@ -68,14 +68,14 @@ TEST_CASE("nothing is said about a process of another pid namespace") {
   CHECK(work_life({Owner{mine}, foreign, 0}) == Life::unknown);
 }
 
-/// A process that runs `script`, a shell's, for the owner that its environment names, if any.
+/// A process that runs a shell script, with `owner` in its environment unless that is empty.
 Process marked(const std::string& script, const std::string& owner) {
   ProcessOptions options;
   if (!owner.empty()) options.env["DLOCK_OWNER"] = owner;
   return Process({"sh", "-c", script}, options);
 }
 
-/// The work of `owner`, whose command leads no group.
+/// The work of `owner`, whose command leads no process group.
 Work work_of(const std::string& owner, std::uint64_t since = 0) {
   ProcessId nobody = own_process();
   nobody.pid = 0x7fffffff;
@@ -132,11 +132,11 @@ TEST_CASE("a process without the mark is no work, though it is in the command's 
   }
 }
 
-/// Of each process only its child goes on, for a minute at most.
+/// Each process forks its successor and exits, for a minute at most.
 constexpr char generations[] = "$SIG{CHLD} = 'IGNORE'; while (time < $^T + 60) { exit if fork }";
 
 TEST_CASE("the work runs also while each of its processes forks the next one and ends") {
-  // It reaps them: process 1 may let thousands of zombies lie, and each look meets them all.
+  // It reaps them: process 1 may leave thousands of zombies, and each look reads them all.
   Forked reaper([&] {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGCHLD, SIG_IGN);
@@ -151,7 +151,7 @@ TEST_CASE("the work runs also while each of its processes forks the next one and
   const Work work = work_of(mine);
   REQUIRE(eventually([&] { return !running_processes(work).empty(); }));
   for (int i = 0; i < 30; ++i) CHECK(work_life(work) == Life::alive);
-  CHECK(work_life(work_of(mine + "2")) == Life::over);  // theirs is nobody else's
+  CHECK(work_life(work_of(mine + "2")) == Life::over);  // their mark belongs to no other owner
   CHECK(eventually([&] {
     kill(-reaper.pid(), SIGKILL);
     return work_life(work) == Life::over;

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A variable of the environment that is another while this lives.
+/// An environment variable that has another value while this object lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -75,7 +75,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Keys that would bend a table: CJK, emoji, combining marks, escapes, long ones.
+/// Keys that could break a table: CJK, emoji, combining marks, escapes, long ones.
 std::vector<KeyState> odd_keys() {
   std::vector<KeyState> states;
   for (const std::string& key : {std::string("\u591c\u9593\u30d0\u30c3\u30af\u30a2\u30c3\u30d7"),

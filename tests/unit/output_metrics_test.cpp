@@ -74,7 +74,7 @@ TEST_CASE("metrics call no run a success whose lock was lost, although its comma
   const std::string good = after("");
   CHECK(of_a(good, "dlock_last_success_timestamp_seconds") == 1'800'000'000);
   CHECK(of_a(good, "dlock_losses_total") == 0);
-  status.lost = true;  // and --on-lost ignore
+  status.lost = true;  // with --on-lost ignore
   const std::string lost = after("");
   CHECK(of_a(lost, "dlock_last_success_timestamp_seconds") == 0);
   CHECK(of_a(lost, "dlock_losses_total") == 1);

@@ -37,7 +37,7 @@ Refusal refusal(std::vector<Holder> holders, std::size_t waiting = 0) {
   return made;
 }
 
-/// Whether nothing in it could move a cursor or begin a line.
+/// Whether the text contains nothing that moves a cursor or begins a line.
 bool is_plain(const std::string& text) {
   return text.find('\x1b') == std::string::npos && text.find('\n') == std::string::npos &&
          text.find('\xff') == std::string::npos && text.find("\xe2\x80\xae") == std::string::npos;
@@ -117,7 +117,7 @@ TEST_CASE("output: the line of one who waits says the place first, and labels la
 
 TEST_CASE(
     "output: on a narrow terminal the line of one who waits has shorter words, and all facts") {
-  // What 80 columns leave behind "dlock: " and before what the terminal says of ^C.
+  // The room in 80 columns after "dlock: ", and before the terminal's echo of ^C.
   Screen screen;
   screen.is_terminal = true;
   screen.columns = 70;

@@ -46,12 +46,12 @@ TEST_CASE("one more owner than a limit allows would have to meet the others on s
       CAPTURE(limit);
       const auto needed = votes_needed(members, Limit{limit});
       const auto owners = static_cast<std::size_t>(limit) + 1;
-      // With room for `limit` owners on each server, so many votes there are in all.
+      // With room for `limit` owners on each server, this is the number of votes in all.
       CHECK(owners * needed > members * static_cast<std::size_t>(limit));
       CHECK(needed <= members);
       CHECK((needed - 1) * owners <= members * static_cast<std::size_t>(limit));
     }
-    // A reader meets every writer.
+    // A reader and a writer always share a server.
     CHECK(votes_needed(members, no_limit) + votes_needed(members, exclusive) > members);
   }
   CHECK(votes_needed(5, Limit{largest_limit}) == 5);

@@ -79,7 +79,7 @@ TEST_CASE("latch views: a member that lacks the latch gets it once others agree,
   views.mend_by_few();
   CHECK(mended(views, 1) == std::vector<ArrivalId>{{"a"}});
   views.take(1, part(4, {}, 1));
-  // Then it is to tell of changes, too.
+  // Then it must also report changes.
   CHECK(views.listening() == 1);
   const auto next = views.next_for(1);
   REQUIRE(next);
@@ -125,7 +125,7 @@ TEST_CASE("latch views: the count is the majority's, and where there is none tha
   CHECK_THROWS_AS(other.verdict(), Error);
 }
 
-/// Generations that were made so many seconds after the first.
+/// A generation that was made this many seconds after the first.
 std::string made_after(int seconds) {
   const std::int64_t us = 1'800'000'000'000'000 + std::int64_t{seconds} * 1'000'000;
   char text[40];
@@ -179,7 +179,7 @@ TEST_CASE("latch views: of an older latch nothing counts, and it is displaced by
   CHECK_FALSE(displaced.displaced->arrivals_stay);
   CHECK(displaced.arrived == std::vector<ArrivalId>{{"y"}});
   CHECK(mended(views, 1) == std::vector<ArrivalId>{{"y"}});
-  // One for another count, too.
+  // The same for a latch with another count.
   views.take(2, part_of(made_after(200), 5, {"x"}));
   CHECK(mending(views, 2).displaced->generation == made_after(200));
 }

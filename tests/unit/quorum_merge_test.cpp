@@ -14,8 +14,7 @@ std::vector<KeyState> one_holder(Limit limit) {
   return {KeyState{key, {holder}, {}}};
 }
 
-/// Whether a holder counts as one whom so many of five servers have, the others having said that
-/// they have not.
+/// Whether a holder is shown if `servers_with_it` of five servers have it, and the others deny it.
 bool is_shown(Limit limit, std::size_t servers_with_it) {
   std::vector<std::vector<KeyState>> said(5, {KeyState{key, {}, {}}});
   for (std::size_t i = 0; i < servers_with_it; ++i) said[i] = one_holder(limit);
@@ -91,7 +90,7 @@ TEST_CASE("merge: a latch is what a majority has of it") {
   CHECK(shown({latch(4, 4), latch(4, 3), latch(4, 4)}, 0, 3)->open());
   CHECK_FALSE(shown({latch(4, 2)}, 2, 3));
   CHECK(shown({latch(4, 2)}, 1, 3));
-  // Another count is another latch, of which a minority is left.
+  // Another count means another latch, and only a minority has it.
   CHECK(shown({latch(5, 5), latch(4, 2), latch(4, 2)}, 0, 3)->count == 4);
   CHECK_FALSE(shown({latch(5, 5), latch(4, 2)}, 1, 3));
   CHECK_FALSE(merged_states({{}, {"*"}}, {{KeyState{key, {}, {}, latch(4, 2)}}, {}}, 3).empty());

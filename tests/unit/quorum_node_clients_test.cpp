@@ -20,7 +20,7 @@
 namespace dlock::test {
 namespace {
 
-/// Does nothing of itself.
+/// Does nothing by default.
 class Idle : public Member {
  public:
   ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
@@ -67,9 +67,9 @@ class Idle : public Member {
   Standing standing() const override { return {}; }
 };
 
-/// Answers a release after so long, unless it is interrupted, and everything else at once. It takes
-/// a moment until a release or an eviction is on its way, or longer where the server is far; and
-/// twice as long until it has said who holds a key.
+/// Answers a release after the time `takes`, unless interrupted, and everything else at once. A
+/// release or an eviction is sent after a moment, or later if the server is far; naming the holders
+/// takes twice as long.
 class Slow final : public Idle {
  public:
   Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released,
@@ -112,7 +112,7 @@ class Slow final : public Idle {
   std::atomic<bool>& released_;
 };
 
-/// Goes on inspecting for longer than it is waited for.
+/// Takes longer for an inspect than the caller waits.
 class Busy final : public Idle {
  public:
   explicit Busy(std::vector<std::string>& log) : log_(log) {}
@@ -136,7 +136,7 @@ class Busy final : public Idle {
   std::vector<std::string>& log_;
 };
 
-/// Lets nobody in. Every request but a vote ends the listening, as on a connection.
+/// Refuses every claim. Every request except a vote ends the subscription, as on a connection.
 class Listened final : public Idle {
  public:
   Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override {
@@ -158,7 +158,7 @@ class Listened final : public Idle {
   bool subscribed_ = false;
 };
 
-/// Fails in ways that nobody has thought of.
+/// Fails in unexpected ways.
 class Odd final : public Idle {
  public:
   Wake sleep(const Claim&, Deadline, int) override { throw std::runtime_error("odd"); }
@@ -173,8 +173,8 @@ struct Outcome {
   bool sent, released;
 };
 
-/// One member that takes so long for a release, and has answered before or not: how far it came by
-/// the time the clients were gone.
+/// The progress of a release that takes `takes` on a single node, when the clients are destroyed.
+/// `has_answered`: the node has answered before.
 Outcome outcome(milliseconds takes, bool has_answered) {
   std::atomic<bool> sent = false, released = false;
   const auto open = [&] {
@@ -207,11 +207,11 @@ const Vote waiting_vote{Claim(), {true, {}}, Fence{1}};
 
 Deadline soon() { return later(BootClock::now(), long_time); }
 
-/// Whether a store of three members sends what `ask` asks it to the third, which is so far.
+/// Whether a store of three nodes sends the request of `ask` to the third one, which is that far.
 template <typename Request>
 bool is_sent_to_a_far_member(milliseconds way, Request ask) {
   std::atomic<bool> sent[3] = {}, released[3] = {};
-  // On a busy machine the far one may be later than it is waited for, and not each time.
+  // On a busy machine, the far node may be later than the store waits, but not every time.
   return eventually([&] {
     QuorumStore store(std::make_unique<ThreadedNodeClients>([&] {
       std::vector<std::unique_ptr<Member>> members;
@@ -235,7 +235,7 @@ std::size_t entries(const char* directory) {
 
 TEST_CASE(
     "council: who leaves waits a moment for a member that answers to release, and no longer") {
-  // A moment is soon over on a machine that does much else.
+  // On a busy machine, a moment is over soon.
   CHECK(eventually([] { return outcome(milliseconds(2), true).released; }));
   const auto begun = BootClock::now();
   CHECK_FALSE(outcome(long_time / 2, true).released);
@@ -260,7 +260,7 @@ TEST_CASE("council: an eviction is sent to a member that is farther than the oth
 }
 
 TEST_CASE("council: a member hears of a vote that is dropped, before its release") {
-  // A moment is soon over on a machine that does much else.
+  // On a busy machine, a moment is over soon.
   CHECK(eventually([] {
     std::vector<std::string> log;
     {
@@ -305,7 +305,7 @@ TEST_CASE("council: what a member fails with is an answer, whatever it is") {
   const auto failed = nodes.hear(soon(), -1);
   REQUIRE(failed);
   CHECK(std::holds_alternative<Error>(failed->response));
-  // What was asked for too late is not done.
+  // A request with an expired deadline is not sent.
   nodes.ask(0, Rejoining{Claim(), Fence{1}}, BootClock::now());
   const auto late = nodes.hear(soon(), -1);
   REQUIRE(late);

@@ -1,5 +1,5 @@
-// What QuorumStore tells of a release that most servers did not answer, and of an eviction that one
-// of them refuses.
+// The result of QuorumStore for a release that most servers did not answer, and for an eviction
+// that one of them refuses.
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@
 namespace dlock::test {
 namespace {
 
-/// Three members that answer in the order in which they were asked.
+/// Three nodes that answer in the order of the requests.
 class ThreeMembers : public NodeClients {
  public:
   std::size_t size() const override { return 3; }
@@ -38,15 +38,15 @@ class ThreeMembers : public NodeClients {
 
  private:
   virtual Response response(std::size_t member, const NodeRequest& request) const = 0;
-  /// After so many they are silent.
+  /// They are silent after this many requests.
   virtual std::uint64_t most_requests() const { return std::numeric_limits<std::uint64_t>::max(); }
 
   std::uint64_t requests_ = 0;
   std::deque<NodeReply> replies_;
 };
 
-/// The first answers that it has no such hold, and the others cannot be reached; to the last the
-/// request is sent for all that where `loses_an_answer`.
+/// The first node answers that it has no such hold, and the others are unreachable; if
+/// `loses_an_answer`, the last one still gets the request.
 class OnlyFirstAnswers final : public ThreeMembers {
  public:
   explicit OnlyFirstAnswers(bool loses_an_answer) : loses_an_answer_(loses_an_answer) {}
@@ -72,7 +72,7 @@ bool may_be_done(bool loses_an_answer) {
   return sent.raised();
 }
 
-/// The last lists a hold that the others have not, and refuses to evict it.
+/// The last node lists a hold that the others do not have, and refuses to evict it.
 class LastTakesNoWrites final : public ThreeMembers {
  public:
   bool has_sent_releases(std::size_t) const override { return true; }
@@ -88,7 +88,7 @@ class LastTakesNoWrites final : public ThreeMembers {
     left_over.fence = Fence{7};
     return std::vector<Holder>{left_over};
   }
-  /// Many more than the eviction takes.
+  /// Many more than the eviction needs.
   std::uint64_t most_requests() const override { return 60; }
 };
 

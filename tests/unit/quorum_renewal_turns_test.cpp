@@ -1,4 +1,4 @@
-// Renewals of several holds, one after the other, where one server of three is far.
+// Renewals of several holds in turn, with one far server of three.
 
 #include <doctest/doctest.h>
 
@@ -18,7 +18,7 @@
 namespace dlock::test {
 namespace {
 
-/// What the far member was asked, and how long the store waited for its replies.
+/// The requests to the far node, and the time that the store waited for its replies.
 struct FarThirdLog {
   std::set<LockKey> rejoined;
   BootClock::duration waited{0};
@@ -26,8 +26,7 @@ struct FarThirdLog {
 
 enum class Third { lacks, holds };
 
-/// Two members that renew everything at once, and a third that replies so much later that it lacks
-/// the hold, or has it.
+/// Two nodes that renew at once, and a third, far one that either lacks the hold or has it.
 class FarThird final : public NodeClients {
  public:
   FarThird(milliseconds way, FarThirdLog& log, Third third = Third::lacks)
@@ -104,7 +103,7 @@ TEST_CASE("quorum: a far server delays the renewals of twelve holds no longer th
   const auto claims = claims_to_renew(12);
   const auto begun = BootClock::now();
   for (int i = 0; i < 3; ++i) renew_each(store, claims, request_time);
-  // Where a busy machine takes long for all that, they may wait again.
+  // If a busy machine takes long for this, the renewals may wait again.
   const auto taken = BootClock::now() - begun;
   CHECK(log.waited <= request_time / 2 + taken / 3);
 }
@@ -133,7 +132,7 @@ TEST_CASE("quorum: each of several holds gets back in its turn what a far server
   const auto claims = claims_to_renew(6);
   CHECK(eventually([&] {
     renew_each(store, claims, request_time);
-    // By the next round they may wait again.
+    // In the next round, the renewals may wait again.
     poll_until({}, later(BootClock::now(), 2 * request_time));
     return log.rejoined.size() == claims.size();
   }));

@@ -10,15 +10,15 @@ using std::chrono::seconds;
 constexpr Deadline boot_start{std::chrono::hours(1)};
 constexpr microseconds wall_start = seconds(1'800'000'000);
 
-/// Of a clock that is `wrong` by so much, read `after` the start in an exchange of `took`, of which
-/// the way there took `there`.
+/// A reading of a clock with the error `wrong`, `after` the start. The exchange took `took` in all,
+/// and `there` for the request.
 ClockReading reading(microseconds wrong, milliseconds after = milliseconds(0),
                      milliseconds took = milliseconds(2), milliseconds there = milliseconds(1)) {
   const Deadline sent = boot_start + after;
   return {wall_start + after + there + wrong, sent, sent + took};
 }
 
-/// How wrong the median is `after` the start.
+/// The error of the median, `after` the start.
 std::optional<microseconds> wrong(const ServerClocks& clocks, milliseconds after) {
   const auto median = clocks.median(boot_start + after);
   return median ? std::optional(*median - wall_start - after) : std::nullopt;

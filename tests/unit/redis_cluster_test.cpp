@@ -57,7 +57,7 @@ TEST_CASE("a slot map says who has a slot, and what one of them said since goes 
   CHECK(map.owner(9) == NodeAddress{"10.0.0.1", 1});
   CHECK(map.owner(10) == NodeAddress{"::1", 3});
   CHECK(map.nodes().size() == 3);
-  // As one that has lost its configuration says.
+  // The answer of a node that has lost its configuration.
   map.learn(list({}), asked);
   CHECK(map.owner(9) == NodeAddress{"10.0.0.1", 1});
   CHECK(map.masters().size() == 2);

@@ -8,7 +8,7 @@
 #include "redis/script_answer.hpp"
 #include "support/fake_server.hpp"
 
-// The link on which a reply came, and what is made of one that ends behind it.
+// The connection of a reply, and its fate if that connection ends right after the reply.
 
 namespace dlock::test {
 namespace {
@@ -27,7 +27,7 @@ RedisTerms of_a_cluster() {
   return terms;
 }
 
-/// A client that goes on with a reply once its server has done all that it does behind it.
+/// A client that handles a reply only after its server has finished everything that follows it.
 class SlowClient final : public RedisClient {
  public:
   explicit SlowClient(FakeServer& server)

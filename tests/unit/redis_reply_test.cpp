@@ -103,9 +103,9 @@ TEST_CASE("a reply of many short elements is refused, and the largest map of a C
     return bytes;
   };
   CHECK(refused(lists(5, 60'000)));
-  // Every slot is a range of its own, and has a replica.
+  // Every slot is its own range and has a replica.
   CHECK(read_reply(lists(16'384, 12)).value_or(Reply()).is_array(16'384));
-  // Of each reply anew.
+  // The limits count for each reply on its own.
   ReplyReader reader;
   for (int i = 0; i < 3; ++i) {
     reader.feed(lists(2, 60'000));

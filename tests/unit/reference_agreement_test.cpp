@@ -1,7 +1,7 @@
-// A server's rule is the rule of the other engines, as long as nothing happens that only a server
-// knows: the reference table, which is compared with the script of Redis, and the lock table get
-// the same random requests here, and every answer, every message and the whole state must be the
-// same.
+// The rule of a server equals the rule of the other engines, except for events that only a server
+// knows. This test sends the same random requests to the reference table, which is compared with
+// the Redis script, and to the lock table. Every answer, every message and the whole state must be
+// equal.
 
 #include <doctest/doctest.h>
 
@@ -23,7 +23,7 @@ using namespace dlock;
 
 namespace {
 
-/// Owners inside owners, and more tokens than owners.
+/// Some owners are inside others, and there are more tokens than owners.
 constexpr const char* owners[] = {"a", "a/x", "a/x/y", "b", "b/y", "c", "d", "a-b"};
 constexpr int tokens_each = 3;
 constexpr int tokens = static_cast<int>(std::size(owners)) * tokens_each;
@@ -40,7 +40,7 @@ struct Listeners final : WaiterNotifier {
   }
 };
 
-/// One request or event, made at random.
+/// One random request or event.
 struct Step {
   std::uint64_t kind;
   Claim claim;
@@ -87,7 +87,7 @@ class Twins {
  public:
   Twins() { reference_.longest_absence = milliseconds(0); }
 
-  /// What differs after the step; empty if nothing does.
+  /// The difference after the step; empty if there is none.
   std::string take(const Step& step) {
     rule_listeners_.sent.clear();
     reference_listeners_.sent.clear();

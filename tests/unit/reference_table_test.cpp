@@ -1,5 +1,5 @@
-// What a server and a node of a majority add to the rules of one key: the reference that the script
-// of Redis is compared with.
+// The additions of a server and of a quorum node to the rule of one key: the reference that the
+// Redis script is compared with.
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ struct NodeRules {
                                       bool wait = false) {
     return table.acquire(claim, {wait, {}}, now, told, Fence{proposal});
   }
-  /// 0: refused.
+  /// The fence; 0 if refused.
   std::int64_t fence_of(const std::variant<Granted, Refused>& answer) {
     const auto* granted = std::get_if<Granted>(&answer);
     return granted == nullptr ? 0 : granted->fence.value;
@@ -48,7 +48,7 @@ struct NodeRules {
   }
 };
 
-/// No node: it takes no proposals.
+/// A single server, which takes no proposals.
 struct ServerRules : NodeRules {
   ServerRules() { now.is_node = false; }
   std::variant<Granted, Refused> acquire(const Claim& claim, bool wait = false) {
@@ -101,7 +101,7 @@ TEST_CASE("member rules: a hold rejoins past the queue, not beside another, and 
   CHECK(member.rejoin(claim("a", "a"), hour + 5) == 0);
   member.vote(claim("w", "w"), hour + 9, true);
   member.release("x", {true, false, milliseconds(1000)});
-  // It was next, and nobody had to be told.
+  // It was next, and no waiter had to be notified.
   CHECK(member.table.stored.find_hold({"a"}) != nullptr);
   CHECK(member.table.stored.find_hold({"w"}) == nullptr);
   CHECK(member.rejoin(claim("x", "x"), hour + 5) == 0);
@@ -115,7 +115,7 @@ TEST_CASE("member rules: a hold rejoins past the queue, not beside another, and 
 TEST_CASE("member rules: an outer hold rejoins after an inner one of its owner") {
   NodeRules member;
   CHECK(member.rejoin(claim("a2", "a/i"), hour) == hour);
-  // Another owner that is below it has another fence.
+  // It contains another owner with another fence.
   CHECK(member.rejoin(claim("a", "a"), hour + 1) == 0);
   member.release("a");
   CHECK(member.rejoin(claim("a", "a"), hour) == hour);
@@ -132,7 +132,7 @@ TEST_CASE("member rules: readers and the owners of a semaphore keep each other o
   CHECK(lets_in(claim("b", "b", 3)));
   CHECK_FALSE(lets_in(claim("r", "r", 0)));
   CHECK(member.rejoin(claim("r2", "r2", 0), hour) == 0);
-  // Who is inside may read, and is a reader then.
+  // An owner that holds may also read, and then counts as a reader.
   CHECK(lets_in(claim("a2", "a/i", 0)));
   const auto beside = std::get<Refused>(member.vote(claim("b2", "b/i", 3), hour));
   CHECK(beside.why == Refusal::Reason::upgrade);

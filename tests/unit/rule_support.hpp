@@ -7,7 +7,7 @@
 
 namespace dlock::test {
 
-/// A claim for tests of the rules, of a ttl of ten seconds.
+/// A claim for tests of the rules, with a ttl of ten seconds.
 inline Claim claim(const std::string& token, const std::string& owner, std::int64_t limit = 1) {
   Claim claim;
   claim.token.text = token;

@@ -21,8 +21,8 @@ namespace dlock::test {
 
 namespace {
 
-/// What a process can find out about how it was started, but for what names itself. Asked without
-/// a shell where a shell would mend it: dash unblocks every signal.
+/// Prints everything that a process can find out about its start, except its own identity. Runs
+/// without a shell where a shell would change the result: dash unblocks every signal.
 const std::vector<std::string> self_portraits[] = {
     {"grep", "-E", "^(Sig(Blk|Ign)|Umask|NoNewPrivs|Groups|Cpus_allowed)", "/proc/self/status"},
     {"cat", "/proc/self/limits"},
@@ -66,7 +66,7 @@ TEST_CASE("dlock dies of every signal its child dies of") {
   for (int number = 1; number <= 64; ++number) {
     const bool harmless = number == SIGCHLD || number == SIGCONT || number == SIGURG ||
                           number == SIGWINCH || (number >= SIGSTOP && number <= SIGTTOU);
-    if (harmless || number == 32 || number == 33) continue;  // these two are libc's own
+    if (harmless || number == 32 || number == 33) continue;  // libc uses these two itself
     CAPTURE(number);
     const auto result = run(supervised(shell("kill -" + std::to_string(number) + " $$")));
     CHECK(result.signal == number);
@@ -221,7 +221,7 @@ TEST_CASE("a command that has moved to another process group gets every signal, 
 }
 
 TEST_CASE("without a terminal SIGTSTP stops the child only, and SIGCONT continues it") {
-  // With job control, for the kernel stops nobody whom no shell could continue.
+  // Run with job control, as the kernel does not stop a process that no shell could continue.
   const auto words = supervised(shell("echo $PPID $$; exec sleep 60"));
   std::vector<std::string> job{"bash", "-c", "set -m; \"$@\" & wait $!; exit $?", "bash"};
   job.insert(job.end(), words.begin(), words.end());
@@ -289,7 +289,7 @@ TEST_CASE("the command is in dlock's process group and session, and no leader of
 
 TEST_CASE("a signal to dlock reaches all of the command's that is in its group, parents first") {
   const TempDir dir;
-  // The shell that is told first starts no second step after the end of the first.
+  // The shell gets the signal first, and so does not start its second step when its child ends.
   auto dlock = Process(supervised(
       shell("sh -c 'echo $$ >" + (dir / "first") + "; exec sleep 60'; echo second-step; exit 3")));
   REQUIRE(eventually([&] {
@@ -309,7 +309,7 @@ TEST_CASE("what the command leaves behind is reaped while it runs and lives on a
       Process(supervised(shell("i=0; while [ $i -lt 1000 ]; do (true &); i=$((i+1)); done;"
                                "(setsid sleep 60 >/dev/null 2>&1 & echo $!); while [ ! -e " +
                                (dir / "go") + " ]; do sleep 0.01; done")));
-  // Two thousand processes, one after the other: on a busy machine that takes a while.
+  // This starts two thousand processes in turn, which takes a while on a busy machine.
   REQUIRE(eventually([&] { return dlock.out().ends_with("\n"); }, milliseconds(200'000)));
   const pid_t daemon = std::stoi(dlock.out());
   const auto number = std::to_string(dlock.pid());

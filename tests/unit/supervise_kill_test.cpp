@@ -37,7 +37,7 @@ std::size_t folders_in(const std::string& folder) {
 
 TEST_CASE("a family that forks into new sessions faster than it can be listed is ended") {
   const TempDir dir;
-  const std::string program = "hop" + std::to_string(getpid());  // to be told from another test's
+  const std::string program = "hop" + std::to_string(getpid());  // unlike that of another test
   std::filesystem::copy_file(DLOCK_HOPPER, dir / program);
   const auto result = run(supervised({dir / program, "8", "25"}, {"max-hold=300", "grace=0"}));
   CHECK(result.exit_code == 124);
@@ -84,7 +84,7 @@ TEST_CASE("what became root is killed by cgroup where that is delegated") {
   auto words = supervised(shell("setsid " + user.sleep_as_root() + " & echo $!; wait"),
                           {"max-hold=1500", "grace=0"});
   words.front() = user.own_copy(words.front());
-  // A busy machine may need longer for the start of the command.
+  // A busy machine may need longer to start the command.
   Result result;
   for (int tries = 0; tries < 5 && result.out.empty(); ++tries) {
     result = run(user.run_as(words, cgroup.path()));

@@ -24,15 +24,15 @@ std::vector<pid_t> pids(const std::string& text) {
   return found;
 }
 
-/// Tells its number, those of a daemon (double fork, own session) and of that one's child; none
-/// of them heeds TERM.
+/// Prints its own pid and those of a daemon (double fork, own session) and that one's child; all of
+/// them ignore TERM.
 const char* const stubborn_family =
     "trap '' TERM INT HUP;"
     "(setsid sh -c 'sleep 60 & echo $! $$; wait' &);"
     "echo $$; while :; do sleep 0.05; done";
 
-/// It waits in a builtin: dash forgets a signal that comes in the middle of its vfork;
-/// and what it waits for ignores TERM from its fork on.
+/// It waits in a builtin, as dash loses a signal that arrives during its vfork. The child that it
+/// waits for ignores TERM from its fork on.
 const char* const handles_term =
     "trap '' TERM; sleep 60 & trap 'echo asked; kill -9 $!; exit 0' TERM; echo ready; until wait; "
     "do :; done";
@@ -49,8 +49,8 @@ bool has_heard_all(pid_t pid) {
   return status.find("ShdPnd:\t0000000000000000\n") != std::string::npos;
 }
 
-/// The command line `words` under strace, which holds it up at a system call, as `delay` says in
-/// strace's words. Where strace may not trace, `words` as they are.
+/// The command line `words` under strace, which delays a system call as `delay` says in strace's
+/// syntax. Without permission to trace, `words` itself.
 std::vector<std::string> held_up(const std::string& delay, std::vector<std::string> words) {
   const std::string call = delay.substr(0, delay.find(':'));
   const std::vector<std::string> strace{
@@ -64,7 +64,7 @@ std::vector<std::string> held_up(const std::string& delay, std::vector<std::stri
 }  // namespace
 
 TEST_CASE("a family that ignores TERM and left its session is dead when the lease ends") {
-  // On a busy machine dlock may be late now and then, or the family, and never each time.
+  // On a busy machine, dlock or the family may be late now and then, but not every time.
   bool in_time = false;
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     const auto result = run(supervised(shell(stubborn_family), {"lease=2000", "grace=100"}));
@@ -78,8 +78,8 @@ TEST_CASE("a family that ignores TERM and left its session is dead when the leas
   CHECK(in_time);
 }
 
-// What is lowest is asked first: the command also waits for one that ignores TERM, or it might end
-// with the daemon before it is asked itself.
+// The lowest process gets the signal first. The command also waits for a child that ignores TERM,
+// else it might end with the daemon before its own signal.
 TEST_CASE("descendants in a group of their own are asked to end before they are killed") {
   const TempDir dir;
   auto dlock =
@@ -113,7 +113,7 @@ TEST_CASE("the grace goes on for what is left when the command itself has ended"
 }
 
 TEST_CASE("a child has the whole grace between TERM and KILL where a lease ends") {
-  // On a busy machine dlock may be late for the one and never for the other: then it is cut short.
+  // On a busy machine, dlock may send TERM late but KILL in time: then the grace is cut short.
   long millis = 0;
   for (int tries = 0; tries < 5 && millis < 950; ++tries) {
     const auto result =
@@ -129,7 +129,7 @@ TEST_CASE("a child has the whole grace between TERM and KILL where a lease ends"
 }
 
 TEST_CASE("a child that ends with 0 in the grace has lost the lock all the same") {
-  // On a busy machine the child may be late for its trap, or for its end, and not in each try.
+  // On a busy machine, the child may be late to set its trap or to end, but not in every try.
   CHECK(in_one_of(5, [] {
     const auto result = run(supervised(shell(handles_term), {"lease=6000", "grace=3000"}));
     CHECK(result.exit_code == 79);
@@ -138,7 +138,7 @@ TEST_CASE("a child that ends with 0 in the grace has lost the lock all the same"
 }
 
 TEST_CASE("without a grace the child is killed just before the lease ends, not after it") {
-  // On a busy machine it may be late now and then, and not in each try.
+  // On a busy machine, it may be late now and then, but not in every try.
   bool in_time = false;
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     const auto result = run(supervised({"sleep", "60"}, {"lease=2000", "grace=0"}));
@@ -150,7 +150,7 @@ TEST_CASE("without a grace the child is killed just before the lease ends, not a
 }
 
 TEST_CASE("a grace that begins late, as dlock was held up, is cut short by the end of the lease") {
-  // On a busy machine dlock may be late now and then, or the test itself, and not in each try.
+  // On a busy machine, dlock or the test may be late now and then, but not in every try.
   bool in_time = false;
   for (int tries = 0; tries < 5 && !in_time; ++tries) {
     const auto begun = BootClock::now();
@@ -170,7 +170,7 @@ TEST_CASE("a grace that begins late, as dlock was held up, is cut short by the e
 }
 
 TEST_CASE("renewals move the moment at which the child must stop") {
-  // On a busy machine one of them may be late, and not in each try.
+  // On a busy machine, a renewal may be late, but not in every try.
   bool kept = false;
   for (int tries = 0; tries < 5 && !kept; ++tries) {
     const auto result = run(supervised({"sleep", "1"}, {"lease=300", "grace=50", "renewals=12"}));
@@ -194,7 +194,7 @@ TEST_CASE("a child that may run on after a loss ends as it does, and the loss is
   for (const std::string how : {"lease=200", "lease=60000"}) {
     CAPTURE(how);
     const TempDir dir;
-    // It runs on until the short lease has ended, too.
+    // It keeps running until the short lease has ended, too.
     const auto script = shell("touch " + (dir / "lost") + "; while [ ! -e " + (dir / "go") +
                               " ]; do sleep 0.01; done; sleep 0.4; exit 5");
     auto dlock = Process(supervised(script, {how, "grace=50", "keep=1", "lost=" + (dir / "lost")}));
@@ -210,7 +210,7 @@ TEST_CASE("max-hold ends the child, with the chosen signal, by SIGKILL if it mus
   const auto polite = run(supervised({"sleep", "60"}, {"max-hold=100", "grace=5000", "stop=2"}));
   CHECK(polite.exit_code == 124);
   CHECK(says(polite, "max-hold code=-1 signal=2 error=0 noticed=0"));
-  // A busy machine may need longer for the start of a family.
+  // A busy machine may need longer to start the family.
   Result stubborn;
   for (int ms = 300; ms <= 9600 && pids(stubborn.out).size() < 3; ms *= 2) {
     stubborn =
@@ -223,10 +223,10 @@ TEST_CASE("max-hold ends the child, with the chosen signal, by SIGKILL if it mus
 
 namespace {
 
-/// Whether dlock and its child were stopped before dlock had to act; then it resumed after the
-/// lease, and killed the child before that ran another instruction.
+/// Whether dlock, stopped with its child until after the lease, killed the child before it ran
+/// another instruction. False if a busy machine stopped them too late.
 bool is_resumed_after_the_lease() {
-  // The process that dlock signals acts before dlock goes on.
+  // The delay gives the signalled process time to act before dlock goes on.
   const auto words = held_up(
       "kill:delay_exit=200000",
       supervised(shell(std::string("echo $$;") + handles_term), {"lease=4000", "grace=200"}));
@@ -236,7 +236,7 @@ bool is_resumed_after_the_lease() {
   REQUIRE(eventually([&] { return is_ready() || !dlock.running(); }));
   if (!is_ready()) return false;
   const pid_t child = std::stoi(dlock.out());
-  // The child first, so that the SIGCONT of dlock is not in the queue after a SIGCHLD.
+  // Stop the child first, so that dlock's SIGCONT does not queue after a SIGCHLD.
   kill(child, SIGSTOP);
   const auto both_are_quiet = [&] {
     return is_in_state('T', child) && has_heard_all(dlock.pid()) && is_in_state('S', dlock.pid());
@@ -245,7 +245,7 @@ bool is_resumed_after_the_lease() {
   dlock.signal(SIGSTOP);
   dlock.wait_until_stopped();
   if (BootClock::now() - begun > milliseconds(3300)) return false;
-  kill(dlock.pid(), SIGTERM);  // in the queue, but the deadline is older
+  kill(dlock.pid(), SIGTERM);  // it is pending, but the deadline is older
   const Deadline past = later(BootClock::now(), milliseconds(4100));
   REQUIRE(eventually([&] { return BootClock::now() > past; }));
   dlock.signal(SIGCONT);
@@ -256,10 +256,10 @@ bool is_resumed_after_the_lease() {
   return true;
 }
 
-/// Whether the signal came before the lease was over; then dlock, held up until it was, killed the
-/// child and did not pass the signal on.
+/// Whether dlock, delayed until the lease was over, killed the child without passing the signal on.
+/// False if a busy machine sent the signal too late.
 bool is_signalled_and_held_up() {
-  // The first time that it looks whether the child has ended: between deadline and signal.
+  // Delays the first check for the child's end, between the deadline and the signal.
   const auto words = held_up("waitid:delay_exit=3000000:when=2",
                              supervised(shell(handles_term), {"lease=3000", "grace=200"}));
   const auto begun = BootClock::now();
@@ -275,8 +275,8 @@ bool is_signalled_and_held_up() {
   return true;
 }
 
-/// Whether the child had ended, and dlock was stopped, before the lease was over; then it kept its
-/// exit code.
+/// Whether dlock, stopped until after the lease, kept the exit code of a child that had ended
+/// before. False if a busy machine was late.
 bool is_woken_late_by_a_child_that_has_ended() {
   const TempDir dir;
   const auto begun = BootClock::now();
@@ -316,7 +316,7 @@ TEST_CASE("a child that had ended before a late wake keeps its exit code") {
 }
 
 TEST_CASE("a stopped child is waited for, and is killed in time when the lease ends") {
-  // On a busy machine a renewal or dlock may be late now and then, and not in each try.
+  // On a busy machine, a renewal or dlock may be late now and then, but not in every try.
   bool as_told = false;
   for (int tries = 0; tries < 5 && !as_told; ++tries) {
     const auto result = run(supervised(shell("echo $$; kill -STOP $$; exit 8"),

@@ -47,8 +47,8 @@ TEST_CASE("a script without job control has the terminal again after dlock") {
 
 TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead") {
   const std::string command = std::string("$D -- sh -c ") + counts_int;
-  // Not `echo | dlock`: on a busy machine an interactive bash 5.2 takes the terminal back from such
-  // a pipeline while its last command still runs, whatever that is.
+  // Not `echo | dlock`: on a busy machine, an interactive bash 5.2 takes the terminal back from
+  // such a pipeline while its last command, whatever it is, still runs.
   for (const std::string& line :
        {command, command + " | (trap '' INT QUIT; cat)", "(:; " + command + " </dev/null; :)",
         command + " </dev/null", command + " & fg"}) {
@@ -63,7 +63,7 @@ TEST_CASE("^C reaches the child exactly once, wherever its stdin and stdout lead
     terminal.press("\x1c");
     terminal.type("echo end-$((1+1))");
     REQUIRE(terminal.shows("end-2"));
-    // That it was three times at least has been seen; ^\ may overtake the end of a line.
+    // At least three were seen above; ^\ may overtake the end of a line.
     CHECK(terminal.count("got-int\r") <= 3);
   }
 }
@@ -77,7 +77,7 @@ TEST_CASE("in a pipeline, where ^C has reached the child already, it is not pass
       "TERM; echo dlock=$PPID.; until wait; do :; done' | (trap '' INT; cat)");
   REQUIRE(terminal.shows("dlock="));
   const pid_t dlock = terminal.number();
-  // Two signals that come close together are one to the child, so dlock is held back a while.
+  // Two signals in quick succession are one to the child, so dlock is held back for a while.
   kill(dlock, SIGSTOP);
   terminal.press("\x03");
   REQUIRE(terminal.shows("got-int"));
@@ -105,7 +105,7 @@ TEST_CASE("^Z stops the job after the lease was renewed, fg and bg continue it")
   REQUIRE(terminal.shows("stopping"));
   REQUIRE(terminal.shows("Stopped"));
   REQUIRE(terminal.shows("code-148"));
-  terminal.type("bg; wait %1; jobs");  // it reads, so it is stopped again, and the job with it
+  terminal.type("bg; wait %1; jobs");  // it reads, so it and its job are stopped again
   REQUIRE(terminal.shows("stopping"));
   REQUIRE(terminal.shows("Stopped"));
   terminal.type("fg; echo fg-code-$?");
@@ -123,7 +123,7 @@ TEST_CASE("a job continued after its lease is killed at once, without a grace") 
   REQUIRE(terminal.shows("ready"));
   terminal.press("\x1a");
   REQUIRE(terminal.shows("Stopped"));
-  // Not by a sleep of the shell's, which would be another job that may be stopped.
+  // Not a sleep of the shell, which would be another job that can be stopped.
   poll_until({}, later(BootClock::now(), milliseconds(12'100)));
   terminal.type("fg; echo fg-code-$?");
   CHECK(terminal.shows("lost code=-1 signal=9"));
@@ -147,14 +147,14 @@ TEST_CASE("a job whose child has ended while dlock was stopped leaves the termin
   REQUIRE(eventually([&] { return is_in_state('Z', child); }));
   terminal.type("bg; wait; echo over-$((1+1))");
   REQUIRE(terminal.shows("over-2"));
-  // Else the shell would read an error, and end.
+  // Otherwise the shell would get a read error, and exit.
   terminal.type("echo mine-$((1+1))");
   CHECK(terminal.shows("mine-2"));
 }
 
 TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
   ShellTerminal terminal(DLOCK_SUPERVISED);
-  // Not by the shell's `&`, which would have it ignore INT.
+  // Not with the shell's `&`, which would make it ignore INT.
   terminal.type(
       "$D wait-tree=1 -- sh -c 'setsid -f sh -c \"trap \\\"\\\" INT; sleep 60 & trap \\\"echo "
       "got-cont\\\" CONT;"
@@ -168,7 +168,7 @@ TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
   REQUIRE(terminal.shows("Stopped"));
   REQUIRE(terminal.shows("code-148"));
   terminal.type("fg; echo fg-code-$?");
-  // Not only shows(): the shell has repeated the command, and with it these words.
+  // shows() is not enough: the shell has echoed the command, which contains these words.
   REQUIRE(eventually([&] { return terminal.count("got-cont\r") == 1; }));
   terminal.press("\x03");
   CHECK(terminal.shows("fg-code-4"));
@@ -178,8 +178,8 @@ TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
 TEST_CASE(
     "in a pipeline a stop ends the child and all it has started, and nobody else of the job") {
   const TempDir dir;
-  // The reader sees the end of its input when the last of them has gone. Until it is sleep, that is
-  // a shell, which may lose a signal while it takes back the traps that it was forked with.
+  // The reader sees the end of its input when all of these processes have gone. Until the child
+  // runs sleep, it is a shell, which may lose a signal while it resets the inherited traps.
   const std::string rest =
       "; sleep 60 & until grep -q sleep /proc/$!/comm; do :; done; : >lost; "
       "while :; do wait; done' | (cat; echo o\"\"ver); "
@@ -203,7 +203,7 @@ TEST_CASE("wait-tree: in a pipeline ^C reaches what is left of the job exactly o
   const TempDir dir;
   std::ofstream(dir / "rest") << "exec sh -c " << counts_int;
   ShellTerminal terminal(DLOCK_SUPERVISED);
-  // A shell has what it starts with `&` ignore INT.
+  // A shell makes a command with `&` ignore INT.
   terminal.type("$D wait-tree=1 -- sh -c 'env --default-signal=INT,QUIT sh " + (dir / "rest") +
                 " & exit 4' | (trap '' INT QUIT; cat); echo code-${PIPESTATUS[0]}");
   REQUIRE(terminal.shows("ready"));
@@ -218,7 +218,7 @@ TEST_CASE("wait-tree: in a pipeline ^C reaches what is left of the job exactly o
 
 TEST_CASE("in a pipeline nobody's foreground is taken") {
   ShellTerminal terminal(DLOCK_SUPERVISED);
-  // The reader at the end reads keys from the terminal, as less does.
+  // The last command reads keys from the terminal, as less does.
   terminal.type(
       "$D -- sh -c 'echo data; sleep 0.2' | (cat; echo read\"\"y; read x </dev/tty; "
       "echo \"<$x>\"); echo code-$?");
@@ -242,7 +242,7 @@ TEST_CASE("a job in the background leaves the terminal alone until it is brought
   terminal.type("$D -- sh -c 'echo read\"\"y; read x; echo \"<$x>\"' & echo bg-$((1+1))");
   REQUIRE(terminal.shows("bg-2"));
   REQUIRE(terminal.shows("stopping"));
-  // A shell that does not know yet that a job has stopped does not continue it.
+  // A shell does not continue a job before it has noticed that it stopped.
   terminal.type("wait %1; echo mine-$((1+1))");
   REQUIRE(terminal.shows("mine-2"));
   terminal.type("fg");
@@ -268,7 +268,8 @@ TEST_CASE("a job without a shell that wants to read from the terminal ends, as w
   const TempDir directory;
   const std::string go = directory / "go";
   ShellTerminal terminal(DLOCK_SUPERVISED);
-  // What the inner shell leaves behind is nobody's job, once the outer one has the terminal again.
+  // A process left behind by the inner shell has no job, once the outer shell has the terminal
+  // again.
   terminal.type("sh -c '\"$D\" -- sh -c \"until [ -e " + go +
                 " ]; do sleep 0.01; done; read x </dev/tty || echo refu\"\"sed\" &'");
   terminal.type("echo shell-$((1+1))");
@@ -307,8 +308,8 @@ TEST_CASE("a shell below dlock has job control, and sees the window change") {
   terminal.resize(123);
   terminal.type("kill -KILL %1; wait");
   CHECK(terminal.shows("width-24 123"));
-  // The trap may have ended the first wait, and the job may seem stopped for a moment yet: then the
-  // first exit is forbidden.
+  // The trap may have ended the first wait, and the job may still count as stopped for a moment:
+  // then the shell rejects the first exit.
   terminal.type("wait; exit 3; exit 3");
   CHECK(terminal.shows("exited code=3"));
   terminal.type("echo outer-$((1+1))");

@@ -16,14 +16,15 @@ namespace dlock::test {
 
 namespace {
 
-/// A shell loop that ends when `file` is there.
+/// A shell loop that ends when `file` exists.
 std::string until(const std::string& file) {
   return "while [ ! -e " + file + " ]; do sleep 0.01; done";
 }
 
-/// Leaves a daemon (double fork, own session) and a member of its own group, and exits with 7.
-/// Both say what they hear; TERM ends them. They wait in a builtin: dash forgets a signal that
-/// comes in the middle of its vfork; and what they wait for ignores both from its fork on.
+/// Leaves a daemon (double fork, own session) and a member of its own group, and exits with 7. Both
+/// print the signals that they get; TERM ends them. They wait in a builtin, as dash loses a signal
+/// that arrives during its vfork. The children that they wait for ignore both signals from their
+/// fork on.
 std::string leaves_two() {
   const auto hears = [](const std::string& who) {
     return "sh -c \"trap '' USR1 TERM; sleep 60 & trap 'echo " + who + " USR1' USR1; trap 'echo " +
@@ -36,7 +37,7 @@ bool has(const Process& process, const std::string& text) {
   return process.out().find(text) != std::string::npos;
 }
 
-/// What leaves_two() left is ready to hear, and the command is a zombie.
+/// Waits until the processes of leaves_two() are ready for signals, and the command is a zombie.
 bool only_rest_left(const Process& dlock) {
   const auto command = [&] {
     const auto at = dlock.out().find_first_of("123456789");
@@ -49,7 +50,7 @@ bool only_rest_left(const Process& dlock) {
   return left;
 }
 
-/// The command is a zombie, and what it left has come to dlock.
+/// Waits until the command is a zombie, and the process that it left is a child of dlock.
 bool one_is_left(const Process& dlock) {
   return eventually([&] {
     const auto children = children_of(dlock.pid()).value();
@@ -92,7 +93,7 @@ TEST_CASE("wait-tree: dlock sleeps while it waits for what is left") {
   auto dlock = Process(supervised(shell(leaves_two()), {"wait-tree=1"}));
   REQUIRE(only_rest_left(dlock));
   REQUIRE(eventually([&] { return is_in_state('S', dlock.pid()); }));
-  // What it still has to do it may do late on a busy machine; then it sleeps.
+  // On a busy machine, dlock may do its remaining work late; then it sleeps.
   CHECK(eventually([&] {
     int awake = 0;
     for (int i = 0; i < 100; ++i) {
@@ -102,7 +103,7 @@ TEST_CASE("wait-tree: dlock sleeps while it waits for what is left") {
     return awake < 30;
   }));
   CHECK(dlock.running());
-  dlock.signal(SIGTERM);  // the daemon is out of the test's reach
+  dlock.signal(SIGTERM);  // the test cannot reach the daemon
   CHECK(dlock.wait().exit_code == 7);
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("wait-tree: a loss and max-hold stop what is left, and the code says s
   CHECK(says(lost, "lost code=5 signal=0 error=0 noticed=1 survivors=0"));
   REQUIRE_FALSE(lost.out.empty());
   CHECK_FALSE(is_alive(std::stoi(lost.out)));
-  // On a busy machine the command may not have ended by then, and not in each try.
+  // On a busy machine, the command may not have ended by then, but not in every try.
   CHECK(in_one_of(5, [&] {
     const auto long_run = run(supervised(script, {"wait-tree=1", "max-hold=2500", "grace=10"}));
     CHECK(long_run.exit_code == 124);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr milliseconds a_moment{20};
 
-/// What comes before the end of the stream or a long silence, or the first `enough` bytes of it.
+/// The bytes before the end of the stream or a long silence, or the first `enough` of them.
 std::string receive_all(const Fd& fd, std::size_t enough = std::string::npos) {
   std::string text;
   while (text.size() < enough) {

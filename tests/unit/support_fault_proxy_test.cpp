@@ -24,7 +24,7 @@ class Client {
     send(words);
     return receive();
   }
-  /// One reply; what came before the end where the connection ended.
+  /// One reply; if the connection ends, the bytes before its end.
   std::string receive() {
     while (!message_size(received_)) {
       const std::string more = receive_some(fd_.get());
@@ -36,7 +36,7 @@ class Client {
     return reply;
   }
   bool silent() const { return receive_some(fd_.get(), a_blink).empty() && !ended(); }
-  /// Whether the stream has come to its end.
+  /// Whether the stream has ended.
   bool ended() const {
     char byte = 0;
     const ssize_t n = recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -75,7 +75,7 @@ TEST_CASE("requests in a black hole do not arrive, replies in one are not seen")
   Setup s;
   s.proxy.black_hole(Direction::requests);
   s.client.send({"SET", "a", "1"});
-  // Else the proxy may read it after it has healed, and pass it on.
+  // Otherwise the proxy may read it after it has healed, and forward it.
   CHECK(eventually([&] { return s.proxy.requests() == 1; }));
   CHECK(s.client.silent());
   CHECK(s.stored("a").empty());

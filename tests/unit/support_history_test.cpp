@@ -13,7 +13,7 @@ Held held(std::int64_t fence, std::int64_t first, std::int64_t last) {
   return {fence, first, last, false, "one"};
 }
 
-/// It was granted some time between the two.
+/// A hold that was granted some time between the two.
 Held vague(std::int64_t fence, std::int64_t first, std::int64_t last) {
   return {fence, first, last, true, "one"};
 }

@@ -108,7 +108,7 @@ TEST_CASE("zookeeper: a session has an identity and lasts for a time that can be
   CHECK(!takes_session(session(5, 4000, INT32_MAX)));
   CHECK(!takes_session(jute_frame(session(5, 4000).substr(4) + "more")));
   CHECK(!takes_session(jute_frame(session(5, 4000).substr(4, 8))));
-  // One that says that it only reads; and one of old, which does not say it.
+  // A read-only session; and a session of an old server, which does not say whether it is.
   CHECK(!takes_session(jute_frame(session(5, 4000).substr(4, 36) + "\1")));
   CHECK(takes_session(jute_frame(session(5, 4000).substr(4, 36))));
 }

@@ -12,7 +12,8 @@ from common import Rival, run
 
 class PythonRedisLock(Rival):
     def open(self, url, key, lease):
-        # With a limit, as redis-py has one of itself, a waiter ends in an error before its lock does.
+        # With a socket timeout, which redis-py sets by default, a waiter would fail before its lock
+        # ends.
         client = redis.Redis.from_url(url, socket_timeout=None)
         self.lease = max(1, int(lease))
         self.lock = redis_lock.Lock(client, key, expire=self.lease)

@@ -2,7 +2,6 @@
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "doctor/ask_database.hpp"
 #include "doctor/examine_database.hpp"
 #include "lock/store.hpp"
 #include "sql/mysql_connection.hpp"

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "doctor/finding.hpp"
 #include "doctor/judge_database.hpp"
-#include "doctor/words.hpp"
 
 namespace dlock {
 namespace {

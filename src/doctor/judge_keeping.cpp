@@ -3,8 +3,8 @@
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
+#include "doctor/finding.hpp"
 #include "doctor/judge.hpp"
-#include "doctor/words.hpp"
 
 namespace dlock {
 namespace {

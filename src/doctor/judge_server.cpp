@@ -2,10 +2,9 @@
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
-#include "doctor/advice.hpp"
 #include "doctor/ask.hpp"
+#include "doctor/finding.hpp"
 #include "doctor/judge.hpp"
-#include "doctor/words.hpp"
 
 namespace dlock {
 namespace {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "doctor/advice.hpp"
+#include "doctor/finding.hpp"
 #include "doctor/judge.hpp"
 
 namespace dlock {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "doctor/judge_zookeeper.hpp"
+#include "doctor/zookeeper.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "doctor/judge_etcd.hpp"
+#include "doctor/etcd.hpp"
 #include "etcd/base64.hpp"
 #include "etcd/etcd_client.hpp"
 #include "etcd/etcd_json.hpp"

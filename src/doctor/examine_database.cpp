@@ -1,4 +1,4 @@
-#include "doctor/ask_database.hpp"
+#include "doctor/examine_database.hpp"
 
 #include <algorithm>
 

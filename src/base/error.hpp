@@ -78,6 +78,14 @@ constexpr bool is_refused_login(Cause cause) {
   return cause == Cause::password_missing || cause == Cause::password_wrong;
 }
 
+/// A failure as a fact, for those that report it instead of throwing it.
+struct Fault {
+  std::string text{};  ///< for people; empty: nothing is wrong
+  Cause cause = Cause::none;
+
+  bool empty() const { return text.empty(); }
+};
+
 /// The one exception type. `what()` is one line for people, without "dlock: " and already escaped;
 /// it never holds a password. Caught in main, and before it by whatever can go on: a loop that asks
 /// again, the thread that renews, a vote of several, doctor's checks.

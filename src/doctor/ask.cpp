@@ -75,15 +75,4 @@ std::string mode_of(const ServerFacts& facts) {
   return facts.hello.text("mode").value_or("");
 }
 
-std::string bare_trouble(std::string message, const std::string& name, const std::string& key) {
-  for (const std::string& front : {name + ": ", key + ": "}) {
-    if (message.starts_with(front)) message.erase(0, front.size());
-  }
-  // Redis 7 tells where in the script it happened: ` script: <hash>, on @user_script:8.`
-  const auto from = message.find(" script: ");
-  const auto to = message.find("on @user_script:", from);
-  if (to != std::string::npos) message.erase(from, message.find_first_of(" )", to + 3) - from);
-  return message;
-}
-
 }  // namespace dlock

@@ -32,8 +32,4 @@ ServerInfo told_in_pairs(const Reply& reply);
 std::string role_of(const ServerFacts& facts);
 std::string mode_of(const ServerFacts& facts);
 
-/// An error's `message` without what its reader knows: the name of the server and the key that
-/// stand in front, and the place in the script.
-std::string bare_trouble(std::string message, const std::string& name, const std::string& key = "");
-
 }  // namespace dlock

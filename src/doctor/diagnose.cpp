@@ -3,9 +3,9 @@
 #include <future>
 
 #include "base/text.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/examine.hpp"
 #include "doctor/judge.hpp"
-#include "doctor/trial_lock.hpp"
 #include "redis/node_address.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/slot_map.hpp"
@@ -113,11 +113,6 @@ Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, DoctorOptions ex
   Diagnosis diagnosis{names, "a majority decides", judge_quorum(heard)};
   append(diagnosis.findings, merged(members));
   return diagnosis;
-}
-
-Diagnosis diagnose_directory(const DirectorySettings& settings) {
-  const LocalFacts facts = examine_directory(settings);
-  return {"local:" + escaped(settings.path), "safe on this host", judge_local(facts)};
 }
 
 }  // namespace dlock

@@ -8,8 +8,8 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "doctor/ask.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/trial_lock.hpp"
 
 #ifdef DLOCK_WITH_ETCD
 #include "etcd/etcd_status.hpp"
@@ -24,58 +24,44 @@ constexpr long long usual_quota = 2LL << 30;
 /// Fewer are no reason to compact.
 constexpr long long many_revisions = 100'000;
 
-const EtcdMemberFacts* first_reached(const EtcdFacts& facts) {
+const EtcdMemberStatus* first_reached(const EtcdFacts& facts) {
   const auto found = std::find_if(facts.members.begin(), facts.members.end(),
                                   [](const auto& each) { return each.unreachable.empty(); });
   return found == facts.members.end() ? nullptr : &*found;
 }
 
 Finding judge_etcd_reach(const EtcdFacts& facts, milliseconds ttl) {
-  const std::string name = "reach";
-  const EtcdMemberFacts* reached = first_reached(facts);
-  if (reached == nullptr) {
-    const EtcdMemberFacts& first = facts.members.front();
-    return bad(name, first.unreachable.text,
-               first.denied ? "check user, password and TLS"
-                            : advice_on(first.unreachable.cause,
-                                        "is it running, and do address, port and firewall fit?"));
+  std::vector<const Fault*> unreachable;
+  for (const EtcdMemberStatus& each : facts.members) {
+    if (!each.unreachable.empty()) unreachable.push_back(&each.unreachable);
   }
-  std::string text = "connected in " + span_text(reached->connected_in) + ", answers in " +
-                     span_text(reached->round_trip);
-  for (const EtcdMemberFacts& each : facts.members) {
-    if (each.unreachable.empty()) continue;
-    return warn(name, text + "; " + each.unreachable.text,
-                "it is asked if the others fail: start it, or name others");
+  const EtcdMemberStatus* reached = first_reached(facts);
+  if (reached == nullptr && facts.members.front().denied) {
+    return bad("reach", unreachable.front()->text, "check user, password and TLS");
   }
-  if (reached->round_trip > ttl / 30) {
-    return warn(name, text + ": slow for a ttl of " + human_duration(ttl),
-                "a nearer member, or a longer -t");
+  std::optional<std::string> text;
+  if (reached != nullptr) {
+    text = "connected in " + span_text(reached->connected_in) + ", answers in " +
+           span_text(reached->round_trip);
   }
-  return good(name, text);
+  const Finding reach = check_reach_of_any(text, unreachable,
+                                           "is it running, and do address, port and firewall fit?");
+  return reached == nullptr ? reach : warn_if_slow(reach, reached->round_trip, ttl);
 }
 
 Finding judge_etcd_engine(const EtcdFacts& facts) {
-  const std::string name = "engine";
   std::set<std::string> versions;
-  for (const EtcdMemberFacts& each : facts.members) {
+  for (const EtcdMemberStatus& each : facts.members) {
     if (each.unreachable.empty()) versions.insert(each.version);
   }
-  std::string text = "etcd";
-  for (const std::string& version : versions) {
-    text += (version == *versions.begin() ? " " : ", ") + escaped(version);
-  }
-  for (const std::string& version : versions) {
-    if (is_older(version, least_etcd)) {
-      return bad(name, text + ": dlock needs 3.4 or later", "upgrade it");
-    }
-  }
+  const Finding engine = check_versions("etcd", versions, least_etcd);
   const bool loses = std::any_of(versions.begin(), versions.end(), loses_leases);
-  if (!loses) return good(name, text);
+  if (engine.level != Level::ok || !loses) return engine;
   const std::string flaw =
       "a leader that was replaced while it stood still may end leases that live, and with them "
       "locks (etcd-io/etcd#15247)";
-  if (facts.voters == 1) return good(name, text + "; with more members, " + flaw);
-  return warn(name, text + ": " + flaw, "upgrade to 3.4.31, 3.5.13 or later");
+  if (facts.voters == 1) return good(engine.check, engine.text + "; with more members, " + flaw);
+  return warn(engine.check, engine.text + ": " + flaw, "upgrade to 3.4.31, 3.5.13 or later");
 }
 
 Finding judge_members(const EtcdFacts& facts) {
@@ -112,8 +98,8 @@ Finding judge_alarms(const EtcdFacts& facts) {
 
 Finding judge_space(const EtcdFacts& facts) {
   const std::string name = "space";
-  long long largest = 0, used = 0;
-  for (const EtcdMemberFacts& each : facts.members) {
+  std::int64_t largest = 0, used = 0;
+  for (const EtcdMemberStatus& each : facts.members) {
     largest = std::max(largest, each.database_size);
     used = std::max(used, each.size_in_use);
   }
@@ -134,18 +120,7 @@ Finding judge_space(const EtcdFacts& facts) {
 Finding judge_etcd_tls(const EtcdFacts& facts) {
   const std::string name = "tls";
   if (facts.tls) return good(name, "the certificate of the server is verified");
-  if (facts.here) return good(name, "none, on this host");
-  return warn(name, "none: anyone on the network path can change locks", "etcds:// in --server");
-}
-
-Finding judge_etcd_lock(const EtcdFacts& facts) {
-  const std::string name = "lock";
-  if (!facts.trial.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.trial.trouble.text,
-               "see the findings above, and dlock doctor --acl for the rights");
-  }
-  return good(name, "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
-                        ", renewed, released");
+  return check_plain_text(facts.here, "etcds:// in --server");
 }
 
 }  // namespace
@@ -178,7 +153,9 @@ Findings judge_etcd(const EtcdFacts& facts, milliseconds ttl) {
   findings.push_back(judge_space(facts));
   findings.push_back(judge_etcd_tls(facts));
   findings.push_back(good("user", facts.user.empty() ? "none" : escaped(facts.user)));
-  if (facts.tried) findings.push_back(judge_etcd_lock(facts));
+  if (facts.tried)
+    findings.push_back(
+        check_lock(facts.trial, "see the findings above, and dlock doctor --acl for the rights"));
   findings.push_back(good("label", etcd_label(facts)));
   return findings;
 }
@@ -186,33 +163,15 @@ Findings judge_etcd(const EtcdFacts& facts, milliseconds ttl) {
 namespace {
 
 #ifdef DLOCK_WITH_ETCD
-EtcdMemberFacts facts_of(const EtcdMemberStatus& status) {
-  return {status.address,    {status.trouble, status.cause},
-          status.denied,     status.answered_in,
-          status.round_trip, status.version,
-          status.has_leader, status.database_size,
-          status.size_in_use};
-}
-
 EtcdFacts examine_etcd(const std::vector<Endpoint>& servers, const std::string& prefix) {
   EtcdFacts facts;
+  for (const Endpoint& server : servers) facts.members.push_back(ask_member(server, short_call()));
+  if (first_reached(facts) != nullptr) {
+    static_cast<EtcdStatus&>(facts) = ask_etcd(servers, prefix, short_call());
+  }
   facts.tls = servers.front().tls.has_value();
   facts.user = servers.front().user.value_or("");
-  facts.here = std::all_of(servers.begin(), servers.end(),
-                           [](const Endpoint& each) { return is_this_host(each.host); });
-  bool reached = false;
-  for (const Endpoint& server : servers) {
-    facts.members.push_back(facts_of(ask_member(server, short_call())));
-    reached = reached || facts.members.back().unreachable.empty();
-  }
-  if (!reached) return facts;
-  const EtcdStatus status = ask_etcd(servers, prefix, short_call());
-  facts.trouble = status.trouble;
-  facts.voters = status.voters;
-  facts.alarms = status.alarms;
-  facts.alarms_not_told = status.alarms_not_told;
-  facts.revision = status.revision;
-  facts.compacted = status.compacted;
+  facts.here = are_on_this_host(servers);
   return facts;
 }
 #else
@@ -226,14 +185,9 @@ EtcdFacts examine_etcd(const std::vector<Endpoint>&, const std::string&) {
 Diagnosis diagnose_etcd(const std::vector<Endpoint>& servers, const std::string& shown,
                         const DoctorOptions& exam, const std::function<StorePtr()>& open) {
   EtcdFacts facts = examine_etcd(servers, exam.prefix);
-  const bool reached = std::any_of(facts.members.begin(), facts.members.end(),
-                                   [](const auto& each) { return each.unreachable.empty(); });
-  if (reached && facts.trouble.empty()) {
+  if (first_reached(facts) != nullptr && facts.trouble.empty()) {
     facts.tried = true;
-    const StorePtr first = open(), second = open();
-    facts.trial = hold_trial_lock(*first, *second, scratch_key());
-    std::string& trouble = facts.trial.trouble.text;
-    trouble = bare_trouble(trouble, shown);
+    facts.trial = try_lock(open, scratch_key(), shown);
   }
   return {shown, etcd_label(facts), judge_etcd(facts, exam.ttl)};
 }

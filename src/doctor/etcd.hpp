@@ -11,35 +11,6 @@
 
 namespace dlock {
 
-/// The facts about one member of an etcd, unjudged.
-struct EtcdMemberFacts {
-  std::string address;
-  Fault unreachable{};  ///< empty if it answered
-  bool denied = false;
-  std::chrono::nanoseconds connected_in{0};
-  std::chrono::nanoseconds round_trip{0};
-  std::string version{};
-  bool has_leader = true;
-  long long database_size = 0;
-  long long size_in_use = 0;
-};
-
-/// The facts about an etcd.
-struct EtcdFacts {
-  std::vector<EtcdMemberFacts> members;  ///< those of the URL
-  std::string trouble{};                 ///< why a majority has not answered
-  std::size_t voters = 0;                ///< 0: not told
-  std::vector<std::string> alarms{};
-  std::string alarms_not_told{};
-  long long revision = 0;
-  bool compacted = true;
-  bool tls = false;
-  bool here = false;   ///< all members of the URL are on this host
-  std::string user{};  ///< empty: none
-  bool tried = false;  ///< whether a lock was
-  TrialLock trial{};
-};
-
 /// From facts to findings: pure, and in the order in which people read them. `ttl`: the lease of
 /// the locks that it is judged for.
 Findings judge_etcd(const EtcdFacts& facts, milliseconds ttl);

@@ -23,7 +23,4 @@ ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds);
 /// The slots that `master` gives away or takes just now; none if it does not tell.
 std::set<int> open_slots_of(const Endpoint& master);
 
-/// Tries a lock in the directory, which is made if it is the caller's own.
-LocalFacts examine_directory(const DirectorySettings& settings);
-
 }  // namespace dlock

@@ -1,6 +1,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/examine_database.hpp"
 #include "lock/store.hpp"
 #include "sql/postgres_backend.hpp"
@@ -96,10 +97,10 @@ DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
   const auto clock = [&] {
     const PostgresResult row =
         one_row(connection, "SELECT " + std::string(clock_expression(Dialect::postgres)));
-    return microseconds(parse_number(row.value(0, 0).value_or(""), 0, latest_clock).value_or(0));
+    return std::optional<WallTime>(
+        microseconds(parse_number(row.value(0, 0).value_or(""), 0, latest_clock).value_or(0)));
   };
-  const auto settings = [&](DatabaseFacts& into) { ask_settings(connection, into); };
-  ask_database({clock, settings}, shown, facts);
+  examine(facts, shown, clock, [&] { ask_settings(connection, facts); });
   return facts;
 }
 

@@ -4,18 +4,14 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "doctor/ask.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/examine.hpp"
 #include "doctor/rights.hpp"
-#include "doctor/trial_lock.hpp"
 #include "redis/member_server.hpp"
 #include "redis/redis_store.hpp"
 
 namespace dlock {
 namespace {
-
-constexpr int round_trips = 5;
-/// One percent of this is more than a round trip in a data centre.
-constexpr milliseconds between_samples{300};
 
 const char* const settings_of_interest[] = {"appendonly",
                                             "appendfsync",
@@ -40,26 +36,6 @@ std::optional<WallTime> time_in(const Reply& reply) {
   } catch (const Error&) {
     return std::nullopt;
   }
-}
-
-std::chrono::nanoseconds read_clock(RedisConnection& connection, ServerFacts& facts) {
-  const WallTime here = wall_now();
-  const Deadline sent = BootClock::now();
-  const Reply reply = ask(connection, {"TIME"});
-  const Deadline received = BootClock::now();
-  if (const auto server = time_in(reply)) facts.clock.push_back({sent, received, here, *server});
-  return received - sent;
-}
-
-void reach(RedisConnection& connection, ServerFacts& facts) {
-  facts.seen_at = wall_now();
-  facts.connected_in = read_clock(connection, facts);
-  facts.tls = connection.tls_facts();
-  facts.clock.clear();
-  std::vector<std::chrono::nanoseconds> taken;
-  for (int i = 0; i < round_trips; ++i) taken.push_back(read_clock(connection, facts));
-  std::sort(taken.begin(), taken.end());
-  facts.round_trip = taken[round_trips / 2];
 }
 
 void listen_to(RedisConnection& connection, ServerFacts& facts) {
@@ -145,8 +121,8 @@ std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const Doct
   }
 }
 
-void try_lock(RedisConnection& connection, const DoctorOptions& exam, const LockKey& key,
-              ServerFacts& facts) {
+void try_on_server(RedisConnection& connection, const DoctorOptions& exam, const LockKey& key,
+                   ServerFacts& facts) {
   const KeyNames scratch(exam.prefix, key);
   facts.tried = true;
   try_rights(connection, exam, scratch, facts);
@@ -155,9 +131,7 @@ void try_lock(RedisConnection& connection, const DoctorOptions& exam, const Lock
     const RedisTerms terms{exam.prefix, exam.replicas, may_move};
     RedisStore first(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
     RedisStore second(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
-    facts.trial = hold_trial_lock(first, second, key);
-    std::string& trouble = facts.trial.trouble.text;
-    trouble = bare_trouble(trouble, facts.endpoint.name(), key.text);
+    facts.trial = try_lock(first, second, key, facts.endpoint.name());
     if (exam.topology == Topology::quorum) {
       facts.quarantined_for = quarantined_for(facts.endpoint, exam, key);
     }
@@ -172,24 +146,18 @@ ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& exam,
   ServerFacts facts;
   facts.endpoint = endpoint;
   RedisConnection connection(std::make_unique<FixedEndpoint>(endpoint));
-  bool reached = false;
-  try {
-    reach(connection, facts);
-    reached = true;
+  const auto clock = [&] {
+    const auto server = time_in(ask(connection, {"TIME"}));
+    if (facts.clock.empty()) {
+      facts.seen_at = wall_now();
+      facts.tls = connection.tls_facts();
+    }
+    return server;
+  };
+  examine(facts, endpoint.name(), clock, [&] {
     listen_to(connection, facts);
-    if (is_for_trial(facts, exam)) try_lock(connection, exam, scratch, facts);
-    if (!facts.clock.empty()) {
-      poll_until({}, later(facts.clock.front().received, between_samples));
-    }
-    read_clock(connection, facts);
-  } catch (const Error& error) {
-    const std::string why = bare_trouble(error.what(), endpoint.name());
-    if (reached) {
-      facts.broke_off = why;
-    } else {
-      facts.unreachable = {why, error.cause()};
-    }
-  }
+    if (is_for_trial(facts, exam)) try_on_server(connection, exam, scratch, facts);
+  });
   return facts;
 }
 

@@ -8,8 +8,8 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "doctor/ask.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/examine.hpp"
-#include "doctor/trial_lock.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 #include "redis/node_address.hpp"
@@ -42,14 +42,6 @@ void note_range(const Reply& entry, const Endpoint& seed, ClusterFacts& facts) {
 Fault fault_of(const Reply& reply, const std::string& words) {
   if (!reply.is_error()) return {};
   return {words, server_error(reply).cause()};
-}
-
-/// A free key's file would keep its fence for a week.
-void sweep(const DirectorySettings& settings, const LockKey& scratch) {
-  const Directory directory(settings);
-  auto file = KeyFile::open(directory, key_file_name(scratch), KeyFile::Use::change,
-                            {later(BootClock::now(), milliseconds(1000)), -1});
-  if (file) file->remove();
 }
 
 }  // namespace
@@ -115,25 +107,6 @@ std::set<int> open_slots_of(const Endpoint& master) {
     // The examination of the server itself says why it does not answer.
   }
   return slots;
-}
-
-LocalFacts examine_directory(const DirectorySettings& settings) {
-  LocalFacts facts;
-  facts.directory = settings.path;
-  try {
-    LocalStore first(settings);
-    LocalStore second(settings);
-    struct statfs system {};
-    if (statfs(settings.path.c_str(), &system) == 0) {
-      facts.file_system = static_cast<long>(system.f_type);
-    }
-    const LockKey scratch = scratch_key();
-    facts.trial = hold_trial_lock(first, second, scratch);
-    sweep(settings, scratch);
-  } catch (const Error& error) {
-    facts.trouble = error.what();
-  }
-  return facts;
 }
 
 }  // namespace dlock

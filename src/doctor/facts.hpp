@@ -10,11 +10,13 @@
 #include "base/clock.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
+#include "etcd/etcd_status.hpp"
 #include "net/tls.hpp"
+#include "zookeeper/zookeeper_status.hpp"
 
 namespace dlock {
 
-// What was found out about servers, unjudged. Texts from servers are as they came.
+// What was found out about servers, before any verdict. Texts from servers are as they came.
 
 /// How the servers stand together, and so what is asked of each.
 enum class Topology { single, sentinel, cluster, quorum };
@@ -25,14 +27,6 @@ struct DoctorOptions {
   milliseconds ttl{30'000};
   int replicas = 0;
   Topology topology = Topology::single;
-};
-
-/// Why something cannot be had of a server: for people, and what to advise by.
-struct Fault {
-  std::string text;  ///< empty: nothing is wrong
-  Cause cause = Cause::none;
-
-  bool empty() const { return text.empty(); }
 };
 
 /// What a server says of itself, or why it does not.
@@ -52,19 +46,27 @@ struct ClockSample {
   WallTime server;  ///< somewhere between `sent` and `received`
 };
 
-/// The lock that was taken, waited for, handed over and given back for trial.
+/// The lock that was taken, waited for, handed over and released for trial.
 struct TrialLock {
   Fault trouble;
   std::chrono::nanoseconds handed_over_in{0};
 };
 
-struct ServerFacts {
-  Endpoint endpoint;
+/// How a server or database answered that is examined over one connection.
+struct Contact {
   Fault unreachable;      ///< empty if it answered at all
-  std::string broke_off;  ///< why it was not heard out
+  bool denied = false;    ///< it did, with a refusal of the login
+  std::string broke_off;  ///< why it did not answer all requests
   std::chrono::nanoseconds connected_in{0};
   std::chrono::nanoseconds round_trip{0};  ///< the median of some
   std::vector<ClockSample> clock;
+  bool tried = false;  ///< whether a lock was
+  TrialLock trial;
+};
+
+/// A Redis.
+struct ServerFacts : Contact {
+  Endpoint endpoint;
   WallTime seen_at{};           ///< by this host's clock
   std::optional<TlsFacts> tls;  ///< nothing in plain text
   ServerInfo hello;             ///< HELLO: server, version, mode, role
@@ -73,11 +75,10 @@ struct ServerFacts {
   ServerInfo role;              ///< ROLE: role, host, port, state
   std::string user;             ///< ACL WHOAMI; empty if not told
 
-  bool tried = false;                ///< whether what follows was tried
+  // Known only if a lock was tried.
   std::vector<std::string> missing;  ///< rights of the user, as ACL SETUSER takes them
   std::vector<std::string> absent;   ///< commands the server does not have
   std::string no_scripts;            ///< what it says to EVAL, if it runs no scripts at all
-  TrialLock trial;
   std::optional<milliseconds> quarantined_for;  ///< of one of several; nothing if not told
 };
 
@@ -105,6 +106,35 @@ struct ClusterFacts {
   std::vector<ShardFacts> shards;
   ServerInfo info;           ///< CLUSTER INFO, by field
   std::set<int> open_slots;  ///< on their way from one master to another
+};
+
+enum class DatabaseKind { postgres, mysql };
+
+struct DatabaseFacts : Contact {
+  DatabaseKind kind = DatabaseKind::postgres;
+  bool pooled = false;  ///< another session answers than the one that was logged in
+  bool socket = false;  ///< a Unix socket; known only if not pooled, as is `here`
+  bool here = false;    ///< the server is on this host
+  /// By the names in examine_postgres.cpp, or those that MySQL has for its variables.
+  ServerInfo settings;
+};
+
+struct EtcdFacts : EtcdStatus {
+  std::vector<EtcdMemberStatus> members{};  ///< those of the URL
+  bool tls = false;
+  bool here = false;   ///< all members of the URL are on this host
+  std::string user{};  ///< empty: none
+  bool tried = false;  ///< whether a lock was
+  TrialLock trial{};
+};
+
+struct ZooKeeperFacts : ZooKeeperStatus {
+  std::vector<ZooKeeperServerStatus> servers{};  ///< those of the URL
+  milliseconds session_asked{0};
+  bool here = false;   ///< all servers of the URL are on this host
+  std::string user{};  ///< empty: none
+  bool tried = false;  ///< whether a lock was
+  TrialLock trial{};
 };
 
 struct LocalFacts {

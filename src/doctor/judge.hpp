@@ -21,7 +21,6 @@ Finding judge_uptime(const ServerFacts& facts, const DoctorOptions& exam);
 Finding judge_restart(const ServerFacts& facts);
 /// Whether it has a vote at this moment.
 Finding judge_vote(const ServerFacts& facts);
-Finding judge_clock(const std::vector<ClockSample>& clock);
 
 /// What locks on this server are worth, and why: the label of the deployment.
 Finding judge_label(const ServerFacts& facts, const DoctorOptions& exam);

@@ -7,10 +7,10 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "doctor/ask.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/examine_database.hpp"
 #include "doctor/finding.hpp"
 #include "doctor/judge.hpp"
-#include "doctor/trial_lock.hpp"
 #include "sql/open_database.hpp"
 
 #ifdef DLOCK_WITH_MYSQL
@@ -33,28 +33,6 @@ bool in_postgres(const DatabaseFacts& facts) { return facts.kind == DatabaseKind
 
 std::string told(const DatabaseFacts& facts, const char* name) {
   return facts.settings.text(name).value_or("");
-}
-
-Finding judge_database_reach(const DatabaseFacts& facts, milliseconds ttl) {
-  const std::string name = "reach";
-  if (!facts.unreachable.empty()) {
-    return bad(name, facts.unreachable.text,
-               facts.denied
-                   ? "check user, password, TLS and its rules of access"
-                   : advice_on(facts.unreachable.cause,
-                               "is it running, and do address, database and firewall fit?"));
-  }
-  const std::string text = "connected in " + span_text(facts.connected_in) + ", answers in " +
-                           span_text(facts.round_trip);
-  if (!facts.broke_off.empty()) {
-    return bad(name, text + ", then broke off: " + facts.broke_off, "see the server's log");
-  }
-  // A renewal must find room for some attempts within ttl/3.
-  if (facts.round_trip > ttl / 30) {
-    return warn(name, text + ": slow for a ttl of " + human_duration(ttl),
-                "a nearer server, or a longer -t");
-  }
-  return good(name, text);
 }
 
 Finding judge_database_engine(const DatabaseFacts& facts) {
@@ -105,10 +83,8 @@ Finding judge_database_tls(const DatabaseFacts& facts) {
   }
   if (!tls.empty()) return good(name, escaped(tls));
   if (facts.socket) return good(name, "none, on a Unix socket");
-  if (facts.here) return good(name, "none, on this host");
-  return warn(name, "none: anyone on the network path can change locks",
-              in_postgres(facts) ? "sslmode=verify-full in --server"
-                                 : "ssl-mode=VERIFY_IDENTITY in --server");
+  return check_plain_text(facts.here, in_postgres(facts) ? "sslmode=verify-full in --server"
+                                                         : "ssl-mode=VERIFY_IDENTITY in --server");
 }
 
 Finding judge_table(const DatabaseFacts& facts) {
@@ -138,16 +114,6 @@ Finding judge_table(const DatabaseFacts& facts) {
                "dlock doctor --schema, as one that may");
   }
   return good(name, "none before: the first lock creates it");
-}
-
-Finding judge_database_lock(const DatabaseFacts& facts) {
-  const std::string name = "lock";
-  if (!facts.trial.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.trial.trouble.text,
-               "see the findings above, and the server's log");
-  }
-  return good(name, "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
-                        ", renewed, released");
 }
 
 /// In the unit of the setting: ms in PostgreSQL, seconds in MySQL.
@@ -217,7 +183,8 @@ bool takes_locks(const DatabaseFacts& facts) {
 }
 
 Findings judge_database(const DatabaseFacts& facts, milliseconds ttl) {
-  Findings findings{judge_database_reach(facts, ttl)};
+  Findings findings{check_reach(facts, ttl, "check user, password, TLS and its rules of access",
+                                "is it running, and do address, database and firewall fit?")};
   if (!facts.unreachable.empty() || !facts.broke_off.empty()) return findings;
   findings.push_back(judge_database_engine(facts));
   findings.push_back(judge_database_role(facts));
@@ -228,13 +195,13 @@ Findings judge_database(const DatabaseFacts& facts, milliseconds ttl) {
   findings.push_back(good("user", escaped(told(facts, "user"))));
   findings.push_back(judge_table(facts));
   if (facts.tried && findings.back().level == Level::ok) {
-    findings.push_back(judge_database_lock(facts));
+    findings.push_back(check_lock(facts.trial, "see the findings above, and the server's log"));
   }
   findings.push_back(judge_durability(facts));
   findings.push_back(judge_standbys(facts));
   findings.push_back(judge_timeouts(facts));
   findings.push_back(judge_connections(facts));
-  findings.push_back(judge_clock(facts.clock));
+  findings.push_back(check_clock(facts.clock));
   findings.push_back(good("label", database_label(facts)));
   return findings;
 }
@@ -307,12 +274,9 @@ Diagnosis diagnose_database(const DatabaseAddress& database, const DoctorOptions
   const bool reached = facts.unreachable.empty() && facts.broke_off.empty();
   if (reached && takes_locks(facts)) {
     facts.tried = true;
-    const StorePtr first = open(), second = open();
     const LockKey scratch = scratch_key();
-    facts.trial = hold_trial_lock(*first, *second, scratch);
+    facts.trial = try_lock(open, scratch, database.shown);
     sweep(database, exam.prefix + "k:" + scratch.text);
-    std::string& trouble = facts.trial.trouble.text;
-    trouble = bare_trouble(trouble, database.shown);
   }
   return {database.shown, database_label(facts), judge_database(facts, exam.ttl)};
 }

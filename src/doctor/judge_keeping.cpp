@@ -62,25 +62,6 @@ Replicas replicas_of(const ServerFacts& facts, long long most_lag) {
   return all;
 }
 
-/// How fast the server's clock runs beside this host's: the pace that fits the readings and is
-/// nearest to 1.
-double pace_of(const std::vector<ClockSample>& clock) {
-  const ClockSample& first = clock.front();
-  const ClockSample& last = clock.back();
-  const std::chrono::duration<double> there = last.server - first.server;
-  const std::chrono::duration<double> longest = last.received - first.sent;
-  const std::chrono::duration<double> shortest = last.sent - first.received;
-  if (shortest.count() <= 0) return 1;
-  if (there > longest) return there / longest;
-  if (there < shortest) return there / shortest;
-  return 1;
-}
-
-/// In whole numbers. Without <cmath>, whose library every start of dlock would have to map.
-std::string percent(double share) {
-  return std::to_string(static_cast<std::int64_t>(share * 100 + 0.5));
-}
-
 }  // namespace
 
 Finding judge_eviction(const ServerFacts& facts) {
@@ -229,39 +210,6 @@ Finding judge_vote(const ServerFacts& facts) {
           ": restarted or flushed, or it has evicted keys: it may have forgotten a lease",
       "wait; appendonly yes and appendfsync always keep the vote over a restart, if dlock's user "
       "may CONFIG GET");
-}
-
-Finding judge_clock(const std::vector<ClockSample>& clock) {
-  const std::string name = "clock";
-  constexpr double tolerance = 0.01;
-  constexpr std::chrono::seconds tolerable{1};
-  if (clock.size() < 2) return not_told(name, "TIME");
-  const double pace = pace_of(clock);
-  if (pace > 1 + tolerance) {
-    return bad(name, "runs " + percent(pace - 1) + " % fast: leases end before their holders know",
-               "fix the clock of the server's host; never step it");
-  }
-  if (pace < 1 - tolerance) {
-    return warn(name,
-                pace <= 0
-                    ? "stands still or is stepped back: locks of dead holders stay"
-                    : "runs " + percent(1 - pace) + " % slow: locks of dead holders stay longer",
-                "fix the clock of the server's host; never step it");
-  }
-  const auto nearest =
-      std::min_element(clock.begin(), clock.end(), [](const ClockSample& a, const ClockSample& b) {
-        return a.received - a.sent < b.received - b.sent;
-      });
-  const auto unsure = (nearest->received - nearest->sent) / 2;
-  const auto ahead = nearest->server - (nearest->here + unsure);
-  const auto off = ahead < ahead.zero() ? -ahead : ahead;
-  if (off - unsure > tolerable) {
-    return warn(name,
-                span_text(off) + (ahead > ahead.zero() ? " ahead of" : " behind") +
-                    " this host: times shown are off, and fences after a failover",
-                "NTP on both hosts");
-  }
-  return good(name, "within " + span_text(off + unsure) + " of this host's, at the same pace");
 }
 
 Finding judge_label(const ServerFacts& facts, const DoctorOptions& exam) {

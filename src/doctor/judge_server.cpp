@@ -3,6 +3,7 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/ask.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/finding.hpp"
 #include "doctor/judge.hpp"
 
@@ -10,32 +11,17 @@ namespace dlock {
 namespace {
 
 Finding judge_reach(const ServerFacts& facts, const DoctorOptions& exam) {
-  const std::string name = "reach";
-  if (!facts.unreachable.empty()) {
-    const Fault& fault = facts.unreachable;
-    return bad(
-        name, fault.text,
-        advice_on(fault.cause, is_reply(fault.cause)
-                                   ? "see the server's log"
-                                   : "is it running, and do address, port and firewall fit?"));
-  }
-  const std::string text = "connected in " + span_text(facts.connected_in) + ", answers in " +
-                           span_text(facts.round_trip);
-  if (!facts.broke_off.empty()) {
-    return bad(name, text + ", then broke off: " + facts.broke_off, "see the server's log");
-  }
-  if (facts.info.text("loading") == "1") {
-    const auto done = facts.info.text("loading_loaded_perc");
-    return bad(name,
-               text + ", but still loads its data" + (done ? " (" + escaped(*done) + " %)" : ""),
-               "wait until it has");
-  }
-  // A renewal must find room for some attempts within ttl/3.
-  if (facts.round_trip > exam.ttl / 30) {
-    return warn(name, text + ": slow for a ttl of " + human_duration(exam.ttl),
-                "a nearer server, or a longer -t");
-  }
-  return good(name, text);
+  const char* const advice = is_reply(facts.unreachable.cause)
+                                 ? "see the server's log"
+                                 : "is it running, and do address, port and firewall fit?";
+  const Finding reach =
+      check_reach(facts, exam.ttl, advice_on(facts.unreachable.cause, advice).c_str(), advice);
+  if (reach.level == Level::error || facts.info.text("loading") != "1") return reach;
+  const auto done = facts.info.text("loading_loaded_perc");
+  return bad(
+      reach.check,
+      reach.text + ", but still loads its data" + (done ? " (" + escaped(*done) + " %)" : ""),
+      "wait until it has");
 }
 
 struct Engine {
@@ -201,16 +187,6 @@ Findings judge_rights(const ServerFacts& facts) {
   return findings;
 }
 
-Finding judge_lock(const ServerFacts& facts) {
-  const std::string name = "lock";
-  if (!facts.trial.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.trial.trouble.text,
-               advice_on(facts.trial.trouble.cause, "see the server's log"));
-  }
-  return good(name, "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
-                        ", renewed, released");
-}
-
 }  // namespace
 
 Findings judge_server(const ServerFacts& facts, const DoctorOptions& exam) {
@@ -224,7 +200,10 @@ Findings judge_server(const ServerFacts& facts, const DoctorOptions& exam) {
   findings.push_back(judge_user(facts));
   if (facts.tried) {
     for (Finding& each : judge_rights(facts)) findings.push_back(std::move(each));
-    if (findings[findings.size() - 2].level == Level::ok) findings.push_back(judge_lock(facts));
+    if (findings[findings.size() - 2].level == Level::ok) {
+      findings.push_back(check_lock(
+          facts.trial, advice_on(facts.trial.trouble.cause, "see the server's log").c_str()));
+    };
   }
   findings.push_back(judge_eviction(facts));
   findings.push_back(judge_memory(facts));
@@ -233,7 +212,7 @@ Findings judge_server(const ServerFacts& facts, const DoctorOptions& exam) {
   if (!alone && facts.tried) findings.push_back(judge_vote(facts));
   findings.push_back(judge_replication(facts, exam));
   if (alone) findings.push_back(judge_uptime(facts, exam));
-  findings.push_back(judge_clock(facts.clock));
+  findings.push_back(check_clock(facts.clock));
   const auto node_timeout = facts.config.number("cluster-node-timeout");
   if (exam.topology == Topology::cluster && node_timeout) {
     findings.push_back(judge_failover(milliseconds(*node_timeout), "cluster-node-timeout", exam));

@@ -100,20 +100,6 @@ std::vector<std::pair<Finding, std::vector<std::string>>> told_by(
   return told;
 }
 
-struct FileSystem {
-  long type;
-  const char* name;
-};
-/// Those that several hosts may share: which processes live can be told on one alone. What
-/// linux/magic.h lacks is from statfs(2).
-constexpr std::array shared_file_systems{
-    FileSystem{NFS_SUPER_MAGIC, "nfs"},   FileSystem{SMB_SUPER_MAGIC, "smb"},
-    FileSystem{0xFF534D42, "cifs"},       FileSystem{0xFE534D42, "smb2"},
-    FileSystem{CEPH_SUPER_MAGIC, "ceph"}, FileSystem{AFS_SUPER_MAGIC, "afs"},
-    FileSystem{V9FS_MAGIC, "9p"},         FileSystem{0x65735546, "fuse"},
-    FileSystem{0x0BD00BD0, "lustre"},     FileSystem{0x01161970, "gfs2"},
-    FileSystem{0x7461636F, "ocfs2"},      FileSystem{0x47504653, "gpfs"}};
-
 }  // namespace
 
 Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const DoctorOptions& exam) {
@@ -189,44 +175,6 @@ Findings judge_cluster(const ClusterFacts& facts) {
   } else {
     findings.push_back(good(name, "state ok, " + masters + nodes + ", all slots served"));
   }
-  return findings;
-}
-
-Findings judge_local(const LocalFacts& facts) {
-  const std::string directory = escaped(facts.directory);
-  if (!facts.trouble.empty()) {
-    return {bad("directory", facts.trouble, "fix it, or --server local:/another")};
-  }
-  const auto lies_in = [&](const std::string& parent) {
-    return (facts.directory + "/").starts_with(parent);
-  };
-  const bool is_private = lies_in("/tmp/") || lies_in("/var/tmp/");
-  Findings findings{
-      is_private ? warn("directory",
-                        directory + ": services with PrivateTmp= of systemd see another one, and "
-                                    "cleaners remove old files there",
-                        "a directory of its own, such as in /run or /var/lib")
-                 : good("directory", directory)};
-  const auto* const shared =
-      std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
-                   [&](const FileSystem& each) { return each.type == facts.file_system; });
-  if (shared != shared_file_systems.end()) {
-    findings.push_back(warn("file-system",
-                            std::string(shared->name) +
-                                ": if other hosts use it, their processes cannot be seen from here",
-                            "a directory on a disk of this host"));
-  } else {
-    findings.push_back(good("file-system", "of this host"));
-  }
-  const auto& trouble = facts.trial.trouble;
-  findings.push_back(
-      trouble.empty()
-          ? good("lock", "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
-                             ", renewed, released")
-          : bad("lock", "cannot be held: " + trouble.text, "look at that directory"));
-  findings.push_back(good("label",
-                          "safe on this host: nothing to lose but the host; other hosts are not "
-                          "kept out"));
   return findings;
 }
 

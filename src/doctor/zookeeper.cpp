@@ -7,8 +7,8 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "doctor/ask.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/trial_lock.hpp"
 
 #ifdef DLOCK_WITH_ZOOKEEPER
 #include "zookeeper/zookeeper_status.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr ShortVersion least_zookeeper{3, 5};
 
-const ZooKeeperServerFacts* first_reached(const ZooKeeperFacts& facts) {
+const ZooKeeperServerStatus* first_reached(const ZooKeeperFacts& facts) {
   const auto found = std::find_if(facts.servers.begin(), facts.servers.end(),
                                   [](const auto& each) { return each.unreachable.empty(); });
   return found == facts.servers.end() ? nullptr : &*found;
@@ -32,17 +32,17 @@ bool tells_mode(const ZooKeeperFacts& facts) {
 }
 
 /// Whether the server has lost the others.
-bool is_cut_off(const ZooKeeperServerFacts& server) {
+bool is_cut_off(const ZooKeeperServerStatus& server) {
   return server.mode.empty() && server.refusal.find("not currently serving") != std::string::npos;
 }
 
-std::string mode_text(const ZooKeeperServerFacts& server) {
+std::string mode_text(const ZooKeeperServerStatus& server) {
   if (!server.mode.empty()) return escaped(server.mode);
   return is_cut_off(server) ? "does not serve" : "does not tell its mode";
 }
 
 /// Why no mode is told.
-std::string why_untold(const ZooKeeperServerFacts& server) {
+std::string why_untold(const ZooKeeperServerStatus& server) {
   return server.refusal.empty() ? "srvr" : "srvr: " + escaped(server.refusal);
 }
 
@@ -52,39 +52,25 @@ bool is_standalone(const ZooKeeperFacts& facts) {
 }
 
 Finding judge_zookeeper_reach(const ZooKeeperFacts& facts) {
-  const std::string name = "reach";
-  const ZooKeeperServerFacts* reached = first_reached(facts);
-  if (reached == nullptr) {
-    const Fault& fault = facts.servers.front().unreachable;
-    return bad(name, fault.text,
-               advice_on(fault.cause, "is it running, and do address, port and firewall fit?"));
+  std::vector<const Fault*> unreachable;
+  for (const ZooKeeperServerStatus& each : facts.servers) {
+    if (!each.unreachable.empty()) unreachable.push_back(&each.unreachable);
   }
-  const std::string text = "answers in " + span_text(reached->answered_in);
-  for (const ZooKeeperServerFacts& each : facts.servers) {
-    if (each.unreachable.empty()) continue;
-    return warn(name, text + "; " + each.unreachable.text,
-                "it is asked if the others fail: start it, or name others");
+  std::optional<std::string> text;
+  if (const auto* reached = first_reached(facts)) {
+    text = "answers in " + span_text(reached->answered_in);
   }
-  return good(name, text);
+  return check_reach_of_any(text, unreachable,
+                            "is it running, and do address, port and firewall fit?");
 }
 
 Finding judge_zookeeper_engine(const ZooKeeperFacts& facts) {
-  const std::string name = "engine";
   std::set<std::string> versions;
-  for (const ZooKeeperServerFacts& each : facts.servers) {
+  for (const ZooKeeperServerStatus& each : facts.servers) {
     if (!each.version.empty()) versions.insert(each.version);
   }
-  if (versions.empty()) return not_told(name, why_untold(*first_reached(facts)));
-  std::string text = "ZooKeeper";
-  for (const std::string& version : versions) {
-    text += (version == *versions.begin() ? " " : ", ") + escaped(version);
-  }
-  for (const std::string& version : versions) {
-    if (is_older(version, least_zookeeper)) {
-      return bad(name, text + ": dlock needs 3.5 or later", "upgrade it");
-    }
-  }
-  return good(name, text);
+  if (versions.empty()) return not_told("engine", why_untold(*first_reached(facts)));
+  return check_versions("ZooKeeper", versions, least_zookeeper);
 }
 
 Finding judge_zookeeper_session(const ZooKeeperFacts& facts) {
@@ -106,7 +92,7 @@ Finding judge_zookeeper_servers(const ZooKeeperFacts& facts) {
   const std::string name = "quorum";
   if (is_standalone(facts)) return good(name, "one server, whose failure nothing survives");
   std::string text;
-  for (const ZooKeeperServerFacts& each : facts.servers) {
+  for (const ZooKeeperServerStatus& each : facts.servers) {
     if (!each.unreachable.empty()) continue;
     text += (text.empty() ? "" : ", ") + each.address + " " + mode_text(each);
   }
@@ -128,16 +114,6 @@ Finding judge_zookeeper_clock(const ZooKeeperFacts& facts) {
               "leases go by the leader's, and times shown may look odd: run NTP on both");
 }
 
-Finding judge_zookeeper_lock(const ZooKeeperFacts& facts) {
-  const std::string name = "lock";
-  if (!facts.trial.trouble.empty()) {
-    return bad(name, "cannot be held: " + facts.trial.trouble.text,
-               "see the findings above, and dlock doctor --acl for the rights");
-  }
-  return good(name, "acquired, handed over in " + span_text(facts.trial.handed_over_in) +
-                        ", renewed, released");
-}
-
 }  // namespace
 
 std::string zookeeper_label(const ZooKeeperFacts& facts) {
@@ -151,23 +127,16 @@ Findings judge_zookeeper(const ZooKeeperFacts& facts, milliseconds ttl) {
   findings.push_back(judge_zookeeper_engine(facts));
   findings.push_back(judge_zookeeper_session(facts));
   if (findings.back().level == Level::error) return findings;
-  if (facts.round_trip > ttl / 30) {
-    findings.back() =
-        warn("session", findings.back().text + ": slow for a ttl of " + human_duration(ttl),
-             "a nearer server, or a longer -t");
-  }
+  findings.back() = warn_if_slow(findings.back(), facts.round_trip, ttl);
   findings.push_back(judge_zookeeper_servers(facts));
   findings.push_back(judge_zookeeper_clock(facts));
-  if (facts.here) {
-    findings.push_back(good("tls", "none, on this host"));
-  } else {
-    findings.push_back(warn("tls", "none: anyone on the network path can change locks",
-                            "a network of its own, or a tunnel"));
-  }
+  findings.push_back(check_plain_text(facts.here, "a network of its own, or a tunnel"));
   findings.push_back(good(
       "user", facts.user.empty() ? "none: everybody may change the nodes"
                                  : escaped(facts.user) + ", whose nodes are closed to others"));
-  if (facts.tried) findings.push_back(judge_zookeeper_lock(facts));
+  if (facts.tried)
+    findings.push_back(
+        check_lock(facts.trial, "see the findings above, and dlock doctor --acl for the rights"));
   findings.push_back(good("label", zookeeper_label(facts)));
   return findings;
 }
@@ -177,35 +146,19 @@ Diagnosis diagnose_zookeeper(const std::vector<Endpoint>& servers, const std::st
                              const std::string& chroot, milliseconds session,
                              const DoctorOptions& exam, const std::function<StorePtr()>& open) {
   ZooKeeperFacts facts;
+  for (const Endpoint& server : servers) facts.servers.push_back(ask_server(server, short_call()));
+  if (first_reached(facts) != nullptr) {
+    static_cast<ZooKeeperStatus&>(facts) =
+        ask_zookeeper(servers, shown, chroot, exam.prefix, session, short_call());
+    facts.trouble = bare_trouble(facts.trouble, shown);
+    if (facts.trouble.empty()) {
+      facts.tried = true;
+      facts.trial = try_lock(open, scratch_key(), shown);
+    }
+  }
+  facts.session_asked = session;
   facts.user = servers.front().user.value_or("");
-  facts.here = std::all_of(servers.begin(), servers.end(),
-                           [](const Endpoint& each) { return is_this_host(each.host); });
-  bool reached = false;
-  for (const Endpoint& server : servers) {
-    const ZooKeeperServerStatus status = ask_server(server, short_call());
-    facts.servers.push_back({status.address,
-                             {status.trouble, status.cause},
-                             status.answered_in,
-                             status.version,
-                             status.mode,
-                             status.refusal});
-    reached = reached || status.trouble.empty();
-  }
-  if (reached) {
-    const auto status = ask_zookeeper(servers, shown, chroot, exam.prefix, session, short_call());
-    facts.trouble = bare_trouble(status.trouble, shown);
-    facts.session_asked = session;
-    facts.session = status.session;
-    facts.round_trip = status.round_trip;
-    facts.ahead = status.ahead;
-  }
-  if (reached && facts.trouble.empty()) {
-    facts.tried = true;
-    const StorePtr first = open(), second = open();
-    facts.trial = hold_trial_lock(*first, *second, scratch_key());
-    std::string& trouble = facts.trial.trouble.text;
-    trouble = bare_trouble(trouble, shown);
-  }
+  facts.here = are_on_this_host(servers);
   return {shown, zookeeper_label(facts), judge_zookeeper(facts, exam.ttl)};
 }
 #else

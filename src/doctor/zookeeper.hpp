@@ -11,30 +11,6 @@
 
 namespace dlock {
 
-/// The facts about one server of a ZooKeeper, unjudged.
-struct ZooKeeperServerFacts {
-  std::string address;
-  Fault unreachable{};  ///< empty if it answered
-  std::chrono::nanoseconds answered_in{0};
-  std::string version{};  ///< empty: not told
-  std::string mode{};     ///< empty: it does not serve, or does not tell
-  std::string refusal{};  ///< what it said in place of that
-};
-
-/// The facts about a ZooKeeper.
-struct ZooKeeperFacts {
-  std::vector<ZooKeeperServerFacts> servers;  ///< those of the URL
-  std::string trouble{};                      ///< why there is no session
-  milliseconds session_asked{0};
-  milliseconds session{0};  ///< granted
-  std::chrono::nanoseconds round_trip{0};
-  microseconds ahead{0};  ///< the leader's clock, of this host's
-  bool here = false;      ///< all servers of the URL are on this host
-  std::string user{};     ///< empty: none
-  bool tried = false;     ///< whether a lock was
-  TrialLock trial{};
-};
-
 /// From facts to findings: pure, and in the order in which people read them. `ttl`: the lease of
 /// the locks that it is judged for.
 Findings judge_zookeeper(const ZooKeeperFacts& facts, milliseconds ttl);

@@ -14,13 +14,12 @@ namespace dlock {
 /// What one member of an etcd says of itself.
 struct EtcdMemberStatus {
   std::string address;
-  std::string trouble{};  ///< why it has not answered; empty: it has
-  Cause cause = Cause::none;
-  bool denied = false;                      ///< user, password or files of TLS are wrong
-  std::chrono::nanoseconds answered_in{0};  ///< the first time, with the connection
+  Fault unreachable{};                       ///< empty if it answered
+  bool denied = false;                       ///< user, password or files of TLS are wrong
+  std::chrono::nanoseconds connected_in{0};  ///< with the first answer
   std::chrono::nanoseconds round_trip{0};
   std::string version{};
-  bool has_leader = false;
+  bool has_leader = true;
   std::int64_t database_size = 0;
   std::int64_t size_in_use = 0;
 };

@@ -13,8 +13,7 @@ namespace dlock {
 /// What one server of a ZooKeeper says of itself.
 struct ZooKeeperServerStatus {
   std::string address;
-  std::string trouble{};  ///< why it has not answered; empty: it has
-  Cause cause = Cause::none;
+  Fault unreachable{};                      ///< empty if it answered
   std::chrono::nanoseconds answered_in{0};  ///< with the connection
   std::string version{};                    ///< empty: not told
   /// `leader`, `follower`, `observer` or `standalone`; empty: it does not serve, or does not tell.

@@ -14,7 +14,7 @@ const std::string not_serving = "This ZooKeeper instance is not currently servin
 ZooKeeperFacts servers(const std::vector<std::string>& said) {
   ZooKeeperFacts facts;
   for (const std::string& each : said) {
-    ZooKeeperServerFacts server{"z" + std::to_string(facts.servers.size() + 1) + ":2181"};
+    ZooKeeperServerStatus server{"z" + std::to_string(facts.servers.size() + 1) + ":2181"};
     server.answered_in = 1ms;
     if (each.find(' ') != std::string::npos) {
       server.refusal = each;

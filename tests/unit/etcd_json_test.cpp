@@ -99,7 +99,7 @@ EtcdFacts three_members(const std::string& version) {
   EtcdFacts facts;
   facts.voters = 3;
   for (const char* address : {"e1:2379", "e2:2379", "e3:2379"}) {
-    EtcdMemberFacts member{address};
+    EtcdMemberStatus member{address};
     member.version = version;
     facts.members.push_back(member);
   }
@@ -152,7 +152,7 @@ TEST_CASE("etcd: doctor warns of what loses locks, and of what will") {
 
 TEST_CASE("etcd: doctor says no more where no member answers, and why") {
   EtcdFacts facts = three_members("3.5.16");
-  for (EtcdMemberFacts& member : facts.members) member.unreachable = {"e1: refused", Cause::none};
+  for (EtcdMemberStatus& member : facts.members) member.unreachable = {"e1: refused", Cause::none};
   REQUIRE(judge_etcd(facts, milliseconds(30'000)).size() == 1);
   CHECK(finding_on(facts, "reach").level == Level::error);
   CHECK(finding_on(facts, "reach").advice.starts_with("is it running"));

@@ -1,0 +1,100 @@
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "doctor/checks.hpp"
+#include "doctor/diagnose.hpp"
+#include "doctor/judge.hpp"
+#include "local/key_file.hpp"
+#include "local/local_store.hpp"
+
+namespace dlock {
+namespace {
+
+struct FileSystem {
+  long type;
+  const char* name;
+};
+/// Those that several hosts may share: which processes live can be told on one alone. What
+/// linux/magic.h lacks is from statfs(2).
+constexpr std::array shared_file_systems{
+    FileSystem{NFS_SUPER_MAGIC, "nfs"},   FileSystem{SMB_SUPER_MAGIC, "smb"},
+    FileSystem{0xFF534D42, "cifs"},       FileSystem{0xFE534D42, "smb2"},
+    FileSystem{CEPH_SUPER_MAGIC, "ceph"}, FileSystem{AFS_SUPER_MAGIC, "afs"},
+    FileSystem{V9FS_MAGIC, "9p"},         FileSystem{0x65735546, "fuse"},
+    FileSystem{0x0BD00BD0, "lustre"},     FileSystem{0x01161970, "gfs2"},
+    FileSystem{0x7461636F, "ocfs2"},      FileSystem{0x47504653, "gpfs"}};
+
+/// A free key's file would keep its fence for a week.
+void sweep(const DirectorySettings& settings, const LockKey& scratch) {
+  const Directory directory(settings);
+  auto file = KeyFile::open(directory, key_file_name(scratch), KeyFile::Use::change,
+                            {later(BootClock::now(), milliseconds(1000)), -1});
+  if (file) file->remove();
+}
+
+/// Tries a lock in the directory, which is made if it is the caller's own.
+LocalFacts examine_directory(const DirectorySettings& settings) {
+  LocalFacts facts;
+  facts.directory = settings.path;
+  try {
+    LocalStore first(settings);
+    LocalStore second(settings);
+    struct statfs system {};
+    if (statfs(settings.path.c_str(), &system) == 0) {
+      facts.file_system = static_cast<long>(system.f_type);
+    }
+    const LockKey scratch = scratch_key();
+    facts.trial = try_lock(first, second, scratch, "");
+    sweep(settings, scratch);
+  } catch (const Error& error) {
+    facts.trouble = error.what();
+  }
+  return facts;
+}
+
+}  // namespace
+
+Findings judge_local(const LocalFacts& facts) {
+  const std::string directory = escaped(facts.directory);
+  if (!facts.trouble.empty()) {
+    return {bad("directory", facts.trouble, "fix it, or --server local:/another")};
+  }
+  const auto lies_in = [&](const std::string& parent) {
+    return (facts.directory + "/").starts_with(parent);
+  };
+  const bool is_private = lies_in("/tmp/") || lies_in("/var/tmp/");
+  Findings findings{
+      is_private ? warn("directory",
+                        directory + ": services with PrivateTmp= of systemd see another one, and "
+                                    "cleaners remove old files there",
+                        "a directory of its own, such as in /run or /var/lib")
+                 : good("directory", directory)};
+  const auto* const shared =
+      std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
+                   [&](const FileSystem& each) { return each.type == facts.file_system; });
+  if (shared != shared_file_systems.end()) {
+    findings.push_back(warn("file-system",
+                            std::string(shared->name) +
+                                ": if other hosts use it, their processes cannot be seen from here",
+                            "a directory on a disk of this host"));
+  } else {
+    findings.push_back(good("file-system", "of this host"));
+  }
+  findings.push_back(check_lock(facts.trial, "look at that directory"));
+  findings.push_back(good("label",
+                          "safe on this host: nothing to lose but the host; other hosts are not "
+                          "kept out"));
+  return findings;
+}
+
+Diagnosis diagnose_directory(const DirectorySettings& settings) {
+  const LocalFacts facts = examine_directory(settings);
+  return {"local:" + escaped(settings.path), "safe on this host", judge_local(facts)};
+}
+
+}  // namespace dlock

@@ -166,82 +166,75 @@ bool are_on_this_host(const std::vector<Endpoint>& servers) {
 
 Finding check_reach(const Contact& facts, milliseconds ttl, const char* denied_advice,
                     const char* address_advice) {
-  const std::string name = "reach";
   if (!facts.unreachable.empty()) {
-    return bad(name, facts.unreachable.text,
+    return bad(facts.unreachable.text,
                facts.denied ? denied_advice : advice_on(facts.unreachable.cause, address_advice));
   }
   const std::string text = "connected in " + span_text(facts.connected_in) + ", answers in " +
                            span_text(facts.round_trip);
   if (!facts.broke_off.empty()) {
-    return bad(name, text + ", then broke off: " + facts.broke_off, "see the server's log");
+    return bad(text + ", then broke off: " + facts.broke_off, "see the server's log");
   }
-  return warn_if_slow(good(name, text), facts.round_trip, ttl);
+  return warn_if_slow(good(text), facts.round_trip, ttl);
 }
 
 Finding warn_if_slow(const Finding& finding, std::chrono::nanoseconds round_trip,
                      milliseconds ttl) {
   // A renewal must find room for some attempts within ttl/3.
   if (finding.level != Level::ok || round_trip <= ttl / 30) return finding;
-  return warn(finding.check, finding.text + ": slow for a ttl of " + human_duration(ttl),
+  return warn(finding.text + ": slow for a ttl of " + human_duration(ttl),
               "a nearer server, or a longer -t");
 }
 
 Finding check_reach_of_any(const std::optional<std::string>& text,
                            const std::vector<const Fault*>& unreachable, const char* advice) {
-  const std::string name = "reach";
   if (!text) {
     const Fault& first = *unreachable.front();
-    return bad(name, first.text, advice_on(first.cause, advice));
+    return bad(first.text, advice_on(first.cause, advice));
   }
-  if (unreachable.empty()) return good(name, *text);
-  return warn(name, *text + "; " + unreachable.front()->text,
+  if (unreachable.empty()) return good(*text);
+  return warn(*text + "; " + unreachable.front()->text,
               "it is asked if the others fail: start it, or name others");
 }
 
 Finding check_versions(const std::string& engine, const std::set<std::string>& versions,
                        ShortVersion least) {
-  const std::string name = "engine";
   const std::string text =
       engine + " " + joined(versions, ", ", [](const std::string& each) { return escaped(each); });
   for (const std::string& version : versions) {
     if (is_older(version, least)) {
-      return bad(name,
-                 text + ": dlock needs " + std::to_string(least.first) + "." +
+      return bad(text + ": dlock needs " + std::to_string(least.first) + "." +
                      std::to_string(least.second) + " or later",
                  "upgrade it");
     }
   }
-  return good(name, text);
+  return good(text);
 }
 
 Finding check_lock(const TrialLock& trial, const char* advice) {
-  const std::string name = "lock";
   if (!trial.trouble.empty()) {
-    return bad(name, "cannot be held: " + trial.trouble.text, advice);
+    return bad("cannot be held: " + trial.trouble.text, advice);
   }
-  return good(
-      name, "acquired, handed over in " + span_text(trial.handed_over_in) + ", renewed, released");
+  return good("acquired, handed over in " + span_text(trial.handed_over_in) +
+              ", renewed, released");
 }
 
 Finding check_plain_text(bool here, const char* advice) {
-  if (here) return good("tls", "none, on this host");
-  return warn("tls", "none: anyone on the network path can change locks", advice);
+  if (here) return good("none, on this host");
+  return warn("none: anyone on the network path can change locks", advice);
 }
 
 Finding check_clock(const std::vector<ClockSample>& clock) {
-  const std::string name = "clock";
   constexpr double tolerance = 0.01;
   constexpr std::chrono::seconds tolerable{1};
-  if (clock.size() < 2) return not_told(name, "TIME");
+  if (clock.size() < 2) return not_told("TIME");
   const double pace = pace_of(clock);
   if (pace > 1 + tolerance) {
-    return bad(name, "runs " + percent(pace - 1) + " % fast: leases end before their holders know",
+    return bad("runs " + percent(pace - 1) + " % fast: leases end before their holders know",
                "fix the clock of the server's host; never step it");
   }
   if (pace < 1 - tolerance) {
-    return warn(name,
-                pace <= 0
+    return warn(pace <= 0
                     ? "stands still or is stepped back: locks of dead holders stay"
                     : "runs " + percent(1 - pace) + " % slow: locks of dead holders stay longer",
                 "fix the clock of the server's host; never step it");
@@ -254,12 +247,11 @@ Finding check_clock(const std::vector<ClockSample>& clock) {
   const auto ahead = nearest->server - (nearest->here + unsure);
   const auto off = ahead < ahead.zero() ? -ahead : ahead;
   if (off - unsure > tolerable) {
-    return warn(name,
-                span_text(off) + (ahead > ahead.zero() ? " ahead of" : " behind") +
+    return warn(span_text(off) + (ahead > ahead.zero() ? " ahead of" : " behind") +
                     " this host: times shown are off, and fences after a failover",
                 "NTP on both hosts");
   }
-  return good(name, "within " + span_text(off + unsure) + " of this host's, at the same pace");
+  return good("within " + span_text(off + unsure) + " of this host's, at the same pace");
 }
 
 }  // namespace dlock

@@ -42,7 +42,7 @@ void append(Findings& to, Findings more) {
 Diagnosis diagnose_server(const Endpoint& server, DoctorOptions exam) {
   exam.topology = Topology::single;
   const ServerFacts facts = examine_server(server, exam, scratch_key());
-  return {server.name(), best_effort, judge_server(facts, exam)};
+  return {server.name(), best_effort, judge_server(facts)};
 }
 
 Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
@@ -65,7 +65,7 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
     Endpoint there = master;
     there.host = named->host;
     there.port = named->port;
-    append(diagnosis.findings, judge_server(examine_server(there, exam, scratch_key()), exam));
+    append(diagnosis.findings, judge_server(examine_server(there, exam, scratch_key())));
     break;
   }
   return diagnosis;
@@ -87,7 +87,7 @@ Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, DoctorOptions exa
   std::vector<std::pair<std::string, Findings>> masters;
   for (auto& each : asked) {
     const ServerFacts facts = each.get();
-    masters.emplace_back(facts.endpoint.address(), judge_server(facts, exam));
+    masters.emplace_back(facts.endpoint.address(), judge_server(facts));
   }
   diagnosis.findings = judge_cluster(cluster);
   append(diagnosis.findings, merged(masters));
@@ -108,7 +108,7 @@ Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, DoctorOptions ex
     heard.push_back(each.get());
     const Endpoint& endpoint = heard.back().endpoint;
     names += (names.empty() ? "" : " ") + endpoint.name();
-    members.emplace_back(endpoint.address(), judge_server(heard.back(), exam));
+    members.emplace_back(endpoint.address(), judge_server(heard.back()));
   }
   Diagnosis diagnosis{names, "a majority decides", judge_quorum(heard)};
   append(diagnosis.findings, merged(members));

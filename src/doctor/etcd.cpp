@@ -30,14 +30,14 @@ const EtcdMemberStatus* first_reached(const EtcdFacts& facts) {
   return found == facts.members.end() ? nullptr : &*found;
 }
 
-Finding judge_etcd_reach(const EtcdFacts& facts, milliseconds ttl) {
+Finding judge_etcd_reach(const EtcdFacts& facts) {
   std::vector<const Fault*> unreachable;
   for (const EtcdMemberStatus& each : facts.members) {
     if (!each.unreachable.empty()) unreachable.push_back(&each.unreachable);
   }
   const EtcdMemberStatus* reached = first_reached(facts);
   if (reached == nullptr && facts.members.front().denied) {
-    return bad("reach", unreachable.front()->text, "check user, password and TLS");
+    return bad(unreachable.front()->text, "check user, password and TLS");
   }
   std::optional<std::string> text;
   if (reached != nullptr) {
@@ -46,7 +46,7 @@ Finding judge_etcd_reach(const EtcdFacts& facts, milliseconds ttl) {
   }
   const Finding reach = check_reach_of_any(text, unreachable,
                                            "is it running, and do address, port and firewall fit?");
-  return reached == nullptr ? reach : warn_if_slow(reach, reached->round_trip, ttl);
+  return reached == nullptr ? reach : warn_if_slow(reach, reached->round_trip, facts.ttl);
 }
 
 Finding judge_etcd_engine(const EtcdFacts& facts) {
@@ -60,44 +60,41 @@ Finding judge_etcd_engine(const EtcdFacts& facts) {
   const std::string flaw =
       "a leader that was replaced while it stood still may end leases that live, and with them "
       "locks (etcd-io/etcd#15247)";
-  if (facts.voters == 1) return good(engine.check, engine.text + "; with more members, " + flaw);
-  return warn(engine.check, engine.text + ": " + flaw, "upgrade to 3.4.31, 3.5.13 or later");
+  if (facts.voters == 1) return good(engine.text + "; with more members, " + flaw);
+  return warn(engine.text + ": " + flaw, "upgrade to 3.4.31, 3.5.13 or later");
 }
 
 Finding judge_members(const EtcdFacts& facts) {
-  const std::string name = "quorum";
   if (!facts.trouble.empty()) {
-    return bad(name, "no majority answers: " + facts.trouble,
+    return bad("no majority answers: " + facts.trouble,
                "start the other members: more than half must run and reach each other");
   }
   const auto without =
       std::find_if(facts.members.begin(), facts.members.end(),
                    [](const auto& each) { return each.unreachable.empty() && !each.has_leader; });
   if (without != facts.members.end()) {
-    return warn(name, escaped(without->address) + " knows no leader: it is cut off from the others",
+    return warn(escaped(without->address) + " knows no leader: it is cut off from the others",
                 "see its log, and its network");
   }
-  if (facts.voters == 0) return not_told(name, "members");
-  if (facts.voters == 1) return good(name, "one member, whose failure nothing survives");
+  if (facts.voters == 0) return not_told("members");
+  if (facts.voters == 1) return good("one member, whose failure nothing survives");
   const std::string text = std::to_string(facts.voters) + " members, of which " +
                            std::to_string((facts.voters - 1) / 2) + " may fail";
-  if (facts.voters % 2 != 0) return good(name, text);
-  return warn(name, text + ", no more than of one less", "an odd number of members");
+  if (facts.voters % 2 != 0) return good(text);
+  return warn(text + ", no more than of one less", "an odd number of members");
 }
 
 Finding judge_alarms(const EtcdFacts& facts) {
-  const std::string name = "alarm";
-  if (!facts.alarms_not_told.empty()) return not_told(name, escaped(facts.alarms_not_told));
-  if (facts.alarms.empty()) return good(name, "none");
+  if (!facts.alarms_not_told.empty()) return not_told(escaped(facts.alarms_not_told));
+  if (facts.alarms.empty()) return good("none");
   if (facts.alarms.front() == "NOSPACE") {
-    return bad(name, "NOSPACE: its database is full, and takes no new lock",
+    return bad("NOSPACE: its database is full, and takes no new lock",
                "compact and defragment it, then etcdctl alarm disarm");
   }
-  return bad(name, escaped(facts.alarms.front()), "see etcd's manual on this alarm");
+  return bad(escaped(facts.alarms.front()), "see etcd's manual on this alarm");
 }
 
 Finding judge_space(const EtcdFacts& facts) {
-  const std::string name = "space";
   std::int64_t largest = 0, used = 0;
   for (const EtcdMemberStatus& each : facts.members) {
     largest = std::max(largest, each.database_size);
@@ -105,21 +102,19 @@ Finding judge_space(const EtcdFacts& facts) {
   }
   const std::string text = size_text(largest) + ", of which " + size_text(used) + " in use";
   if (largest > usual_quota / 2) {
-    return warn(name, text + ": more than half of the usual quota of 2G, at which it takes no lock",
+    return warn(text + ": more than half of the usual quota of 2G, at which it takes no lock",
                 "compact and defragment it, or raise --quota-backend-bytes");
   }
   if (!facts.compacted && facts.revision > many_revisions) {
-    return warn(name,
-                text + ", and nothing of its " + std::to_string(facts.revision) +
+    return warn(text + ", and nothing of its " + std::to_string(facts.revision) +
                     " revisions was ever compacted",
                 "etcd --auto-compaction-retention=1h");
   }
-  return good(name, text);
+  return good(text);
 }
 
 Finding judge_etcd_tls(const EtcdFacts& facts) {
-  const std::string name = "tls";
-  if (facts.tls) return good(name, "the certificate of the server is verified");
+  if (facts.tls) return good("the certificate of the server is verified");
   return check_plain_text(facts.here, "etcds:// in --server");
 }
 
@@ -143,21 +138,32 @@ std::string etcd_label(const EtcdFacts& facts) {
                : "safe while a majority lives";
 }
 
-Findings judge_etcd(const EtcdFacts& facts, milliseconds ttl) {
-  Findings findings{judge_etcd_reach(facts, ttl)};
-  if (first_reached(facts) == nullptr) return findings;
-  findings.push_back(judge_etcd_engine(facts));
-  findings.push_back(judge_members(facts));
-  if (findings.back().level == Level::error) return findings;
-  findings.push_back(judge_alarms(facts));
-  findings.push_back(judge_space(facts));
-  findings.push_back(judge_etcd_tls(facts));
-  findings.push_back(good("user", facts.user.empty() ? "none" : escaped(facts.user)));
-  if (facts.tried)
-    findings.push_back(
-        check_lock(facts.trial, "see the findings above, and dlock doctor --acl for the rights"));
-  findings.push_back(good("label", etcd_label(facts)));
-  return findings;
+namespace {
+
+constexpr Check<EtcdFacts> checks[] = {
+    {"reach", judge_etcd_reach},
+    {"engine", judge_etcd_engine},
+    {"quorum", judge_members, nullptr, true},
+    {"alarm", judge_alarms},
+    {"space", judge_space},
+    {"tls", judge_etcd_tls},
+    {"user",
+     [](const EtcdFacts& facts) {
+       return good(facts.user.empty() ? "none" : escaped(facts.user));
+     }},
+    {"lock",
+     [](const EtcdFacts& facts) {
+       return check_lock(facts.trial,
+                         "see the findings above, and dlock doctor --acl for the rights");
+     },
+     [](const EtcdFacts& facts) { return facts.tried; }},
+    {"label", [](const EtcdFacts& facts) { return good(etcd_label(facts)); }}};
+
+}  // namespace
+
+Findings judge_etcd(const EtcdFacts& facts) {
+  if (first_reached(facts) == nullptr) return {named("reach", judge_etcd_reach(facts))};
+  return run_checks(facts, checks);
 }
 
 namespace {
@@ -185,11 +191,12 @@ EtcdFacts examine_etcd(const std::vector<Endpoint>&, const std::string&) {
 Diagnosis diagnose_etcd(const std::vector<Endpoint>& servers, const std::string& shown,
                         const DoctorOptions& exam, const std::function<StorePtr()>& open) {
   EtcdFacts facts = examine_etcd(servers, exam.prefix);
+  facts.ttl = exam.ttl;
   if (first_reached(facts) != nullptr && facts.trouble.empty()) {
     facts.tried = true;
     facts.trial = try_lock(open, scratch_key(), shown);
   }
-  return {shown, etcd_label(facts), judge_etcd(facts, exam.ttl)};
+  return {shown, etcd_label(facts), judge_etcd(facts)};
 }
 
 std::string etcd_rights(const std::vector<Endpoint>& servers, const std::string& prefix) {

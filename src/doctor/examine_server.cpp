@@ -144,6 +144,7 @@ void try_on_server(RedisConnection& connection, const DoctorOptions& exam, const
 ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& exam,
                            const LockKey& scratch) {
   ServerFacts facts;
+  facts.exam = exam;
   facts.endpoint = endpoint;
   RedisConnection connection(std::make_unique<FixedEndpoint>(endpoint));
   const auto clock = [&] {

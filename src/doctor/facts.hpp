@@ -54,6 +54,7 @@ struct TrialLock {
 
 /// How a server or database answered that is examined over one connection.
 struct Contact {
+  DoctorOptions exam;
   Fault unreachable;      ///< empty if it answered at all
   bool denied = false;    ///< it did, with a refusal of the login
   std::string broke_off;  ///< why it did not answer all requests
@@ -121,6 +122,7 @@ struct DatabaseFacts : Contact {
 
 struct EtcdFacts : EtcdStatus {
   std::vector<EtcdMemberStatus> members{};  ///< those of the URL
+  milliseconds ttl{30'000};                 ///< the lease of the locks that it is judged for
   bool tls = false;
   bool here = false;   ///< all members of the URL are on this host
   std::string user{};  ///< empty: none
@@ -130,6 +132,7 @@ struct EtcdFacts : EtcdStatus {
 
 struct ZooKeeperFacts : ZooKeeperStatus {
   std::vector<ZooKeeperServerStatus> servers{};  ///< those of the URL
+  milliseconds ttl{30'000};                      ///< the lease of the locks that it is judged for
   milliseconds session_asked{0};
   bool here = false;   ///< all servers of the URL are on this host
   std::string user{};  ///< empty: none

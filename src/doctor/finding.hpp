@@ -38,20 +38,43 @@ struct Diagnosis {
   }
 };
 
-// How findings are worded.
+/// One row of the table of an engine, by which doctor turns facts into findings.
+template <typename Facts>
+struct Check {
+  const char* name;  ///< one word, as it is shown
+  Finding (*of)(const Facts&);
+  bool (*applies)(const Facts&) = nullptr;  ///< null: always
+  bool decides = false;                     ///< after an error here nothing else is worth saying
+};
 
-inline Finding good(std::string check, std::string text) {
-  return {Level::ok, std::move(check), std::move(text), ""};
+template <typename Facts, typename Table>
+Findings run_checks(const Facts& facts, const Table& table) {
+  Findings findings;
+  for (const Check<Facts>& check : table) {
+    if (check.applies != nullptr && !check.applies(facts)) continue;
+    findings.push_back(check.of(facts));
+    findings.back().check = check.name;
+    if (check.decides && findings.back().level == Level::error) break;
+  }
+  return findings;
 }
-inline Finding warn(std::string check, std::string text, std::string advice) {
-  return {Level::warning, std::move(check), std::move(text), std::move(advice)};
+
+// What a check finds. The name of the check is that of its row, or given by `named`.
+
+inline Finding good(std::string text) { return {Level::ok, "", std::move(text)}; }
+inline Finding warn(std::string text, std::string advice) {
+  return {Level::warning, "", std::move(text), std::move(advice)};
 }
-inline Finding bad(std::string check, std::string text, std::string advice) {
-  return {Level::error, std::move(check), std::move(text), std::move(advice)};
+inline Finding bad(std::string text, std::string advice) {
+  return {Level::error, "", std::move(text), std::move(advice)};
 }
 /// A check that cannot be made is no fault: `INFO: NOPERM`.
-inline Finding not_told(std::string check, const std::string& why) {
-  return {Level::ok, std::move(check), "not told (" + why + ")", "", false};
+inline Finding not_told(const std::string& why) {
+  return {Level::ok, "", "not told (" + why + ")", "", false};
+}
+inline Finding named(const char* check, Finding finding) {
+  finding.check = check;
+  return finding;
 }
 
 /// `0.21 ms`, `12 ms`, `2.5 s`.

@@ -14,8 +14,7 @@ namespace dlock {
 
 // From facts to findings: pure, and in the order in which people read them.
 
-/// `ttl`: the lease of the locks that it is judged for.
-Findings judge_database(const DatabaseFacts& facts, milliseconds ttl);
+Findings judge_database(const DatabaseFacts& facts);
 
 /// Whether the database keeps locks through crashes and failovers, in judge_durability.cpp.
 Finding judge_durability(const DatabaseFacts& facts);

@@ -65,160 +65,145 @@ Replicas replicas_of(const ServerFacts& facts, long long most_lag) {
 }  // namespace
 
 Finding judge_eviction(const ServerFacts& facts) {
-  const std::string name = "eviction";
   const auto policy = setting(facts, "maxmemory-policy", "maxmemory_policy");
   const auto most = setting(facts, "maxmemory", "maxmemory");
-  if (!policy || !most) return not_told(name, refusals(facts));
+  if (!policy || !most) return not_told(refusals(facts));
   const std::string shown = escaped(*policy);
-  if (*most == "0") return good(name, "none: maxmemory 0 (policy " + shown + ")");
-  if (*policy == "noeviction") return good(name, "none: noeviction");
-  return bad(name, shown + ": a full server evicts held locks, and another client can acquire them",
+  if (*most == "0") return good("none: maxmemory 0 (policy " + shown + ")");
+  if (*policy == "noeviction") return good("none: noeviction");
+  return bad(shown + ": a full server evicts held locks, and another client can acquire them",
              "CONFIG SET maxmemory-policy noeviction");
 }
 
 Finding judge_memory(const ServerFacts& facts) {
-  const std::string name = "memory";
   const auto used = facts.info.number("used_memory");
   const auto most = facts.info.number("maxmemory");
-  if (!used || !most) return not_told(name, refusals(facts));
+  if (!used || !most) return not_told(refusals(facts));
   const std::string text = size_text(*used) + " used";
-  if (*most == 0) return good(name, text + ", no limit set");
+  if (*most == 0) return good(text + ", no limit set");
   const std::string of = text + " of " + size_text(*most);
-  if (*used >= *most) return bad(name, of + ": full", "raise maxmemory, or make room");
+  if (*used >= *most) return bad(of + ": full", "raise maxmemory, or make room");
   if (*used > *most / 10 * 9) {
-    return warn(name, of + ": once it is full, no lock can be taken",
-                "raise maxmemory, or make room");
+    return warn(of + ": once it is full, no lock can be taken", "raise maxmemory, or make room");
   }
-  return good(name, of);
+  return good(of);
 }
 
 Finding judge_persistence(const ServerFacts& facts) {
-  const std::string name = "persistence";
   const std::string advice = "CONFIG SET appendonly yes, and in its redis.conf";
   if (facts.info.text("aof_last_write_status").value_or("ok") != "ok") {
-    return bad(name, "writing to disk fails", "fix its disk: see its log");
+    return bad("writing to disk fails", "fix its disk: see its log");
   }
   switch (keeping_of(facts)) {
     case Keeping::unknown:
-      return not_told(name, refusals(facts));
+      return not_told(refusals(facts));
     case Keeping::nothing:
-      return warn(name,
-                  "none: a restart forgets held locks, so two may run at once; fences then "
-                  "depend only on its clock",
-                  advice);
+      return warn(
+          "none: a restart forgets held locks, so two may run at once; fences then "
+          "depend only on its clock",
+          advice);
     case Keeping::snapshots:
-      return warn(name,
-                  "snapshots at most: a crash forgets the locks since the last one; fences then "
-                  "depend only on its clock",
-                  advice);
+      return warn(
+          "snapshots at most: a crash forgets the locks since the last one; fences then "
+          "depend only on its clock",
+          advice);
     case Keeping::most:
       if (facts.config.text("appendfsync") == "always") {
-        return warn(name,
-                    "no-appendfsync-on-rewrite yes: while its log is rewritten, a power cut "
-                    "forgets the newest locks",
-                    "CONFIG SET no-appendfsync-on-rewrite no");
+        return warn(
+            "no-appendfsync-on-rewrite yes: while its log is rewritten, a power cut "
+            "forgets the newest locks",
+            "CONFIG SET no-appendfsync-on-rewrite no");
       }
-      return warn(name, "appendonly, appendfsync no: a power cut forgets half a minute of locks",
+      return warn("appendonly, appendfsync no: a power cut forgets half a minute of locks",
                   "CONFIG SET appendfsync everysec, or always");
     case Keeping::last_second: {
       const auto fsync = facts.config.text("appendfsync");
       const std::string how = fsync ? "appendfsync " + escaped(*fsync)
                                     : "appendfsync not told (" + refusals(facts) + ")";
-      return good(name, "appendonly, " + how + ": a power cut may forget the last second's locks");
+      return good("appendonly, " + how + ": a power cut may forget the last second's locks");
     }
     case Keeping::all:
       break;
   }
-  return good(name, "appendonly, appendfsync always: locks and fences outlive a crash");
+  return good("appendonly, appendfsync always: locks and fences outlive a crash");
 }
 
-Finding judge_replication(const ServerFacts& facts, const DoctorOptions& exam) {
-  const std::string name = "replication";
+Finding judge_replication(const ServerFacts& facts) {
   constexpr long long usual_lag = 10;
-  if (!facts.info.number("connected_slaves")) return not_told(name, refusals(facts));
+  if (!facts.info.number("connected_slaves")) return not_told(refusals(facts));
   const auto most_lag = facts.config.number("min-replicas-max-lag").value_or(usual_lag);
   const auto least = facts.config.number("min-replicas-to-write");
   const Replicas replicas = replicas_of(facts, most_lag > 0 ? most_lag : usual_lag);
   const std::string there = counted(replicas.connected, "replica");
-  if (exam.replicas > replicas.in_step) {
-    return bad(name,
-               "--replicas " + std::to_string(exam.replicas) + ", but " +
+  if (facts.exam.replicas > replicas.in_step) {
+    return bad("--replicas " + std::to_string(facts.exam.replicas) + ", but " +
                    counted(replicas.in_step, "replica") + " in step: no lock can be taken",
                "connect more replicas, or a smaller --replicas");
   }
   if (least.value_or(0) > replicas.in_step) {
-    return bad(name,
-               "min-replicas-to-write " + std::to_string(*least) + ", but " +
+    return bad("min-replicas-to-write " + std::to_string(*least) + ", but " +
                    counted(replicas.in_step, "replica") + " in step: no lock can be taken",
                "bring its replicas back");
   }
   if (replicas.in_step < replicas.connected) {
-    return warn(name,
-                counted(replicas.connected - replicas.in_step, "replica") + " of " +
+    return warn(counted(replicas.connected - replicas.in_step, "replica") + " of " +
                     std::to_string(replicas.connected) + " not in step: a failover to one " +
                     "forgets locks",
                 "see INFO replication, there and here");
   }
-  if (exam.topology == Topology::cluster && replicas.connected == 0) {
-    return warn(name, "no replica: if this master fails, its locks are lost",
+  if (facts.exam.topology == Topology::cluster && replicas.connected == 0) {
+    return warn("no replica: if this master fails, its locks are lost",
                 "give every master a replica");
   }
-  if (exam.topology == Topology::sentinel && replicas.connected == 0) {
-    return warn(name, "no replica: there is nothing to fail over to", "connect a replica");
+  if (facts.exam.topology == Topology::sentinel && replicas.connected == 0) {
+    return warn("no replica: there is nothing to fail over to", "connect a replica");
   }
-  if (exam.topology == Topology::sentinel && least == 0) {
-    return warn(name,
-                there +
+  if (facts.exam.topology == Topology::sentinel && least == 0) {
+    return warn(there +
                     ", min-replicas-to-write 0: a master cut off from them goes on granting "
                     "locks that the next one does not know",
                 "CONFIG SET min-replicas-to-write 1, on each of them");
   }
-  if (replicas.connected == 0) return good(name, "no replicas");
-  return good(
-      name, there + ", at most " + std::to_string(replicas.lag) + " s behind" +
-                (least.value_or(0) > 0 ? ", min-replicas-to-write " + std::to_string(*least) : ""));
+  if (replicas.connected == 0) return good("no replicas");
+  return good(there + ", at most " + std::to_string(replicas.lag) + " s behind" +
+              (least.value_or(0) > 0 ? ", min-replicas-to-write " + std::to_string(*least) : ""));
 }
 
-Finding judge_uptime(const ServerFacts& facts, const DoctorOptions& exam) {
-  const std::string name = "uptime";
+Finding judge_uptime(const ServerFacts& facts) {
   const auto seconds = facts.info.number("uptime_in_seconds");
-  if (!seconds) return not_told(name, refusals(facts));
+  if (!seconds) return not_told(refusals(facts));
   // A server that counts centuries is none; what is shown must not overflow.
   const std::chrono::seconds up(std::min<long long>(*seconds, 100'000'000'000));
   const std::string text = "started " + human_duration(up) + " ago";
-  if (up >= exam.ttl || keeping_of(facts) == Keeping::all) return good(name, text);
-  const auto left = std::chrono::ceil<std::chrono::seconds>(exam.ttl - up);
-  return warn(name,
-              text + ", less than the ttl of " + human_duration(exam.ttl) +
+  if (up >= facts.exam.ttl || keeping_of(facts) == Keeping::all) return good(text);
+  const auto left = std::chrono::ceil<std::chrono::seconds>(facts.exam.ttl - up);
+  return warn(text + ", less than the ttl of " + human_duration(facts.exam.ttl) +
                   ": an earlier holder may still run",
               "trust new locks in " + human_duration(left));
 }
 
 Finding judge_restart(const ServerFacts& facts) {
   const bool remembers = keeping_of(facts) == Keeping::all;
-  return good("restart", remembers ? "appendonly, appendfsync always: votes again at once"
-                                   : "has no vote for two minutes afterwards");
+  return good(remembers ? "appendonly, appendfsync always: votes again at once"
+                        : "has no vote for two minutes afterwards");
 }
 
 Finding judge_vote(const ServerFacts& facts) {
-  const std::string name = "vote";
-  if (!facts.quarantined_for) return not_told(name, "the lock that was tried");
-  if (*facts.quarantined_for == milliseconds(0)) return good(name, "has one");
+  if (!facts.quarantined_for) return not_told("the lock that was tried");
+  if (*facts.quarantined_for == milliseconds(0)) return good("has one");
   return warn(
-      name,
       "none for another " + human_duration(*facts.quarantined_for) +
           ": restarted or flushed, or it has evicted keys: it may have forgotten a lease",
       "wait; appendonly yes and appendfsync always keep the vote over a restart, if dlock's user "
       "may CONFIG GET");
 }
 
-Finding judge_label(const ServerFacts& facts, const DoctorOptions& exam) {
-  const std::string name = "label";
+Finding judge_label(const ServerFacts& facts) {
   const std::string label = "best effort: ";
   const auto replicas = facts.info.number("connected_slaves").value_or(0);
-  if (exam.topology != Topology::single || replicas > 0) {
-    return good(name, label + "replication is asynchronous, so a failover may forget the newest " +
-                          "locks" + (exam.replicas > 0 ? ", rarely with --replicas" : ""));
+  if (facts.exam.topology != Topology::single || replicas > 0) {
+    return good(label + "replication is asynchronous, so a failover may forget the newest " +
+                "locks" + (facts.exam.replicas > 0 ? ", rarely with --replicas" : ""));
   }
   const char* why = "if this one server crashes, it may forget locks";
   switch (keeping_of(facts)) {
@@ -238,7 +223,7 @@ Finding judge_label(const ServerFacts& facts, const DoctorOptions& exam) {
       why = "locks are lost with this one server's disk, and with a replica put in its place";
       break;
   }
-  return good(name, label + why);
+  return good(label + why);
 }
 
 }  // namespace dlock

@@ -10,16 +10,15 @@
 namespace dlock {
 namespace {
 
-Finding judge_reach(const ServerFacts& facts, const DoctorOptions& exam) {
+Finding judge_reach(const ServerFacts& facts) {
   const char* const advice = is_reply(facts.unreachable.cause)
                                  ? "see the server's log"
                                  : "is it running, and do address, port and firewall fit?";
-  const Finding reach =
-      check_reach(facts, exam.ttl, advice_on(facts.unreachable.cause, advice).c_str(), advice);
+  const Finding reach = check_reach(facts, facts.exam.ttl,
+                                    advice_on(facts.unreachable.cause, advice).c_str(), advice);
   if (reach.level == Level::error || facts.info.text("loading") != "1") return reach;
   const auto done = facts.info.text("loading_loaded_perc");
   return bad(
-      reach.check,
       reach.text + ", but still loads its data" + (done ? " (" + escaped(*done) + " %)" : ""),
       "wait until it has");
 }
@@ -50,26 +49,25 @@ Engine engine_of(const ServerFacts& facts) {
 }
 
 Finding judge_engine(const ServerFacts& facts) {
-  const std::string name = "engine";
   const Engine engine = engine_of(facts);
-  if (engine.name.empty()) return not_told(name, refusals(facts));
+  if (engine.name.empty()) return not_told(refusals(facts));
   const std::string text = engine.name + " " + engine.version;
   const bool active = role_of(facts) == "active-replica" ||
                       facts.config.text("active-replica") == "yes" ||
                       facts.config.text("multi-master") == "yes";
   if (active) {
-    return bad(name, text + " with active replicas: two servers may grant one lock",
+    return bad(text + " with active replicas: two servers may grant one lock",
                "active-replica no and multi-master no, or another server");
   }
   if (engine.tested && is_older(engine.version, {6, 2})) {
-    return bad(name, text + " is older than 6.2, the least dlock works with",
+    return bad(text + " is older than 6.2, the least dlock works with",
                "upgrade to Redis 6.2, Valkey 7.2 or newer");
   }
   if (!engine.tested) {
-    return warn(name, text + ": dlock is tested only with Redis and Valkey",
+    return warn(text + ": dlock is tested only with Redis and Valkey",
                 "try it under your load before you rely on it");
   }
-  return good(name, text);
+  return good(text);
 }
 
 std::string master_of(const ServerFacts& facts) {
@@ -78,32 +76,30 @@ std::string master_of(const ServerFacts& facts) {
   return host.empty() ? "" : address_of(host, port);
 }
 
-Finding judge_role(const ServerFacts& facts, const DoctorOptions& exam) {
-  const std::string name = "role";
+Finding judge_role(const ServerFacts& facts) {
   const std::string role = role_of(facts);
   const std::string mode = mode_of(facts);
   const std::string scheme = facts.endpoint.tls ? "rediss" : "redis";
   if (role == "sentinel" || mode == "sentinel") {
-    return bad(name, "a Sentinel, which holds no data",
+    return bad("a Sentinel, which holds no data",
                "--server " + scheme + "+sentinel://" + facts.endpoint.address() + "/NAME");
   }
   if (role == "slave") {
     const std::string master = master_of(facts);
     const bool down = facts.info.text("master_link_status") == "down";
-    return bad(name,
-               "a replica" + (master.empty() ? "" : " of " + master) +
+    return bad("a replica" + (master.empty() ? "" : " of " + master) +
                    (down ? ", which it has lost" : "") + ": it takes no locks",
-               exam.topology == Topology::quorum   ? "name independent servers"
-               : exam.topology != Topology::single ? "look at the last failover"
-               : master.empty()                    ? "name its master"
-                                                   : "--server " + scheme + "://" + master);
+               facts.exam.topology == Topology::quorum   ? "name independent servers"
+               : facts.exam.topology != Topology::single ? "look at the last failover"
+               : master.empty()                          ? "name its master"
+                                                         : "--server " + scheme + "://" + master);
   }
-  if (mode == "cluster" && exam.topology != Topology::cluster) {
-    return bad(name, "a node of a Cluster: most keys live on others",
+  if (mode == "cluster" && facts.exam.topology != Topology::cluster) {
+    return bad("a node of a Cluster: most keys live on others",
                "--server " + scheme + "+cluster://" + facts.endpoint.address());
   }
-  if (role.empty()) return not_told(name, refusals(facts));
-  return good(name, escaped(role == "active-replica" ? "active replica" : role));
+  if (role.empty()) return not_told(refusals(facts));
+  return good(escaped(role == "active-replica" ? "active replica" : role));
 }
 
 bool is_here(const Endpoint& endpoint) { return endpoint.is_unix() || is_this_host(endpoint.host); }
@@ -118,13 +114,12 @@ std::string expiry_text(const char* whose, WallTime expires, WallTime now) {
 }
 
 Finding judge_tls(const ServerFacts& facts) {
-  const std::string name = "tls";
   const Endpoint& endpoint = facts.endpoint;
   if (!facts.tls) {
-    if (endpoint.is_unix()) return good(name, "none, on a Unix socket");
-    if (is_here(endpoint)) return good(name, "none, on this host");
-    if (!endpoint.password) return good(name, "none");
-    return warn(name, "none: anyone on the network path can read the password and change locks",
+    if (endpoint.is_unix()) return good("none, on a Unix socket");
+    if (is_here(endpoint)) return good("none, on this host");
+    if (!endpoint.password) return good("none");
+    return warn("none: anyone on the network path can read the password and change locks",
                 "rediss:// in --server, with TLS on the server");
   }
   const TlsFacts& tls = *facts.tls;
@@ -132,98 +127,119 @@ Finding judge_tls(const ServerFacts& facts) {
   if (expiry.empty() && tls.own_expires) {
     expiry = expiry_text("the client's", *tls.own_expires, facts.seen_at);
   }
-  if (!expiry.empty()) return warn(name, tls.version + ", but " + expiry, "renew it");
-  return good(name, tls.version + ", " + tls.cipher + ", certificate of " + tls.subject +
-                        " until " + iso8601(tls.expires).substr(0, 10));
+  if (!expiry.empty()) return warn(tls.version + ", but " + expiry, "renew it");
+  return good(tls.version + ", " + tls.cipher + ", certificate of " + tls.subject + " until " +
+              iso8601(tls.expires).substr(0, 10));
 }
 
 Finding judge_user(const ServerFacts& facts) {
   const Endpoint& endpoint = facts.endpoint;
   const std::string user =
       facts.user.empty() ? escaped(endpoint.user.value_or("default")) : escaped(facts.user);
-  if (endpoint.password) return good("user", user + ", by password");
-  if (endpoint.tls && !endpoint.tls->certificate.empty()) return good("user", user);
-  if (is_here(endpoint)) return good("user", user + ", without a password");
-  return warn("user",
-              user + ", without a password: anyone with access to the port can take any lock away",
+  if (endpoint.password) return good(user + ", by password");
+  if (endpoint.tls && !endpoint.tls->certificate.empty()) return good(user);
+  if (is_here(endpoint)) return good(user + ", without a password");
+  return warn(user + ", without a password: anyone with access to the port can take any lock away",
               "dlock doctor --acl prints a user; then protect the default one");
 }
 
-/// The scripts and the other rights apart: without scripts nothing else counts.
-Findings judge_rights(const ServerFacts& facts) {
-  std::vector<std::string> missing;
-  std::vector<std::string> of_scripts;
-  for (const std::string& word : facts.missing) {
-    (word == "+eval" || word == "+evalsha" ? of_scripts : missing).push_back(word);
-  }
+bool is_of_scripts(const std::string& right) { return right == "+eval" || right == "+evalsha"; }
+
+/// The command that gives the user those of the missing rights.
+std::string grant(const ServerFacts& facts, const std::vector<std::string>& rights) {
   const std::string user =
       facts.user.empty() ? facts.endpoint.user.value_or("default") : facts.user;
-  const std::string grant = "ACL SETUSER " + escaped(user) + " ";
-  Findings findings;
-  if (!facts.no_scripts.empty()) {
-    findings.push_back(
-        bad("scripts", "the server runs none, and a dlock lock is one (" + facts.no_scripts + ")",
-            "enable Lua (Garnet: start it with --lua), or another server"));
-  } else if (!of_scripts.empty()) {
-    findings.push_back(bad("scripts", "the user may run none, and a dlock lock is one",
-                           grant + joined(of_scripts, " ")));
-  } else {
-    findings.push_back(good("scripts", "Lua runs"));
-  }
-  if (!missing.empty()) {
-    findings.push_back(
-        bad("rights", "the user lacks " + joined(missing, " "), grant + joined(missing, " ")));
-  } else if (!facts.absent.empty()) {
-    findings.push_back(bad("rights", "the server lacks the commands " + joined(facts.absent, " "),
-                           "another server, or end their renaming"));
-  } else {
-    const std::string silent = facts.info.refusal.empty() && facts.config.refusal.empty()
-                                   ? ""
-                                   : ", not all that this doctor asks (" + refusals(facts) + ")";
-    const bool scripts = findings.front().level == Level::ok;
-    findings.push_back(good(
-        "rights", (scripts ? "all that dlock needs" : "all others that dlock needs") + silent));
-  }
-  return findings;
+  return "ACL SETUSER " + escaped(user) + " " + joined(rights, " ");
 }
+
+/// The scripts and the other rights apart: without scripts nothing else counts.
+Finding judge_scripts(const ServerFacts& facts) {
+  std::vector<std::string> missing;
+  std::copy_if(facts.missing.begin(), facts.missing.end(), std::back_inserter(missing),
+               is_of_scripts);
+  if (!facts.no_scripts.empty()) {
+    return bad("the server runs none, and a dlock lock is one (" + facts.no_scripts + ")",
+               "enable Lua (Garnet: start it with --lua), or another server");
+  }
+  if (missing.empty()) return good("Lua runs");
+  return bad("the user may run none, and a dlock lock is one", grant(facts, missing));
+}
+
+bool runs_scripts(const ServerFacts& facts) {
+  return facts.tried && judge_scripts(facts).level == Level::ok;
+}
+
+Finding judge_rights(const ServerFacts& facts) {
+  std::vector<std::string> missing;
+  std::copy_if(facts.missing.begin(), facts.missing.end(), std::back_inserter(missing),
+               [](const std::string& right) { return !is_of_scripts(right); });
+  if (!missing.empty()) {
+    return bad("the user lacks " + joined(missing, " "), grant(facts, missing));
+  }
+  if (!facts.absent.empty()) {
+    return bad("the server lacks the commands " + joined(facts.absent, " "),
+               "another server, or end their renaming");
+  }
+  const bool answers_all = facts.info.refusal.empty() && facts.config.refusal.empty();
+  return good((runs_scripts(facts) ? "all that dlock needs" : "all others that dlock needs") +
+              (answers_all ? "" : ", not all that this doctor asks (" + refusals(facts) + ")"));
+}
+
+Finding judge_trial(const ServerFacts& facts) {
+  return check_lock(facts.trial,
+                    advice_on(facts.trial.trouble.cause, "see the server's log").c_str());
+}
+
+long long node_timeout(const ServerFacts& facts) {
+  return facts.config.number("cluster-node-timeout").value_or(0);
+}
+
+long long idle_seconds(const ServerFacts& facts) {
+  return facts.config.number("timeout").value_or(0);
+}
+
+bool is_tried(const ServerFacts& facts) { return facts.tried; }
+bool is_node(const ServerFacts& facts) { return facts.exam.topology == Topology::quorum; }
+bool decides_itself(const ServerFacts& facts) { return !is_node(facts); }
+
+constexpr Check<ServerFacts> checks[] = {
+    {"reach", judge_reach},
+    {"engine", judge_engine},
+    // After an error here, all the rest would be about the wrong server.
+    {"role", judge_role, nullptr, true},
+    {"tls", judge_tls},
+    {"user", judge_user},
+    {"scripts", judge_scripts, is_tried},
+    {"rights", judge_rights, is_tried},
+    {"lock", judge_trial, runs_scripts},
+    {"eviction", judge_eviction},
+    {"memory", judge_memory},
+    {"persistence", judge_persistence, decides_itself},
+    {"restart", judge_restart, is_node},
+    {"vote", judge_vote, [](const ServerFacts& facts) { return is_node(facts) && facts.tried; }},
+    {"replication", judge_replication},
+    {"uptime", judge_uptime, decides_itself},
+    {"clock", [](const ServerFacts& facts) { return check_clock(facts.clock); }},
+    {"failover",
+     [](const ServerFacts& facts) {
+       return judge_failover(milliseconds(node_timeout(facts)), "cluster-node-timeout", facts.exam);
+     },
+     [](const ServerFacts& facts) {
+       return facts.exam.topology == Topology::cluster && node_timeout(facts) > 0;
+     }},
+    {"idle",
+     [](const ServerFacts& facts) {
+       return good("connections idle for " + std::to_string(idle_seconds(facts)) +
+                   " s are closed; dlock reconnects");
+     },
+     [](const ServerFacts& facts) { return idle_seconds(facts) > 0; }},
+    {"label", judge_label, decides_itself}};
 
 }  // namespace
 
-Findings judge_server(const ServerFacts& facts, const DoctorOptions& exam) {
-  Findings findings{judge_reach(facts, exam)};
-  if (!facts.unreachable.empty()) return findings;
-  findings.push_back(judge_engine(facts));
-  findings.push_back(judge_role(facts, exam));
-  // All the rest would be about the wrong server.
-  if (findings.back().level == Level::error) return findings;
-  findings.push_back(judge_tls(facts));
-  findings.push_back(judge_user(facts));
-  if (facts.tried) {
-    for (Finding& each : judge_rights(facts)) findings.push_back(std::move(each));
-    if (findings[findings.size() - 2].level == Level::ok) {
-      findings.push_back(check_lock(
-          facts.trial, advice_on(facts.trial.trouble.cause, "see the server's log").c_str()));
-    };
-  }
-  findings.push_back(judge_eviction(facts));
-  findings.push_back(judge_memory(facts));
-  const bool alone = exam.topology != Topology::quorum;
-  findings.push_back(alone ? judge_persistence(facts) : judge_restart(facts));
-  if (!alone && facts.tried) findings.push_back(judge_vote(facts));
-  findings.push_back(judge_replication(facts, exam));
-  if (alone) findings.push_back(judge_uptime(facts, exam));
-  findings.push_back(check_clock(facts.clock));
-  const auto node_timeout = facts.config.number("cluster-node-timeout");
-  if (exam.topology == Topology::cluster && node_timeout) {
-    findings.push_back(judge_failover(milliseconds(*node_timeout), "cluster-node-timeout", exam));
-  }
-  const auto idle = facts.config.number("timeout").value_or(0);
-  if (idle > 0) {
-    findings.push_back(good("idle", "connections idle for " + std::to_string(idle) +
-                                        " s are closed; dlock reconnects"));
-  }
-  if (alone) findings.push_back(judge_label(facts, exam));
-  return findings;
+Findings judge_server(const ServerFacts& facts) {
+  if (!facts.unreachable.empty()) return {named("reach", judge_reach(facts))};
+  return run_checks(facts, checks);
 }
 
 }  // namespace dlock

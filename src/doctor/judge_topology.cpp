@@ -21,66 +21,92 @@ std::string named_master(const SentinelFacts& sentinel) {
 }
 
 Finding judge_sentinel(const SentinelFacts& sentinel) {
-  const std::string name = "sentinel";
   const std::string where = sentinel.endpoint.address() + ": ";
   if (sentinel.unreachable.text == "unknown command") {
-    return warn(name, where + "it is not a sentinel",
+    return warn(where + "it is not a sentinel",
                 "name sentinels: they listen on port 26379 as a rule");
   }
   if (!sentinel.unreachable.empty()) {
     const Cause cause = sentinel.unreachable.cause;
     const bool of_the_user = cause == Cause::password_missing || cause == Cause::password_wrong ||
                              cause == Cause::password_unneeded || cause == Cause::acl;
-    return warn(name, where + sentinel.unreachable.text,
+    return warn(where + sentinel.unreachable.text,
                 of_the_user ? "check --sentinel-user, --sentinel-password-file; dlock doctor --acl"
                             : advice_on(cause, another_server));
   }
   if (sentinel.host.empty()) {
-    return bad(name, where + "it knows no master of this name",
+    return bad(where + "it knows no master of this name",
                "SENTINEL MASTERS there lists what it knows");
   }
   if (!announced(sentinel.host, sentinel.port)) {
-    return bad(name, where + "names a master that cannot be: " + named_master(sentinel),
+    return bad(where + "names a master that cannot be: " + named_master(sentinel),
                "SENTINEL MASTERS there lists what it knows");
   }
   if (!sentinel.quorum_fault.empty()) {
-    return bad(name, where + sentinel.quorum_fault, "bring the other sentinels back");
+    return bad(where + sentinel.quorum_fault, "bring the other sentinels back");
   }
   const auto flags = sentinel.master.text("flags").value_or("");
   if (flags.find("down") != std::string::npos) {
-    return bad(name,
-               where + "takes " + named_master(sentinel) + " for down (" + escaped(flags) + ")",
+    return bad(where + "takes " + named_master(sentinel) + " for down (" + escaped(flags) + ")",
                "look at that server, and at the network between");
   }
   const auto quorum = sentinel.master.text("quorum");
-  return good(name, where + "names " + named_master(sentinel) +
-                        (quorum ? ", quorum " + escaped(*quorum) : ""));
+  return good(where + "names " + named_master(sentinel) +
+              (quorum ? ", quorum " + escaped(*quorum) : ""));
 }
 
 Finding judge_sentinel_failover(const SentinelFacts& sentinel, const DoctorOptions& exam) {
   const auto told = sentinel.master.number("down-after-milliseconds");
   if (told) return judge_failover(milliseconds(*told), "down-after-milliseconds", exam);
   const auto& why = sentinel.master.refusal;
-  return not_told("failover", "SENTINEL MASTER" + (why.empty() ? "" : ": " + why));
+  return not_told("SENTINEL MASTER" + (why.empty() ? "" : ": " + why));
 }
 
 Finding judge_majority(const std::vector<const SentinelFacts*>& heard) {
-  const std::string name = "quorum";
   std::set<std::string> masters;
   for (const SentinelFacts* each : heard) masters.insert(named_master(*each));
   if (masters.size() > 1) {
     const std::string list = joined(masters, ", ");
-    return bad(name, "the sentinels name different masters: " + list,
+    return bad("the sentinels name different masters: " + list,
                "wait for the failover to end; else SENTINEL RESET the odd one");
   }
   const auto others = heard.front()->master.number("num-other-sentinels");
-  if (!others) return not_told(name, "SENTINEL MASTER: " + heard.front()->master.refusal);
+  if (!others) return not_told("SENTINEL MASTER: " + heard.front()->master.refusal);
   const long long known = *others + 1;
   if (known < 3) {
-    return warn(name, counted(known, "sentinel") + " in all: with one lost, none can fail over",
+    return warn(counted(known, "sentinel") + " in all: with one lost, none can fail over",
                 "run three or more");
   }
-  return good(name, counted(known, "sentinel") + " in all, and they agree");
+  return good(counted(known, "sentinel") + " in all, and they agree");
+}
+
+Finding judge_slots(const ClusterFacts& facts) {
+  int covered = 0;
+  for (const ShardFacts& shard : facts.shards) {
+    for (const auto& [first, last] : shard.slots) covered += last - first + 1;
+  }
+  const auto state = facts.info.text("cluster_state").value_or("ok");
+  const std::string masters = counted(static_cast<long long>(facts.shards.size()), "master");
+  if (covered != slots_of_a_cluster || state != "ok") {
+    return bad("state " + escaped(state) + ", " + masters + ", " +
+                   counted(slots_of_a_cluster - covered, "slot") +
+                   " with nobody: keys cannot be locked",
+               "redis-cli --cluster fix, or bring the nodes back");
+  }
+  if (!facts.open_slots.empty()) {
+    return bad("slot " +
+                   joined(facts.open_slots, ", ", [](int slot) { return std::to_string(slot); }) +
+                   " is on its way to another master: new keys there cannot be locked "
+                   "until it has arrived",
+               "if the move was cut off: redis-cli --cluster fix");
+  }
+  if (facts.shards.size() < 3) {
+    return warn(masters + ": with one lost there is no majority to fail over",
+                "run three masters or more");
+  }
+  const auto known = facts.info.number("cluster_known_nodes");
+  return good("state ok, " + masters + (known ? " of " + counted(*known, "node") : "") +
+              ", all slots served");
 }
 
 /// What was found in this check, each with the servers that it is true of.
@@ -106,75 +132,47 @@ Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const Doct
   Findings findings;
   std::vector<const SentinelFacts*> heard;
   for (const SentinelFacts& each : sentinels) {
-    findings.push_back(judge_sentinel(each));
+    findings.push_back(named("sentinel", judge_sentinel(each)));
     if (each.unreachable.empty() && !each.host.empty()) heard.push_back(&each);
   }
   if (heard.empty()) {
     for (Finding& each : findings) each.level = Level::error;
     return findings;
   }
-  findings.push_back(judge_majority(heard));
-  findings.push_back(judge_sentinel_failover(*heard.front(), exam));
+  findings.push_back(named("quorum", judge_majority(heard)));
+  findings.push_back(named("failover", judge_sentinel_failover(*heard.front(), exam)));
   return findings;
 }
 
 Finding judge_failover(milliseconds silence, const std::string& setting,
                        const DoctorOptions& exam) {
-  const std::string name = "failover";
   const auto after = std::min<milliseconds>(silence, longest_duration);
   const std::string text = "begins after " + human_duration(after) + " of silence";
   // A holder renews every third of its ttl, so two thirds are sure to be left when it begins.
-  if (after < exam.ttl / 3 * 2) return good(name, text);
+  if (after < exam.ttl / 3 * 2) return good(text);
   return warn(
-      name,
       text + ": too late for a ttl of " + human_duration(exam.ttl) + ", so it stops every job",
       setting + " 5000, or a longer -t");
 }
 
 Findings judge_cluster(const ClusterFacts& facts) {
-  const std::string name = "cluster";
   Findings findings;
   for (const auto& [address, why] : facts.silent_seeds) {
-    findings.push_back(warn(name, address + ": " + why.text, advice_on(why.cause, another_server)));
+    findings.push_back(warn(address + ": " + why.text, advice_on(why.cause, another_server)));
   }
-  if (facts.shards.empty()) {
+  if (!facts.shards.empty()) {
+    findings.push_back(judge_slots(facts));
+  } else {
     for (Finding& each : findings) each.level = Level::error;
     if (!facts.fault.empty()) {
       findings.push_back(
-          bad(name, "it names no nodes: " + facts.fault.text,
+          bad("it names no nodes: " + facts.fault.text,
               advice_on(facts.fault.cause, "for a server on its own: --server redis://HOST")));
     } else if (findings.empty()) {
-      findings.push_back(bad(name, "no node has a slot", "redis-cli --cluster create"));
+      findings.push_back(bad("no node has a slot", "redis-cli --cluster create"));
     }
-    return findings;
   }
-  int covered = 0;
-  for (const ShardFacts& shard : facts.shards) {
-    for (const auto& [first, last] : shard.slots) covered += last - first + 1;
-  }
-  const auto state = facts.info.text("cluster_state").value_or("ok");
-  const std::string masters = counted(static_cast<long long>(facts.shards.size()), "master");
-  const auto known = facts.info.number("cluster_known_nodes");
-  const std::string nodes = known ? " of " + counted(*known, "node") : "";
-  if (covered != slots_of_a_cluster || state != "ok") {
-    findings.push_back(bad(name,
-                           "state " + escaped(state) + ", " + masters + ", " +
-                               counted(slots_of_a_cluster - covered, "slot") +
-                               " with nobody: keys cannot be locked",
-                           "redis-cli --cluster fix, or bring the nodes back"));
-  } else if (!facts.open_slots.empty()) {
-    findings.push_back(bad(
-        name,
-        "slot " + joined(facts.open_slots, ", ", [](int slot) { return std::to_string(slot); }) +
-            " is on its way to another master: new keys there cannot be locked "
-            "until it has arrived",
-        "if the move was cut off: redis-cli --cluster fix"));
-  } else if (facts.shards.size() < 3) {
-    findings.push_back(warn(name, masters + ": with one lost there is no majority to fail over",
-                            "run three masters or more"));
-  } else {
-    findings.push_back(good(name, "state ok, " + masters + nodes + ", all slots served"));
-  }
+  for (Finding& each : findings) each.check = "cluster";
   return findings;
 }
 
@@ -222,7 +220,6 @@ milliseconds until_there_are(std::ptrdiff_t needed, const std::vector<ServerFact
 }
 
 Finding judge_votes(const std::vector<ServerFacts>& servers) {
-  const std::string name = "majority";
   const auto reached = std::count_if(servers.begin(), servers.end(), [](const ServerFacts& each) {
     return each.unreachable.empty();
   });
@@ -230,39 +227,37 @@ Finding judge_votes(const std::vector<ServerFacts>& servers) {
   const auto needed = all / 2 + 1;
   const std::string of = std::to_string(reached) + " of " + counted(all, "server") + " reached, " +
                          std::to_string(needed) + " needed";
-  if (reached < needed) return bad(name, of + ": no lock can be taken", "bring the others back");
+  if (reached < needed) return bad(of + ": no lock can be taken", "bring the others back");
   if (const auto wait = until_there_are(needed, servers); wait > milliseconds(0)) {
-    return bad(name, of + ": no lock can be taken for another " + human_duration(wait),
+    return bad(of + ": no lock can be taken for another " + human_duration(wait),
                "wait until enough of them have a vote again");
   }
   if (reached < all) {
-    return warn(name, of + ": " + std::to_string(reached - needed) + " more may fail",
+    return warn(of + ": " + std::to_string(reached - needed) + " more may fail",
                 "bring the others back");
   }
   if (all % 2 == 0) {
-    return warn(name, of + ": no more of them may fail than of " + std::to_string(all - 1),
+    return warn(of + ": no more of them may fail than of " + std::to_string(all - 1),
                 "name an odd number");
   }
-  return good(name, of + ": any " + std::to_string(all - needed) + " may fail");
+  return good(of + ": any " + std::to_string(all - needed) + " may fail");
 }
 
 Finding judge_independence(const std::vector<ServerFacts>& servers) {
-  const std::string name = "independence";
   std::map<std::string, std::string> seen;
   for (const ServerFacts& each : servers) {
     const auto process = each.info.text("run_id");
     if (!process) continue;
     const auto [other, is_new] = seen.emplace(*process, each.endpoint.address());
     if (is_new) continue;
-    return bad(name, other->second + " and " + each.endpoint.address() + " are the same server",
+    return bad(other->second + " and " + each.endpoint.address() + " are the same server",
                "name each server once");
   }
-  if (seen.empty()) return not_told(name, refusals(servers.front()));
-  return good(name, "no server is named twice");
+  if (seen.empty()) return not_told(refusals(servers.front()));
+  return good("no server is named twice");
 }
 
 Finding judge_clocks(const std::vector<ServerFacts>& servers) {
-  const std::string name = "clocks";
   constexpr std::chrono::seconds tolerable{60};
   std::optional<microseconds> least, most;
   for (const ServerFacts& each : servers) {
@@ -271,20 +266,27 @@ Finding judge_clocks(const std::vector<ServerFacts>& servers) {
     least = std::min(least.value_or(*ahead), *ahead);
     most = std::max(most.value_or(*ahead), *ahead);
   }
-  if (!least) return not_told(name, "TIME");
+  if (!least) return not_told("TIME");
   const auto apart = std::max(*most, microseconds(0)) - std::min(*least, microseconds(0));
   const std::string text = "at most " + span_text(apart) + " apart, this host's among them";
-  if (apart < tolerable) return good(name, text);
-  return bad(name, text + ": if a server loses its memory, fences may fall", "NTP on all of them");
+  if (apart < tolerable) return good(text);
+  return bad(text + ": if a server loses its memory, fences may fall", "NTP on all of them");
 }
 
 }  // namespace
 
 Findings judge_quorum(const std::vector<ServerFacts>& servers) {
-  return {judge_votes(servers), judge_independence(servers), judge_clocks(servers),
-          good("label",
-               "at most one unexpired holder while clocks run at the same rate within 1 %, also "
-               "when a minority fails or forgets")};
+  using Servers = std::vector<ServerFacts>;
+  constexpr Check<Servers> checks[] = {
+      {"majority", judge_votes},
+      {"independence", judge_independence},
+      {"clocks", judge_clocks},
+      {"label", [](const Servers&) {
+         return good(
+             "at most one unexpired holder while clocks run at the same rate within 1 %, "
+             "also when a minority fails or forgets");
+       }}};
+  return run_checks(servers, checks);
 }
 
 }  // namespace dlock

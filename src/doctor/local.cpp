@@ -59,38 +59,42 @@ LocalFacts examine_directory(const DirectorySettings& settings) {
 
 }  // namespace
 
-Findings judge_local(const LocalFacts& facts) {
-  const std::string directory = escaped(facts.directory);
-  if (!facts.trouble.empty()) {
-    return {bad("directory", facts.trouble, "fix it, or --server local:/another")};
+namespace {
+
+Finding judge_place(const LocalFacts& facts) {
+  if (!facts.trouble.empty()) return bad(facts.trouble, "fix it, or --server local:/another");
+  const std::string path = facts.directory + "/";
+  if (!path.starts_with("/tmp/") && !path.starts_with("/var/tmp/")) {
+    return good(escaped(facts.directory));
   }
-  const auto lies_in = [&](const std::string& parent) {
-    return (facts.directory + "/").starts_with(parent);
-  };
-  const bool is_private = lies_in("/tmp/") || lies_in("/var/tmp/");
-  Findings findings{
-      is_private ? warn("directory",
-                        directory + ": services with PrivateTmp= of systemd see another one, and "
-                                    "cleaners remove old files there",
-                        "a directory of its own, such as in /run or /var/lib")
-                 : good("directory", directory)};
+  return warn(escaped(facts.directory) +
+                  ": services with PrivateTmp= of systemd see another one, and cleaners remove old "
+                  "files there",
+              "a directory of its own, such as in /run or /var/lib");
+}
+
+Finding judge_file_system(const LocalFacts& facts) {
   const auto* const shared =
       std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
                    [&](const FileSystem& each) { return each.type == facts.file_system; });
-  if (shared != shared_file_systems.end()) {
-    findings.push_back(warn("file-system",
-                            std::string(shared->name) +
-                                ": if other hosts use it, their processes cannot be seen from here",
-                            "a directory on a disk of this host"));
-  } else {
-    findings.push_back(good("file-system", "of this host"));
-  }
-  findings.push_back(check_lock(facts.trial, "look at that directory"));
-  findings.push_back(good("label",
-                          "safe on this host: nothing to lose but the host; other hosts are not "
-                          "kept out"));
-  return findings;
+  if (shared == shared_file_systems.end()) return good("of this host");
+  return warn(std::string(shared->name) +
+                  ": if other hosts use it, their processes cannot be seen from here",
+              "a directory on a disk of this host");
 }
+
+constexpr Check<LocalFacts> checks[] = {
+    {"directory", judge_place, nullptr, true},
+    {"file-system", judge_file_system},
+    {"lock",
+     [](const LocalFacts& facts) { return check_lock(facts.trial, "look at that directory"); }},
+    {"label", [](const LocalFacts&) {
+       return good("safe on this host: nothing to lose but the host; other hosts are not kept out");
+     }}};
+
+}  // namespace
+
+Findings judge_local(const LocalFacts& facts) { return run_checks(facts, checks); }
 
 Diagnosis diagnose_directory(const DirectorySettings& settings) {
   const LocalFacts facts = examine_directory(settings);

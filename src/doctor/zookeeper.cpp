@@ -69,47 +69,44 @@ Finding judge_zookeeper_engine(const ZooKeeperFacts& facts) {
   for (const ZooKeeperServerStatus& each : facts.servers) {
     if (!each.version.empty()) versions.insert(each.version);
   }
-  if (versions.empty()) return not_told("engine", why_untold(*first_reached(facts)));
+  if (versions.empty()) return not_told(why_untold(*first_reached(facts)));
   return check_versions("ZooKeeper", versions, least_zookeeper);
 }
 
 Finding judge_zookeeper_session(const ZooKeeperFacts& facts) {
-  const std::string name = "session";
   if (!facts.trouble.empty()) {
-    return bad(name, facts.trouble,
+    return bad(facts.trouble,
                "most of its servers must run and reach each other, and the user needs rights");
   }
   const std::string text = "of " + human_duration(facts.session) + ", writes and reads in " +
                            span_text(facts.round_trip);
-  if (facts.session <= facts.session_asked) return good(name, text);
-  return warn(name,
-              text + ": a lock whose holder was killed is free after that, not after " +
+  if (facts.session <= facts.session_asked) {
+    return warn_if_slow(good(text), facts.round_trip, facts.ttl);
+  }
+  return warn(text + ": a lock whose holder was killed is free after that, not after " +
                   human_duration(facts.session_asked),
               "a smaller minSessionTimeout on the servers, or a longer -t");
 }
 
 Finding judge_zookeeper_servers(const ZooKeeperFacts& facts) {
-  const std::string name = "quorum";
-  if (is_standalone(facts)) return good(name, "one server, whose failure nothing survives");
+  if (is_standalone(facts)) return good("one server, whose failure nothing survives");
   std::string text;
   for (const ZooKeeperServerStatus& each : facts.servers) {
     if (!each.unreachable.empty()) continue;
     text += (text.empty() ? "" : ", ") + each.address + " " + mode_text(each);
   }
   if (std::any_of(facts.servers.begin(), facts.servers.end(), is_cut_off)) {
-    return warn(name, text, "see its log, and its network to the others");
+    return warn(text, "see its log, and its network to the others");
   }
-  if (!tells_mode(facts)) return not_told(name, why_untold(*first_reached(facts)));
-  return good(name, text);
+  if (!tells_mode(facts)) return not_told(why_untold(*first_reached(facts)));
+  return good(text);
 }
 
 Finding judge_zookeeper_clock(const ZooKeeperFacts& facts) {
-  const std::string name = "clock";
   constexpr std::chrono::seconds tolerated{2};
   const auto off = std::chrono::abs(std::chrono::floor<milliseconds>(facts.ahead));
-  if (off < tolerated) return good(name, "the leader's, within " + span_text(tolerated));
-  return warn(name,
-              "the leader's is " + human_duration(off) +
+  if (off < tolerated) return good("the leader's, within " + span_text(tolerated));
+  return warn("the leader's is " + human_duration(off) +
                   (facts.ahead.count() > 0 ? " ahead of" : " behind") + " this host's",
               "leases go by the leader's, and times shown may look odd: run NTP on both");
 }
@@ -121,24 +118,37 @@ std::string zookeeper_label(const ZooKeeperFacts& facts) {
   return is_standalone(facts) ? "as safe as its disk" : "safe while a majority lives";
 }
 
-Findings judge_zookeeper(const ZooKeeperFacts& facts, milliseconds ttl) {
-  Findings findings{judge_zookeeper_reach(facts)};
-  if (first_reached(facts) == nullptr) return findings;
-  findings.push_back(judge_zookeeper_engine(facts));
-  findings.push_back(judge_zookeeper_session(facts));
-  if (findings.back().level == Level::error) return findings;
-  findings.back() = warn_if_slow(findings.back(), facts.round_trip, ttl);
-  findings.push_back(judge_zookeeper_servers(facts));
-  findings.push_back(judge_zookeeper_clock(facts));
-  findings.push_back(check_plain_text(facts.here, "a network of its own, or a tunnel"));
-  findings.push_back(good(
-      "user", facts.user.empty() ? "none: everybody may change the nodes"
-                                 : escaped(facts.user) + ", whose nodes are closed to others"));
-  if (facts.tried)
-    findings.push_back(
-        check_lock(facts.trial, "see the findings above, and dlock doctor --acl for the rights"));
-  findings.push_back(good("label", zookeeper_label(facts)));
-  return findings;
+namespace {
+
+Finding judge_zookeeper_user(const ZooKeeperFacts& facts) {
+  return good(facts.user.empty() ? "none: everybody may change the nodes"
+                                 : escaped(facts.user) + ", whose nodes are closed to others");
+}
+
+constexpr Check<ZooKeeperFacts> checks[] = {
+    {"reach", judge_zookeeper_reach},
+    {"engine", judge_zookeeper_engine},
+    {"session", judge_zookeeper_session, nullptr, true},
+    {"quorum", judge_zookeeper_servers},
+    {"clock", judge_zookeeper_clock},
+    {"tls",
+     [](const ZooKeeperFacts& facts) {
+       return check_plain_text(facts.here, "a network of its own, or a tunnel");
+     }},
+    {"user", judge_zookeeper_user},
+    {"lock",
+     [](const ZooKeeperFacts& facts) {
+       return check_lock(facts.trial,
+                         "see the findings above, and dlock doctor --acl for the rights");
+     },
+     [](const ZooKeeperFacts& facts) { return facts.tried; }},
+    {"label", [](const ZooKeeperFacts& facts) { return good(zookeeper_label(facts)); }}};
+
+}  // namespace
+
+Findings judge_zookeeper(const ZooKeeperFacts& facts) {
+  if (first_reached(facts) == nullptr) return {named("reach", judge_zookeeper_reach(facts))};
+  return run_checks(facts, checks);
 }
 
 #ifdef DLOCK_WITH_ZOOKEEPER
@@ -156,10 +166,11 @@ Diagnosis diagnose_zookeeper(const std::vector<Endpoint>& servers, const std::st
       facts.trial = try_lock(open, scratch_key(), shown);
     }
   }
+  facts.ttl = exam.ttl;
   facts.session_asked = session;
   facts.user = servers.front().user.value_or("");
   facts.here = are_on_this_host(servers);
-  return {shown, zookeeper_label(facts), judge_zookeeper(facts, exam.ttl)};
+  return {shown, zookeeper_label(facts), judge_zookeeper(facts)};
 }
 #else
 Diagnosis diagnose_zookeeper(const std::vector<Endpoint>&, const std::string&, const std::string&,

@@ -11,9 +11,8 @@
 
 namespace dlock {
 
-/// From facts to findings: pure, and in the order in which people read them. `ttl`: the lease of
-/// the locks that it is judged for.
-Findings judge_zookeeper(const ZooKeeperFacts& facts, milliseconds ttl);
+/// From facts to findings: pure, and in the order in which people read them.
+Findings judge_zookeeper(const ZooKeeperFacts& facts);
 
 /// The worth of locks there, in some words.
 std::string zookeeper_label(const ZooKeeperFacts& facts);

@@ -12,11 +12,11 @@
 namespace dlock {
 namespace {
 
-/// Longer than any server that is worth having takes for one request.
+/// The limit for each request; a usable server needs a fraction of it.
 constexpr milliseconds longest_request{2000};
 constexpr milliseconds scratch_ttl{10'000};
 constexpr int clock_readings = 5;
-/// One percent of this is more than a round trip in a data centre.
+/// Long enough that one percent of it exceeds a round trip in a data centre.
 constexpr milliseconds pause_for_the_pace{300};
 
 CallOptions call_options() { return {later(BootClock::now(), longest_request), -1}; }
@@ -37,7 +37,7 @@ void give_back(Store& store, const Claim& claim) {
   try {
     store.release(claim, {ReleaseMode::ignore_floor}, call_options());
   } catch (const Error&) {
-    // doctor has told the fault already; the lease ends by itself.
+    // doctor reports the first failure; this lease expires by itself.
   }
 }
 
@@ -65,8 +65,8 @@ std::chrono::nanoseconds hand_over(Store& first, Store& second, const Claim& hel
   return taken;
 }
 
-/// How fast the server's clock runs beside this host's: the pace that fits the readings and is
-/// nearest to 1.
+/// The pace of the server's clock relative to this host's. The readings allow a range; this is the
+/// value in it that is nearest to 1.
 double pace_of(const std::vector<ClockSample>& clock) {
   const ClockSample& first = clock.front();
   const ClockSample& last = clock.back();
@@ -79,7 +79,7 @@ double pace_of(const std::vector<ClockSample>& clock) {
   return 1;
 }
 
-/// In whole numbers. Without <cmath>, whose library every start of dlock would have to map.
+/// The share in whole percent. <cmath> would make every start of dlock map another library.
 std::string percent(double share) {
   return std::to_string(static_cast<std::int64_t>(share * 100 + 0.5));
 }
@@ -152,7 +152,7 @@ std::string bare_trouble(std::string message, const std::string& name, const std
   for (const std::string& front : {name + ": ", key + ": "}) {
     if (message.starts_with(front)) message.erase(0, front.size());
   }
-  // Redis 7 tells where in the script it happened: ` script: <hash>, on @user_script:8.`
+  // Redis 7 adds the place in the script: ` script: <hash>, on @user_script:8.`
   const auto from = message.find(" script: ");
   const auto to = message.find("on @user_script:", from);
   if (to != std::string::npos) message.erase(from, message.find_first_of(" )", to + 3) - from);

@@ -4,8 +4,8 @@
 
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
-#include "doctor/examine.hpp"
-#include "doctor/judge.hpp"
+#include "doctor/examine_redis.hpp"
+#include "doctor/redis_checks.hpp"
 #include "redis/node_address.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/slot_map.hpp"
@@ -15,10 +15,10 @@ namespace {
 
 constexpr const char* best_effort = "best effort";
 
-/// Servers are asked at the same time, or one after another if this host has no room for threads.
+/// doctor asks all servers at once, or one after another if it cannot start threads.
 constexpr auto at_once_if_possible = std::launch::async | std::launch::deferred;
 
-/// A key that nobody has, in one of these slots.
+/// A new key whose slot is one of `slots`.
 LockKey scratch_key_in(const std::vector<std::pair<int, int>>& slots, const std::string& prefix) {
   constexpr int enough = 500'000;  // to find a single slot of 16384
   const LockKey any = scratch_key();

@@ -7,8 +7,8 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "doctor/ask.hpp"
 #include "doctor/checks.hpp"
+#include "doctor/examine_redis.hpp"
 #include "doctor/finding.hpp"
 
 #ifdef DLOCK_WITH_ETCD
@@ -19,9 +19,9 @@ namespace dlock {
 namespace {
 
 constexpr ShortVersion least_etcd{3, 4};
-/// The usual quota, of which doctor is not told another.
+/// The default quota. etcd does not report a changed one.
 constexpr long long usual_quota = 2LL << 30;
-/// Fewer are no reason to compact.
+/// Below this number compaction saves little.
 constexpr long long many_revisions = 100'000;
 
 const EtcdMemberStatus* first_reached(const EtcdFacts& facts) {

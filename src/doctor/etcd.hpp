@@ -11,22 +11,22 @@
 
 namespace dlock {
 
-/// From facts to findings: pure, and in the order in which people read them.
+/// Pure functions from facts to findings, in the order in which they are shown.
 Findings judge_etcd(const EtcdFacts& facts);
 
-/// The worth of locks there, in some words.
+/// A short label that says how safe locks are there.
 std::string etcd_label(const EtcdFacts& facts);
 
 /// Whether a member of this version may end a lease that lives
 /// (https://github.com/etcd-io/etcd/issues/15247).
 bool loses_leases(const std::string& version);
 
-/// Examines an etcd, `shown` to people by that name, tries a lock there by two stores of `open`,
-/// and judges it.
+/// Examines an etcd, tries a lock there with two stores from `open`, and runs the checks. `shown`
+/// is its name in messages.
 Diagnosis diagnose_etcd(const std::vector<Endpoint>& servers, const std::string& shown,
                         const DoctorOptions& exam, const std::function<StorePtr()>& open);
 
-/// What an administrator runs to let dlock's user lock there.
+/// The commands by which an administrator lets dlock's user lock there.
 std::string etcd_rights(const std::vector<Endpoint>& servers, const std::string& prefix);
 
 }  // namespace dlock

@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-/// Each tells names and values; servers differ in what they know.
+/// Each statement returns names and values. Servers omit variables that they do not have.
 constexpr const char* asked_of_mysql[] = {
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only', "
     "'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'innodb_flush_method', "

@@ -13,10 +13,10 @@ namespace {
 
 struct NamedExpression {
   const char* name;
-  const char* expression;  ///< NULL if the server does not know or tell
+  const char* expression;  ///< NULL if unknown or forbidden
 };
 
-/// Those of pg_settings are in the unit of the setting, and NULL in versions that lack it.
+/// Values of pg_settings are in the unit of the setting, and NULL in versions without it.
 constexpr NamedExpression asked_of_postgres[] = {
     {"version", "current_setting('server_version')"},
     {"version_num", "current_setting('server_version_num')"},

@@ -13,19 +13,19 @@ namespace dlock {
 
 enum class Level { ok, warning, error };
 
-/// One check as people read it: what was found and, unless all is well, what to do. One line each,
+/// The result of one check: what is true and, unless all is well, what to do. Each is one line,
 /// escaped.
 struct Finding {
   Level level = Level::ok;
   std::string check;  ///< one word
   std::string text;
   std::string advice = {};
-  bool told = true;  ///< false: the server did not let it be known
+  bool told = true;  ///< false: the server did not report it
 };
 
 using Findings = std::vector<Finding>;
 
-/// What `doctor` has to say about the place where locks live.
+/// The result of `doctor` for one deployment.
 struct Diagnosis {
   std::string server;  ///< escaped, without credentials
   std::string label;   ///< "best effort", or "safe on this host"
@@ -38,13 +38,13 @@ struct Diagnosis {
   }
 };
 
-/// One row of the table of an engine, by which doctor turns facts into findings.
+/// One row in the table of checks of an engine.
 template <typename Facts>
 struct Check {
-  const char* name;  ///< one word, as it is shown
+  const char* name;  ///< one word, shown to people
   Finding (*of)(const Facts&);
   bool (*applies)(const Facts&) = nullptr;  ///< null: always
-  bool decides = false;                     ///< after an error here nothing else is worth saying
+  bool decides = false;                     ///< an error here ends the table
 };
 
 template <typename Facts, typename Table>
@@ -59,7 +59,7 @@ Findings run_checks(const Facts& facts, const Table& table) {
   return findings;
 }
 
-// What a check finds. The name of the check is that of its row, or given by `named`.
+// A check returns one of these. run_checks adds the name of the check; `named` does so elsewhere.
 
 inline Finding good(std::string text) { return {Level::ok, "", std::move(text)}; }
 inline Finding warn(std::string text, std::string advice) {
@@ -68,7 +68,7 @@ inline Finding warn(std::string text, std::string advice) {
 inline Finding bad(std::string text, std::string advice) {
   return {Level::error, "", std::move(text), std::move(advice)};
 }
-/// A check that cannot be made is no fault: `INFO: NOPERM`.
+/// For a fact that the server did not report, for example because of `INFO: NOPERM`.
 inline Finding not_told(const std::string& why) {
   return {Level::ok, "", "not told (" + why + ")", "", false};
 }
@@ -85,12 +85,12 @@ std::string size_text(long long bytes);
 std::string counted(long long number, const std::string& noun);
 /// The numbers before the first dot of a version and after it.
 using ShortVersion = std::pair<long long, long long>;
-/// Whether a version is older than `least`; false for what is none.
+/// Whether a version is older than `least`; false for a text that is no version.
 bool is_older(const std::string& version, ShortVersion least);
-/// Why something is not told: `INFO: NOPERM, CONFIG: unknown command`.
+/// The reasons why a fact is missing: `INFO: NOPERM, CONFIG: unknown command`.
 std::string refusals(const ServerFacts& facts);
 
-/// What to do about a server with this trouble; `otherwise` if its cause does not say.
+/// The advice for a failure with this cause; `otherwise` if the cause has none.
 std::string advice_on(Cause cause, const char* otherwise);
 
 }  // namespace dlock

@@ -8,7 +8,7 @@
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 #include "doctor/diagnose.hpp"
-#include "doctor/judge.hpp"
+#include "doctor/redis_checks.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 
@@ -19,8 +19,8 @@ struct FileSystem {
   long type;
   const char* name;
 };
-/// Those that several hosts may share: which processes live can be told on one alone. What
-/// linux/magic.h lacks is from statfs(2).
+/// File systems that several hosts may share, where dlock cannot see the processes of the others.
+/// Numbers that linux/magic.h lacks are from statfs(2).
 constexpr std::array shared_file_systems{
     FileSystem{NFS_SUPER_MAGIC, "nfs"},   FileSystem{SMB_SUPER_MAGIC, "smb"},
     FileSystem{0xFF534D42, "cifs"},       FileSystem{0xFE534D42, "smb2"},
@@ -29,7 +29,7 @@ constexpr std::array shared_file_systems{
     FileSystem{0x0BD00BD0, "lustre"},     FileSystem{0x01161970, "gfs2"},
     FileSystem{0x7461636F, "ocfs2"},      FileSystem{0x47504653, "gpfs"}};
 
-/// A free key's file would keep its fence for a week.
+/// Removes the file: that of a free key stays for a week, because of its fence.
 void sweep(const DirectorySettings& settings, const LockKey& scratch) {
   const Directory directory(settings);
   auto file = KeyFile::open(directory, key_file_name(scratch), KeyFile::Use::change,
@@ -37,7 +37,7 @@ void sweep(const DirectorySettings& settings, const LockKey& scratch) {
   if (file) file->remove();
 }
 
-/// Tries a lock in the directory, which is made if it is the caller's own.
+/// Tries a lock in the directory. Creates the directory if it is the caller's own.
 LocalFacts examine_directory(const DirectorySettings& settings) {
   LocalFacts facts;
   facts.directory = settings.path;

@@ -6,8 +6,8 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "doctor/ask.hpp"
 #include "doctor/checks.hpp"
+#include "doctor/examine_redis.hpp"
 #include "doctor/finding.hpp"
 
 #ifdef DLOCK_WITH_ZOOKEEPER
@@ -25,13 +25,13 @@ const ZooKeeperServerStatus* first_reached(const ZooKeeperFacts& facts) {
   return found == facts.servers.end() ? nullptr : &*found;
 }
 
-/// Whether any server told its mode.
+/// Whether any server reported its mode.
 bool tells_mode(const ZooKeeperFacts& facts) {
   return std::any_of(facts.servers.begin(), facts.servers.end(),
                      [](const auto& each) { return !each.mode.empty(); });
 }
 
-/// Whether the server has lost the others.
+/// Whether the server has lost its connections to the others.
 bool is_cut_off(const ZooKeeperServerStatus& server) {
   return server.mode.empty() && server.refusal.find("not currently serving") != std::string::npos;
 }
@@ -41,7 +41,7 @@ std::string mode_text(const ZooKeeperServerStatus& server) {
   return is_cut_off(server) ? "does not serve" : "does not tell its mode";
 }
 
-/// Why no mode is told.
+/// Why the server reported no mode.
 std::string why_untold(const ZooKeeperServerStatus& server) {
   return server.refusal.empty() ? "srvr" : "srvr: " + escaped(server.refusal);
 }

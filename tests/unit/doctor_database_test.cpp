@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "doctor/judge_database.hpp"
+#include "doctor/database_checks.hpp"
 
 namespace dlock {
 namespace {

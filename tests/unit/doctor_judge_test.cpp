@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <linux/magic.h>
 
-#include "doctor/judge.hpp"
+#include "doctor/redis_checks.hpp"
 
 namespace dlock {
 namespace {

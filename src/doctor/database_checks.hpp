@@ -12,34 +12,34 @@
 
 namespace dlock {
 
-// From facts to findings: pure, and in the order in which people read them.
+// Pure functions from facts to findings, in the order in which they are shown.
 
 Findings judge_database(const DatabaseFacts& facts);
 
-/// Whether the database keeps locks through crashes and failovers, in judge_durability.cpp.
+/// Whether the database keeps locks through crashes and failovers, in database_durability.cpp.
 Finding judge_durability(const DatabaseFacts& facts);
 Finding judge_standbys(const DatabaseFacts& facts);
 
-/// The worth of locks there, in some words.
+/// A short label that says how safe locks are there.
 std::string database_label(const DatabaseFacts& facts);
 
-/// Whether locks may be tried there: nothing but a primary takes any.
+/// Whether the server accepts locks: only a primary does.
 bool takes_locks(const DatabaseFacts& facts);
 
-/// Where a database is; as in base/mysql_address.hpp, or a URL for libpq.
+/// The address of a database: `mysql`, or a URL for libpq.
 struct DatabaseAddress {
   std::string url;
-  std::string shown;  ///< the URL for people
+  std::string shown;  ///< the URL without secrets, for messages
   std::optional<Password> password{};
   std::optional<MysqlAddress> mysql{};
 };
 
-/// Examines a database, tries a lock there by two stores of `open`, and judges it. Leaves nothing
-/// behind but the table.
+/// Examines a database, tries a lock there with two stores from `open`, and runs the checks. Leaves
+/// only the table behind.
 Diagnosis diagnose_database(const DatabaseAddress& database, const DoctorOptions& exam,
                             const std::function<StorePtr()>& open);
 
-/// What an administrator says to a database to let dlock's user, here `USER`, lock there.
+/// The statements by which an administrator lets dlock's user, here `USER`, lock there.
 std::string postgres_rights(const std::string& url);
 std::string mysql_rights();
 

@@ -5,38 +5,36 @@
 
 namespace dlock {
 
-// From facts to findings: pure, and in the order in which people read them.
+// Pure functions from facts to findings, in the order in which they are shown.
 
-/// One server that was examined, on its own or as the master of several.
+/// The checks for one server, by itself or as one of several masters.
 Findings judge_server(const ServerFacts& facts);
 
-// The parts of it that need no more than what the server says of itself, in judge_keeping.cpp: what
-// it forgets, and when.
+// Its checks in redis_durability.cpp: the data that the server may lose, and when.
 Finding judge_eviction(const ServerFacts& facts);
 Finding judge_memory(const ServerFacts& facts);
 Finding judge_persistence(const ServerFacts& facts);
 Finding judge_replication(const ServerFacts& facts);
 Finding judge_uptime(const ServerFacts& facts);
-/// The same for one of several that decide by majority.
+/// The same for one node of several that decide by majority.
 Finding judge_restart(const ServerFacts& facts);
-/// Whether it has a vote at this moment.
+/// Whether the node has a vote now.
 Finding judge_vote(const ServerFacts& facts);
 
-/// What locks on this server are worth, and why: the label of the deployment.
+/// The label of the deployment: how safe locks on this server are, and why.
 Finding judge_label(const ServerFacts& facts);
 
-/// Sentinels: those of the URL, against each other and the ttl.
+/// Checks the sentinels of the URL against each other and the ttl.
 Findings judge_sentinels(const std::vector<SentinelFacts>& sentinels, const DoctorOptions& exam);
-/// A Cluster as a whole; its masters are judged as servers.
+/// Checks a Cluster as a whole; judge_server checks its masters.
 Findings judge_cluster(const ClusterFacts& facts);
-/// Servers that decide by majority, against each other; each is judged as a server, too.
+/// Checks the nodes of a majority against each other; judge_server checks each of them.
 Findings judge_quorum(const std::vector<ServerFacts>& servers);
-/// Whether a lock outlives the time in which there is no master, if that begins after `silence`.
+/// Whether a lease outlives the time without a master, if the failover begins after `silence`.
 Finding judge_failover(milliseconds silence, const std::string& setting, const DoctorOptions& exam);
 Findings judge_local(const LocalFacts& facts);
 
-/// The findings of several servers, with their names, as one list: where they say the same it is
-/// said once.
+/// One list of the findings of several servers, with their names. Equal findings are merged.
 Findings merged(const std::vector<std::pair<std::string, Findings>>& servers);
 
 }  // namespace dlock

@@ -1,11 +1,12 @@
+#include "doctor/redis_checks.hpp"
+
 #include <array>
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
-#include "doctor/ask.hpp"
 #include "doctor/checks.hpp"
+#include "doctor/examine_redis.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/judge.hpp"
 
 namespace dlock {
 namespace {
@@ -26,11 +27,11 @@ Finding judge_reach(const ServerFacts& facts) {
 struct Engine {
   std::string name;
   std::string version;
-  bool tested = false;  ///< with dlock
+  bool tested = false;  ///< together with dlock
 };
 
-/// The field of INFO that only this engine has. KeyDB has none with its name: "# KeyDB" begins with
-/// mvcc_depth (https://docs.keydb.dev/docs/commands/#info).
+/// Tells the engine by a field of INFO that only this engine has. KeyDB has no field with its name;
+/// its section "# KeyDB" begins with mvcc_depth (https://docs.keydb.dev/docs/commands/#info).
 Engine engine_of(const ServerFacts& facts) {
   const ServerInfo& info = facts.info;
   const auto version = [&](const char* field) { return escaped(info.text(field).value_or("")); };
@@ -104,7 +105,7 @@ Finding judge_role(const ServerFacts& facts) {
 
 bool is_here(const Endpoint& endpoint) { return endpoint.is_unix() || is_this_host(endpoint.host); }
 
-/// `expires in 3 days`, or that it has; empty while there is time.
+/// `... expires in 3 days` or `... has expired`; empty if it is valid for longer.
 std::string expiry_text(const char* whose, WallTime expires, WallTime now) {
   constexpr int warned_of = 14;
   const auto left = std::chrono::floor<std::chrono::days>(expires - now).count();
@@ -145,14 +146,14 @@ Finding judge_user(const ServerFacts& facts) {
 
 bool is_of_scripts(const std::string& right) { return right == "+eval" || right == "+evalsha"; }
 
-/// The command that gives the user those of the missing rights.
+/// The command that grants the user these rights.
 std::string grant(const ServerFacts& facts, const std::vector<std::string>& rights) {
   const std::string user =
       facts.user.empty() ? facts.endpoint.user.value_or("default") : facts.user;
   return "ACL SETUSER " + escaped(user) + " " + joined(rights, " ");
 }
 
-/// The scripts and the other rights apart: without scripts nothing else counts.
+/// Scripts have a check of their own, because without them no other right matters.
 Finding judge_scripts(const ServerFacts& facts) {
   std::vector<std::string> missing;
   std::copy_if(facts.missing.begin(), facts.missing.end(), std::back_inserter(missing),
@@ -205,7 +206,7 @@ bool decides_itself(const ServerFacts& facts) { return !is_node(facts); }
 constexpr Check<ServerFacts> checks[] = {
     {"reach", judge_reach},
     {"engine", judge_engine},
-    // After an error here, all the rest would be about the wrong server.
+    // After an error here the remaining checks would describe the wrong server.
     {"role", judge_role, nullptr, true},
     {"tls", judge_tls},
     {"user", judge_user},

@@ -1,16 +1,88 @@
+#include "doctor/examine_redis.hpp"
+
 #include <algorithm>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "doctor/ask.hpp"
 #include "doctor/checks.hpp"
-#include "doctor/examine.hpp"
 #include "doctor/rights.hpp"
 #include "redis/member_server.hpp"
 #include "redis/redis_store.hpp"
 
 namespace dlock {
+
+std::optional<std::string> ServerInfo::text(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<long long> ServerInfo::number(const std::string& name) const {
+  // No server has more of anything, and sums of such numbers do not overflow.
+  constexpr long long most = 1'000'000'000'000'000;
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : parse_number(found->second, 0, most);
+}
+
+std::vector<Reply> ask_all(RedisConnection& connection, std::span<const Request> requests) {
+  return connection.exchange(requests, short_call());
+}
+
+Reply ask(RedisConnection& connection, const Request& request) {
+  return ask_all(connection, std::span(&request, 1)).front();
+}
+
+std::string refusal_of(const Reply& reply) {
+  constexpr std::size_t enough = 60;
+  if (!reply.is_error()) return "";
+  const std::string_view text = reply.text;
+  if (text.find("unknown command") != std::string_view::npos) return "unknown command";
+  const auto code = text.substr(0, text.find(' '));
+  return escaped(code == "ERR" ? text.substr(0, enough) : code.substr(0, enough));
+}
+
+std::string text_of(const Reply& reply) {
+  return reply.kind == Reply::Kind::integer ? std::to_string(reply.integer) : reply.text;
+}
+
+ServerInfo told_in_lines(const Reply& reply) {
+  ServerInfo told;
+  told.refusal = refusal_of(reply);
+  std::string_view rest = reply.text;
+  while (told.refusal.empty() && !rest.empty()) {
+    auto line = take_until(rest, '\n');
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    told.values.emplace(line.substr(0, colon), line.substr(colon + 1));
+  }
+  return told;
+}
+
+ServerInfo told_in_pairs(const Reply& reply) {
+  ServerInfo told;
+  told.refusal = refusal_of(reply);
+  for (std::size_t i = 0; i + 1 < reply.items.size(); i += 2) {
+    told.values.emplace(reply.items[i].text, text_of(reply.items[i + 1]));
+  }
+  return told;
+}
+
+std::string role_of(const ServerFacts& facts) {
+  for (const ServerInfo* told : {&facts.info, &facts.role, &facts.hello}) {
+    if (auto role = told->text("role")) return *role == "replica" ? "slave" : *role;
+  }
+  return "";
+}
+
+std::string mode_of(const ServerFacts& facts) {
+  for (const char* name : {"redis_mode", "server_mode"}) {
+    if (auto mode = facts.info.text(name)) return *mode;
+  }
+  return facts.hello.text("mode").value_or("");
+}
+
 namespace {
 
 const char* const settings_of_interest[] = {"appendonly",
@@ -58,7 +130,8 @@ void listen_to(RedisConnection& connection, ServerFacts& facts) {
   }
 }
 
-/// Locks are tried on what will hold them, not on its replica, a sentinel or one node of many.
+/// Whether this server will hold locks: not a replica, a sentinel or a node of an unexpected
+/// Cluster.
 bool is_for_trial(const ServerFacts& facts, const DoctorOptions& exam) {
   const bool master = role_of(facts) == "master" || role_of(facts) == "active-replica";
   const bool cluster = mode_of(facts) == "cluster";
@@ -109,7 +182,8 @@ void sweep(RedisConnection& connection, const KeyNames& scratch) {
   ask_all(connection, requests);
 }
 
-/// What is left of the quarantine. A server that has lost keys counts its two minutes from here.
+/// The rest of the node's quarantine. A node that lost its keys begins its two minutes with this
+/// request.
 std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const DoctorOptions& exam,
                                             const LockKey& key) {
   try {

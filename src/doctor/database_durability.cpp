@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "doctor/database_checks.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/judge_database.hpp"
 
 namespace dlock {
 namespace {
@@ -59,7 +59,7 @@ Finding judge_log_of_mysql(const DatabaseFacts& facts) {
                 "another innodb_flush_method in its my.cnf");
   }
   const std::string doublewrite = shown(facts, "innodb_doublewrite");
-  // DETECT_ONLY finds a torn page, and cannot restore it.
+  // DETECT_ONLY finds a torn page but cannot restore it.
   if (!doublewrite.empty() &&
       (!is_set(facts, "innodb_doublewrite") || doublewrite == "DETECT_ONLY")) {
     return warn("innodb_doublewrite " + doublewrite + ": a crash of its host may damage the table",
@@ -107,12 +107,12 @@ bool has_several_primaries(const DatabaseFacts& facts) {
          (in_group(facts) && !is_set(facts, "group_replication_single_primary_mode"));
 }
 
-/// Semi-synchronous replication as it is set, and as it works: it falls back to asynchronous where
-/// no replica confirms in time.
+/// The state of semi-synchronous replication. It falls back to asynchronous when no replica
+/// confirms in time.
 enum class SemiSync { off, fallen_back, on };
 
 SemiSync semi_sync(const DatabaseFacts& facts) {
-  // By the older name of the primary and by the newer one.
+  // The setting has an older and a newer name.
   constexpr const char* names[][2] = {
       {"rpl_semi_sync_master_enabled", "Rpl_semi_sync_master_status"},
       {"rpl_semi_sync_source_enabled", "Rpl_semi_sync_source_status"}};

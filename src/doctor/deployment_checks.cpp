@@ -8,7 +8,7 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/judge.hpp"
+#include "doctor/redis_checks.hpp"
 #include "redis/node_address.hpp"
 
 namespace dlock {
@@ -109,7 +109,7 @@ Finding judge_slots(const ClusterFacts& facts) {
               ", all slots served");
 }
 
-/// What was found in this check, each with the servers that it is true of.
+/// The different findings of one check, each with the servers that have it.
 std::vector<std::pair<Finding, std::vector<std::string>>> told_by(
     const std::vector<std::pair<std::string, Findings>>& servers, const std::string& check) {
   std::vector<std::pair<Finding, std::vector<std::string>>> told;
@@ -148,7 +148,8 @@ Finding judge_failover(milliseconds silence, const std::string& setting,
                        const DoctorOptions& exam) {
   const auto after = std::min<milliseconds>(silence, longest_duration);
   const std::string text = "begins after " + human_duration(after) + " of silence";
-  // A holder renews every third of its ttl, so two thirds are sure to be left when it begins.
+  // A holder renews every third of its ttl, so at least two thirds are left when the failover
+  // begins.
   if (after < exam.ttl / 3 * 2) return good(text);
   return warn(
       text + ": too late for a ttl of " + human_duration(exam.ttl) + ", so it stops every job",
@@ -199,7 +200,7 @@ Findings merged(const std::vector<std::pair<std::string, Findings>>& servers) {
 
 namespace {
 
-/// What a server's clock shows beyond this host's, by the quickest of its readings.
+/// The difference between the server's clock and this host's, from the quickest reading.
 std::optional<microseconds> ahead_of_this_host(const ServerFacts& facts) {
   if (facts.clock.empty()) return std::nullopt;
   const auto nearest = std::min_element(facts.clock.begin(), facts.clock.end(),
@@ -209,7 +210,7 @@ std::optional<microseconds> ahead_of_this_host(const ServerFacts& facts) {
   return nearest->server - nearest->here;
 }
 
-/// How long it takes until so many have a vote.
+/// The time until `needed` servers have a vote.
 milliseconds until_there_are(std::ptrdiff_t needed, const std::vector<ServerFacts>& servers) {
   std::vector<milliseconds> waits;
   for (const ServerFacts& each : servers) {

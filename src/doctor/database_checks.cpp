@@ -1,4 +1,4 @@
-#include "doctor/judge_database.hpp"
+#include "doctor/database_checks.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -6,11 +6,11 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "doctor/ask.hpp"
 #include "doctor/checks.hpp"
 #include "doctor/examine_database.hpp"
+#include "doctor/examine_redis.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/judge.hpp"
+#include "doctor/redis_checks.hpp"
 #include "sql/open_database.hpp"
 
 #ifdef DLOCK_WITH_MYSQL
@@ -24,9 +24,9 @@
 namespace dlock {
 namespace {
 
-/// So long a waiter may sleep between its requests.
+/// The longest sleep of a waiter between two requests.
 constexpr std::chrono::seconds longest_idle{26};
-/// A statement that is ended before has had no time.
+/// A lower limit ends statements that merely waited for a moment.
 constexpr milliseconds least_statement_time{1000};
 
 bool in_postgres(const DatabaseFacts& facts) { return facts.kind == DatabaseKind::postgres; }
@@ -108,13 +108,13 @@ Finding judge_table(const DatabaseFacts& facts) {
   return good("none before: the first lock creates it");
 }
 
-/// In the unit of the setting: ms in PostgreSQL, seconds in MySQL.
+/// Settings are in ms in PostgreSQL, in seconds in MySQL.
 Finding judge_timeouts(const DatabaseFacts& facts) {
   const bool postgres = in_postgres(facts);
   const char* const idle_name = postgres ? "idle_session_timeout" : "wait_timeout";
   const milliseconds unit(postgres ? 1 : 1000);
   const auto idle = facts.settings.number(idle_name).value_or(0);
-  // Behind a pooler they are the pooler's.
+  // Through a pooler, idle sessions are the pooler's.
   if (idle > 0 && idle * unit < longest_idle && !facts.pooled) {
     return warn(std::string(idle_name) + " " + human_duration(idle * unit) +
                     ": waiters are disconnected, and come back again and again",
@@ -179,7 +179,7 @@ Finding judge_database_reach(const DatabaseFacts& facts) {
 constexpr Check<DatabaseFacts> checks[] = {
     {"reach", judge_database_reach, nullptr, true},
     {"engine", judge_database_engine},
-    // After an error here, all the rest would be about the wrong server.
+    // After an error here the remaining checks would describe the wrong server.
     {"role", judge_database_role, nullptr, true},
     {"pooler", judge_path},
     {"tls", judge_database_tls},
@@ -221,7 +221,7 @@ DatabaseFacts examine(const DatabaseAddress& database) {
               std::string(database.mysql ? "MySQL and MariaDB" : "PostgreSQL"));
 }
 
-/// A free key's record would keep its fence for a week.
+/// Removes the record: that of a free key stays for a week, because of its fence.
 void sweep(const DatabaseAddress& database, const std::string& record) {
   const auto place = database.mysql
                          ? open_mysql(*database.mysql, database.shown, database.password)
@@ -234,7 +234,7 @@ void sweep(const DatabaseAddress& database, const std::string& record) {
     place->write(record, seen, {seen.text, long_ago}, soon);
     place->sweep(record, "", soon);
   } catch (const Error&) {
-    // doctor has told the fault already; the record ends by itself.
+    // doctor reports the first failure; the record expires by itself.
   }
 }
 

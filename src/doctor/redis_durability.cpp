@@ -4,19 +4,20 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/judge.hpp"
+#include "doctor/redis_checks.hpp"
 
 namespace dlock {
 namespace {
 
-/// CONFIG tells most; where it is forbidden, INFO has some of it under names of its own.
+/// A setting by CONFIG, or by INFO, which has some settings under other names, if the user may not
+/// call CONFIG.
 std::optional<std::string> setting(const ServerFacts& facts, const char* name,
                                    const char* in_info) {
   if (auto text = facts.config.text(name)) return text;
   return facts.info.text(in_info);
 }
 
-/// How much of what was written is there again after a crash.
+/// How much of the data survives a crash.
 enum class Keeping { unknown, nothing, snapshots, most, last_second, all };
 
 Keeping keeping_of(const ServerFacts& facts) {
@@ -35,11 +36,11 @@ Keeping keeping_of(const ServerFacts& facts) {
 struct Replicas {
   long long connected = 0;
   long long in_step = 0;
-  long long lag = 0;  ///< in seconds, of the slowest that is in step
+  long long lag = 0;  ///< of the slowest replica that is in step, in seconds
 };
 
-/// Out of `ip=10.0.0.2,port=6379,state=online,offset=42,lag=1`; one that does not say lags for
-/// ever.
+/// The lag in a line such as `ip=10.0.0.2,port=6379,state=online,offset=42,lag=1`; infinite if
+/// missing.
 long long lag_in(const std::string& line) {
   const auto at = line.find("lag=");
   if (at == std::string::npos) return INT64_MAX;
@@ -50,7 +51,6 @@ long long lag_in(const std::string& line) {
 Replicas replicas_of(const ServerFacts& facts, long long most_lag) {
   Replicas all;
   all.connected = facts.info.number("connected_slaves").value_or(0);
-  // Those of a server that lies about their number are looked for in vain, one after another.
   for (long long i = 0; i < std::min(all.connected, 1000LL); ++i) {
     const auto line = facts.info.text("slave" + std::to_string(i));
     if (!line || line->find("state=online") == std::string::npos) continue;
@@ -172,7 +172,7 @@ Finding judge_replication(const ServerFacts& facts) {
 Finding judge_uptime(const ServerFacts& facts) {
   const auto seconds = facts.info.number("uptime_in_seconds");
   if (!seconds) return not_told(refusals(facts));
-  // A server that counts centuries is none; what is shown must not overflow.
+  // A longer time would overflow when it is shown.
   const std::chrono::seconds up(std::min<long long>(*seconds, 100'000'000'000));
   const std::string text = "started " + human_duration(up) + " ago";
   if (up >= facts.exam.ttl || keeping_of(facts) == Keeping::all) return good(text);

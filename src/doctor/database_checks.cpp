@@ -176,7 +176,7 @@ Finding judge_database_reach(const DatabaseFacts& facts) {
                      "is it running, and do address, database and firewall fit?");
 }
 
-constexpr Check<DatabaseFacts> checks[] = {
+constexpr Check<DatabaseFacts> database_checks[] = {
     {"reach", judge_database_reach, nullptr, true},
     {"engine", judge_database_engine},
     // After an error here the remaining checks would describe the wrong server.
@@ -201,7 +201,7 @@ constexpr Check<DatabaseFacts> checks[] = {
 
 }  // namespace
 
-Findings judge_database(const DatabaseFacts& facts) { return run_checks(facts, checks); }
+Findings judge_database(const DatabaseFacts& facts) { return run_checks(facts, database_checks); }
 
 namespace {
 

@@ -140,7 +140,7 @@ std::string etcd_label(const EtcdFacts& facts) {
 
 namespace {
 
-constexpr Check<EtcdFacts> checks[] = {
+constexpr Check<EtcdFacts> etcd_checks[] = {
     {"reach", judge_etcd_reach},
     {"engine", judge_etcd_engine},
     {"quorum", judge_members, nullptr, true},
@@ -163,7 +163,7 @@ constexpr Check<EtcdFacts> checks[] = {
 
 Findings judge_etcd(const EtcdFacts& facts) {
   if (first_reached(facts) == nullptr) return {named("reach", judge_etcd_reach(facts))};
-  return run_checks(facts, checks);
+  return run_checks(facts, etcd_checks);
 }
 
 namespace {

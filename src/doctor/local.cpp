@@ -83,7 +83,7 @@ Finding judge_file_system(const LocalFacts& facts) {
               "a directory on a disk of this host");
 }
 
-constexpr Check<LocalFacts> checks[] = {
+constexpr Check<LocalFacts> local_checks[] = {
     {"directory", judge_place, nullptr, true},
     {"file-system", judge_file_system},
     {"lock",
@@ -94,7 +94,7 @@ constexpr Check<LocalFacts> checks[] = {
 
 }  // namespace
 
-Findings judge_local(const LocalFacts& facts) { return run_checks(facts, checks); }
+Findings judge_local(const LocalFacts& facts) { return run_checks(facts, local_checks); }
 
 Diagnosis diagnose_directory(const DirectorySettings& settings) {
   const LocalFacts facts = examine_directory(settings);

@@ -147,7 +147,7 @@ Finding judge_user(const ServerFacts& facts) {
 bool is_of_scripts(const std::string& right) { return right == "+eval" || right == "+evalsha"; }
 
 /// The command that grants the user these rights.
-std::string grant(const ServerFacts& facts, const std::vector<std::string>& rights) {
+std::string grant_text(const ServerFacts& facts, const std::vector<std::string>& rights) {
   const std::string user =
       facts.user.empty() ? facts.endpoint.user.value_or("default") : facts.user;
   return "ACL SETUSER " + escaped(user) + " " + joined(rights, " ");
@@ -163,7 +163,7 @@ Finding judge_scripts(const ServerFacts& facts) {
                "enable Lua (Garnet: start it with --lua), or another server");
   }
   if (missing.empty()) return good("Lua runs");
-  return bad("the user may run none, and a dlock lock is one", grant(facts, missing));
+  return bad("the user may run none, and a dlock lock is one", grant_text(facts, missing));
 }
 
 bool runs_scripts(const ServerFacts& facts) {
@@ -175,7 +175,7 @@ Finding judge_rights(const ServerFacts& facts) {
   std::copy_if(facts.missing.begin(), facts.missing.end(), std::back_inserter(missing),
                [](const std::string& right) { return !is_of_scripts(right); });
   if (!missing.empty()) {
-    return bad("the user lacks " + joined(missing, " "), grant(facts, missing));
+    return bad("the user lacks " + joined(missing, " "), grant_text(facts, missing));
   }
   if (!facts.absent.empty()) {
     return bad("the server lacks the commands " + joined(facts.absent, " "),
@@ -203,7 +203,7 @@ bool is_tried(const ServerFacts& facts) { return facts.tried; }
 bool is_node(const ServerFacts& facts) { return facts.exam.topology == Topology::quorum; }
 bool decides_itself(const ServerFacts& facts) { return !is_node(facts); }
 
-constexpr Check<ServerFacts> checks[] = {
+constexpr Check<ServerFacts> redis_checks[] = {
     {"reach", judge_reach},
     {"engine", judge_engine},
     // After an error here the remaining checks would describe the wrong server.
@@ -240,7 +240,7 @@ constexpr Check<ServerFacts> checks[] = {
 
 Findings judge_server(const ServerFacts& facts) {
   if (!facts.unreachable.empty()) return {named("reach", judge_reach(facts))};
-  return run_checks(facts, checks);
+  return run_checks(facts, redis_checks);
 }
 
 }  // namespace dlock

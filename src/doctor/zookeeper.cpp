@@ -125,7 +125,7 @@ Finding judge_zookeeper_user(const ZooKeeperFacts& facts) {
                                  : escaped(facts.user) + ", whose nodes are closed to others");
 }
 
-constexpr Check<ZooKeeperFacts> checks[] = {
+constexpr Check<ZooKeeperFacts> zookeeper_checks[] = {
     {"reach", judge_zookeeper_reach},
     {"engine", judge_zookeeper_engine},
     {"session", judge_zookeeper_session, nullptr, true},
@@ -148,7 +148,7 @@ constexpr Check<ZooKeeperFacts> checks[] = {
 
 Findings judge_zookeeper(const ZooKeeperFacts& facts) {
   if (first_reached(facts) == nullptr) return {named("reach", judge_zookeeper_reach(facts))};
-  return run_checks(facts, checks);
+  return run_checks(facts, zookeeper_checks);
 }
 
 #ifdef DLOCK_WITH_ZOOKEEPER

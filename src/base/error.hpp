@@ -79,6 +79,14 @@ constexpr bool is_refused_login(Cause cause) {
   return cause == Cause::password_missing || cause == Cause::password_wrong;
 }
 
+/// A failure as a fact, for those that report it instead of throwing it.
+struct Fault {
+  std::string text{};  ///< for people; empty: nothing is wrong
+  Cause cause = Cause::none;
+
+  bool empty() const { return text.empty(); }
+};
+
 /// The only exception type of dlock. `what()` is one line for people, already escaped, without
 /// "dlock: " and never with a password. main catches it, and so does all code that can continue:
 /// retry loops, the renew thread, a vote among several servers, doctor's checks.

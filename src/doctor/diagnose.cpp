@@ -3,9 +3,9 @@
 #include <future>
 
 #include "base/text.hpp"
-#include "doctor/examine.hpp"
-#include "doctor/judge.hpp"
-#include "doctor/trial_lock.hpp"
+#include "doctor/checks.hpp"
+#include "doctor/examine_redis.hpp"
+#include "doctor/redis_checks.hpp"
 #include "redis/node_address.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/slot_map.hpp"
@@ -15,10 +15,10 @@ namespace {
 
 constexpr const char* best_effort = "best effort";
 
-/// Servers are asked at the same time, or one after another if this host has no room for threads.
+/// doctor asks all servers at once, or one after another if it cannot start threads.
 constexpr auto at_once_if_possible = std::launch::async | std::launch::deferred;
 
-/// A key that nobody has, in one of these slots.
+/// A new key whose slot is one of `slots`.
 LockKey scratch_key_in(const std::vector<std::pair<int, int>>& slots, const std::string& prefix) {
   constexpr int enough = 500'000;  // to find a single slot of 16384
   const LockKey any = scratch_key();
@@ -42,7 +42,7 @@ void append(Findings& to, Findings more) {
 Diagnosis diagnose_server(const Endpoint& server, DoctorOptions exam) {
   exam.topology = Topology::single;
   const ServerFacts facts = examine_server(server, exam, scratch_key());
-  return {server.name(), best_effort, judge_server(facts, exam)};
+  return {server.name(), best_effort, judge_server(facts)};
 }
 
 Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
@@ -65,7 +65,7 @@ Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::
     Endpoint there = master;
     there.host = named->host;
     there.port = named->port;
-    append(diagnosis.findings, judge_server(examine_server(there, exam, scratch_key()), exam));
+    append(diagnosis.findings, judge_server(examine_server(there, exam, scratch_key())));
     break;
   }
   return diagnosis;
@@ -87,7 +87,7 @@ Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, DoctorOptions exa
   std::vector<std::pair<std::string, Findings>> masters;
   for (auto& each : asked) {
     const ServerFacts facts = each.get();
-    masters.emplace_back(facts.endpoint.address(), judge_server(facts, exam));
+    masters.emplace_back(facts.endpoint.address(), judge_server(facts));
   }
   diagnosis.findings = judge_cluster(cluster);
   append(diagnosis.findings, merged(masters));
@@ -108,16 +108,11 @@ Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, DoctorOptions ex
     heard.push_back(each.get());
     const Endpoint& endpoint = heard.back().endpoint;
     names += (names.empty() ? "" : " ") + endpoint.name();
-    members.emplace_back(endpoint.address(), judge_server(heard.back(), exam));
+    members.emplace_back(endpoint.address(), judge_server(heard.back()));
   }
   Diagnosis diagnosis{names, "a majority decides", judge_quorum(heard)};
   append(diagnosis.findings, merged(members));
   return diagnosis;
-}
-
-Diagnosis diagnose_directory(const DirectorySettings& settings) {
-  const LocalFacts facts = examine_directory(settings);
-  return {"local:" + escaped(settings.path), "safe on this host", judge_local(facts)};
 }
 
 }  // namespace dlock

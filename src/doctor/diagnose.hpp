@@ -6,14 +6,14 @@
 
 namespace dlock {
 
-// From the place where locks live to a diagnosis: examines, judges, and puts the findings in order.
+// Each function examines a deployment and runs the checks on the facts.
 
 Diagnosis diagnose_server(const Endpoint& server, DoctorOptions exam);
-/// `master` says how to log in to the one that the sentinels name.
+/// `master` has the login for the master that the sentinels name.
 Diagnosis diagnose_sentinels(const std::vector<Endpoint>& sentinels, const std::string& master_name,
                              const Endpoint& master, DoctorOptions exam);
 Diagnosis diagnose_cluster(const std::vector<Endpoint>& seeds, DoctorOptions exam);
-/// Independent servers of which a majority decides.
+/// Independent servers that decide by majority.
 Diagnosis diagnose_quorum(const std::vector<Endpoint>& servers, DoctorOptions exam);
 Diagnosis diagnose_directory(const DirectorySettings& settings);
 

@@ -1,15 +1,23 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/mysql_address.hpp"
-#include "doctor/database_facts.hpp"
+#include "doctor/facts.hpp"
 
 namespace dlock {
 
-// Asking a database. Trouble with it is a fact, and never thrown. Both take some 300 ms, for the
-// pace of its clock, and try no lock. `shown`: the URL for people.
+/// The largest time in us that is accepted from a server (the year 2255): in ns a larger one would
+/// overflow.
+constexpr std::int64_t latest_clock = 9'000'000'000'000'000;
+
+// Both take about 300 ms, to see the pace of the server's clock, and try no lock. A failure of the
+// database becomes a fact. `shown` is the URL in messages.
 
 DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
                                const std::optional<Password>& password);

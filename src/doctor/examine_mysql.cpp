@@ -2,7 +2,7 @@
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "doctor/ask_database.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/examine_database.hpp"
 #include "lock/store.hpp"
 #include "sql/mysql_connection.hpp"
@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-/// Each tells names and values; servers differ in what they know.
+/// Each statement returns names and values. Servers omit variables that they do not have.
 constexpr const char* asked_of_mysql[] = {
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only', "
     "'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'innodb_flush_method', "
@@ -52,17 +52,18 @@ DatabaseFacts examine_mysql(MysqlAddress address, const std::string& shown,
   const auto clock = [&] {
     const MysqlResult result =
         answer_to(connection, "SELECT " + std::string(clock_expression(Dialect::mysql)));
-    return microseconds(parse_number(result.first()[0].value_or(""), 0, latest_clock).value_or(0));
+    return std::optional<WallTime>(
+        microseconds(parse_number(result.first()[0].value_or(""), 0, latest_clock).value_or(0)));
   };
-  const auto settings = [&](DatabaseFacts& into) {
+  const auto settings = [&] {
     for (const char* statement : asked_of_mysql) {
       for (const auto& row : answer_to(connection, statement).rows) {
-        into.settings.values[row[0].value_or("")] = row[1].value_or("");
+        facts.settings.values[row[0].value_or("")] = row[1].value_or("");
       }
     }
-    into.pooled = into.settings.text("session") != std::to_string(connection.login_id());
+    facts.pooled = facts.settings.text("session") != std::to_string(connection.login_id());
   };
-  ask_database({clock, settings}, shown, facts);
+  examine(facts, shown, clock, settings);
   return facts;
 }
 

@@ -1,7 +1,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "doctor/ask_database.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/examine_database.hpp"
 #include "lock/store.hpp"
 #include "sql/postgres_backend.hpp"
@@ -13,10 +13,10 @@ namespace {
 
 struct NamedExpression {
   const char* name;
-  const char* expression;  ///< NULL if the server does not know or tell
+  const char* expression;  ///< NULL if unknown or forbidden
 };
 
-/// Those of pg_settings are in the unit of the setting, and NULL in versions that lack it.
+/// Values of pg_settings are in the unit of the setting, and NULL in versions without it.
 constexpr NamedExpression asked_of_postgres[] = {
     {"version", "current_setting('server_version')"},
     {"version_num", "current_setting('server_version_num')"},
@@ -97,10 +97,10 @@ DatabaseFacts examine_postgres(const std::string& url, const std::string& shown,
   const auto clock = [&] {
     const PostgresResult row =
         one_row(connection, "SELECT " + std::string(clock_expression(Dialect::postgres)));
-    return microseconds(parse_number(row.value(0, 0).value_or(""), 0, latest_clock).value_or(0));
+    return std::optional<WallTime>(
+        microseconds(parse_number(row.value(0, 0).value_or(""), 0, latest_clock).value_or(0)));
   };
-  const auto settings = [&](DatabaseFacts& into) { ask_settings(connection, into); };
-  ask_database({clock, settings}, shown, facts);
+  examine(facts, shown, clock, [&] { ask_settings(connection, facts); });
   return facts;
 }
 

@@ -31,7 +31,7 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     ask();
     const Deadline connected = BootClock::now();
     const json status = ask();
-    member.answered_in = connected - begun;
+    member.connected_in = connected - begun;
     member.round_trip = BootClock::now() - connected;
     member.version = text_of(status, "version");
     // The leader's name is an unsigned 64-bit number, so it is compared as text.
@@ -41,8 +41,7 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     member.size_in_use = number_in(status, "dbSizeInUse");
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::host_refused) throw;
-    member.trouble = error.what();
-    member.cause = error.cause();
+    member.unreachable = {error.what(), error.cause()};
     member.denied = error.kind() == ErrorKind::denied || error.kind() == ErrorKind::usage;
   }
   return member;

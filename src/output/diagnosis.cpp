@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "doctor/words.hpp"
+#include "doctor/finding.hpp"
 #include "output/columns.hpp"
 
 namespace dlock {

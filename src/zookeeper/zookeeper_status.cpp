@@ -45,8 +45,7 @@ ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& ca
       }
     }
   } catch (const Error& error) {
-    server.trouble = error.what();
-    server.cause = error.cause();
+    server.unreachable = {error.what(), error.cause()};
   }
   return server;
 }

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "doctor/judge_database.hpp"
+#include "doctor/database_checks.hpp"
 
 namespace dlock {
 namespace {
@@ -70,7 +70,7 @@ DatabaseFacts mysql_with(const Said& changed) {
 }
 
 Finding found(const DatabaseFacts& facts, const std::string& check) {
-  for (const Finding& each : judge_database(facts, 30s)) {
+  for (const Finding& each : judge_database(facts)) {
     CHECK((each.level == Level::ok) == each.advice.empty());
     if (each.check == check) return each;
   }
@@ -90,7 +90,7 @@ bool says(const DatabaseFacts& facts, const std::string& check, Level level,
 
 TEST_CASE("doctor: a healthy database has nothing but ok, and an honest label") {
   for (const DatabaseFacts& facts : {postgres_with({}), mysql_with({})}) {
-    for (const Finding& each : judge_database(facts, 30s)) {
+    for (const Finding& each : judge_database(facts)) {
       CAPTURE(each.check);
       CAPTURE(each.text);
       CHECK(each.level == Level::ok);
@@ -159,7 +159,7 @@ TEST_CASE("doctor: what a failover of a database may lose is said") {
 TEST_CASE("doctor: a standby takes no locks, and nothing else is said of it") {
   const DatabaseFacts standby = postgres_with({{"standby", "t"}});
   CHECK(says(standby, "role", Level::error, "name the primary"));
-  CHECK(judge_database(standby, 30s).back().check == "role");
+  CHECK(judge_database(standby).back().check == "role");
   CHECK(!takes_locks(standby));
   CHECK(says(mysql_with({{"read_only", "ON"}}), "role", Level::error, "read-only"));
 }
@@ -209,7 +209,7 @@ TEST_CASE("doctor: what is missing of the table and its rights is said before a 
   facts = postgres_with({});
   facts.unreachable.text = "connection refused";
   CHECK(says(facts, "reach", Level::error, "is it running"));
-  CHECK(judge_database(facts, 30s).size() == 1);
+  CHECK(judge_database(facts).size() == 1);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <linux/magic.h>
 
-#include "doctor/judge.hpp"
+#include "doctor/redis_checks.hpp"
 
 namespace dlock {
 namespace {
@@ -63,11 +63,13 @@ bool is(const Finding& finding, Level level, const std::string& part) {
 
 bool server_says(const ServerFacts& facts, const std::string& check, Level level,
                  const std::string& part, const DoctorOptions& exam = {}) {
-  return is(find(judge_server(facts, exam), check), level, part);
+  ServerFacts examined = facts;
+  examined.exam = exam;
+  return is(find(judge_server(examined), check), level, part);
 }
 
 TEST_CASE("doctor: a healthy server has nothing but ok") {
-  for (const Finding& each : judge_server(healthy(), {})) {
+  for (const Finding& each : judge_server(healthy())) {
     CAPTURE(each.check);
     CHECK(is(each, Level::ok, ""));
   }
@@ -77,7 +79,7 @@ TEST_CASE("doctor: a healthy server has nothing but ok") {
 TEST_CASE("doctor: what cannot be reached is the one thing said") {
   ServerFacts facts;
   facts.unreachable = {"cannot connect: Connection refused"};
-  CHECK(judge_server(facts, {}).size() == 1);
+  CHECK(judge_server(facts).size() == 1);
   CHECK(server_says(facts, "reach", Level::error, "firewall"));
   facts.unreachable = {"password is wrong (it said: WRONGPASS)", Cause::password_wrong};
   CHECK(server_says(facts, "reach", Level::error, "check user and password"));
@@ -117,7 +119,7 @@ TEST_CASE("doctor: engines are told apart, and versions too old refused") {
 TEST_CASE("doctor: the wrong kind of server is named with the right URL, and ends the look") {
   ServerFacts replica =
       with({{"role", "slave"}, {"master_host", "10.0.0.1"}, {"master_port", "6380"}}, {});
-  CHECK(judge_server(replica, {}).back().check == "role");
+  CHECK(judge_server(replica).back().check == "role");
   CHECK(server_says(replica, "role", Level::error, "--server redis://10.0.0.1:6380"));
   replica.info.values["master_link_status"] = "down";
   CHECK(server_says(replica, "role", Level::error, "which it has lost"));
@@ -174,11 +176,11 @@ TEST_CASE("doctor: missing rights are named as ACL SETUSER takes them") {
   facts.missing = {"+eval", "+evalsha", "+scan"};
   CHECK(server_says(facts, "scripts", Level::error, "-> ACL SETUSER jobs +eval +evalsha"));
   CHECK(server_says(facts, "rights", Level::error, "-> ACL SETUSER jobs +scan"));
-  CHECK(find(judge_server(facts, {}), "lock").check.empty());
+  CHECK(find(judge_server(facts), "lock").check.empty());
   facts.missing = {};
   facts.no_scripts = "ERR This instance has Lua scripting support disabled";
   CHECK(server_says(facts, "scripts", Level::error, "--lua"));
-  CHECK(find(judge_server(facts, {}), "lock").check.empty());
+  CHECK(find(judge_server(facts), "lock").check.empty());
   facts.no_scripts = "";
   facts.absent = {"scan"};
   CHECK(server_says(facts, "rights", Level::error, "lacks the commands scan"));
@@ -289,7 +291,7 @@ TEST_CASE("doctor: what a server does not tell is no fault") {
   facts.info = {{}, "NOPERM"};
   facts.config = {{}, "unknown command"};
   facts.hello = {{}, "unknown command"};
-  for (const Finding& each : judge_server(facts, {})) CHECK(is(each, Level::ok, ""));
+  for (const Finding& each : judge_server(facts)) CHECK(is(each, Level::ok, ""));
   for (const char* check : {"engine", "eviction", "memory", "persistence", "uptime"}) {
     CHECK(server_says(facts, check, Level::ok, "not told (INFO: NOPERM, CONFIG: unknown command)"));
   }

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "doctor/advice.hpp"
-#include "doctor/judge.hpp"
+#include "doctor/finding.hpp"
+#include "doctor/redis_checks.hpp"
 
 namespace dlock {
 namespace {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "doctor/judge_zookeeper.hpp"
+#include "doctor/zookeeper.hpp"
 
 namespace dlock {
 namespace {
@@ -14,7 +14,7 @@ const std::string not_serving = "This ZooKeeper instance is not currently servin
 ZooKeeperFacts servers(const std::vector<std::string>& said) {
   ZooKeeperFacts facts;
   for (const std::string& each : said) {
-    ZooKeeperServerFacts server{"z" + std::to_string(facts.servers.size() + 1) + ":2181"};
+    ZooKeeperServerStatus server{"z" + std::to_string(facts.servers.size() + 1) + ":2181"};
     server.answered_in = 1ms;
     if (each.find(' ') != std::string::npos) {
       server.refusal = each;
@@ -32,7 +32,7 @@ ZooKeeperFacts servers(const std::vector<std::string>& said) {
 }
 
 Finding found(const ZooKeeperFacts& facts, const std::string& check) {
-  for (const Finding& each : judge_zookeeper(facts, 30s)) {
+  for (const Finding& each : judge_zookeeper(facts)) {
     CHECK((each.level == Level::ok) == each.advice.empty());
     if (each.check == check) return each;
   }
@@ -72,7 +72,7 @@ TEST_CASE("doctor: a ZooKeeper server that may not tell its mode is not said to 
 TEST_CASE("doctor: a ZooKeeper of which no server is reached is told of that alone") {
   ZooKeeperFacts away = servers({"leader"});
   away.servers.front().unreachable = {"z1:2181: connection refused", Cause::none};
-  const Findings findings = judge_zookeeper(away, 30s);
+  const Findings findings = judge_zookeeper(away);
   REQUIRE(findings.size() == 1);
   CHECK(findings.front().level == Level::error);
   CHECK(findings.front().text == "z1:2181: connection refused");

@@ -1,6 +1,60 @@
-#include "doctor/advice.hpp"
+#include "doctor/finding.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/duration.hpp"
 
 namespace dlock {
+namespace {
+
+std::string rounded(double number, const char* unit) {
+  std::array<char, 64> text{};
+  const int decimals = number < 1 ? 2 : number < 10 ? 1 : 0;
+  std::snprintf(text.data(), text.size(), "%.*f%s", decimals, number, unit);
+  return text.data();
+}
+
+}  // namespace
+
+std::string span_text(std::chrono::nanoseconds span) {
+  constexpr double least_shown = 0.01;
+  const double ms = std::max(std::chrono::duration<double, std::milli>(span).count(), least_shown);
+  return ms < 1000 ? rounded(ms, " ms") : rounded(ms / 1000, " s");
+}
+
+std::string size_text(long long bytes) {
+  constexpr std::array units{"B", "K", "M", "G", "T"};
+  double number = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (number >= 1024 && unit + 1 < units.size()) {
+    number /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? std::to_string(bytes) + "B" : rounded(number, units[unit]);
+}
+
+std::string counted(long long number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+bool is_older(const std::string& version, ShortVersion least) {
+  const auto dot = version.find('.');
+  if (dot == std::string::npos) return false;
+  const auto end = version.find_first_not_of("0123456789", dot + 1);
+  const auto major = parse_number(version.substr(0, dot), 0, 1000);
+  const auto minor = parse_number(version.substr(dot + 1, end - dot - 1), 0, 1000);
+  return major && minor && ShortVersion{*major, *minor} < least;
+}
+
+std::string refusals(const ServerFacts& facts) {
+  std::string text = facts.info.refusal.empty() ? "" : "INFO: " + facts.info.refusal;
+  if (!facts.config.refusal.empty()) {
+    text += (text.empty() ? "" : ", ") + std::string("CONFIG: ") + facts.config.refusal;
+  }
+  return text.empty() ? "not reported by the server" : text;
+}
 
 std::string advice_on(Cause cause, const char* otherwise) {
   switch (cause) {

@@ -11,13 +11,19 @@
 
 namespace dlock {
 
-/// Examines a ZooKeeper, `shown` to people by that name, tries a lock there by two stores of
-/// `open`, and judges it. `session`: the timeout to ask for.
+/// Pure functions from facts to findings, in the order in which they are shown.
+Findings judge_zookeeper(const ZooKeeperFacts& facts);
+
+/// A short label that says how safe locks are there.
+std::string zookeeper_label(const ZooKeeperFacts& facts);
+
+/// Examines a ZooKeeper, tries a lock there with two stores from `open`, and runs the checks.
+/// `shown` is its name in messages, `session` the timeout to request.
 Diagnosis diagnose_zookeeper(const std::vector<Endpoint>& servers, const std::string& shown,
                              const std::string& chroot, milliseconds session,
                              const DoctorOptions& exam, const std::function<StorePtr()>& open);
 
-/// What an administrator runs to let dlock's user lock there.
+/// The commands by which an administrator lets dlock's user lock there.
 std::string zookeeper_rights(const std::vector<Endpoint>& servers, const std::string& chroot);
 
 }  // namespace dlock

@@ -1,21 +1,89 @@
+#include "doctor/examine_redis.hpp"
+
 #include <algorithm>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "doctor/ask.hpp"
-#include "doctor/examine.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/rights.hpp"
-#include "doctor/trial_lock.hpp"
 #include "redis/member_server.hpp"
 #include "redis/redis_store.hpp"
 
 namespace dlock {
-namespace {
 
-constexpr int round_trips = 5;
-/// One percent of this is more than a round trip in a data centre.
-constexpr milliseconds between_samples{300};
+std::optional<std::string> ServerInfo::text(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<long long> ServerInfo::number(const std::string& name) const {
+  // No server has more of anything, and sums of such numbers do not overflow.
+  constexpr long long most = 1'000'000'000'000'000;
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : parse_number(found->second, 0, most);
+}
+
+std::vector<Reply> ask_all(RedisConnection& connection, std::span<const Request> requests) {
+  return connection.exchange(requests, short_call());
+}
+
+Reply ask(RedisConnection& connection, const Request& request) {
+  return ask_all(connection, std::span(&request, 1)).front();
+}
+
+std::string refusal_of(const Reply& reply) {
+  constexpr std::size_t enough = 60;
+  if (!reply.is_error()) return "";
+  const std::string_view text = reply.text;
+  if (text.find("unknown command") != std::string_view::npos) return "unknown command";
+  const auto code = text.substr(0, text.find(' '));
+  return escaped(code == "ERR" ? text.substr(0, enough) : code.substr(0, enough));
+}
+
+std::string text_of(const Reply& reply) {
+  return reply.kind == Reply::Kind::integer ? std::to_string(reply.integer) : reply.text;
+}
+
+ServerInfo told_in_lines(const Reply& reply) {
+  ServerInfo told;
+  told.refusal = refusal_of(reply);
+  std::string_view rest = reply.text;
+  while (told.refusal.empty() && !rest.empty()) {
+    auto line = take_until(rest, '\n');
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    told.values.emplace(line.substr(0, colon), line.substr(colon + 1));
+  }
+  return told;
+}
+
+ServerInfo told_in_pairs(const Reply& reply) {
+  ServerInfo told;
+  told.refusal = refusal_of(reply);
+  for (std::size_t i = 0; i + 1 < reply.items.size(); i += 2) {
+    told.values.emplace(reply.items[i].text, text_of(reply.items[i + 1]));
+  }
+  return told;
+}
+
+std::string role_of(const ServerFacts& facts) {
+  for (const ServerInfo* told : {&facts.info, &facts.role, &facts.hello}) {
+    if (auto role = told->text("role")) return *role == "replica" ? "slave" : *role;
+  }
+  return "";
+}
+
+std::string mode_of(const ServerFacts& facts) {
+  for (const char* name : {"redis_mode", "server_mode"}) {
+    if (auto mode = facts.info.text(name)) return *mode;
+  }
+  return facts.hello.text("mode").value_or("");
+}
+
+namespace {
 
 const char* const settings_of_interest[] = {"appendonly",
                                             "appendfsync",
@@ -42,26 +110,6 @@ std::optional<WallTime> time_in(const Reply& reply) {
   }
 }
 
-std::chrono::nanoseconds read_clock(RedisConnection& connection, ServerFacts& facts) {
-  const WallTime here = wall_now();
-  const Deadline sent = BootClock::now();
-  const Reply reply = ask(connection, {"TIME"});
-  const Deadline received = BootClock::now();
-  if (const auto server = time_in(reply)) facts.clock.push_back({sent, received, here, *server});
-  return received - sent;
-}
-
-void reach(RedisConnection& connection, ServerFacts& facts) {
-  facts.seen_at = wall_now();
-  facts.connected_in = read_clock(connection, facts);
-  facts.tls = connection.tls_facts();
-  facts.clock.clear();
-  std::vector<std::chrono::nanoseconds> taken;
-  for (int i = 0; i < round_trips; ++i) taken.push_back(read_clock(connection, facts));
-  std::sort(taken.begin(), taken.end());
-  facts.round_trip = taken[round_trips / 2];
-}
-
 void listen_to(RedisConnection& connection, ServerFacts& facts) {
   std::vector<Request> requests{{"HELLO", "2"}, {"INFO"}, {"ACL", "WHOAMI"}, {"ROLE"}};
   for (const char* name : settings_of_interest) requests.push_back({"CONFIG", "GET", name});
@@ -82,7 +130,8 @@ void listen_to(RedisConnection& connection, ServerFacts& facts) {
   }
 }
 
-/// Locks are tried on what will hold them, not on its replica, a sentinel or one node of many.
+/// Whether this server will hold locks: not a replica, a sentinel or a node of an unexpected
+/// Cluster.
 bool is_for_trial(const ServerFacts& facts, const DoctorOptions& exam) {
   const bool master = role_of(facts) == "master" || role_of(facts) == "active-replica";
   const bool cluster = mode_of(facts) == "cluster";
@@ -133,7 +182,8 @@ void sweep(RedisConnection& connection, const KeyNames& scratch) {
   ask_all(connection, requests);
 }
 
-/// What is left of the quarantine. A server that has lost keys counts its two minutes from here.
+/// The rest of the node's quarantine. A node that lost its keys begins its two minutes with this
+/// request.
 std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const DoctorOptions& exam,
                                             const LockKey& key) {
   try {
@@ -145,8 +195,8 @@ std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const Doct
   }
 }
 
-void try_lock(RedisConnection& connection, const DoctorOptions& exam, const LockKey& key,
-              ServerFacts& facts) {
+void try_on_server(RedisConnection& connection, const DoctorOptions& exam, const LockKey& key,
+                   ServerFacts& facts) {
   const KeyNames scratch(exam.prefix, key);
   facts.tried = true;
   try_rights(connection, exam, scratch, facts);
@@ -155,9 +205,7 @@ void try_lock(RedisConnection& connection, const DoctorOptions& exam, const Lock
     const RedisTerms terms{exam.prefix, exam.replicas, may_move};
     RedisStore first(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
     RedisStore second(std::make_unique<FixedEndpoint>(facts.endpoint), terms);
-    facts.trial = hold_trial_lock(first, second, key);
-    std::string& trouble = facts.trial.trouble.text;
-    trouble = bare_trouble(trouble, facts.endpoint.name(), key.text);
+    facts.trial = try_lock(first, second, key, facts.endpoint.name());
     if (exam.topology == Topology::quorum) {
       facts.quarantined_for = quarantined_for(facts.endpoint, exam, key);
     }
@@ -170,26 +218,21 @@ void try_lock(RedisConnection& connection, const DoctorOptions& exam, const Lock
 ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& exam,
                            const LockKey& scratch) {
   ServerFacts facts;
+  facts.exam = exam;
   facts.endpoint = endpoint;
   RedisConnection connection(std::make_unique<FixedEndpoint>(endpoint));
-  bool reached = false;
-  try {
-    reach(connection, facts);
-    reached = true;
+  const auto clock = [&] {
+    const auto server = time_in(ask(connection, {"TIME"}));
+    if (facts.clock.empty()) {
+      facts.seen_at = wall_now();
+      facts.tls = connection.tls_facts();
+    }
+    return server;
+  };
+  examine(facts, endpoint.name(), clock, [&] {
     listen_to(connection, facts);
-    if (is_for_trial(facts, exam)) try_lock(connection, exam, scratch, facts);
-    if (!facts.clock.empty()) {
-      poll_until({}, later(facts.clock.front().received, between_samples));
-    }
-    read_clock(connection, facts);
-  } catch (const Error& error) {
-    const std::string why = bare_trouble(error.what(), endpoint.name());
-    if (reached) {
-      facts.broke_off = why;
-    } else {
-      facts.unreachable = {why, error.cause()};
-    }
-  }
+    if (is_for_trial(facts, exam)) try_on_server(connection, exam, scratch, facts);
+  });
   return facts;
 }
 

@@ -7,9 +7,8 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "doctor/ask.hpp"
-#include "doctor/examine.hpp"
-#include "doctor/trial_lock.hpp"
+#include "doctor/checks.hpp"
+#include "doctor/examine_redis.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 #include "redis/node_address.hpp"
@@ -19,8 +18,8 @@ namespace dlock {
 namespace {
 
 /// An entry of CLUSTER SLOTS: first slot, last slot, then [host, port, id, ...] of the master and
-/// of each replica (https://redis.io/docs/latest/commands/cluster-slots/). No host means the one
-/// that was asked. What cannot be is left out, and so its slots count as nobody's.
+/// of each replica (https://redis.io/docs/latest/commands/cluster-slots/). An empty host means the
+/// server that replied. Impossible entries are skipped, so their slots count as unserved.
 void note_range(const Reply& entry, const Endpoint& seed, ClusterFacts& facts) {
   if (!entry.is_array(3) || !entry.items[2].is_array(2)) return;
   const auto& node = entry.items[2].items;
@@ -38,18 +37,10 @@ void note_range(const Reply& entry, const Endpoint& seed, ClusterFacts& facts) {
   shard->slots.emplace_back(static_cast<int>(first), static_cast<int>(last));
 }
 
-/// Why a server does not tell what it was asked, in `words`; empty if it does.
+/// The error reply as a fault with the text `words`; empty if the reply is no error.
 Fault fault_of(const Reply& reply, const std::string& words) {
   if (!reply.is_error()) return {};
   return {words, server_error(reply).cause()};
-}
-
-/// A free key's file would keep its fence for a week.
-void sweep(const DirectorySettings& settings, const LockKey& scratch) {
-  const Directory directory(settings);
-  auto file = KeyFile::open(directory, key_file_name(scratch), KeyFile::Use::change,
-                            {later(BootClock::now(), milliseconds(1000)), -1});
-  if (file) file->remove();
 }
 
 }  // namespace
@@ -95,8 +86,8 @@ ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds) {
   return facts;
 }
 
-/// Its own line in CLUSTER NODES ends with `[SLOT->-NODE]` or `[SLOT-<-NODE]` for each of them
-/// (https://redis.io/docs/latest/commands/cluster-nodes/).
+/// A node's own line in CLUSTER NODES ends with `[SLOT->-NODE]` or `[SLOT-<-NODE]` for each slot
+/// that migrates (https://redis.io/docs/latest/commands/cluster-nodes/).
 std::set<int> open_slots_of(const Endpoint& master) {
   std::set<int> slots;
   RedisConnection connection(std::make_unique<FixedEndpoint>(master));
@@ -112,28 +103,9 @@ std::set<int> open_slots_of(const Endpoint& master) {
       if (slot) slots.insert(static_cast<int>(*slot));
     }
   } catch (const Error&) {
-    // The examination of the server itself says why it does not answer.
+    // examine_server reports why the server does not answer.
   }
   return slots;
-}
-
-LocalFacts examine_directory(const DirectorySettings& settings) {
-  LocalFacts facts;
-  facts.directory = settings.path;
-  try {
-    LocalStore first(settings);
-    LocalStore second(settings);
-    struct statfs system {};
-    if (statfs(settings.path.c_str(), &system) == 0) {
-      facts.file_system = static_cast<long>(system.f_type);
-    }
-    const LockKey scratch = scratch_key();
-    facts.trial = hold_trial_lock(first, second, scratch);
-    sweep(settings, scratch);
-  } catch (const Error& error) {
-    facts.trouble = error.what();
-  }
-  return facts;
 }
 
 }  // namespace dlock

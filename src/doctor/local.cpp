@@ -1,0 +1,104 @@
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "doctor/checks.hpp"
+#include "doctor/diagnose.hpp"
+#include "doctor/redis_checks.hpp"
+#include "local/key_file.hpp"
+#include "local/local_store.hpp"
+
+namespace dlock {
+namespace {
+
+struct FileSystem {
+  long type;
+  const char* name;
+};
+/// File systems that several hosts may share, where dlock cannot see the processes of the others.
+/// Numbers that linux/magic.h lacks are from statfs(2).
+constexpr std::array shared_file_systems{
+    FileSystem{NFS_SUPER_MAGIC, "nfs"},   FileSystem{SMB_SUPER_MAGIC, "smb"},
+    FileSystem{0xFF534D42, "cifs"},       FileSystem{0xFE534D42, "smb2"},
+    FileSystem{CEPH_SUPER_MAGIC, "ceph"}, FileSystem{AFS_SUPER_MAGIC, "afs"},
+    FileSystem{V9FS_MAGIC, "9p"},         FileSystem{0x65735546, "fuse"},
+    FileSystem{0x0BD00BD0, "lustre"},     FileSystem{0x01161970, "gfs2"},
+    FileSystem{0x7461636F, "ocfs2"},      FileSystem{0x47504653, "gpfs"}};
+
+/// Removes the file: that of a free key stays for a week, because of its fence.
+void sweep(const DirectorySettings& settings, const LockKey& scratch) {
+  const Directory directory(settings);
+  auto file = KeyFile::open(directory, key_file_name(scratch), KeyFile::Use::change,
+                            {later(BootClock::now(), milliseconds(1000)), -1});
+  if (file) file->remove();
+}
+
+/// Tries a lock in the directory. Creates the directory if it is the caller's own.
+LocalFacts examine_directory(const DirectorySettings& settings) {
+  LocalFacts facts;
+  facts.directory = settings.path;
+  try {
+    LocalStore first(settings);
+    LocalStore second(settings);
+    struct statfs system {};
+    if (statfs(settings.path.c_str(), &system) == 0) {
+      facts.file_system = static_cast<long>(system.f_type);
+    }
+    const LockKey scratch = scratch_key();
+    facts.trial = try_lock(first, second, scratch, "");
+    sweep(settings, scratch);
+  } catch (const Error& error) {
+    facts.trouble = error.what();
+  }
+  return facts;
+}
+
+}  // namespace
+
+namespace {
+
+Finding judge_place(const LocalFacts& facts) {
+  if (!facts.trouble.empty()) return bad(facts.trouble, "fix it, or --server local:/another");
+  const std::string path = facts.directory + "/";
+  if (!path.starts_with("/tmp/") && !path.starts_with("/var/tmp/")) {
+    return good(escaped(facts.directory));
+  }
+  return warn(escaped(facts.directory) +
+                  ": services with PrivateTmp= of systemd see another one, and cleaners remove old "
+                  "files there",
+              "a directory of its own, such as in /run or /var/lib");
+}
+
+Finding judge_file_system(const LocalFacts& facts) {
+  const auto* const shared =
+      std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
+                   [&](const FileSystem& each) { return each.type == facts.file_system; });
+  if (shared == shared_file_systems.end()) return good("of this host");
+  return warn(std::string(shared->name) +
+                  ": if other hosts use it, their processes cannot be seen from here",
+              "a directory on a disk of this host");
+}
+
+constexpr Check<LocalFacts> local_checks[] = {
+    {"directory", judge_place, nullptr, true},
+    {"file-system", judge_file_system},
+    {"lock",
+     [](const LocalFacts& facts) { return check_lock(facts.trial, "look at that directory"); }},
+    {"label", [](const LocalFacts&) {
+       return good("safe on this host: nothing to lose but the host; other hosts are not kept out");
+     }}};
+
+}  // namespace
+
+Findings judge_local(const LocalFacts& facts) { return run_checks(facts, local_checks); }
+
+Diagnosis diagnose_directory(const DirectorySettings& settings) {
+  const LocalFacts facts = examine_directory(settings);
+  return {"local:" + escaped(settings.path), "safe on this host", judge_local(facts)};
+}
+
+}  // namespace dlock

@@ -14,16 +14,9 @@ namespace dlock {
 /// The status that one member of an etcd reports.
 struct EtcdMemberStatus {
   std::string address;
-<<<<<<< HEAD
-  std::string trouble{};  ///< why it did not answer; empty if it did
-  Cause cause = Cause::none;
-  bool denied = false;                      ///< wrong user, password or TLS files
-  std::chrono::nanoseconds answered_in{0};  ///< the first answer, with the time to connect
-=======
   Fault unreachable{};                       ///< empty if it answered
-  bool denied = false;                       ///< user, password or files of TLS are wrong
-  std::chrono::nanoseconds connected_in{0};  ///< with the first answer
->>>>>>> doctor
+  bool denied = false;                       ///< wrong user, password or TLS files
+  std::chrono::nanoseconds connected_in{0};  ///< includes the first answer
   std::chrono::nanoseconds round_trip{0};
   std::string version{};
   bool has_leader = true;

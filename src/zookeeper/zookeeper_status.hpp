@@ -13,14 +13,8 @@ namespace dlock {
 /// The status of one ZooKeeper server, as it reports it.
 struct ZooKeeperServerStatus {
   std::string address;
-<<<<<<< HEAD
-  std::string trouble{};  ///< why it has not answered; empty: it has
-  Cause cause = Cause::none;
-  std::chrono::nanoseconds answered_in{0};  ///< includes connecting
-=======
   Fault unreachable{};                      ///< empty if it answered
-  std::chrono::nanoseconds answered_in{0};  ///< with the connection
->>>>>>> doctor
+  std::chrono::nanoseconds answered_in{0};  ///< includes connecting
   std::string version{};                    ///< empty: not told
   /// `leader`, `follower`, `observer` or `standalone`; empty if it does not serve, or does not
   /// tell.

@@ -34,8 +34,8 @@ void write_line(Priority priority, const std::string& text) {
 }
 
 /// After these words messages name a key; elsewhere it may be a common word.
-constexpr std::string_view before_a_key[] = {": ",     "for ",  "from ",    "held ",
-                                             "latch ", "lost ", "matches ", "renews "};
+constexpr std::string_view before_a_key[] = {": ",    "for ",     "from ",    "held ",  "latch ",
+                                             "lost ", "matches ", "release ", "renews "};
 
 /// Whether `text` names `key`.
 bool names(const std::string& text, const std::string& key) {

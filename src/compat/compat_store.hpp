@@ -31,6 +31,7 @@ class CompatStore final : public Store {
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  std::vector<int> connections() const override { return servers_->connections(); }
   std::string name() const override { return servers_->name(); }
 
  private:

@@ -30,10 +30,9 @@ Finding judge_etcd_reach(const EtcdFacts& facts, milliseconds ttl) {
   const EtcdMemberFacts* reached = first_reached(facts);
   if (reached == nullptr) {
     const EtcdMemberFacts& first = facts.members.front();
-    return bad(name, first.unreachable.text,
-               first.denied ? "check user, password and TLS"
-                            : advice_on(first.unreachable.cause,
-                                        "is it running, and do address, port and firewall fit?"));
+    return bad(
+        name, first.unreachable.text,
+        first.denied ? "check user, password and TLS" : advice_on_reach(first.unreachable.cause));
   }
   std::string text = "connected in " + span_text(reached->connected_in) + ", answers in " +
                      span_text(reached->round_trip);
@@ -76,8 +75,8 @@ Finding judge_etcd_engine(const EtcdFacts& facts) {
 Finding judge_members(const EtcdFacts& facts) {
   const std::string name = "quorum";
   if (!facts.trouble.empty()) {
-    return bad(name, "no majority answers: " + facts.trouble,
-               "start the other members: more than half must run and reach each other");
+    return bad(name, "cannot read locks: " + facts.trouble,
+               "more than half of the voting members must run and reach each other");
   }
   const auto without =
       std::find_if(facts.members.begin(), facts.members.end(),

@@ -14,12 +14,7 @@ namespace {
 Finding judge_reach(const ServerFacts& facts, const DoctorOptions& exam) {
   const std::string name = "reach";
   if (!facts.unreachable.empty()) {
-    const Fault& fault = facts.unreachable;
-    return bad(
-        name, fault.text,
-        advice_on(fault.cause, is_reply(fault.cause)
-                                   ? "see the server's log"
-                                   : "is it running, and do address, port and firewall fit?"));
+    return bad(name, facts.unreachable.text, advice_on_reach(facts.unreachable.cause));
   }
   const std::string text = "connected in " + span_text(facts.connected_in) + ", answers in " +
                            span_text(facts.round_trip);

@@ -50,8 +50,7 @@ Finding judge_zookeeper_reach(const ZooKeeperFacts& facts) {
   const ZooKeeperServerFacts* reached = first_reached(facts);
   if (reached == nullptr) {
     const Fault& fault = facts.servers.front().unreachable;
-    return bad(name, fault.text,
-               advice_on(fault.cause, "is it running, and do address, port and firewall fit?"));
+    return bad(name, fault.text, advice_on_reach(fault.cause));
   }
   const std::string text = "answers in " + span_text(reached->answered_in);
   for (const ZooKeeperServerFacts& each : facts.servers) {

@@ -61,6 +61,11 @@ std::optional<EtcdAnswer> answer_in(const HttpCall& call, AnswerRoom& room) {
 
 /// For people, where answer_in() has nothing.
 std::string other_answer(const HttpCall& call) {
+  constexpr long http_not_found = 404;
+  if (call.status == http_not_found) {
+    return "it answers 404: is it an etcd 3.4 or later, and run without "
+           "--enable-grpc-gateway=false?";
+  }
   std::string line = call.answer.substr(0, 60);
   line.resize(std::min(line.size(), line.find('\n')));
   return "not the gateway of an etcd 3.4 or later: it answers " + std::to_string(call.status) +
@@ -171,8 +176,11 @@ void EtcdClient::pass_over(const std::string& why, Cause cause, ErrorKind kind) 
 void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer) {
   addresses_[current_].reset();
   if (answer) {
-    pass_over(escaped(answer->message), Cause::none);
-    is_electing_ = true;
+    const bool is_learner = answer->message.find("not supported for learner") != std::string::npos;
+    pass_over(is_learner ? "it is a learner, which grants no lock: name the voting members"
+                         : escaped(answer->message),
+              Cause::none);
+    is_electing_ = !is_learner;
   } else if (call.too_large) {
     pass_over(too_large_answer, Cause::none);
     was_too_large_ = true;

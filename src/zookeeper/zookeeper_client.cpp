@@ -201,21 +201,26 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
   if (std::exchange(gave_up_, false)) follow_servers(call_options);
   Deadline next_server = later(BootClock::now(), longest_try);
   failed_connects_ = 0;
+  bool closes = false;
   while (!is_open()) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
+    closes = closes || refusals_ > 0;
     // A server that has lost its data takes no client that has seen more than it has.
     const bool is_refused = refusals_ > most_refusals * addresses_.count();
     if (state() == expired_state || is_refused) open(call_options);
     if (failed_connects_ >= addresses_.count()) follow_servers(call_options);
-    const bool none_there = !reached_ && failed_connects_ > addresses_.count();
+    const bool none_there = !reached_ && !closes && failed_connects_ > addresses_.count();
     if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");
     if (BootClock::now() >= call_options.deadline) {
       gave_up_ = true;
       throw_unavailable(
-          shown_ + (reached_ ? ": there is a server, but it gives no session: is it a ZooKeeper, "
-                               "and do most of its servers run?"
-                             : ": no server could be reached in time"));
+          shown_ +
+          (closes     ? ": the server closes each connection at once: do most of its servers run, "
+                        "and is this host below its limit maxClientCnxns?"
+           : reached_ ? ": there is a server, but it gives no session: is it a ZooKeeper, and do "
+                        "most of its servers run?"
+                      : ": no server could be reached in time"));
     }
     if (in_time) continue;
     drop_connection();
@@ -367,7 +372,10 @@ void ZooKeeperClient::refuse(int code, const std::string& doing) const {
   const std::string said = shown_ + ": cannot " + doing + ": ";
   if (code == ZNOAUTH) {
     throw Error(ErrorKind::denied,
-                said + "no right to: name a user as in zk://USER:PASSWORD@HOST, or another chroot",
+                said + (has_login() ? "the password is wrong, or the user has no right to: check "
+                                      "both, or name another chroot"
+                                    : "no right to: name a user as in zk://USER:PASSWORD@HOST, or "
+                                      "another chroot"),
                 Cause::acl);
   }
   if (code == ZAUTHFAILED) {

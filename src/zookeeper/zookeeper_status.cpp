@@ -67,6 +67,7 @@ ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::s
     status.round_trip = BootClock::now() - begun;
     status.ahead = seen.clock - wall_at(begun + status.round_trip / 2).time_since_epoch();
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::host_refused) throw;
     status.trouble = error.what();
   }
   return status;

@@ -94,11 +94,6 @@ void Nodes::tell_sent_release(const Answers& answers, const CallOptions& call_op
   }
 }
 
-std::size_t Nodes::owing() const {
-  return static_cast<std::size_t>(std::count_if(
-      asked_.begin(), asked_.end(), [](const Asked& asked) { return asked.request != 0; }));
-}
-
 void Nodes::begin_anew() {
   clients_->begin_anew();
   asked_.assign(size(), {});

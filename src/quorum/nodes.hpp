@@ -72,7 +72,6 @@ class Nodes {
   std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
   /// Raises call_options.sent, if a release was sent to a node that did not answer it.
   void tell_sent_release(const Answers& answers, const CallOptions& call_options) const;
-  std::size_t owing() const;  ///< so many nodes have a reply to give
   /// As NodeClients has it; what was asked is forgotten here, too.
   void begin_anew();
 

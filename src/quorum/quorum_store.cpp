@@ -26,7 +26,7 @@ QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes,
     : QuorumStore(std::make_unique<Nodes>(std::move(nodes), std::move(doubles))) {}
 
 QuorumStore::QuorumStore(std::unique_ptr<Nodes> nodes)
-    : QuorumFenceRegister(*nodes), QuorumLatches(*nodes), nodes_(std::move(nodes)) {
+    : QuorumFenceRegister(*nodes), nodes_(std::move(nodes)) {
   nodes_->report_to(this);
 }
 

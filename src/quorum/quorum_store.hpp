@@ -12,7 +12,6 @@
 #include "quorum/nodes.hpp"
 #include "quorum/quorum_fence_register.hpp"
 #include "quorum/quorum_hold.hpp"
-#include "quorum/quorum_latches.hpp"
 #include "quorum/renewal_turns.hpp"
 
 namespace dlock {
@@ -36,10 +35,7 @@ namespace dlock {
 /// many have said themselves that they store its fence. It is one as a rule, also for what is
 /// handed over: the messages tell the fence, and what confirms it raises it. Where the answers to
 /// votes differ in the fence, it is two.
-class QuorumStore final : public Store,
-                          public QuorumFenceRegister,
-                          public QuorumLatches,
-                          private HoldListener {
+class QuorumStore final : public Store, public QuorumFenceRegister, private HoldListener {
  public:
   /// `doubles`: members that may be others of them under a second name. Once, and for a moment,
   /// their addresses and then they themselves are waited for before a lock is acquired, so that a

@@ -2,7 +2,6 @@
 
 #include <type_traits>
 
-#include "base/duplicate_servers.hpp"
 #include "base/duration.hpp"
 #include "cas/cas_store.hpp"
 #include "commands/tracing_store.hpp"
@@ -24,18 +23,14 @@ namespace {
 
 std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
                                          const std::string& prefix, const LinkListener& on_link) {
-  const auto doubles = std::make_shared<DuplicateServers>(servers);
-  const auto open = [servers, doubles, prefix, on_link] {
+  const auto open = [servers, prefix, on_link] {
     std::vector<std::unique_ptr<Member>> members;
-    for (std::size_t i = 0; i < servers.size(); ++i) {
-      members.push_back(redis_member(servers[i], prefix, on_link,
-                                     [doubles, i](std::vector<std::string> addresses) {
-                                       doubles->resolved(i, std::move(addresses));
-                                     }));
+    for (const Endpoint& server : servers) {
+      members.push_back(redis_member(server, prefix, on_link));
     }
     return members;
   };
-  return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open), doubles);
+  return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open));
 }
 
 /// What lives on servers is a Store, FenceRegister and Latches at once, but for a majority, which

@@ -50,7 +50,6 @@ class MemberServer final : public RedisClient {
 
 /// The locks and fence registers of one server of a quorum.
 std::unique_ptr<RedisStore> redis_member(const Endpoint& server, const std::string& prefix,
-                                         LinkListener on_link = {},
-                                         AddressListener on_resolved = {});
+                                         LinkListener on_link = {});
 
 }  // namespace dlock

@@ -67,8 +67,8 @@ TEST_CASE("latch: a majority of servers keeps none, 64, which names what does") 
     const auto refused = place.dlock(words);
     CHECK(refused.exit_code == 64);
     CHECK(refused.err ==
-          "dlock: a majority of servers keeps no latch: name one of them, or an engine that "
-          "replicates: Sentinel, a Cluster, a database, etcd or ZooKeeper\n");
+          "dlock: build: a majority of servers keeps no latch: name one of them, or an engine "
+          "that replicates: Sentinel, a Cluster, a database, etcd or ZooKeeper\n");
   }
 }
 

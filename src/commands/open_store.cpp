@@ -1,6 +1,7 @@
 #include "commands/open_store.hpp"
 
-#include "base/duplicate_servers.hpp"
+#include <type_traits>
+
 #include "base/duration.hpp"
 #include "cas/cas_store.hpp"
 #include "commands/tracing_store.hpp"
@@ -20,7 +21,20 @@
 namespace dlock {
 namespace {
 
-/// What lives on servers is a Store, FenceRegister and Latches at once.
+std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
+                                         const std::string& prefix, const LinkListener& on_link) {
+  const auto open = [servers, prefix, on_link] {
+    std::vector<std::unique_ptr<Member>> members;
+    for (const Endpoint& server : servers) {
+      members.push_back(redis_member(server, prefix, on_link));
+    }
+    return members;
+  };
+  return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open));
+}
+
+/// What lives on servers is a Store, FenceRegister and Latches at once, but for a majority, which
+/// keeps no latch.
 template <typename As>
 std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on_link) {
   if (const auto* database = std::get_if<SqlTarget>(&terms.settings.server)) {
@@ -45,19 +59,13 @@ std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on
     redis.on_link = on_link;
     return std::make_unique<RedisStore>(open_redis(terms.settings.server, redis), redis);
   }
-  const auto& servers = quorum->servers;
-  const auto doubles = std::make_shared<DuplicateServers>(servers);
-  const auto open = [servers, doubles, prefix = terms.settings.prefix, on_link] {
-    std::vector<std::unique_ptr<Member>> members;
-    for (std::size_t i = 0; i < servers.size(); ++i) {
-      members.push_back(redis_member(servers[i], prefix, on_link,
-                                     [doubles, i](std::vector<std::string> addresses) {
-                                       doubles->resolved(i, std::move(addresses));
-                                     }));
-    }
-    return members;
-  };
-  return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open), doubles);
+  if constexpr (std::is_base_of_v<As, QuorumStore>) {
+    return open_quorum(quorum->servers, terms.settings.prefix, on_link);
+  } else {
+    throw_usage(
+        "a majority of servers keeps no latch: name one of them, or an engine that replicates: "
+        "Sentinel, a Cluster, a database, etcd or ZooKeeper");
+  }
 }
 
 /// What lives on this host, too, but for FenceRegister.

@@ -44,14 +44,14 @@ std::string text_in(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Nothing if it is not of etcd's gateway, but of a proxy or another product, or has no room.
-std::optional<EtcdAnswer> answer_in(const HttpCall& call, AnswerRoom& room) {
+/// Nothing if it is not of etcd's gateway, but of a proxy or another product.
+std::optional<EtcdAnswer> answer_in(const HttpCall& call) {
   constexpr long http_ok = 200;
   constexpr EtcdCode last_code = EtcdCode::unauthenticated;
   // An answer that comes as a stream ends with a line for each part, here one.
   std::string_view text = call.answer;
   while (text.ends_with('\n')) text.remove_suffix(1);
-  auto answer = parse_answer(text, room);
+  auto answer = parse_answer(text);
   if (!answer) return std::nullopt;
   const bool is_error = answer->code != EtcdCode::ok;
   const bool is_of_etcd = is_error ? answer->code <= last_code : call.status == http_ok;
@@ -219,15 +219,12 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     calls.push_back({address_of_request(request.path), request.fields.dump(), once});
   http_.post(calls, call_options);
   std::vector<EtcdAnswer> answers;
-  AnswerRoom room;
-  for (HttpCall& call : calls) {
+  for (const HttpCall& call : calls) {
     std::optional<EtcdAnswer> answer;
-    if (call.code == CURLE_OK) answer = answer_in(call, room);
-    call.too_large = call.too_large || room.exceeded();
+    if (call.code == CURLE_OK) answer = answer_in(call);
     if (answer && !is_away(*answer)) {
       has_answered_ = true;
       answers.push_back(std::move(*answer));
-      std::string().swap(call.answer);  // with its memory: the next answer may need the room
       continue;
     }
     pass_over(call, answer);

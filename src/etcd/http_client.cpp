@@ -19,11 +19,6 @@ namespace {
 
 /// A value of etcd's has 1.5 MiB at most, and 2 MiB in base64; of dlock's records each has less.
 constexpr std::size_t largest_answer = 2u << 20;
-/// Of all under way.
-constexpr std::size_t largest_answers = largest_answer + largest_answer / 8;
-/// Of one answer: the library keeps each of its headers.
-constexpr std::size_t largest_headers = 65'536;
-constexpr int most_headers = 200;
 constexpr milliseconds longest_poll{3'600'000};
 constexpr milliseconds longest_poll_of_connect{100};
 /// Of a stream, which has no deadline.
@@ -51,25 +46,8 @@ std::set<int> inheritable_descriptors() {
   return found;
 }
 
-/// More than `Transfer` takes, or headers longer than libcurl takes, which it calls a lack of
-/// memory before its version 8.6, and then CURLE_TOO_LARGE.
-bool is_too_large(CURLcode code) {
-  constexpr int too_large = 100;
-  return code == CURLE_WRITE_ERROR || code == CURLE_OUT_OF_MEMORY ||
-         static_cast<int>(code) == too_large;
-}
-
-/// Appends without the doubling of std::string: by a quarter, and at most to `largest_answer`.
-void append_tightly(std::string& text, std::string_view more) {
-  const std::size_t needed = text.size() + more.size();
-  if (needed > text.capacity()) {
-    std::string longer;
-    longer.reserve(std::max(needed, std::min(needed + needed / 4, largest_answer)));
-    longer += text;
-    text.swap(longer);
-  }
-  text += more;
-}
+/// More than `Transfer` takes.
+bool is_too_large(CURLcode code) { return code == CURLE_WRITE_ERROR; }
 
 /// By `Transfer::before_sending`, instead of sending it twice.
 bool is_cut_off(CURLcode code) { return code == CURLE_ABORTED_BY_CALLBACK; }
@@ -78,33 +56,21 @@ bool is_cut_off(CURLcode code) { return code == CURLE_ABORTED_BY_CALLBACK; }
 
 /// A request under way: what libcurl points to stays where it is.
 struct HttpClient::Transfer {
-  explicit Transfer(const std::vector<Transfer*>& all) : under_way(all) {}
-
   /// Called by libcurl with a part of the answer to `transfer`.
   static std::size_t append(char* data, std::size_t size, std::size_t count, void* transfer) {
     auto& into = *static_cast<Transfer*>(transfer);
     const std::string_view more(data, size * count);
-    std::size_t all = more.size();
-    for (const Transfer* each : into.under_way) all += each->answer.size();
-    if (all <= largest_answers && into.answer.size() + more.size() <= largest_answer) {
+    if (into.answer.size() + more.size() <= largest_answer) {
       try {
-        append_tightly(into.answer, more);
+        into.answer += more;
         return more.size();
       } catch (const std::bad_alloc&) {
         // Not through libcurl, which is no C++: it ends the transfer.
       }
     }
     into.taken = into.looked_at = 0;
-    std::string().swap(into.answer);  // with its memory: the others may need the room
+    into.answer.clear();
     return 0;
-  }
-
-  /// Called by libcurl with each header of it, and with each that ends a part before it.
-  static std::size_t count_header(char*, std::size_t size, std::size_t count, void* transfer) {
-    auto& of = *static_cast<Transfer*>(transfer);
-    of.bytes_of_headers += size * count;
-    const bool few = ++of.headers <= most_headers && of.bytes_of_headers <= largest_headers;
-    return few ? size * count : 0;
   }
 
   /// Called by libcurl whenever it is about to send the request of `transfer`: after a kept
@@ -131,7 +97,6 @@ struct HttpClient::Transfer {
     return line;
   }
 
-  const std::vector<Transfer*>& under_way;  ///< this one among them
   CurlPtr handle;
   CurlListPtr connect_to;
   CurlListPtr resolved;
@@ -139,8 +104,6 @@ struct HttpClient::Transfer {
   std::string answer;
   std::size_t taken = 0;      ///< of it by next_line()
   std::size_t looked_at = 0;  ///< up to here no further line ends
-  std::size_t bytes_of_headers = 0;
-  int headers = 0;
   bool once = false;
   bool sent = false;  ///< at least in part
   char trouble[CURL_ERROR_SIZE] = "";
@@ -204,7 +167,7 @@ void HttpClient::encrypt(CURL* handle) {
 
 std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, std::string body,
                                                         bool once, milliseconds time) {
-  auto transfer = std::make_unique<Transfer>(under_way_);
+  auto transfer = std::make_unique<Transfer>();
   CURLM* const all = multi();
   transfer->handle.reset(libcurl().curl_easy_init());
   if (transfer->handle == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
@@ -226,8 +189,6 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_POSTFIELDS, transfer->body.c_str());
   set_option(handle, CURLOPT_WRITEFUNCTION, &Transfer::append);
   set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(transfer.get()));
-  set_option(handle, CURLOPT_HEADERFUNCTION, &Transfer::count_header);
-  set_option(handle, CURLOPT_HEADERDATA, static_cast<void*>(transfer.get()));
   set_option(handle, CURLOPT_PREREQDATA, static_cast<void*>(transfer.get()));
   // Before its version 7.80 libcurl does not tell: then it may have been sent whenever it fails.
   const auto tells = set_option(handle, CURLOPT_PREREQFUNCTION, &Transfer::before_sending);

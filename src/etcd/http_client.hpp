@@ -53,8 +53,7 @@ class HttpClient {
   void set_authorization(const std::string& value);
 
   /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
-  /// without an answer at the deadline say so; one that has more than 2 MiB, or that would make
-  /// all answers under way, the stream included, more than 2.25 MiB, is too large. Throws
+  /// without an answer at the deadline say so; one that has more than 2 MiB is too large. Throws
   /// Error{interrupted}, and {usage} about files that the settings of TLS name.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 

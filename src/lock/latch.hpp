@@ -28,15 +28,7 @@ constexpr std::int64_t largest_latch = 1'000'000;
 struct LatchTerms {
   std::int64_t count = 0;
   milliseconds ttl{0};
-  std::string generation{};  ///< as LatchState's
 };
-
-/// A mark for a new latch, by which its servers tell it from one before: a time and a random part,
-/// so that a later one is larger.
-std::string new_generation();
-
-/// When that was made, by the clock of who made it; the beginning of time for anything else.
-WallTime made_at(const std::string& generation);
 
 /// A place where count-down latches live, apart from the locks of the same keys: what every engine
 /// answers. One thread at a time. All requests may be repeated, and are, where an answer is lost.

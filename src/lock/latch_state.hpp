@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "base/clock.hpp"
 
@@ -13,8 +11,6 @@ struct LatchState {
   std::int64_t count = 0;
   std::int64_t arrived = 0;  ///< at most `count`: who comes later is not recorded
   milliseconds left{0};      ///< until it ends
-  /// Where several servers decide: which of all latches that have had this name.
-  std::string generation{};
   bool open() const { return arrived >= count; }
 };
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "lock/fence_register.hpp"
-#include "lock/latch.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -27,26 +26,13 @@ struct Standing {
   std::optional<ClockReading> clock{};  ///< the last one, if it has told any
 };
 
-/// The part of a latch that one server has.
-struct LatchPart {
-  LatchState state;
-  std::vector<ArrivalId> arrived;  ///< those that were asked for, as they came to this server
-};
-
-/// The latch that a member is to give up, for the majority has another of that name.
-struct Displaced {
-  std::string generation;
-  /// Its arrivals count for the new one: both were opened at the same time, for the same.
-  bool arrivals_stay = false;
-};
-
-/// One of several independent servers of which a majority decides: Store, FenceRegister and
-/// Latches, and what a majority needs beside. Its acquire() is for a client that uses it alone.
+/// One of several independent servers of which a majority decides: Store, FenceRegister, and
+/// what a majority needs beside. Its acquire() is for a client that uses it alone.
 ///
 /// renew(): where a hold's fence is smaller than the one that `terms` says it was granted with, and
 /// no larger one was given out since, hold and server take that over; the answer has the fence that
 /// the hold has then.
-class Member : public Store, public FenceRegister, public Latches {
+class Member : public Store, public FenceRegister {
  public:
   /// As acquire(); a new owner's fence is max(last + 1, `proposal` within a minute of the server's
   /// clock). A hold the token has already is answered with the fence it has.
@@ -73,19 +59,6 @@ class Member : public Store, public FenceRegister, public Latches {
   /// `seen` where the answer to a first copy was lost, which may have evicted them.
   virtual std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen,
                                          const Who& by, const CallOptions& call_options) = 0;
-
-  /// As open_latch(), of a latch at which these are known to have arrived, in place of the one
-  /// that is `displaced`, if that is there; one of any other generation stays. Who listens to a
-  /// member is told of each arrival, for others may be known elsewhere.
-  virtual LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
-                                const std::optional<Displaced>& displaced,
-                                const std::vector<ArrivalId>& arrived,
-                                const CallOptions& call_options) = 0;
-
-  /// As look_at_latch(), with those, or the first of those, that have arrived here after the first
-  /// `known`.
-  virtual std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
-                                              const CallOptions& call_options) = 0;
 
   /// As of the last answer.
   virtual Standing standing() const = 0;

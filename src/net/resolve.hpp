@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,15 +15,11 @@ struct SocketAddress {
   socklen_t length = 0;
 };
 
-/// Told what a host resolves to, in digits; of none where it does not.
-using AddressListener = std::function<void(std::vector<std::string> addresses)>;
-
 /// Every address `host` resolves to, in the resolver's order. getaddrinfo(3) knows no deadline, so
 /// unless the host is a plain address it runs in a thread of its own, which is left behind if it
-/// does not answer in time. Throws Error{unavailable}. `listener` may be empty.
+/// does not answer in time. Throws Error{unavailable}.
 std::vector<SocketAddress> resolve(const std::string& host, int port,
-                                   const CallOptions& call_options,
-                                   const AddressListener& listener);
+                                   const CallOptions& call_options);
 
 /// The same as texts in digits, for a library that would wait for the resolver however long it
 /// takes.

@@ -118,11 +118,9 @@ Socket Socket::open(const SocketAddress& address, const CallOptions& call_option
   return {std::move(socket), address};
 }
 
-Socket Socket::connect(const Endpoint& endpoint, const CallOptions& call_options,
-                       const AddressListener& on_resolved) {
-  const auto addresses = endpoint.is_unix()
-                             ? std::vector{unix_address(endpoint.socket_path)}
-                             : resolve(endpoint.host, endpoint.port, call_options, on_resolved);
+Socket Socket::connect(const Endpoint& endpoint, const CallOptions& call_options) {
+  const auto addresses = endpoint.is_unix() ? std::vector{unix_address(endpoint.socket_path)}
+                                            : resolve(endpoint.host, endpoint.port, call_options);
   int told = 0;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     int error = 0;

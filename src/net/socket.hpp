@@ -13,10 +13,8 @@ namespace dlock {
 /// and can be interrupted: Error{unavailable} or {interrupted}.
 class Socket {
  public:
-  /// Tries every address the host resolves to, each for its share of the time left. `on_resolved`
-  /// as resolve() has it.
-  static Socket connect(const Endpoint& endpoint, const CallOptions& call_options,
-                        const AddressListener& on_resolved);
+  /// Tries every address the host resolves to, each for its share of the time left.
+  static Socket connect(const Endpoint& endpoint, const CallOptions& call_options);
   /// Another one, to the address this one leads to.
   Socket again(const CallOptions& call_options) const;
 

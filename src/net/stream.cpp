@@ -33,9 +33,8 @@ constexpr const char* write_rediss = "it speaks TLS: write rediss:// in place of
 
 }  // namespace
 
-Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options,
-                       const AddressListener& on_resolved) {
-  Stream stream(Socket::connect(endpoint, call_options, on_resolved));
+Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options) {
+  Stream stream(Socket::connect(endpoint, call_options));
   if (endpoint.tls) {
     stream.tls_ = std::make_unique<TlsSession>(endpoint);
     try {

@@ -18,9 +18,8 @@ namespace dlock {
 class Stream {
  public:
   /// Connects, and with TLS does the handshake, within the same time. Throws Error{usage} too,
-  /// about files that the settings of TLS name. `on_resolved` as resolve() has it.
-  static Stream connect(const Endpoint& endpoint, const CallOptions& call_options,
-                        const AddressListener& on_resolved);
+  /// about files that the settings of TLS name.
+  static Stream connect(const Endpoint& endpoint, const CallOptions& call_options);
 
   /// Whether the peer has closed it, as far as is known here; what has arrived may still be read.
   bool has_ended();

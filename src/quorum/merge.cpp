@@ -15,7 +15,7 @@ bool is_same(const Holder& a, const Holder& b) {
 
 bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.who == b.who; }
 
-/// One owner, waiter or latch, as the members see it.
+/// One owner or waiter, as the members see it.
 template <typename One>
 using Views = std::vector<One>;
 
@@ -79,28 +79,9 @@ Waiter agreed(const Views<Waiter>& views) {
   return waiter;
 }
 
-/// The latch that most have, as far as a majority has it: whoever has arrived at fewer servers may
-/// be forgotten. Nothing where those that did not answer cannot make up a majority for it.
-std::optional<LatchState> agreed(const Views<LatchState>& views, std::size_t servers,
-                                 std::size_t silent) {
-  std::map<std::pair<std::int64_t, std::string>, Views<LatchState>> latches;
-  for (const LatchState& view : views) latches[{view.count, view.generation}].push_back(view);
-  const auto most = std::max_element(
-      latches.begin(), latches.end(),
-      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  const std::size_t majority = servers / 2 + 1;
-  if (most == latches.end() || most->second.size() + silent < majority) return std::nullopt;
-  const auto arrived = -ranked<std::int64_t>(most->second, majority,
-                                             [](const LatchState& view) { return -view.arrived; });
-  const auto left = -ranked<milliseconds>(most->second, majority,
-                                          [](const LatchState& view) { return -view.left; });
-  return LatchState{most->first.first, arrived, left};
-}
-
 struct Filed {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
-  Views<LatchState> latches;
   std::optional<LastGrant> last;  ///< that with the largest fence
 };
 
@@ -108,7 +89,7 @@ struct Filed {
 /// as a waiter, a holder that waits for members which it lacks.
 KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
   const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
-  KeyState state{key, {}, {}, agreed(filed.latches, servers, silent)};
+  KeyState state{key, {}, {}};
   for (const auto& views : filed.holders) {
     const auto needed = votes_for(views, servers);
     if (views.size() + silent >= needed) state.holders.push_back(agreed(views, servers, needed));
@@ -148,7 +129,6 @@ std::vector<KeyState> merged_states(const Query& query,
       Filed& filed = by_key[state.key];
       file(filed.holders, state.holders);
       file(filed.waiters, state.waiters);
-      if (state.latch) filed.latches.push_back(*state.latch);
       const bool later = state.last && (!filed.last || filed.last->fence < state.last->fence);
       if (later) filed.last = state.last;
     }

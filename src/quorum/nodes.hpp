@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/duplicate_servers.hpp"
 #include "quorum/node_clients.hpp"
 #include "quorum/server_clocks.hpp"
 
@@ -41,9 +40,7 @@ class Nodes {
  public:
   using Answers = std::vector<std::optional<NodeReply>>;  ///< one for each node, where it has come
 
-  /// `doubles`: nodes that may be others of them under a second name.
-  explicit Nodes(std::unique_ptr<NodeClients> clients,
-                 std::shared_ptr<const DuplicateServers> doubles = nullptr);
+  explicit Nodes(std::unique_ptr<NodeClients> clients);
 
   void report_to(HoldListener* listener) { listener_ = listener; }
 
@@ -72,7 +69,6 @@ class Nodes {
   std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
   /// Raises call_options.sent, if a release was sent to a node that did not answer it.
   void tell_sent_release(const Answers& answers, const CallOptions& call_options) const;
-  std::size_t owing() const;  ///< so many nodes have a reply to give
   /// As NodeClients has it; what was asked is forgotten here, too.
   void begin_anew();
 
@@ -80,13 +76,6 @@ class Nodes {
   void note_late(std::size_t node) { late_[node] = true; }
 
   const ServerClocks& clocks() const { return clocks_; }
-
-  /// Waits, once and for a moment, for those nodes that may be others under a second name and owe
-  /// an answer, as `is_awaited` says. Throws Error{usage} where two are one server.
-  void await_doubles(const CallOptions& call_options,
-                     const std::function<bool(std::size_t)>& is_awaited);
-  /// Throws Error{usage} where two names are known to lead to one server.
-  void refuse_doubles() const;
 
   /// The latest errors of the nodes, each kind once for each node.
   std::vector<Error> take_troubles();
@@ -102,15 +91,12 @@ class Nodes {
 
   void check_identity(NodeReply& reply);
   void note_trouble(const NodeReply& reply);
-  void refuse_shown(const DuplicateServers& doubles) const;
-  Error one_server(std::size_t one, std::size_t other) const;
 
   std::unique_ptr<NodeClients> clients_;
   HoldListener* listener_ = nullptr;
   std::vector<Asked> asked_;
   std::vector<bool> late_;
   ServerClocks clocks_;
-  std::shared_ptr<const DuplicateServers> doubles_;  ///< nothing once they were waited for
   std::map<std::string, std::size_t> nodes_by_process_;
   std::map<std::size_t, Error> untold_;
   std::set<std::pair<std::size_t, ErrorKind>> told_;

@@ -12,7 +12,6 @@
 #include "quorum/nodes.hpp"
 #include "quorum/quorum_fence_register.hpp"
 #include "quorum/quorum_hold.hpp"
-#include "quorum/quorum_latches.hpp"
 #include "quorum/renewal_turns.hpp"
 
 namespace dlock {
@@ -36,16 +35,9 @@ namespace dlock {
 /// many have said themselves that they store its fence. It is one as a rule, also for what is
 /// handed over: the messages tell the fence, and what confirms it raises it. Where the answers to
 /// votes differ in the fence, it is two.
-class QuorumStore final : public Store,
-                          public QuorumFenceRegister,
-                          public QuorumLatches,
-                          private HoldListener {
+class QuorumStore final : public Store, public QuorumFenceRegister, private HoldListener {
  public:
-  /// `doubles`: members that may be others of them under a second name. Once, and for a moment,
-  /// their addresses and then they themselves are waited for before a lock is acquired, so that a
-  /// server which is named twice is refused.
-  explicit QuorumStore(std::unique_ptr<NodeClients> nodes,
-                       std::shared_ptr<const DuplicateServers> doubles = nullptr);
+  explicit QuorumStore(std::unique_ptr<NodeClients> nodes);
   ~QuorumStore() override;
   QuorumStore(const QuorumStore&) = delete;
   QuorumStore& operator=(const QuorumStore&) = delete;
@@ -82,8 +74,8 @@ class QuorumStore final : public Store,
                                                                const CallOptions& call_options);
   Refusal split(const HoldName& name);
   milliseconds next_pause(const LockKey& key);
-  void let_out(const QuorumHold& quorum_hold, const CallOptions& call_options);
-  void refuse_doubles(const QuorumHold& quorum_hold) const;
+  void let_out(const QuorumHold& quorum_hold) const;
+  static void refuse_misused(const QuorumHold& quorum_hold);
 
   std::unique_ptr<Nodes> nodes_;
   std::map<HoldName, QuorumHold> quorum_holds_;

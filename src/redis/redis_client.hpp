@@ -17,7 +17,6 @@ struct RedisTerms {
   bool may_move = false;          ///< locks may come to live on another server
   bool member = false;            ///< the server is one of a quorum; see MemberServer
   LinkListener on_link{};         ///< called by whichever thread uses the store
-  AddressListener on_resolved{};  ///< likewise
 };
 
 /// How requests and scripts reach one Redis or Valkey server, which may be the master of the moment

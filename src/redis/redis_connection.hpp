@@ -44,11 +44,8 @@ class RedisConnection {
  public:
   /// A connection whose route may move refuses a replica, whatever `questions` says.
   explicit RedisConnection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
-                           LinkListener on_link = {}, AddressListener on_resolved = {})
-      : route_(std::move(route)),
-        questions_(std::move(questions)),
-        on_link_(std::move(on_link)),
-        on_resolved_(std::move(on_resolved)) {}
+                           LinkListener on_link = {})
+      : route_(std::move(route)), questions_(std::move(questions)), on_link_(std::move(on_link)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If an
   /// interrupt comes meanwhile, the replies still owed are read and dropped before the next
@@ -119,7 +116,6 @@ class RedisConnection {
   std::unique_ptr<EndpointResolver> route_;
   const LinkQuestions questions_;
   const LinkListener on_link_;
-  const AddressListener on_resolved_;
   std::optional<Link> link_;
   int links_ = 0;
   bool was_sent_twice_ = false;

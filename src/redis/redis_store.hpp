@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lock/hand_over.hpp"
+#include "lock/latch.hpp"
 #include "lock/member.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
@@ -19,7 +20,7 @@ namespace dlock {
 /// request is one run of the script in src/redis/lock, or of that in src/redis/latch. What a Member
 /// has beside a Store needs `servers` that are one of a quorum: see redis_member(). Owned and used
 /// by one thread at a time.
-class RedisStore final : public Member {
+class RedisStore final : public Member, public Latches {
  public:
   RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
       : terms_(std::move(terms)), servers_(std::move(servers)) {}
@@ -59,12 +60,6 @@ class RedisStore final : public Member {
   std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options) override;
   std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen, const Who& by,
                                  const CallOptions& call_options) override;
-  LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
-                        const std::optional<Displaced>& displaced,
-                        const std::vector<ArrivalId>& arrived,
-                        const CallOptions& call_options) override;
-  std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
-                                      const CallOptions& call_options) override;
   Standing standing() const override { return servers_->standing(); }
 
  private:
@@ -100,13 +95,10 @@ class RedisStore final : public Member {
 
   /// A run of the latch's script. If an answer is lost the request is sent again, on another link,
   /// until the deadline.
-  std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
-                                     bool listen, const CallOptions& call_options);
+  std::optional<LatchState> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
+                                      bool listen, const CallOptions& call_options);
   /// Nothing where there is no latch; throws what an error reply means.
-  std::optional<LatchPart> latch_from(const LockKey& key, const ScriptReply& reply) const;
-  /// Whether the script publishes `each` arrival at a latch or only the `last`: the listeners of a
-  /// member hear of each, for others may have arrived elsewhere.
-  std::string published_arrivals() const { return terms_.member ? "each" : "last"; }
+  std::optional<LatchState> latch_from(const LockKey& key, const ScriptReply& reply) const;
 
   /// Waits until enough replicas have the grant or renewal that was written on `link`. Throws
   /// Error{not_replicated}, also where that has broken, for then nobody knows.

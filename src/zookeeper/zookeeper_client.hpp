@@ -13,7 +13,6 @@
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
 #include "zookeeper/zookeeper_addresses.hpp"
-#include "zookeeper/zookeeper_socket.hpp"
 
 struct _zhandle;
 
@@ -49,14 +48,13 @@ struct ZooKeeperChange {
 };
 
 /// A request; all but `create` and `multi` reply with the node's times, `get_children` with names,
-/// too, unless somebody listens to them.
+/// too.
 struct ZooKeeperRequest {
   enum class Kind { get, get_and_watch, get_children, set, create, multi };
   Kind kind = Kind::get;
   std::string path{};
   std::string data{};
   std::vector<ZooKeeperChange> changes{};  ///< of `multi`
-  ChildListener* listener = nullptr;       ///< of one `get_children` among those sent at once
 };
 
 /// Error{unavailable}: the replies to requests that were sent at once have more bytes than dlock
@@ -109,7 +107,7 @@ class ZooKeeperClient {
   /// The nodes that it makes are for its user alone.
   bool has_login() const { return servers_.front().user.has_value(); }
 
-  /// Throws that a connection was lost, and why, as far as it is known.
+  /// Throws that a connection was lost.
   [[noreturn]] void refuse_lost() const;
 
   /// Throws what a code means for `doing`, as "make the node /a".
@@ -124,8 +122,6 @@ class ZooKeeperClient {
               std::size_t index);
   void submit_multi(const ZooKeeperRequest& request, const std::shared_ptr<ZooKeeperBatch>& batch,
                     std::size_t index);
-  int let_connect(short happened);
-  int let_work(short happened, int interest);
   void drop_connection();
   int state() const;
 
@@ -135,7 +131,6 @@ class ZooKeeperClient {
   milliseconds session_;
   _zhandle* handle_ = nullptr;
   int fd_ = -1;  ///< the library's socket
-  ZooKeeperSocket socket_{};
   int sessions_ = 0;
   bool counted_ = false;  ///< the session of this handle
   int failed_connects_ = 0;

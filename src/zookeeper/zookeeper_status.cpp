@@ -26,7 +26,7 @@ ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& ca
   ZooKeeperServerStatus server{endpoint.address()};
   try {
     const Deadline begun = BootClock::now();
-    Socket socket = Socket::connect(endpoint, call_options, {});
+    Socket socket = Socket::connect(endpoint, call_options);
     std::string request = "srvr";
     while (!request.empty() && socket.send(request, call_options)) {
     }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/lies.hpp"
+#include "support/lying_relay.hpp"
 
 namespace dlock::test {
 
@@ -17,22 +17,17 @@ class LiedTo {
   virtual std::vector<Address> servers() const = 0;
   /// What dlock is given where a relay listens at these addresses, one for each server.
   virtual std::string url(const std::vector<Address>& relayed) const = 0;
-  /// Nothing is held there any more, where the servers belong to this thread alone.
+  /// Nothing is held there any more.
   virtual void clear() const {}
-  /// A name for each `letter`; of which another run knows nothing where the servers are shared.
+  /// A name for each `letter`.
   virtual std::string key(char letter) const { return std::string(1, letter); }
-  /// Which of the servers lie, and what they speak.
+  /// Which of the servers lie.
   virtual LiePlan plan() const { return {}; }
-  /// Of one of them.
-  virtual std::vector<Lie> lies(const Address& other_server) const {
-    return resp_lies(other_server);
-  }
   /// How many servers have to grant a lock.
   virtual std::size_t needed() const { return 1; }
 };
 
-/// `redis`, `sentinel`, `cluster`, `majority`, `etcd`, `postgres`, `mariadb` or `zookeeper`.
-/// Nothing where the server is not installed.
+/// `redis`, `sentinel`, `cluster` or `majority`.
 std::unique_ptr<LiedTo> new_lied_to(const std::string& kind);
 
 /// The kind that DLOCK_TEST_LIES_OF names; `redis` where it is not set.

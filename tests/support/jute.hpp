@@ -2,19 +2,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
 // What ZooKeeper's servers say, byte by byte: frames of values in Apache's jute coding.
 
 namespace dlock::test {
-
-std::string jute_number(std::int32_t number);
-std::string jute_long(std::int64_t number);
-/// A text or data, with its length before it.
-std::string jute_text(std::string_view text);
-/// With its length before it.
-std::string jute_frame(std::string_view body);
 
 /// The number at `at`; 0 where there is none.
 std::int32_t jute_number_at(std::string_view bytes, std::size_t at);

@@ -20,14 +20,10 @@ namespace dlock::test {
 /// What a client gets in place of a reply.
 struct FalseReply {
   enum class Then { go_on, close, reset, repeat };
-  /// What it is to a client that has only this server: what its bytes tell, as far as they can be
-  /// read; as good as the reply itself; or a reason to take the lock that it was refused.
-  enum class Worth { by_bytes, true_reply, grant };
   std::string bytes;
   Then then = Then::go_on;
   std::string again{};    ///< under `repeat`: sent again and again after `bytes`
   milliseconds pause{0};  ///< before each byte; 0: as fast as the client reads
-  Worth worth = Worth::by_bytes;
 };
 
 /// How a server lies: from the reply that it would have given, what it says instead.
@@ -36,15 +32,11 @@ struct Lie {
   std::function<FalseReply(const std::string& truth)> tell;
 };
 
-/// Where a reply ends: as in RESP, as a frame of ZooKeeper does, or with what arrives together.
-enum class ReplyEnd { resp, jute, unread };
-
 struct LiePlan {
   const Lie* lie = nullptr;
   std::size_t at = 0;       ///< in place of this reply, counted from 1; 0: never
   bool goes_on = false;     ///< and of every later one
   std::size_t liars = 100;  ///< so many of the servers lie, from the first; their replies count
-  ReplyEnd ends = ReplyEnd::resp;
 };
 
 /// Stands before one or more servers, with a socket for each, and passes on what they and their
@@ -58,8 +50,7 @@ class LyingRelay {
   /// Of the servers that may lie.
   std::size_t replies() const { return replies_; }
   /// How many servers have granted or renewed a lock in what their clients were given: also by a
-  /// lie, where it is such a reply to the last byte and stands in place of a refusal, or is worth
-  /// it.
+  /// lie, where it is such a reply to the last byte and stands in place of a refusal.
   std::size_t told_of_grant();
   /// Whether a waiter was told by a message that it has the lock.
   bool told_of_hand_over();
